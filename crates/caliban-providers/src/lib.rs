@@ -1,0 +1,96 @@
+//! Models: one trait, five ways to reach one.
+
+use std::{future::Future, pin::Pin};
+
+use caliban_core::{
+    message::{Effort, Message, StopReason, ToolSpec},
+    usage::Usage,
+};
+use tokio_util::sync::CancellationToken;
+
+/// One request to a model. Everything in it is sent in the order given, so that the prefix of a
+/// conversation is byte-identical from turn to turn.
+#[derive(Debug, Clone)]
+pub struct ModelRequest<'a> {
+    /// The model's name as the provider knows it.
+    pub model: &'a str,
+    /// The system prompt.
+    pub system: &'a str,
+    /// The tools the model may call.
+    pub tools: &'a [ToolSpec],
+    /// The conversation, oldest first.
+    pub messages: &'a [Message],
+    /// The most tokens the answer may have; the provider's usual one when `None`.
+    pub max_output: Option<u32>,
+    /// How hard to think.
+    pub effort: Effort,
+    /// Stable over a conversation; lets providers route to the same prompt cache.
+    pub session: &'a str,
+}
+
+/// A model's whole answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelReply {
+    /// What it said and which tools it called.
+    pub message: Message,
+    /// What it cost.
+    pub usage: Usage,
+    /// Why it stopped.
+    pub stop: StopReason,
+    /// The model that answered, by the provider's word.
+    pub model: String,
+}
+
+/// What can be seen while an answer comes in.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Delta {
+    /// More text.
+    Text(String),
+    /// More reasoning that may be shown.
+    Thinking(String),
+    /// A tool call has begun; its arguments are still coming.
+    ToolUse {
+        /// The call's id.
+        id: String,
+        /// The tool's name.
+        name: String,
+    },
+    /// The attempt failed and is made again: what it has shown so far is void.
+    Restart {
+        /// Why, in words.
+        reason: String,
+    },
+    /// Nothing comes until the wait is over (rate limit, overload, back-off).
+    Waiting {
+        /// Why, in words.
+        reason: String,
+        /// For how long.
+        wait: std::time::Duration,
+    },
+}
+
+/// A boxed future, as trait objects need it.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Something that answers model requests.
+pub trait Provider: Send + Sync {
+    /// The provider's name: `anthropic`, `openai`, `openai-chat`, `gemini`, `ollama`, `scripted`.
+    fn name(&self) -> &str;
+
+    /// Answers one request, retries included; `observe` sees the answer as it comes in.
+    /// Dropping the future or cancelling the token ends the request at once.
+    fn respond<'a>(
+        &'a self,
+        request: ModelRequest<'a>,
+        observe: &'a mut (dyn FnMut(Delta) + Send),
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<ModelReply, ProviderError>>;
+}
+
+/// Why a request failed for good. The message says what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum ProviderError {
+    /// The caller cancelled.
+    #[error("cancelled")]
+    Cancelled,
+}

@@ -1,0 +1,2 @@
+//! placeholder, replaced in the first commits
+fn main() {}
