@@ -1,5 +1,7 @@
 //! Models: one trait, five ways to reach one.
 
+pub mod script;
+
 use std::{future::Future, pin::Pin};
 
 use caliban_core::{
