@@ -1,1 +1,22 @@
-//! placeholder, replaced in the first commits
+//! A small HTTP/1.1 client: one request, one streamed response.
+//!
+//! Owns connections, TLS, proxies, the pool and the address policy. It refuses to follow redirects
+//! (the caller does, so that each hop is checked), to decompress, to retry (except once on a kept
+//! connection that the server had closed) and to read the environment: everything comes in [`Options`].
+
+mod address;
+mod client;
+mod connect;
+mod error;
+mod pool;
+mod proxy;
+mod response;
+mod tls;
+
+pub use address::{AddressPolicy, is_public};
+pub use client::{Client, DEFAULT_CONNECT_TIMEOUT, Options};
+pub use error::Error;
+pub use http::{HeaderMap, Method};
+pub use proxy::Proxy;
+pub use response::{Body, Response};
+pub use url::Url;

@@ -1,0 +1,239 @@
+//! The client: builds requests, chooses connections.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderName, HeaderValue, Method, Request,
+    header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, HOST, PROXY_AUTHORIZATION, USER_AGENT},
+};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use tokio_util::task::AbortOnDropHandle;
+use url::Url;
+
+use crate::{
+    AddressPolicy, Error, Proxy, Response,
+    connect::{authority, connect},
+    pool::{Connection, Pool},
+    proxy::{Hop, basic},
+    tls::Tls,
+};
+
+/// How long a connection may take unless the options say otherwise.
+pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// What we call ourselves unless the caller says otherwise.
+const DEFAULT_USER_AGENT: &str = concat!("caliban/", env!("CARGO_PKG_VERSION"));
+
+/// How a client behaves.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Proxies.
+    pub proxy: Proxy,
+    /// For everything before the request is sent: DNS, TCP, proxy and TLS together.
+    pub connect_timeout: Duration,
+    /// Which addresses may be connected to.
+    pub address_policy: AddressPolicy,
+    /// Certificates (PEM) that are trusted beside the system's.
+    pub extra_roots_pem: Option<Vec<u8>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            proxy: Proxy::default(),
+            connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+            address_policy: AddressPolicy::default(),
+            extra_roots_pem: None,
+        }
+    }
+}
+
+/// An HTTP client. Cheap to make: nothing is read or opened before the first request.
+#[derive(Debug)]
+pub struct Client {
+    proxy: Proxy,
+    connect_timeout: Duration,
+    policy: AddressPolicy,
+    tls: Tls,
+    pool: Arc<Pool>,
+}
+
+impl Client {
+    /// A client with these options.
+    pub fn new(options: Options) -> Self {
+        Self {
+            proxy: options.proxy,
+            connect_timeout: options.connect_timeout,
+            policy: options.address_policy,
+            tls: Tls::new(options.extra_roots_pem),
+            pool: Arc::default(),
+        }
+    }
+
+    /// Sends one request and waits for the head of its response, however long that takes (a caller
+    /// that has a limit sets it around this). Dropping the future closes the connection.
+    pub async fn send(
+        &self,
+        method: Method,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<Response, Error> {
+        let url = parse(url)?;
+        let hop = self.proxy.hop_for(&url)?;
+        let request = build(method, &url, hop.as_ref(), headers, body)?;
+        let origin = origin(&url, hop.as_ref());
+        let host = authority(&url);
+        if let Some(connection) = self.pool.take(&origin).await {
+            // A kept connection may have been closed by the other side at any time; then, and only
+            // then, the same request is made again on a new one.
+            match exchange(connection, request.clone()).await {
+                Ok((response, connection)) => return Ok(self.response(response, connection, host, origin)),
+                Err(error) if !was_closed(&error) => return Err(Error::other(&host, error)),
+                Err(_) => {}
+            }
+        }
+        let connection = self.open(&url, hop.as_ref(), &host).await?;
+        match exchange(connection, request).await {
+            Ok((response, connection)) => Ok(self.response(response, connection, host, origin)),
+            Err(error) if was_closed(&error) => Err(Error::Closed { host }),
+            Err(error) => Err(Error::other(&host, error)),
+        }
+    }
+
+    async fn open(&self, url: &Url, hop: Option<&Hop>, host: &str) -> Result<Connection, Error> {
+        let limit = self.connect_timeout;
+        let stream = tokio::time::timeout(limit, connect(url, hop, self.policy, &self.tls))
+            .await
+            .map_err(|_| Error::Timeout { what: format!("connecting to {host}"), limit })??;
+        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| Error::other(host, error))?;
+        // Its errors reach us through the request; the task only moves bytes and ends with the handle.
+        let driver = tokio::spawn(async move {
+            let _reported_to_the_request = connection.await;
+        });
+        Ok(Connection { sender, _driver: AbortOnDropHandle::new(driver) })
+    }
+
+    fn response(
+        &self,
+        response: http::Response<Incoming>,
+        connection: Connection,
+        host: String,
+        origin: String,
+    ) -> Response {
+        let (head, body) = response.into_parts();
+        Response {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            host,
+            origin,
+            body: Some((body, connection)),
+            pool: Arc::clone(&self.pool),
+        }
+    }
+}
+
+async fn exchange(
+    mut connection: Connection,
+    request: Request<Full<Bytes>>,
+) -> hyper::Result<(http::Response<Incoming>, Connection)> {
+    let response = connection.sender.send_request(request).await?;
+    Ok((response, connection))
+}
+
+fn was_closed(error: &hyper::Error) -> bool {
+    let by_peer = |kind| {
+        use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        matches!(kind, BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+    };
+    let io = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    error.is_incomplete_message()
+        || error.is_canceled()
+        || error.is_closed()
+        || io.is_some_and(|io| by_peer(io.kind()))
+}
+
+fn parse(text: &str) -> Result<Url, Error> {
+    let bad = |reason: String| Error::BadUrl { url: printable(text), reason };
+    let url = Url::parse(text).map_err(|error| bad(error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(bad("only http and https are known here".to_owned()));
+    }
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(bad("it has no host".to_owned()));
+    }
+    Ok(url)
+}
+
+/// The URL for an error message: short, without control characters and without a login.
+fn printable(text: &str) -> String {
+    let without_login = match (text.find("://"), text.rfind('@')) {
+        (Some(scheme), Some(at)) if at > scheme => format!("{}{}", &text[..scheme + 3], &text[at + 1..]),
+        _ => text.to_owned(),
+    };
+    without_login.chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+fn origin(url: &Url, hop: Option<&Hop>) -> String {
+    let through = hop.map(|hop| hop.url.as_str()).unwrap_or_default();
+    format!("{}://{} {through}", url.scheme(), authority(url))
+}
+
+fn build(
+    method: Method,
+    url: &Url,
+    hop: Option<&Hop>,
+    headers: &[(&str, &str)],
+    body: Bytes,
+) -> Result<Request<Full<Bytes>>, Error> {
+    let plain_proxy = hop.filter(|_| url.scheme() == "http");
+    let target = match (plain_proxy, url.query()) {
+        (Some(_), query) => {
+            let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+            format!("http://{}{}{query}", host_header(url), url.path())
+        }
+        (None, Some(query)) => format!("{}?{query}", url.path()),
+        (None, None) => url.path().to_owned(),
+    };
+    let bad_url =
+        |error: http::Error| Error::BadUrl { url: printable(url.as_str()), reason: error.to_string() };
+    let needs_length = !body.is_empty() || !matches!(method, Method::GET | Method::HEAD);
+    let length = body.len();
+    let mut request = Request::builder().method(method).uri(target).body(Full::new(body)).map_err(bad_url)?;
+    let all = request.headers_mut();
+    for (name, value) in headers {
+        let bad = || Error::BadHeader { name: (*name).to_owned() };
+        let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+        all.append(key, HeaderValue::from_str(value).map_err(|_| bad())?);
+    }
+    let ours = [
+        (HOST, Some(host_header(url))),
+        (USER_AGENT, Some(DEFAULT_USER_AGENT.to_owned())),
+        (ACCEPT_ENCODING, Some("identity".to_owned())),
+        (CONTENT_LENGTH, needs_length.then(|| length.to_string())),
+        (AUTHORIZATION, basic(url)),
+        (PROXY_AUTHORIZATION, plain_proxy.and_then(|hop| hop.authorization.clone())),
+    ];
+    for (key, value) in ours {
+        if let Some(value) = value
+            && !all.contains_key(&key)
+        {
+            let bad = Error::BadHeader { name: key.to_string() };
+            all.insert(key, HeaderValue::from_str(&value).map_err(|_| bad)?);
+        }
+    }
+    Ok(request)
+}
+
+/// The host as the `Host` header has it: the port only where it is not the usual one.
+fn host_header(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    }
+}
