@@ -4,5 +4,14 @@
 //! arguments. `clippy.toml` in this crate holds that.
 
 pub mod access;
+pub mod cap;
+pub mod ids;
+pub mod inert;
 pub mod message;
+pub mod names;
 pub mod usage;
+
+/// The fleet's names for what the broker also has: write `fleet::AgentId` for a supervised run.
+pub mod fleet {
+    pub use crate::ids::AgentId;
+}

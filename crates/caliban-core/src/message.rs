@@ -118,10 +118,9 @@ impl Message {
     pub fn tool_uses(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
         self.blocks.iter().filter_map(|block| match block {
             Block::ToolUse { id, name, input, .. } => Some((id.as_str(), name.as_str(), input)),
-            Block::Text { .. }
-            | Block::Thinking { .. }
-            | Block::ToolResult { .. }
-            | Block::Image { .. } => None,
+            Block::Text { .. } | Block::Thinking { .. } | Block::ToolResult { .. } | Block::Image { .. } => {
+                None
+            }
         })
     }
 }

@@ -19,7 +19,10 @@ pub struct Usage {
 impl Usage {
     /// Every token, cache reads and writes included: what a token budget counts.
     pub fn total(self) -> u64 {
-        self.input.saturating_add(self.output).saturating_add(self.cache_read).saturating_add(self.cache_write)
+        self.input
+            .saturating_add(self.output)
+            .saturating_add(self.cache_read)
+            .saturating_add(self.cache_write)
     }
 
     /// Everything that was sent: fresh, read from and written to the cache.
