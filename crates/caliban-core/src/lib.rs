@@ -4,11 +4,15 @@
 //! arguments. `clippy.toml` in this crate holds that.
 
 pub mod access;
+pub mod budget;
 pub mod cap;
 pub mod ids;
 pub mod inert;
+pub mod lifecycle;
 pub mod message;
 pub mod names;
+pub mod price;
+pub mod spec;
 pub mod usage;
 
 /// The fleet's names for what the broker also has: write `fleet::AgentId` for a supervised run.

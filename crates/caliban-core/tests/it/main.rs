@@ -1,10 +1,18 @@
 //! Tests of the core through its public face.
 
 #[cfg(test)]
+mod budget;
+#[cfg(test)]
 mod cap;
 #[cfg(test)]
 mod ids;
 #[cfg(test)]
 mod inert;
 #[cfg(test)]
+mod lifecycle;
+#[cfg(test)]
 mod names;
+#[cfg(test)]
+mod price;
+#[cfg(test)]
+mod spec;

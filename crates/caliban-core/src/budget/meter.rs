@@ -1,0 +1,208 @@
+//! One meter: what is spent and what is held, and how it compares with limits.
+//!
+//! Owns the arithmetic, which saturates and never goes below zero. Knows nothing of agents.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::price::MicroUsd;
+use crate::usage::Usage;
+
+/// What may be spent; `None` is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Tokens, cache reads and writes included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Money.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd: Option<MicroUsd>,
+    /// Turns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u64>,
+    /// Running time in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wall_ms: Option<u64>,
+}
+
+/// What a request will take, as far as that can be known before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Estimate {
+    /// Tokens: the prompt and the longest answer that is asked for.
+    pub tokens: u64,
+    /// Their price; `None` when the model's is not known.
+    pub cost: Option<MicroUsd>,
+    /// Turns: 1, or 0 for a request that is not one (a summary).
+    pub turns: u64,
+}
+
+/// What was spent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Spent {
+    /// Tokens.
+    pub usage: Usage,
+    /// Money, as far as prices are known.
+    pub usd: MicroUsd,
+    /// Turns.
+    pub turns: u64,
+    /// Running time in milliseconds.
+    pub wall_ms: u64,
+    /// Requests without a known price: when there are any, `usd` is not the whole truth.
+    pub unpriced: u64,
+}
+
+/// What a limit counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Tokens.
+    Tokens,
+    /// Money.
+    Usd,
+    /// Turns.
+    Turns,
+    /// Running time.
+    Wall,
+}
+
+/// What a reservation holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Held {
+    pub(super) tokens: u64,
+    pub(super) usd: MicroUsd,
+    pub(super) turns: u64,
+    pub(super) priced: bool,
+}
+
+/// A limit in the way: which, the limit, spent, reserved, asked.
+pub(super) type InTheWay = (Kind, u64, u64, u64, u64);
+
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Meter {
+    pub(super) spent: Spent,
+    held: Held,
+}
+
+impl Meter {
+    pub(super) fn hold(&mut self, more: Held) {
+        self.held.tokens = self.held.tokens.saturating_add(more.tokens);
+        self.held.usd = MicroUsd(self.held.usd.0.saturating_add(more.usd.0));
+        self.held.turns = self.held.turns.saturating_add(more.turns);
+    }
+
+    pub(super) fn drop_hold(&mut self, less: Held) {
+        self.held.tokens = self.held.tokens.saturating_sub(less.tokens);
+        self.held.usd = MicroUsd(self.held.usd.0.saturating_sub(less.usd.0));
+        self.held.turns = self.held.turns.saturating_sub(less.turns);
+    }
+
+    pub(super) fn book(&mut self, held: Held, spent: Spent) {
+        self.drop_hold(held);
+        self.spent.usage += spent.usage;
+        self.spent.usd = MicroUsd(self.spent.usd.0.saturating_add(spent.usd.0));
+        self.spent.turns = self.spent.turns.saturating_add(spent.turns);
+        self.spent.wall_ms = self.spent.wall_ms.saturating_add(spent.wall_ms);
+        self.spent.unpriced = self.spent.unpriced.saturating_add(spent.unpriced);
+    }
+
+    /// The first limit that the estimate would pass.
+    pub(super) fn in_the_way(&self, limits: Limits, estimate: Estimate) -> Option<InTheWay> {
+        let asked_usd = estimate.cost.unwrap_or_default().0;
+        let rows = [
+            (Kind::Tokens, limits.tokens, self.spent.usage.total(), self.held.tokens, estimate.tokens),
+            (Kind::Usd, limits.usd.map(|usd| usd.0), self.spent.usd.0, self.held.usd.0, asked_usd),
+            (Kind::Turns, limits.turns, self.spent.turns, self.held.turns, estimate.turns),
+            // Nobody knows how long a request takes; at the limit none is started.
+            (Kind::Wall, limits.wall_ms, self.spent.wall_ms, 0, 1),
+        ];
+        rows.into_iter().find_map(|(kind, limit, spent, held, asked)| {
+            let limit = limit?;
+            // A request that asks for nothing of a kind is not stopped by it (a summary at the turn limit).
+            let over = asked > 0 && spent.saturating_add(held).saturating_add(asked) > limit;
+            over.then_some((kind, limit, spent, held, asked))
+        })
+    }
+
+    /// What is left within the limits.
+    pub(super) fn left(&self, limits: Limits) -> Limits {
+        let left = |limit: Option<u64>, spent: u64, held: u64| {
+            limit.map(|limit| limit.saturating_sub(spent).saturating_sub(held))
+        };
+        Limits {
+            tokens: left(limits.tokens, self.spent.usage.total(), self.held.tokens),
+            usd: left(limits.usd.map(|usd| usd.0), self.spent.usd.0, self.held.usd.0).map(MicroUsd),
+            turns: left(limits.turns, self.spent.turns, self.held.turns),
+            wall_ms: left(limits.wall_ms, self.spent.wall_ms, 0),
+        }
+    }
+}
+
+impl Limits {
+    /// No limit at all.
+    pub const NONE: Self = Self { tokens: None, usd: None, turns: None, wall_ms: None };
+
+    /// The narrower of two, kind by kind.
+    #[must_use]
+    pub fn narrower(self, other: Self) -> Self {
+        fn least<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+            match (a, b) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (Some(one), None) | (None, Some(one)) => Some(one),
+                (None, None) => None,
+            }
+        }
+        Self {
+            tokens: least(self.tokens, other.tokens),
+            usd: least(self.usd, other.usd),
+            turns: least(self.turns, other.turns),
+            wall_ms: least(self.wall_ms, other.wall_ms),
+        }
+    }
+}
+
+impl From<Estimate> for Held {
+    fn from(estimate: Estimate) -> Self {
+        Self {
+            tokens: estimate.tokens,
+            usd: estimate.cost.unwrap_or_default(),
+            turns: estimate.turns,
+            priced: estimate.cost.is_some(),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tokens => "token",
+            Self::Usd => "dollar",
+            Self::Turns => "turn",
+            Self::Wall => "time",
+        })
+    }
+}
+
+impl Kind {
+    /// "40 of 50 tokens spent, 0 in flight, 20 needed".
+    pub(super) fn sum_in_words(self, limit: u64, spent: u64, reserved: u64, asked: u64) -> String {
+        match self {
+            Self::Tokens => {
+                format!(
+                    "{spent} of {limit} tokens spent, {reserved} in flight, the next request may need {asked}"
+                )
+            }
+            Self::Usd => format!(
+                "{} of {} spent, {} in flight, the next request may need {}",
+                MicroUsd(spent),
+                MicroUsd(limit),
+                MicroUsd(reserved),
+                MicroUsd(asked)
+            ),
+            Self::Turns => format!("{spent} of {limit} turns taken"),
+            Self::Wall => format!("{} of {} seconds", spent / 1_000, limit / 1_000),
+        }
+    }
+}

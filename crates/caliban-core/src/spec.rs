@@ -1,0 +1,222 @@
+//! What somebody asks for when they start an agent: the immutable request, kept for respawn.
+//!
+//! Owns the stored form of it and its limits. Fields that an older file lacks take their defaults; fields that
+//! this version does not know are kept as they are; a file of a newer format is refused, not guessed at.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::budget::Limits;
+use crate::ids::AgentId;
+use crate::inert;
+use crate::names::Slug;
+
+/// The format written today. It grows only when an old reader would misunderstand the file.
+pub const SPEC_VERSION: u32 = 1;
+
+/// The longest prompt, in bytes.
+pub const MAX_PROMPT_BYTES: usize = 1024 * 1024;
+
+/// The longest chain of agents that start agents.
+pub const MAX_DEPTH: u32 = 8;
+
+/// A request for an agent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SpawnSpec {
+    /// The format, [`SPEC_VERSION`] when it was written by this version.
+    pub version: u32,
+    /// The task.
+    pub prompt: String,
+    /// A name for people, shown in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<Slug>,
+    /// The model; the settings' when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The provider; the settings' when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// The kind of agent (a named definition), when it is not the general one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_type: Option<String>,
+    /// Where it works.
+    pub isolation: Isolation,
+    /// What it may spend by itself.
+    pub budget: Limits,
+    /// What it and all whom it starts may spend together.
+    pub tree_budget: Limits,
+    /// How many turns it has; the settings' when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<u64>,
+    /// How calls that no rule decides are treated; the settings' when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permission_mode: Option<PermissionMode>,
+    /// Rules that allow, on top of the settings'.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// Rules that deny, on top of the settings'.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
+    /// The only tools that it has; all when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// What it does when its turn is over.
+    pub after_turn: AfterTurn,
+    /// Those who must have ended `done` before it starts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<AgentId>,
+    /// Who started it, when an agent did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<AgentId>,
+    /// How many agents are above it.
+    pub depth: u32,
+    /// The broker session in which it gets an identity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broker_session: Option<String>,
+    /// The caller's directory, absolute.
+    pub cwd: PathBuf,
+    /// The caller's environment, already filtered.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Fields of a later version, kept for it.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// Where an agent works.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Isolation {
+    /// In the caller's directory.
+    #[default]
+    None,
+    /// In a git worktree of its own.
+    Worktree(WorktreeSpec),
+}
+
+/// A worktree as it is asked for. What is in it is judged by the worktree crate, which knows the repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorktreeSpec {
+    /// `head`, `fresh`, or anything that git can resolve to a commit.
+    pub base_ref: String,
+    /// Cone patterns; empty for all files.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sparse_paths: Vec<String>,
+    /// Directories of the repository that are linked rather than checked out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub symlink_directories: Vec<String>,
+}
+
+impl Default for WorktreeSpec {
+    fn default() -> Self {
+        Self { base_ref: "head".to_owned(), sparse_paths: Vec::new(), symlink_directories: Vec::new() }
+    }
+}
+
+/// How calls that no rule decides are treated.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PermissionMode {
+    /// Reading is free, the rest asks.
+    #[default]
+    Default,
+    /// Edits in the working directory are free too.
+    AcceptEdits,
+    /// Nothing may change.
+    Plan,
+    /// All that no rule denies.
+    Unattended,
+}
+
+/// What an agent does when its turn is over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterTurn {
+    /// Ends.
+    #[default]
+    End,
+    /// Stays for further messages (`--interactive`).
+    Stay,
+}
+
+/// Why a request cannot be carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// Not JSON, or not of this shape.
+    #[error("the spec cannot be read: {0}")]
+    Unreadable(String),
+    /// Written by a later version.
+    #[error("the spec has format {found}, this program knows up to {SPEC_VERSION}; use the newer caliban")]
+    Newer {
+        /// The format found.
+        found: u64,
+    },
+    /// Nothing to do.
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    /// Over [`MAX_PROMPT_BYTES`].
+    #[error("the prompt has {bytes} bytes, at most {MAX_PROMPT_BYTES} are taken; put the rest in a file")]
+    LongPrompt {
+        /// How long it is.
+        bytes: usize,
+    },
+    /// A relative directory would mean another place in another process.
+    #[error("the working directory must be absolute")]
+    RelativeCwd,
+    /// Over [`MAX_DEPTH`].
+    #[error("agents may start agents {MAX_DEPTH} deep, this one would be at {depth}")]
+    TooDeep {
+        /// How deep it would be.
+        depth: u32,
+    },
+    /// Not a variable.
+    #[error("{} is not the name of an environment variable", inert::quoted(.0))]
+    BadVariable(String),
+}
+
+impl SpawnSpec {
+    /// A request with a prompt and a directory; all else as the settings have it.
+    pub fn new(prompt: impl Into<String>, cwd: impl Into<PathBuf>) -> Self {
+        Self { version: SPEC_VERSION, prompt: prompt.into(), cwd: cwd.into(), ..Self::default() }
+    }
+
+    /// Reads a stored request.
+    pub fn from_json(text: &str) -> Result<Self, SpecError> {
+        let value: Value = serde_json::from_str(text).map_err(|e| SpecError::Unreadable(e.to_string()))?;
+        // The version first: a newer file may not even have this shape.
+        match value.get("version").and_then(Value::as_u64) {
+            Some(found) if found > u64::from(SPEC_VERSION) => return Err(SpecError::Newer { found }),
+            Some(_) => {}
+            None => return Err(SpecError::Unreadable("it has no version".to_owned())),
+        }
+        serde_json::from_value(value).map_err(|e| SpecError::Unreadable(e.to_string()))
+    }
+
+    /// Whether the request can be carried out as far as that can be said without looking at the machine.
+    pub fn check(&self) -> Result<(), SpecError> {
+        if self.prompt.trim().is_empty() {
+            return Err(SpecError::EmptyPrompt);
+        }
+        if self.prompt.len() > MAX_PROMPT_BYTES {
+            return Err(SpecError::LongPrompt { bytes: self.prompt.len() });
+        }
+        if !self.cwd.is_absolute() {
+            return Err(SpecError::RelativeCwd);
+        }
+        if self.depth > MAX_DEPTH {
+            return Err(SpecError::TooDeep { depth: self.depth });
+        }
+        let bad = |(name, value): &(&String, &String)| {
+            name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
+        };
+        match self.env.iter().find(bad) {
+            Some((name, _)) => Err(SpecError::BadVariable(name.clone())),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The ledger, by example and against a naive model of itself.
+
+use caliban_core::budget::{
+    AccountError, Estimate, Kind, Ledger, Limits, Millis, NotOpen, Refused, Reservation, Scope, Snapshot,
+    Spent,
+};
+use caliban_core::price::MicroUsd;
+use caliban_core::usage::Usage;
+use proptest::prelude::*;
+
+const T0: Millis = Millis(1_000);
+
+fn tokens(limit: u64) -> Limits {
+    Limits { tokens: Some(limit), ..Limits::NONE }
+}
+
+fn ask(tokens: u64) -> Estimate {
+    Estimate { tokens, cost: Some(MicroUsd(tokens * 10)), turns: 1 }
+}
+
+fn used(tokens: u64) -> Usage {
+    // All four kinds count.
+    let part = tokens / 4;
+    Usage { input: tokens - 3 * part, output: part, cache_read: part, cache_write: part }
+}
+
+/// A director (0) with two helpers (1, 2); helper 2 has one of its own (3).
+fn tree(pool: Limits, own: [Limits; 4], below: [Limits; 4]) -> Ledger<u32> {
+    let mut ledger = Ledger::new(pool);
+    for (id, parent) in [(0, None), (1, Some(0)), (2, Some(0)), (3, Some(2))] {
+        ledger.open_account(id, parent, own[id as usize], below[id as usize]).unwrap();
+    }
+    ledger
+}
+
+fn stored(ledger: &mut Ledger<u32>, now: Millis) -> Ledger<u32> {
+    let text = serde_json::to_string(&ledger.snapshot(now)).unwrap();
+    Ledger::restore(serde_json::from_str::<Snapshot<u32>>(&text).unwrap()).unwrap()
+}
+
+#[test]
+fn a_request_is_reserved_then_settled() {
+    let mut ledger = Ledger::new(Limits::NONE);
+    ledger.open_account(7, None, tokens(100), Limits::NONE).unwrap();
+    let first = ledger.reserve(&7, ask(60), T0).unwrap();
+    assert_eq!(
+        ledger.reserve(&7, ask(50), T0),
+        Err(Refused::Over {
+            scope: Scope::Agent,
+            kind: Kind::Tokens,
+            limit: 100,
+            spent: 0,
+            reserved: 60,
+            asked: 50
+        })
+    );
+    ledger.settle(first, used(40), Some(MicroUsd(5))).unwrap();
+    let spent = Spent { usage: used(40), usd: MicroUsd(5), turns: 1, ..Spent::default() };
+    assert_eq!((ledger.spent(&7), ledger.pool_spent()), (Some(spent), spent));
+    assert_eq!(ledger.remaining(&7), Some(tokens(60)));
+    ledger.reserve(&7, ask(50), T0).unwrap();
+}
+
+#[test]
+fn refusals_are_words() {
+    let mut ledger =
+        tree(tokens(1_000), [Limits::NONE; 4], [Limits::NONE, Limits::NONE, tokens(50), Limits::NONE]);
+    assert_eq!(
+        ledger.reserve(&3, ask(60), T0).unwrap_err().to_string(),
+        "the token budget of 2 and those it started is used up: 0 of 50 tokens spent, 0 in flight, \
+         the next request may need 60"
+    );
+    assert_eq!(
+        ledger.reserve(&1, ask(1_001), T0).unwrap_err().to_string(),
+        "the token budget of all agents together is used up: 0 of 1000 tokens spent, 0 in flight, \
+         the next request may need 1001"
+    );
+    assert_eq!(ledger.reserve(&9, ask(1), T0), Err(Refused::NoAccount(9)));
+}
+
+#[test]
+fn a_dollar_limit_needs_a_price() {
+    let mut ledger = Ledger::new(Limits::NONE);
+    ledger.open_account(0, None, Limits { usd: Some(MicroUsd(500)), ..Limits::NONE }, Limits::NONE).unwrap();
+    ledger.open_account(1, None, Limits::NONE, Limits::NONE).unwrap();
+    let unpriced = Estimate { cost: None, ..ask(5) };
+    assert_eq!(ledger.reserve(&0, unpriced, T0), Err(Refused::NoPrice(Scope::Agent)));
+    // Without such a limit it is counted as unknown, not as free.
+    let open = ledger.reserve(&1, unpriced, T0).unwrap();
+    ledger.settle(open, used(5), None).unwrap();
+    assert_eq!(ledger.spent(&1), Some(Spent { usage: used(5), turns: 1, unpriced: 1, ..Spent::default() }));
+    let open = ledger.reserve(&0, ask(50), T0).unwrap();
+    assert_eq!(
+        ledger.reserve(&0, ask(1), T0).unwrap_err().to_string(),
+        "the dollar budget of this agent is used up: $0.0000 of $0.0005 spent, $0.0005 in flight, \
+         the next request may need $0.0001"
+    );
+    // A settled cost that is not known counts as what was reserved.
+    ledger.settle(open, used(5), None).unwrap();
+    assert_eq!(ledger.spent(&0).unwrap().usd, MicroUsd(500));
+}
+
+#[test]
+fn ended_agents_keep_counting_in_tree_and_pool() {
+    let mut ledger =
+        tree(tokens(200), [Limits::NONE; 4], [tokens(100), Limits::NONE, Limits::NONE, Limits::NONE]);
+    let open = ledger.reserve(&3, ask(70), T0).unwrap();
+    ledger.settle(open, used(70), None).unwrap();
+    ledger.end(&3, T0);
+    assert_eq!(ledger.tree_spent(&0).unwrap().usage.total(), 70);
+    assert_eq!(ledger.spent(&0).unwrap().usage.total(), 0);
+    assert_eq!(
+        ledger.reserve(&1, ask(31), T0),
+        Err(Refused::Over {
+            scope: Scope::Tree(0),
+            kind: Kind::Tokens,
+            limit: 100,
+            spent: 70,
+            reserved: 0,
+            asked: 31
+        })
+    );
+    assert_eq!(ledger.open_account(3, None, Limits::NONE, Limits::NONE), Err(AccountError::Exists(3)));
+    assert_eq!(ledger.open_account(8, Some(9), Limits::NONE, Limits::NONE), Err(AccountError::NoParent(9)));
+}
+
+#[test]
+fn turns_and_running_time_are_limits_too() {
+    let limits = Limits { turns: Some(2), wall_ms: Some(10_000), ..Limits::NONE };
+    let mut ledger = Ledger::new(Limits::NONE);
+    ledger.open_account(0, None, limits, Limits::NONE).unwrap();
+    ledger.start(&0, Millis(0));
+    ledger.pause(&0, Millis(4_000));
+    ledger.start(&0, Millis(100_000));
+    for now in [101_000, 102_000] {
+        let open = ledger.reserve(&0, ask(1), Millis(now)).unwrap();
+        ledger.settle(open, used(1), None).unwrap();
+    }
+    assert_eq!(
+        ledger.reserve(&0, ask(1), Millis(103_000)).unwrap_err().to_string(),
+        "the turn budget of this agent is used up: 2 of 2 turns taken"
+    );
+    // A summary is no turn.
+    let summary = Estimate { turns: 0, ..ask(1) };
+    let open = ledger.reserve(&0, summary, Millis(105_000)).unwrap();
+    ledger.release(open).unwrap();
+    assert_eq!(
+        ledger.reserve(&0, summary, Millis(106_000)).unwrap_err().to_string(),
+        "the time budget of this agent is used up: 10 of 10 seconds"
+    );
+    // A clock that goes back takes nothing back.
+    ledger.pause(&0, Millis(0));
+    assert_eq!(ledger.spent(&0).unwrap().wall_ms, 10_000);
+}
+
+#[test]
+fn r20_open_reservations_hold_across_a_restart() {
+    let mut ledger = Ledger::new(tokens(100));
+    ledger.open_account(0, None, Limits::NONE, Limits::NONE).unwrap();
+    ledger.start(&0, Millis(0));
+    let late = ledger.reserve(&0, ask(60), Millis(500)).unwrap();
+    let lost = ledger.reserve(&0, ask(30), Millis(500)).unwrap();
+    let mut ledger = stored(&mut ledger, Millis(2_000));
+    assert_eq!(ledger.remaining(&0), Some(tokens(10)));
+    assert_eq!(ledger.spent(&0).unwrap().wall_ms, 2_000);
+    // The worker outlived the daemon and says what it was.
+    ledger.settle(late, used(20), None).unwrap();
+    assert_eq!(ledger.remaining(&0), Some(tokens(50)));
+    // The other one never will.
+    ledger.end(&0, Millis(0));
+    assert_eq!(ledger.remaining(&0), Some(tokens(50)));
+    assert_eq!(ledger.spent(&0).unwrap().usage.total(), 50);
+    assert_eq!(ledger.settle(lost, used(1), None), Err(NotOpen));
+    assert_eq!(ledger.release(late), Err(NotOpen));
+}
+
+#[test]
+fn a_ledger_that_contradicts_itself_is_refused() {
+    let mut ledger = tree(Limits::NONE, [Limits::NONE; 4], [Limits::NONE; 4]);
+    ledger.reserve(&1, ask(1), T0).unwrap();
+    let good = serde_json::to_value(ledger.snapshot(T0)).unwrap();
+    type Damage = fn(&mut serde_json::Value);
+    let damages: [(Damage, &str); 5] = [
+        (|v| v["accounts"][0]["parent"] = 3.into(), "an account is above itself"),
+        (|v| v["accounts"][1]["parent"] = 9.into(), "an account's parent is missing"),
+        (|v| v["accounts"][1]["id"] = 0.into(), "an account is there twice"),
+        (|v| v["open"][0]["id"] = 9.into(), "a reservation has no account"),
+        (|v| v["next"] = 0.into(), "a reservation is newer than the ledger"),
+    ];
+    for (damage, why) in damages {
+        let mut value = good.clone();
+        damage(&mut value);
+        let error = Ledger::<u32>::restore(serde_json::from_value(value).unwrap()).unwrap_err();
+        assert_eq!(error.to_string(), format!("the stored ledger contradicts itself: {why}"));
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Reserve { agent: u32, tokens: u64 },
+    Settle { which: usize, tokens: u64 },
+    SettleUnknown { which: usize },
+    Release { which: usize },
+    End { agent: u32 },
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0u32..4, 0u64..60).prop_map(|(agent, tokens)| Step::Reserve { agent, tokens }),
+        4 => (any::<usize>(), 0u64..90).prop_map(|(which, tokens)| Step::Settle { which, tokens }),
+        1 => any::<usize>().prop_map(|which| Step::SettleUnknown { which }),
+        1 => any::<usize>().prop_map(|which| Step::Release { which }),
+        1 => (0u32..4).prop_map(|agent| Step::End { agent }),
+        1 => Just(Step::Restart),
+    ]
+}
+
+fn limit() -> impl Strategy<Value = Limits> {
+    let one = || proptest::option::of(0u64..200);
+    (one(), one(), one()).prop_map(|(tokens, usd, turns)| Limits {
+        tokens,
+        usd: usd.map(|usd| MicroUsd(usd * 10)),
+        turns: turns.map(|turns| turns / 20),
+        wall_ms: None,
+    })
+}
+
+/// One request as the model remembers it.
+struct Request {
+    agent: u32,
+    reservation: Reservation,
+    estimate: Estimate,
+    /// `None` while in flight.
+    outcome: Option<(u64, u64, u64)>,
+}
+
+fn is_below(agent: u32, root: u32) -> bool {
+    root == agent || root == 0 || (root == 2 && agent == 3)
+}
+
+/// Spent and held (tokens, micro-dollars, turns) of those that `of` picks.
+fn sums(requests: &[Request], of: impl Fn(u32) -> bool) -> [(u64, u64); 3] {
+    let mut sums = [(0, 0); 3];
+    for request in requests.iter().filter(|request| of(request.agent)) {
+        let estimate = (request.estimate.tokens, request.estimate.cost.unwrap().0, request.estimate.turns);
+        match request.outcome {
+            Some((tokens, usd, turns)) => {
+                sums[0].0 += tokens;
+                sums[1].0 += usd;
+                sums[2].0 += turns;
+            }
+            None => {
+                sums[0].1 += estimate.0;
+                sums[1].1 += estimate.1;
+                sums[2].1 += estimate.2;
+            }
+        }
+    }
+    sums
+}
+
+fn fits(limits: Limits, sums: [(u64, u64); 3], asked: [u64; 3]) -> bool {
+    let limits = [limits.tokens, limits.usd.map(|usd| usd.0), limits.turns];
+    (0..3).all(|i| asked[i] == 0 || limits[i].is_none_or(|limit| sums[i].0 + sums[i].1 + asked[i] <= limit))
+}
+
+proptest! {
+    /// The ledger grants exactly what a naive model would, never goes negative, and a restart at any point
+    /// changes nothing. From "granted only within the limit" follows that spending passes a limit at most by
+    /// what requests in flight took beyond their estimates.
+    #[test]
+    fn r20_the_ledger_never_grants_more_than_the_limit(
+        pool in limit(),
+        own in proptest::array::uniform4(limit()),
+        below in proptest::array::uniform4(limit()),
+        steps in proptest::collection::vec(step(), 0..80),
+    ) {
+        let mut ledger = tree(pool, own, below);
+        let mut requests: Vec<Request> = Vec::new();
+        for step in steps {
+            let flying: Vec<usize> =
+                (0..requests.len()).filter(|at| requests[*at].outcome.is_none()).collect();
+            let pick = |which: usize| (!flying.is_empty()).then(|| flying[which % flying.len()]);
+            match step {
+                Step::Reserve { agent, tokens } => {
+                    let estimate = ask(tokens);
+                    let asked = [tokens, tokens * 10, 1];
+                    let allowed = fits(own[agent as usize], sums(&requests, |a| a == agent), asked)
+                        && fits(pool, sums(&requests, |_| true), asked)
+                        && (0..4).filter(|root| is_below(agent, *root)).all(|root| {
+                            fits(below[root as usize], sums(&requests, |a| is_below(a, root)), asked)
+                        });
+                    let answer = ledger.reserve(&agent, estimate, T0);
+                    prop_assert_eq!(answer.is_ok(), allowed, "{:?}", answer);
+                    if let Ok(reservation) = answer {
+                        requests.push(Request { agent, reservation, estimate, outcome: None });
+                    }
+                }
+                Step::Settle { which, tokens } => {
+                    if let Some(at) = pick(which) {
+                        ledger.settle(requests[at].reservation, used(tokens), Some(MicroUsd(tokens * 10))).unwrap();
+                        requests[at].outcome = Some((tokens, tokens * 10, 1));
+                    }
+                }
+                Step::SettleUnknown { which } => {
+                    if let Some(at) = pick(which) {
+                        ledger.settle_unknown(requests[at].reservation).unwrap();
+                        let tokens = requests[at].estimate.tokens;
+                        requests[at].outcome = Some((tokens, tokens * 10, 1));
+                    }
+                }
+                Step::Release { which } => {
+                    if let Some(at) = pick(which) {
+                        ledger.release(requests[at].reservation).unwrap();
+                        prop_assert_eq!(ledger.release(requests[at].reservation), Err(NotOpen));
+                        requests[at].outcome = Some((0, 0, 0));
+                    }
+                }
+                Step::End { agent } => {
+                    ledger.end(&agent, T0);
+                    for request in requests.iter_mut().filter(|r| r.agent == agent && r.outcome.is_none()) {
+                        request.outcome = Some((request.estimate.tokens, request.estimate.tokens * 10, 1));
+                    }
+                }
+                Step::Restart => ledger = stored(&mut ledger, T0),
+            }
+            // What it says was spent is what was spent, for each agent, each tree and all.
+            for agent in 0..4 {
+                let wanted = sums(&requests, |a| a == agent).map(|(spent, _)| spent);
+                let spent = ledger.spent(&agent).unwrap();
+                prop_assert_eq!([spent.usage.total(), spent.usd.0, spent.turns], wanted);
+                let wanted = sums(&requests, |a| is_below(a, agent)).map(|(spent, _)| spent);
+                let spent = ledger.tree_spent(&agent).unwrap();
+                prop_assert_eq!([spent.usage.total(), spent.usd.0, spent.turns], wanted);
+            }
+            let spent = ledger.pool_spent();
+            let all = sums(&requests, |_| true);
+            prop_assert_eq!([spent.usage.total(), spent.usd.0, spent.turns], all.map(|(spent, _)| spent));
+            // A limit is passed at most by what requests took beyond their estimates.
+            if let Some(limit) = pool.tokens {
+                let beyond: u64 = requests
+                    .iter()
+                    .filter_map(|r| r.outcome.map(|(tokens, ..)| tokens.saturating_sub(r.estimate.tokens)))
+                    .sum();
+                prop_assert!(all[0].0 + all[0].1 <= limit + beyond);
+            }
+        }
+    }
+}

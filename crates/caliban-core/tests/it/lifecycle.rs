@@ -1,0 +1,115 @@
+//! The states and the one way between them.
+
+use caliban_core::lifecycle::{Ending, Event, Outcome, Refused, State, Status, WaitingFor, apply};
+use proptest::prelude::*;
+
+fn events() -> Vec<Event> {
+    vec![
+        Event::Started,
+        Event::SpawnFailed { text: "no".into() },
+        Event::TurnStarted,
+        Event::TurnEnded,
+        Event::Waits(WaitingFor::Approval { call: "Bash(rm x)".into() }),
+        Event::Waits(WaitingFor::Input),
+        Event::Waits(WaitingFor::RateLimit { until_ms: 7 }),
+        Event::GoesOn,
+        Event::Ended(Outcome::Finished),
+        Event::Ended(Outcome::TurnLimit { limit: 20 }),
+        Event::Ended(Outcome::BudgetExceeded { reason: "tokens".into() }),
+        Event::Ended(Outcome::Error { text: "401".into() }),
+        Event::Killed { signal: Some(9) },
+        Event::Lost { signal: None },
+        Event::Resumed,
+    ]
+}
+
+#[test]
+fn f07_states_are_these_words() {
+    let words: Vec<String> = State::ALL.iter().map(ToString::to_string).collect();
+    assert_eq!(words, ["spawning", "running", "idle", "killed", "done", "failed", "crashed"]);
+    for state in State::ALL {
+        assert_eq!(state.word().parse(), Ok(state));
+        assert_eq!(serde_json::to_value(state).unwrap(), state.word());
+    }
+    assert!("Running".parse::<State>().is_err());
+}
+
+#[test]
+fn every_pair_of_state_and_event() {
+    let table: Vec<String> = State::ALL
+        .into_iter()
+        .map(|state| {
+            let next: Vec<&str> =
+                events().iter().map(|event| apply(state, event).map_or("-", State::word)).collect();
+            format!("{state}: {}", next.join(" "))
+        })
+        .collect();
+    assert_eq!(
+        table,
+        [
+            "spawning: running failed - - - - - - - - - - killed crashed -",
+            "running: - - - idle running running running running done failed failed failed killed crashed -",
+            "idle: - - running - - idle - idle done failed failed failed killed crashed -",
+            "killed: - - - - - - - - - - - - - - spawning",
+            "done: - - - - - - - - - - - - - - spawning",
+            "failed: - - - - - - - - - - - - - - spawning",
+            "crashed: - - - - - - - - - - - - - - spawning",
+        ]
+    );
+}
+
+#[test]
+fn a_refusal_names_state_and_event() {
+    let refused = apply(State::Done, &Event::Killed { signal: None }).unwrap_err();
+    assert_eq!(refused, Refused { state: State::Done, event: "killed" });
+    assert_eq!(refused.to_string(), "an agent that is done cannot be killed");
+}
+
+#[test]
+fn what_is_said_beside_the_state_follows_it() {
+    let approval = WaitingFor::Approval { call: "Bash(make)".into() };
+    let running = Status::default().apply(Event::Started).unwrap();
+    let waiting = running.apply(Event::Waits(approval.clone())).unwrap();
+    assert_eq!(waiting, Status::from_parts(State::Running, Some(approval), None).unwrap());
+    assert_eq!(waiting.apply(Event::GoesOn).unwrap(), running);
+    let failed = waiting.apply(Event::Ended(Outcome::BudgetExceeded { reason: "5 of 5".into() })).unwrap();
+    let ending = Ending::BudgetExceeded { reason: "5 of 5".into() };
+    assert_eq!(failed, Status::from_parts(State::Failed, None, Some(ending)).unwrap());
+    assert_eq!(failed.apply(Event::Resumed).unwrap(), Status::default());
+    let lost = running.apply(Event::Lost { signal: Some(11) }).unwrap();
+    assert_eq!(lost.ending().unwrap().to_string(), "ended by signal 11");
+}
+
+#[test]
+fn a_stored_status_that_cannot_be_is_refused() {
+    for text in [
+        r#"{"state":"done"}"#,
+        r#"{"state":"running","ending":{"how":"finished"}}"#,
+        r#"{"state":"done","ending":{"how":"finished"},"waiting_for":{"for":"input"}}"#,
+        r#"{"state":"spawning","waiting_for":{"for":"input"}}"#,
+    ] {
+        assert!(serde_json::from_str::<Status>(text).is_err(), "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_leaves_an_ending_except_by_an_explicit_resume(steps in proptest::collection::vec(0..events().len(), 0..60)) {
+        let mut status = Status::default();
+        for step in steps {
+            let event = events().swap_remove(step);
+            let before = status.clone();
+            match status.apply(event.clone()) {
+                Ok(after) => {
+                    prop_assert!(!before.state().is_ending() || event == Event::Resumed);
+                    prop_assert_eq!(after.state(), apply(before.state(), &event).unwrap());
+                    // Whatever comes out can be stored and read again.
+                    let stored = serde_json::to_string(&after).unwrap();
+                    prop_assert_eq!(&serde_json::from_str::<Status>(&stored).unwrap(), &after);
+                    status = after;
+                }
+                Err(refused) => prop_assert_eq!(refused.state, before.state()),
+            }
+        }
+    }
+}

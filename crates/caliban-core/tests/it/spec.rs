@@ -1,0 +1,61 @@
+//! The stored request.
+
+use caliban_core::names::Slug;
+use caliban_core::spec::{Isolation, PermissionMode, SpawnSpec, SpecError, WorktreeSpec};
+use serde_json::json;
+
+#[test]
+fn a_spec_survives_storing() {
+    let mut spec = SpawnSpec::new("fix it", "/repo");
+    spec.label = Some(Slug::parse("fixer").unwrap());
+    spec.isolation =
+        Isolation::Worktree(WorktreeSpec { sparse_paths: vec!["src".into()], ..Default::default() });
+    spec.budget.tokens = Some(50_000);
+    spec.permission_mode = Some(PermissionMode::AcceptEdits);
+    spec.after = vec!["a3f80001".parse().unwrap()];
+    let text = serde_json::to_string(&spec).unwrap();
+    assert_eq!(SpawnSpec::from_json(&text), Ok(spec));
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&text).unwrap(),
+        json!({
+            "version": 1, "prompt": "fix it", "label": "fixer",
+            "isolation": {"kind": "worktree", "base_ref": "head", "sparse_paths": ["src"]},
+            "budget": {"tokens": 50_000}, "tree_budget": {},
+            "permission_mode": "accept-edits", "after_turn": "end", "after": ["a3f80001"],
+            "depth": 0, "cwd": "/repo"
+        })
+    );
+}
+
+#[test]
+fn r22_old_and_newer_specs() {
+    let old = SpawnSpec::from_json(r#"{"version":1,"prompt":"x","cwd":"/r"}"#).unwrap();
+    assert_eq!(old, SpawnSpec::new("x", "/r"));
+    // A field that came later, within the same format, is kept.
+    let kept = SpawnSpec::from_json(r#"{"version":1,"prompt":"x","cwd":"/r","colour":"red"}"#).unwrap();
+    assert_eq!(serde_json::to_value(&kept).unwrap()["colour"], "red");
+    assert_eq!(
+        SpawnSpec::from_json(r#"{"version":2,"prompt":["new","shape"]}"#),
+        Err(SpecError::Newer { found: 2 })
+    );
+    assert!(matches!(SpawnSpec::from_json(r#"{"prompt":"x"}"#), Err(SpecError::Unreadable(_))));
+    assert!(matches!(SpawnSpec::from_json(r#"{"version":1,"label":"../x"}"#), Err(SpecError::Unreadable(_))));
+    assert!(matches!(SpawnSpec::from_json("{"), Err(SpecError::Unreadable(_))));
+}
+
+#[test]
+fn what_cannot_be_carried_out_is_said() {
+    let good = SpawnSpec::new("x", "/r");
+    assert_eq!(good.check(), Ok(()));
+    assert_eq!(SpawnSpec { prompt: " \n".into(), ..good.clone() }.check(), Err(SpecError::EmptyPrompt));
+    assert_eq!(SpawnSpec { cwd: "r".into(), ..good.clone() }.check(), Err(SpecError::RelativeCwd));
+    assert_eq!(SpawnSpec { depth: 9, ..good.clone() }.check(), Err(SpecError::TooDeep { depth: 9 }));
+    let long = "x".repeat(1024 * 1024 + 1);
+    assert_eq!(
+        SpawnSpec { prompt: long, ..good.clone() }.check(),
+        Err(SpecError::LongPrompt { bytes: 1_048_577 })
+    );
+    let mut bad = good;
+    bad.env.insert("A=B".into(), "x".into());
+    assert_eq!(bad.check(), Err(SpecError::BadVariable("A=B".into())));
+}
