@@ -12,6 +12,7 @@ pub mod lifecycle;
 pub mod message;
 pub mod names;
 pub mod price;
+pub mod redact;
 pub mod spec;
 pub mod usage;
 

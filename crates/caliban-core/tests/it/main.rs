@@ -15,4 +15,6 @@ mod names;
 #[cfg(test)]
 mod price;
 #[cfg(test)]
+mod redact;
+#[cfg(test)]
 mod spec;

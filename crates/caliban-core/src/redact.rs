@@ -1,0 +1,287 @@
+//! Secrets taken out of text before it reaches a disk or a screen.
+//!
+//! Owns the known shapes of keys and the search for the caller's own secret values. Refuses to guess from
+//! prose: `password = x` in source code stays, because a transcript must remain what was said. Time grows with
+//! the text and with the number of values, never with the text squared.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Values shorter than this are not looked for: they would blank out ordinary text.
+pub const MIN_VALUE_CHARS: usize = 8;
+
+/// Knows the values that must not be shown.
+#[derive(Clone, Default)]
+pub struct Redactor {
+    /// Kind, text to look for.
+    values: Vec<(String, String)>,
+}
+
+impl std::fmt::Debug for Redactor {
+    /// Names only: a redactor that is printed must not be the leak.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.values.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+impl Redactor {
+    /// Looks for these values (and the known formats). Names say in the text what was there.
+    pub fn new<N: Into<String>, V: Into<String>>(secrets: impl IntoIterator<Item = (N, V)>) -> Self {
+        let mut values = Vec::new();
+        for (name, value) in secrets {
+            let (name, value) = (name.into(), value.into());
+            let value = value.trim();
+            if value.chars().count() < MIN_VALUE_CHARS {
+                continue;
+            }
+            // The same value inside a JSON string, when that looks different (quotes, line ends).
+            let escaped = serde_json::Value::from(value).to_string();
+            let escaped = escaped.trim_matches('"');
+            if escaped != value {
+                values.push((name.clone(), escaped.to_owned()));
+            }
+            values.push((name, value.to_owned()));
+        }
+        Self { values }
+    }
+
+    /// `text` with every secret replaced by `[redacted:kind]`.
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut found: Vec<(Range<usize>, &str)> = Vec::new();
+        for (name, value) in &self.values {
+            found.extend(
+                text.match_indices(value.as_str()).map(|(at, _)| (at..at + value.len(), name.as_str())),
+            );
+        }
+        private_keys(text, &mut found);
+        url_credentials(text, &mut found);
+        tokens(text, &mut found);
+        if found.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        // Leftmost first, the longest of those first: it names what overlaps it.
+        found.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
+        let mut out = String::with_capacity(text.len());
+        let mut shown = 0;
+        for (range, kind) in found {
+            if range.start >= shown {
+                out.push_str(&text[shown..range.start]);
+                out.push_str("[redacted:");
+                out.push_str(kind);
+                out.push(']');
+            }
+            // What only overlaps is swallowed by the one before it.
+            shown = shown.max(range.end);
+        }
+        out.push_str(&text[shown..]);
+        Cow::Owned(out)
+    }
+}
+
+/// Whether a variable of this name holds a secret: `FOO_TOKEN`, `API_KEY`, `PGPASSWORD`, `db-password`.
+pub fn is_secret_name(name: &str) -> bool {
+    const WORDS: [&str; 11] = [
+        "TOKEN",
+        "KEY",
+        "SECRET",
+        "SECRETS",
+        "PASSWORD",
+        "PASSWD",
+        "PASS",
+        "PASSPHRASE",
+        "CREDENTIAL",
+        "CREDENTIALS",
+        "APIKEY",
+    ];
+    // As an ending without a separator. Not KEY: `MONKEY` is none.
+    const ENDINGS: [&str; 8] =
+        ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY"];
+    let name = name.to_ascii_uppercase();
+    let is_word = |word: &str| WORDS.contains(&word);
+    name.split(|c: char| !c.is_ascii_alphanumeric()).any(is_word)
+        || ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
+/// A known beginning, how long what follows must be at least, and its name.
+const PREFIXES: &[(&str, usize, &str)] = &[
+    ("sk-ant-", 16, "anthropic-key"),
+    ("sk-", 20, "openai-key"),
+    ("ghp_", 30, "github-token"),
+    ("gho_", 30, "github-token"),
+    ("ghu_", 30, "github-token"),
+    ("ghs_", 30, "github-token"),
+    ("ghr_", 30, "github-token"),
+    ("github_pat_", 30, "github-token"),
+    ("glpat-", 20, "gitlab-token"),
+    ("AKIA", 16, "aws-key"),
+    ("ASIA", 16, "aws-key"),
+    ("AIza", 30, "google-key"),
+    ("xoxa-", 10, "slack-token"),
+    ("xoxb-", 10, "slack-token"),
+    ("xoxe-", 10, "slack-token"),
+    ("xoxp-", 10, "slack-token"),
+    ("xoxr-", 10, "slack-token"),
+    ("xoxs-", 10, "slack-token"),
+];
+
+/// The least length of a part of a JSON web token.
+const JWT_PART: usize = 10;
+
+/// The least length of what follows a bare `Bearer` (after `Authorization:` anything is a secret).
+const BARE_BEARER: usize = 16;
+
+/// Keys that are one word, and what follows `Authorization:`, `Bearer` and `x-api-key:`.
+///
+/// Works on maximal runs of word characters, each looked at once, so that a long run of almost-keys costs
+/// no more than its length.
+fn tokens(text: &str, found: &mut Vec<(Range<usize>, &str)>) {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if !is_word(bytes[at]) {
+            at += 1;
+            continue;
+        }
+        let end = run_end(bytes, at);
+        if let Some((range, kind)) = key_in(bytes, at..end).or_else(|| header(bytes, at..end)) {
+            at = range.end.max(end);
+            found.push((range, kind));
+        } else {
+            at = end;
+        }
+    }
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+fn run_end(bytes: &[u8], from: usize) -> usize {
+    bytes[from..].iter().position(|byte| !is_word(*byte)).map_or(bytes.len(), |length| from + length)
+}
+
+/// The first known key within a run.
+fn key_in(bytes: &[u8], run: Range<usize>) -> Option<(Range<usize>, &'static str)> {
+    // Keys are random and so have a digit; `sk-learn-compatible-estimators` has none.
+    let last_digit = run.clone().rev().find(|at| bytes[*at].is_ascii_digit())?;
+    // After `\n` in an escaped string the run begins with that `n`.
+    let escaped = run.start > 0 && bytes[run.start - 1] == b'\\';
+    let starts_word = |at: usize| {
+        at == run.start || !bytes[at - 1].is_ascii_alphanumeric() || (escaped && at == run.start + 1)
+    };
+    // The parts after the run are the same wherever in it a web token might begin: looked at once.
+    let mut web_token_end = None;
+    for at in run.clone().filter(|at| *at <= last_digit && starts_word(*at)) {
+        let rest = &bytes[at..run.end];
+        for (prefix, least, kind) in PREFIXES {
+            if rest.len() >= prefix.len() + least && rest.starts_with(prefix.as_bytes()) {
+                return Some((at..run.end, kind));
+            }
+        }
+        if rest.starts_with(b"eyJ")
+            && rest.len() >= JWT_PART
+            && let Some(end) = *web_token_end.get_or_insert_with(|| jwt_end(bytes, run.end))
+        {
+            return Some((at..end, "jwt"));
+        }
+    }
+    None
+}
+
+/// The end of a JSON web token whose first part ends at `end`.
+fn jwt_end(bytes: &[u8], end: usize) -> Option<usize> {
+    let part = |from: usize| {
+        (bytes.get(from) == Some(&b'.')).then(|| run_end(bytes, from + 1)).filter(|to| to - from > JWT_PART)
+    };
+    part(part(end)?)
+}
+
+/// What a header or scheme that is this run introduces.
+fn header(bytes: &[u8], run: Range<usize>) -> Option<(Range<usize>, &'static str)> {
+    let word = &bytes[run.clone()];
+    let ends_with = |name: &str| {
+        word.len() >= name.len() && word[word.len() - name.len()..].eq_ignore_ascii_case(name.as_bytes())
+    };
+    if word.eq_ignore_ascii_case(b"bearer") {
+        let start = skip(bytes, run.end, b" ");
+        let end = secret_end(bytes, start);
+        let has_digit = bytes[start..end].iter().any(u8::is_ascii_digit);
+        return (start > run.end && end - start >= BARE_BEARER && has_digit)
+            .then_some((start..end, "bearer"));
+    }
+    if !ends_with("authorization") && !ends_with("x-api-key") {
+        return None;
+    }
+    let colon = skip(bytes, run.end, b" \"'\\");
+    if !matches!(bytes.get(colon), Some(b':' | b'=')) {
+        return None;
+    }
+    let mut start = skip(bytes, colon + 1, b" \"'\\");
+    let scheme = run_end_or(bytes, start);
+    if [b"bearer".as_slice(), b"basic", b"token"].iter().any(|s| bytes[start..scheme].eq_ignore_ascii_case(s))
+    {
+        start = skip(bytes, scheme, b" ");
+    }
+    let end = secret_end(bytes, start);
+    (end > start).then_some((start..end, "authorization"))
+}
+
+fn run_end_or(bytes: &[u8], from: usize) -> usize {
+    if from < bytes.len() { run_end(bytes, from) } else { from }
+}
+
+fn skip(bytes: &[u8], from: usize, what: &[u8]) -> usize {
+    bytes[from..].iter().position(|byte| !what.contains(byte)).map_or(bytes.len(), |length| from + length)
+}
+
+/// The end of what can be in a header's value: `+`, `/`, `=`, `.`, `~` too. ASCII, so a character boundary.
+fn secret_end(bytes: &[u8], from: usize) -> usize {
+    let inside = |byte: &u8| is_word(*byte) || matches!(byte, b'.' | b'~' | b'+' | b'/' | b'=');
+    bytes[from..].iter().position(|byte| !inside(byte)).map_or(bytes.len(), |length| from + length)
+}
+
+/// PEM blocks of private keys; one without an end goes to the end of the text.
+fn private_keys(text: &str, found: &mut Vec<(Range<usize>, &str)>) {
+    const BEGIN: &str = "-----BEGIN ";
+    /// `ENCRYPTED PRIVATE KEY-----` and longer.
+    const HEADER: usize = 48;
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(start) = text[at..].find(BEGIN).map(|offset| at + offset) {
+        at = start + BEGIN.len();
+        let header = &bytes[at..bytes.len().min(at + HEADER)];
+        let name =
+            header.iter().position(|byte| !byte.is_ascii_uppercase() && !matches!(byte, b' ' | b'0'..=b'9'));
+        let name = &header[..name.unwrap_or(header.len())];
+        if !name.windows(b"PRIVATE KEY".len()).any(|window| window == b"PRIVATE KEY") {
+            continue;
+        }
+        let body = at + name.len();
+        let end = text[body..].find("-----END ").map_or(text.len(), |offset| {
+            let close = body + offset + "-----END ".len();
+            text[close..].find("-----").map_or(text.len(), |dashes| close + dashes + "-----".len())
+        });
+        found.push((start..end, "private-key"));
+        at = end;
+    }
+}
+
+/// `scheme://user:password@host`: the password; `scheme://token@host`: the token, when it is long.
+fn url_credentials(text: &str, found: &mut Vec<(Range<usize>, &str)>) {
+    /// A user name is shorter.
+    const TOKEN_CHARS: usize = 16;
+    for (at, mark) in text.match_indices("://") {
+        let start = at + mark.len();
+        let rest = &text[start..];
+        let end = rest.find(|c: char| c.is_whitespace() || "/?#\"'<>`".contains(c)).unwrap_or(rest.len());
+        // The last `@`: a password may have one itself.
+        let Some(user) = rest[..end].rfind('@').map(|at| &rest[..at]) else { continue };
+        match user.find(':') {
+            Some(colon) if colon + 1 < user.len() => {
+                found.push((start + colon + 1..start + user.len(), "url-password"));
+            }
+            None if user.len() >= TOKEN_CHARS => found.push((start..start + user.len(), "url-token")),
+            Some(_) | None => {}
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Secrets taken out.
+
+use caliban_core::redact::{Redactor, is_secret_name};
+use proptest::prelude::*;
+
+fn redact(text: &str) -> String {
+    Redactor::default().redact(text).into_owned()
+}
+
+// Put together at run time, so that no scanner takes this file for a leak.
+fn key(prefix: &str) -> String {
+    format!("{prefix}{}", "aB3dE5gH7jK9mN1pQ3sT5vX7zA9cD1fG3hJ5k")
+}
+
+#[test]
+fn a12_known_formats_are_replaced() {
+    let jwt = format!("{}.{}.{}", key("eyJ"), key("eyJ"), key(""));
+    let cases = [
+        (key("sk-ant-api03-"), "anthropic-key"),
+        (key("sk-"), "openai-key"),
+        (key("sk-proj-"), "openai-key"),
+        (key("ghp_"), "github-token"),
+        (key("github_pat_"), "github-token"),
+        (format!("AKIA{}", "ABCDEFGH12345678"), "aws-key"),
+        (key("xoxb-"), "slack-token"),
+        (key("AIza"), "google-key"),
+        (jwt, "jwt"),
+    ];
+    for (secret, kind) in cases {
+        let wanted = format!("[redacted:{kind}]");
+        for (before, after) in
+            [("", ""), ("key=", ";"), ("\"", "\""), ("(", ") and more"), ("\\n", "\\n"), ("é", "é")]
+        {
+            assert_eq!(redact(&format!("{before}{secret}{after}")), format!("{before}{wanted}{after}"));
+        }
+    }
+}
+
+#[test]
+fn a12_headers_urls_and_private_keys() {
+    let cases = [
+        ("Authorization: Bearer abc.def-123", "Authorization: Bearer [redacted:authorization]"),
+        ("authorization: Basic dXNlcjpwYXNz==\r\nx", "authorization: Basic [redacted:authorization]\r\nx"),
+        (r#"{"Authorization":"Bearer abc"}"#, r#"{"Authorization":"Bearer [redacted:authorization]"}"#),
+        ("x-api-key: hunter2", "x-api-key: [redacted:authorization]"),
+        ("curl -H 'bearer 0123456789abcdef'", "curl -H 'bearer [redacted:bearer]'"),
+        ("postgres://me:hunter2@db/x", "postgres://me:[redacted:url-password]@db/x"),
+        ("https://me:p@ss@host/", "https://me:[redacted:url-password]@host/"),
+        ("https://0123456789abcdef0123@host/", "https://[redacted:url-token]@host/"),
+        (
+            "a\n-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----\nb",
+            "a\n[redacted:private-key]\nb",
+        ),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\ncut off", "[redacted:private-key]"),
+    ];
+    for (text, wanted) in cases {
+        assert_eq!(redact(text), wanted);
+    }
+}
+
+#[test]
+fn ordinary_text_stays() {
+    for text in [
+        "",
+        "sk-learn-compatible-estimators-are-nice",
+        "risk-free-0123456789-abcdefghijkl",
+        "the bearer of this letter",
+        "Authorization is needed",
+        "ssh://git@github.com/x",
+        "https://example.com/a@b",
+        "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----",
+        "let token = parse(\"password = x\");",
+        "ghp_short",
+        "eyJhbGciOiJ9.x.y",
+        "0123456789abcdef0123456789abcdef01234567",
+    ] {
+        assert_eq!(redact(text), text);
+    }
+}
+
+#[test]
+fn a12_values_are_replaced_under_their_names() {
+    let redactor = Redactor::new([
+        ("DB_PASSWORD", "correct horse"),
+        ("SHORT_KEY", "1234567"),
+        ("LONG_TOKEN", "correct horse battery"),
+        ("PEM_KEY", "line \"one\"\nline two\n"),
+    ]);
+    let cases = [
+        ("a correct horse b", "a [redacted:DB_PASSWORD] b"),
+        ("a correct horse battery b", "a [redacted:LONG_TOKEN] b"),
+        ("1234567", "1234567"),
+        ("line \"one\"\nline two", "[redacted:PEM_KEY]"),
+        (r#"{"x":"line \"one\"\nline two"}"#, r#"{"x":"[redacted:PEM_KEY]"}"#),
+        ("https://u:correct horse@h", "https://u:[redacted:DB_PASSWORD]@h"),
+    ];
+    for (text, wanted) in cases {
+        assert_eq!(redactor.redact(text), wanted);
+    }
+    assert_eq!(format!("{redactor:?}"), r#"["DB_PASSWORD", "LONG_TOKEN", "PEM_KEY", "PEM_KEY"]"#);
+}
+
+#[test]
+fn secret_names() {
+    for name in [
+        "FOO_TOKEN",
+        "API_KEY",
+        "key",
+        "PGPASSWORD",
+        "db-password",
+        "AWS_SECRET_ACCESS_KEY",
+        "TOKEN_FILE",
+        "githubToken",
+        "MYSQL_PASSWD",
+        "OPENAI_APIKEY",
+        "X_CREDENTIALS",
+    ] {
+        assert!(is_secret_name(name), "{name}");
+    }
+    for name in ["PATH", "MONKEY", "KEYBOARD", "MAX_TOKENS", "PWD", "HOME", "", "COMPASS"] {
+        assert!(!is_secret_name(name), "{name}");
+    }
+}
+
+#[test]
+fn almost_keys_in_great_number_are_no_trouble() {
+    // Each is a shape on which a search that starts over at every position would take minutes.
+    for piece in [
+        "sk-",
+        "eyJ-",
+        "eyJ1-",
+        "://",
+        "://a@",
+        "-----BEGIN PRIVATE KEY",
+        "authorization:",
+        "bearer 1",
+        "xoxb-",
+    ] {
+        let text = piece.repeat(1_000_000 / piece.len());
+        assert!(redact(&text).len() <= text.len() * 8);
+    }
+    let parts = format!("{}.{}", "eyJ1-".repeat(100_000), "a".repeat(500_000));
+    assert_eq!(redact(&parts), parts);
+}
+
+proptest! {
+    #[test]
+    fn a12_a_canary_never_shows_up(before in any::<String>(), secret in "[!-~]{8,40}", after in any::<String>()) {
+        let redactor = Redactor::new([("CANARY", secret.clone())]);
+        let text = format!("{before}{secret}{after}");
+        let shown = redactor.redact(&text);
+        prop_assert!(!shown.contains(&secret) || "[redacted:CANARY]".contains(&secret));
+    }
+
+    #[test]
+    fn any_text_is_survived(text in any::<String>(), shaped in "(sk-|eyJ|://|@|:|Bearer |Authorization: |-----BEGIN |PRIVATE KEY-----|\\.|[a-z0-9é]){0,30}") {
+        redact(&text);
+        redact(&shaped);
+    }
+}
