@@ -1,6 +1,22 @@
 //! Models: one trait, five ways to reach one.
+//!
+//! Owns the wire protocols, retries, the script format and what is known of models. Reads no
+//! environment and prints nothing: settings come in a [`Config`], progress goes out as [`Delta`]s.
 
+mod anthropic;
+pub mod catalog;
+mod chat;
+mod error;
+mod factory;
+mod gemini;
+mod http;
+mod kind;
+mod responses;
+mod retry;
 pub mod script;
+pub mod scripted;
+pub mod sse;
+mod wire;
 
 use std::{future::Future, pin::Pin};
 
@@ -8,6 +24,10 @@ use caliban_core::{
     message::{Effort, Message, StopReason, ToolSpec},
     usage::Usage,
 };
+pub use error::ProviderError;
+pub use factory::{Config, MAX_SCRIPT_BYTES, ScriptSource, build, ollama_models, ollama_running};
+pub use kind::ProviderKind;
+pub use retry::RetryPolicy;
 use tokio_util::sync::CancellationToken;
 
 /// One request to a model. Everything in it is sent in the order given, so that the prefix of a
@@ -87,12 +107,12 @@ pub trait Provider: Send + Sync {
         observe: &'a mut (dyn FnMut(Delta) + Send),
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ModelReply, ProviderError>>;
-}
 
-/// Why a request failed for good. The message says what to do about it.
-#[derive(Debug, thiserror::Error)]
-pub enum ProviderError {
-    /// The caller cancelled.
-    #[error("cancelled")]
-    Cancelled,
+    /// The models that the provider offers; empty where it cannot be asked.
+    fn list_models<'a>(
+        &'a self,
+        _cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Vec<String>, ProviderError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
 }

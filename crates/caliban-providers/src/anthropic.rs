@@ -1,0 +1,326 @@
+//! Anthropic Messages.
+//!
+//! Cache marks: on the tools, on the system prompt and on the ends of the last two user messages.
+//! The last one moves with the conversation; the one before it makes sure that the part that was
+//! written last time is found again, however many blocks one turn adds.
+
+use std::collections::BTreeMap;
+
+use caliban_core::{
+    message::{Block, Effort, Message, ResultPart, Role, StopReason},
+    usage::Usage,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    Delta, ModelReply, ModelRequest,
+    catalog::{self, Thinking},
+    error::Failure,
+    kind::ProviderKind,
+    sse,
+    wire::{Assemble, Progress, arguments, arguments_object, model_or, parse, settled},
+};
+
+/// The version of the API that this module speaks.
+pub(crate) const VERSION: &str = "2023-06-01";
+/// An answer is not longer than this unless the caller asks for more.
+const USUAL_MAX_OUTPUT: u32 = 32_000;
+/// What is left for the answer itself beside the thinking.
+const ANSWER_ROOM: u32 = 4_096;
+/// The API's smallest thinking budget.
+const MIN_BUDGET: u32 = 1_024;
+
+pub(crate) fn body(provider: ProviderKind, request: &ModelRequest<'_>) -> Value {
+    let info = catalog::lookup(request.model);
+    let max_tokens = request.max_output.unwrap_or(info.max_output.min(USUAL_MAX_OUTPUT));
+    let mut body = json!({"model": request.model, "max_tokens": max_tokens, "stream": true});
+    thinking(&mut body, info.thinking, request.effort, max_tokens);
+    if !request.system.trim().is_empty() {
+        body["system"] = json!([{"type": "text", "text": request.system, "cache_control": cache_mark()}]);
+    }
+    let mut tools: Vec<Value> = request
+        .tools
+        .iter()
+        .map(|tool| {
+            json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema})
+        })
+        .collect();
+    if let Some(last) = tools.last_mut() {
+        last["cache_control"] = cache_mark();
+        body["tools"] = Value::Array(tools);
+    }
+    let mut messages: Vec<Value> =
+        request.messages.iter().filter_map(|message| message_json(provider, message)).collect();
+    mark_ends(&mut messages);
+    body["messages"] = Value::Array(messages);
+    body
+}
+
+fn thinking(body: &mut Value, how: Thinking, effort: Effort, max_tokens: u32) {
+    let (word, budget) = match effort {
+        Effort::Default | Effort::None => return,
+        Effort::Low => ("low", 4_000),
+        Effort::Medium => ("medium", 10_000),
+        Effort::High => ("high", 24_000),
+    };
+    match how {
+        Thinking::None => {}
+        Thinking::Effort => {
+            body["thinking"] = json!({"type": "adaptive"});
+            body["output_config"] = json!({"effort": word});
+        }
+        Thinking::Budget => {
+            let budget = budget.min(max_tokens.saturating_sub(ANSWER_ROOM)).max(MIN_BUDGET);
+            body["thinking"] = json!({"type": "enabled", "budget_tokens": budget});
+            if budget >= max_tokens {
+                body["max_tokens"] = json!(budget + ANSWER_ROOM);
+            }
+        }
+    }
+}
+
+fn cache_mark() -> Value {
+    json!({"type": "ephemeral"})
+}
+
+/// Marks the last block of each of the last two user messages.
+fn mark_ends(messages: &mut [Value]) {
+    let users = messages.iter_mut().rev().filter(|message| message["role"] == "user").take(2);
+    for message in users {
+        if let Some(last) = message["content"].as_array_mut().and_then(|blocks| blocks.last_mut()) {
+            last["cache_control"] = cache_mark();
+        }
+    }
+}
+
+/// A message, or nothing if nothing of it can be sent.
+fn message_json(provider: ProviderKind, message: &Message) -> Option<Value> {
+    let content: Vec<Value> = message.blocks.iter().filter_map(|block| block_json(provider, block)).collect();
+    let role = match message.role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+    };
+    (!content.is_empty()).then(|| json!({"role": role, "content": content}))
+}
+
+fn block_json(provider: ProviderKind, block: &Block) -> Option<Value> {
+    match block {
+        // The API refuses blank text.
+        Block::Text { text } if text.trim().is_empty() => None,
+        Block::Text { text } => Some(json!({"type": "text", "text": text})),
+        Block::Thinking { provider: made_by, raw, .. } => (made_by == provider.name()).then(|| raw.clone()),
+        Block::ToolUse { id, name, input, .. } => Some(json!({
+            "type": "tool_use", "id": plain_id(id), "name": name, "input": arguments_object(input)
+        })),
+        Block::ToolResult { id, content, is_error } => {
+            let mut result = json!({"type": "tool_result", "tool_use_id": plain_id(id)});
+            let parts: Vec<Value> = content.iter().filter_map(part_json).collect();
+            if !parts.is_empty() {
+                result["content"] = Value::Array(parts);
+            }
+            if *is_error {
+                result["is_error"] = json!(true);
+            }
+            Some(result)
+        }
+        Block::Image { media_type, data } => Some(image_json(media_type, data)),
+    }
+}
+
+fn part_json(part: &ResultPart) -> Option<Value> {
+    match part {
+        ResultPart::Text { text } if text.trim().is_empty() => None,
+        ResultPart::Text { text } => Some(json!({"type": "text", "text": text})),
+        ResultPart::Image { media_type, data } => Some(image_json(media_type, data)),
+    }
+}
+
+fn image_json(media_type: &str, data: &str) -> Value {
+    json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}})
+}
+
+/// Ids that another provider's model made may hold characters that this API refuses.
+fn plain_id(id: &str) -> String {
+    id.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect()
+}
+
+/// Puts an answer together.
+#[derive(Debug)]
+pub(crate) struct Assembler {
+    provider: ProviderKind,
+    asked: String,
+    model: Option<String>,
+    blocks: BTreeMap<u64, Open>,
+    usage: Usage,
+    stop: Option<String>,
+    closed: bool,
+}
+
+/// A block that is still coming.
+#[derive(Debug)]
+enum Open {
+    Text(String),
+    Thinking(Value),
+    Redacted(Value),
+    ToolUse { id: String, name: String, given: Value, json: String },
+    Unknown,
+}
+
+impl Assembler {
+    pub(crate) fn new(provider: ProviderKind, asked: &str) -> Self {
+        Self {
+            provider,
+            asked: asked.to_owned(),
+            model: None,
+            blocks: BTreeMap::new(),
+            usage: Usage::default(),
+            stop: None,
+            closed: false,
+        }
+    }
+
+    /// Later counts replace earlier ones: they are totals.
+    fn count(&mut self, usage: &Value) {
+        let set = |name: &str, count: &mut u64| {
+            if let Some(number) = usage[name].as_u64() {
+                *count = number;
+            }
+        };
+        set("input_tokens", &mut self.usage.input);
+        set("output_tokens", &mut self.usage.output);
+        set("cache_read_input_tokens", &mut self.usage.cache_read);
+        set("cache_creation_input_tokens", &mut self.usage.cache_write);
+    }
+
+    fn start(&mut self, value: &Value, observe: &mut (dyn FnMut(Delta) + Send)) {
+        let index = value["index"].as_u64().unwrap_or(self.blocks.len() as u64);
+        let block = &value["content_block"];
+        let open = match block["type"].as_str().unwrap_or_default() {
+            "text" => {
+                let text = text_of(block, "text");
+                if !text.is_empty() {
+                    observe(Delta::Text(text.clone()));
+                }
+                Open::Text(text)
+            }
+            "thinking" => Open::Thinking(block.clone()),
+            "redacted_thinking" => Open::Redacted(block.clone()),
+            "tool_use" => {
+                let (id, name) = (text_of(block, "id"), text_of(block, "name"));
+                observe(Delta::ToolUse { id: id.clone(), name: name.clone() });
+                Open::ToolUse { id, name, given: block["input"].clone(), json: String::new() }
+            }
+            _ => Open::Unknown,
+        };
+        self.blocks.insert(index, open);
+    }
+
+    fn delta(&mut self, value: &Value, observe: &mut (dyn FnMut(Delta) + Send)) {
+        let Some(open) = value["index"].as_u64().and_then(|index| self.blocks.get_mut(&index)) else {
+            return;
+        };
+        let delta = &value["delta"];
+        match (open, delta["type"].as_str().unwrap_or_default()) {
+            (Open::Text(text), "text_delta") => {
+                let more = text_of(delta, "text");
+                text.push_str(&more);
+                observe(Delta::Text(more));
+            }
+            (Open::Thinking(raw), "thinking_delta") => {
+                let more = text_of(delta, "thinking");
+                append(raw, "thinking", &more);
+                observe(Delta::Thinking(more));
+            }
+            (Open::Thinking(raw), "signature_delta") => {
+                append(raw, "signature", &text_of(delta, "signature"))
+            }
+            (Open::ToolUse { json, .. }, "input_json_delta") => {
+                json.push_str(&text_of(delta, "partial_json"))
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Assemble for Assembler {
+    fn event(
+        &mut self,
+        event: &sse::Event,
+        observe: &mut (dyn FnMut(Delta) + Send),
+    ) -> Result<Progress, Failure> {
+        let value = parse(event)?;
+        match value["type"].as_str().unwrap_or(&event.name) {
+            "message_start" => {
+                self.model = value.pointer("/message/model").and_then(Value::as_str).map(str::to_owned);
+                self.count(&value["message"]["usage"]);
+            }
+            "content_block_start" => self.start(&value, observe),
+            "content_block_delta" => self.delta(&value, observe),
+            "message_delta" => {
+                self.count(&value["usage"]);
+                if let Some(stop) = value.pointer("/delta/stop_reason").and_then(Value::as_str) {
+                    self.stop = Some(stop.to_owned());
+                }
+            }
+            "message_stop" => {
+                self.closed = true;
+                return Ok(Progress::Closed);
+            }
+            "error" => return Err(Failure::from_event(&value)),
+            // Pings, ends of blocks, and what is yet to be invented.
+            _ => {}
+        }
+        Ok(Progress::More)
+    }
+
+    fn finish(self: Box<Self>) -> Result<ModelReply, Failure> {
+        if !self.closed {
+            return Err(Failure::Cut);
+        }
+        let provider = self.provider.name();
+        let blocks: Vec<Block> =
+            self.blocks.into_values().filter_map(|open| closed(provider, open)).collect();
+        let stop = match self.stop.as_deref() {
+            Some("end_turn" | "stop_sequence") | None => StopReason::EndTurn,
+            Some("tool_use") => StopReason::ToolUse,
+            Some("max_tokens") => StopReason::MaxTokens,
+            Some("refusal") => StopReason::Refusal("refusal".to_owned()),
+            Some(other) => StopReason::Other(other.to_owned()),
+        };
+        Ok(ModelReply {
+            stop: settled(stop, &blocks),
+            message: Message { role: Role::Assistant, blocks },
+            usage: self.usage,
+            model: model_or(self.model, &self.asked),
+        })
+    }
+}
+
+fn closed(provider: &str, open: Open) -> Option<Block> {
+    match open {
+        Open::Text(text) => (!text.is_empty()).then_some(Block::Text { text }),
+        Open::Thinking(raw) => {
+            Some(Block::Thinking { text: text_of(&raw, "thinking"), provider: provider.to_owned(), raw })
+        }
+        Open::Redacted(raw) => {
+            Some(Block::Thinking { text: String::new(), provider: provider.to_owned(), raw })
+        }
+        Open::ToolUse { id, name, given, json } => {
+            let input = match given {
+                Value::Object(given) if json.is_empty() => Value::Object(given),
+                _ => arguments(&json),
+            };
+            Some(Block::ToolUse { id, name, input, extra: None })
+        }
+        Open::Unknown => None,
+    }
+}
+
+fn text_of(value: &Value, key: &str) -> String {
+    value[key].as_str().unwrap_or_default().to_owned()
+}
+
+fn append(raw: &mut Value, key: &str, more: &str) {
+    let whole = format!("{}{more}", raw[key].as_str().unwrap_or_default());
+    raw[key] = Value::String(whole);
+}

@@ -1,0 +1,357 @@
+//! OpenAI Chat Completions, and everything that speaks the same: Ollama, llama.cpp, vLLM, LM Studio,
+//! OpenRouter and others. Where they differ, what the simplest of them understands is sent.
+
+use caliban_core::{
+    message::{Block, Message, ResultPart, Role, StopReason, ToolSpec},
+    usage::Usage,
+};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    Delta, ModelReply, ModelRequest,
+    catalog::{self, Thinking},
+    error::Failure,
+    kind::ProviderKind,
+    responses::effort_word,
+    sse,
+    wire::{Assemble, CallIds, FAILED_MARK, Progress, arguments, arguments_object, model_or, parse, settled},
+};
+
+/// Whose idea of the protocol it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// OpenAI's own servers, which know the newer fields.
+    OpenAi,
+    /// OpenRouter.
+    OpenRouter,
+    /// Anybody else; some refuse fields that they do not know.
+    Plain,
+}
+
+/// The fields in which servers stream reasoning, as text.
+const REASONING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
+
+pub(crate) fn body(dialect: Dialect, provider: ProviderKind, request: &ModelRequest<'_>) -> Value {
+    let mut body = json!({"model": request.model, "stream": true, "stream_options": {"include_usage": true}});
+    if dialect == Dialect::OpenAi && !request.session.is_empty() {
+        body["prompt_cache_key"] = json!(request.session);
+    }
+    if let Some(max_output) = request.max_output {
+        let name = if dialect == Dialect::OpenAi { "max_completion_tokens" } else { "max_tokens" };
+        body[name] = json!(max_output);
+    }
+    if let Some(effort) = effort_word(request.effort) {
+        match dialect {
+            Dialect::OpenRouter => body["reasoning"] = json!({"effort": effort}),
+            Dialect::OpenAi if catalog::lookup(request.model).thinking == Thinking::None => {}
+            Dialect::OpenAi | Dialect::Plain => body["reasoning_effort"] = json!(effort),
+        }
+    }
+    if !request.tools.is_empty() {
+        let tool = |tool: &ToolSpec| {
+            json!({"type": "function", "function": {"name": tool.name, "description": tool.description,
+                "parameters": tool.input_schema}})
+        };
+        body["tools"] = request.tools.iter().map(tool).collect();
+    }
+    let mut messages = Vec::new();
+    if !request.system.is_empty() {
+        messages.push(json!({"role": "system", "content": request.system}));
+    }
+    for message in request.messages {
+        match message.role {
+            Role::User => user(&mut messages, message),
+            Role::Assistant => messages.extend(assistant(provider, message)),
+        }
+    }
+    body["messages"] = Value::Array(messages);
+    body
+}
+
+/// A user message: first the tool results, which must follow their calls at once, then the rest.
+/// Pictures in results go along with the rest, since a tool message holds only text.
+fn user(messages: &mut Vec<Value>, message: &Message) {
+    let mut parts: Vec<Value> = Vec::new();
+    for block in &message.blocks {
+        match block {
+            Block::ToolResult { id, content, is_error } => {
+                let mut text = if *is_error { FAILED_MARK.to_owned() } else { String::new() };
+                for part in content {
+                    match part {
+                        ResultPart::Text { text: more } => text.push_str(more),
+                        ResultPart::Image { media_type, data } => {
+                            parts.push(
+                                json!({"type": "text", "text": format!("The picture that {id} returned:")}),
+                            );
+                            parts.push(image(media_type, data));
+                        }
+                    }
+                }
+                messages.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
+            }
+            Block::Text { text } => parts.push(json!({"type": "text", "text": text})),
+            Block::Image { media_type, data } => parts.push(image(media_type, data)),
+            Block::Thinking { .. } | Block::ToolUse { .. } => {}
+        }
+    }
+    if parts.is_empty() {
+        return;
+    }
+    // Plain text is what every server understands.
+    let texts: Option<Vec<&str>> = parts.iter().map(|part| part["text"].as_str()).collect();
+    let content = match texts {
+        Some(texts) => Value::String(texts.join("\n\n")),
+        None => Value::Array(parts),
+    };
+    messages.push(json!({"role": "user", "content": content}));
+}
+
+fn assistant(provider: ProviderKind, message: &Message) -> Option<Value> {
+    let text = message.text();
+    let mut reasoning = Map::new();
+    let mut calls: Vec<Value> = Vec::new();
+    for block in &message.blocks {
+        match block {
+            Block::Thinking { provider: made_by, raw: Value::Object(raw), .. }
+                if made_by == provider.name() =>
+            {
+                reasoning.extend(raw.clone());
+            }
+            Block::ToolUse { id, name, input, .. } => calls.push(json!({"id": id, "type": "function",
+                "function": {"name": name, "arguments": arguments_object(input).to_string()}})),
+            Block::Text { .. } | Block::Thinking { .. } | Block::ToolResult { .. } | Block::Image { .. } => {}
+        }
+    }
+    if text.is_empty() && calls.is_empty() {
+        return None;
+    }
+    let content = if text.is_empty() { Value::Null } else { Value::String(text) };
+    let mut message = json!({"role": "assistant", "content": content});
+    for (key, value) in reasoning {
+        message[key] = value;
+    }
+    if !calls.is_empty() {
+        message["tool_calls"] = Value::Array(calls);
+    }
+    Some(message)
+}
+
+fn image(media_type: &str, data: &str) -> Value {
+    json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}})
+}
+
+/// Puts an answer together.
+#[derive(Debug)]
+pub(crate) struct Assembler {
+    provider: ProviderKind,
+    asked: String,
+    ids: CallIds,
+    model: Option<String>,
+    text: String,
+    refusal: String,
+    /// The field that reasoning comes in, and what came.
+    reasoning: Option<(&'static str, String)>,
+    /// OpenRouter's structured reasoning, to be sent back as it came.
+    details: Vec<Value>,
+    calls: Vec<Call>,
+    usage: Usage,
+    finish: Option<String>,
+}
+
+#[derive(Debug)]
+struct Call {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl Assembler {
+    pub(crate) fn new(provider: ProviderKind, asked: &str, ids: CallIds) -> Self {
+        Self {
+            provider,
+            asked: asked.to_owned(),
+            ids,
+            model: None,
+            text: String::new(),
+            refusal: String::new(),
+            reasoning: None,
+            details: Vec::new(),
+            calls: Vec::new(),
+            usage: Usage::default(),
+            finish: None,
+        }
+    }
+
+    fn delta(&mut self, delta: &Value, observe: &mut (dyn FnMut(Delta) + Send)) {
+        for field in REASONING_FIELDS {
+            if let Some(more) = delta[field].as_str().filter(|more| !more.is_empty()) {
+                let (known, all) = self.reasoning.get_or_insert((field, String::new()));
+                // Some servers send both fields with the same text.
+                if *known == field {
+                    all.push_str(more);
+                    observe(Delta::Thinking(more.to_owned()));
+                }
+            }
+        }
+        if let Some(details) = delta["reasoning_details"].as_array() {
+            self.details.extend(details.iter().cloned());
+        }
+        if let Some(more) = delta["content"].as_str().filter(|more| !more.is_empty()) {
+            self.text.push_str(more);
+            observe(Delta::Text(more.to_owned()));
+        }
+        if let Some(more) = delta["refusal"].as_str().filter(|more| !more.is_empty()) {
+            self.refusal.push_str(more);
+            observe(Delta::Text(more.to_owned()));
+        }
+        for call in delta["tool_calls"].as_array().into_iter().flatten() {
+            self.call(call, observe);
+        }
+    }
+
+    /// A piece of a call. Its index says which one, but some servers leave it out or give all calls
+    /// the same; then a new id begins a new call.
+    fn call(&mut self, piece: &Value, observe: &mut (dyn FnMut(Delta) + Send)) {
+        let index = piece["index"].as_u64();
+        let id = piece["id"].as_str().filter(|id| !id.is_empty());
+        let name = piece["function"]["name"].as_str().unwrap_or_default();
+        let known = match index {
+            Some(_) => self.calls.iter_mut().rev().find(|call| call.index == index),
+            None => self.calls.last_mut(),
+        };
+        let known = known.filter(|call| match (id, index) {
+            (Some(id), _) => call.id == id,
+            (None, Some(_)) => true,
+            (None, None) => name.is_empty(),
+        });
+        let arguments = match &piece["function"]["arguments"] {
+            Value::String(text) => text.clone(),
+            Value::Null => String::new(),
+            // Not by the protocol, but seen.
+            object => object.to_string(),
+        };
+        match known {
+            Some(call) => {
+                if call.name != name {
+                    call.name.push_str(name);
+                }
+                call.arguments.push_str(&arguments);
+            }
+            None => {
+                let id = id.map_or_else(|| self.ids.make(), str::to_owned);
+                observe(Delta::ToolUse { id: id.clone(), name: name.to_owned() });
+                self.calls.push(Call { index, id, name: name.to_owned(), arguments });
+            }
+        }
+    }
+}
+
+impl Assemble for Assembler {
+    fn event(
+        &mut self,
+        event: &sse::Event,
+        observe: &mut (dyn FnMut(Delta) + Send),
+    ) -> Result<Progress, Failure> {
+        if event.data.trim() == "[DONE]" {
+            self.finish.get_or_insert_with(|| "stop".to_owned());
+            return Ok(Progress::Closed);
+        }
+        let value = parse(event)?;
+        if value.get("error").is_some_and(|error| !error.is_null()) {
+            return Err(Failure::from_event(&value));
+        }
+        if let Some(model) = value["model"].as_str() {
+            self.model = Some(model.to_owned());
+        }
+        if value["usage"].is_object() {
+            self.usage = usage(&value["usage"]);
+        }
+        if let Some(choice) = value["choices"].get(0) {
+            self.delta(&choice["delta"], observe);
+            if let Some(finish) = choice["finish_reason"].as_str() {
+                self.finish = Some(finish.to_owned());
+            }
+        }
+        Ok(Progress::More)
+    }
+
+    fn finish(self: Box<Self>) -> Result<ModelReply, Failure> {
+        let Some(finish) = self.finish else { return Err(Failure::Cut) };
+        let provider = self.provider.name().to_owned();
+        let mut blocks = Vec::new();
+        let shown = self.reasoning.as_ref().map(|(_, text)| text.clone()).unwrap_or_default();
+        if !self.details.is_empty() {
+            let raw = json!({"reasoning_details": merged(self.details)});
+            blocks.push(Block::Thinking { text: shown, provider, raw });
+        } else if let Some((field, text)) = self.reasoning {
+            blocks.push(Block::Thinking { text: shown, provider, raw: json!({field: text}) });
+        }
+        for text in [self.text, self.refusal.clone()] {
+            if !text.is_empty() {
+                blocks.push(Block::Text { text });
+            }
+        }
+        blocks.extend(self.calls.into_iter().map(|call| Block::ToolUse {
+            id: call.id,
+            name: call.name,
+            input: arguments(&call.arguments),
+            extra: None,
+        }));
+        let stop = match finish.as_str() {
+            "stop" | "eos" if self.refusal.is_empty() => StopReason::EndTurn,
+            "stop" => StopReason::Refusal("refusal".to_owned()),
+            "tool_calls" | "function_call" => StopReason::ToolUse,
+            "length" => StopReason::MaxTokens,
+            "content_filter" => StopReason::Refusal("content_filter".to_owned()),
+            other => StopReason::Other(other.to_owned()),
+        };
+        Ok(ModelReply {
+            stop: settled(stop, &blocks),
+            message: Message { role: Role::Assistant, blocks },
+            usage: self.usage,
+            model: model_or(self.model, &self.asked),
+        })
+    }
+}
+
+/// Joins neighbouring pieces of the same detail; a piece with a signature or data ends it.
+fn merged(details: Vec<Value>) -> Vec<Value> {
+    let mut out: Vec<Value> = Vec::new();
+    for piece in details {
+        let same = |last: &Value| {
+            last["type"] == piece["type"] && last["index"] == piece["index"] && piece["data"].is_null()
+        };
+        match out.last_mut().filter(|last| same(last)) {
+            Some(last) => {
+                for key in ["text", "summary"] {
+                    if let Some(more) = piece[key].as_str() {
+                        last[key] = json!(format!("{}{more}", last[key].as_str().unwrap_or_default()));
+                    }
+                }
+                if !piece["signature"].is_null() {
+                    last["signature"] = piece["signature"].clone();
+                }
+            }
+            None => out.push(piece),
+        }
+    }
+    out
+}
+
+fn usage(usage: &Value) -> Usage {
+    let number = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64);
+    let all = number("/prompt_tokens").unwrap_or_default();
+    let cache_read = number("/prompt_tokens_details/cached_tokens")
+        .or_else(|| number("/prompt_cache_hit_tokens"))
+        .unwrap_or_default()
+        .min(all);
+    let cache_write =
+        number("/prompt_tokens_details/cache_write_tokens").unwrap_or_default().min(all - cache_read);
+    Usage {
+        input: all - cache_read - cache_write,
+        output: number("/completion_tokens").unwrap_or_default(),
+        cache_read,
+        cache_write,
+    }
+}

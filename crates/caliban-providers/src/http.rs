@@ -1,0 +1,251 @@
+//! A provider over HTTP: one attempt is one POST and the stream that answers it.
+//!
+//! Owns the watchdog on the stream and the reading of HTTP errors. Which bytes are sent and what the
+//! events mean is the wire's; when an attempt is made again is for `retry` to say.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use caliban_core::usage::Usage;
+use caliban_http::{Client, Method, Response};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    BoxFuture, Delta, ModelReply, ModelRequest, Provider, ProviderError,
+    catalog::{close_matches, suggestions},
+    error::{Circumstances, Failure, clean},
+    kind::ProviderKind,
+    retry::{self, Attempt, RetryPolicy, Target},
+    script::CHARS_PER_TOKEN,
+    sse,
+    wire::{Progress, Wire},
+};
+
+/// How much of an error's body is read.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
+/// How much of a list of models is read.
+const MAX_LIST_BYTES: usize = 8 * 1024 * 1024;
+/// An answer may not be larger than this; no model writes as much.
+const MAX_ANSWER_BYTES: usize = 128 * 1024 * 1024;
+/// How long a list of models may take where it is only to improve an error message.
+const SUGGESTION_TIME: Duration = Duration::from_secs(2);
+/// How long a list of models may take.
+const LIST_TIME: Duration = Duration::from_secs(15);
+
+/// A provider over HTTP.
+#[derive(Debug)]
+pub(crate) struct HttpProvider {
+    pub(crate) kind: ProviderKind,
+    pub(crate) wire: Wire,
+    /// Without a slash at its end.
+    pub(crate) base: String,
+    pub(crate) key: Option<String>,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) client: Client,
+    pub(crate) policy: RetryPolicy,
+}
+
+impl Provider for HttpProvider {
+    fn name(&self) -> &str {
+        self.kind.name()
+    }
+
+    fn respond<'a>(
+        &'a self,
+        request: ModelRequest<'a>,
+        observe: &'a mut (dyn FnMut(Delta) + Send),
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<ModelReply, ProviderError>> {
+        Box::pin(async move {
+            let target = Target { provider: self.kind, url: &self.base, policy: &self.policy };
+            let answered = retry::run(target, self, &request, observe, cancel).await;
+            match answered {
+                Err(ProviderError::UnknownModel { provider, model, .. }) => {
+                    let suggestions = tokio::select! {
+                        () = cancel.cancelled() => Vec::new(),
+                        suggestions = self.suggest(&model) => suggestions,
+                    };
+                    Err(ProviderError::UnknownModel { provider, model, suggestions })
+                }
+                answered => answered,
+            }
+        })
+    }
+
+    fn list_models<'a>(
+        &'a self,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Vec<String>, ProviderError>> {
+        Box::pin(async move {
+            let listed = tokio::select! {
+                () = cancel.cancelled() => return Err(ProviderError::Cancelled),
+                listed = tokio::time::timeout(LIST_TIME, self.list()) => listed,
+            };
+            let listed = listed.unwrap_or(Err(Failure::Stalled(LIST_TIME)));
+            let around = Circumstances {
+                provider: self.kind,
+                url: &self.base,
+                model: "",
+                attempts: 1,
+                waited: Duration::ZERO,
+            };
+            listed.map_err(|failure| failure.explain(&around))
+        })
+    }
+}
+
+impl Attempt for HttpProvider {
+    fn attempt<'a>(
+        &'a self,
+        request: &'a ModelRequest<'a>,
+        observe: &'a mut (dyn FnMut(Delta) + Send),
+    ) -> BoxFuture<'a, Result<ModelReply, Failure>> {
+        Box::pin(async move {
+            let body = self.wire.body(self.kind, request).to_string();
+            let sent_chars = body.len() as u64;
+            let url = self.wire.url(&self.base, request.model);
+            let limit = self.policy.first_byte;
+            let sent = self.send(Method::POST, &url, Bytes::from(body));
+            let response = tokio::time::timeout(limit, sent).await.map_err(|_| Failure::Stalled(limit))??;
+            let mut reply = self.read(response, request, observe).await?;
+            if reply.usage == Usage::default() {
+                reply.usage = estimate(sent_chars, &reply);
+            }
+            Ok(reply)
+        })
+    }
+}
+
+impl HttpProvider {
+    async fn send(&self, method: Method, url: &str, body: Bytes) -> Result<Response, Failure> {
+        let mut headers = self.wire.headers(self.key.as_deref());
+        if method == Method::POST {
+            headers.push(("content-type", "application/json".to_owned()));
+            headers.push(("accept", "text/event-stream".to_owned()));
+        }
+        let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let all: Vec<(&str, &str)> =
+            headers.iter().map(|(name, value)| (*name, value.as_str())).chain(own).collect();
+        self.client.send(method, url, &all, body).await.map_err(Failure::Network)
+    }
+
+    async fn read(
+        &self,
+        mut response: Response,
+        request: &ModelRequest<'_>,
+        observe: &mut (dyn FnMut(Delta) + Send),
+    ) -> Result<ModelReply, Failure> {
+        if response.status != 200 {
+            return Err(self.refusal(response).await);
+        }
+        if let Some(kind) = response.header("content-type").map(str::to_owned)
+            && !kind.starts_with("text/event-stream")
+        {
+            return Err(self.not_a_stream(response, &kind).await);
+        }
+        let mut parser = sse::Parser::default();
+        let mut assembler = self.wire.assembler(self.kind, request);
+        let mut read = 0;
+        while let Some(chunk) = self.chunk(&mut response).await? {
+            read += chunk.len();
+            if read > MAX_ANSWER_BYTES {
+                return Err(Failure::Unreadable(format!("it is larger than {MAX_ANSWER_BYTES} bytes")));
+            }
+            let events = parser.feed(&chunk).map_err(|error| Failure::Unreadable(error.to_string()))?;
+            for event in events {
+                if assembler.event(&event, observe)? == Progress::Closed {
+                    response.release();
+                    return assembler.finish();
+                }
+            }
+        }
+        if let Some(event) = parser.finish() {
+            match assembler.event(&event, observe) {
+                // Half an event is what a cut stream ends with.
+                Ok(_) | Err(Failure::Unreadable(_)) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        assembler.finish()
+    }
+
+    /// The next bytes, under the watchdog.
+    async fn chunk(&self, response: &mut Response) -> Result<Option<Bytes>, Failure> {
+        let limit = self.policy.stall;
+        match tokio::time::timeout(limit, response.chunk()).await {
+            Ok(Ok(chunk)) => Ok(chunk),
+            Ok(Err(_)) => Err(Failure::Cut),
+            Err(_) => Err(Failure::Stalled(limit)),
+        }
+    }
+
+    async fn refusal(&self, mut response: Response) -> Failure {
+        let now = jiff::Timestamp::now();
+        let milliseconds = response.header("retry-after-ms").and_then(|value| value.parse().ok());
+        let asked = match milliseconds {
+            Some(milliseconds) => Some(Duration::from_millis(milliseconds)),
+            None => response.header("retry-after").and_then(|value| retry::retry_after(value, now)),
+        };
+        let status = response.status;
+        if let Some(location) = response.header("location").filter(|_| (300..400).contains(&status)) {
+            return Failure::NotTheApi(format!("it redirects to {}", clean(location)));
+        }
+        let body = tokio::time::timeout(self.policy.stall, response.bytes_up_to(MAX_ERROR_BYTES)).await;
+        let body = body.ok().and_then(Result::ok).map(|body| body.bytes).unwrap_or_default();
+        Failure::from_body(status, &body, asked)
+    }
+
+    /// An answer that is no stream: an error with the wrong status, or something else altogether.
+    async fn not_a_stream(&self, mut response: Response, kind: &str) -> Failure {
+        let body = tokio::time::timeout(self.policy.stall, response.bytes_up_to(MAX_ERROR_BYTES)).await;
+        let body = body.ok().and_then(Result::ok).map(|body| body.bytes).unwrap_or_default();
+        match serde_json::from_slice::<Value>(&body) {
+            Ok(value) if value.get("error").is_some_and(|error| !error.is_null()) => {
+                Failure::from_event(&value)
+            }
+            _ => Failure::NotTheApi(format!("it answers with {} instead of a stream of events", clean(kind))),
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<String>, Failure> {
+        let url = self.wire.models_url(&self.base);
+        let mut response = self.send(Method::GET, &url, Bytes::new()).await?;
+        if response.status != 200 {
+            return Err(self.refusal(response).await);
+        }
+        let body = response.bytes_up_to(MAX_LIST_BYTES).await.map_err(Failure::Network)?;
+        let value: Value = serde_json::from_slice(&body.bytes)
+            .map_err(|error| Failure::Unreadable(format!("the list of models: {error}")))?;
+        Ok(names(&value))
+    }
+
+    async fn suggest(&self, model: &str) -> Vec<String> {
+        let listed = tokio::time::timeout(SUGGESTION_TIME, self.list()).await;
+        match listed {
+            Ok(Ok(names)) if !names.is_empty() => close_matches(model, names.iter().map(String::as_str)),
+            _ => suggestions(model),
+        }
+    }
+}
+
+/// The names in a list of models: `data[].id`, or Gemini's `models[].name`.
+fn names(value: &Value) -> Vec<String> {
+    let list = |key: &str, name: &str| -> Vec<String> {
+        let items = value[key].as_array().into_iter().flatten();
+        let names = items.filter_map(|item| item[name].as_str());
+        names.map(|name| clean(name.strip_prefix("models/").unwrap_or(name))).collect()
+    };
+    let by_id = list("data", "id");
+    if by_id.is_empty() { list("models", "name") } else { by_id }
+}
+
+/// What an answer probably cost, where the server does not say.
+fn estimate(sent_chars: u64, reply: &ModelReply) -> Usage {
+    let said = serde_json::to_string(&reply.message.blocks).map_or(0, |text| text.len() as u64);
+    Usage {
+        input: sent_chars.div_ceil(CHARS_PER_TOKEN),
+        output: said.div_ceil(CHARS_PER_TOKEN),
+        ..Usage::default()
+    }
+}

@@ -1,0 +1,323 @@
+//! When a failed attempt is made again, and after how long.
+//!
+//! The decision is a pure function of the failure and of what was tried before; [`run`] carries it
+//! out, tells the observer and races the caller's cancellation.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    BoxFuture, Delta, ModelReply, ModelRequest, ProviderError,
+    error::{Circumstances, Failure},
+    kind::ProviderKind,
+};
+
+/// How failures are met.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// How often a request is tried when the network, the server or the stream fails.
+    pub attempts: u32,
+    /// How often it is tried when the connection is refused: mostly nothing runs there.
+    pub refused_attempts: u32,
+    /// The first wait; each further one is twice as long.
+    pub first_wait: Duration,
+    /// The longest wait of our own choosing.
+    pub longest_wait: Duration,
+    /// How long rate limits and overload are waited out, in total.
+    pub patience: Duration,
+    /// How long a stream may be silent.
+    pub stall: Duration,
+    /// How long the first byte of an answer may take; a local model may have to be loaded.
+    pub first_byte: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            attempts: 5,
+            refused_attempts: 3,
+            first_wait: Duration::from_millis(500),
+            longest_wait: Duration::from_secs(30),
+            patience: Duration::from_secs(30 * 60),
+            stall: Duration::from_secs(120),
+            first_byte: Duration::from_secs(120),
+        }
+    }
+}
+
+/// What was tried so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Tried {
+    /// Attempts that failed, this one included.
+    pub(crate) attempts: u32,
+    /// Of these, how many were refused by a rate limit or overload.
+    pub(crate) limited: u32,
+    /// How long rate limits were waited out.
+    pub(crate) waited: Duration,
+}
+
+/// What is done about a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decision {
+    Again { wait: Duration },
+    GiveUp,
+}
+
+/// One attempt at a request; the thing that is retried.
+pub(crate) trait Attempt: Send + Sync {
+    fn attempt<'a>(
+        &'a self,
+        request: &'a ModelRequest<'a>,
+        observe: &'a mut (dyn FnMut(Delta) + Send),
+    ) -> BoxFuture<'a, Result<ModelReply, Failure>>;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Final,
+    Refused,
+    Passing,
+    Limited(Option<Duration>),
+}
+
+impl RetryPolicy {
+    /// Decides. `jitter` is from 0 to 1.
+    pub(crate) fn decide(&self, failure: &Failure, tried: &Tried, jitter: f64) -> Decision {
+        match classify(failure) {
+            Class::Final => Decision::GiveUp,
+            Class::Refused if tried.attempts >= self.refused_attempts => Decision::GiveUp,
+            Class::Passing if tried.attempts - tried.limited >= self.attempts => Decision::GiveUp,
+            Class::Refused | Class::Passing => {
+                Decision::Again { wait: self.back_off(tried.attempts - tried.limited, jitter) }
+            }
+            Class::Limited(asked) => {
+                let wait = match asked {
+                    // A little more than asked, so that not everybody comes back at once.
+                    Some(asked) => asked.saturating_add(self.first_wait.min(asked / 10).mul_f64(jitter)),
+                    None => self.back_off(tried.limited, jitter),
+                };
+                if tried.waited.saturating_add(wait) > self.patience {
+                    Decision::GiveUp
+                } else {
+                    Decision::Again { wait }
+                }
+            }
+        }
+    }
+
+    /// Doubles with each failure up to a limit; between half of that and all of it.
+    fn back_off(&self, failures: u32, jitter: f64) -> Duration {
+        let doubled = self.first_wait.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1)));
+        doubled.min(self.longest_wait).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
+    }
+}
+
+fn classify(failure: &Failure) -> Class {
+    use caliban_http::Error;
+    match failure {
+        Failure::Status { .. } if failure.is_quota() => Class::Final,
+        Failure::Status { status: 429 | 529, retry_after, .. } => Class::Limited(*retry_after),
+        Failure::Status { status: 503, retry_after: Some(asked), .. } => Class::Limited(Some(*asked)),
+        Failure::Status { status: 408 | 409 | 500..=599, .. } => Class::Passing,
+        Failure::Status { .. } => Class::Final,
+        Failure::Network(Error::Refused { .. }) => Class::Refused,
+        Failure::Network(
+            Error::Dns { .. }
+            | Error::Timeout { .. }
+            | Error::Closed { .. }
+            | Error::ClosedMidBody { .. }
+            | Error::Other { .. },
+        ) => Class::Passing,
+        // A wrong URL, certificate, proxy login or address stays wrong.
+        Failure::Network(_) => Class::Final,
+        Failure::Cut | Failure::Stalled(_) => Class::Passing,
+        Failure::Unreadable(_) | Failure::NotTheApi(_) | Failure::Script(_) => Class::Final,
+    }
+}
+
+/// Whose request is tried.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) provider: ProviderKind,
+    pub(crate) url: &'a str,
+    pub(crate) policy: &'a RetryPolicy,
+}
+
+/// Tries a request until it is answered or there is no more hope.
+pub(crate) async fn run(
+    target: Target<'_>,
+    attempt: &dyn Attempt,
+    request: &ModelRequest<'_>,
+    observe: &mut (dyn FnMut(Delta) + Send),
+    cancel: &CancellationToken,
+) -> Result<ModelReply, ProviderError> {
+    let mut tried = Tried::default();
+    loop {
+        let mut shown = false;
+        let mut watch = |delta: Delta| {
+            shown = true;
+            observe(delta);
+        };
+        let answered = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(ProviderError::Cancelled),
+            answered = attempt.attempt(request, &mut watch) => answered,
+        };
+        let failure = match answered {
+            Ok(reply) => return Ok(reply),
+            Err(failure) => failure,
+        };
+        tried.attempts += 1;
+        let limited = matches!(classify(&failure), Class::Limited(_));
+        tried.limited += u32::from(limited);
+        let reason = failure.in_words();
+        if shown {
+            observe(Delta::Restart { reason: reason.clone() });
+        }
+        match target.policy.decide(&failure, &tried, fastrand::f64()) {
+            Decision::GiveUp => {
+                return Err(failure.explain(&Circumstances {
+                    provider: target.provider,
+                    url: target.url,
+                    model: request.model,
+                    attempts: tried.attempts,
+                    waited: tried.waited,
+                }));
+            }
+            Decision::Again { wait } => {
+                if limited {
+                    tried.waited += wait;
+                }
+                observe(Delta::Waiting { reason, wait });
+                tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => return Err(ProviderError::Cancelled),
+                    () = tokio::time::sleep(wait) => {}
+                }
+            }
+        }
+    }
+}
+
+/// The wait that a `Retry-After` header asks for: seconds or a date.
+pub(crate) fn retry_after(value: &str, now: jiff::Timestamp) -> Option<Duration> {
+    let value = value.trim();
+    if let Ok(seconds) = value.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let at = jiff::fmt::rfc2822::parse(value).ok()?.timestamp();
+    // A date in the past asks for no wait at all.
+    Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
+}
+
+/// The wait that OpenAI writes into its messages: `Please try again in 1.5s`.
+pub(crate) fn wait_in_words(message: &str) -> Option<Duration> {
+    let (_, rest) = message.split_once("try again in ")?;
+    let word = rest.split_whitespace().next()?.trim_end_matches(['.', ',']);
+    let (number, unit) = word.split_at(word.find(|c: char| c.is_ascii_alphabetic())?);
+    let number: f64 = number.parse().ok()?;
+    match unit {
+        "ms" => Duration::try_from_secs_f64(number / 1000.0).ok(),
+        "s" => Duration::try_from_secs_f64(number).ok(),
+        _ => None,
+    }
+}
+
+/// The wait that Gemini puts into the details of its error: `"retryDelay": "33s"`.
+pub(crate) fn wait_in_details(body: &str) -> Option<Duration> {
+    let value: serde_json::Value = serde_json::from_str(body).ok()?;
+    let value = value.get(0).unwrap_or(&value);
+    let details = value.pointer("/error/details")?.as_array()?;
+    let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    Duration::try_from_secs_f64(delay.trim_end_matches('s').parse().ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    fn status(status: u16, retry_after: Option<Duration>) -> Failure {
+        Failure::Status { status, code: String::new(), reason: String::new(), retry_after }
+    }
+
+    fn refused() -> Failure {
+        Failure::Network(caliban_http::Error::Refused { host: "h".into() })
+    }
+
+    fn decide(failure: &Failure, attempts: u32, limited: u32, waited: Duration) -> Decision {
+        RetryPolicy::default().decide(failure, &Tried { attempts, limited, waited }, 1.0)
+    }
+
+    #[test]
+    fn what_is_tried_again_and_how_often() {
+        let again = |failure: &Failure| {
+            (1..9).take_while(|n| decide(failure, *n, 0, Duration::ZERO) != Decision::GiveUp).count()
+        };
+        let closed = Failure::Network(caliban_http::Error::Closed { host: "h".into() });
+        let tls = Failure::Network(caliban_http::Error::Tls { host: "h".into(), reason: "r".into() });
+        let cases = [
+            (status(500, None), 4),
+            (status(502, None), 4),
+            (status(503, None), 4),
+            (status(504, None), 4),
+            (closed, 4),
+            (Failure::Cut, 4),
+            (Failure::Stalled(MS(1)), 4),
+            (refused(), 2),
+            (status(400, None), 0),
+            (status(401, None), 0),
+            (status(403, None), 0),
+            (status(404, None), 0),
+            (tls, 0),
+            (Failure::Unreadable(String::new()), 0),
+        ];
+        for (failure, expected) in cases {
+            assert_eq!(again(&failure), expected, "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn the_wait_doubles_up_to_a_limit_with_jitter() {
+        let waits = [1, 2, 3, 9].map(|n| RetryPolicy::default().back_off(n, 1.0));
+        assert_eq!(waits, [MS(500), MS(1000), MS(2000), MS(30_000)]);
+        assert_eq!(RetryPolicy::default().back_off(1, 0.0), MS(250));
+    }
+
+    #[test]
+    fn a_rate_limit_is_waited_out_as_long_as_asked_and_up_to_our_patience() {
+        let limit = status(429, Some(MS(60_000)));
+        assert_eq!(decide(&limit, 50, 50, MS(0)), Decision::Again { wait: MS(60_500) });
+        assert_eq!(decide(&limit, 50, 50, MS(1_740_000)), Decision::GiveUp);
+        assert_eq!(decide(&status(529, None), 1, 1, MS(0)), Decision::Again { wait: MS(500) });
+        assert_eq!(decide(&status(503, Some(MS(1000))), 9, 9, MS(0)), Decision::Again { wait: MS(1100) });
+    }
+
+    #[test]
+    fn an_empty_account_is_not_waited_for() {
+        let failure = Failure::Status {
+            status: 429,
+            code: "insufficient_quota".into(),
+            reason: String::new(),
+            retry_after: None,
+        };
+        assert_eq!(decide(&failure, 1, 1, MS(0)), Decision::GiveUp);
+    }
+
+    #[test]
+    fn waits_are_read_from_headers_words_and_details() {
+        let now: jiff::Timestamp = "2026-11-15T12:00:00Z".parse().unwrap();
+        assert_eq!(retry_after(" 7 ", now), Some(MS(7000)));
+        assert_eq!(retry_after("Sun, 15 Nov 2026 12:00:30 GMT", now), Some(MS(30_000)));
+        assert_eq!(retry_after("Sun, 15 Nov 2026 11:00:00 GMT", now), Some(MS(0)));
+        assert_eq!(retry_after("soon", now), None);
+        assert_eq!(retry_after("-1", now), None);
+        assert_eq!(wait_in_words("Limit reached. Please try again in 11.5s. Visit"), Some(MS(11_500)));
+        assert_eq!(wait_in_words("Please try again in 20ms."), Some(MS(20)));
+        assert_eq!(wait_in_words("Please try again in a day"), None);
+        let body = r#"{"error":{"details":[{"@type":"x"},{"retryDelay":"33s"}]}}"#;
+        assert_eq!(wait_in_details(body), Some(MS(33_000)));
+    }
+}

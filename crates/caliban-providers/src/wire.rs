@@ -1,0 +1,151 @@
+//! What the wire protocols have in common: the seam between the HTTP provider and a protocol.
+
+use caliban_core::message::{Block, StopReason};
+use serde_json::{Value, json};
+
+use crate::{
+    Delta, ModelReply, ModelRequest, anthropic, chat, error::Failure, gemini, kind::ProviderKind, responses,
+    sse,
+};
+
+/// How the text of a failed tool call begins where the protocol has no flag for it.
+pub(crate) const FAILED_MARK: &str = "[the tool failed] ";
+
+/// A wire protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wire {
+    Anthropic,
+    Responses,
+    Chat(chat::Dialect),
+    Gemini,
+}
+
+/// Whether more events are to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    More,
+    /// The protocol's closing event was there.
+    Closed,
+}
+
+/// Puts an answer together from its events.
+pub(crate) trait Assemble: Send {
+    /// Takes one event and shows what it brings.
+    fn event(
+        &mut self,
+        event: &sse::Event,
+        observe: &mut (dyn FnMut(Delta) + Send),
+    ) -> Result<Progress, Failure>;
+
+    /// The whole answer, or [`Failure::Cut`] if its end is missing.
+    fn finish(self: Box<Self>) -> Result<ModelReply, Failure>;
+}
+
+impl Wire {
+    pub(crate) fn url(self, base: &str, model: &str) -> String {
+        match self {
+            Self::Anthropic => format!("{base}/messages"),
+            Self::Responses => format!("{base}/responses"),
+            Self::Chat(_) => format!("{base}/chat/completions"),
+            Self::Gemini => gemini::url(base, model),
+        }
+    }
+
+    pub(crate) fn models_url(self, base: &str) -> String {
+        match self {
+            Self::Anthropic => format!("{base}/models?limit=1000"),
+            Self::Gemini => format!("{base}/models?pageSize=1000"),
+            Self::Responses | Self::Chat(_) => format!("{base}/models"),
+        }
+    }
+
+    /// The headers of a request beside its content type.
+    pub(crate) fn headers(self, key: Option<&str>) -> Vec<(&'static str, String)> {
+        let mut headers = Vec::new();
+        if self == Self::Anthropic {
+            headers.push(("anthropic-version", anthropic::VERSION.to_owned()));
+        }
+        if let Some(key) = key {
+            headers.push(match self {
+                Self::Anthropic => ("x-api-key", key.to_owned()),
+                Self::Gemini => ("x-goog-api-key", key.to_owned()),
+                Self::Responses | Self::Chat(_) => ("authorization", format!("Bearer {key}")),
+            });
+        }
+        headers
+    }
+
+    pub(crate) fn body(self, provider: ProviderKind, request: &ModelRequest<'_>) -> Value {
+        match self {
+            Self::Anthropic => anthropic::body(provider, request),
+            Self::Responses => responses::body(provider, request),
+            Self::Chat(dialect) => chat::body(dialect, provider, request),
+            Self::Gemini => gemini::body(provider, request),
+        }
+    }
+
+    pub(crate) fn assembler(self, provider: ProviderKind, request: &ModelRequest<'_>) -> Box<dyn Assemble> {
+        let ids = CallIds { turn: request.messages.len(), next: 0 };
+        match self {
+            Self::Anthropic => Box::new(anthropic::Assembler::new(provider, request.model)),
+            Self::Responses => Box::new(responses::Assembler::new(provider, request.model)),
+            Self::Chat(_) => Box::new(chat::Assembler::new(provider, request.model, ids)),
+            Self::Gemini => Box::new(gemini::Assembler::new(provider, request.model, ids)),
+        }
+    }
+}
+
+/// Makes ids for calls of models that give none; unique within a conversation that only grows.
+#[derive(Debug)]
+pub(crate) struct CallIds {
+    turn: usize,
+    next: usize,
+}
+
+impl CallIds {
+    pub(crate) fn make(&mut self) -> String {
+        self.next += 1;
+        format!("call_{}_{}", self.turn, self.next - 1)
+    }
+}
+
+/// The data of an event as JSON.
+pub(crate) fn parse(event: &sse::Event) -> Result<Value, Failure> {
+    serde_json::from_str(&event.data)
+        .map_err(|error| Failure::Unreadable(format!("an event of the stream is not JSON: {error}")))
+}
+
+/// Tool arguments as the model sent them: an object, or the text itself where that was none.
+pub(crate) fn arguments(text: &str) -> Value {
+    if text.trim().is_empty() {
+        return json!({});
+    }
+    match serde_json::from_str(text) {
+        Ok(value @ Value::Object(_)) => value,
+        _ => Value::String(text.to_owned()),
+    }
+}
+
+/// Tool arguments as they are sent back: always an object, since every protocol insists on one.
+pub(crate) fn arguments_object(input: &Value) -> Value {
+    match input {
+        Value::Object(_) => input.clone(),
+        other => json!({"not_json": other}),
+    }
+}
+
+/// The stop reason by what was said: calls count more than the provider's word.
+pub(crate) fn settled(stop: StopReason, blocks: &[Block]) -> StopReason {
+    let calls = blocks.iter().any(|block| matches!(block, Block::ToolUse { .. }));
+    match stop {
+        StopReason::MaxTokens | StopReason::Refusal(_) => stop,
+        StopReason::EndTurn | StopReason::ToolUse | StopReason::Other(_) if calls => StopReason::ToolUse,
+        StopReason::ToolUse => StopReason::EndTurn,
+        StopReason::EndTurn | StopReason::Other(_) => stop,
+    }
+}
+
+/// The model that answered: the provider's word, else the one that was asked for.
+pub(crate) fn model_or(answered: Option<String>, asked: &str) -> String {
+    answered.filter(|model| !model.is_empty()).unwrap_or_else(|| asked.to_owned())
+}
