@@ -1,1 +1,37 @@
-//! placeholder, replaced in the first commits
+//! The test kit: a hermetic environment for the built binaries, and a scripted model server.
+//!
+//! Dev-only. Owns everything a whole-binary test needs from outside the program: directories and
+//! variables ([`Env`]), processes with a hard time limit ([`Run`], [`Spawned`]), terminals ([`Tmux`]) and a
+//! model behind HTTP ([`ModelServer`]). Refuses to know what is tested: it never links the agent, and the
+//! script format is the `scripted` provider's own (`caliban_providers::script`).
+//!
+//! Everything here panics with the whole story instead of returning errors: a failed step is a failed test.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "test code: a failed step is a failed test")]
+
+mod answer;
+mod closed;
+mod endpoint;
+mod env;
+mod process;
+mod request;
+mod rules;
+mod server;
+mod steps;
+mod stream;
+mod tmux;
+mod view;
+mod wait;
+mod wire;
+
+pub use caliban_providers::script;
+pub use closed::ClosedPort;
+pub use env::Env;
+pub use process::{Output, Run, Spawned};
+pub use request::{Outcome, Recorded};
+pub use rustix::process::Signal;
+pub use server::{ModelServer, ServerBuilder};
+pub use steps::*;
+pub use tmux::Tmux;
+pub use wait::{LIMIT, wait_until};
+pub use wire::Protocol;

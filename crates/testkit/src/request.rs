@@ -1,0 +1,53 @@
+//! What the model server writes down of each request.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::wire::Protocol;
+
+/// One request as it came in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// `POST`.
+    pub method: String,
+    /// The path without the query: `/v1/messages`.
+    pub path: String,
+    /// What follows the `?`, empty without one.
+    pub query: String,
+    /// The headers in order, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body as JSON; null if it is none.
+    pub body: Value,
+    /// The body as bytes.
+    pub raw: Bytes,
+    /// The protocol, if this asks the model for an answer.
+    pub protocol: Option<Protocol>,
+    /// How it was answered.
+    pub outcome: Outcome,
+    /// When it came, after the server's start.
+    pub at: Duration,
+}
+
+/// How a request was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// By a step of the script.
+    Answered,
+    /// By a step's fault.
+    Failed,
+    /// By an error of the server itself: wrong key, unknown model, a body that the real one would refuse.
+    Rejected(String),
+    /// By a 500, since no step of the script was left: the reason.
+    Unmatched(String),
+    /// It asked for something else than an answer of the model.
+    Other,
+}
+
+impl Recorded {
+    /// The first header of this name (lower case).
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}

@@ -1,0 +1,349 @@
+//! The model server: HTTP on loopback, answers by a script, a record of every request.
+//!
+//! Owns the thread with the sockets and the record. Adds no time of its own: no sleeps but the script's,
+//! `TCP_NODELAY`, everything that is ready in one write.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use caliban_providers::script::{Script, State, Step};
+use hyper_util::rt::TokioIo;
+use tokio::sync::{oneshot, watch};
+
+use crate::request::{Outcome, Recorded};
+use crate::wait::LIMIT;
+use crate::wire::Protocol;
+
+/// The key that [`ModelServer::envs`] gives when none is required.
+const ANY_KEY: &str = "test-key";
+/// The model that is listed when no models are given.
+const ANY_MODEL: &str = "test-model";
+
+/// A running model server. Stops when dropped.
+#[derive(Debug)]
+pub struct ModelServer {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A model server about to be started.
+#[derive(Debug)]
+pub struct ServerBuilder {
+    script: Script,
+    settings: Settings,
+    port: u16,
+}
+
+/// What the server insists on.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) key: Option<String>,
+    pub(crate) models: Option<Vec<String>>,
+    pub(crate) frame_size: Option<usize>,
+    pub(crate) rules: Rules,
+}
+
+/// Whether requests that the real services would refuse are refused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Rules {
+    /// They are, with a 400 in the protocol's words.
+    #[default]
+    Held,
+    /// Everything goes.
+    Ignored,
+}
+
+impl ServerBuilder {
+    /// Only this key is accepted; any other gets the protocol's own error (401; Gemini: 400).
+    pub fn require_key(mut self, key: impl Into<String>) -> Self {
+        self.settings.key = Some(key.into());
+        self
+    }
+
+    /// Only these models are known; any other gets the protocol's own error (404; Responses: 400).
+    pub fn known_models<M: Into<String>>(mut self, models: impl IntoIterator<Item = M>) -> Self {
+        self.settings.models = Some(models.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Sends streams in network pieces of this many bytes, so that events are torn apart.
+    pub fn frames_of(mut self, bytes: usize) -> Self {
+        self.settings.frame_size = Some(bytes.max(1));
+        self
+    }
+
+    /// Answers also what the real services would refuse (a tool call without its result, an empty text …).
+    pub fn without_rules(mut self) -> Self {
+        self.settings.rules = Rules::Ignored;
+        self
+    }
+
+    /// Listens on this port instead of a free one.
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = port;
+        self
+    }
+
+    /// Starts it.
+    #[track_caller]
+    pub fn start(self) -> ModelServer {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port))
+            .unwrap_or_else(|e| panic!("the model server cannot listen on port {}: {e}", self.port));
+        listener.set_nonblocking(true).expect("cannot make the listener non-blocking");
+        let address = listener.local_addr().expect("the listener has an address");
+        let shared = Arc::new(Shared {
+            settings: self.settings,
+            start: Instant::now(),
+            record: Mutex::new(Record { script: self.script, ..Record::default() }),
+            changed: Condvar::new(),
+            held: watch::Sender::new(false),
+        });
+        let (stop, stopped) = oneshot::channel();
+        let served = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("model-server".to_owned())
+            .spawn(move || serve(listener, served, stopped))
+            .expect("cannot start the server's thread");
+        ModelServer { shared, address, stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+impl ModelServer {
+    /// Starts a server on a free port that accepts any key and any model.
+    #[track_caller]
+    pub fn start(script: Script) -> Self {
+        Self::builder(script).start()
+    }
+
+    /// A server that can still be told what to insist on.
+    pub fn builder(script: Script) -> ServerBuilder {
+        ServerBuilder { script, settings: Settings::default(), port: 0 }
+    }
+
+    /// `http://127.0.0.1:PORT`, without a path.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// The variables that point a program at this server.
+    pub fn envs(&self, protocol: Protocol) -> Vec<(&'static str, String)> {
+        let key = self.shared.settings.key.clone().unwrap_or_else(|| ANY_KEY.to_owned());
+        match protocol {
+            Protocol::Anthropic => vec![("ANTHROPIC_BASE_URL", self.url()), ("ANTHROPIC_API_KEY", key)],
+            Protocol::Responses | Protocol::Chat => {
+                vec![("OPENAI_BASE_URL", format!("{}/v1", self.url())), ("OPENAI_API_KEY", key)]
+            }
+            Protocol::Gemini => vec![("GOOGLE_GEMINI_BASE_URL", self.url()), ("GEMINI_API_KEY", key)],
+            Protocol::Ollama => vec![("OLLAMA_HOST", self.url())],
+        }
+    }
+
+    /// The arguments that choose the protocol's provider and a model: `--provider anthropic --model …`.
+    pub fn args(&self, protocol: Protocol) -> [String; 4] {
+        let model = self.shared.settings.models().remove(0);
+        ["--provider".to_owned(), protocol.provider().to_owned(), "--model".to_owned(), model]
+    }
+
+    /// Every request so far, in the order in which they came.
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.shared.lock().requests.clone()
+    }
+
+    /// The requests that asked the model for an answer.
+    pub fn model_requests(&self) -> Vec<Recorded> {
+        self.requests().into_iter().filter(|request| request.protocol.is_some()).collect()
+    }
+
+    /// Waits until the model has been asked `n` times, and returns those requests.
+    #[track_caller]
+    pub fn wait_for_requests(&self, n: usize) -> Vec<Recorded> {
+        let count = |record: &Record| record.requests.iter().filter(|one| one.protocol.is_some()).count();
+        self.shared.wait(&format!("{n} requests to the model"), count, n);
+        self.model_requests()
+    }
+
+    /// Waits until `n` clients have gone away before their answer was complete.
+    #[track_caller]
+    pub fn wait_for_hangups(&self, n: usize) {
+        self.shared.wait(&format!("{n} clients that went away"), |record| record.hangups, n);
+    }
+
+    /// Lets requests come in (and be recorded) without an answer until [`ModelServer::release`].
+    pub fn hold(&self) {
+        self.shared.held.send_replace(true);
+    }
+
+    /// Answers everything that was held.
+    pub fn release(&self) {
+        self.shared.held.send_replace(false);
+    }
+
+    /// Goes on with another script, from its first step.
+    pub fn set_script(&self, script: Script) {
+        let mut record = self.shared.lock();
+        record.script = script;
+        record.state = State::default();
+        record.reached.clear();
+    }
+
+    /// Panics if a request found no step, was refused by the protocol's rules, or if a step was never reached.
+    #[track_caller]
+    pub fn assert_drained(&self) {
+        let record = self.shared.lock();
+        let strays: Vec<String> = record
+            .requests
+            .iter()
+            .enumerate()
+            .filter_map(|(number, request)| match &request.outcome {
+                Outcome::Unmatched(reason) | Outcome::Rejected(reason) => {
+                    Some(format!("request {number} ({}): {reason}", request.path))
+                }
+                Outcome::Answered | Outcome::Failed | Outcome::Other => None,
+            })
+            .collect();
+        let unreached = record.unreached();
+        drop(record);
+        assert!(strays.is_empty(), "requests without an answer of the script:\n{}", strays.join("\n"));
+        assert!(unreached.is_empty(), "steps that no request reached:\n{}", unreached.join("\n"));
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // The thread may have ended by a panic of its own.
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn models(&self) -> Vec<String> {
+        self.models.clone().filter(|models| !models.is_empty()).unwrap_or_else(|| vec![ANY_MODEL.to_owned()])
+    }
+}
+
+/// What the connections and the test share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) start: Instant,
+    record: Mutex<Record>,
+    changed: Condvar,
+    pub(crate) held: watch::Sender<bool>,
+}
+
+/// Where the script stands and what has come in.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    pub(crate) script: Script,
+    pub(crate) state: State,
+    pub(crate) requests: Vec<Recorded>,
+    /// Each step that was handed out, without its fault.
+    pub(crate) reached: Vec<Step>,
+    hangups: usize,
+}
+
+impl Record {
+    /// The steps that were never handed out. A script may hold equal steps: as many must have been.
+    fn unreached(&self) -> Vec<String> {
+        let mut reached = self.reached.clone();
+        let mut unreached = Vec::new();
+        for (number, step) in self.script.steps.iter().enumerate() {
+            let plain = Step { fault: None, ..step.clone() };
+            match reached.iter().position(|one| *one == plain) {
+                Some(at) => drop(reached.swap_remove(at)),
+                None if step.repeat => {}
+                None => unreached.push(format!("step {}: {step:?}", number + 1)),
+            }
+        }
+        unreached
+    }
+}
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap()
+    }
+
+    pub(crate) fn changed(&self) {
+        self.changed.notify_all();
+    }
+
+    #[track_caller]
+    fn wait(&self, what: &str, count: impl Fn(&Record) -> usize, wanted: usize) {
+        let record = self.lock();
+        let (record, _) =
+            self.changed.wait_timeout_while(record, LIMIT, |record| count(record) < wanted).unwrap();
+        let counted = count(&record);
+        drop(record);
+        assert!(counted >= wanted, "waited {} s for {what}, got {counted}", LIMIT.as_secs());
+    }
+}
+
+/// Counts a client that goes away before its answer is complete.
+#[derive(Debug)]
+pub(crate) struct Hangup {
+    armed: Option<Arc<Shared>>,
+}
+
+impl Hangup {
+    pub(crate) fn armed(shared: Arc<Shared>) -> Self {
+        Self { armed: Some(shared) }
+    }
+
+    pub(crate) fn disarm(&mut self) {
+        self.armed = None;
+    }
+}
+
+impl Drop for Hangup {
+    fn drop(&mut self) {
+        if let Some(shared) = self.armed.take() {
+            shared.lock().hangups += 1;
+            shared.changed();
+        }
+    }
+}
+
+fn serve(listener: TcpListener, shared: Arc<Shared>, mut stopped: oneshot::Receiver<()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("cannot make the server's runtime");
+    // Connections end with the runtime, at the latest.
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener).expect("cannot register the listener");
+        loop {
+            let accepted = tokio::select! {
+                _ = &mut stopped => return,
+                accepted = listener.accept() => accepted,
+            };
+            // A client that is gone before it was accepted is no failure.
+            let Ok((socket, _)) = accepted else { continue };
+            let _ = socket.set_nodelay(true);
+            let shared = shared.clone();
+            tokio::spawn(async move {
+                let service =
+                    hyper::service::service_fn(move |request| crate::answer::answer(shared.clone(), request));
+                let connection = hyper::server::conn::http1::Builder::new()
+                    .header_read_timeout(None)
+                    .serve_connection(TokioIo::new(socket), service);
+                // Cut and refused connections end in an error here, as they should.
+                let _ = connection.await;
+            });
+        }
+    });
+}

@@ -1,0 +1,127 @@
+//! OpenAI Chat Completions, as OpenAI and the many compatible servers speak it.
+//!
+//! Reasoning goes in `reasoning_content`, as the compatible servers have it; OpenAI itself shows none.
+
+use caliban_core::message::StopReason;
+use serde_json::{Value, json};
+
+use super::{Answer, CREATED, Part, Refusal, data_event, halves, usual};
+
+pub(super) fn error(refusal: &Refusal<'_>) -> Value {
+    match refusal {
+        Refusal::Status { status, message, .. } => {
+            let (kind, code) = kind(*status);
+            body(message.unwrap_or(usual(*status)), kind, code)
+        }
+        Refusal::WrongKey(key) => body(&wrong_key(key), "invalid_request_error", Some("invalid_api_key")),
+        Refusal::UnknownModel(model) => body(
+            &format!("The model `{model}` does not exist or you do not have access to it."),
+            "invalid_request_error",
+            Some("model_not_found"),
+        ),
+    }
+}
+
+pub(super) fn error_event(message: &str) -> String {
+    data_event(&body(message, "server_error", None))
+}
+
+pub(super) fn stream(answer: &Answer<'_>) -> Vec<Part> {
+    let with_usage = answer.asked["stream_options"]["include_usage"] == true;
+    let chunk = |choices: Value, usage: Value| {
+        let mut chunk = json!({"id": answer.id("chatcmpl-"), "object": "chat.completion.chunk", "created": CREATED,
+            "model": answer.model, "service_tier": "default", "system_fingerprint": "fp_testkit",
+            "choices": choices});
+        if with_usage {
+            chunk["usage"] = usage;
+        }
+        data_event(&chunk)
+    };
+    let delta = |delta: Value, finish: Value| {
+        let choice = json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]);
+        chunk(choice, Value::Null)
+    };
+    let begin = json!({"role": "assistant", "content": "", "refusal": null});
+    let mut parts = vec![Part::Frame(delta(begin, Value::Null))];
+    for half in answer.thinking().map(halves).unwrap_or_default() {
+        parts.push(Part::Frame(delta(json!({"reasoning_content": half}), Value::Null)));
+    }
+    for piece in &answer.pieces {
+        parts.push(Part::Text(delta(json!({"content": piece}), Value::Null)));
+    }
+    for (index, (id, name, arguments)) in answer.calls.iter().enumerate() {
+        let call = json!({"tool_calls": [{"index": index, "id": id, "type": "function",
+            "function": {"name": name, "arguments": ""}}]});
+        parts.push(Part::Frame(delta(call, Value::Null)));
+        for half in halves(arguments) {
+            let more = json!({"tool_calls": [{"index": index, "function": {"arguments": half}}]});
+            parts.push(Part::Arguments(delta(more, Value::Null)));
+        }
+    }
+    parts.push(Part::End(delta(json!({}), finish(&answer.stop).into())));
+    if with_usage {
+        parts.push(Part::End(chunk(json!([]), usage(answer))));
+    }
+    parts.push(Part::End("data: [DONE]\n\n".to_owned()));
+    parts
+}
+
+pub(super) fn whole(answer: &Answer<'_>) -> Value {
+    let content = if answer.text().is_empty() { Value::Null } else { answer.text().into() };
+    let mut message = json!({"role": "assistant", "content": content, "refusal": null, "annotations": []});
+    if let Some(thought) = answer.thinking() {
+        message["reasoning_content"] = thought.into();
+    }
+    if !answer.calls.is_empty() {
+        let call = |(id, name, arguments): &(String, String, String)| json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
+        message["tool_calls"] = answer.calls.iter().map(call).collect();
+    }
+    json!({"id": answer.id("chatcmpl-"), "object": "chat.completion", "created": CREATED, "model": answer.model,
+        "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": finish(&answer.stop)}],
+        "usage": usage(answer), "service_tier": "default", "system_fingerprint": "fp_testkit"})
+}
+
+fn usage(answer: &Answer<'_>) -> Value {
+    let usage = answer.usage;
+    json!({"prompt_tokens": usage.prompt(), "completion_tokens": usage.output, "total_tokens": usage.total(),
+        "prompt_tokens_details": {"cached_tokens": usage.cache_read, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0,
+            "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}})
+}
+
+fn finish(stop: &StopReason) -> &str {
+    match stop {
+        StopReason::EndTurn => "stop",
+        StopReason::ToolUse => "tool_calls",
+        StopReason::MaxTokens => "length",
+        StopReason::Refusal(_) => "content_filter",
+        StopReason::Other(word) => word,
+    }
+}
+
+pub(super) fn body(message: &str, kind: &str, code: Option<&str>) -> Value {
+    let param = if code == Some("model_not_found") { json!("model") } else { Value::Null };
+    json!({"error": {"message": message, "type": kind, "param": param, "code": code}})
+}
+
+pub(super) fn wrong_key(key: &str) -> String {
+    if key.is_empty() {
+        return "You didn't provide an API key. You need to provide your API key in an Authorization header \
+            using Bearer auth (i.e. Authorization: Bearer YOUR_KEY)."
+            .to_owned();
+    }
+    format!(
+        "Incorrect API key provided: {key}. You can find your API key at \
+         https://platform.openai.com/account/api-keys."
+    )
+}
+
+/// The type and code of a status.
+pub(super) fn kind(status: u16) -> (&'static str, Option<&'static str>) {
+    match status {
+        401 => ("invalid_request_error", Some("invalid_api_key")),
+        429 => ("requests", Some("rate_limit_exceeded")),
+        400..=499 => ("invalid_request_error", None),
+        _ => ("server_error", None),
+    }
+}
