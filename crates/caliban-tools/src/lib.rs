@@ -1,6 +1,10 @@
 //! The tools that an agent works with.
+//!
+//! Owns what a tool is, the built-in ones, and the [`Workspace`] that they share. Refuses to judge
+//! whether a call is allowed (it only says what the call would touch) and never reads the
+//! environment: the workspace is given everything.
 
-use std::{future::Future, pin::Pin};
+use std::{future::Future, path::PathBuf, pin::Pin, sync::Arc};
 
 use caliban_core::{
     access::Access,
@@ -8,6 +12,31 @@ use caliban_core::{
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+
+mod blocking;
+mod edit;
+mod glob;
+mod grep;
+mod input;
+mod ledger;
+pub mod limits;
+mod locks;
+mod read;
+mod save;
+mod target;
+mod todo;
+mod walk;
+mod whole;
+mod words;
+mod workspace;
+mod write;
+
+pub use crate::{
+    limits::Limits,
+    todo::{Todo, TodoStatus},
+    whole::Redact,
+    workspace::{PrivateAddresses, Workspace, WorkspaceError, WorkspaceOptions},
+};
 
 /// A boxed future, as trait objects need it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -48,5 +77,48 @@ pub struct ToolOutput {
     /// A command's exit code.
     pub exit_code: Option<i32>,
     /// Where the whole output is, when `content` is a part of it.
-    pub whole: Option<std::path::PathBuf>,
+    pub whole: Option<PathBuf>,
+}
+
+impl ToolOutput {
+    /// A success of one text.
+    pub fn text(text: impl Into<String>, summary: impl Into<String>) -> Self {
+        Self {
+            content: vec![ResultPart::Text { text: text.into() }],
+            summary: summary.into(),
+            ..Self::default()
+        }
+    }
+
+    /// A failure, worded for the model; its first line is what people see.
+    pub fn error(text: impl Into<String>) -> Self {
+        let text = text.into();
+        let summary = text.lines().next().unwrap_or_default().to_owned();
+        Self { content: vec![ResultPart::Text { text }], is_error: true, summary, ..Self::default() }
+    }
+
+    /// All text parts, one after the other.
+    pub fn joined_text(&self) -> String {
+        let texts: Vec<&str> = self
+            .content
+            .iter()
+            .filter_map(|part| match part {
+                ResultPart::Text { text } => Some(text.as_str()),
+                ResultPart::Image { .. } => None,
+            })
+            .collect();
+        texts.join("\n")
+    }
+}
+
+/// The built-in tools of one agent, in the order in which the model is told of them.
+pub fn builtin(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
+    vec![
+        Arc::new(read::Read::new(workspace)),
+        Arc::new(write::Write::new(workspace)),
+        Arc::new(edit::Edit::new(workspace)),
+        Arc::new(glob::Glob::new(workspace)),
+        Arc::new(grep::Grep::new(workspace)),
+        Arc::new(todo::TodoWrite::new(workspace)),
+    ]
 }

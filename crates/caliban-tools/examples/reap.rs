@@ -1,0 +1,3 @@
+//! The keeper of commands, for the tests.
+
+fn main() {}

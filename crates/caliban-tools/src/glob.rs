@@ -1,0 +1,204 @@
+//! Glob: files by name, newest first.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use caliban_core::{access::Access, message::ToolSpec};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    BoxFuture, Call, Tool, ToolOutput, Workspace, blocking, input,
+    limits::{GLOB_PATHS, WALK_ENTRIES},
+    walk::{self, Ignored, PathGlob},
+    words,
+};
+
+/// The Glob tool.
+pub(crate) struct Glob {
+    workspace: Arc<Workspace>,
+    spec: ToolSpec,
+}
+
+#[derive(Deserialize)]
+struct Input {
+    pattern: String,
+    #[serde(default, deserialize_with = "input::text")]
+    path: Option<String>,
+}
+
+/// What to look for and where.
+struct Search {
+    base: PathBuf,
+    glob: PathGlob,
+    listing: Listing,
+}
+
+/// Whether the pattern asks for the entries of one directory; then its subdirectories are named too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Listing {
+    Files,
+    OneDirectory,
+}
+
+impl Glob {
+    pub(crate) fn new(workspace: &Arc<Workspace>) -> Self {
+        let spec = ToolSpec {
+            name: "Glob".into(),
+            description: "Find files by name, newest first (`**/*.rs`, `src/*`). .gitignore is respected."
+                .into(),
+            input_schema: json!({"type": "object", "properties": {
+                "pattern": {"type": "string"},
+                "path": {"type": "string", "description": "directory; default: the working directory"}
+            }, "required": ["pattern"]}),
+        };
+        Self { workspace: workspace.clone(), spec }
+    }
+
+    fn search(&self, input: &Value) -> Result<(Input, Search), String> {
+        let input: Input = input::parse("Glob", input)?;
+        let base = match &input.path {
+            Some(path) => self.workspace.absolute(path)?,
+            None => self.workspace.cwd(),
+        };
+        let (directory, rest) = walk::split_literal(&input.pattern);
+        if rest.is_empty() {
+            return Err("Glob: the pattern is empty".into());
+        }
+        // The slash that `split_literal` took away said "not at any depth".
+        let rooted = input.pattern.contains('/');
+        let listing = if rest == "*" { Listing::OneDirectory } else { Listing::Files };
+        let glob = match (rooted, listing) {
+            (true, _) | (_, Listing::OneDirectory) => PathGlob::new(&format!("/{rest}"))?,
+            (false, Listing::Files) => PathGlob::new(&rest)?,
+        };
+        let base = base.join(directory).components().collect();
+        Ok((input, Search { base, glob, listing }))
+    }
+
+    async fn glob(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
+        let (input, search) = self.search(input)?;
+        let workspace = self.workspace.clone();
+        let work = move |cancel: &CancellationToken| {
+            glob_now(&workspace, &input, &search, cancel).unwrap_or_else(ToolOutput::error)
+        };
+        Ok(blocking::run(call.cancel, work).await)
+    }
+}
+
+impl Tool for Glob {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
+        let (_, search) = self.search(input)?;
+        self.workspace.judged.note(&search.base);
+        Ok(vec![Access::Read(search.base)])
+    }
+
+    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move {
+            match self.glob(&input, &call).await {
+                Ok(output) => output,
+                Err(error) => ToolOutput::error(error),
+            }
+        })
+    }
+}
+
+fn glob_now(
+    workspace: &Workspace,
+    input: &Input,
+    search: &Search,
+    cancel: &CancellationToken,
+) -> Result<ToolOutput, String> {
+    let shown = workspace.shown(&search.base);
+    let real = workspace.judged.real(&search.base, &shown)?;
+    if !real.exists() {
+        return Err(words::missing(&shown, &search.base));
+    }
+    if !real.is_dir() {
+        return Err(format!("{shown} is not a directory"));
+    }
+    let mut found = find(&real, search, Ignored::Skip, cancel);
+    let mut notes = Vec::new();
+    if found.paths.is_empty() && !found.stopped {
+        found = find(&real, search, Ignored::Include, cancel);
+        if !found.paths.is_empty() {
+            notes.push("[only files that .gitignore excludes]".to_owned());
+        }
+    }
+    if found.stopped {
+        notes.push(format!("[stopped after {WALK_ENTRIES} entries; name a smaller directory]"));
+    }
+    let count = words::counted(found.paths.len() as u64, "file", "files");
+    if found.paths.is_empty() {
+        notes.insert(0, format!("no files match {}", input.pattern));
+        return Ok(ToolOutput::text(notes.join("\n"), count));
+    }
+    found.paths.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.path.cmp(&b.path)));
+    if found.paths.len() > GLOB_PATHS {
+        notes.push(format!(
+            "[{GLOB_PATHS} of {} shown, the newest; use a narrower pattern]",
+            found.paths.len()
+        ));
+    }
+    let lines: Vec<String> = found
+        .paths
+        .iter()
+        .take(GLOB_PATHS)
+        .map(|found| {
+            let path = workspace.shown(&search.base.join(&found.path));
+            if found.directory { format!("{path}/") } else { path }
+        })
+        .collect();
+    let chars = workspace.options.limits.output_chars;
+    let output = workspace.outputs.output("glob", &lines.join("\n"), &notes.join("\n"), chars);
+    Ok(ToolOutput { summary: count, ..output })
+}
+
+struct Found {
+    paths: Vec<FoundPath>,
+    stopped: bool,
+}
+
+struct FoundPath {
+    path: PathBuf,
+    time: SystemTime,
+    directory: bool,
+}
+
+fn find(base: &Path, search: &Search, ignored: Ignored, cancel: &CancellationToken) -> Found {
+    let mut found = Found { paths: Vec::new(), stopped: false };
+    let mut builder = walk::walk(base, ignored);
+    if search.listing == Listing::OneDirectory {
+        builder.max_depth(Some(1));
+    }
+    for (seen, entry) in builder.build().enumerate() {
+        if cancel.is_cancelled() {
+            break;
+        }
+        if seen >= WALK_ENTRIES {
+            found.stopped = true;
+            break;
+        }
+        // What cannot be read cannot be listed; the rest can.
+        let Ok(entry) = entry else { continue };
+        let Ok(relative) = entry.path().strip_prefix(base) else { continue };
+        if relative.as_os_str().is_empty() || !search.glob.matches(relative) {
+            continue;
+        }
+        // Through a link, so that a link to a file is found and one to a directory is not.
+        let Ok(meta) = entry.path().metadata() else { continue };
+        if meta.is_file() || search.listing == Listing::OneDirectory {
+            let time = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            found.paths.push(FoundPath { path: relative.to_owned(), time, directory: meta.is_dir() });
+        }
+    }
+    found
+}

@@ -1,0 +1,259 @@
+//! Grep: lines by regular expression, with ripgrep's libraries.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use caliban_core::{access::Access, message::ToolSpec};
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use ignore::types::{Types, TypesBuilder};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    BoxFuture, Call, Tool, ToolOutput, Workspace, blocking,
+    grep::search::{Hits, Search},
+    input,
+    limits::{GREP_LINES, WALK_ENTRIES},
+    walk::PathGlob,
+    words,
+};
+
+mod search;
+
+/// Lines of context that a call may ask for.
+const CONTEXT_MAX: u64 = 100;
+
+/// The Grep tool.
+pub(crate) struct Grep {
+    workspace: Arc<Workspace>,
+    spec: ToolSpec,
+}
+
+#[derive(Deserialize)]
+struct Input {
+    pattern: String,
+    #[serde(default, deserialize_with = "input::text")]
+    path: Option<String>,
+    #[serde(default, deserialize_with = "input::text")]
+    glob: Option<String>,
+    #[serde(default, rename = "type", deserialize_with = "input::text")]
+    file_type: Option<String>,
+    #[serde(default)]
+    output_mode: Option<Mode>,
+    #[serde(default, rename = "-i", deserialize_with = "input::flag")]
+    ignore_case: bool,
+    #[serde(default = "yes", rename = "-n", deserialize_with = "input::flag")]
+    line_numbers: bool,
+    #[serde(default, rename = "-A", deserialize_with = "input::number")]
+    after: Option<u64>,
+    #[serde(default, rename = "-B", deserialize_with = "input::number")]
+    before: Option<u64>,
+    #[serde(default, rename = "-C", deserialize_with = "input::number")]
+    context: Option<u64>,
+    #[serde(default, deserialize_with = "input::flag")]
+    multiline: bool,
+    #[serde(default, deserialize_with = "input::number")]
+    head_limit: Option<u64>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What is returned of a file with matches.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Mode {
+    #[default]
+    FilesWithMatches,
+    Content,
+    Count,
+}
+
+impl Grep {
+    pub(crate) fn new(workspace: &Arc<Workspace>) -> Self {
+        let spec = ToolSpec {
+            name: "Grep".into(),
+            description: "Search file contents with a regular expression (ripgrep). .gitignore is respected. Use this, \
+                not grep in Bash."
+                .into(),
+            input_schema: json!({"type": "object", "properties": {
+                "pattern": {"type": "string"},
+                "path": {"type": "string", "description": "file or directory"},
+                "glob": {"type": "string", "description": "e.g. *.{ts,tsx}"},
+                "type": {"type": "string", "description": "e.g. rust, py"},
+                "output_mode": {"enum": ["files_with_matches", "content", "count"],
+                    "description": "default files_with_matches"},
+                "-i": {"type": "boolean"},
+                "-n": {"type": "boolean", "description": "line numbers, default true"},
+                "-A": {"type": "integer"}, "-B": {"type": "integer"}, "-C": {"type": "integer"},
+                "multiline": {"type": "boolean", "description": "matches may span lines"},
+                "head_limit": {"type": "integer", "description": format!("lines returned, default {GREP_LINES}")}
+            }, "required": ["pattern"]}),
+        };
+        Self { workspace: workspace.clone(), spec }
+    }
+
+    fn base(&self, input: &Input) -> Result<PathBuf, String> {
+        match &input.path {
+            Some(path) => self.workspace.absolute(path),
+            None => Ok(self.workspace.cwd()),
+        }
+    }
+
+    async fn grep(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
+        let input: Input = input::parse("Grep", input)?;
+        let base = self.base(&input)?;
+        let workspace = self.workspace.clone();
+        let work = move |cancel: &CancellationToken| {
+            grep_now(&workspace, &input, &base, cancel).unwrap_or_else(ToolOutput::error)
+        };
+        Ok(blocking::run(call.cancel, work).await)
+    }
+}
+
+impl Tool for Grep {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
+        let input: Input = input::parse("Grep", input)?;
+        let base = self.base(&input)?;
+        self.workspace.judged.note(&base);
+        Ok(vec![Access::Read(base)])
+    }
+
+    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move {
+            match self.grep(&input, &call).await {
+                Ok(output) => output,
+                Err(error) => ToolOutput::error(error),
+            }
+        })
+    }
+}
+
+fn grep_now(
+    workspace: &Workspace,
+    input: &Input,
+    base: &Path,
+    cancel: &CancellationToken,
+) -> Result<ToolOutput, String> {
+    let shown = workspace.shown(base);
+    let real = workspace.judged.real(base, &shown)?;
+    let meta = real.metadata().map_err(|_| words::missing(&shown, base))?;
+    if !meta.is_dir() && !meta.is_file() {
+        return Err(format!("{shown} is a pipe, a socket or a device, not a file"));
+    }
+    let around = |lines: Option<u64>| lines.or(input.context).unwrap_or(0).min(CONTEXT_MAX) as usize;
+    let search = Search {
+        base: real,
+        matcher: matcher(input)?,
+        glob: input.glob.as_deref().map(PathGlob::new).transpose()?,
+        types: input.file_type.as_deref().map(types).transpose()?,
+        multiline: input.multiline,
+        lines: input.output_mode == Some(Mode::Content),
+        first_only: input.output_mode.unwrap_or_default() == Mode::FilesWithMatches,
+        before: around(input.before),
+        after: around(input.after),
+    };
+    let hits = search.run(cancel);
+    Ok(told(workspace, input, base, hits))
+}
+
+fn matcher(input: &Input) -> Result<RegexMatcher, String> {
+    let mut builder = RegexMatcherBuilder::new();
+    builder.case_insensitive(input.ignore_case).multi_line(true);
+    if input.multiline {
+        builder.dot_matches_new_line(true);
+    } else {
+        builder.line_terminator(Some(b'\n'));
+    }
+    builder.build(&input.pattern).map_err(|error| {
+        let hint = if input.pattern.contains("\\n") && !input.multiline {
+            "set multiline to match line ends"
+        } else {
+            "escape characters that are meant literally, such as \\{ \\( \\["
+        };
+        format!("Grep: not a valid regular expression: {error}\n{hint}")
+    })
+}
+
+fn types(name: &str) -> Result<Types, String> {
+    let mut builder = TypesBuilder::new();
+    builder.add_defaults();
+    builder.select(name);
+    builder
+        .build()
+        .map_err(|_| format!("Grep: unknown file type `{name}`; use glob instead, such as *.{name}"))
+}
+
+fn told(workspace: &Workspace, input: &Input, base: &Path, mut hits: Hits) -> ToolOutput {
+    let mode = input.output_mode.unwrap_or_default();
+    let mut notes = Vec::new();
+    if hits.stopped {
+        notes.push(format!(
+            "[stopped: too much to search (over {WALK_ENTRIES} entries) or too many matches; narrow the search]"
+        ));
+    }
+    if hits.unreadable > 0 {
+        let files = words::counted(hits.unreadable, "file", "files");
+        notes.push(format!("[{files} could not be searched (unreadable, or lines too long)]"));
+    }
+    let files = words::counted(hits.files.len() as u64, "file", "files");
+    let matches: u64 = hits.files.iter().map(|file| file.count).sum();
+    if hits.files.is_empty() {
+        notes.insert(0, "no matches".into());
+        return ToolOutput::text(notes.join("\n"), "no matches");
+    }
+    match mode {
+        Mode::FilesWithMatches => {
+            hits.files.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.path.cmp(&b.path)));
+        }
+        Mode::Content | Mode::Count => hits.files.sort_by(|a, b| a.path.cmp(&b.path)),
+    }
+    let path_of = |relative: &Path| {
+        if relative.as_os_str().is_empty() {
+            workspace.shown(base)
+        } else {
+            workspace.shown(&base.join(relative))
+        }
+    };
+    let mut lines: Vec<String> = Vec::new();
+    for file in &hits.files {
+        let path = path_of(&file.path);
+        match mode {
+            Mode::FilesWithMatches => lines.push(path),
+            Mode::Count => lines.push(format!("{path}:{}", file.count)),
+            Mode::Content => {
+                let context = input.before.or(input.after).or(input.context).unwrap_or(0) > 0;
+                if context && !lines.is_empty() {
+                    lines.push("--".into());
+                }
+                lines.extend(file.lines.iter().map(|line| line.shown(&path, input.line_numbers)));
+            }
+        }
+    }
+    let limit = match input.head_limit {
+        None => GREP_LINES,
+        Some(0) => usize::MAX,
+        Some(limit) => usize::try_from(limit).unwrap_or(usize::MAX),
+    };
+    if lines.len() > limit {
+        notes.push(format!("[{limit} of {} lines; narrow the search or raise head_limit]", lines.len()));
+        lines.truncate(limit);
+    }
+    let summary = match mode {
+        Mode::FilesWithMatches => files,
+        Mode::Content | Mode::Count => {
+            format!("{} in {files}", words::counted(matches, "match", "matches"))
+        }
+    };
+    let chars = workspace.options.limits.output_chars;
+    let output = workspace.outputs.output("grep", &lines.join("\n"), &notes.join("\n"), chars);
+    ToolOutput { summary, ..output }
+}

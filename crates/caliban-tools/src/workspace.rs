@@ -1,0 +1,163 @@
+//! What the tools of one agent share: where it works, what it knows, what it has running.
+//!
+//! One per agent. A sub-agent gets a [`Workspace::child`] with knowledge, jobs and todos of its own.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use crate::{
+    ledger::FileLedger,
+    limits::Limits,
+    locks::PathLocks,
+    target::{self, Judged},
+    todo::Todo,
+    whole::{Redact, WholeOutputs},
+};
+
+/// What a workspace is made of; all of it is given, nothing is looked up.
+#[derive(Clone)]
+pub struct WorkspaceOptions {
+    /// The directory the agent works in; must exist.
+    pub root: PathBuf,
+    /// Further directories that belong to the work (`--add-dir`).
+    pub extra_dirs: Vec<PathBuf>,
+    /// Where whole outputs are kept; made when first needed.
+    pub output_dir: PathBuf,
+    /// The environment of commands, already allow-listed.
+    pub env: Vec<(OsString, OsString)>,
+    /// The program whose hidden mode keeps commands (`__reap`): the own executable.
+    pub helper: PathBuf,
+    /// Whether pages may be fetched from private addresses.
+    pub private_addresses: PrivateAddresses,
+    /// Takes secrets out of what is written to `output_dir`.
+    pub redact: Option<Redact>,
+    /// Time limits and caps.
+    pub limits: Limits,
+}
+
+/// Whether WebFetch may talk to addresses that are not public.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PrivateAddresses {
+    /// Loopback, private and link-local addresses are refused.
+    #[default]
+    Refuse,
+    /// Any address is fine.
+    Allow,
+}
+
+/// Why a workspace could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceError {
+    /// The directory is missing or cannot be entered.
+    #[error("cannot work in {}", path.display())]
+    Root {
+        /// The directory.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// It is a file.
+    #[error("cannot work in {}: it is not a directory", .0.display())]
+    NotADirectory(PathBuf),
+}
+
+/// See the module.
+pub struct Workspace {
+    pub(crate) options: WorkspaceOptions,
+    pub(crate) ledger: FileLedger,
+    pub(crate) locks: PathLocks,
+    pub(crate) judged: Judged,
+    pub(crate) outputs: WholeOutputs,
+    cwd: Mutex<PathBuf>,
+    todos: Mutex<Vec<Todo>>,
+}
+
+impl Workspace {
+    /// A workspace in `options.root`.
+    pub fn new(options: WorkspaceOptions) -> Result<Arc<Self>, WorkspaceError> {
+        let outputs = WholeOutputs::new(options.output_dir.clone(), options.redact.clone());
+        Self::with_outputs(options, outputs)
+    }
+
+    /// A workspace for a sub-agent in another directory (or the same): same environment and limits, its
+    /// own knowledge of files, working directory, jobs and todos.
+    pub fn child(&self, root: &Path) -> Result<Arc<Self>, WorkspaceError> {
+        let options = WorkspaceOptions { root: root.to_owned(), ..self.options.clone() };
+        Self::with_outputs(options, self.outputs.clone())
+    }
+
+    fn with_outputs(
+        mut options: WorkspaceOptions,
+        outputs: WholeOutputs,
+    ) -> Result<Arc<Self>, WorkspaceError> {
+        let root = fs::canonicalize(&options.root)
+            .map_err(|source| WorkspaceError::Root { path: options.root.clone(), source })?;
+        if !root.is_dir() {
+            return Err(WorkspaceError::NotADirectory(options.root));
+        }
+        options.root = root.clone();
+        Ok(Arc::new(Self {
+            options,
+            ledger: FileLedger::default(),
+            locks: PathLocks::default(),
+            judged: Judged::default(),
+            outputs,
+            cwd: Mutex::new(root),
+            todos: Mutex::new(Vec::new()),
+        }))
+    }
+
+    /// The directory the agent works in, links resolved.
+    pub fn root(&self) -> &Path {
+        &self.options.root
+    }
+
+    /// Further directories that belong to the work.
+    pub fn extra_dirs(&self) -> &[PathBuf] {
+        &self.options.extra_dirs
+    }
+
+    /// Where whole outputs are; the agent should be allowed to read there.
+    pub fn output_dir(&self) -> &Path {
+        self.outputs.dir()
+    }
+
+    /// Where relative paths and the next command start.
+    pub fn cwd(&self) -> PathBuf {
+        self.cwd.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The next command starts there. For a resumed session and for Bash.
+    pub fn set_cwd(&self, cwd: PathBuf) {
+        *self.cwd.lock().unwrap_or_else(PoisonError::into_inner) = cwd;
+    }
+
+    /// The todo list.
+    pub fn todos(&self) -> Vec<Todo> {
+        self.todos.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the todo list. For TodoWrite and for a resumed session.
+    pub fn set_todos(&self, todos: Vec<Todo>) {
+        *self.todos.lock().unwrap_or_else(PoisonError::into_inner) = todos;
+    }
+
+    /// The absolute path that a model means, links not resolved.
+    pub fn absolute(&self, given: &str) -> Result<PathBuf, String> {
+        target::absolute(&self.cwd(), given)
+    }
+
+    /// The path as it is shown: relative to the working directory where it is below it.
+    pub(crate) fn shown(&self, path: &Path) -> String {
+        let cwd = self.cwd();
+        match path.strip_prefix(&cwd) {
+            Ok(below) if below.as_os_str().is_empty() => ".".into(),
+            Ok(below) => below.display().to_string(),
+            Err(_) => path.display().to_string(),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Write: a whole file, new or over one that the agent knows as it is.
+
+use std::{
+    io::{ErrorKind, Read},
+    path::Path,
+    sync::Arc,
+};
+
+use caliban_core::{access::Access, message::ToolSpec};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    BoxFuture, Call, Tool, ToolOutput, Workspace, blocking,
+    blocking::Commit,
+    input,
+    ledger::{Known, Stamp, hash},
+    limits::FILE_BYTES,
+    save::{self, Old},
+    target, words,
+};
+
+/// The Write tool.
+pub(crate) struct Write {
+    workspace: Arc<Workspace>,
+    spec: ToolSpec,
+}
+
+#[derive(Deserialize)]
+struct Input {
+    file_path: String,
+    content: String,
+}
+
+impl Write {
+    pub(crate) fn new(workspace: &Arc<Workspace>) -> Self {
+        let spec = ToolSpec {
+            name: "Write".into(),
+            description:
+                "Write a whole file, making missing directories. An existing file must have been read \
+                first. To change a part, use Edit."
+                    .into(),
+            input_schema: json!({"type": "object", "properties": {
+                "file_path": {"type": "string"}, "content": {"type": "string"}
+            }, "required": ["file_path", "content"]}),
+        };
+        Self { workspace: workspace.clone(), spec }
+    }
+}
+
+impl Tool for Write {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
+        let input: Input = input::parse("Write", input)?;
+        let path = self.workspace.absolute(&input.file_path)?;
+        self.workspace.judged.note(&path);
+        Ok(vec![Access::Write(path)])
+    }
+
+    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move {
+            match self.write(&input, &call).await {
+                Ok(output) => output,
+                Err(error) => ToolOutput::error(error),
+            }
+        })
+    }
+}
+
+impl Write {
+    async fn write(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
+        let input: Input = input::parse("Write", input)?;
+        let path = self.workspace.absolute(&input.file_path)?;
+        let real = self.workspace.judged.real(&path, &input.file_path)?;
+        let _turn = tokio::select! {
+            biased;
+            turn = self.workspace.locks.lock(&real) => turn,
+            () = call.cancel.cancelled() => return Err(blocking::INTERRUPTED.into()),
+        };
+        let workspace = self.workspace.clone();
+        let done = move |commit: &Commit| {
+            write_now(&workspace, &real, &input, commit).unwrap_or_else(ToolOutput::error)
+        };
+        Ok(blocking::run_change(call.cancel, done).await)
+    }
+}
+
+fn write_now(
+    workspace: &Workspace,
+    real: &Path,
+    input: &Input,
+    commit: &Commit,
+) -> Result<ToolOutput, String> {
+    let shown = &input.file_path;
+    let old = match look(real).map_err(|reason| format!("{shown}: {reason}"))? {
+        None => Old::Absent,
+        Some(now) => match workspace.ledger.judge(real, &now) {
+            Known::Same => Old::Is(now.place()),
+            Known::Never => {
+                return Err(format!("{shown} exists and you have not read it: read it first, or use Edit"));
+            }
+            Known::Changed => {
+                return Err(format!("{shown} changed on disk since you read it: read it again"));
+            }
+        },
+    };
+    let stamp = save::replace(real, input.content.as_bytes(), old, commit)
+        .map_err(|error| format!("{shown} was not written: {error}"))?;
+    workspace.ledger.record(real, stamp);
+    let lines = words::counted(input.content.lines().count() as u64, "line", "lines");
+    let verb = match old {
+        Old::Absent => "created",
+        Old::Is(_) => "overwrote",
+    };
+    let text = format!("{verb} {shown}: {lines}");
+    Ok(ToolOutput::text(text.clone(), text))
+}
+
+/// The state of the file that is there now.
+fn look(real: &Path) -> Result<Option<Stamp>, String> {
+    let mut file = match target::open(real) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(words::reason(&error)),
+    };
+    let meta = file.metadata().map_err(|error| words::reason(&error))?;
+    if meta.is_dir() {
+        return Err("it is a directory".into());
+    }
+    if !meta.is_file() {
+        return Err("it is not a regular file".into());
+    }
+    if meta.len() > FILE_BYTES {
+        return Ok(Some(Stamp::new(&meta, None)));
+    }
+    let mut content = Vec::new();
+    (&mut file).take(FILE_BYTES + 1).read_to_end(&mut content).map_err(|error| words::reason(&error))?;
+    Ok(Some(Stamp::new(&meta, Some(hash(&content)))))
+}
