@@ -1,2 +1,51 @@
-//! placeholder, replaced in the first commits
-fn main() {}
+//! The project's own commands: `cargo xtask test | bench | ci`.
+//!
+//! Owns what a newcomer needs to see everything green. Nothing that ships depends on it.
+
+mod bench;
+mod ci;
+mod needs;
+mod run;
+mod test;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+const USAGE: &str = "\
+cargo xtask test [ARGS…]   installs what the tests need (Debian, as root) or says what is missing, builds the
+                           programs and runs all tests; ARGS go to the test runner (a filter: f05)
+cargo xtask bench [NAME…]  measures the release programs, as ratios to a bare process start of the same run
+    --runs N               how often each is run (default 40)
+    --bin-dir DIR          measures programs that are built already
+cargo xtask ci             what the server does: .ci/run
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&args) {
+        Ok(code) => code,
+        Err(error) => {
+            run::say(&format!("xtask: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(args: &[String]) -> Result<ExitCode> {
+    let Some((verb, rest)) = args.split_first() else {
+        run::say(USAGE);
+        return Ok(ExitCode::from(2));
+    };
+    match verb.as_str() {
+        "test" => test::run(rest),
+        "bench" => bench::run(rest),
+        bench::MEASURE => bench::measure::child(rest),
+        "ci" => ci::run(rest),
+        "help" | "--help" | "-h" => {
+            run::print(USAGE)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        other => anyhow::bail!("there is no '{other}'\n\n{USAGE}"),
+    }
+}

@@ -1,0 +1,70 @@
+//! The programs that the tests run beside ours: which are missing, and getting them on Debian.
+
+use anyhow::{Result, bail};
+
+use crate::run;
+
+/// A program that tests need.
+struct Need {
+    /// How to see that it is there.
+    probe: (&'static str, &'static str),
+    /// The Debian package that has it.
+    package: &'static str,
+    /// Who needs it.
+    why: &'static str,
+}
+
+const NEEDS: [Need; 4] = [
+    Need {
+        probe: ("cc", "--version"),
+        package: "gcc libc6-dev",
+        why: "SQLite and the TLS library have C in them",
+    },
+    Need { probe: ("git", "--version"), package: "git", why: "worktrees" },
+    Need { probe: ("tmux", "-V"), package: "tmux", why: "terminals and panes in tests" },
+    Need { probe: ("strace", "-V"), package: "strace", why: "faults injected at system calls" },
+];
+
+/// Makes sure that all is there: installs it where we can, else says what is missing.
+pub(crate) fn provide() -> Result<()> {
+    let missing = missing();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = missing.iter().map(|need| need.probe.0).collect();
+    if !can_install() {
+        bail!("{}", in_words(&missing));
+    }
+    run::say(&format!("installing what the tests need: {}", names.join(", ")));
+    let apt = |args: &[&str]| {
+        let mut command = run::command("apt-get");
+        // apt's own progress is talk.
+        command.args(args).env("DEBIAN_FRONTEND", "noninteractive").stdout(std::io::stderr());
+        run::must(&mut command)
+    };
+    apt(&["update", "-q"])?;
+    let packages: Vec<&str> = missing.iter().flat_map(|need| need.package.split(' ')).collect();
+    apt(&[&["install", "-q", "-y", "--no-install-recommends"], packages.as_slice()].concat())?;
+    match self::missing().as_slice() {
+        [] => Ok(()),
+        still => bail!("apt-get succeeded, but {}", in_words(still)),
+    }
+}
+
+fn missing() -> Vec<&'static Need> {
+    NEEDS.iter().filter(|need| !run::works(need.probe.0, &[need.probe.1])).collect()
+}
+
+/// As root on a system with apt-get. Nobody's password is asked for in a test run.
+fn can_install() -> bool {
+    let is_root = run::output(run::command("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
+    is_root && run::works("apt-get", &["--version"])
+}
+
+fn in_words(missing: &[&Need]) -> String {
+    let mut text = "the tests need programs that are not here:\n".to_owned();
+    for need in missing {
+        text += &format!("  {:8} {} (Debian: apt-get install {})\n", need.probe.0, need.why, need.package);
+    }
+    text + "install them and run this again"
+}

@@ -1,0 +1,84 @@
+//! What holds for every crate: the workspace's lints, and files that can be read at one sitting.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The most lines that a source file has.
+const MAX_LINES: usize = 800;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the root")
+}
+
+fn crates() -> Vec<PathBuf> {
+    let mut crates: Vec<PathBuf> = fs::read_dir(root().join("crates"))
+        .expect("crates")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    crates.push(root().join("xtask"));
+    crates.retain(|path| path.join("Cargo.toml").is_file());
+    assert!(crates.len() > 10, "{crates:?}");
+    crates
+}
+
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_crate_has_the_workspaces_lints() {
+    let without: Vec<PathBuf> = crates()
+        .into_iter()
+        .filter(|path| {
+            let manifest = fs::read_to_string(path.join("Cargo.toml")).expect("a manifest");
+            !manifest.contains("[lints]\nworkspace = true")
+        })
+        .collect();
+    assert_eq!(without, Vec::<PathBuf>::new());
+}
+
+/// A crate's own clippy.toml replaces the root one, so it has to repeat what is forbidden there.
+#[test]
+fn a_clippy_file_of_a_crate_repeats_the_root_one() {
+    let read = |path: &Path| fs::read_to_string(path).expect("clippy.toml");
+    let forbidden = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+        // `path = "…"` of each entry, and the plain settings whole.
+        lines
+            .filter_map(|line| match line.split_once("path = \"") {
+                Some((_, rest)) => rest.split_once('"').map(|(path, _)| path.to_owned()),
+                None => line.ends_with("= true").then(|| line.to_owned()),
+            })
+            .collect()
+    };
+    let wanted = forbidden(&read(&root().join("clippy.toml")));
+    assert!(wanted.iter().any(|entry| entry == "std::env::var"), "{wanted:?}");
+    for path in crates().iter().map(|path| path.join("clippy.toml")).filter(|path| path.is_file()) {
+        let own = forbidden(&read(&path));
+        let lacking: Vec<&String> = wanted.iter().filter(|entry| !own.contains(entry)).collect();
+        assert_eq!(lacking, Vec::<&String>::new(), "{}", path.display());
+    }
+}
+
+#[test]
+fn no_source_file_is_too_long() {
+    let mut files = Vec::new();
+    for path in crates() {
+        sources(&path, &mut files);
+    }
+    let long: Vec<String> = files
+        .iter()
+        .filter_map(|path| {
+            let lines = fs::read_to_string(path).expect("a source file").lines().count();
+            (lines > MAX_LINES).then(|| format!("{}: {lines} lines", path.display()))
+        })
+        .collect();
+    assert_eq!(long, Vec::<String>::new());
+}

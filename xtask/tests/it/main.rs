@@ -1,0 +1,6 @@
+//! Tests of the house itself: which crate may know which, and what holds for every crate.
+
+#[cfg(test)]
+mod directions;
+#[cfg(test)]
+mod house;
