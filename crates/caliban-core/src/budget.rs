@@ -263,6 +263,16 @@ impl<Id: Ord + Clone + fmt::Display + fmt::Debug> Ledger<Id> {
         Ok(())
     }
 
+    /// Books what was spent where this ledger did not look: by an earlier process of the same conversation, or
+    /// while no daemon ran. It is a fact, so no limit stands in its way.
+    pub fn carry_over(&mut self, id: &Id, spent: Spent) -> Result<(), Refused<Id>> {
+        if !self.accounts.contains_key(id) {
+            return Err(Refused::NoAccount(id.clone()));
+        }
+        self.each_meter(id, |meter| meter.book(Held::default(), spent));
+        Ok(())
+    }
+
     /// What an agent spent by itself.
     pub fn spent(&self, id: &Id) -> Option<Spent> {
         self.accounts.get(id).map(|account| account.own.spent)

@@ -76,6 +76,8 @@ pub enum Ending {
         /// Its number.
         number: i32,
     },
+    /// It was ended on request, without a signal: not yet started, or out of memory.
+    Stopped,
     /// Nothing is known but that the worker is gone (a reboot, a lost exit record).
     Unknown,
 }
@@ -270,9 +272,8 @@ impl Status {
             }
             Event::SpawnFailed { text } => (None, Some(Ending::Error { text })),
             Event::Ended(outcome) => (None, Some(outcome.into())),
-            Event::Killed { signal } | Event::Lost { signal } => {
-                (None, Some(signal.map_or(Ending::Unknown, |number| Ending::Signal { number })))
-            }
+            Event::Killed { signal } => (None, Some(by_signal(signal, Ending::Stopped))),
+            Event::Lost { signal } => (None, Some(by_signal(signal, Ending::Unknown))),
         };
         Ok(Self { state, waiting_for, ending })
     }
@@ -371,9 +372,14 @@ impl fmt::Display for Ending {
             Self::BudgetExceeded { reason } => write!(f, "budget exceeded: {}", inert::line(reason)),
             Self::Error { text } => write!(f, "error: {}", inert::line(text)),
             Self::Signal { number } => write!(f, "ended by signal {number}"),
+            Self::Stopped => f.write_str("stopped on request"),
             Self::Unknown => f.write_str("gone, reason unknown"),
         }
     }
+}
+
+fn by_signal(signal: Option<i32>, otherwise: Ending) -> Ending {
+    signal.map_or(otherwise, |number| Ending::Signal { number })
 }
 
 #[derive(Deserialize)]

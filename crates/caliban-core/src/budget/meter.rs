@@ -17,7 +17,7 @@ pub struct Limits {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// Money.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "usd_micros", skip_serializing_if = "Option::is_none")]
     pub usd: Option<MicroUsd>,
     /// Turns.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,6 +45,7 @@ pub struct Spent {
     /// Tokens.
     pub usage: Usage,
     /// Money, as far as prices are known.
+    #[serde(rename = "usd_micros")]
     pub usd: MicroUsd,
     /// Turns.
     pub turns: u64,
@@ -72,6 +73,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Held {
     pub(super) tokens: u64,
+    #[serde(rename = "usd_micros")]
     pub(super) usd: MicroUsd,
     pub(super) turns: u64,
     pub(super) priced: bool,

@@ -175,6 +175,29 @@ fn r20_open_reservations_hold_across_a_restart() {
 }
 
 #[test]
+fn what_was_spent_elsewhere_counts() {
+    let mut ledger =
+        tree(tokens(100), [Limits::NONE; 4], [tokens(60), Limits::NONE, Limits::NONE, Limits::NONE]);
+    let before = Spent { usage: used(70), usd: MicroUsd(3), turns: 4, wall_ms: 5, unpriced: 1 };
+    ledger.carry_over(&3, before).unwrap();
+    assert_eq!(
+        [ledger.spent(&3), ledger.tree_spent(&0), Some(ledger.pool_spent()), ledger.spent(&0)],
+        [Some(before), Some(before), Some(before), Some(Spent::default())]
+    );
+    assert_eq!(ledger.remaining(&1), Some(tokens(0)));
+    assert_eq!(ledger.carry_over(&9, before), Err(Refused::NoAccount(9)));
+}
+
+#[test]
+fn limits_are_stored_under_clear_names() {
+    let limits = Limits { tokens: Some(1), usd: Some(MicroUsd(2)), turns: Some(3), wall_ms: Some(4) };
+    let stored = serde_json::json!({"tokens": 1, "usd_micros": 2, "turns": 3, "wall_ms": 4});
+    assert_eq!(serde_json::to_value(limits).unwrap(), stored);
+    assert_eq!(serde_json::from_value::<Limits>(stored).unwrap(), limits);
+    assert_eq!(serde_json::from_str::<Limits>("{}").unwrap(), Limits::NONE);
+}
+
+#[test]
 fn a_ledger_that_contradicts_itself_is_refused() {
     let mut ledger = tree(Limits::NONE, [Limits::NONE; 4], [Limits::NONE; 4]);
     ledger.reserve(&1, ask(1), T0).unwrap();

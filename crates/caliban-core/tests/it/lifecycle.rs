@@ -77,7 +77,25 @@ fn what_is_said_beside_the_state_follows_it() {
     assert_eq!(failed, Status::from_parts(State::Failed, None, Some(ending)).unwrap());
     assert_eq!(failed.apply(Event::Resumed).unwrap(), Status::default());
     let lost = running.apply(Event::Lost { signal: Some(11) }).unwrap();
-    assert_eq!(lost.ending().unwrap().to_string(), "ended by signal 11");
+    assert_eq!(lost.ending(), Some(&Ending::Signal { number: 11 }));
+    let killed = Status::default().apply(Event::Killed { signal: None }).unwrap();
+    assert_eq!(killed, Status::from_parts(State::Killed, None, Some(Ending::Stopped)).unwrap());
+}
+
+#[test]
+fn endings_are_words() {
+    let shown = [
+        (Ending::Finished, "finished"),
+        (Ending::TurnLimit { limit: 20 }, "turn limit (20) reached"),
+        (Ending::BudgetExceeded { reason: "5 of 5".into() }, "budget exceeded: 5 of 5"),
+        (Ending::Error { text: "no\x1b[2J".into() }, "error: no␛[2J"),
+        (Ending::Signal { number: 9 }, "ended by signal 9"),
+        (Ending::Stopped, "stopped on request"),
+        (Ending::Unknown, "gone, reason unknown"),
+    ];
+    for (ending, words) in shown {
+        assert_eq!(ending.to_string(), words);
+    }
 }
 
 #[test]
