@@ -41,7 +41,7 @@ fn started() -> Result<ModelServer, String> {
     let file = file.ok_or(USAGE)?;
     let text = std::fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?;
     let script = Script::parse(&text).map_err(|e| format!("{file}: {e}"))?;
-    let mut builder = ModelServer::builder(script).port(port);
+    let mut builder = ModelServer::builder(script).port(port).without_record();
     if let Some(key) = key {
         builder = builder.require_key(key);
     }

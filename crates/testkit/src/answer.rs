@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::endpoint::{Endpoint, Form};
 use crate::request::{Outcome, Recorded};
 use crate::rules;
-use crate::server::{Hangup, Rules, Settings, Shared};
+use crate::server::{Hangup, Keep, Rules, Settings, Shared};
 use crate::stream::{Item, Items};
 use crate::view::view;
 use crate::wire::{self, Answer, Part, Protocol, Refusal};
@@ -112,19 +112,24 @@ fn decide_and_record(
 ) -> (usize, Value, Decision) {
     let mut record = shared.lock();
     let record = &mut *record;
-    let number = record.requests.iter().filter(|one| one.protocol.is_some()).count() + 1;
+    if let Endpoint::Ask { protocol, .. } = endpoint {
+        request.protocol = Some(*protocol);
+        record.asked += 1;
+    }
+    let number = record.asked;
     let body = request.body.clone();
     let mut pick = |view: &View| {
         let step = record.script.next(&mut record.state, view).map_err(|e| e.to_string())?;
-        record.reached.push(Step { fault: None, ..step.clone() });
+        if !step.repeat {
+            record.reached.push(Step { fault: None, ..step.clone() });
+        }
         Ok(step)
     };
     let (outcome, decision) = decide(&shared.settings, &request, endpoint, &mut pick);
-    if let Endpoint::Ask { protocol, .. } = endpoint {
-        request.protocol = Some(*protocol);
-    }
     request.outcome = outcome;
-    record.requests.push(request);
+    if shared.settings.keep == Keep::All {
+        record.requests.push(request);
+    }
     shared.changed();
     (number, body, decision)
 }

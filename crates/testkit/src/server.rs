@@ -45,6 +45,7 @@ pub(crate) struct Settings {
     pub(crate) models: Option<Vec<String>>,
     pub(crate) frame_size: Option<usize>,
     pub(crate) rules: Rules,
+    pub(crate) keep: Keep,
 }
 
 /// Whether requests that the real services would refuse are refused.
@@ -55,6 +56,16 @@ pub(crate) enum Rules {
     Held,
     /// Everything goes.
     Ignored,
+}
+
+/// Which requests are kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Every one.
+    #[default]
+    All,
+    /// None.
+    Nothing,
 }
 
 impl ServerBuilder {
@@ -79,6 +90,12 @@ impl ServerBuilder {
     /// Answers also what the real services would refuse (a tool call without its result, an empty text …).
     pub fn without_rules(mut self) -> Self {
         self.settings.rules = Rules::Ignored;
+        self
+    }
+
+    /// Keeps no record of the requests: for a server that runs for long.
+    pub fn without_record(mut self) -> Self {
+        self.settings.keep = Keep::Nothing;
         self
     }
 
@@ -166,8 +183,7 @@ impl ModelServer {
     /// Waits until the model has been asked `n` times, and returns those requests.
     #[track_caller]
     pub fn wait_for_requests(&self, n: usize) -> Vec<Recorded> {
-        let count = |record: &Record| record.requests.iter().filter(|one| one.protocol.is_some()).count();
-        self.shared.wait(&format!("{n} requests to the model"), count, n);
+        self.shared.wait(&format!("{n} requests to the model"), |record| record.asked, n);
         self.model_requests()
     }
 
@@ -251,7 +267,9 @@ pub(crate) struct Record {
     pub(crate) script: Script,
     pub(crate) state: State,
     pub(crate) requests: Vec<Recorded>,
-    /// Each step that was handed out, without its fault.
+    /// How often the model was asked.
+    pub(crate) asked: usize,
+    /// Each step that was handed out and can be used up, without its fault.
     pub(crate) reached: Vec<Step>,
     hangups: usize,
 }
@@ -261,11 +279,10 @@ impl Record {
     fn unreached(&self) -> Vec<String> {
         let mut reached = self.reached.clone();
         let mut unreached = Vec::new();
-        for (number, step) in self.script.steps.iter().enumerate() {
+        for (number, step) in self.script.steps.iter().enumerate().filter(|(_, step)| !step.repeat) {
             let plain = Step { fault: None, ..step.clone() };
             match reached.iter().position(|one| *one == plain) {
                 Some(at) => drop(reached.swap_remove(at)),
-                None if step.repeat => {}
                 None => unreached.push(format!("step {}: {step:?}", number + 1)),
             }
         }

@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 
 use super::{Answer, CREATED, Part, Refusal, data_event, halves, usual};
 
+/// How much of a long key the service repeats, at each end.
+const SHOWN_OF_KEY: usize = 4;
+
 pub(super) fn error(refusal: &Refusal<'_>) -> Value {
     match refusal {
         Refusal::Status { status, message, .. } => {
@@ -110,8 +113,17 @@ pub(super) fn wrong_key(key: &str) -> String {
             using Bearer auth (i.e. Authorization: Bearer YOUR_KEY)."
             .to_owned();
     }
+    let chars: Vec<char> = key.chars().collect();
+    let shown: String = match chars.len().checked_sub(2 * SHOWN_OF_KEY) {
+        None | Some(0) => key.to_owned(),
+        Some(hidden) => chars
+            .iter()
+            .enumerate()
+            .map(|(n, c)| if (SHOWN_OF_KEY..SHOWN_OF_KEY + hidden).contains(&n) { '*' } else { *c })
+            .collect(),
+    };
     format!(
-        "Incorrect API key provided: {key}. You can find your API key at \
+        "Incorrect API key provided: {shown}. You can find your API key at \
          https://platform.openai.com/account/api-keys."
     )
 }
@@ -123,5 +135,17 @@ pub(super) fn kind(status: u16) -> (&'static str, Option<&'static str>) {
         429 => ("requests", Some("rate_limit_exceeded")),
         400..=499 => ("invalid_request_error", None),
         _ => ("server_error", None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn long_keys_are_masked() {
+        let shown = |key: &str| super::wrong_key(key).split(['.', ':']).nth(1).unwrap().trim().to_owned();
+        assert_eq!(
+            [shown("bad"), shown("12345678"), shown("sk-abcdef1234")],
+            ["bad", "12345678", "sk-a*****1234"]
+        );
     }
 }

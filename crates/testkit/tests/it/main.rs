@@ -7,6 +7,7 @@ mod chat;
 mod environment;
 mod faults;
 mod gemini;
+mod product;
 mod raw;
 mod responses;
 mod server;
