@@ -148,8 +148,9 @@ fn turns_and_running_time_are_limits_too() {
         ledger.reserve(&0, summary, Millis(106_000)).unwrap_err().to_string(),
         "the time budget of this agent is used up: 10 of 10 seconds"
     );
-    // A clock that goes back takes nothing back.
-    ledger.pause(&0, Millis(0));
+    // A clock that goes back takes nothing back, and gives nothing twice.
+    ledger.snapshot(Millis(0));
+    ledger.pause(&0, Millis(106_000));
     assert_eq!(ledger.spent(&0).unwrap().wall_ms, 10_000);
 }
 

@@ -23,6 +23,30 @@ fn a09_escapes_become_visible() {
 }
 
 #[test]
+fn a09_each_unseen_character_is_shown_by_its_number() {
+    let unseen = [
+        0x80..=0x9f, // C1 controls
+        0xad..=0xad,
+        0x61c..=0x61c,
+        0x200b..=0x200f,
+        0x2028..=0x202e,
+        0x2060..=0x206f,
+        0xfe00..=0xfe0e,
+        0xfeff..=0xfeff,
+        0xfff9..=0xfffb,
+        0xe0000..=0xe007f,
+        0xe0100..=0xe01ef,
+    ];
+    for number in unseen.into_iter().flatten() {
+        let text = char::from_u32(number).unwrap().to_string();
+        assert_eq!(
+            (line(&text), block(&text)),
+            (format!("<U+{number:04X}>").into(), format!("<U+{number:04X}>").into())
+        );
+    }
+}
+
+#[test]
 fn ordinary_text_is_untouched() {
     for text in ["", "plain", "Grüße, 你好, مرحبا, ✅ ❤️", "e\u{301}", "<b>&amp;"] {
         assert_eq!(line(text), text);
