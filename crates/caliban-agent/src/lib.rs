@@ -1,1 +1,26 @@
-//! placeholder, replaced in the first commits
+//! The agent: turn loop, hooks, permissions at work, transcript, compaction, sub-agents.
+//!
+//! Receives everything that it needs in a [`agent::Kit`]; reads no environment and prints nothing.
+
+pub mod agent;
+pub mod asks;
+pub mod blueprint;
+pub mod budget;
+mod calls;
+mod compaction;
+pub mod conversation;
+pub mod definitions;
+pub mod event;
+pub mod feed;
+mod guard;
+pub mod handle;
+pub mod hooks;
+pub mod prompt;
+pub mod session_file;
+pub mod spawner;
+pub mod subagent;
+pub mod transcript;
+mod turn;
+
+pub use calls::quote as describe;
+pub use agent::{Agent, Attendance, Kit, Limits, Refused, TurnReport};

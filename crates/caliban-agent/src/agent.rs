@@ -1,0 +1,352 @@
+//! An agent: its kit, its conversation, and what surrounds a turn.
+//!
+//! There is one way to make one, [`Agent::new`]: the foreground agent, a sub-agent, a background agent and a
+//! fleet worker differ only in the [`Kit`] that they are given.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, RwLock},
+    time::{Duration, Instant},
+};
+
+use caliban_core::{
+    message::{Effort, Message, ToolSpec},
+    redact::Redactor,
+    usage::Usage,
+};
+use caliban_permissions::Policy;
+use caliban_providers::Provider;
+use caliban_tools::{Tool, Workspace};
+
+use crate::{
+    asks::Asks,
+    budget::Purse,
+    conversation::Conversation,
+    event::{Author, Event, Header, Outcome, Record, TRANSCRIPT_VERSION},
+    feed::Feed,
+    guard::Guard,
+    handle::Handle,
+    hooks::{HookEvent, Hooks},
+    session_file,
+    transcript::{Durability, Transcript, TranscriptError},
+    turn::Halt,
+};
+
+/// Everything that an agent is made of.
+#[derive(Clone)]
+pub struct Kit {
+    /// The session's id.
+    pub session: String,
+    /// A name for people.
+    pub label: Option<String>,
+    /// The session that started this one.
+    pub parent: Option<String>,
+    /// The models.
+    pub provider: Arc<dyn Provider>,
+    /// The model.
+    pub model: String,
+    /// How hard it thinks.
+    pub effort: Effort,
+    /// The most tokens of one answer.
+    pub max_output: Option<u32>,
+    /// How many tokens the model can hold.
+    pub window: u64,
+    /// The system prompt.
+    pub system: String,
+    /// Context for the first prompt: project files, facts about the place.
+    pub context: Vec<String>,
+    /// The tools.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// What the model is told of them.
+    pub specs: Vec<ToolSpec>,
+    /// What it may do. Grows when a person says "always".
+    pub policy: Arc<RwLock<Policy>>,
+    /// The user's hooks.
+    pub hooks: Hooks,
+    /// What it may spend.
+    pub purse: Purse,
+    /// Where it works.
+    pub workspace: Arc<Workspace>,
+    /// How far it may go.
+    pub limits: Limits,
+    /// Who can be asked.
+    pub attendance: Attendance,
+    /// The session's directory.
+    pub directory: PathBuf,
+    /// The live log.
+    pub feed: Feed,
+    /// The calls that wait for a person; a sub-agent's wait at its parent's.
+    pub asks: Asks,
+    /// Where a sub-agent's asks are shown too: its parent's live log.
+    pub mirror: Option<Feed>,
+    /// Takes secrets out of what is written down.
+    pub redactor: Redactor,
+}
+
+/// How far an agent may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Model requests in one turn.
+    pub max_turns: u32,
+}
+
+/// Whether there is somebody who can answer an ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attendance {
+    /// Nobody: what would be asked is refused, in words.
+    Nobody,
+    /// Somebody, now or later: the call waits until an answer comes.
+    Somebody,
+}
+
+impl Kit {
+    /// The hook event of this agent's end.
+    pub(crate) fn stop_event(&self) -> HookEvent {
+        if self.parent.is_some() { HookEvent::SubagentStop } else { HookEvent::Stop }
+    }
+}
+
+/// An agent with a conversation.
+pub struct Agent {
+    pub(crate) kit: Kit,
+    pub(crate) conversation: Conversation,
+    pub(crate) transcript: Transcript,
+    pub(crate) handle: Handle,
+    pub(crate) guard: Guard,
+    /// What goes to the model with the next prompt.
+    pub(crate) opening_context: Vec<String>,
+    /// Model requests in this turn.
+    pub(crate) turns: u32,
+    pub(crate) refused: Vec<Refused>,
+}
+
+/// A call that was refused.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Refused {
+    /// The tool.
+    pub tool: String,
+    /// What it was about, in one line.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// The rules that would allow it.
+    pub suggestions: Vec<String>,
+}
+
+/// What came of a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnReport {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The last text of the model.
+    pub text: String,
+    /// What this turn cost.
+    pub usage: Usage,
+    /// The same in micro-dollars, where the prices are known.
+    pub micro_usd: Option<u64>,
+    /// Model requests.
+    pub turns: u32,
+    /// Calls that were refused.
+    pub refused: Vec<Refused>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+pub(crate) struct Begun {
+    at: Instant,
+    usage: Usage,
+    micro_usd: u64,
+}
+
+impl Agent {
+    /// A new conversation. Nothing is on disk before its directory is.
+    pub async fn new(kit: Kit) -> Result<Self, TranscriptError> {
+        let transcript = Transcript::create(&kit.directory, kit.redactor.clone(), kit.feed.clone())?;
+        let mut agent = Self::with(kit, transcript, Conversation::default());
+        let header = Header {
+            version: TRANSCRIPT_VERSION,
+            session: agent.kit.session.clone(),
+            cwd: agent.kit.workspace.root().to_owned(),
+            provider: agent.kit.provider.name().to_owned(),
+            model: agent.kit.model.clone(),
+            label: agent.kit.label.clone(),
+            parent: agent.kit.parent.clone(),
+        };
+        agent.record(Event::Started(header), Durability::Written).await?;
+        agent.opening_context = agent.kit.context.clone();
+        agent.greet("startup").await?;
+        Ok(agent)
+    }
+
+    /// Takes up the conversation in the kit's directory again.
+    pub async fn resume(kit: Kit) -> Result<Self, TranscriptError> {
+        let (transcript, records) =
+            Transcript::resume(&kit.directory, kit.redactor.clone(), kit.feed.clone())?;
+        let conversation = Conversation::replay(records.iter().map(|record: &Record| &record.event));
+        kit.purse.carry_over(conversation.usage());
+        let mut agent = Self::with(kit, transcript, conversation);
+        if agent.conversation.header().is_none() {
+            // Killed between making the file and its first record: begin here.
+            let context = agent.kit.context.clone();
+            agent.opening_context = context;
+        }
+        let event = Event::Resumed {
+            provider: agent.kit.provider.name().to_owned(),
+            model: agent.kit.model.clone(),
+            cwd: agent.kit.workspace.root().to_owned(),
+        };
+        agent.record(event, Durability::Written).await?;
+        agent.greet("resume").await?;
+        Ok(agent)
+    }
+
+    fn with(mut kit: Kit, transcript: Transcript, conversation: Conversation) -> Self {
+        kit.hooks.place.session.clone_from(&kit.session);
+        kit.hooks.place.transcript = transcript.path().to_owned();
+        let handle = Handle::new(transcript.feed().clone(), kit.asks.clone());
+        Self {
+            kit,
+            conversation,
+            transcript,
+            handle,
+            guard: Guard::default(),
+            opening_context: Vec::new(),
+            turns: 0,
+            refused: Vec::new(),
+        }
+    }
+
+    async fn greet(&mut self, source: &str) -> Result<(), TranscriptError> {
+        let cancel = tokio_util::sync::CancellationToken::new();
+        let details = serde_json::json!({"source": source});
+        let answer = self.kit.hooks.ask(HookEvent::SessionStart, None, details, &cancel).await;
+        self.note_all(answer.warnings).await?;
+        self.opening_context.extend(answer.context);
+        Ok(())
+    }
+
+    /// A handle for those who watch, steer and answer.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// The kit.
+    pub fn kit(&self) -> &Kit {
+        &self.kit
+    }
+
+    /// The conversation so far.
+    pub fn conversation(&self) -> &Conversation {
+        &self.conversation
+    }
+
+    /// Whether a turn was cut short and can be gone on with.
+    pub fn has_unfinished_turn(&self) -> bool {
+        self.conversation.open_calls().next().is_some() || self.conversation.awaits_model()
+    }
+
+    /// Ends everything that the agent has started, and the feed.
+    pub async fn close(self) {
+        self.kit.workspace.shutdown().await;
+        self.transcript.feed().close();
+    }
+
+    /// Writes an event down, then takes it into the conversation.
+    pub(crate) async fn record(&mut self, event: Event, durability: Durability) -> Result<(), TranscriptError> {
+        self.transcript.append(event.clone(), durability).await?;
+        self.conversation.apply(&event);
+        Ok(())
+    }
+
+    pub(crate) async fn note_all(&mut self, notes: Vec<String>) -> Result<(), TranscriptError> {
+        for text in notes {
+            self.record(Event::Note { text }, Durability::Written).await?;
+        }
+        Ok(())
+    }
+
+    /// What people typed while the agent was at work.
+    pub(crate) async fn take_steering(&mut self) -> Result<(), TranscriptError> {
+        for text in self.handle.take_steering() {
+            let message = Message::user(text);
+            self.record(Event::Prompt { message, author: Author::User, context: 0 }, Durability::Written).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn steering_waits(&self) -> bool {
+        self.handle.steering_waits()
+    }
+
+    pub(crate) fn begin_turn(&mut self) -> Begun {
+        self.turns = 0;
+        self.refused.clear();
+        self.guard = Guard::default();
+        Begun {
+            at: Instant::now(),
+            usage: self.kit.purse.spent().usage,
+            micro_usd: self.kit.purse.micro_usd().unwrap_or_default(),
+        }
+    }
+
+    pub(crate) async fn end_turn(&mut self, begun: Begun, result: Result<(), Halt>) -> TurnReport {
+        let mut outcome = match result {
+            Ok(()) => Outcome::Done,
+            Err(Halt::Outcome(outcome)) => outcome,
+            Err(Halt::Storage(error)) => storage_failure(&error),
+        };
+        let usage = self.conversation.usage();
+        let event = Event::TurnEnded {
+            outcome: outcome.clone(),
+            usage,
+            micro_usd: self.kit.purse.micro_usd(),
+            turns: self.turns,
+        };
+        self.kit.purse.pause();
+        let written = self.record(event, Durability::Synced).await;
+        let rendered = match written {
+            Ok(()) => session_file::write(&self.kit.directory, &outcome, self.kit.purse.micro_usd()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = rendered
+            && outcome == Outcome::Done
+        {
+            outcome = storage_failure(&error);
+        }
+        TurnReport {
+            outcome,
+            text: self.last_text(),
+            usage: spent_since(begun.usage, self.kit.purse.spent().usage),
+            micro_usd: self.kit.purse.micro_usd().map(|now| now.saturating_sub(begun.micro_usd)),
+            turns: self.turns,
+            refused: std::mem::take(&mut self.refused),
+            elapsed: begun.at.elapsed(),
+        }
+    }
+
+    /// The last text that the model said.
+    pub(crate) fn last_text(&self) -> String {
+        let messages = self.conversation.messages().iter().rev();
+        messages
+            .filter(|message| message.role == caliban_core::message::Role::Assistant)
+            .map(Message::text)
+            .find(|text| !text.is_empty())
+            .unwrap_or_default()
+    }
+}
+
+fn storage_failure(error: &TranscriptError) -> Outcome {
+    Outcome::Failed {
+        error: format!("the transcript cannot be written: {error}"),
+        hint: Some("nothing more is done without a record; check the disk, then resume the session".to_owned()),
+    }
+}
+
+fn spent_since(before: Usage, now: Usage) -> Usage {
+    Usage {
+        input: now.input.saturating_sub(before.input),
+        output: now.output.saturating_sub(before.output),
+        cache_read: now.cache_read.saturating_sub(before.cache_read),
+        cache_write: now.cache_write.saturating_sub(before.cache_write),
+    }
+}

@@ -1,0 +1,57 @@
+//! Calls that wait for a person. An answer is bound to exactly one call and counts once: the first wins.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::oneshot;
+
+use crate::event::{Answer, Ask};
+
+/// The open asks of an agent.
+#[derive(Debug, Clone, Default)]
+pub struct Asks(Arc<Mutex<BTreeMap<String, Open>>>);
+
+#[derive(Debug)]
+struct Open {
+    ask: Ask,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl Asks {
+    /// All open asks.
+    pub fn open(&self) -> Vec<Ask> {
+        self.lock().values().map(|open| open.ask.clone()).collect()
+    }
+
+    /// Answers one. `false` when it is not open (any more): somebody else was first, or it never was.
+    pub fn answer(&self, id: &str, answer: Answer) -> bool {
+        let Some(open) = self.lock().remove(id) else { return false };
+        open.answer.send(answer).is_ok()
+    }
+
+    /// Opens an ask; the receiver gets its one answer. Dropping the returned guard closes the ask.
+    pub(crate) fn park(&self, ask: Ask) -> (oneshot::Receiver<Answer>, Parked) {
+        let (answer, answered) = oneshot::channel();
+        let id = ask.id.clone();
+        self.lock().insert(id.clone(), Open { ask, answer });
+        (answered, Parked { asks: self.clone(), id })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Open>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes an ask that nobody answered when the call goes away.
+pub(crate) struct Parked {
+    asks: Asks,
+    id: String,
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        self.asks.lock().remove(&self.id);
+    }
+}

@@ -1,0 +1,229 @@
+//! The one composition: from settings to a [`Kit`].
+//!
+//! A foreground agent, a sub-agent, a background agent and a fleet worker are all made here, from the same
+//! blueprint; what differs is said in [`Wanted`]. There is no second way.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, RwLock},
+};
+
+use caliban_core::{
+    budget,
+    message::Effort,
+    price::{self, Billing, Price},
+    redact::Redactor,
+};
+use caliban_permissions::Policy;
+use caliban_providers::{Provider, catalog};
+use caliban_tools::{Tool, Workspace, WorkspaceOptions};
+
+use crate::{
+    agent::{Attendance, Kit, Limits},
+    asks::Asks,
+    budget::Purse,
+    definitions::Definition,
+    feed::Feed,
+    hooks::Hooks,
+    prompt::{self, ContextFiles, Place, SystemPrompt},
+    spawner::Spawner,
+    subagent::{self, AgentTool, Isolation},
+};
+
+/// What all agents of one setup have in common.
+#[derive(Clone)]
+pub struct Blueprint {
+    /// The models.
+    pub provider: Arc<dyn Provider>,
+    /// The model.
+    pub model: String,
+    /// How hard it thinks.
+    pub effort: Effort,
+    /// The most tokens of one answer.
+    pub max_output: Option<u32>,
+    /// How many tokens the model can hold, where the catalogue is not to be trusted.
+    pub window: Option<u64>,
+    /// Whether its tokens cost money.
+    pub billing: Billing,
+    /// What the user adds to the system prompt.
+    pub append: Option<String>,
+    /// Which instruction files are read.
+    pub context_files: ContextFiles,
+    /// The top of the repository.
+    pub repo: Option<PathBuf>,
+    /// Today.
+    pub date: String,
+    /// Tools of MCP servers.
+    pub foreign_tools: Vec<Arc<dyn Tool>>,
+    /// What may be done.
+    pub policy: Policy,
+    /// The user's hooks.
+    pub hooks: Hooks,
+    /// What may be spent, by the agent and all that it starts.
+    pub budget: budget::Limits,
+    /// How far it may go.
+    pub limits: Limits,
+    /// Who can be asked.
+    pub attendance: Attendance,
+    /// Takes secrets out of what is written down.
+    pub redactor: Redactor,
+    /// Whether agents can start helpers.
+    pub helpers: Helpers,
+    /// Kinds of agents that a call can name.
+    pub definitions: Arc<[Definition]>,
+    /// How worktrees are made.
+    pub isolation: Isolation,
+    /// Who takes background work.
+    pub spawner: Arc<dyn Spawner>,
+}
+
+/// Whether agents can start helpers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Helpers {
+    /// The model sees `AgentTool`.
+    Allowed,
+    /// It never does.
+    Off,
+}
+
+/// One agent that is wanted.
+pub struct Wanted {
+    /// Its session's id.
+    pub session: String,
+    /// A name for people.
+    pub label: Option<String>,
+    /// Its session's directory.
+    pub directory: PathBuf,
+    /// Where it works; `output_dir` and `redact` are set here.
+    pub workspace: WorkspaceSource,
+    /// What it is: somebody's helper, or on its own.
+    pub kin: Kin,
+    /// Exactly these tools; all when absent.
+    pub tools: Option<Vec<String>>,
+    /// Its part of the system prompt.
+    pub role: Option<String>,
+}
+
+/// Where an agent works.
+pub enum WorkspaceSource {
+    /// In a place of its own.
+    New(WorkspaceOptions),
+    /// In one that was derived from another agent's.
+    Ready(Arc<Workspace>),
+}
+
+/// An agent's place in the family.
+#[derive(Clone)]
+pub enum Kin {
+    /// It answers to a person.
+    Independent,
+    /// It was started by another agent and works for it.
+    SubAgent(Parent),
+}
+
+/// What a sub-agent has of its parent.
+#[derive(Clone)]
+pub struct Parent {
+    /// The parent's session.
+    pub session: String,
+    /// The account that pays.
+    pub purse: Purse,
+    /// The parent's asks: a sub-agent's are answered there.
+    pub asks: Asks,
+    /// The parent's live log, where those asks are shown.
+    pub feed: Feed,
+}
+
+/// Why an agent cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ComposeError {
+    /// Its directory cannot be worked in.
+    #[error(transparent)]
+    Workspace(#[from] caliban_tools::WorkspaceError),
+    /// Its account cannot be opened.
+    #[error(transparent)]
+    Account(#[from] caliban_core::budget::AccountError<String>),
+}
+
+impl Blueprint {
+    /// The kit of one agent.
+    pub fn kit(&self, wanted: Wanted) -> Result<Kit, ComposeError> {
+        let (feed, own_asks) = (Feed::default(), Asks::default());
+        let price = self.price();
+        let (purse, asks, mirror, parent) = match &wanted.kin {
+            Kin::Independent => (Purse::new(&wanted.session, self.budget, price), own_asks, None, None),
+            Kin::SubAgent(parent) => (
+                parent.purse.child(&wanted.session, self.budget, price)?,
+                parent.asks.clone(),
+                Some(parent.feed.clone()),
+                Some(parent.session.clone()),
+            ),
+        };
+        let workspace = match wanted.workspace {
+            WorkspaceSource::New(options) => Workspace::new(options)?,
+            WorkspaceSource::Ready(workspace) => workspace,
+        };
+        let mut policy = self.policy.clone();
+        // Outputs that were too long for the model are kept there, for it to read in parts.
+        subagent::allow_below(&mut policy, "Read", workspace.output_dir(), "whole outputs");
+        let policy = Arc::new(RwLock::new(policy));
+        let mut tools = caliban_tools::builtin(&workspace);
+        tools.extend(self.foreign_tools.iter().cloned());
+        let is_sub_agent = parent.is_some();
+        let has_helpers = self.helpers == Helpers::Allowed && !is_sub_agent;
+        if has_helpers {
+            tools.push(Arc::new(AgentTool::new(subagent::Starter {
+                blueprint: self.clone(),
+                session: wanted.session.clone(),
+                directory: wanted.directory.clone(),
+                workspace: workspace.clone(),
+                policy: policy.clone(),
+                parent: Parent {
+                    session: wanted.session.clone(),
+                    purse: purse.clone(),
+                    asks: asks.clone(),
+                    feed: feed.clone(),
+                },
+            })));
+        }
+        if let Some(names) = &wanted.tools {
+            tools.retain(|tool| names.contains(&tool.spec().name));
+        }
+        let has_helpers = has_helpers && tools.iter().any(|tool| tool.spec().name == subagent::NAME);
+        let system = SystemPrompt { has_helpers, is_sub_agent, role: wanted.role, append: self.append.clone() };
+        let place = Place {
+            directory: workspace.root().to_owned(),
+            repo: self.repo.clone().filter(|repo| workspace.root().starts_with(repo)),
+            date: self.date.clone(),
+        };
+        Ok(Kit {
+            session: wanted.session,
+            label: wanted.label,
+            parent,
+            provider: self.provider.clone(),
+            model: self.model.clone(),
+            effort: self.effort,
+            max_output: self.max_output,
+            window: self.window.unwrap_or_else(|| catalog::lookup(&self.model).context_window),
+            system: system.render(),
+            context: prompt::opening(&place, &self.context_files),
+            specs: tools.iter().map(|tool| tool.spec().clone()).collect(),
+            tools,
+            policy,
+            hooks: self.hooks.clone(),
+            purse,
+            workspace,
+            limits: self.limits,
+            attendance: self.attendance,
+            directory: wanted.directory,
+            feed,
+            asks,
+            mirror,
+            redactor: self.redactor.clone(),
+        })
+    }
+
+    fn price(&self) -> Option<Price> {
+        price::of(&self.model, self.billing)
+    }
+}

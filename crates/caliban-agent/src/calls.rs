@@ -1,0 +1,476 @@
+//! Carries out the tool calls of one reply.
+//!
+//! Independent calls run in parallel; calls that could disturb each other run in the model's order. Each is
+//! judged (hook, then rules, then a person), recorded before it begins and after it has ended.
+
+use std::{path::PathBuf, time::Instant};
+
+use caliban_core::{
+    access::Access,
+    message::ResultPart,
+};
+use caliban_permissions::{Effect, Verdict as Rules};
+use caliban_tools::{Call, Tool, ToolOutput};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    agent::{Agent, Attendance, Kit, Refused},
+    asks::Asks,
+    conversation::{INTERRUPTED, OpenCall},
+    event::{Answer, Ask, Decision, Event, Outcome, Verdict},
+    feed::{Entry, Feed},
+    guard::SAME_FAILURES,
+    hooks::{HookEvent, HookPermission},
+    transcript::{Durability, Transcript, TranscriptError},
+    turn::{Halt, milliseconds},
+};
+
+/// What a refusal quotes of a call's arguments.
+const QUOTED_CHARACTERS: usize = 200;
+
+impl Agent {
+    pub(crate) async fn run_calls(
+        &mut self,
+        calls: Vec<OpenCall>,
+        cancel: &CancellationToken,
+    ) -> Result<(), Halt> {
+        let runner =
+            Runner { kit: &self.kit, transcript: &self.transcript, asks: self.handle.asks(), cancel };
+        let (begun, calls): (Vec<OpenCall>, Vec<OpenCall>) = calls.into_iter().partition(|call| call.started);
+        let mut interrupted = Ended::default();
+        for call in &begun {
+            // From before a crash. It may have done its work: it is never run again.
+            runner.record(&mut interrupted, interruption(call), Durability::Written).await?;
+        }
+        let touches: Vec<Touch> = calls.iter().map(|call| Touch::of(&self.kit, call)).collect();
+        let mut status = vec![Status::Waiting; calls.len()];
+        let mut running = FuturesUnordered::new();
+        let mut ended = Vec::new();
+        loop {
+            for index in 0..calls.len() {
+                let is_free = status[index] == Status::Waiting
+                    && (0..index).all(|earlier| {
+                        status[earlier] == Status::Ended || !touches[index].disturbs(&touches[earlier])
+                    });
+                if is_free {
+                    status[index] = Status::Running;
+                    let (runner, call) = (&runner, &calls[index]);
+                    running.push(async move { (index, runner.run(call).await) });
+                }
+            }
+            let Some((index, result)) = running.next().await else { break };
+            status[index] = Status::Ended;
+            ended.push((index, result?));
+        }
+        drop(running);
+        for event in &interrupted.events {
+            self.conversation.apply(event);
+        }
+        ended.sort_by_key(|(index, _)| *index);
+        let mut stuck = None;
+        for (index, ended) in ended {
+            let call = &calls[index];
+            let failed = ended.events.last().is_some_and(|event| {
+                matches!(event, Event::CallRefused { .. } | Event::CallEnded { is_error: true, .. })
+            });
+            for event in &ended.events {
+                self.conversation.apply(event);
+            }
+            self.refused.extend(ended.refused);
+            if self.guard.is_stuck_after(&call.name, &call.input, failed) {
+                stuck = Some(call.name.clone());
+            }
+            if let Some(reason) = ended.stop {
+                return Err(Halt::Outcome(Outcome::failed(format!("stopped by a hook: {reason}"))));
+            }
+        }
+        match stuck {
+            Some(tool) => Err(Halt::Outcome(Outcome::Failed {
+                error: format!("no progress: the same {tool} call failed {SAME_FAILURES} times in a row"),
+                hint: Some("look at the transcript, then resume with a hint for the agent".to_owned()),
+            })),
+            None => Ok(()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Status {
+    Waiting,
+    Running,
+    Ended,
+}
+
+/// What a call touches, as far as order matters.
+enum Touch {
+    /// Nothing that another call could see.
+    Nothing,
+    /// Only these paths.
+    Paths { read: Vec<PathBuf>, written: Vec<PathBuf> },
+    /// Anything: a command, a tool of a foreign server.
+    Anything,
+}
+
+impl Touch {
+    fn of(kit: &Kit, call: &OpenCall) -> Self {
+        let tool = kit.tools.iter().find(|tool| tool.spec().name == call.name);
+        let Some(Ok(accesses)) = tool.map(|tool| tool.access(&call.input)) else {
+            return Self::Nothing;
+        };
+        let (mut read, mut written) = (Vec::new(), Vec::new());
+        for access in accesses {
+            match access {
+                Access::Read(path) => read.push(path),
+                Access::Write(path) => written.push(path),
+                Access::Command { .. } | Access::Mcp { read_only: false, .. } => return Self::Anything,
+                Access::Fetch { .. } | Access::Mcp { .. } | Access::Agent | Access::Nothing => {}
+            }
+        }
+        if read.is_empty() && written.is_empty() { Self::Nothing } else { Self::Paths { read, written } }
+    }
+
+    /// Whether the order of the two matters.
+    fn disturbs(&self, other: &Self) -> bool {
+        let overlap = |ours: &[PathBuf], theirs: &[PathBuf]| {
+            ours.iter().any(|a| theirs.iter().any(|b| a.starts_with(b) || b.starts_with(a)))
+        };
+        match (self, other) {
+            (Self::Nothing, _) | (_, Self::Nothing) => false,
+            (Self::Anything, _) | (_, Self::Anything) => true,
+            (Self::Paths { read, written }, Self::Paths { read: other_read, written: other_written }) => {
+                overlap(written, other_written)
+                    || overlap(written, other_read)
+                    || overlap(read, other_written)
+            }
+        }
+    }
+}
+
+/// What came of one call: its events, already recorded.
+#[derive(Default)]
+struct Ended {
+    events: Vec<Event>,
+    refused: Option<Refused>,
+    /// A hook wants the turn to end.
+    stop: Option<String>,
+}
+
+struct Runner<'a> {
+    kit: &'a Kit,
+    transcript: &'a Transcript,
+    asks: &'a Asks,
+    cancel: &'a CancellationToken,
+}
+
+impl Runner<'_> {
+    async fn run(&self, call: &OpenCall) -> Result<Ended, TranscriptError> {
+        let mut ended = Ended::default();
+        let Some(tool) = self.kit.tools.iter().find(|tool| tool.spec().name == call.name) else {
+            let names: Vec<&str> = self.kit.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+            let why = format!("there is no tool {:?}; the tools are {}", call.name, names.join(", "));
+            self.refuse(&mut ended, call, &call.input, refusal(Verdict::Invalid, why), Vec::new()).await?;
+            return Ok(ended);
+        };
+        if let Value::String(raw) = &call.input {
+            let error = serde_json::from_str::<Value>(raw).err().map(|error| error.to_string());
+            let why = format!("the arguments are not a JSON object: {}", error.unwrap_or_default());
+            self.refuse(&mut ended, call, &call.input, refusal(Verdict::Invalid, why), Vec::new()).await?;
+            return Ok(ended);
+        }
+        let details = json!({"tool_name": call.name, "tool_input": call.input});
+        let hook = self.kit.hooks.ask(HookEvent::PreToolUse, Some(&call.name), details, self.cancel).await;
+        self.note(&mut ended, hook.warnings).await?;
+        ended.stop = hook.stop;
+        let input = hook.input.unwrap_or_else(|| call.input.clone());
+        if let Some(reason) = hook.block {
+            let why = format!("a hook blocked this call: {reason}");
+            self.refuse(&mut ended, call, &input, refusal(Verdict::Blocked, why), Vec::new()).await?;
+            return Ok(ended);
+        }
+        let accesses = match tool.access(&input) {
+            Ok(accesses) => accesses,
+            Err(why) => {
+                self.refuse(&mut ended, call, &input, refusal(Verdict::Invalid, why), Vec::new()).await?;
+                return Ok(ended);
+            }
+        };
+        match self.judge(&mut ended, call, &input, &accesses, hook.permission).await? {
+            Judgement::May(decision) => {
+                self.carry_out(&mut ended, call, tool.as_ref(), input, &accesses, decision, hook.context).await?;
+            }
+            Judgement::MayNot(decision, suggestions) => {
+                self.refuse(&mut ended, call, &input, decision, suggestions).await?;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// The rules, a hook's wish, and where they leave it open, a person.
+    async fn judge(
+        &self,
+        ended: &mut Ended,
+        call: &OpenCall,
+        input: &Value,
+        accesses: &[Access],
+        hook: Option<HookPermission>,
+    ) -> Result<Judgement, TranscriptError> {
+        if self.cancel.is_cancelled() {
+            return Ok(Judgement::MayNot(refusal(Verdict::Cancelled, "cancelled".to_owned()), Vec::new()));
+        }
+        let verdict = self
+            .kit
+            .policy
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .decide(&call.name, accesses);
+        let (why, suggestions) = match (verdict, hook) {
+            (Rules::Deny { rule, why }, _) => {
+                return Ok(Judgement::MayNot(Decision { verdict: Verdict::Denied, rule, why }, Vec::new()));
+            }
+            (Rules::Ask { .. }, Some(HookPermission::Allow)) => {
+                let why = "allowed by a hook".to_owned();
+                return Ok(Judgement::May(Decision { verdict: Verdict::Allowed, rule: None, why }));
+            }
+            (Rules::Allow { rule, .. }, Some(HookPermission::Ask)) => {
+                ("a hook wants it asked".to_owned(), rule.into_iter().collect())
+            }
+            (Rules::Allow { rule, why }, _) => {
+                return Ok(Judgement::May(Decision { verdict: Verdict::Allowed, rule, why }));
+            }
+            (Rules::Ask { why, suggestions }, _) => (why, suggestions),
+        };
+        if self.kit.attendance == Attendance::Nobody {
+            let decision = refusal(Verdict::Unasked, format!("{why}, and nobody is there to be asked"));
+            return Ok(Judgement::MayNot(decision, suggestions));
+        }
+        self.ask_person(ended, call, input, why, suggestions).await
+    }
+
+    async fn ask_person(
+        &self,
+        ended: &mut Ended,
+        call: &OpenCall,
+        input: &Value,
+        why: String,
+        suggestions: Vec<String>,
+    ) -> Result<Judgement, TranscriptError> {
+        // A sub-agent's asks stand beside its parent's: the id tells them apart.
+        let (id, agent) = match &self.kit.parent {
+            Some(_) => {
+                (format!("{}:{}", self.kit.session, call.id), self.kit.label.clone().or(Some(self.kit.session.clone())))
+            }
+            None => (call.id.clone(), None),
+        };
+        let ask = Ask {
+            id: id.clone(),
+            agent,
+            name: call.name.clone(),
+            input: input.clone(),
+            why: why.clone(),
+            suggestions: suggestions.clone(),
+        };
+        let (answered, _parked) = self.asks.park(ask.clone());
+        self.record(ended, Event::AskOpened(ask.clone()), Durability::Synced).await?;
+        let _mirrored = self.kit.mirror.as_ref().map(|feed| Mirrored::show(feed, ask));
+        let details = json!({"message": format!("caliban needs your permission to use {}", call.name)});
+        let notified = self.kit.hooks.ask(HookEvent::Notification, None, details, self.cancel).await;
+        self.note(ended, notified.warnings).await?;
+        let answer = tokio::select! {
+            answer = answered => answer.unwrap_or(Answer::No(Some("nobody answered".to_owned()))),
+            () = self.cancel.cancelled() => {
+                return Ok(Judgement::MayNot(refusal(Verdict::Cancelled, "cancelled".to_owned()), Vec::new()));
+            }
+        };
+        let event = Event::AskAnswered { id, answer: answer.clone() };
+        self.record(ended, event, Durability::Synced).await?;
+        Ok(match answer {
+            Answer::Once => Judgement::May(Decision { verdict: Verdict::Approved, rule: None, why }),
+            Answer::Always => {
+                self.allow_from_now_on(&suggestions);
+                let rule = (!suggestions.is_empty()).then(|| suggestions.join(", "));
+                Judgement::May(Decision { verdict: Verdict::Approved, rule, why })
+            }
+            Answer::No(reason) => {
+                let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+                let why = format!("the user rejected this call{reason}");
+                Judgement::MayNot(refusal(Verdict::Rejected, why), Vec::new())
+            }
+        })
+    }
+
+    fn allow_from_now_on(&self, suggestions: &[String]) {
+        let mut policy = self.kit.policy.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for text in suggestions {
+            match text.parse() {
+                Ok(rule) => policy.add(Effect::Allow, rule, "approved in this session"),
+                // The suggestion is our own text; should it not parse, this call is approved all the same.
+                Err(error) => tracing::warn!(text, %error, "a suggested rule does not parse"),
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one step of `run`, with all that it has found out")]
+    async fn carry_out(
+        &self,
+        ended: &mut Ended,
+        call: &OpenCall,
+        tool: &dyn Tool,
+        input: Value,
+        accesses: &[Access],
+        decision: Decision,
+        context: Vec<String>,
+    ) -> Result<(), TranscriptError> {
+        let changes = accesses.iter().any(Access::changes_something);
+        let durability = if changes { Durability::Synced } else { Durability::Written };
+        let (id, name) = (call.id.clone(), call.name.clone());
+        let event = Event::CallStarted { id, name, input: input.clone(), decision };
+        self.record(ended, event, durability).await?;
+        let begun = Instant::now();
+        let feed = self.transcript.feed();
+        let progress =
+            |text: &str| feed.push(Entry::ToolOutput { id: call.id.clone(), text: text.to_owned() });
+        let going = Call { id: &call.id, cancel: self.cancel, progress: &progress };
+        let mut output = tool.call(input.clone(), going).await;
+        let ms = milliseconds(begun.elapsed());
+        self.after(ended, call, &input, &mut output).await?;
+        output.content.extend(context.into_iter().map(|text| ResultPart::Text { text }));
+        let event = Event::CallEnded {
+            id: call.id.clone(),
+            content: output.content,
+            is_error: output.is_error,
+            summary: output.summary,
+            exit_code: output.exit_code,
+            whole: output.whole,
+            ms,
+        };
+        self.record(ended, event, Durability::Written).await
+    }
+
+    /// `PostToolUse`: what the hook has to say goes to the model with the result.
+    async fn after(
+        &self,
+        ended: &mut Ended,
+        call: &OpenCall,
+        input: &Value,
+        output: &mut ToolOutput,
+    ) -> Result<(), TranscriptError> {
+        let details = json!({
+            "tool_name": call.name,
+            "tool_input": input,
+            "tool_response": {"content": output.content, "is_error": output.is_error},
+        });
+        let hook = self.kit.hooks.ask(HookEvent::PostToolUse, Some(&call.name), details, self.cancel).await;
+        self.note(ended, hook.warnings).await?;
+        ended.stop = ended.stop.take().or(hook.stop);
+        let feedback = hook.block.map(|reason| format!("[a hook says: {reason}]"));
+        output.content.extend(
+            feedback.into_iter().chain(hook.context).map(|text| ResultPart::Text { text }),
+        );
+        Ok(())
+    }
+
+    async fn refuse(
+        &self,
+        ended: &mut Ended,
+        call: &OpenCall,
+        input: &Value,
+        decision: Decision,
+        suggestions: Vec<String>,
+    ) -> Result<(), TranscriptError> {
+        let mut message = format!("Not carried out: {}.", decision.why.trim_end_matches('.'));
+        if let Some(flags) = allowing_flags(&suggestions) {
+            message.push_str(&format!(" The user can allow it with {flags}."));
+        }
+        if !matches!(decision.verdict, Verdict::Invalid | Verdict::Cancelled) {
+            ended.refused = Some(Refused {
+                tool: call.name.clone(),
+                what: quote(input),
+                why: decision.why.clone(),
+                suggestions: suggestions.clone(),
+            });
+        }
+        let event = Event::CallRefused {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            input: input.clone(),
+            decision,
+            message,
+            suggestions,
+        };
+        self.record(ended, event, Durability::Written).await
+    }
+
+    async fn record(
+        &self,
+        ended: &mut Ended,
+        event: Event,
+        durability: Durability,
+    ) -> Result<(), TranscriptError> {
+        self.transcript.append(event.clone(), durability).await?;
+        ended.events.push(event);
+        Ok(())
+    }
+
+    async fn note(&self, ended: &mut Ended, notes: Vec<String>) -> Result<(), TranscriptError> {
+        for text in notes {
+            self.record(ended, Event::Note { text }, Durability::Written).await?;
+        }
+        Ok(())
+    }
+}
+
+/// An ask that is shown at the parent's for as long as it is open.
+struct Mirrored<'a> {
+    feed: &'a Feed,
+    id: String,
+}
+
+impl<'a> Mirrored<'a> {
+    fn show(feed: &'a Feed, ask: Ask) -> Self {
+        let id = ask.id.clone();
+        feed.push(Entry::SubAsked(ask));
+        Self { feed, id }
+    }
+}
+
+impl Drop for Mirrored<'_> {
+    fn drop(&mut self) {
+        self.feed.push(Entry::SubAnswered { id: self.id.clone() });
+    }
+}
+
+fn interruption(call: &OpenCall) -> Event {
+    Event::CallEnded {
+        id: call.id.clone(),
+        content: vec![ResultPart::Text { text: INTERRUPTED.to_owned() }],
+        is_error: true,
+        summary: "interrupted, outcome unknown".to_owned(),
+        exit_code: None,
+        whole: None,
+        ms: 0,
+    }
+}
+
+enum Judgement {
+    May(Decision),
+    MayNot(Decision, Vec<String>),
+}
+
+fn refusal(verdict: Verdict, why: String) -> Decision {
+    Decision { verdict, rule: None, why }
+}
+
+fn allowing_flags(suggestions: &[String]) -> Option<String> {
+    Rules::Ask { why: String::new(), suggestions: suggestions.to_vec() }.allowing_flags()
+}
+
+/// A call's arguments in one line: the telling one where there is one.
+pub fn quote(input: &Value) -> String {
+    let telling = ["command", "file_path", "path", "url", "pattern", "prompt"]
+        .iter()
+        .find_map(|name| input.get(*name).and_then(Value::as_str));
+    let text = telling.map_or_else(|| input.to_string(), str::to_owned);
+    caliban_core::inert::line(&text).chars().take(QUOTED_CHARACTERS).collect()
+}

@@ -1,0 +1,168 @@
+//! Makes room before the model's window is full.
+//!
+//! First old tool results go, then a summary takes the place of the older messages. The task, the todo list and
+//! the last messages stay. Only what the model is sent changes: the transcript keeps everything.
+
+use std::time::Instant;
+
+use caliban_core::message::{Block, Message, ResultPart, Role};
+use caliban_providers::{Delta, ModelRequest};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    agent::Agent,
+    conversation::{CLEARED, Conversation, characters},
+    event::{Event, Outcome},
+    feed::Entry,
+    transcript::Durability,
+    turn::{Failed, Halt, milliseconds},
+};
+
+/// Room is made when this much of the window is used, in percent.
+const FULL_PERCENT: u64 = 80;
+/// Clearing old results is enough when it brings the use below this, in percent.
+const ROOMY_PERCENT: u64 = 50;
+/// The newest messages whose tool results are never cleared.
+const FRESH_MESSAGES: usize = 6;
+/// A shorter result is not worth clearing.
+const SMALL_RESULT: usize = 400;
+/// The kept tail may take this much of the window, in percent.
+const TAIL_PERCENT: u64 = 20;
+/// The most tokens of a summary.
+const SUMMARY_TOKENS: u32 = 4_096;
+
+const INSTRUCTION: &str = "The conversation is about to be shortened. Write a summary that lets you go on \
+without the older part. Do not call tools. State: what the user wants, in their words where they matter; what is \
+done and what was decided, with the reasons; every file that was read or changed and what matters in it; commands \
+that worked and how; errors and how they were solved; what is left to do and the very next step.";
+
+impl Agent {
+    /// Whether the next request would come close to the window.
+    pub(crate) fn is_window_filling(&self) -> bool {
+        self.conversation.estimated_tokens() * 100 > self.kit.window * FULL_PERCENT
+    }
+
+    /// Makes room now, whatever the use is: what `/compact` and `caliban sessions compact` do.
+    pub async fn compact(&mut self, cancel: &CancellationToken) -> Result<(), Outcome> {
+        let result = match self.clear_old_results().await {
+            Ok(()) => self.summarise(cancel).await,
+            Err(halt) => Err(halt),
+        };
+        result.map_err(|halt| match halt {
+            Halt::Outcome(outcome) => outcome,
+            Halt::Storage(error) => Outcome::failed(error.to_string()),
+        })
+    }
+
+    pub(crate) async fn make_room(&mut self, cancel: &CancellationToken) -> Result<(), Halt> {
+        self.clear_old_results().await?;
+        if self.conversation.estimated_tokens() * 100 > self.kit.window * ROOMY_PERCENT {
+            self.summarise(cancel).await?;
+        }
+        if self.conversation.estimated_tokens() > self.kit.window {
+            let (have, window) = (self.conversation.estimated_tokens(), self.kit.window);
+            return Err(Halt::Outcome(Outcome::Failed {
+                error: format!("about {have} tokens are too many for {}, which takes {window}", self.kit.model),
+                hint: Some("put long material into files that the agent can read in parts".to_owned()),
+            }));
+        }
+        Ok(())
+    }
+
+    async fn clear_old_results(&mut self) -> Result<(), Halt> {
+        let ids = clearable(&self.conversation);
+        if !ids.is_empty() {
+            self.record(Event::ResultsCleared { ids }, Durability::Written).await?;
+        }
+        Ok(())
+    }
+
+    async fn summarise(&mut self, cancel: &CancellationToken) -> Result<(), Halt> {
+        let keep_tail = tail(self.conversation.messages(), self.kit.window * TAIL_PERCENT / 100);
+        if self.conversation.messages().len() <= keep_tail + 1 {
+            return Ok(());
+        }
+        let (summary, usage) = self.ask_for_summary(cancel).await?;
+        self.record(Event::Summarised { summary, keep_tail, usage }, Durability::Synced).await?;
+        Ok(())
+    }
+
+    async fn ask_for_summary(
+        &mut self,
+        cancel: &CancellationToken,
+    ) -> Result<(String, caliban_core::usage::Usage), Halt> {
+        let mut messages = self.conversation.messages().to_vec();
+        match messages.last_mut() {
+            Some(last) if last.role == Role::User => {
+                last.blocks.push(Block::Text { text: INSTRUCTION.to_owned() });
+            }
+            _ => messages.push(Message::user(INSTRUCTION)),
+        }
+        let reservation =
+            self.kit.purse.reserve(self.estimate()).map_err(|refusal| Failed::Budget(refusal).into_halt())?;
+        let feed = self.transcript.feed().clone();
+        feed.push(Entry::Waiting { reason: "making room: summarising the older part".to_owned(), ms: 0 });
+        let started = Instant::now();
+        let request = ModelRequest {
+            model: &self.kit.model,
+            system: &self.kit.system,
+            tools: &self.kit.specs,
+            messages: &messages,
+            max_output: Some(SUMMARY_TOKENS),
+            effort: self.kit.effort,
+            session: &self.kit.session,
+        };
+        let mut ignore = |_: Delta| {};
+        match self.kit.provider.respond(request, &mut ignore, cancel).await {
+            Ok(reply) => {
+                self.kit.purse.settle(reservation, reply.usage);
+                tracing::debug!(ms = milliseconds(started.elapsed()), "summarised");
+                let text = reply.message.text();
+                let text = if text.trim().is_empty() { "(the model gave no summary)".to_owned() } else { text };
+                Ok((text, reply.usage))
+            }
+            Err(error) => {
+                self.kit.purse.release(reservation);
+                Err(Failed::Model(error).into_halt())
+            }
+        }
+    }
+}
+
+/// The calls whose results can go: old, and large enough to matter.
+fn clearable(conversation: &Conversation) -> Vec<String> {
+    let messages = conversation.messages();
+    let old = messages.len().saturating_sub(FRESH_MESSAGES);
+    let blocks = messages.iter().take(old).flat_map(|message| &message.blocks);
+    blocks
+        .filter_map(|block| match block {
+            Block::ToolResult { id, content, .. } if is_large(content) => Some(id.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn is_large(content: &[ResultPart]) -> bool {
+    content.iter().any(|part| match part {
+        ResultPart::Text { text } => text.len() > SMALL_RESULT && text != CLEARED,
+        ResultPart::Image { .. } => true,
+    })
+}
+
+/// How many messages at the end stay: as many as fit, beginning with one of the model's, so that no result
+/// stands without its call.
+fn tail(messages: &[Message], tokens: u64) -> usize {
+    let room = usize::try_from(tokens * 4).unwrap_or(usize::MAX);
+    let (mut used, mut kept) = (0_usize, 0);
+    for (back, message) in messages.iter().rev().enumerate() {
+        used = used.saturating_add(characters(message));
+        if used > room {
+            break;
+        }
+        if message.role == Role::Assistant {
+            kept = back + 1;
+        }
+    }
+    // The first message is the task: it stays in any case, with the summary behind it.
+    kept.min(messages.len().saturating_sub(1))
+}

@@ -1,0 +1,281 @@
+//! The conversation as the model sees it, folded from transcript events.
+//!
+//! Owns the one way from events to messages: a running agent and a resumed one apply the same
+//! events and so send the same bytes. Does no I/O and decides nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use caliban_core::{
+    message::{Block, Message, ResultPart, Role},
+    usage::Usage,
+};
+use serde_json::Value;
+
+use crate::event::{Event, Header};
+
+/// What the model is told about a call that began and whose end nobody saw.
+pub const INTERRUPTED: &str = "[interrupted: the session ended while this ran; its outcome is unknown. \
+     Check the state before you do it again.]";
+/// What the model is told about a call that never began.
+pub const NOT_RUN: &str = "[not run: the session ended before this began.]";
+/// What stands for a tool result that was dropped to make room.
+pub const CLEARED: &str = "[old tool result dropped to save space; call the tool again if you need it]";
+
+/// A conversation.
+#[derive(Debug, Clone, Default)]
+pub struct Conversation {
+    header: Option<Header>,
+    messages: Vec<Message>,
+    /// The calls of the last reply, until all of them are answered.
+    open: Vec<OpenCall>,
+    usage: Usage,
+    replies: u32,
+    last_prompt_tokens: u64,
+    /// Characters added since the provider last counted.
+    uncounted: usize,
+    todos: Value,
+}
+
+/// A call of the last reply.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenCall {
+    /// The call's id.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// The arguments, as the model sent them.
+    pub input: Value,
+    /// Whether it has begun.
+    pub started: bool,
+    answer: Option<(Vec<ResultPart>, bool)>,
+}
+
+impl Conversation {
+    /// Folds a whole transcript.
+    pub fn replay<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
+        let mut conversation = Self::default();
+        for event in events {
+            conversation.apply(event);
+        }
+        conversation
+    }
+
+    /// Takes one event in.
+    pub fn apply(&mut self, event: &Event) {
+        match event {
+            Event::Started(header) => self.header = Some(header.clone()),
+            Event::Resumed { provider, model, cwd } => {
+                if let Some(header) = &mut self.header {
+                    header.provider.clone_from(provider);
+                    header.model.clone_from(model);
+                    header.cwd.clone_from(cwd);
+                }
+            }
+            Event::Prompt { message, .. } => {
+                self.close_open_calls();
+                self.push(message.clone());
+            }
+            Event::Reply { message, usage, .. } => {
+                self.close_open_calls();
+                self.usage += *usage;
+                self.replies += 1;
+                self.last_prompt_tokens = usage.prompt() + usage.output;
+                self.uncounted = 0;
+                self.open = message
+                    .tool_uses()
+                    .map(|(id, name, input)| OpenCall {
+                        id: id.to_owned(),
+                        name: name.to_owned(),
+                        input: input.clone(),
+                        started: false,
+                        answer: None,
+                    })
+                    .collect();
+                self.messages.push(message.clone());
+            }
+            Event::CallStarted { id, name, input, .. } => {
+                if name == "TodoWrite"
+                    && let Some(todos) = input.get("todos")
+                {
+                    self.todos = todos.clone();
+                }
+                if let Some(call) = self.open.iter_mut().find(|call| call.id == *id) {
+                    call.started = true;
+                }
+            }
+            Event::CallEnded { id, content, is_error, .. } => self.answer(id, content.clone(), *is_error),
+            Event::CallRefused { id, message, .. } => {
+                self.answer(id, vec![ResultPart::Text { text: message.clone() }], true);
+            }
+            Event::ResultsCleared { ids } => self.clear_results(ids),
+            Event::Summarised { summary, keep_tail, usage } => {
+                self.usage += *usage;
+                self.summarise(summary, *keep_tail);
+            }
+            Event::AskOpened(_)
+            | Event::AskAnswered { .. }
+            | Event::Note { .. }
+            | Event::TurnEnded { .. } => {}
+        }
+    }
+
+    /// What the first record said, kept up to date.
+    pub fn header(&self) -> Option<&Header> {
+        self.header.as_ref()
+    }
+
+    /// The messages to send. Only complete when no call is open.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// The calls of the last reply that have no answer yet, in order.
+    pub fn open_calls(&self) -> impl Iterator<Item = &OpenCall> {
+        self.open.iter().filter(|call| call.answer.is_none())
+    }
+
+    /// What everything has cost.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// How many times the model has answered.
+    pub fn replies(&self) -> u32 {
+        self.replies
+    }
+
+    /// The todo list as the model last wrote it; null when there is none.
+    pub fn todos(&self) -> &Value {
+        &self.todos
+    }
+
+    /// Whether the last thing said waits for the model.
+    pub fn awaits_model(&self) -> bool {
+        self.open.is_empty() && self.messages.last().is_some_and(|message| message.role == Role::User)
+    }
+
+    /// How many tokens the next request will have, about: what the provider counted last, plus a
+    /// quarter of the characters that came since.
+    pub fn estimated_tokens(&self) -> u64 {
+        self.last_prompt_tokens + (self.uncounted / 4) as u64
+    }
+
+    /// Answers what is still open: begun calls are "interrupted", others "not run".
+    fn close_open_calls(&mut self) {
+        let open: Vec<(String, bool)> =
+            self.open_calls().map(|call| (call.id.clone(), call.started)).collect();
+        for (id, started) in open {
+            let text = if started { INTERRUPTED } else { NOT_RUN };
+            self.answer(&id, vec![ResultPart::Text { text: text.to_owned() }], true);
+        }
+    }
+
+    fn answer(&mut self, id: &str, content: Vec<ResultPart>, is_error: bool) {
+        let Some(call) = self.open.iter_mut().find(|call| call.id == id && call.answer.is_none()) else {
+            return;
+        };
+        call.answer = Some((content, is_error));
+        if self.open.iter().any(|call| call.answer.is_none()) {
+            return;
+        }
+        let blocks = std::mem::take(&mut self.open)
+            .into_iter()
+            .filter_map(|call| {
+                let (content, is_error) = call.answer?;
+                Some(Block::ToolResult { id: call.id, content, is_error })
+            })
+            .collect();
+        self.push(Message { role: Role::User, blocks });
+    }
+
+    /// Adds a message; two of one role in a row become one, as the providers want it.
+    fn push(&mut self, message: Message) {
+        self.uncounted += characters(&message);
+        match self.messages.last_mut() {
+            Some(last) if last.role == message.role => last.blocks.extend(message.blocks),
+            _ => self.messages.push(message),
+        }
+    }
+
+    fn clear_results(&mut self, ids: &[String]) {
+        let ids: BTreeSet<&str> = ids.iter().map(String::as_str).collect();
+        let before = self.characters();
+        for block in self.messages.iter_mut().flat_map(|message| &mut message.blocks) {
+            if let Block::ToolResult { id, content, .. } = block
+                && ids.contains(id.as_str())
+            {
+                *content = vec![ResultPart::Text { text: CLEARED.to_owned() }];
+            }
+        }
+        let saved = before.saturating_sub(self.characters());
+        self.last_prompt_tokens = self.last_prompt_tokens.saturating_sub((saved / 4) as u64);
+    }
+
+    fn summarise(&mut self, summary: &str, keep_tail: usize) {
+        let tail = self.messages.split_off(self.messages.len().saturating_sub(keep_tail));
+        let mut first = self
+            .messages
+            .first()
+            .cloned()
+            .unwrap_or_else(|| Message { role: Role::User, blocks: Vec::new() });
+        first.blocks.retain(|block| matches!(block, Block::Text { .. } | Block::Image { .. }));
+        let mut text = format!("<summary of the work so far>\n{}\n</summary>", summary.trim());
+        if let Some(todos) = render_todos(&self.todos) {
+            text.push_str("\n<todo list>\n");
+            text.push_str(&todos);
+            text.push_str("</todo list>");
+        }
+        first.blocks.push(Block::Text { text });
+        self.messages = vec![first];
+        for message in tail {
+            match self.messages.last_mut() {
+                Some(last) if last.role == message.role => last.blocks.extend(message.blocks),
+                _ => self.messages.push(message),
+            }
+        }
+        self.last_prompt_tokens = 0;
+        self.uncounted = self.characters();
+    }
+
+    fn characters(&self) -> usize {
+        self.messages.iter().map(characters).sum()
+    }
+}
+
+/// How many characters a message has, roughly as they count for a model.
+pub fn characters(message: &Message) -> usize {
+    message
+        .blocks
+        .iter()
+        .map(|block| match block {
+            Block::Text { text } => text.len(),
+            Block::Thinking { raw, .. } => raw.to_string().len(),
+            Block::ToolUse { name, input, .. } => name.len() + input.to_string().len(),
+            Block::ToolResult { content, .. } => content.iter().map(part_characters).sum(),
+            Block::Image { .. } => IMAGE_CHARACTERS,
+        })
+        .sum()
+}
+
+/// A picture costs about 1,500 tokens whatever its bytes.
+const IMAGE_CHARACTERS: usize = 6_000;
+
+fn part_characters(part: &ResultPart) -> usize {
+    match part {
+        ResultPart::Text { text } => text.len(),
+        ResultPart::Image { .. } => IMAGE_CHARACTERS,
+    }
+}
+
+fn render_todos(todos: &Value) -> Option<String> {
+    let list = todos.as_array().filter(|list| !list.is_empty())?;
+    let marks = BTreeMap::from([("completed", "x"), ("in_progress", "~")]);
+    let mut text = String::new();
+    for todo in list {
+        let status = todo.get("status").and_then(Value::as_str).unwrap_or("pending");
+        let content = todo.get("content").and_then(Value::as_str).unwrap_or_default();
+        let mark = marks.get(status).unwrap_or(&" ");
+        text.push_str(&format!("[{mark}] {content}\n"));
+    }
+    Some(text)
+}

@@ -1,0 +1,298 @@
+//! What happens in a conversation, as it is written to `transcript.jsonl`.
+//!
+//! Owns the record format. A transcript is the truth: messages, audit and session file are all
+//! derived from these records and from nothing else. Fields are only ever added, with a default.
+
+use std::path::PathBuf;
+
+use caliban_core::{
+    message::{Message, ResultPart, StopReason},
+    usage::Usage,
+};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The version that this build writes. A transcript of a newer one is refused, never guessed at.
+pub const TRANSCRIPT_VERSION: u32 = 1;
+
+/// One line of a transcript.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Counts from 0 without gaps.
+    pub seq: u64,
+    /// When it was written.
+    pub at: Timestamp,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The first record.
+    Started(Header),
+    /// A process took the conversation up again.
+    Resumed {
+        /// The provider from now on.
+        provider: String,
+        /// The model from now on.
+        model: String,
+        /// The working directory from now on.
+        cwd: PathBuf,
+    },
+    /// Somebody said something to the agent.
+    Prompt {
+        /// What was said.
+        message: Message,
+        /// Who said it.
+        author: Author,
+        /// How many blocks in front of it are context that was added, not typed.
+        #[serde(default)]
+        context: usize,
+    },
+    /// The model answered.
+    Reply {
+        /// What it said.
+        message: Message,
+        /// What it cost.
+        usage: Usage,
+        /// Why it stopped.
+        stop: StopReason,
+        /// The model that answered.
+        model: String,
+        /// How long it took, in milliseconds.
+        ms: u64,
+    },
+    /// A tool call is about to be carried out.
+    CallStarted {
+        /// The call's id.
+        id: String,
+        /// The tool.
+        name: String,
+        /// The arguments as they are carried out (a hook may have changed them).
+        input: Value,
+        /// Why it may run.
+        decision: Decision,
+    },
+    /// A tool call has ended.
+    CallEnded {
+        /// The call's id.
+        id: String,
+        /// What the model gets.
+        content: Vec<ResultPart>,
+        /// Whether it failed.
+        is_error: bool,
+        /// One line for people.
+        summary: String,
+        /// A command's exit code.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_code: Option<i32>,
+        /// Where the whole output is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        whole: Option<PathBuf>,
+        /// How long it took, in milliseconds.
+        ms: u64,
+    },
+    /// A tool call was not carried out.
+    CallRefused {
+        /// The call's id.
+        id: String,
+        /// The tool.
+        name: String,
+        /// The arguments.
+        input: Value,
+        /// Why not.
+        decision: Decision,
+        /// What the model gets.
+        message: String,
+        /// The rules that would allow it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        suggestions: Vec<String>,
+    },
+    /// A call waits for a person.
+    AskOpened(Ask),
+    /// A person has decided.
+    AskAnswered {
+        /// The ask's id.
+        id: String,
+        /// What they said.
+        answer: Answer,
+    },
+    /// Old tool results no longer go to the model.
+    ResultsCleared {
+        /// The calls whose results are cleared.
+        ids: Vec<String>,
+    },
+    /// A summary stands for the older part of the conversation.
+    Summarised {
+        /// The summary.
+        summary: String,
+        /// How many messages at the end stay as they are.
+        keep_tail: usize,
+        /// What making the summary cost.
+        usage: Usage,
+    },
+    /// Something people should know; the model does not see it.
+    Note {
+        /// The text.
+        text: String,
+    },
+    /// The turn is over.
+    TurnEnded {
+        /// How.
+        outcome: Outcome,
+        /// What the whole conversation has cost so far.
+        usage: Usage,
+        /// The same in micro-dollars, where the prices are known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        micro_usd: Option<u64>,
+        /// Model requests in this turn.
+        turns: u32,
+    },
+}
+
+/// What a conversation starts with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// The format's version.
+    pub version: u32,
+    /// The session's id.
+    pub session: String,
+    /// The working directory.
+    pub cwd: PathBuf,
+    /// The provider.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// The session that started this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+}
+
+/// Who said something to the agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Author {
+    /// The person.
+    User,
+    /// The agent that started this one.
+    Parent,
+    /// A hook, by its event.
+    Hook(String),
+    /// Caliban itself (going on after a cut answer, …).
+    Caliban,
+}
+
+/// Why a call ran or did not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The rule that decided, in its own text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Why, in words.
+    pub why: String,
+}
+
+/// The verdict on a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// A rule or the mode allows it.
+    Allowed,
+    /// A person allowed it.
+    Approved,
+    /// A rule or the mode forbids it.
+    Denied,
+    /// A person forbade it.
+    Rejected,
+    /// It would have been asked, and nobody was there.
+    Unasked,
+    /// A hook blocked it.
+    Blocked,
+    /// It cannot be carried out: unknown tool, arguments that make no sense.
+    Invalid,
+    /// It was cancelled before it began.
+    Cancelled,
+}
+
+/// A call that waits for a person.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ask {
+    /// Unique among the asks of a session and its sub-agents: the answer is bound to exactly this call.
+    pub id: String,
+    /// The sub-agent that asks, by its label; the agent itself when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The tool.
+    pub name: String,
+    /// The arguments.
+    pub input: Value,
+    /// Why it is asked.
+    pub why: String,
+    /// The rules that would allow calls of this kind; none when no rule can.
+    pub suggestions: Vec<String>,
+}
+
+/// What a person says to an ask.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// This call may run.
+    Once,
+    /// This call and, for the rest of the session, all that the suggested rules cover.
+    Always,
+    /// No; with a reason for the model.
+    No(Option<String>),
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Outcome {
+    /// The model has said what it had to say.
+    Done,
+    /// Something went wrong that the agent cannot mend.
+    Failed {
+        /// What.
+        error: String,
+        /// What to do about it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hint: Option<String>,
+    },
+    /// The turn limit is reached.
+    TurnLimit {
+        /// The limit.
+        limit: u32,
+    },
+    /// A budget is used up.
+    Budget {
+        /// Which one, in words.
+        limit: String,
+    },
+    /// Somebody stopped it.
+    Cancelled,
+}
+
+impl Event {
+    /// What was typed, for a prompt.
+    pub fn typed(&self) -> Option<String> {
+        let Self::Prompt { message, context, .. } = self else { return None };
+        let blocks = message.blocks.get(*context..).unwrap_or_default().to_vec();
+        Some(Message { role: message.role, blocks }.text())
+    }
+}
+
+impl Outcome {
+    /// A failure without a hint.
+    pub fn failed(error: impl Into<String>) -> Self {
+        Self::Failed { error: error.into(), hint: None }
+    }
+}

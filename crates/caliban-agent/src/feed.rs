@@ -1,0 +1,261 @@
+//! The live view of a conversation: one append-only log that every watcher walks with a cursor.
+//!
+//! Nothing is queued per watcher, so a silent one costs nothing and blocks nobody. Text is coalesced.
+//! What a failed attempt has shown is marked void, never taken back.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::event::{Ask, Record};
+
+/// Text entries grow to this size before a new one begins.
+const COALESCE_BYTES: usize = 4 * 1024;
+/// Live output that is kept of one tool call; the whole is in the call's output file.
+const TOOL_OUTPUT_BYTES: usize = 64 * 1024;
+
+/// One entry of the log.
+#[derive(Debug, Clone)]
+pub enum Entry {
+    /// Something that is in the transcript.
+    Record(Arc<Record>),
+    /// Text of the answer that is coming in; the `Reply` record that follows holds it whole.
+    Text(String),
+    /// Reasoning that may be shown.
+    Thinking(String),
+    /// The model has begun to ask for a tool.
+    ToolUse {
+        /// The call's id.
+        id: String,
+        /// The tool.
+        name: String,
+    },
+    /// Live output of a running call.
+    ToolOutput {
+        /// The call's id.
+        id: String,
+        /// The output.
+        text: String,
+    },
+    /// The text since the last record is void: the attempt failed and is made again.
+    Restart {
+        /// Why.
+        reason: String,
+    },
+    /// A sub-agent waits for a person.
+    SubAsked(Ask),
+    /// A sub-agent's ask is closed: answered, or gone.
+    SubAnswered {
+        /// The ask's id.
+        id: String,
+    },
+    /// Nothing comes for a while.
+    Waiting {
+        /// Why.
+        reason: String,
+        /// For how many milliseconds.
+        ms: u64,
+    },
+}
+
+impl Entry {
+    /// The same kind of entry with other text.
+    fn with_text(&self, text: &str) -> Self {
+        match self {
+            Self::Thinking(_) => Self::Thinking(text.to_owned()),
+            Self::ToolOutput { id, .. } => Self::ToolOutput { id: id.clone(), text: text.to_owned() },
+            _ => Self::Text(text.to_owned()),
+        }
+    }
+}
+
+/// Where a watcher stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cursor {
+    index: usize,
+    offset: usize,
+}
+
+/// A handle to the log.
+#[derive(Debug, Clone)]
+pub struct Feed {
+    log: Arc<Mutex<Log>>,
+    changed: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    entries: Vec<Entry>,
+    closed: bool,
+    /// The call whose output came last, and how much of it is kept.
+    tool_output: Option<(String, usize)>,
+}
+
+impl Default for Feed {
+    fn default() -> Self {
+        Self { log: Arc::default(), changed: watch::Sender::new(()) }
+    }
+}
+
+impl Feed {
+    /// Adds an entry; text goes into the last one while that is small.
+    pub fn push(&self, entry: Entry) {
+        let mut log = self.lock();
+        if let Entry::ToolOutput { id, text } = &entry {
+            let kept = match &mut log.tool_output {
+                Some((last, kept)) if last == id => kept,
+                other => &mut other.insert((id.clone(), 0)).1,
+            };
+            if *kept >= TOOL_OUTPUT_BYTES {
+                return;
+            }
+            *kept += text.len();
+        }
+        match (log.entries.last_mut(), &entry) {
+            (Some(Entry::Text(last)), Entry::Text(more))
+            | (Some(Entry::Thinking(last)), Entry::Thinking(more))
+                if last.len() < COALESCE_BYTES =>
+            {
+                last.push_str(more);
+            }
+            (Some(Entry::ToolOutput { id, text }), Entry::ToolOutput { id: other, text: more })
+                if id == other && text.len() < COALESCE_BYTES =>
+            {
+                text.push_str(more);
+            }
+            _ => log.entries.push(entry),
+        }
+        drop(log);
+        self.changed.send_replace(());
+    }
+
+    /// Says that nothing more will come.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.changed.send_replace(());
+    }
+
+    /// What comes next for this cursor, if it is there already. Of a text entry, the part that the
+    /// cursor has not seen.
+    pub fn next(&self, cursor: &mut Cursor) -> Option<Entry> {
+        let log = self.lock();
+        loop {
+            let entry = log.entries.get(cursor.index)?;
+            let text = match entry {
+                Entry::Text(text) | Entry::Thinking(text) | Entry::ToolOutput { text, .. } => text,
+                Entry::Record(_)
+                | Entry::ToolUse { .. }
+                | Entry::Restart { .. }
+                | Entry::SubAsked(_)
+                | Entry::SubAnswered { .. }
+                | Entry::Waiting { .. } => {
+                    cursor.index += 1;
+                    cursor.offset = 0;
+                    return Some(entry.clone());
+                }
+            };
+            if let Some(rest) = text.get(cursor.offset..).filter(|rest| !rest.is_empty()) {
+                cursor.offset += rest.len();
+                return Some(entry.with_text(rest));
+            }
+            if cursor.index + 1 >= log.entries.len() {
+                return None;
+            }
+            cursor.index += 1;
+            cursor.offset = 0;
+        }
+    }
+
+    /// Waits for what comes next; `None` when the log is closed and the cursor is at its end.
+    pub async fn wait(&self, cursor: &mut Cursor) -> Option<Entry> {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            if let Some(entry) = self.next(cursor) {
+                return Some(entry);
+            }
+            if self.lock().closed {
+                return None;
+            }
+            changed.changed().await.ok()?;
+        }
+    }
+
+    /// A cursor at the end: only what comes from now on.
+    pub fn end(&self) -> Cursor {
+        let log = self.lock();
+        let offset = match log.entries.last() {
+            Some(Entry::Text(text) | Entry::Thinking(text) | Entry::ToolOutput { text, .. }) => text.len(),
+            _ => return Cursor { index: log.entries.len(), offset: 0 },
+        };
+        Cursor { index: log.entries.len() - 1, offset }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Log> {
+        // A panic while holding the lock leaves the log as it was: every step is one push.
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(feed: &Feed, cursor: &mut Cursor) -> String {
+        let mut seen = String::new();
+        while let Some(entry) = feed.next(cursor) {
+            match entry {
+                Entry::Text(text) | Entry::ToolOutput { text, .. } => seen.push_str(&text),
+                other => seen.push_str(&format!("<{other:?}>")),
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn text_is_coalesced_and_each_watcher_sees_it_once() {
+        let feed = Feed::default();
+        let mut early = Cursor::default();
+        feed.push(Entry::Text("a".into()));
+        assert_eq!(drain(&feed, &mut early), "a");
+        feed.push(Entry::Text("b".into()));
+        feed.push(Entry::Waiting { reason: "r".into(), ms: 1 });
+        feed.push(Entry::Text("c".into()));
+        let mut late = Cursor::default();
+        let waiting = "<Waiting { reason: \"r\", ms: 1 }>";
+        assert_eq!(drain(&feed, &mut early), format!("b{waiting}c"));
+        assert_eq!(drain(&feed, &mut late), format!("ab{waiting}c"));
+        assert_eq!(early, late);
+        assert_eq!(feed.end(), late);
+    }
+
+    #[test]
+    fn live_tool_output_is_bounded() {
+        let feed = Feed::default();
+        for _ in 0..100 {
+            feed.push(Entry::ToolOutput { id: "1".into(), text: "x".repeat(1024) });
+        }
+        assert_eq!(drain(&feed, &mut Cursor::default()).len(), TOOL_OUTPUT_BYTES);
+    }
+
+    #[tokio::test]
+    async fn a_watcher_wakes_and_ends_with_the_feed() {
+        let feed = Feed::default();
+        let watcher = tokio::spawn({
+            let feed = feed.clone();
+            async move {
+                let mut cursor = Cursor::default();
+                let mut seen = String::new();
+                while let Some(Entry::Text(text)) = feed.wait(&mut cursor).await {
+                    seen.push_str(&text);
+                }
+                seen
+            }
+        });
+        feed.push(Entry::Text("one ".into()));
+        tokio::task::yield_now().await;
+        feed.push(Entry::Text("two".into()));
+        feed.close();
+        assert_eq!(watcher.await.unwrap(), "one two");
+    }
+}

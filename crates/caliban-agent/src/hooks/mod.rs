@@ -1,0 +1,243 @@
+//! Hooks: code of the user's that is asked at fixed points of a conversation.
+//!
+//! Two kinds: commands from the settings, with the event names, JSON and exit codes that people know from
+//! Claude Code, and closures of the embedding program. Owns the contract; `command.rs` runs a command.
+
+mod command;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// A command hook may take this long when its settings say nothing.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// When a hook is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum HookEvent {
+    /// A conversation begins or is taken up again. What the hook prints goes to the model.
+    SessionStart,
+    /// A person has said something. What the hook prints goes to the model.
+    UserPromptSubmit,
+    /// A tool is about to be called.
+    PreToolUse,
+    /// A tool has been called.
+    PostToolUse,
+    /// The agent wants to stop.
+    Stop,
+    /// A sub-agent wants to stop.
+    SubagentStop,
+    /// A person should look.
+    Notification,
+}
+
+impl HookEvent {
+    /// The name as it stands in settings and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SessionStart => "SessionStart",
+            Self::UserPromptSubmit => "UserPromptSubmit",
+            Self::PreToolUse => "PreToolUse",
+            Self::PostToolUse => "PostToolUse",
+            Self::Stop => "Stop",
+            Self::SubagentStop => "SubagentStop",
+            Self::Notification => "Notification",
+        }
+    }
+
+    /// Whether what the hook prints on success is told to the model.
+    fn output_is_context(self) -> bool {
+        matches!(self, Self::SessionStart | Self::UserPromptSubmit)
+    }
+}
+
+/// A command hook as the settings have it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandHook {
+    /// When it is asked.
+    pub event: HookEvent,
+    /// For which tools: names with `*`, alternatives with `|`; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matcher: Option<String>,
+    /// The command line, for `sh -c`.
+    pub command: String,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+/// A hook of the embedding program. It cannot cross a process boundary.
+pub type ClosureHook = Arc<dyn Fn(HookEvent, &Value) -> HookAnswer + Send + Sync>;
+
+/// All hooks of an agent.
+#[derive(Clone, Default)]
+pub struct Hooks {
+    /// From the settings, in their order.
+    pub commands: Vec<CommandHook>,
+    /// From the embedding program; asked before the commands.
+    pub closures: Vec<ClosureHook>,
+    /// Where commands run.
+    pub place: HookPlace,
+}
+
+impl std::fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hooks")
+            .field("commands", &self.commands)
+            .field("closures", &self.closures.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where hook commands run, and what every hook is told.
+#[derive(Debug, Clone, Default)]
+pub struct HookPlace {
+    /// The session's id.
+    pub session: String,
+    /// The transcript.
+    pub transcript: PathBuf,
+    /// The project's root: the commands' working directory.
+    pub root: PathBuf,
+    /// The environment of the commands, whole.
+    pub env: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+}
+
+/// What a hook said.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HookAnswer {
+    /// The step must not happen, and why.
+    pub block: Option<String>,
+    /// For `PreToolUse`: the hook's own verdict.
+    pub permission: Option<HookPermission>,
+    /// More for the model to know.
+    pub context: Vec<String>,
+    /// For `PreToolUse`: other arguments.
+    pub input: Option<Value>,
+    /// The whole turn must end, and why.
+    pub stop: Option<String>,
+    /// What went wrong with a hook, for people.
+    pub warnings: Vec<String>,
+}
+
+/// A `PreToolUse` hook's verdict. `Deny` is a [`HookAnswer::block`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookPermission {
+    /// No need to ask a person. Deny rules still hold.
+    Allow,
+    /// A person must be asked.
+    Ask,
+}
+
+impl HookAnswer {
+    /// Takes another hook's answer in: the first block and stop win, the stricter permission holds.
+    fn merge(&mut self, other: Self) {
+        self.block = self.block.take().or(other.block);
+        self.stop = self.stop.take().or(other.stop);
+        self.permission = match (self.permission, other.permission) {
+            (Some(HookPermission::Ask), _) | (_, Some(HookPermission::Ask)) => Some(HookPermission::Ask),
+            (one, another) => one.or(another),
+        };
+        self.input = other.input.or(self.input.take());
+        self.context.extend(other.context);
+        self.warnings.extend(other.warnings);
+    }
+}
+
+impl Hooks {
+    /// Asks every hook of the event whose matcher fits `tool`, closures first, in order; stops at the
+    /// first block.
+    pub async fn ask(
+        &self,
+        event: HookEvent,
+        tool: Option<&str>,
+        details: Value,
+        cancel: &CancellationToken,
+    ) -> HookAnswer {
+        let mut answer = HookAnswer::default();
+        if self.closures.is_empty() && !self.commands.iter().any(|hook| hook.event == event) {
+            return answer;
+        }
+        let input = self.input(event, details);
+        for closure in &self.closures {
+            answer.merge(closure(event, &input));
+        }
+        let fitting = self.commands.iter().filter(|hook| {
+            hook.event == event && tool.is_none_or(|tool| fits(hook.matcher.as_deref(), tool))
+        });
+        for hook in fitting {
+            if answer.block.is_some() || cancel.is_cancelled() {
+                break;
+            }
+            answer.merge(command::run(hook, &self.place, &input, cancel).await);
+        }
+        answer
+    }
+
+    fn input(&self, event: HookEvent, details: Value) -> Value {
+        let mut input = Map::from_iter([
+            ("session_id".to_owned(), json!(self.place.session)),
+            ("transcript_path".to_owned(), json!(self.place.transcript)),
+            ("cwd".to_owned(), json!(self.place.root)),
+            ("hook_event_name".to_owned(), json!(event.name())),
+        ]);
+        if let Value::Object(details) = details {
+            input.extend(details);
+        }
+        Value::Object(input)
+    }
+}
+
+/// Whether a matcher (`Bash`, `Edit|Write`, `mcp__.*`, `*`) fits a tool's name.
+fn fits(matcher: Option<&str>, tool: &str) -> bool {
+    let Some(matcher) = matcher.map(str::trim).filter(|matcher| !matcher.is_empty()) else {
+        return true;
+    };
+    matcher.split('|').any(|pattern| wildcard(&pattern.trim().replace(".*", "*"), tool))
+}
+
+fn wildcard(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((head, rest)) => name.strip_prefix(head).is_some_and(|tail| {
+            (0..=tail.len())
+                .filter_map(|at| tail.get(at..))
+                .any(|tail| wildcard(rest, tail))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matchers_fit_names_alternatives_and_wildcards() {
+        for (matcher, tool, expected) in [
+            (None, "Bash", true),
+            (Some(""), "Bash", true),
+            (Some("*"), "Bash", true),
+            (Some("Bash"), "Bash", true),
+            (Some("Bash"), "BashOutput", false),
+            (Some("Edit|Write"), "Write", true),
+            (Some("mcp__.*"), "mcp__git__log", true),
+            (Some("mcp__*__log"), "mcp__git__log", true),
+            (Some("mcp__*__log"), "mcp__git__show", false),
+        ] {
+            assert_eq!(fits(matcher, tool), expected, "{matcher:?} {tool}");
+        }
+    }
+
+    #[test]
+    fn the_stricter_answer_wins() {
+        let mut answer = HookAnswer { permission: Some(HookPermission::Ask), ..HookAnswer::default() };
+        answer.merge(HookAnswer {
+            permission: Some(HookPermission::Allow),
+            block: Some("no".into()),
+            ..HookAnswer::default()
+        });
+        answer.merge(HookAnswer { block: Some("later".into()), ..HookAnswer::default() });
+        assert_eq!(answer.permission, Some(HookPermission::Ask));
+        assert_eq!(answer.block.as_deref(), Some("no"));
+    }
+}

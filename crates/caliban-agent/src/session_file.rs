@@ -1,0 +1,98 @@
+//! `session.json`: the regular session file, rendered from the transcript at the end of each turn.
+//!
+//! Derived, never read back to go on: the transcript is the truth. Written beside and renamed into place.
+
+use std::{fs, path::Path};
+
+use caliban_core::{message::Message, usage::Usage};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    conversation::Conversation,
+    event::{Event, Outcome, Record},
+    transcript::{self, TranscriptError},
+};
+
+/// The file's name in a session's directory.
+pub const FILE_NAME: &str = "session.json";
+
+/// What the session file says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionFile {
+    /// The format's version.
+    pub version: u32,
+    /// The session's id.
+    pub id: String,
+    /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// The session that started this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// The working directory.
+    pub cwd: std::path::PathBuf,
+    /// The provider.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// When it began.
+    pub created: Timestamp,
+    /// When this file was made.
+    pub updated: Timestamp,
+    /// How the last turn ended.
+    pub outcome: Outcome,
+    /// How many times the model answered.
+    pub replies: u32,
+    /// What it has cost.
+    pub usage: Usage,
+    /// The same in micro-dollars, where the prices are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub micro_usd: Option<u64>,
+    /// The todo list.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub todos: Value,
+    /// The conversation as the model would be sent it now.
+    pub messages: Vec<Message>,
+}
+
+/// Renders the file anew. The text comes from the transcript on disk, so it is redacted like that.
+pub(crate) fn write(
+    directory: &Path,
+    outcome: &Outcome,
+    micro_usd: Option<u64>,
+) -> Result<(), TranscriptError> {
+    let records = transcript::read(directory)?;
+    let Some(file) = render(&records, outcome, micro_usd) else { return Ok(()) };
+    let path = directory.join(FILE_NAME);
+    let io = |source| TranscriptError::Io { path: path.clone(), source };
+    let text = serde_json::to_vec(&file).map_err(|error| io(error.into()))?;
+    let beside = directory.join(".session.json.new");
+    fs::write(&beside, text).map_err(io)?;
+    fs::rename(&beside, &path).map_err(io)
+}
+
+fn render(records: &[Record], outcome: &Outcome, micro_usd: Option<u64>) -> Option<SessionFile> {
+    let created = records.first()?.at;
+    let conversation = Conversation::replay(records.iter().map(|record| &record.event));
+    let header = conversation.header()?.clone();
+    let updated = records.iter().rev().find(|record| matches!(record.event, Event::TurnEnded { .. }));
+    Some(SessionFile {
+        version: header.version,
+        id: header.session,
+        label: header.label,
+        parent: header.parent,
+        cwd: header.cwd,
+        provider: header.provider,
+        model: header.model,
+        created,
+        updated: updated.map_or(created, |record| record.at),
+        outcome: outcome.clone(),
+        replies: conversation.replies(),
+        usage: conversation.usage(),
+        micro_usd,
+        todos: conversation.todos().clone(),
+        messages: conversation.messages().to_vec(),
+    })
+}

@@ -1,0 +1,249 @@
+//! `AgentTool`: a fresh agent for one task, in the same process, made by the same composition.
+//!
+//! Owns what a sub-agent gets of its parent and what the parent gets back. A sub-agent never has `AgentTool`.
+
+mod input;
+mod report;
+mod worktree;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, RwLock},
+};
+
+use caliban_core::{access::Access, message::ToolSpec, spec::SpawnSpec};
+use caliban_permissions::{Effect, Policy};
+use caliban_tools::{BoxFuture, Call, Tool, ToolOutput, Workspace};
+use serde_json::Value;
+
+use crate::{
+    agent::{Agent, Limits},
+    blueprint::{Blueprint, Kin, Parent, Wanted, WorkspaceSource},
+    event::Author,
+    feed::{Cursor, Entry},
+    spawner::Handover,
+};
+pub use worktree::Isolation;
+
+use input::{Input, Place};
+
+/// The tool's name.
+pub const NAME: &str = "AgentTool";
+/// A sub-agent's model requests; a hard limit.
+pub const MAX_TURNS: u32 = 20;
+/// The most characters of its answer that the parent gets.
+pub const MAX_ANSWER_CHARS: usize = 5_000;
+
+/// What starts sub-agents: the parent's blueprint and what is the parent's own.
+pub struct Starter {
+    /// The blueprint.
+    pub blueprint: Blueprint,
+    /// The parent's session.
+    pub session: String,
+    /// The parent's session directory; the sub-agents' are below it.
+    pub directory: PathBuf,
+    /// Where the parent works.
+    pub workspace: Arc<Workspace>,
+    /// What the parent may do, as it stands now.
+    pub policy: Arc<RwLock<Policy>>,
+    /// What the sub-agents have of it.
+    pub parent: Parent,
+}
+
+/// The tool.
+pub struct AgentTool {
+    spec: ToolSpec,
+    starter: Starter,
+}
+
+impl AgentTool {
+    /// The tool of one agent.
+    pub fn new(starter: Starter) -> Self {
+        Self { spec: input::spec(&starter.blueprint.definitions), starter }
+    }
+}
+
+impl Tool for AgentTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
+        Input::parse(input)?;
+        Ok(vec![Access::Agent])
+    }
+
+    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move {
+            match Input::parse(&input) {
+                Ok(input) if input.background => self.starter.hand_over(input).await,
+                Ok(input) => match self.starter.run(input, call).await {
+                    Ok(output) => output,
+                    Err(problem) => report::failure(problem),
+                },
+                Err(problem) => report::failure(problem),
+            }
+        })
+    }
+}
+
+impl Starter {
+    async fn run(&self, input: Input, call: Call<'_>) -> Result<ToolOutput, String> {
+        let definition = input.definition(&self.blueprint.definitions)?;
+        let session = self.new_session(&input)?;
+        let mut blueprint = self.blueprint.clone();
+        blueprint.limits = Limits { max_turns: MAX_TURNS.min(blueprint.limits.max_turns) };
+        if let Some(model) = input.model.clone().or_else(|| definition.and_then(|it| it.model.clone())) {
+            blueprint.model = model;
+        }
+        if !input.inherit_hooks {
+            blueprint.hooks.commands.clear();
+            blueprint.hooks.closures.clear();
+        }
+        let parent_policy = self.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let (workspace, worktree) = match &input.place {
+            Place::Shared => (self.workspace.child(&self.workspace.cwd()), None),
+            Place::Worktree(wanted) => {
+                let name = worktree::name(&input.label, &session);
+                let made = blueprint.isolation.create(&name, wanted, call.cancel, call.progress).await?;
+                (self.workspace.child(made.path()), Some(made))
+            }
+        };
+        let workspace = workspace.map_err(|error| error.to_string())?;
+        blueprint.policy = policy_below(&parent_policy, workspace.root(), worktree.is_some());
+        blueprint.hooks.place.root = workspace.root().to_owned();
+        let allowlist = input.tool_allowlist.clone().or_else(|| definition.and_then(|it| it.tools.clone()));
+        let wanted = Wanted {
+            session: session.clone(),
+            label: input.label.clone(),
+            directory: self.directory.join("sub").join(&session),
+            workspace: WorkspaceSource::Ready(workspace),
+            kin: Kin::SubAgent(self.parent.clone()),
+            tools: allowlist.clone(),
+            role: definition.map(|it| it.role.clone()),
+        };
+        let kit = blueprint.kit(wanted).map_err(|error| error.to_string())?;
+        let dropped = unknown(allowlist.as_deref(), &kit.specs);
+        let directory = kit.directory.clone();
+        let outcome = drive(kit, &input.prompt, &call).await;
+        let work = match worktree {
+            Some(worktree) => Some(worktree.finish(input.label.as_deref().unwrap_or(&session)).await),
+            None => None,
+        };
+        outcome.map(|turn| report::answer(&turn, &dropped, work.as_ref(), &directory))
+    }
+
+    async fn hand_over(&self, input: Input) -> ToolOutput {
+        let mut warning = String::new();
+        if input.inherit_hooks && !self.blueprint.hooks.closures.is_empty() {
+            let count = self.blueprint.hooks.closures.len();
+            warning = format!(
+                "\nwarning: {count} closure hook(s) cannot cross to the background agent and were dropped; \
+                 pass inherit_hooks: false to say that this is fine"
+            );
+            tracing::warn!(count, "closure hooks dropped for a background agent");
+        }
+        let hooks = if input.inherit_hooks { self.blueprint.hooks.commands.clone() } else { Vec::new() };
+        let spec = SpawnSpec {
+            version: caliban_core::spec::SPEC_VERSION,
+            prompt: input.prompt.clone(),
+            label: input.label.as_deref().map(caliban_core::names::Slug::slugify),
+            model: input.model.clone(),
+            agent_type: input.agent.clone(),
+            isolation: input.place.into_spec(),
+            tools: input.tool_allowlist.clone(),
+            cwd: self.workspace.cwd(),
+            ..SpawnSpec::default()
+        };
+        match self.blueprint.spawner.spawn(Handover { spec, hooks }).await {
+            Ok(id) => report::handed_over(&id, &warning),
+            Err(problem) => report::failure(problem),
+        }
+    }
+
+    /// A name for the sub-agent's session that is new below this one.
+    fn new_session(&self, input: &Input) -> Result<String, String> {
+        let base = input.label.as_deref().unwrap_or("helper");
+        let base = caliban_core::names::Slug::slugify(base);
+        (1..)
+            .map(|number| format!("{}-{base}-{number}", self.session))
+            .find(|session| {
+                // Making the directory is what takes the name, also among parallel calls.
+                let directory = self.directory.join("sub").join(session);
+                let parent = directory.parent().unwrap_or(&directory);
+                crate::transcript::make_private_directory(parent).is_ok()
+                    && std::fs::create_dir(&directory).is_ok()
+            })
+            .ok_or_else(|| "no room for the sub-agent's session".to_owned())
+    }
+}
+
+/// Runs the sub-agent to its end; what it does is shown to those who watch the parent.
+async fn drive(
+    kit: crate::agent::Kit,
+    prompt: &str,
+    call: &Call<'_>,
+) -> Result<crate::agent::TurnReport, String> {
+    let span = tracing::debug_span!("sub_agent", session = %kit.session);
+    tracing::debug!(parent: &span, prompt, "started");
+    let feed = kit.feed.clone();
+    let mut agent = Agent::new(kit).await.map_err(|error| error.to_string())?;
+    let message = caliban_core::message::Message::user(prompt);
+    let turn = {
+        let work = agent.prompt(message, Author::Parent, call.cancel);
+        tokio::pin!(work);
+        let mut cursor = Cursor::default();
+        loop {
+            tokio::select! {
+                turn = &mut work => break turn,
+                entry = feed.wait(&mut cursor) => {
+                    if let Some(entry) = entry {
+                        show(&entry, call);
+                    }
+                }
+            }
+        }
+    };
+    tracing::debug!(parent: &span, outcome = ?turn.outcome, turns = turn.turns, "ended");
+    agent.close().await;
+    Ok(turn)
+}
+
+fn show(entry: &Entry, call: &Call<'_>) {
+    if let Some(line) = report::progress(entry) {
+        tracing::debug!(line, "sub-agent");
+        (call.progress)(&format!("{line}\n"));
+    }
+}
+
+/// The parent's policy, as it stands, for a sub-agent. In a worktree made for it, files there can be edited without a
+/// question (that is what it was made for), and nothing outside it can be written.
+fn policy_below(parent: &Policy, root: &Path, is_worktree: bool) -> Policy {
+    let mut policy = parent.clone();
+    if is_worktree {
+        policy.worktree = Some(root.to_owned());
+        allow_below(&mut policy, "Edit", root, "the sub-agent's own worktree");
+    }
+    policy
+}
+
+/// Allows a directory and all that is in it.
+pub(crate) fn allow_below(policy: &mut Policy, verb: &str, directory: &Path, source: &str) {
+    let escaped = directory.to_string_lossy().chars().fold(String::new(), |mut text, character| {
+        if "*?[]{}\\".contains(character) {
+            text.push('\\');
+        }
+        text.push(character);
+        text
+    });
+    let text = format!("{verb}({escaped})");
+    match text.parse() {
+        Ok(rule) => policy.add(Effect::Allow, rule, source),
+        Err(error) => tracing::warn!(text, %error, "a rule of our own does not parse"),
+    }
+}
+
+fn unknown(allowlist: Option<&[String]>, specs: &[ToolSpec]) -> Vec<String> {
+    let known = |name: &&String| !specs.iter().any(|spec| spec.name == **name);
+    allowlist.unwrap_or_default().iter().filter(known).cloned().collect()
+}

@@ -1,0 +1,110 @@
+//! What the parent gets back from a sub-agent.
+
+use std::path::Path;
+
+use caliban_core::message::ResultPart;
+use caliban_tools::ToolOutput;
+
+use super::{MAX_ANSWER_CHARS, worktree::Work};
+use crate::{
+    agent::TurnReport,
+    event::{Event, Outcome},
+    feed::Entry,
+};
+
+/// The file that holds an answer that was cut.
+const WHOLE_ANSWER: &str = "answer.md";
+
+/// The final text, cut, with what else the parent should know.
+pub(super) fn answer(
+    turn: &TurnReport,
+    dropped: &[String],
+    work: Option<&Work>,
+    directory: &Path,
+) -> ToolOutput {
+    let mut whole = None;
+    let mut text: String = turn.text.chars().take(MAX_ANSWER_CHARS).collect();
+    if text.len() < turn.text.len() {
+        let path = directory.join(WHOLE_ANSWER);
+        match std::fs::write(&path, &turn.text) {
+            Ok(()) => {
+                text.push_str(&format!("\n[cut; the whole answer is in {}]", path.display()));
+                whole = Some(path);
+            }
+            Err(error) => text.push_str(&format!("\n[cut; the rest could not be kept: {error}]")),
+        }
+    }
+    let ending = ending(&turn.outcome);
+    let mut parts = Vec::new();
+    if let Some(ending) = &ending {
+        parts.push(if text.is_empty() { format!("[{ending}]") } else { format!("[{ending}; its last words follow]") });
+    }
+    if !text.is_empty() {
+        parts.push(text);
+    } else if ending.is_none() {
+        parts.push("[the sub-agent ended without an answer]".to_owned());
+    }
+    if !turn.refused.is_empty() {
+        let tools: Vec<String> = turn.refused.iter().map(|refused| format!("{} {}", refused.tool, refused.what)).collect();
+        parts.push(format!("[{} call(s) of the sub-agent were refused: {}]", tools.len(), tools.join("; ")));
+    }
+    if !dropped.is_empty() {
+        parts.push(format!("[unknown tools dropped from tool_allowlist: {}]", dropped.join(", ")));
+    }
+    if let Some(work) = work {
+        parts.push(work.to_string());
+    }
+    let summary = match &ending {
+        Some(ending) => format!("{ending} after {} turns", turn.turns),
+        None => format!("done in {} turns, {} tokens", turn.turns, turn.usage.total()),
+    };
+    ToolOutput {
+        content: vec![ResultPart::Text { text: parts.join("\n\n") }],
+        is_error: ending.is_some(),
+        summary,
+        exit_code: None,
+        whole,
+    }
+}
+
+pub(super) fn handed_over(id: &str, warning: &str) -> ToolOutput {
+    let text = format!(
+        "Started background agent {id}. It goes on when this session ends; look back with `caliban attach {id}`.{warning}"
+    );
+    ToolOutput {
+        content: vec![ResultPart::Text { text }],
+        summary: format!("started {id}"),
+        ..ToolOutput::default()
+    }
+}
+
+pub(super) fn failure(problem: String) -> ToolOutput {
+    ToolOutput {
+        content: vec![ResultPart::Text { text: problem.clone() }],
+        is_error: true,
+        summary: problem,
+        ..ToolOutput::default()
+    }
+}
+
+/// One line for those who watch the parent.
+pub(super) fn progress(entry: &Entry) -> Option<String> {
+    let Entry::Record(record) = entry else { return None };
+    match &record.event {
+        Event::CallStarted { name, input, .. } => {
+            Some(caliban_core::inert::line(&format!("{name} {}", crate::calls::quote(input))).into_owned())
+        }
+        Event::CallRefused { name, decision, .. } => Some(format!("{name} refused: {}", decision.why)),
+        _ => None,
+    }
+}
+
+fn ending(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Done => None,
+        Outcome::TurnLimit { limit } => Some(format!("the sub-agent reached its limit of {limit} turns")),
+        Outcome::Budget { limit } => Some(format!("the sub-agent stopped: {limit}")),
+        Outcome::Failed { error, .. } => Some(format!("the sub-agent failed: {error}")),
+        Outcome::Cancelled => Some("the sub-agent was cancelled".to_owned()),
+    }
+}

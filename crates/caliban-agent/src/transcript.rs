@@ -1,0 +1,334 @@
+//! `transcript.jsonl`: the truth of a conversation, on disk.
+//!
+//! Owns the file: one writer (a thread of its own, the file locked for life), append-only, each record
+//! one `write`. A record is acknowledged when it is written, and with [`Durability::Synced`] when it is
+//! on the disk. What could be half-written is cut off, at once or at the next opening. Secrets are
+//! redacted here, before the bytes reach the file.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use caliban_core::redact::Redactor;
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::{
+    event::{Event, Record, TRANSCRIPT_VERSION},
+    feed::{Entry, Feed},
+};
+
+/// The file's name in a session's directory.
+pub const FILE_NAME: &str = "transcript.jsonl";
+/// A longer line is refused: nothing that we write comes near it.
+const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
+/// How long to wait before a write to a full disk is tried again.
+const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
+/// Fields that hold a provider's opaque data, which a pattern must not touch.
+const OPAQUE_FIELDS: [&str; 2] = ["raw", "data"];
+
+/// Why a transcript cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum TranscriptError {
+    /// The file system said no.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// Somebody else has it open for writing.
+    #[error("{path} is in use by another caliban process")]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A line that is not the last one cannot be read.
+    #[error("{path}:{line}: not a transcript record: {reason}")]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A newer caliban wrote it.
+    #[error("{path} has format {found}; this caliban reads up to {TRANSCRIPT_VERSION}")]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// An earlier write could not be made durable; nothing after it is trusted.
+    #[error("the transcript is closed after an error")]
+    Closed,
+}
+
+/// How safe a record must be before the append returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Handed to the kernel: survives the end of this process.
+    Written,
+    /// On the disk: survives a power cut.
+    Synced,
+}
+
+/// The writing end.
+#[derive(Debug, Clone)]
+pub struct Transcript {
+    jobs: mpsc::Sender<Job>,
+    feed: Feed,
+    path: PathBuf,
+}
+
+#[derive(Debug)]
+struct Job {
+    event: Event,
+    durability: Durability,
+    done: oneshot::Sender<Result<(), TranscriptError>>,
+}
+
+impl Transcript {
+    /// Starts a new transcript in `directory`, which is made (0700) when it is not there.
+    pub fn create(directory: &Path, redactor: Redactor, feed: Feed) -> Result<Self, TranscriptError> {
+        let path = directory.join(FILE_NAME);
+        make_private_directory(directory).map_err(|source| io_error(&path, source))?;
+        let file = open_file(&path, true)?;
+        sync_directory(directory).map_err(|source| io_error(&path, source))?;
+        Ok(Self::start(Writer { file, length: 0, next: 0, redactor, path, broken: false }, feed))
+    }
+
+    /// Opens an existing one to go on with it: locks it, cuts off a torn tail, hands out its records.
+    pub fn resume(
+        directory: &Path,
+        redactor: Redactor,
+        feed: Feed,
+    ) -> Result<(Self, Vec<Record>), TranscriptError> {
+        let path = directory.join(FILE_NAME);
+        let mut file = open_file(&path, false)?;
+        let (records, length) = read_records(&mut file, &path)?;
+        file.set_len(length).map_err(|source| io_error(&path, source))?;
+        file.seek(SeekFrom::Start(length)).map_err(|source| io_error(&path, source))?;
+        for record in &records {
+            feed.push(Entry::Record(Arc::new(record.clone())));
+        }
+        let next = records.last().map_or(0, |record| record.seq + 1);
+        Ok((Self::start(Writer { file, length, next, redactor, path, broken: false }, feed), records))
+    }
+
+    fn start(mut writer: Writer, feed: Feed) -> Self {
+        let (jobs, inbox) = mpsc::channel::<Job>();
+        let path = writer.path.clone();
+        let transcript = Self { jobs, feed: feed.clone(), path };
+        std::thread::spawn(move || {
+            while let Ok(job) = inbox.recv() {
+                let result = writer.append(job.event, job.durability);
+                let result = result.map(|record| feed.push(Entry::Record(Arc::new(record))));
+                // The asker may have gone away; the record is there all the same.
+                let _gone = job.done.send(result);
+            }
+        });
+        transcript
+    }
+
+    /// Appends one event. While the disk is full this waits, and says so in the feed; it goes on by
+    /// itself when there is room.
+    pub async fn append(&self, event: Event, durability: Durability) -> Result<(), TranscriptError> {
+        loop {
+            let (done, result) = oneshot::channel();
+            let job = Job { event: event.clone(), durability, done };
+            self.jobs.send(job).map_err(|_| TranscriptError::Closed)?;
+            match result.await.map_err(|_| TranscriptError::Closed)? {
+                Err(TranscriptError::Io { path, source }) if is_full(&source) => {
+                    let reason = format!("the disk is full ({})", path.display());
+                    let ms = u64::try_from(FULL_DISK_PAUSE.as_millis()).unwrap_or(u64::MAX);
+                    self.feed.push(Entry::Waiting { reason, ms });
+                    tokio::time::sleep(FULL_DISK_PAUSE).await;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// The live log that every appended record goes to.
+    pub fn feed(&self) -> &Feed {
+        &self.feed
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Reads a transcript without locking it; a torn tail is left out.
+pub fn read(directory: &Path) -> Result<Vec<Record>, TranscriptError> {
+    let path = directory.join(FILE_NAME);
+    let mut file = File::open(&path).map_err(|source| io_error(&path, source))?;
+    Ok(read_records(&mut file, &path)?.0)
+}
+
+/// Makes a directory and its parents, readable by the owner alone.
+pub fn make_private_directory(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
+struct Writer {
+    file: File,
+    /// Up to here the file holds whole records.
+    length: u64,
+    next: u64,
+    redactor: Redactor,
+    path: PathBuf,
+    /// A sync has failed: what the kernel holds is no longer known.
+    broken: bool,
+}
+
+impl Writer {
+    fn append(&mut self, event: Event, durability: Durability) -> Result<Record, TranscriptError> {
+        if self.broken {
+            return Err(TranscriptError::Closed);
+        }
+        let record = Record { seq: self.next, at: Timestamp::now(), event };
+        let line = self.line(&record).map_err(|source| io_error(&self.path, source))?;
+        if let Err(source) = self.file.write_all(&line) {
+            self.cut_back();
+            return Err(io_error(&self.path, source));
+        }
+        if durability == Durability::Synced
+            && let Err(source) = self.file.sync_data()
+        {
+            // After a failed sync the kernel may have dropped the pages and call the next sync a
+            // success: nothing more is acknowledged.
+            self.broken = true;
+            return Err(io_error(&self.path, source));
+        }
+        self.length += line.len() as u64;
+        self.next += 1;
+        Ok(record)
+    }
+
+    /// Takes back what a failed write may have left.
+    fn cut_back(&mut self) {
+        let restored = self.file.set_len(self.length).and_then(|()| self.file.seek(SeekFrom::Start(self.length)));
+        self.broken = restored.is_err();
+    }
+
+    fn line(&self, record: &Record) -> io::Result<Vec<u8>> {
+        let mut value = serde_json::to_value(record)?;
+        redact(&mut value, &self.redactor);
+        let mut line = serde_json::to_vec(&value)?;
+        line.push(b'\n');
+        Ok(line)
+    }
+}
+
+fn redact(value: &mut Value, redactor: &Redactor) {
+    match value {
+        Value::String(text) => {
+            if let std::borrow::Cow::Owned(clean) = redactor.redact(text) {
+                *text = clean;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, redactor)),
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                if !OPAQUE_FIELDS.contains(&name.as_str()) {
+                    redact(field, redactor);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn open_file(path: &Path, new: bool) -> Result<File, TranscriptError> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    if new {
+        options.create_new(true);
+    }
+    let file = options.open(path).map_err(|source| io_error(path, source))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(TranscriptError::Busy { path: path.to_owned() }),
+        Err(std::fs::TryLockError::Error(source)) => Err(io_error(path, source)),
+    }
+}
+
+/// The whole records and how many bytes they take. What follows the last whole record is torn.
+fn read_records(file: &mut File, path: &Path) -> Result<(Vec<Record>, u64), TranscriptError> {
+    let mut reader = BufReader::new(file);
+    let (mut records, mut length, mut line) = (Vec::<Record>::new(), 0_u64, Vec::new());
+    for number in 1.. {
+        line.clear();
+        let read = reader
+            .by_ref()
+            .take(MAX_LINE_BYTES)
+            .read_until(b'\n', &mut line)
+            .map_err(|source| io_error(path, source))?;
+        if read == 0 {
+            break;
+        }
+        let corrupt = |reason: String| TranscriptError::Corrupt { path: path.to_owned(), line: number, reason };
+        if line.last() != Some(&b'\n') {
+            if line.len() as u64 >= MAX_LINE_BYTES {
+                return Err(corrupt(format!("a line of over {MAX_LINE_BYTES} bytes")));
+            }
+            break;
+        }
+        let record = match serde_json::from_slice::<Record>(&line) {
+            Ok(record) => record,
+            Err(error) if at_end(&mut reader, path)? => {
+                tracing::warn!(path = %path.display(), %error, "cut a torn last record");
+                break;
+            }
+            Err(error) => return Err(newer(&line, path).unwrap_or_else(|| corrupt(error.to_string()))),
+        };
+        if let Event::Started(header) = &record.event
+            && header.version > TRANSCRIPT_VERSION
+        {
+            return Err(TranscriptError::Newer { path: path.to_owned(), found: header.version });
+        }
+        let expected = records.last().map_or(0, |last| last.seq + 1);
+        if record.seq != expected {
+            return Err(corrupt(format!("record {} where {expected} was expected", record.seq)));
+        }
+        records.push(record);
+        length += read as u64;
+    }
+    Ok((records, length))
+}
+
+fn at_end(reader: &mut BufReader<&mut File>, path: &Path) -> Result<bool, TranscriptError> {
+    Ok(reader.fill_buf().map_err(|source| io_error(path, source))?.is_empty())
+}
+
+/// A header of a newer format that this build cannot even parse.
+fn newer(line: &[u8], path: &Path) -> Option<TranscriptError> {
+    let value: Value = serde_json::from_slice(line).ok()?;
+    let found = u32::try_from(value.get("version")?.as_u64()?).ok()?;
+    (found > TRANSCRIPT_VERSION).then(|| TranscriptError::Newer { path: path.to_owned(), found })
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn io_error(path: &Path, source: io::Error) -> TranscriptError {
+    TranscriptError::Io { path: path.to_owned(), source }
+}
+
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}

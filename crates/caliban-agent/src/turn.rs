@@ -1,0 +1,271 @@
+//! The loop: ask the model, carry out its calls, until it has nothing more to ask for.
+//!
+//! Owns the order of things and the guards (turn limit, budget, no progress). How a call is judged and run
+//! is in `calls.rs`, how room is made in `compaction.rs`. Every step is recorded before the next begins.
+
+use std::time::{Duration, Instant};
+
+use caliban_core::message::{Block, Message, StopReason, ToolSpec};
+use caliban_providers::{Delta, ModelReply, ModelRequest, ProviderError};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    agent::{Agent, TurnReport},
+    budget::{Estimated, Refusal},
+    event::{Author, Event, Outcome},
+    feed::Entry,
+    hooks::HookEvent,
+    transcript::{Durability, TranscriptError},
+};
+
+/// An answer that the output limit cut off is continued this many times in a row.
+const CONTINUATIONS: u32 = 3;
+/// A stop hook can send the agent back to work this many times in a row.
+const STOP_HOOK_ROUNDS: u32 = 5;
+/// Tokens of a usual answer, for the reservation.
+const USUAL_OUTPUT: u64 = 1_000;
+const GO_ON: &str = "Your answer was cut off by the output limit. Go on exactly where it stopped.";
+
+/// Why the loop ends before the model is done.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// As an outcome of the turn.
+    Outcome(Outcome),
+    /// The transcript cannot be written: nothing more may happen.
+    Storage(TranscriptError),
+}
+
+impl From<TranscriptError> for Halt {
+    fn from(error: TranscriptError) -> Self {
+        Self::Storage(error)
+    }
+}
+
+impl Agent {
+    /// Says something to the agent and drives it until it is done, stopped or at a limit.
+    pub async fn prompt(
+        &mut self,
+        message: Message,
+        author: Author,
+        cancel: &CancellationToken,
+    ) -> TurnReport {
+        let begun = self.begin_turn();
+        let result = match self.take_prompt(message, author, cancel).await {
+            Ok(()) => self.work(cancel).await,
+            Err(halt) => Err(halt),
+        };
+        self.end_turn(begun, result).await
+    }
+
+    /// Goes on with a turn that a crash or a kill cut short: after the last recorded step.
+    pub async fn go_on(&mut self, cancel: &CancellationToken) -> TurnReport {
+        let begun = self.begin_turn();
+        let result = self.work(cancel).await;
+        self.end_turn(begun, result).await
+    }
+
+    async fn take_prompt(
+        &mut self,
+        mut message: Message,
+        author: Author,
+        cancel: &CancellationToken,
+    ) -> Result<(), Halt> {
+        let details = json!({"prompt": message.text()});
+        let answer = self.kit.hooks.ask(HookEvent::UserPromptSubmit, None, details, cancel).await;
+        self.note_all(answer.warnings).await?;
+        if let Some(reason) = answer.block.or(answer.stop) {
+            return Err(Halt::Outcome(Outcome::failed(format!("the prompt was blocked by a hook: {reason}"))));
+        }
+        let context: Vec<Block> = self
+            .opening_context
+            .drain(..)
+            .chain(answer.context)
+            .map(|text| Block::Text { text })
+            .collect();
+        let added = context.len();
+        message.blocks.splice(0..0, context);
+        self.record(Event::Prompt { message, author, context: added }, Durability::Written).await?;
+        Ok(())
+    }
+
+    async fn work(&mut self, cancel: &CancellationToken) -> Result<(), Halt> {
+        let (mut continued, mut sent_back) = (0, 0);
+        loop {
+            let calls: Vec<_> = self.conversation.open_calls().cloned().collect();
+            if !calls.is_empty() {
+                self.run_calls(calls, cancel).await?;
+            }
+            self.take_steering().await?;
+            if cancel.is_cancelled() {
+                return Err(Halt::Outcome(Outcome::Cancelled));
+            }
+            if !self.conversation.awaits_model() {
+                return Ok(());
+            }
+            let reply = self.ask_model(cancel).await?;
+            let (called, stop) = (reply.message.tool_uses().next().is_some(), reply.stop.clone());
+            if called {
+                continued = 0;
+                continue;
+            }
+            match stop {
+                StopReason::MaxTokens if continued < CONTINUATIONS => {
+                    continued += 1;
+                    self.say(GO_ON.to_owned(), Author::Caliban).await?;
+                }
+                StopReason::Refusal(reason) => {
+                    let error = format!("the model declined to answer: {reason}");
+                    return Err(Halt::Outcome(Outcome::failed(error)));
+                }
+                StopReason::EndTurn | StopReason::ToolUse | StopReason::MaxTokens | StopReason::Other(_) => {
+                    if self.steering_waits() {
+                        continue;
+                    }
+                    match self.ask_stop_hook(sent_back > 0, cancel).await? {
+                        Some(reason) if sent_back < STOP_HOOK_ROUNDS => {
+                            sent_back += 1;
+                            let author = Author::Hook(self.kit.stop_event().name().to_owned());
+                            self.say(reason, author).await?;
+                        }
+                        _ => return Ok(()),
+                    }
+                }
+            }
+        }
+    }
+
+    /// One model request: limits, room, reservation, the request, settlement, the record.
+    async fn ask_model(&mut self, cancel: &CancellationToken) -> Result<ModelReply, Halt> {
+        if self.turns >= self.kit.limits.max_turns {
+            return Err(Halt::Outcome(Outcome::TurnLimit { limit: self.kit.limits.max_turns }));
+        }
+        if self.is_window_filling() {
+            self.make_room(cancel).await?;
+        }
+        let reply = match self.request_once(cancel).await {
+            Err(Failed::Model(ProviderError::ContextTooLong { .. })) => {
+                self.make_room(cancel).await?;
+                self.request_once(cancel).await
+            }
+            other => other,
+        };
+        let (reply, ms) = reply.map_err(Failed::into_halt)?;
+        self.turns += 1;
+        let event = Event::Reply {
+            message: reply.message.clone(),
+            usage: reply.usage,
+            stop: reply.stop.clone(),
+            model: reply.model.clone(),
+            ms,
+        };
+        self.record(event, Durability::Written).await?;
+        Ok(reply)
+    }
+
+    async fn request_once(&mut self, cancel: &CancellationToken) -> Result<(ModelReply, u64), Failed> {
+        let estimate = self.estimate();
+        let reservation = self.kit.purse.reserve(estimate).map_err(Failed::Budget)?;
+        let started = Instant::now();
+        let request = ModelRequest {
+            model: &self.kit.model,
+            system: &self.kit.system,
+            tools: &self.kit.specs,
+            messages: self.conversation.messages(),
+            max_output: self.kit.max_output,
+            effort: self.kit.effort,
+            session: &self.kit.session,
+        };
+        let feed = self.transcript.feed().clone();
+        let mut observe = |delta: Delta| feed.push(entry(delta));
+        let respond = self.kit.provider.respond(request, &mut observe, cancel);
+        let result = tokio::select! {
+            result = respond => result,
+            () = cancel.cancelled() => Err(ProviderError::Cancelled),
+            () = self.kit.purse.out_of_time() => Err(ProviderError::Cancelled),
+        };
+        match result {
+            Ok(reply) => {
+                self.kit.purse.settle(reservation, reply.usage);
+                Ok((reply, milliseconds(started.elapsed())))
+            }
+            Err(error) => {
+                match error {
+                    // Sent, perhaps answered in part: it may be on the bill.
+                    ProviderError::Cancelled | ProviderError::Cut { .. } | ProviderError::Stalled { .. } => {
+                        self.kit.purse.settle_unknown(reservation);
+                    }
+                    _ => self.kit.purse.release(reservation),
+                }
+                if !cancel.is_cancelled()
+                    && let Some(refusal) = self.kit.purse.time_is_up()
+                {
+                    return Err(Failed::Budget(refusal));
+                }
+                Err(Failed::Model(error))
+            }
+        }
+    }
+
+    /// What the next request will take, about: everything that is sent, and a usual answer.
+    pub(crate) fn estimate(&self) -> Estimated {
+        let fixed = if self.conversation.replies() == 0 { self.fixed_characters() as u64 / 4 } else { 0 };
+        let output = self.kit.max_output.map_or(USUAL_OUTPUT, |limit| USUAL_OUTPUT.min(u64::from(limit)));
+        Estimated { prompt: self.conversation.estimated_tokens() + fixed, output }
+    }
+
+    /// The system prompt and the tools; part of every request.
+    fn fixed_characters(&self) -> usize {
+        let tool = |spec: &ToolSpec| {
+            spec.name.len() + spec.description.len() + spec.input_schema.to_string().len()
+        };
+        self.kit.system.len() + self.kit.specs.iter().map(tool).sum::<usize>()
+    }
+
+    async fn ask_stop_hook(
+        &mut self,
+        again: bool,
+        cancel: &CancellationToken,
+    ) -> Result<Option<String>, Halt> {
+        let details = json!({"stop_hook_active": again});
+        let answer = self.kit.hooks.ask(self.kit.stop_event(), None, details, cancel).await;
+        self.note_all(answer.warnings).await?;
+        Ok(answer.block)
+    }
+
+    async fn say(&mut self, text: String, author: Author) -> Result<(), Halt> {
+        let message = Message::user(text);
+        self.record(Event::Prompt { message, author, context: 0 }, Durability::Written).await?;
+        Ok(())
+    }
+}
+
+/// Why a request failed.
+pub(crate) enum Failed {
+    Model(ProviderError),
+    Budget(Refusal),
+}
+
+impl Failed {
+    pub(crate) fn into_halt(self) -> Halt {
+        Halt::Outcome(match self {
+            Self::Model(ProviderError::Cancelled) => Outcome::Cancelled,
+            Self::Model(error) => Outcome::Failed { error: error.to_string(), hint: error.hint() },
+            Self::Budget(refusal) => Outcome::Budget { limit: refusal.to_string() },
+        })
+    }
+}
+
+fn entry(delta: Delta) -> Entry {
+    match delta {
+        Delta::Text(text) => Entry::Text(text),
+        Delta::Thinking(text) => Entry::Thinking(text),
+        Delta::ToolUse { id, name } => Entry::ToolUse { id, name },
+        Delta::Restart { reason } => Entry::Restart { reason },
+        Delta::Waiting { reason, wait } => Entry::Waiting { reason, ms: milliseconds(wait) },
+    }
+}
+
+pub(crate) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,108 @@
+//! Where sessions are: `<data>/caliban/repos/<hash>/sessions/<id>/`.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use caliban_agent::transcript;
+use caliban_core::ids::{AgentId, Candidate, ResolveError, resolve};
+
+use crate::report::Failure;
+
+/// The sessions of one repo.
+#[derive(Debug, Clone)]
+pub(crate) struct Sessions {
+    repo_dir: PathBuf,
+}
+
+/// A session on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Its id.
+    pub id: AgentId,
+    /// Its directory.
+    pub directory: PathBuf,
+    /// When something was last written.
+    pub changed: SystemTime,
+}
+
+impl Sessions {
+    /// Those of the repo whose files are in `repo_dir`.
+    pub(crate) fn new(repo_dir: PathBuf) -> Self {
+        Self { repo_dir }
+    }
+
+    /// The repo that they belong to, by its path.
+    pub(crate) fn repo(&self) -> Option<PathBuf> {
+        fs::read_to_string(self.repo_dir.join("repo")).ok().map(|text| PathBuf::from(text.trim_end()))
+    }
+
+    /// A new id and its directory, which nobody else has. Says in a file which repo this is about.
+    pub(crate) fn create(&self, repo: &Path) -> Result<(AgentId, PathBuf), Failure> {
+        let parent = self.repo_dir.join("sessions");
+        let cannot = |error: io::Error| {
+            Failure::new(format!("cannot make a session in {}: {error}", parent.display()))
+                .hint("sessions are kept below $XDG_DATA_HOME (else ~/.local/share); is it writable?")
+        };
+        transcript::make_private_directory(&parent).map_err(cannot)?;
+        let note = self.repo_dir.join("repo");
+        if !note.exists() {
+            fs::write(note, format!("{}\n", repo.display())).map_err(cannot)?;
+        }
+        loop {
+            let id = new_id()?;
+            let directory = parent.join(id.to_string());
+            match fs::create_dir(&directory) {
+                Ok(()) => return Ok((id, directory)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(cannot(error)),
+            }
+        }
+    }
+
+    /// All of them, the latest first.
+    pub(crate) fn list(&self) -> Vec<Found> {
+        let Ok(entries) = fs::read_dir(self.repo_dir.join("sessions")) else { return Vec::new() };
+        let mut found: Vec<Found> = entries.filter_map(|entry| found(&entry.ok()?.path())).collect();
+        found.sort_by(|a, b| b.changed.cmp(&a.changed).then_with(|| a.id.cmp(&b.id)));
+        found
+    }
+
+    /// The one that an id, or the beginning of one, means.
+    pub(crate) fn find(&self, query: &str) -> Result<Found, Failure> {
+        let sessions = self.list();
+        let candidates = sessions.iter().map(|found| Candidate { id: found.id, label: None });
+        let id = resolve(query, candidates).map_err(|error| match error {
+            ResolveError::Unknown { query } => Failure::usage(format!("there is no session {query:?}"))
+                .hint("`caliban sessions list` shows the sessions of this repo, with --all those of every repo"),
+            ResolveError::Ambiguous { query, candidates } => {
+                let ids: Vec<String> = candidates.iter().map(|candidate| candidate.id.to_string()).collect();
+                Failure::usage(format!("several sessions begin with {query:?}: {}", ids.join(", ")))
+            }
+        })?;
+        let found = sessions.into_iter().find(|found| found.id == id);
+        found.ok_or_else(|| Failure::new(format!("session {id} has gone")))
+    }
+}
+
+/// The directories of all repos that have been worked in.
+pub(crate) fn all_repos(data: &Path) -> Vec<Sessions> {
+    let Ok(entries) = fs::read_dir(data.join("repos")) else { return Vec::new() };
+    let mut repos: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    repos.sort();
+    repos.into_iter().map(Sessions::new).collect()
+}
+
+fn found(directory: &Path) -> Option<Found> {
+    let id = directory.file_name()?.to_str()?.parse().ok()?;
+    let meta = fs::metadata(directory.join(transcript::FILE_NAME)).ok()?;
+    Some(Found { id, directory: directory.to_owned(), changed: meta.modified().ok()? })
+}
+
+fn new_id() -> Result<AgentId, Failure> {
+    let mut bytes = [0; 4];
+    getrandom::fill(&mut bytes).map_err(|error| Failure::new(format!("no random numbers: {error}")))?;
+    Ok(AgentId::from_random(bytes))
+}

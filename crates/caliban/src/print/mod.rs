@@ -1,0 +1,234 @@
+//! Print mode: one prompt, one answer, an exit code.
+//!
+//! stdout is data, stderr is talk. On a terminal the answer streams as it comes in; into a pipe goes the final answer
+//! alone, so that a script gets exactly that.
+
+mod ask;
+mod json;
+mod text;
+
+use std::{
+    io::{IsTerminal as _, Read as _},
+    path::Path,
+};
+
+use caliban_agent::{
+    Agent, Attendance, TurnReport,
+    blueprint::{Kin, Wanted, WorkspaceSource},
+    event::{Author, Outcome},
+    feed::{Cursor, Entry},
+};
+use caliban_core::message::Message;
+use caliban_tools::WorkspaceOptions;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cli::{Cli, OutputFormat},
+    compose::{Composition, compose},
+    place::Sessions,
+    report::{self, Code, Failure},
+    settings::Environment,
+};
+
+/// More than this on stdin is not a prompt.
+const MAX_STDIN_BYTES: u64 = 64 * 1024 * 1024;
+
+/// What print mode shows, as it happens and at the end.
+trait Printer {
+    /// Something happened.
+    fn entry(&mut self, entry: &Entry) -> std::io::Result<()>;
+    /// The turn is over.
+    fn end(&mut self, report: &TurnReport) -> std::io::Result<()>;
+}
+
+/// Runs the prompt of this command line.
+pub(crate) async fn print(cli: &Cli, environment: &Environment, cwd: &Path) -> Result<Code, Failure> {
+    let prompt = prompt(cli)?;
+    // Without -p there is a person: they can be asked, and the run is theirs to watch.
+    let is_attended = !cli.run.is_print()
+        && cli.run.output_format == OutputFormat::Text
+        && std::io::stdin().is_terminal()
+        && std::io::stderr().is_terminal();
+    let attendance = if is_attended { Attendance::Somebody } else { Attendance::Nobody };
+    let append = cli.run.system_prompt_append.clone();
+    let composition = compose(environment, cwd, &cli.agent, append, attendance).await?;
+    for note in &composition.notes {
+        report::note(note);
+    }
+    let agent = open(cli, composition).await?;
+    if prompt.is_none() && !agent.has_unfinished_turn() {
+        agent.close().await;
+        return Err(nothing_to_do());
+    }
+    drive(cli, agent, prompt).await
+}
+
+/// The words of the command line, with what comes on stdin behind them.
+fn prompt(cli: &Cli) -> Result<Option<String>, Failure> {
+    let mut prompt = cli.run.prompt().map(str::to_owned).filter(|prompt| !prompt.trim().is_empty());
+    let stdin = std::io::stdin();
+    if cli.run.is_print() && !stdin.is_terminal() {
+        let mut bytes = Vec::new();
+        stdin
+            .lock()
+            .take(MAX_STDIN_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| Failure::new(format!("cannot read stdin: {error}")))?;
+        if bytes.len() as u64 > MAX_STDIN_BYTES {
+            return Err(Failure::usage(format!("stdin has more than {MAX_STDIN_BYTES} bytes"))
+                .hint("put it into a file and name that in the prompt"));
+        }
+        let piped = String::from_utf8_lossy(&bytes);
+        if !piped.trim().is_empty() {
+            prompt = Some(match prompt {
+                Some(prompt) => format!("{prompt}\n\n{}", piped.trim_end()),
+                None => piped.into_owned(),
+            });
+        }
+    }
+    let goes_on = cli.run.continue_last || cli.run.resume.is_some();
+    if prompt.is_none() && !goes_on {
+        return Err(nothing_to_do());
+    }
+    Ok(prompt)
+}
+
+fn nothing_to_do() -> Failure {
+    Failure::usage("there is no prompt").hint("say what to do: caliban -p \"fix the failing test\"")
+}
+
+/// A new session, or the one that is to be gone on with.
+async fn open(cli: &Cli, composition: Composition) -> Result<Agent, Failure> {
+    let Composition { blueprint, workspace, repo_dir, .. } = composition;
+    let sessions = Sessions::new(repo_dir);
+    let old = match (&cli.run.resume, cli.run.continue_last) {
+        (Some(id), _) => Some(sessions.find(id)?),
+        (None, true) => Some(sessions.list().into_iter().next().ok_or_else(|| {
+            Failure::usage("there is no session to go on with in this directory")
+                .hint("start one: caliban -p \"…\"")
+        })?),
+        (None, false) => None,
+    };
+    let is_old = old.is_some();
+    let (session, directory) = match old {
+        Some(found) => (found.id, found.directory),
+        None => {
+            let repo = blueprint.repo.clone().unwrap_or_else(|| workspace.root.clone());
+            sessions.create(&repo)?
+        }
+    };
+    let workspace = WorkspaceOptions { output_dir: directory.join("outputs"), ..workspace };
+    let wanted = Wanted {
+        session: session.to_string(),
+        label: None,
+        directory,
+        workspace: WorkspaceSource::New(workspace),
+        kin: Kin::Independent,
+        tools: None,
+        role: None,
+    };
+    let kit = blueprint.kit(wanted).map_err(|error| Failure::new(chain(&error)))?;
+    let agent = if is_old { Agent::resume(kit).await } else { Agent::new(kit).await };
+    agent.map_err(|error| Failure::new(chain(&error)))
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(&format!(": {cause_text}"));
+        }
+        source = cause.source();
+    }
+    text
+}
+
+async fn drive(cli: &Cli, mut agent: Agent, prompt: Option<String>) -> Result<Code, Failure> {
+    let mut printer = printer(cli, &agent);
+    let handle = agent.handle();
+    let cancel = CancellationToken::new();
+    let _watching = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(interrupts(cancel.clone())));
+    let asking = agent.kit().attendance == Attendance::Somebody;
+    let mut cursor = handle.feed().end();
+    let report = {
+        let work = async {
+            match prompt {
+                Some(prompt) => agent.prompt(Message::user(prompt), Author::User, &cancel).await,
+                None => agent.go_on(&cancel).await,
+            }
+        };
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                entry = handle.feed().wait(&mut cursor) => {
+                    if let Some(entry) = entry {
+                        show(printer.as_mut(), &entry);
+                        if asking {
+                            ask::answer(&entry, &handle).await;
+                        }
+                    }
+                }
+                report = &mut work => break report,
+            }
+        }
+    };
+    drain(printer.as_mut(), handle.feed(), &mut cursor);
+    agent.close().await;
+    // A reader that is gone (`| head -1`) does not make the work a failure.
+    let _gone = printer.end(&report);
+    Ok(code(&report))
+}
+
+fn drain(printer: &mut dyn Printer, feed: &caliban_agent::feed::Feed, cursor: &mut Cursor) {
+    while let Some(entry) = feed.next(cursor) {
+        show(printer, &entry);
+    }
+}
+
+fn show(printer: &mut dyn Printer, entry: &Entry) {
+    let _gone = printer.entry(entry);
+}
+
+fn printer(cli: &Cli, agent: &Agent) -> Box<dyn Printer> {
+    match cli.run.output_format {
+        OutputFormat::Text => Box::new(text::Text::new(cli.everywhere.verbose)),
+        OutputFormat::Json => Box::new(json::Json::new(agent.kit())),
+        OutputFormat::StreamJson => Box::new(json::StreamJson::new(agent.kit())),
+    }
+}
+
+/// The exit code of a turn.
+fn code(report: &TurnReport) -> Code {
+    match &report.outcome {
+        Outcome::Done if report.refused.is_empty() => Code::Done,
+        Outcome::Done => Code::Refused,
+        Outcome::Failed { .. } => Code::Failed,
+        Outcome::TurnLimit { .. } | Outcome::Budget { .. } => Code::Limit,
+        Outcome::Cancelled => Code::Interrupted,
+    }
+}
+
+/// The first signal cancels, which ends tools and requests in order; a second one is obeyed at once by the default
+/// handler being gone only for as long as the program takes to end.
+async fn interrupts(cancel: CancellationToken) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    cancel.cancel();
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    report::give_up();
+}

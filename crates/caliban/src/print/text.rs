@@ -1,0 +1,150 @@
+//! Text for people and pipes.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use anstyle::{AnsiColor, Style};
+use caliban_agent::{
+    TurnReport,
+    event::{Event, Outcome},
+    feed::Entry,
+};
+use caliban_core::{inert, message::Message};
+
+use super::Printer;
+
+/// Tool lines and notes.
+const DIM: Style = Style::new().dimmed();
+const RED: Style = AnsiColor::Red.on_default();
+const YELLOW: Style = AnsiColor::Yellow.on_default();
+
+/// Prints text.
+pub(super) struct Text {
+    /// stdout is a terminal: the text goes out as it comes.
+    streams: bool,
+    /// stderr gets a line for each call.
+    talks: bool,
+    /// Whether the cursor stands behind text.
+    is_mid_line: bool,
+    shown_text: bool,
+}
+
+impl Text {
+    pub(super) fn new(is_verbose: bool) -> Self {
+        Self {
+            streams: std::io::stdout().is_terminal(),
+            talks: is_verbose || std::io::stderr().is_terminal(),
+            is_mid_line: false,
+            shown_text: false,
+        }
+    }
+
+    fn out(&mut self, text: &str) -> std::io::Result<()> {
+        let mut out = anstream::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+        self.is_mid_line = !text.ends_with('\n');
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> std::io::Result<()> {
+        if self.is_mid_line { self.out("\n") } else { Ok(()) }
+    }
+
+    fn talk(&mut self, style: Style, line: &str) -> std::io::Result<()> {
+        if self.streams {
+            self.end_line()?;
+        }
+        writeln!(anstream::stderr().lock(), "{style}{}{style:#}", inert::line(line))
+    }
+
+    fn record(&mut self, event: &Event) -> std::io::Result<()> {
+        match event {
+            Event::Reply { message, .. } => self.reply(message),
+            Event::CallStarted { name, input, .. } if self.talks => {
+                self.talk(DIM, &format!("• {name} {}", caliban_agent::describe(input)))
+            }
+            Event::CallEnded { summary, is_error, .. } if self.talks && !summary.is_empty() => {
+                self.talk(if *is_error { YELLOW } else { DIM }, &format!("  {summary}"))
+            }
+            Event::CallRefused { name, decision, .. } if self.talks => {
+                self.talk(YELLOW, &format!("• {name} not carried out: {}", decision.why))
+            }
+            Event::Note { text } => self.talk(YELLOW, &format!("note: {text}")),
+            Event::Summarised { .. } if self.talks => self.talk(DIM, "• made room: the older part is summarised"),
+            _ => Ok(()),
+        }
+    }
+
+    /// A whole reply. On a terminal its text has been shown; into a pipe goes only the last one, by `end`.
+    fn reply(&mut self, message: &Message) -> std::io::Result<()> {
+        if self.streams && message.text().is_empty() {
+            return Ok(());
+        }
+        if self.streams { self.end_line() } else { Ok(()) }
+    }
+}
+
+impl Printer for Text {
+    fn entry(&mut self, entry: &Entry) -> std::io::Result<()> {
+        match entry {
+            Entry::Text(text) if self.streams => {
+                self.shown_text = true;
+                self.out(&inert::block(text))
+            }
+            Entry::Record(record) => self.record(&record.event),
+            Entry::Restart { reason } => self.talk(YELLOW, &format!("{reason}; trying again")),
+            Entry::Waiting { reason, ms: 0 } => self.talk(DIM, reason),
+            Entry::Waiting { reason, ms } => {
+                self.talk(YELLOW, &format!("{reason}; waiting {:.1} s", *ms as f64 / 1000.0))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn end(&mut self, report: &TurnReport) -> std::io::Result<()> {
+        if self.streams {
+            self.end_line()?;
+        } else if report.outcome == Outcome::Done && !report.text.is_empty() {
+            self.out(&inert::block(&report.text))?;
+            self.end_line()?;
+        }
+        let mut error = anstream::stderr().lock();
+        match &report.outcome {
+            Outcome::Done => {}
+            Outcome::Failed { error: message, hint } => {
+                writeln!(error, "{RED}error:{RED:#} {}", inert::line(message))?;
+                if let Some(hint) = hint {
+                    writeln!(error, "hint: {}", inert::block(hint))?;
+                }
+            }
+            Outcome::TurnLimit { limit } => {
+                writeln!(error, "{YELLOW}stopped:{YELLOW:#} the limit of {limit} turns is reached")?;
+                writeln!(error, "hint: go on with `caliban --continue -p \"go on\"`, or raise --max-turns")?;
+            }
+            Outcome::Budget { limit } => {
+                writeln!(error, "{YELLOW}stopped:{YELLOW:#} {}", inert::line(limit))?;
+            }
+            Outcome::Cancelled => writeln!(error, "interrupted; `caliban --continue` goes on")?,
+        }
+        refused(&mut error, report)
+    }
+}
+
+fn refused(error: &mut impl std::io::Write, report: &TurnReport) -> std::io::Result<()> {
+    let Some(count) = Some(report.refused.len()).filter(|count| *count > 0) else { return Ok(()) };
+    let calls = if count == 1 { "call was" } else { "calls were" };
+    writeln!(error, "{YELLOW}{count} {calls} refused:{YELLOW:#}")?;
+    let mut rules: Vec<&str> = Vec::new();
+    for refused in &report.refused {
+        writeln!(error, "  {} {}: {}", refused.tool, refused.what, inert::line(&refused.why))?;
+        rules.extend(refused.suggestions.iter().map(String::as_str));
+    }
+    rules.sort_unstable();
+    rules.dedup();
+    if !rules.is_empty() {
+        let flags: Vec<String> =
+            rules.iter().map(|rule| format!("--allow '{}'", rule.replace('\'', r"'\''"))).collect();
+        writeln!(error, "hint: allow them with {}", flags.join(" "))?;
+    }
+    Ok(())
+}

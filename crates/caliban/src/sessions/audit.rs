@@ -1,0 +1,113 @@
+//! `caliban sessions audit`: every tool call with its decision, rule, duration and exit code.
+
+use std::io::Write;
+
+use caliban_agent::event::{Decision, Event, Record, Verdict};
+use caliban_core::inert;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{place::Found, report::Failure};
+
+/// One call; text and JSON come from it alike.
+#[derive(Debug, Serialize)]
+struct Row {
+    at: Timestamp,
+    id: String,
+    tool: String,
+    input: Value,
+    decision: Decision,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<i32>,
+    result: &'static str,
+}
+
+pub(super) fn audit(found: &Found, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let rows = rows(&super::records(found)?);
+    if json {
+        serde_json::to_writer(&mut *out, &rows).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    if rows.is_empty() {
+        writeln!(out, "No tool calls.")?;
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "{:<19}  {:<9}  {:<11}  {:>8}  {:>4}  {:<12}  CALL  (why)",
+        "TIME", "DECISION", "RESULT", "MS", "EXIT", "TOOL"
+    )?;
+    for row in &rows {
+        let at = row.at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string();
+        let rule = match &row.decision.rule {
+            Some(rule) => format!("rule {}", inert::line(rule)),
+            None => inert::line(&row.decision.why).into_owned(),
+        };
+        writeln!(
+            out,
+            "{at:<19}  {:<9}  {:<11}  {:>8}  {:>4}  {:<12}  {}  ({rule})",
+            word(row.decision.verdict),
+            row.result,
+            row.ms.map_or_else(|| "-".to_owned(), |ms| ms.to_string()),
+            row.exit_code.map_or_else(|| "-".to_owned(), |code| code.to_string()),
+            inert::line(&row.tool),
+            caliban_agent::describe(&row.input),
+        )?;
+    }
+    Ok(())
+}
+
+fn rows(records: &[Record]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for record in records {
+        match &record.event {
+            Event::CallStarted { id, name, input, decision } => rows.push(Row {
+                at: record.at,
+                id: id.clone(),
+                tool: name.clone(),
+                input: input.clone(),
+                decision: decision.clone(),
+                ms: None,
+                exit_code: None,
+                result: "interrupted",
+            }),
+            Event::CallEnded { id, is_error, ms, exit_code, .. } => {
+                let open = rows.iter_mut().rev().find(|row| row.id == *id && row.ms.is_none());
+                if let Some(row) = open {
+                    row.ms = Some(*ms);
+                    row.exit_code = *exit_code;
+                    row.result = if *is_error { "failed" } else { "ok" };
+                }
+            }
+            Event::CallRefused { id, name, input, decision, .. } => rows.push(Row {
+                at: record.at,
+                id: id.clone(),
+                tool: name.clone(),
+                input: input.clone(),
+                decision: decision.clone(),
+                ms: None,
+                exit_code: None,
+                result: "not run",
+            }),
+            _ => {}
+        }
+    }
+    rows
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Allowed => "allowed",
+        Verdict::Approved => "approved",
+        Verdict::Denied => "denied",
+        Verdict::Rejected => "rejected",
+        Verdict::Unasked => "unasked",
+        Verdict::Blocked => "blocked",
+        Verdict::Invalid => "invalid",
+        Verdict::Cancelled => "cancelled",
+    }
+}

@@ -1,0 +1,87 @@
+//! `caliban sessions …`: what is kept of conversations. One file for each verb.
+
+mod audit;
+mod compact;
+mod list;
+mod replay;
+mod rm;
+mod show;
+
+use std::{io::Write, path::Path};
+
+use caliban_agent::{
+    event::{Event, Record},
+    transcript,
+};
+
+use crate::{
+    cli::sessions::SessionsCommand,
+    place::{Found, Sessions},
+    report::{Code, Failure},
+    settings::Environment,
+};
+
+/// Carries a verb out.
+pub(crate) fn sessions(
+    command: &SessionsCommand,
+    environment: &Environment,
+    cwd: &Path,
+    out: &mut dyn Write,
+) -> Result<Code, Failure> {
+    let paths = environment.paths()?;
+    let root = crate::settings::project_root(cwd)?;
+    let sessions = Sessions::new(paths.repo(&root));
+    match command {
+        SessionsCommand::List { all, json } => {
+            let repos = if *all { crate::place::all_repos(&paths.data) } else { vec![sessions] };
+            list::list(&repos, *all, *json, out)?;
+        }
+        SessionsCommand::Show { id, json } => show::show(&sessions.find(id)?, *json, out)?,
+        SessionsCommand::Replay { id, speed } => replay::replay(&sessions.find(id)?, *speed, out)?,
+        SessionsCommand::Audit { id, json } => audit::audit(&sessions.find(id)?, *json, out)?,
+        SessionsCommand::Compact { id } => return compact::compact(&sessions.find(id)?, environment, cwd, out),
+        SessionsCommand::Rm { ids } => rm::rm(&sessions, ids, out)?,
+    }
+    Ok(Code::Done)
+}
+
+/// The records of a session.
+fn records(found: &Found) -> Result<Vec<Record>, Failure> {
+    transcript::read(&found.directory).map_err(|error| {
+        Failure::new(error.to_string()).hint(format!("`caliban sessions rm {}` removes it", found.id))
+    })
+}
+
+/// The first thing that the user asked for, in one line.
+fn title(records: &[Record]) -> String {
+    /// As much as fits beside the other columns.
+    const TITLE_CHARS: usize = 60;
+    let text = records.iter().find_map(|record| record.event.typed()).unwrap_or_default();
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let shown: String = caliban_core::inert::line(line.trim()).chars().take(TITLE_CHARS).collect();
+    if shown.chars().count() < line.trim().chars().count() { format!("{shown}…") } else { shown }
+}
+
+/// Micro-dollars as people write them.
+fn dollars(micro_usd: Option<u64>) -> String {
+    micro_usd.map_or_else(|| "-".to_owned(), |micro| format!("${:.4}", micro as f64 / 1_000_000.0))
+}
+
+/// How the last turn ended, in a word.
+fn ending(records: &[Record]) -> &'static str {
+    use caliban_agent::event::Outcome;
+    let last = records.iter().rev().find(|record| {
+        matches!(record.event, Event::TurnEnded { .. } | Event::Prompt { .. } | Event::Reply { .. })
+    });
+    match last.map(|record| &record.event) {
+        Some(Event::TurnEnded { outcome, .. }) => match outcome {
+            Outcome::Done => "done",
+            Outcome::Failed { .. } => "failed",
+            Outcome::TurnLimit { .. } => "turn limit",
+            Outcome::Budget { .. } => "budget exceeded",
+            Outcome::Cancelled => "interrupted",
+        },
+        Some(_) => "unfinished",
+        None => "empty",
+    }
+}

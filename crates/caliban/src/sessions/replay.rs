@@ -1,0 +1,99 @@
+//! `caliban sessions replay`: the conversation as it ran.
+
+use std::{io::Write, time::Duration};
+
+use caliban_agent::event::{Answer, Author, Event, Outcome};
+use caliban_core::{inert, message::ResultPart};
+
+use crate::{place::Found, report::Failure};
+
+/// Of a tool's output, so many lines are shown.
+const OUTPUT_LINES: usize = 12;
+/// A pause between two records is never waited for longer than this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+pub(super) fn replay(found: &Found, speed: Option<f64>, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut before = None;
+    for record in super::records(found)? {
+        if let (Some(speed), Some(before)) = (speed, before.replace(record.at)) {
+            let pause: Duration = record.at.duration_since(before).unsigned_abs();
+            std::thread::sleep(pause.div_f64(speed).min(LONGEST_PAUSE));
+        }
+        event(&record.event, out)?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn event(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
+    match event {
+        Event::Started(header) => {
+            writeln!(out, "session {} with {} in {}", header.session, inert::line(&header.model), header.cwd.display())
+        }
+        Event::Resumed { model, .. } => writeln!(out, "\n-- taken up again with {} --", inert::line(model)),
+        Event::Prompt { author, .. } => {
+            let who = match author {
+                Author::User => "user".to_owned(),
+                Author::Parent => "parent agent".to_owned(),
+                Author::Hook(name) => format!("hook {name}"),
+                Author::Caliban => "caliban".to_owned(),
+            };
+            writeln!(out, "\n{who}> {}", inert::block(event.typed().unwrap_or_default().trim_end()))
+        }
+        Event::Reply { message, .. } => {
+            let text = message.text();
+            if text.is_empty() { Ok(()) } else { writeln!(out, "\n{}", inert::block(text.trim_end())) }
+        }
+        Event::CallStarted { name, input, .. } => {
+            writeln!(out, "\n• {} {}", inert::line(name), caliban_agent::describe(input))
+        }
+        Event::CallEnded { content, summary, .. } => {
+            for part in content {
+                match part {
+                    ResultPart::Text { text } => lines(text, out)?,
+                    ResultPart::Image { media_type, .. } => writeln!(out, "  [{media_type}]")?,
+                }
+            }
+            if summary.is_empty() { Ok(()) } else { writeln!(out, "  ({})", inert::line(summary)) }
+        }
+        Event::CallRefused { name, decision, .. } => {
+            writeln!(out, "\n• {} not carried out: {}", inert::line(name), inert::line(&decision.why))
+        }
+        Event::AskOpened(ask) => writeln!(out, "\n? {}: {}", inert::line(&ask.name), inert::line(&ask.why)),
+        Event::AskAnswered { answer, .. } => writeln!(
+            out,
+            "  answered: {}",
+            match answer {
+                Answer::Once => "yes".to_owned(),
+                Answer::Always => "always".to_owned(),
+                Answer::No(reason) => format!("no {}", inert::line(reason.as_deref().unwrap_or_default())),
+            }
+        ),
+        Event::ResultsCleared { ids } => writeln!(out, "\n-- {} old tool results dropped to make room --", ids.len()),
+        Event::Summarised { summary, .. } => {
+            writeln!(out, "\n-- the older part was summarised --\n{}", inert::block(summary))
+        }
+        Event::Note { text } => writeln!(out, "note: {}", inert::line(text)),
+        Event::TurnEnded { outcome, usage, turns, .. } => {
+            let how = match outcome {
+                Outcome::Done => "done".to_owned(),
+                Outcome::Failed { error, .. } => format!("failed: {}", inert::line(error)),
+                Outcome::TurnLimit { limit } => format!("stopped at the limit of {limit} turns"),
+                Outcome::Budget { limit } => format!("stopped: {}", inert::line(limit)),
+                Outcome::Cancelled => "interrupted".to_owned(),
+            };
+            writeln!(out, "\n-- {how}; {turns} turns, {} tokens in all --", usage.total())
+        }
+    }
+}
+
+fn lines(text: &str, out: &mut dyn Write) -> std::io::Result<()> {
+    let text = inert::block(text);
+    for line in text.lines().take(OUTPUT_LINES) {
+        writeln!(out, "  {line}")?;
+    }
+    match text.lines().count().saturating_sub(OUTPUT_LINES) {
+        0 => Ok(()),
+        more => writeln!(out, "  … {more} more lines"),
+    }
+}

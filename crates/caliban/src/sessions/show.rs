@@ -1,0 +1,89 @@
+//! `caliban sessions show`
+
+use std::io::Write;
+
+use caliban_agent::{
+    conversation::Conversation,
+    event::{Event, Record},
+};
+use caliban_core::{inert, message::Message};
+use serde_json::json;
+
+use crate::{place::Found, report::Failure};
+
+pub(super) fn show(found: &Found, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let records = super::records(found)?;
+    let conversation = Conversation::replay(records.iter().map(|record| &record.event));
+    let header = conversation.header();
+    let micro_usd = micro_usd(&records);
+    if json {
+        let value = json!({
+            "id": found.id.to_string(),
+            "directory": found.directory,
+            "state": super::ending(&records),
+            "title": super::title(&records),
+            "header": header,
+            "created": records.first().map(|record| record.at),
+            "changed": records.last().map(|record| record.at),
+            "turns": conversation.replies(),
+            "usage": conversation.usage(),
+            "micro_usd": micro_usd,
+            "todos": conversation.todos(),
+            "messages": conversation.messages(),
+        });
+        writeln!(out, "{value}")?;
+        return Ok(());
+    }
+    let usage = conversation.usage();
+    writeln!(out, "session  {}", found.id)?;
+    writeln!(out, "files    {}", found.directory.display())?;
+    if let Some(header) = header {
+        writeln!(out, "where    {}", inert::line(&header.cwd.display().to_string()))?;
+        writeln!(out, "model    {} ({})", inert::line(&header.model), header.provider)?;
+    }
+    writeln!(out, "state    {}", super::ending(&records))?;
+    writeln!(
+        out,
+        "spent    {} turns, {} tokens in, {} out, {} from cache, {} to cache, {}",
+        conversation.replies(),
+        usage.input,
+        usage.output,
+        usage.cache_read,
+        usage.cache_write,
+        super::dollars(micro_usd)
+    )?;
+    for message in asked_and_answered(&records) {
+        writeln!(out)?;
+        writeln!(out, "{}", message)?;
+    }
+    Ok(())
+}
+
+fn micro_usd(records: &[Record]) -> Option<u64> {
+    records.iter().rev().find_map(|record| match &record.event {
+        Event::TurnEnded { micro_usd, .. } => Some(*micro_usd),
+        _ => None,
+    })?
+}
+
+/// Each prompt as it was typed, and the last text before the next one.
+fn asked_and_answered(records: &[Record]) -> Vec<String> {
+    let (mut lines, mut answer) = (Vec::new(), None);
+    for record in records {
+        match &record.event {
+            event @ Event::Prompt { .. } => {
+                lines.extend(answer.take());
+                let text = event.typed().unwrap_or_default();
+                lines.push(format!("> {}", inert::block(text.trim_end()).replace('\n', "\n> ")));
+            }
+            Event::Reply { message, .. } => answer = said(message).or(answer),
+            _ => {}
+        }
+    }
+    lines.extend(answer);
+    lines
+}
+
+fn said(message: &Message) -> Option<String> {
+    Some(message.text()).filter(|text| !text.is_empty()).map(|text| inert::block(text.trim_end()).into_owned())
+}
