@@ -21,6 +21,9 @@ const ANY_KEY: &str = "test-key";
 /// The model that is listed when no models are given.
 const ANY_MODEL: &str = "test-model";
 
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 4096;
+
 /// A running model server. Stops when dropped.
 #[derive(Debug)]
 pub struct ModelServer {
@@ -110,6 +113,8 @@ impl ServerBuilder {
     pub fn start(self) -> ModelServer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port))
             .unwrap_or_else(|e| panic!("the model server cannot listen on port {}: {e}", self.port));
+        // Hundreds of agents may call at once; std's queue holds 128 of them.
+        rustix::net::listen(&listener, BACKLOG).expect("cannot make the listener's queue longer");
         listener.set_nonblocking(true).expect("cannot make the listener non-blocking");
         let address = listener.local_addr().expect("the listener has an address");
         let shared = Arc::new(Shared {

@@ -5,7 +5,7 @@
 use caliban_core::message::StopReason;
 use serde_json::{Value, json};
 
-use super::{Answer, CREATED, Part, Refusal, data_event, halves, usual};
+use super::{Answer, CREATED, Part, Refusal, cached, data_event, halves, usual};
 
 /// How much of a long key the service repeats, at each end.
 const SHOWN_OF_KEY: usize = 4;
@@ -87,7 +87,7 @@ pub(super) fn whole(answer: &Answer<'_>) -> Value {
 fn usage(answer: &Answer<'_>) -> Value {
     let usage = answer.usage;
     json!({"prompt_tokens": usage.prompt(), "completion_tokens": usage.output, "total_tokens": usage.total(),
-        "prompt_tokens_details": {"cached_tokens": usage.cache_read, "audio_tokens": 0},
+        "prompt_tokens_details": cached(usage),
         "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0,
             "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}})
 }

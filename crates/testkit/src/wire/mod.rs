@@ -182,6 +182,15 @@ impl Part {
     }
 }
 
+/// OpenAI's details of the input tokens; writes are named only where there are some.
+fn cached(usage: Usage) -> Value {
+    let mut details = json!({"cached_tokens": usage.cache_read});
+    if usage.cache_write > 0 {
+        details["cache_write_tokens"] = usage.cache_write.into();
+    }
+    details
+}
+
 /// A text in two halves (one if it is too short), to show that pieces have to be put together.
 fn halves(text: &str) -> Vec<&str> {
     let mut middle = text.len() / 2;

@@ -3,7 +3,7 @@
 use caliban_core::message::StopReason;
 use serde_json::{Value, json};
 
-use super::{Answer, CREATED, Part, Refusal, chat, halves, named_event, usual};
+use super::{Answer, CREATED, Part, Refusal, cached, chat, halves, named_event, usual};
 
 pub(super) fn error(refusal: &Refusal<'_>) -> Value {
     match refusal {
@@ -188,7 +188,7 @@ fn response(answer: &Answer<'_>, status: &str, output: Value, usage: Value) -> V
 
 fn usage(answer: &Answer<'_>) -> Value {
     let usage = answer.usage;
-    json!({"input_tokens": usage.prompt(), "input_tokens_details": {"cached_tokens": usage.cache_read},
+    json!({"input_tokens": usage.prompt(), "input_tokens_details": cached(usage),
         "output_tokens": usage.output, "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": usage.total()})
 }

@@ -6,7 +6,7 @@ use testkit::{ModelServer, StepExt, script, text, think, tools};
 
 use crate::raw::post;
 
-const USAGE: StepUsage = StepUsage { input: 3, output: 7, cache_read: 20, cache_write: 0 };
+const USAGE: StepUsage = StepUsage { input: 3, output: 7, cache_read: 20, cache_write: 10 };
 
 fn chunk(choices: &str, usage: &str) -> String {
     format!(
@@ -49,8 +49,8 @@ fn a_stream_has_every_chunk_in_order_and_the_usage_that_was_asked_for() {
         delta("{}", "\"tool_calls\"", none),
         chunk(
             "[]",
-            ",\"usage\":{\"prompt_tokens\":23,\"completion_tokens\":7,\"total_tokens\":30,\
-             \"prompt_tokens_details\":{\"cached_tokens\":20,\"audio_tokens\":0},\
+            ",\"usage\":{\"prompt_tokens\":33,\"completion_tokens\":7,\"total_tokens\":40,\
+             \"prompt_tokens_details\":{\"cached_tokens\":20,\"cache_write_tokens\":10},\
              \"completion_tokens_details\":{\"reasoning_tokens\":0,\"audio_tokens\":0,\
              \"accepted_prediction_tokens\":0,\"rejected_prediction_tokens\":0}}",
         ),
@@ -86,8 +86,8 @@ fn without_stream_the_answer_is_one_document() {
                 "message": {"role": "assistant", "content": null, "refusal": null, "annotations": [],
                     "tool_calls": [{"id": "call_0_0", "type": "function",
                         "function": {"name": "A", "arguments": "{\"x\":1}"}}]}}],
-            "usage": {"prompt_tokens": 23, "completion_tokens": 7, "total_tokens": 30,
-                "prompt_tokens_details": {"cached_tokens": 20, "audio_tokens": 0},
+            "usage": {"prompt_tokens": 33, "completion_tokens": 7, "total_tokens": 40,
+                "prompt_tokens_details": {"cached_tokens": 20, "cache_write_tokens": 10},
                 "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0,
                     "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}},
             "service_tier": "default", "system_fingerprint": "fp_testkit"})

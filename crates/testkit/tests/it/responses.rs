@@ -6,7 +6,7 @@ use testkit::{ModelServer, StepExt, script, text, think};
 
 use crate::raw::post;
 
-const USAGE: StepUsage = StepUsage { input: 3, output: 7, cache_read: 20, cache_write: 0 };
+const USAGE: StepUsage = StepUsage { input: 3, output: 7, cache_read: 20, cache_write: 10 };
 
 fn response(status: &str, incomplete: Value, output: Value, usage: Value) -> Value {
     json!({"id": "resp_0001", "object": "response", "created_at": 1_790_000_000, "status": status,
@@ -19,8 +19,8 @@ fn response(status: &str, incomplete: Value, output: Value, usage: Value) -> Val
 }
 
 fn usage() -> Value {
-    json!({"input_tokens": 23, "input_tokens_details": {"cached_tokens": 20}, "output_tokens": 7,
-        "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 30})
+    json!({"input_tokens": 33, "input_tokens_details": {"cached_tokens": 20, "cache_write_tokens": 10}, "output_tokens": 7,
+        "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 40})
 }
 
 fn request() -> Value {
