@@ -1,2 +1,62 @@
-//! placeholder, replaced in the first commits
-fn main() {}
+//! `cafleet`: the message broker's command line.
+//!
+//! Owns the way of one command: read arguments and settings, run the verb, print its answer, leave.
+//! The verbs are in [`verbs`], one file each; what they print is made in [`render`]; typing into
+//! tmux panes is in [`pane`]; everything stored is `caliban-store`'s.
+//!
+//! Refuses: a server, a daemon, an identity from the environment.
+
+mod answer;
+mod args;
+mod context;
+mod failure;
+mod input;
+mod pane;
+mod render;
+mod settings;
+mod usage;
+mod verbs;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use answer::Answer;
+use context::Context;
+use failure::Failure;
+use render::json::Style;
+
+fn main() -> ExitCode {
+    let argv: Vec<OsString> = std::env::args_os().collect();
+    let parsed = match usage::parse(&argv) {
+        Ok(cli) => cli,
+        Err(early) => return early.finish(),
+    };
+    let style = parsed.style();
+    // One thread: a short command has nothing to share out.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return answer::report(&Failure::internal(format!("cannot start: {error}")), style),
+    };
+    runtime.block_on(run(parsed, style))
+}
+
+async fn run(cli: args::Cli, style: Style) -> ExitCode {
+    let outcome = match Context::new(&cli) {
+        Ok(mut context) => {
+            let outcome = verbs::run(&mut context, cli.command).await;
+            let code = finish(outcome, style);
+            // The answer is out; what is left is housekeeping.
+            context.leave().await;
+            return code;
+        }
+        Err(failure) => Err(failure),
+    };
+    finish(outcome, style)
+}
+
+fn finish(outcome: Result<Answer, Failure>, style: Style) -> ExitCode {
+    match outcome {
+        Ok(answer) => answer.print(style),
+        Err(failure) => answer::report(&failure, style),
+    }
+}

@@ -1,0 +1,72 @@
+//! What a command says: data on standard output, talk on standard error, an exit code.
+//!
+//! Owns the only two places that print. Text and JSON of an answer come from the same verb.
+//! A reader that has gone away is no failure of the command.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::render::json::{self, Style};
+
+/// The result of a verb.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// For people; lines without a final line end.
+    pub(crate) text: String,
+    /// For programs.
+    pub(crate) json: Value,
+    /// Remarks for people, on standard error.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Answer {
+    pub(crate) fn new(text: impl Into<String>, json: Value) -> Self {
+        Self { text: text.into(), json, notes: Vec::new() }
+    }
+
+    pub(crate) fn note(mut self, note: Option<String>) -> Self {
+        self.notes.extend(note);
+        self
+    }
+
+    pub(crate) fn print(&self, style: Style) -> ExitCode {
+        let data = match style {
+            Style::Text => self.text.clone(),
+            style => json::write(&self.json, style),
+        };
+        let mut out = io::stdout().lock();
+        // One write, so that an answer is never seen by halves.
+        if let Err(error) = out.write_all(format!("{data}\n").as_bytes()).and_then(|()| out.flush())
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            return report(&Failure::internal(format!("cannot write the answer: {error}")), style);
+        }
+        for note in &self.notes {
+            talk(&format!("note: {note}\n"));
+        }
+        ExitCode::SUCCESS
+    }
+}
+
+/// Reports a failure and gives its exit code.
+pub(crate) fn report(failure: &Failure, style: Style) -> ExitCode {
+    match style {
+        Style::Text => {
+            let banner = failure.banner.as_deref().unwrap_or_default();
+            talk(&format!("{banner}Error: {}\n", failure.message));
+        }
+        style => {
+            let value = json!({"error": {"code": failure.code, "message": failure.message}});
+            talk(&format!("{}\n", json::write(&value, style)));
+        }
+    }
+    ExitCode::from(failure.exit)
+}
+
+/// Best effort: there is nobody left to tell when standard error is closed.
+pub(crate) fn talk(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}

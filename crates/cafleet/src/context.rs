@@ -1,0 +1,80 @@
+//! What a verb has at hand: the settings, the global flags, the store when it asks for it.
+//!
+//! Refuses: opening the store before a verb needs it, so that a command that is refused for its
+//! surroundings (no tmux) leaves no file behind.
+
+use caliban_store::broker::{Agent, Broker, IdPrefix, SessionId};
+
+use crate::args::Cli;
+use crate::failure::Failure;
+use crate::settings::Settings;
+
+/// Said when a command needs a session and got none.
+const SESSION_REQUIRED: &str = "--session-id <uuid> is required for this subcommand. Create a session with \
+                                'cafleet session create' and pass its id.";
+
+/// The surroundings of one command.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) settings: Settings,
+    session_id: Option<String>,
+    broker: Option<Broker>,
+}
+
+impl Context {
+    pub(crate) fn new(cli: &Cli) -> Result<Self, Failure> {
+        Ok(Self { settings: Settings::read()?, session_id: cli.session_id.clone(), broker: None })
+    }
+
+    /// The store, opened on first use.
+    pub(crate) async fn broker(&mut self) -> Result<&mut Broker, Failure> {
+        let broker = match self.broker.take() {
+            Some(broker) => broker,
+            None => Broker::open(&self.settings.database()?).await?,
+        };
+        Ok(self.broker.insert(broker))
+    }
+
+    /// What `--session-id` said.
+    pub(crate) fn session_given(&self) -> Result<&str, Failure> {
+        self.session_id.as_deref().ok_or_else(|| Failure::refused("session_required", SESSION_REQUIRED))
+    }
+
+    /// The session to act in. A whole id is taken as it is; whether it exists shows when it is used.
+    pub(crate) async fn session(&mut self) -> Result<SessionId, Failure> {
+        let given = self.session_given()?.to_owned();
+        match SessionId::parse(&given) {
+            Some(id) => Ok(id),
+            None => {
+                let prefix = session_prefix(&given)?;
+                Ok(self.broker().await?.session(&prefix).await?.id)
+            }
+        }
+    }
+
+    /// The acting agent, which must belong to the session.
+    pub(crate) async fn acting(&mut self, given: &str) -> Result<Agent, Failure> {
+        let session = self.session().await?;
+        let prefix = member_prefix(given, session)?;
+        Ok(self.broker().await?.member(session, &prefix).await?)
+    }
+
+    /// Ends the use of the store.
+    pub(crate) async fn leave(self) {
+        if let Some(broker) = self.broker {
+            broker.leave().await;
+        }
+    }
+}
+
+/// A session as somebody typed it.
+pub(crate) fn session_prefix(given: &str) -> Result<IdPrefix, Failure> {
+    IdPrefix::parse(given)
+        .map_err(|error| caliban_store::broker::BrokerError::SessionNotFound(error.0).into())
+}
+
+/// An acting agent as somebody typed it.
+pub(crate) fn member_prefix(given: &str, session: SessionId) -> Result<IdPrefix, Failure> {
+    IdPrefix::parse(given)
+        .map_err(|error| caliban_store::broker::BrokerError::NotAMember { agent: error.0, session }.into())
+}

@@ -1,0 +1,206 @@
+//! Typing an agent's waiting messages into its pane, in order, each at most once.
+//!
+//! Owns the order of effects: lock the pane, look, claim the message in the store, type, look
+//! again, record. A message that cannot be typed now holds those behind it. Nothing here fails the
+//! command that stored the message: what went wrong is the message's delivery state.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::time::Duration;
+
+use caliban_store::broker::{
+    Agent, Broker, BrokerError, Delivery, DeliveryState, PaneIdentity, Placement, Task, TaskId,
+};
+use tokio::time::Instant;
+
+use super::classify::{self, Backend, Composer};
+use super::tmux::{PaneFacts, Pasted, Tmux, TmuxError};
+use super::{compose, here, process};
+use crate::settings::Settings;
+
+/// How long to wait for another process that types into the same pane.
+const LOCK_LIMIT: Duration = Duration::from_secs(10);
+/// How long to look whether the agent took a message.
+const CONFIRM_LIMIT: Duration = Duration::from_millis(1500);
+/// How often to look.
+const LOOK_INTERVAL: Duration = Duration::from_millis(40);
+/// The largest status file of a coding agent that is read.
+const STATUS_BYTES: u64 = 64 * 1024;
+
+/// What a look at a pane decided.
+enum Verdict {
+    /// Type.
+    Go(Backend),
+    /// Not now.
+    Hold(String),
+    /// Never: the pane is not the one any more.
+    Gone(String),
+}
+
+/// A pane that an agent was placed in.
+struct Target<'a> {
+    tmux: Tmux,
+    pane: &'a str,
+    identity: &'a PaneIdentity,
+    agent: &'a str,
+}
+
+/// Types what waits for `recipient`. Does nothing for an agent without a pane.
+pub(crate) async fn deliver(
+    broker: &mut Broker,
+    settings: &Settings,
+    recipient: &Agent,
+) -> Result<(), BrokerError> {
+    let Some(target) = recipient.placement.as_ref().and_then(target) else { return Ok(()) };
+    let lock = lock_pane(broker, recipient).await;
+    let waiting = broker.undelivered(recipient.id).await?;
+    if waiting.is_empty() {
+        return Ok(());
+    }
+    if lock.is_none() {
+        return put_off(broker, &waiting, DeliveryState::Held, "another cafleet is typing into the pane")
+            .await;
+    }
+    for (at, task) in waiting.iter().enumerate() {
+        let backend = match look(&target, settings).await {
+            Verdict::Go(backend) => backend,
+            Verdict::Hold(why) => return put_off(broker, &waiting[at..], DeliveryState::Held, &why).await,
+            Verdict::Gone(why) => return put_off(broker, &waiting[at..], DeliveryState::Failed, &why).await,
+        };
+        if !broker.claim_delivery(task.id).await? {
+            continue;
+        }
+        let done = type_one(&target, settings, backend, task).await;
+        broker.record_delivery(task.id, &done).await?;
+        if done.state == DeliveryState::Held {
+            let why = "an earlier message is held".to_owned();
+            return put_off(broker, &waiting[at + 1..], DeliveryState::Held, &why).await;
+        }
+    }
+    Ok(())
+}
+
+fn target(placement: &Placement) -> Option<Target<'_>> {
+    let pane = placement.tmux_pane.as_deref().filter(|pane| here::is_pane_id(pane))?;
+    let identity = placement.identity.as_ref()?;
+    Some(Target { tmux: Tmux::at(&identity.socket), pane, identity, agent: &placement.coding_agent })
+}
+
+async fn look(target: &Target<'_>, settings: &Settings) -> Verdict {
+    match target.tmux.look(target.pane).await {
+        Ok(Some(facts)) => judge(target, &facts, settings),
+        Ok(None) => Verdict::Gone(format!("there is no pane {} any more", target.pane)),
+        Err(TmuxError::Missing) => Verdict::Gone(TmuxError::Missing.words()),
+        Err(TmuxError::Failed(why)) => Verdict::Gone(format!("the tmux server does not answer ({why})")),
+    }
+}
+
+/// From what tmux and the system know about the pane to what may be done with it.
+fn judge(target: &Target<'_>, facts: &PaneFacts, settings: &Settings) -> Verdict {
+    let identity = target.identity;
+    if facts.server_pid != identity.server_pid {
+        return Verdict::Gone("another tmux server has the socket now".to_owned());
+    }
+    if facts.dead {
+        return Verdict::Gone("the pane is dead".to_owned());
+    }
+    let same = facts.pane_pid == identity.pane_pid
+        && process::started(facts.pane_pid).is_some_and(|started| started == identity.pane_started);
+    if !same {
+        return Verdict::Gone("the pane has another process now".to_owned());
+    }
+    let Some(backend) = Backend::named(target.agent) else {
+        return Verdict::Gone(format!("'{}' is no known coding agent", target.agent));
+    };
+    let Some(agent_pid) = process::foreground_agent(facts.pane_pid, &facts.tty, target.agent) else {
+        return Verdict::Hold(format!("{} is not the pane's foreground program", target.agent));
+    };
+    let status = match backend {
+        Backend::Claude => claude_status(settings, agent_pid),
+        Backend::Codex => None,
+    };
+    match classify::composer(backend, facts, status.as_deref()) {
+        Composer::Free => Verdict::Go(backend),
+        Composer::Draft => Verdict::Hold("there is a draft in its input line".to_owned()),
+        Composer::Dialog => Verdict::Hold("it waits for an answer from its user".to_owned()),
+        Composer::Unknown => Verdict::Hold("its input line is not to be seen".to_owned()),
+    }
+}
+
+async fn type_one(target: &Target<'_>, settings: &Settings, backend: Backend, task: &Task) -> Delivery {
+    let text = compose::preview(task, settings.max_text_len);
+    let buffer = format!("cafleet-{}", task.id.short());
+    // All that tmux itself can check is checked again at the moment of typing.
+    let condition = format!(
+        "#{{&&:#{{==:#{{pid}}/#{{pane_id}}/#{{pane_pid}}/#{{pane_dead}},{}/{}/{}/0}},{}}}",
+        target.identity.server_pid,
+        target.pane,
+        target.identity.pane_pid,
+        backend.condition()
+    );
+    match target.tmux.paste(target.pane, &buffer, &text, &condition).await {
+        Ok(Pasted::Sent) if confirmed(target, backend, task).await => {
+            Delivery { state: DeliveryState::Confirmed, note: None }
+        }
+        Ok(Pasted::Sent) => Delivery { state: DeliveryState::Typed, note: None },
+        Ok(Pasted::Refused) => Delivery {
+            state: DeliveryState::Held,
+            note: Some("the pane changed just before typing".to_owned()),
+        },
+        Err(error) => Delivery { state: DeliveryState::Failed, note: Some(error.words()) },
+    }
+}
+
+/// Looks until the message stands on the screen above an empty input line, or time is up.
+async fn confirmed(target: &Target<'_>, backend: Backend, task: &Task) -> bool {
+    let marker = compose::marker(task);
+    let give_up = Instant::now() + CONFIRM_LIMIT;
+    loop {
+        if let Ok(Some(facts)) = target.tmux.look(target.pane).await
+            && classify::was_taken(backend, &facts.screen, &marker)
+        {
+            return true;
+        }
+        if Instant::now() >= give_up {
+            return false;
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// The word that Claude Code writes about itself: `idle`, `busy` or `waiting`.
+fn claude_status(settings: &Settings, pid: i64) -> Option<String> {
+    use std::io::Read;
+    let file = settings.claude_dir.as_ref()?.join("sessions").join(format!("{pid}.json"));
+    let mut text = String::new();
+    File::open(file).ok()?.take(STATUS_BYTES).read_to_string(&mut text).ok()?;
+    let value: serde_json::Value = serde_json::from_str(&text).ok()?;
+    value.get("status")?.as_str().map(str::to_owned)
+}
+
+async fn put_off(
+    broker: &mut Broker,
+    tasks: &[Task],
+    state: DeliveryState,
+    why: &str,
+) -> Result<(), BrokerError> {
+    let ids: Vec<TaskId> = tasks.iter().map(|task| task.id).collect();
+    broker.put_off(&ids, &Delivery { state, note: Some(why.to_owned()) }).await
+}
+
+/// Only one process types into a pane at a time. `None` when that cannot be had.
+async fn lock_pane(broker: &Broker, agent: &Agent) -> Option<File> {
+    let path = broker.url().pane_lock_file(&agent.id.to_string());
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent()?).ok()?;
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).ok()?;
+    let give_up = Instant::now() + LOCK_LIMIT;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Some(file),
+            Err(fs::TryLockError::WouldBlock) if Instant::now() < give_up => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Err(_) => return None,
+        }
+    }
+}

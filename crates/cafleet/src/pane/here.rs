@@ -1,0 +1,52 @@
+//! The pane that this command runs in, from `$TMUX` and `$TMUX_PANE`.
+
+use caliban_core::inert;
+
+use super::tmux::{PaneFacts, Tmux};
+use crate::failure::Failure;
+use crate::settings::Settings;
+
+/// Our own pane and its server's socket.
+#[derive(Debug, Clone)]
+pub(crate) struct Here {
+    pub(crate) socket: String,
+    pub(crate) facts: PaneFacts,
+}
+
+/// Finds our own pane. `command` is named when there is none.
+pub(crate) async fn find(settings: &Settings, command: &str) -> Result<Here, Failure> {
+    let outside = || Failure::refused("not_in_tmux", format!("{command} must be run inside a tmux session"));
+    let socket = settings.tmux.as_deref().and_then(socket_of).ok_or_else(outside)?;
+    let pane = settings.tmux_pane.as_deref().filter(|pane| is_pane_id(pane));
+    let pane = pane.ok_or_else(|| Failure::refused("not_in_tmux", "TMUX_PANE is not set to a pane id"))?;
+    let failed = |why: String| Failure::refused("tmux", inert::line(&why).into_owned());
+    let facts = Tmux::at(socket).look(pane).await.map_err(|error| failed(error.words()))?;
+    let facts = facts.ok_or_else(|| failed(format!("tmux: there is no pane {pane}")))?;
+    Ok(Here { socket: socket.to_owned(), facts })
+}
+
+/// `$TMUX` is socket, server pid and session number; a socket's path may hold commas itself.
+fn socket_of(tmux: &str) -> Option<&str> {
+    tmux.rsplitn(3, ',').nth(2).filter(|socket| !socket.is_empty())
+}
+
+/// A pane id becomes part of tmux commands, so it is nothing but `%` and digits.
+pub(crate) fn is_pane_id(text: &str) -> bool {
+    text.strip_prefix('%').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_pane_id, socket_of};
+
+    #[test]
+    fn the_socket_is_what_stands_before_the_last_two_commas() {
+        assert_eq!(socket_of("/tmp/tmux-0/default,123,0"), Some("/tmp/tmux-0/default"));
+        assert_eq!(socket_of("/tmp/a,b,123,0"), Some("/tmp/a,b"));
+        assert_eq!(socket_of("x"), None);
+        assert_eq!(
+            (is_pane_id("%12"), is_pane_id("%"), is_pane_id("%1;x"), is_pane_id("1")),
+            (true, false, false, false)
+        );
+    }
+}

@@ -1,0 +1,115 @@
+//! What runs in a pane, from `/proc`.
+//!
+//! Owns two questions: is this still the process that it was (number, start time and boot), and is
+//! the expected coding agent what the terminal's keys go to. Where there is no `/proc` both answers
+//! are no, and nothing is typed.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::fs::readlink;
+
+/// Programs that run a coding agent's script under their own name.
+const INTERPRETERS: [&str; 4] = ["node", "nodejs", "bun", "deno"];
+
+/// When a process started, in a form that no other process of that number has, ever.
+pub(crate) fn started(pid: i64) -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let ticks = Stat::of(pid)?.started;
+    Some(format!("{}/{ticks}", boot.trim()))
+}
+
+/// The process of the coding agent `name` that has the terminal `tty` in the foreground, given the
+/// pane's first process. Standard input and output must be that terminal: in `claude | less` the
+/// keys go to `less`.
+pub(crate) fn foreground_agent(pane_pid: i64, tty: &str, name: &str) -> Option<i64> {
+    let group = Stat::of(pane_pid)?.foreground_group;
+    let entries = fs::read_dir("/proc").ok()?;
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i64>().ok())
+        .filter(|pid| Stat::of(*pid).is_some_and(|stat| stat.group == group))
+        .find(|pid| is_agent(*pid, name) && uses_terminal(*pid, tty))
+}
+
+fn is_agent(pid: i64, name: &str) -> bool {
+    let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let cmdline = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let args: Vec<&str> =
+        cmdline.split(|byte| *byte == 0).map(|arg| std::str::from_utf8(arg).unwrap_or_default()).collect();
+    names_agent(comm.trim_end(), &args, name)
+}
+
+/// Whether a process is the agent, by its own name, by how it was called, or by its script.
+fn names_agent(comm: &str, args: &[&str], name: &str) -> bool {
+    let called = args.first().map_or("", |arg| base(arg));
+    if comm == name || called == name {
+        return true;
+    }
+    let script = args.iter().skip(1).find(|arg| !arg.starts_with('-')).copied().unwrap_or_default();
+    let package = match name {
+        "claude" => "/@anthropic-ai/claude-code/",
+        _ => "/@openai/codex/",
+    };
+    INTERPRETERS.contains(&called)
+        && (base(script).strip_suffix(".js").unwrap_or(base(script)) == name || script.contains(package))
+}
+
+fn uses_terminal(pid: i64, tty: &str) -> bool {
+    [0, 1].iter().all(|fd| {
+        readlink(format!("/proc/{pid}/fd/{fd}"), Vec::new())
+            .is_ok_and(|link| link.as_bytes() == tty.as_bytes())
+    })
+}
+
+fn base(path: &str) -> &str {
+    Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+/// The numbers of `/proc/<pid>/stat` that matter here.
+struct Stat {
+    group: i64,
+    foreground_group: i64,
+    started: u64,
+}
+
+impl Stat {
+    fn of(pid: i64) -> Option<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name stands in brackets and may itself hold brackets and blanks.
+        let rest = text.rsplit_once(')')?.1;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        Some(Self {
+            group: fields.get(2)?.parse().ok()?,
+            foreground_group: fields.get(5)?.parse().ok()?,
+            started: fields.get(19)?.parse().ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{names_agent, started};
+
+    #[test]
+    fn an_agent_is_known_by_name_call_or_script() {
+        let check = |comm: &str, args: &[&str], name: &str| names_agent(comm, args, name);
+        assert!(check("claude", &["claude"], "claude"));
+        assert!(check("2.1.325", &["/home/u/.local/bin/claude", "--x"], "claude"));
+        assert!(check("node", &["node", "/usr/lib/node_modules/@anthropic-ai/claude-code/cli.js"], "claude"));
+        assert!(check("node", &["/usr/bin/node", "--no-warnings", "/usr/local/bin/codex"], "codex"));
+        assert!(check("MainThread", &["node", "/x/bin/codex.js"], "codex"));
+        assert!(!check("bash", &["bash", "claude"], "claude"));
+        assert!(!check("vim", &["vim", "claude"], "claude"));
+        assert!(!check("node", &["node", "server.js"], "claude"));
+        assert!(!check("codex", &["codex"], "claude"));
+    }
+
+    #[test]
+    fn a_start_time_is_stable_and_ends_with_the_process() {
+        let pid = i64::from(std::process::id());
+        assert_eq!(started(pid), started(pid));
+        assert!(started(pid).is_some());
+        assert_eq!(started(i64::MAX), None);
+    }
+}

@@ -1,0 +1,73 @@
+//! What the environment may say. The only reader of environment variables in this binary.
+//!
+//! Refuses: identities. `--session-id` and `--agent-id` are literal flags and nothing else.
+
+use std::path::{Path, PathBuf};
+
+use caliban_store::StoreUrl;
+
+use crate::failure::{Failure, shown};
+
+/// How many codepoints of a body are shown when the environment does not say.
+const DEFAULT_MAX_TEXT_LEN: usize = 200;
+/// The database below the home directory when the environment does not say.
+const DEFAULT_DATABASE: &str = ".local/share/cafleet/registry.db";
+
+/// The environment, read once.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// Codepoints of a body that are shown without `--full`.
+    pub(crate) max_text_len: usize,
+    /// `$TMUX`, set inside tmux.
+    pub(crate) tmux: Option<String>,
+    /// `$TMUX_PANE`, set inside tmux.
+    pub(crate) tmux_pane: Option<String>,
+    /// Where Claude Code keeps its state.
+    pub(crate) claude_dir: Option<PathBuf>,
+    database_url: Option<String>,
+    home: Option<PathBuf>,
+}
+
+impl Settings {
+    pub(crate) fn read() -> Result<Self, Failure> {
+        let home = var("HOME").map(PathBuf::from);
+        let max_text_len = match var("CAFLEET_MAX_TEXT_LEN") {
+            None => DEFAULT_MAX_TEXT_LEN,
+            Some(text) => text.trim().parse().map_err(|_| {
+                let words = format!("CAFLEET_MAX_TEXT_LEN must be a whole number, not '{}'", shown(&text));
+                Failure::refused("settings", words)
+            })?,
+        };
+        Ok(Self {
+            max_text_len,
+            tmux: var("TMUX"),
+            tmux_pane: var("TMUX_PANE"),
+            claude_dir: var("CLAUDE_CONFIG_DIR")
+                .map(PathBuf::from)
+                .or_else(|| home.as_ref().map(|home| home.join(".claude"))),
+            database_url: var("CAFLEET_DATABASE_URL"),
+            home,
+        })
+    }
+
+    /// The database to use.
+    pub(crate) fn database(&self) -> Result<StoreUrl, Failure> {
+        let refused = |words: String| Failure::refused("settings", words);
+        match (&self.database_url, &self.home) {
+            (Some(url), _) => {
+                let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+                StoreUrl::parse(url, &here).map_err(|error| refused(shown(&error.to_string())))
+            }
+            (None, Some(home)) if home.is_absolute() => {
+                Ok(StoreUrl::sqlite(Path::join(home, DEFAULT_DATABASE)))
+            }
+            (None, _) => Err(refused("HOME is not set; set CAFLEET_DATABASE_URL".to_owned())),
+        }
+    }
+}
+
+/// An empty variable counts as unset.
+#[expect(clippy::disallowed_methods, reason = "this is the settings module")]
+fn var(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}

@@ -1,0 +1,26 @@
+//! `message ack`: the recipient says that it has the message.
+
+use caliban_store::Stamp;
+use caliban_store::broker::{BrokerError, IdPrefix};
+use serde_json::json;
+
+use crate::answer::Answer;
+use crate::args::MessageAckArgs;
+use crate::context::{Context, member_prefix};
+use crate::failure::Failure;
+use crate::render::task::StateShown;
+use crate::render::{self, Detail};
+
+pub(crate) async fn run(context: &mut Context, args: &MessageAckArgs) -> Result<Answer, Failure> {
+    let detail = Detail::choose(args.full, context.settings.max_text_len);
+    let session = context.session().await?;
+    let by = member_prefix(&args.agent_id, session)?;
+    let task = IdPrefix::parse(&args.task_id).map_err(|error| BrokerError::TaskNotFound(error.0))?;
+    let task = context.broker().await?.ack(session, &by, &task, Stamp::now()).await?;
+    let text = if args.quiet {
+        task.id.short()
+    } else {
+        format!("Message acknowledged.\n{}", render::task::text(&task, detail, StateShown::No))
+    };
+    Ok(Answer::new(text, json!({"task": render::task::json(&task, detail)})))
+}

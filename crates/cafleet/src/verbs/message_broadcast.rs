@@ -1,0 +1,54 @@
+//! `message broadcast`: one message for every other agent, and a summary for the sender.
+
+use caliban_store::Stamp;
+use caliban_store::broker::{NewBroadcast, PollQuery, Scope, TaskId};
+use serde_json::json;
+
+use super::message_send::{sender, task_id, unconfirmed, was_notified};
+use crate::answer::Answer;
+use crate::args::MessageBroadcastArgs;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::input;
+use crate::pane::deliver::deliver;
+use crate::render::task::StateShown;
+use crate::render::{self, Detail};
+
+pub(crate) async fn run(context: &mut Context, args: &MessageBroadcastArgs) -> Result<Answer, Failure> {
+    let detail = Detail::choose(args.full, context.settings.max_text_len);
+    let id = task_id(&["message", "broadcast"], args.id.as_deref())?.unwrap_or_else(TaskId::random);
+    let session = context.session().await?;
+    let text = args.text.body().map(|body| input::body(&body)).transpose()?.unwrap_or_default();
+    let new = NewBroadcast { session, from: sender(&args.agent_id)?, text, id: Some(id) };
+    let settings = context.settings.clone();
+    let broker = context.broker().await?;
+    let done = broker.broadcast(&new, Stamp::now()).await.map_err(|error| unconfirmed(error, id))?;
+    let mut notified = 0_u64;
+    for recipient in done.recipients.iter().filter(|recipient| recipient.placement.is_some()) {
+        deliver(broker, &settings, recipient).await?;
+        let query = PollQuery {
+            agent: recipient.id,
+            scope: Scope::All,
+            since: None,
+            after: Some(done.summary.seq),
+            page_size: 1_000,
+        };
+        let page = broker.poll(&query).await?;
+        notified += u64::from(page.tasks.iter().any(|task| task.origin == Some(id) && was_notified(task)));
+    }
+    let recipients = done.recipients.len();
+    let text = match detail {
+        Detail::Compact(_) => format!("broadcast id={} recipients={recipients}", done.summary.id.short()),
+        Detail::Full => format!(
+            "broadcast id={} recipients={recipients} notified={notified}\n{}",
+            done.summary.id,
+            render::task::text(&done.summary, detail, StateShown::No)
+        ),
+    };
+    let json = json!([{
+        "task": render::task::json(&done.summary, detail),
+        "notifications_sent_count": notified,
+        "recipients": recipients,
+    }]);
+    Ok(Answer::new(text, json))
+}

@@ -1,0 +1,47 @@
+//! `message deliver`: types what was held into the panes of the session that are free now.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::answer::Answer;
+use crate::args::MessageDeliverArgs;
+use crate::context::Context;
+use crate::failure::{Failure, shown};
+use crate::pane::deliver::deliver;
+
+/// How often a pane that is not free is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+pub(crate) async fn run(context: &mut Context, args: &MessageDeliverArgs) -> Result<Answer, Failure> {
+    let acting = context.acting(&args.agent_id).await?;
+    let settings = context.settings.clone();
+    let broker = context.broker().await?;
+    let deadline = Instant::now() + Duration::from_secs(u64::from(args.wait.unwrap_or_default()));
+    let mut first = None;
+    loop {
+        let mut held = Vec::new();
+        let mut waiting = 0_usize;
+        // Read anew each time: agents come and go while we wait.
+        for agent in broker.agents(acting.session).await? {
+            if agent.placement.is_none() {
+                continue;
+            }
+            waiting += if first.is_none() { broker.undelivered(agent.id).await?.len() } else { 0 };
+            deliver(broker, &settings, &agent).await?;
+            held.extend(broker.undelivered(agent.id).await?);
+        }
+        let waiting = *first.get_or_insert(waiting);
+        if held.is_empty() || Instant::now() >= deadline {
+            let done = waiting.saturating_sub(held.len());
+            let why = held.first().and_then(|task| task.delivery.note.as_deref()).map(shown);
+            return Ok(Answer::new(
+                format!("delivered={done} held={}", held.len()),
+                json!({"delivered": done, "held": held.len()}),
+            )
+            .note(why.map(|why| format!("held: {why}"))));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}

@@ -1,0 +1,46 @@
+//! `message poll`: what waits for an agent, now or within some seconds.
+
+use std::time::Duration;
+
+use caliban_store::Stamp;
+use caliban_store::broker::{DEFAULT_PAGE, PollQuery, Scope};
+use serde_json::Value;
+
+use crate::answer::Answer;
+use crate::args::MessagePollArgs;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::render::task::StateShown;
+use crate::render::{self, Detail};
+use crate::usage;
+
+pub(crate) async fn run(context: &mut Context, args: &MessagePollArgs) -> Result<Answer, Failure> {
+    let detail = Detail::choose(args.full, context.settings.max_text_len);
+    let since = args
+        .since
+        .as_deref()
+        .map(Stamp::parse)
+        .transpose()
+        .map_err(|error| usage::invalid_value(&["message", "poll"], "--since", &format!("{error}.")))?;
+    let agent = context.acting(&args.agent_id).await?;
+    let query = PollQuery {
+        agent: agent.id,
+        scope: if args.all { Scope::All } else { Scope::Open },
+        since,
+        after: args.after,
+        page_size: args.page_size.unwrap_or(DEFAULT_PAGE),
+    };
+    let broker = context.broker().await?;
+    let page = match args.wait {
+        None => broker.poll(&query).await?,
+        Some(seconds) => broker.wait(&query, Duration::from_secs(u64::from(seconds))).await?,
+    };
+    let blocks: Vec<String> =
+        page.tasks.iter().map(|task| render::task::text(task, detail, StateShown::IfEnded)).collect();
+    let text = if blocks.is_empty() { "No messages found.".to_owned() } else { blocks.join("\n\n") };
+    let json: Value = page.tasks.iter().map(|task| render::task::json(task, detail)).collect();
+    // A page that the caller asked for is no news; one that we cut is.
+    let cut = page.more && args.page_size.is_none();
+    let note = cut.then(|| format!("there are more than {DEFAULT_PAGE}; walk through them with --after SEQ"));
+    Ok(Answer::new(text, json).note(note))
+}

@@ -1,0 +1,93 @@
+//! `message send`: store, commit, then type a preview into the recipient's pane if it has one.
+
+use caliban_store::Stamp;
+use caliban_store::broker::{BrokerError, DeliveryState, IdPrefix, NewMessage, Task, TaskId};
+use serde_json::json;
+
+use crate::answer::Answer;
+use crate::args::MessageSendArgs;
+use crate::context::Context;
+use crate::failure::{Failure, shown};
+use crate::pane::deliver::deliver;
+use crate::render::task::StateShown;
+use crate::render::{self, Detail};
+use crate::{input, usage};
+
+pub(crate) async fn run(context: &mut Context, args: &MessageSendArgs) -> Result<Answer, Failure> {
+    let detail = Detail::choose(args.full, context.settings.max_text_len);
+    let id = task_id(&["message", "send"], args.id.as_deref())?;
+    // Chosen here rather than in the store, so that a failure can name it for a safe retry.
+    let id = id.unwrap_or_else(TaskId::random);
+    let session = context.session().await?;
+    let text = args.text.body().map(|body| input::body(&body)).transpose()?.unwrap_or_default();
+    let new = NewMessage {
+        session,
+        from: sender(&args.agent_id)?,
+        to: IdPrefix::parse(&args.to).map_err(|error| {
+            Failure::refused("bad_destination", format!("Invalid destination format: {}", shown(&error.0)))
+        })?,
+        text,
+        id: Some(id),
+    };
+    let settings = context.settings.clone();
+    let broker = context.broker().await?;
+    let sent = broker.send(&new, Stamp::now()).await.map_err(|error| unconfirmed(error, id))?;
+    let task = if sent.recipient.placement.is_some() && sent.recipient.id != sent.task.from {
+        deliver(broker, &settings, &sent.recipient).await?;
+        broker.task(session, &sent.task.id.into()).await?
+    } else {
+        sent.task
+    };
+    let json = json!({
+        "task": render::task::json(&task, detail),
+        "notification_sent": was_notified(&task),
+        "delivery": render::task::delivery_json(&task),
+    });
+    let text = if args.quiet {
+        task.id.short()
+    } else {
+        format!("Message sent.\n{}", render::task::text(&task, detail, StateShown::No))
+    };
+    Ok(Answer::new(text, json).note(note(&task)))
+}
+
+/// The acting agent of a send, in the words of a send.
+pub(super) fn sender(given: &str) -> Result<IdPrefix, Failure> {
+    IdPrefix::parse(given).map_err(|error| BrokerError::SenderNotActive(error.0).into())
+}
+
+/// An id chosen by the sender is a whole one.
+pub(super) fn task_id(path: &[&str], given: Option<&str>) -> Result<Option<TaskId>, Failure> {
+    let Some(given) = given else { return Ok(None) };
+    let refused = || usage::invalid_value(path, "--id", &format!("'{given}' is not a valid UUID."));
+    TaskId::parse(given).map(Some).ok_or_else(refused)
+}
+
+/// A write that failed while it was made durable may be found later: tell how to repeat it safely.
+pub(super) fn unconfirmed(error: BrokerError, id: TaskId) -> Failure {
+    let retry = matches!(&error, BrokerError::Store(store) if store.is_unconfirmed());
+    let mut failure = Failure::from(error);
+    if retry {
+        failure.message = format!("{}; repeat it safely with --id {id}", failure.message);
+    }
+    failure
+}
+
+pub(super) fn was_notified(task: &Task) -> bool {
+    matches!(task.delivery.state, DeliveryState::Typed | DeliveryState::Confirmed)
+}
+
+/// What a sender should know about a preview that was not typed.
+pub(super) fn note(task: &Task) -> Option<String> {
+    let why = task.delivery.note.as_deref().unwrap_or("unknown");
+    match task.delivery.state {
+        DeliveryState::Held => Some(format!(
+            "preview held: {}; the message is in the queue, and 'cafleet message deliver' tries again",
+            shown(why)
+        )),
+        DeliveryState::Failed => {
+            Some(format!("preview not typed: {}; the message is in the queue", shown(why)))
+        }
+        DeliveryState::Stored | DeliveryState::Typed | DeliveryState::Confirmed => None,
+    }
+}

@@ -1,0 +1,47 @@
+//! `session create`: a session, its root Director in this pane, its Administrator.
+
+use caliban_store::Stamp;
+use caliban_store::broker::{NewSession, PaneIdentity, Placement};
+
+use crate::answer::Answer;
+use crate::args::{CodingAgent, SessionCreateArgs};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::pane::{here, process};
+use crate::{input, render};
+
+pub(crate) async fn run(context: &mut Context, args: &SessionCreateArgs) -> Result<Answer, Failure> {
+    let label = args.label.as_deref().map(|label| input::name("--label", label)).transpose()?;
+    let now = Stamp::now();
+    // Before the store is touched: outside tmux nothing is written.
+    let placement = if args.no_tmux { None } else { Some(placement(context, args.coding_agent, now).await?) };
+    let created = context.broker().await?.create_session(&NewSession { label, placement }, now).await?;
+    Ok(Answer::new(
+        render::session::created_text(&created, args.full),
+        render::session::created_json(&created),
+    ))
+}
+
+async fn placement(context: &Context, agent: CodingAgent, now: Stamp) -> Result<Placement, Failure> {
+    let here = here::find(&context.settings, "cafleet session create").await?;
+    let facts = here.facts;
+    // Without a start time the pane cannot be told from a later one; then nothing is ever typed into it.
+    let identity = process::started(facts.pane_pid).map(|pane_started| PaneIdentity {
+        socket: here.socket,
+        server_pid: facts.server_pid,
+        pane_pid: facts.pane_pid,
+        pane_started,
+    });
+    Ok(Placement {
+        director: None,
+        tmux_session: facts.session,
+        tmux_window: facts.window,
+        tmux_pane: Some(facts.pane),
+        coding_agent: match agent {
+            CodingAgent::Claude => "claude".to_owned(),
+            CodingAgent::Codex => "codex".to_owned(),
+        },
+        created_at: now,
+        identity,
+    })
+}

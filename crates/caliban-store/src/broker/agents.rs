@@ -1,0 +1,175 @@
+//! Agents: registered, listed, shown, deregistered.
+//!
+//! Owns the protection of the two built-in agents and of the Administrator's name.
+
+use serde_json::json;
+
+use super::ids::{AgentId, IdPrefix, SessionId};
+use super::resolve::{find_agent, find_session};
+use super::row::{self, agent_columns};
+use super::types::{Agent, AgentKind, AgentStatus, NewAgent};
+use super::{ADMINISTRATOR, Broker, BrokerError};
+use crate::Stamp;
+use crate::open::Tx;
+
+impl Broker {
+    /// Registers an agent in a living session.
+    ///
+    /// # Errors
+    /// `SessionNotFound`, `SessionDeleted`, `ReservedName`, or the store's.
+    pub async fn register(
+        &mut self,
+        session: &IdPrefix,
+        new: &NewAgent,
+        now: Stamp,
+    ) -> Result<Agent, BrokerError> {
+        if new.name.trim().eq_ignore_ascii_case(ADMINISTRATOR) {
+            return Err(BrokerError::ReservedName(new.name.clone()));
+        }
+        let id = AgentId::random();
+        self.db
+            .write(async |tx| -> Result<Agent, BrokerError> {
+                let found = find_session(tx.conn(), session).await.map_err(|e| tx.words(e))?;
+                let found =
+                    found.one(session, || BrokerError::SessionNotFound(session.given().to_owned()))?;
+                if found.deleted_at.is_some() {
+                    return Err(BrokerError::SessionDeleted(found.id));
+                }
+                let card = json!({"name": new.name, "description": new.description, "skills": new.skills});
+                let agent = Agent {
+                    id,
+                    session: found.id,
+                    name: new.name.clone(),
+                    description: new.description.clone(),
+                    status: AgentStatus::Active,
+                    kind: AgentKind::User,
+                    registered_at: now,
+                    card: card.to_string(),
+                    placement: None,
+                };
+                insert_agent(tx, &agent).await?;
+                Ok(agent)
+            })
+            .await
+    }
+
+    /// The active agents of a session, oldest first.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn agents(&mut self, session: SessionId) -> Result<Vec<Agent>, BrokerError> {
+        let rows = sqlx::query(concat!(
+            "SELECT ",
+            agent_columns!(),
+            " WHERE a.session_id = $1 AND a.status = 'active' ORDER BY a.seq"
+        ))
+        .bind(session.to_string())
+        .fetch_all(self.db.conn())
+        .await
+        .map_err(|e| self.db.words(e))?;
+        rows.iter().map(|row| row::agent(row).map_err(|e| self.db.words(e).into())).collect()
+    }
+
+    /// One active agent of a session.
+    ///
+    /// # Errors
+    /// `AgentNotFound`, `Ambiguous`, or the store's.
+    pub async fn agent(&mut self, session: SessionId, given: &IdPrefix) -> Result<Agent, BrokerError> {
+        let not_found = || BrokerError::AgentNotFound(given.given().to_owned());
+        let found = find_agent(self.db.conn(), session, given).await.map_err(|e| self.db.words(e))?;
+        let agent = found.one(given, not_found)?;
+        if agent.status == AgentStatus::Active { Ok(agent) } else { Err(not_found()) }
+    }
+
+    /// Deregisters an agent. Its messages stay.
+    ///
+    /// # Errors
+    /// `NotAMember`, `RootDirector`, `Administrator`, `AlreadyDeregistered`, or the store's.
+    pub async fn deregister(
+        &mut self,
+        session: SessionId,
+        given: &IdPrefix,
+        now: Stamp,
+    ) -> Result<AgentId, BrokerError> {
+        self.db
+            .write(async |tx| -> Result<AgentId, BrokerError> {
+                let found = find_agent(tx.conn(), session, given).await.map_err(|e| tx.words(e))?;
+                let agent = found
+                    .one(given, || BrokerError::NotAMember { agent: given.given().to_owned(), session })?;
+                if agent.kind == AgentKind::Administrator {
+                    return Err(BrokerError::Administrator);
+                }
+                let director: Option<i64> = sqlx::query_scalar(
+                    "SELECT 1 FROM sessions WHERE session_id = $1 AND director_agent_id = $2",
+                )
+                .bind(session.to_string())
+                .bind(agent.id.to_string())
+                .fetch_optional(tx.conn())
+                .await
+                .map_err(|e| tx.words(e))?;
+                if director.is_some() {
+                    return Err(BrokerError::RootDirector);
+                }
+                let changed = sqlx::query(
+                    "UPDATE agents SET status = 'deregistered', deregistered_at = $1 \
+                     WHERE agent_id = $2 AND status = 'active'",
+                )
+                .bind(now.to_string())
+                .bind(agent.id.to_string())
+                .execute(tx.conn())
+                .await
+                .map_err(|e| tx.words(e))?;
+                if changed.rows_affected() == 0 {
+                    return Err(BrokerError::AlreadyDeregistered(agent.id));
+                }
+                sqlx::query("DELETE FROM agent_placements WHERE agent_id = $1")
+                    .bind(agent.id.to_string())
+                    .execute(tx.conn())
+                    .await
+                    .map_err(|e| tx.words(e))?;
+                Ok(agent.id)
+            })
+            .await
+    }
+}
+
+/// Writes an agent and its placement.
+pub(super) async fn insert_agent(tx: &mut Tx<'_>, agent: &Agent) -> Result<(), BrokerError> {
+    sqlx::query(
+        "INSERT INTO agents (agent_id, session_id, name, description, status, kind, registered_at, \
+         agent_card_json) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+    )
+    .bind(agent.id.to_string())
+    .bind(agent.session.to_string())
+    .bind(&agent.name)
+    .bind(&agent.description)
+    .bind(agent.status.as_str())
+    .bind(agent.kind.as_str())
+    .bind(agent.registered_at.to_string())
+    .bind(&agent.card)
+    .execute(tx.conn())
+    .await
+    .map_err(|e| tx.words(e))?;
+    let Some(placement) = &agent.placement else { return Ok(()) };
+    let identity = placement.identity.as_ref();
+    sqlx::query(
+        "INSERT INTO agent_placements (agent_id, director_agent_id, tmux_session, tmux_window_id, tmux_pane_id, \
+         coding_agent, created_at, tmux_socket, tmux_server_pid, tmux_pane_pid, tmux_pane_started) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+    )
+    .bind(agent.id.to_string())
+    .bind(placement.director.map(|id| id.to_string()))
+    .bind(&placement.tmux_session)
+    .bind(&placement.tmux_window)
+    .bind(&placement.tmux_pane)
+    .bind(&placement.coding_agent)
+    .bind(placement.created_at.to_string())
+    .bind(identity.map(|i| i.socket.as_str()))
+    .bind(identity.map(|i| i.server_pid))
+    .bind(identity.map(|i| i.pane_pid))
+    .bind(identity.map(|i| i.pane_started.as_str()))
+    .execute(tx.conn())
+    .await
+    .map_err(|e| tx.words(e))?;
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! What became of typing messages into panes.
+//!
+//! Owns the claim: a message is marked before the first key is sent, so that no crash and no second
+//! deliverer types it twice, and one that was acknowledged or cancelled first is never typed.
+
+use super::ids::{AgentId, TaskId};
+use super::row::{self, task_columns};
+use super::types::{Delivery, DeliveryState, Task};
+use super::{Broker, BrokerError};
+
+/// How many undelivered messages one look takes.
+const BATCH: i64 = 100;
+
+/// The note of a message whose typing began and whose end nobody recorded.
+const INTERRUPTED: &str = "interrupted while typing";
+
+impl Broker {
+    /// The messages for this agent that are still to be typed, in order. What an agent sends to
+    /// itself is not typed.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn undelivered(&mut self, agent: AgentId) -> Result<Vec<Task>, BrokerError> {
+        let rows = sqlx::query(concat!(
+            "SELECT ",
+            task_columns!(),
+            " FROM tasks WHERE context_id = $1 AND status_state = 'input_required' AND type = 'unicast' \
+             AND delivery_state IN ('stored', 'held') AND from_agent_id <> context_id ORDER BY seq LIMIT $2"
+        ))
+        .bind(agent.to_string())
+        .bind(BATCH)
+        .fetch_all(self.db.conn())
+        .await
+        .map_err(|e| self.db.words(e))?;
+        rows.iter().map(|row| row::task(row).map_err(|e| self.db.words(e).into())).collect()
+    }
+
+    /// Claims a message for typing. Until [`Broker::record_delivery`] it counts as failed halfway.
+    /// `false` when it has been acknowledged, cancelled or typed in the meantime.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn claim_delivery(&mut self, task: TaskId) -> Result<bool, BrokerError> {
+        self.db
+            .write(async |tx| -> Result<bool, BrokerError> {
+                let changed = sqlx::query(
+                    "UPDATE tasks SET delivery_state = 'failed', delivery_note = $1 WHERE task_id = $2 \
+                     AND status_state = 'input_required' AND delivery_state IN ('stored', 'held')",
+                )
+                .bind(INTERRUPTED)
+                .bind(task.to_string())
+                .execute(tx.conn())
+                .await
+                .map_err(|e| tx.words(e))?;
+                Ok(changed.rows_affected() == 1)
+            })
+            .await
+    }
+
+    /// Records how a claimed message ended.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn record_delivery(&mut self, task: TaskId, delivery: &Delivery) -> Result<(), BrokerError> {
+        self.db
+            .write(async |tx| -> Result<(), BrokerError> {
+                sqlx::query("UPDATE tasks SET delivery_state = $1, delivery_note = $2 WHERE task_id = $3")
+                    .bind(delivery.state.as_str())
+                    .bind(&delivery.note)
+                    .bind(task.to_string())
+                    .execute(tx.conn())
+                    .await
+                    .map_err(|e| tx.words(e))?;
+                Ok(())
+            })
+            .await
+    }
+
+    /// Records that these messages wait for a free pane, or that their pane is gone. Messages that
+    /// somebody else has claimed are left alone.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn put_off(&mut self, tasks: &[TaskId], delivery: &Delivery) -> Result<(), BrokerError> {
+        debug_assert!(matches!(delivery.state, DeliveryState::Held | DeliveryState::Failed));
+        self.db
+            .write(async |tx| -> Result<(), BrokerError> {
+                for task in tasks {
+                    sqlx::query(
+                        "UPDATE tasks SET delivery_state = $1, delivery_note = $2 WHERE task_id = $3 \
+                         AND status_state = 'input_required' AND delivery_state IN ('stored', 'held')",
+                    )
+                    .bind(delivery.state.as_str())
+                    .bind(&delivery.note)
+                    .bind(task.to_string())
+                    .execute(tx.conn())
+                    .await
+                    .map_err(|e| tx.words(e))?;
+                }
+                Ok(())
+            })
+            .await
+    }
+}

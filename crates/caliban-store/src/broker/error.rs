@@ -1,0 +1,79 @@
+//! What the broker refuses, as data. The binary turns each into its documented words.
+//!
+//! Refuses: knowing how a caller spelled an id.
+
+use super::ids::{AgentId, SessionId, TaskId};
+use super::types::TaskState;
+use crate::StoreError;
+
+/// Why the broker did not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No session matches.
+    #[error("session '{0}' not found")]
+    SessionNotFound(String),
+    /// The session was deleted.
+    #[error("session {0} is deleted")]
+    SessionDeleted(SessionId),
+    /// No agent in the session matches.
+    #[error("agent {agent} is not a member of session {session}")]
+    NotAMember {
+        /// As the caller wrote it.
+        agent: String,
+        /// The session looked in.
+        session: SessionId,
+    },
+    /// Nothing matches the recipient.
+    #[error("destination agent not found: {0}")]
+    DestinationNotFound(String),
+    /// The recipient is in another session.
+    #[error("destination agent not in session: {0}")]
+    DestinationNotInSession(String),
+    /// The sender is unknown here, or deregistered.
+    #[error("sender agent not found or not active in session: {0}")]
+    SenderNotActive(String),
+    /// No active agent of the session matches.
+    #[error("agent {0} not found")]
+    AgentNotFound(String),
+    /// The agent has left already.
+    #[error("agent {0} not found or already deregistered")]
+    AlreadyDeregistered(AgentId),
+    /// The root Director stays as long as its session.
+    #[error("cannot deregister the root Director")]
+    RootDirector,
+    /// The Administrator stays as long as its session.
+    #[error("the Administrator cannot be deregistered")]
+    Administrator,
+    /// The name belongs to the built-in agent.
+    #[error("the name '{0}' is reserved")]
+    ReservedName(String),
+    /// No task that the session may see matches.
+    #[error("task {0} not found")]
+    TaskNotFound(String),
+    /// Only the recipient acknowledges.
+    #[error("only the recipient can acknowledge a task")]
+    NotTheRecipient,
+    /// Only the sender cancels.
+    #[error("only the sender can cancel a task")]
+    NotTheSender,
+    /// It was acknowledged or cancelled before.
+    #[error("cannot acknowledge a task in state {0}")]
+    CannotAck(TaskState),
+    /// It was acknowledged or cancelled before.
+    #[error("cannot cancel a task in state {0}")]
+    CannotCancel(TaskState),
+    /// The id of a retry belongs to a different message.
+    #[error("task id {0} is already used by a different message")]
+    IdTaken(TaskId),
+    /// A prefix matches more than one id.
+    #[error("'{given}' is ambiguous")]
+    Ambiguous {
+        /// As the caller wrote it.
+        given: String,
+        /// What it could mean, at most a handful.
+        candidates: Vec<String>,
+    },
+}

@@ -1,0 +1,134 @@
+//! Reading a mailbox, now or when something comes.
+//!
+//! Owns the order: the store's sequence, never a clock. Newest first as a mailbox is read; with
+//! `after` the reader walks forward, oldest first. Waiting is a bell plus a slow look; the time
+//! limit is measured on the monotonic clock.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::ids::AgentId;
+use super::row::{self, task_columns};
+use super::types::Task;
+use super::{Broker, BrokerError};
+use crate::Stamp;
+use crate::doorbell::SLOW_CHECK;
+
+/// How many messages a poll returns when it does not say.
+pub const DEFAULT_PAGE: u32 = 1_000;
+/// How many messages a poll can ask for.
+pub const MAX_PAGE: u32 = 10_000;
+
+/// Which messages of a mailbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Those that nobody has acknowledged or cancelled.
+    Open,
+    /// All of them.
+    All,
+}
+
+/// A question to a mailbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PollQuery {
+    /// Whose mailbox.
+    pub agent: AgentId,
+    /// Which messages.
+    pub scope: Scope,
+    /// Only those whose status changed at or after this time.
+    pub since: Option<Stamp>,
+    /// Only those after this place in the order, oldest first.
+    pub after: Option<i64>,
+    /// At most so many.
+    pub page_size: u32,
+}
+
+/// An answer from a mailbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The messages.
+    pub tasks: Vec<Task>,
+    /// Whether there are more that the page size cut off.
+    pub more: bool,
+}
+
+macro_rules! poll_sql {
+    ($scope:literal, $order:literal) => {
+        concat!(
+            "SELECT ",
+            task_columns!(),
+            " FROM tasks WHERE context_id = $1 AND seq > $2 AND status_timestamp >= $3 AND type = 'unicast'",
+            $scope,
+            " ORDER BY seq",
+            $order,
+            " LIMIT $4"
+        )
+    };
+}
+
+impl Broker {
+    /// What is in the mailbox now.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn poll(&mut self, query: &PollQuery) -> Result<Page, BrokerError> {
+        let sql = match (query.scope, query.after) {
+            (Scope::Open, None) => poll_sql!(" AND status_state = 'input_required'", " DESC"),
+            (Scope::Open, Some(_)) => poll_sql!(" AND status_state = 'input_required'", " ASC"),
+            (Scope::All, None) => poll_sql!("", " DESC"),
+            (Scope::All, Some(_)) => poll_sql!("", " ASC"),
+        };
+        let limit = query.page_size.clamp(1, MAX_PAGE) as usize;
+        let rows = sqlx::query(sql)
+            .bind(query.agent.to_string())
+            .bind(query.after.unwrap_or(0))
+            // Every time sorts after the empty text.
+            .bind(query.since.map(|since| since.to_string()).unwrap_or_default())
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
+            .fetch_all(self.db.conn())
+            .await
+            .map_err(|e| self.db.words(e))?;
+        let more = rows.len() > limit;
+        let tasks = rows.iter().take(limit).map(row::task).collect::<Result<Vec<_>, _>>();
+        Ok(Page { tasks: tasks.map_err(|e| self.db.words(e))?, more })
+    }
+
+    /// What is in the mailbox, or what comes into it within `limit`. A mailbox that can get nothing
+    /// more, because its agent was deregistered, is not waited for.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn wait(&mut self, query: &PollQuery, limit: Duration) -> Result<Page, BrokerError> {
+        // Hung before the first look, so that nothing can come between look and sleep. Best effort:
+        // without a bell the slow look remains.
+        let mut bell = self.bells.listen(&query.agent.to_string()).ok();
+        let deadline = Instant::now() + limit;
+        loop {
+            let page = self.poll(query).await?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !page.tasks.is_empty() || left.is_zero() || !self.is_active(query.agent).await? {
+                return Ok(page);
+            }
+            let nap = left.min(SLOW_CHECK);
+            match &mut bell {
+                Some(ear) => {
+                    if let Ok(Err(_)) = tokio::time::timeout(nap, ear.rung()).await {
+                        bell = None;
+                    }
+                }
+                None => tokio::time::sleep(nap).await,
+            }
+        }
+    }
+
+    async fn is_active(&mut self, agent: AgentId) -> Result<bool, BrokerError> {
+        let found: Option<i64> =
+            sqlx::query_scalar("SELECT 1 FROM agents WHERE agent_id = $1 AND status = 'active'")
+                .bind(agent.to_string())
+                .fetch_optional(self.db.conn())
+                .await
+                .map_err(|e| self.db.words(e))?;
+        Ok(found.is_some())
+    }
+}

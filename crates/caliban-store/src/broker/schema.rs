@@ -1,0 +1,68 @@
+//! The broker's tables. Steps are appended, never changed.
+//!
+//! `seq` is the order of everything. It is SQLite's row number, which only grows because nothing is
+//! ever deleted from these three tables and there is one writer at a time.
+
+use crate::open::Schema;
+
+/// The broker's schema.
+pub const SCHEMA: Schema = Schema {
+    // "cafl"
+    application_id: 0x6361_666c,
+    steps: &[STEP_1],
+};
+
+const STEP_1: &str = "
+CREATE TABLE sessions (
+  seq INTEGER PRIMARY KEY,
+  session_id TEXT NOT NULL UNIQUE,
+  label TEXT,
+  created_at TEXT NOT NULL,
+  deleted_at TEXT,
+  director_agent_id TEXT REFERENCES agents(agent_id) ON DELETE RESTRICT
+);
+CREATE TABLE agents (
+  seq INTEGER PRIMARY KEY,
+  agent_id TEXT NOT NULL UNIQUE,
+  session_id TEXT NOT NULL REFERENCES sessions(session_id) ON DELETE RESTRICT,
+  name TEXT NOT NULL,
+  description TEXT NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('active', 'deregistered')),
+  kind TEXT NOT NULL CHECK (kind IN ('user', 'builtin-administrator')),
+  registered_at TEXT NOT NULL,
+  deregistered_at TEXT,
+  agent_card_json TEXT NOT NULL
+);
+CREATE INDEX agents_by_session ON agents (session_id, status);
+CREATE TABLE agent_placements (
+  agent_id TEXT NOT NULL PRIMARY KEY REFERENCES agents(agent_id) ON DELETE CASCADE,
+  director_agent_id TEXT REFERENCES agents(agent_id) ON DELETE RESTRICT,
+  tmux_session TEXT NOT NULL,
+  tmux_window_id TEXT NOT NULL,
+  tmux_pane_id TEXT,
+  coding_agent TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  tmux_socket TEXT,
+  tmux_server_pid BIGINT,
+  tmux_pane_pid BIGINT,
+  tmux_pane_started TEXT
+);
+CREATE INDEX placements_by_director ON agent_placements (director_agent_id);
+CREATE TABLE tasks (
+  seq INTEGER PRIMARY KEY,
+  task_id TEXT NOT NULL UNIQUE,
+  context_id TEXT NOT NULL REFERENCES agents(agent_id) ON DELETE RESTRICT,
+  from_agent_id TEXT NOT NULL,
+  to_agent_id TEXT NOT NULL,
+  type TEXT NOT NULL CHECK (type IN ('unicast', 'broadcast_summary')),
+  created_at TEXT NOT NULL,
+  status_state TEXT NOT NULL CHECK (status_state IN ('input_required', 'completed', 'canceled')),
+  status_timestamp TEXT NOT NULL,
+  origin_task_id TEXT,
+  text TEXT NOT NULL,
+  delivery_state TEXT NOT NULL CHECK (delivery_state IN ('stored', 'held', 'typed', 'confirmed', 'failed')),
+  delivery_note TEXT
+);
+CREATE INDEX tasks_inbox ON tasks (context_id, seq);
+CREATE INDEX tasks_open ON tasks (context_id, seq) WHERE status_state = 'input_required';
+";

@@ -1,0 +1,263 @@
+//! Sending: to one, or to all.
+//!
+//! Owns what makes a retry safe: the same id twice is one message, and an id that already belongs
+//! to a different message is refused. The recipients' bells ring after the commit.
+
+use super::ids::{AgentId, IdPrefix, SessionId, TaskId};
+use super::resolve::{agent_exists, find_agent, task_by_id};
+use super::row::{self, agent_columns, task_columns};
+use super::types::{Agent, AgentStatus, Delivery, DeliveryState, Task, TaskKind, TaskState};
+use super::{Broker, BrokerError};
+use crate::Stamp;
+use crate::open::Tx;
+
+/// A message to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewMessage {
+    /// The session.
+    pub session: SessionId,
+    /// Who sends.
+    pub from: IdPrefix,
+    /// To whom.
+    pub to: IdPrefix,
+    /// The body.
+    pub text: String,
+    /// The id that makes a retry safe.
+    pub id: Option<TaskId>,
+}
+
+/// A message to everybody else in the session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewBroadcast {
+    /// The session.
+    pub session: SessionId,
+    /// Who sends.
+    pub from: IdPrefix,
+    /// The body.
+    pub text: String,
+    /// The summary's id, which makes a retry safe.
+    pub id: Option<TaskId>,
+}
+
+/// Whether a send did something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freshness {
+    /// It is stored now.
+    New,
+    /// It had been stored before, under the same id.
+    Repeated,
+}
+
+/// A stored message with its recipient.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    /// The message.
+    pub task: Task,
+    /// Its recipient, with the pane to type into.
+    pub recipient: Agent,
+    /// New, or a repetition.
+    pub freshness: Freshness,
+}
+
+/// A stored broadcast.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broadcast {
+    /// The sender's record.
+    pub summary: Task,
+    /// The agents that got a message, with their panes.
+    pub recipients: Vec<Agent>,
+    /// New, or a repetition.
+    pub freshness: Freshness,
+}
+
+impl Broker {
+    /// Stores a message and rings its recipient's bell.
+    ///
+    /// # Errors
+    /// `SenderNotActive`, `DestinationNotFound`, `DestinationNotInSession`, `IdTaken`, `Ambiguous`,
+    /// or the store's; then nothing is stored.
+    pub async fn send(&mut self, new: &NewMessage, now: Stamp) -> Result<Sent, BrokerError> {
+        let id = new.id.unwrap_or_else(TaskId::random);
+        let sent = self
+            .db
+            .write(async |tx| -> Result<Sent, BrokerError> {
+                let from = active_sender(tx, new.session, &new.from).await?;
+                let recipient = destination(tx, new.session, &new.to).await?;
+                let task = message(id, &from, &recipient, &new.text, None, now);
+                if let Some(task) = insert_task(tx, task).await? {
+                    return Ok(Sent { task, recipient, freshness: Freshness::New });
+                }
+                let known = task_by_id(tx.conn(), id).await.map_err(|e| tx.words(e))?;
+                match known {
+                    Some(known)
+                        if known.kind == TaskKind::Unicast
+                            && known.from == from.id
+                            && known.to == Some(recipient.id)
+                            && known.origin.is_none()
+                            && known.text == new.text =>
+                    {
+                        Ok(Sent { task: known, recipient, freshness: Freshness::Repeated })
+                    }
+                    _ => Err(BrokerError::IdTaken(id)),
+                }
+            })
+            .await?;
+        self.bells.ring(&sent.recipient.id.to_string());
+        Ok(sent)
+    }
+
+    /// Stores a message for every other active agent but the Administrator, and a summary for the
+    /// sender, all or nothing; then rings their bells.
+    ///
+    /// # Errors
+    /// `SenderNotActive`, `IdTaken`, `Ambiguous`, or the store's; then nothing is stored.
+    pub async fn broadcast(&mut self, new: &NewBroadcast, now: Stamp) -> Result<Broadcast, BrokerError> {
+        let id = new.id.unwrap_or_else(TaskId::random);
+        let done = self
+            .db
+            .write(async |tx| -> Result<Broadcast, BrokerError> {
+                let from = active_sender(tx, new.session, &new.from).await?;
+                let recipients = others(tx, &from).await?;
+                let summary = Task {
+                    context: from.id,
+                    to: None,
+                    kind: TaskKind::BroadcastSummary,
+                    state: TaskState::Completed,
+                    origin: Some(id),
+                    text: format!("Broadcast sent to {} recipients", recipients.len()),
+                    ..message(id, &from, &from, "", None, now)
+                };
+                let Some(summary) = insert_task(tx, summary).await? else {
+                    return known_broadcast(tx, id, &from, &new.text).await;
+                };
+                for recipient in &recipients {
+                    let copy = message(TaskId::random(), &from, recipient, &new.text, Some(id), now);
+                    insert_task(tx, copy).await?;
+                }
+                Ok(Broadcast { summary, recipients, freshness: Freshness::New })
+            })
+            .await?;
+        for recipient in &done.recipients {
+            self.bells.ring(&recipient.id.to_string());
+        }
+        Ok(done)
+    }
+}
+
+/// A repeated broadcast, if it is the same one.
+async fn known_broadcast(
+    tx: &mut Tx<'_>,
+    id: TaskId,
+    from: &Agent,
+    text: &str,
+) -> Result<Broadcast, BrokerError> {
+    let taken = || BrokerError::IdTaken(id);
+    let known = task_by_id(tx.conn(), id).await.map_err(|e| tx.words(e))?;
+    let summary = known
+        .filter(|task| task.kind == TaskKind::BroadcastSummary && task.from == from.id)
+        .ok_or_else(taken)?;
+    let rows = sqlx::query(concat!(
+        "SELECT ",
+        task_columns!(),
+        " FROM tasks WHERE origin_task_id = $1 AND type = 'unicast' AND seq > $2 ORDER BY seq"
+    ))
+    .bind(id.to_string())
+    .bind(summary.seq)
+    .fetch_all(tx.conn())
+    .await
+    .map_err(|e| tx.words(e))?;
+    let mut recipients = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let copy = row::task(row).map_err(|e| tx.words(e))?;
+        if copy.text != text {
+            return Err(taken());
+        }
+        let agent = super::resolve::agent_by_id(tx.conn(), copy.context).await.map_err(|e| tx.words(e))?;
+        recipients.extend(agent);
+    }
+    Ok(Broadcast { summary, recipients, freshness: Freshness::Repeated })
+}
+
+async fn active_sender(tx: &mut Tx<'_>, session: SessionId, given: &IdPrefix) -> Result<Agent, BrokerError> {
+    let refused = || BrokerError::SenderNotActive(given.given().to_owned());
+    let found = find_agent(tx.conn(), session, given).await.map_err(|e| tx.words(e))?;
+    let agent = found.one(given, refused)?;
+    if agent.status == AgentStatus::Active { Ok(agent) } else { Err(refused()) }
+}
+
+async fn destination(tx: &mut Tx<'_>, session: SessionId, given: &IdPrefix) -> Result<Agent, BrokerError> {
+    let not_found = || BrokerError::DestinationNotFound(given.given().to_owned());
+    let found = find_agent(tx.conn(), session, given).await.map_err(|e| tx.words(e))?;
+    match found.one(given, not_found) {
+        Ok(agent) if agent.status == AgentStatus::Active => Ok(agent),
+        Ok(_) => Err(not_found()),
+        Err(BrokerError::DestinationNotFound(given_text)) => {
+            if agent_exists(tx.conn(), given).await.map_err(|e| tx.words(e))? {
+                Err(BrokerError::DestinationNotInSession(given_text))
+            } else {
+                Err(BrokerError::DestinationNotFound(given_text))
+            }
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// Everybody who gets a broadcast.
+async fn others(tx: &mut Tx<'_>, from: &Agent) -> Result<Vec<Agent>, BrokerError> {
+    let rows = sqlx::query(concat!(
+        "SELECT ",
+        agent_columns!(),
+        " WHERE a.session_id = $1 AND a.status = 'active' AND a.kind = 'user' AND a.agent_id <> $2 ORDER BY a.seq"
+    ))
+    .bind(from.session.to_string())
+    .bind(from.id.to_string())
+    .fetch_all(tx.conn())
+    .await
+    .map_err(|e| tx.words(e))?;
+    rows.iter().map(|row| row::agent(row).map_err(|e| tx.words(e).into())).collect()
+}
+
+fn message(id: TaskId, from: &Agent, to: &Agent, text: &str, origin: Option<TaskId>, now: Stamp) -> Task {
+    Task {
+        seq: 0,
+        id,
+        context: to.id,
+        from: from.id,
+        to: Some(to.id),
+        kind: TaskKind::Unicast,
+        created_at: now,
+        state: TaskState::InputRequired,
+        status_at: now,
+        origin,
+        text: text.to_owned(),
+        delivery: Delivery { state: DeliveryState::Stored, note: None },
+    }
+}
+
+/// Writes a task and gives it its place; `None` when its id is taken.
+async fn insert_task(tx: &mut Tx<'_>, mut task: Task) -> Result<Option<Task>, BrokerError> {
+    let to: Option<AgentId> = task.to;
+    let seq: Option<i64> = sqlx::query_scalar(
+        "INSERT INTO tasks (task_id, context_id, from_agent_id, to_agent_id, type, created_at, status_state, \
+         status_timestamp, origin_task_id, text, delivery_state) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (task_id) DO NOTHING RETURNING seq",
+    )
+    .bind(task.id.to_string())
+    .bind(task.context.to_string())
+    .bind(task.from.to_string())
+    .bind(to.map(|id| id.to_string()).unwrap_or_default())
+    .bind(task.kind.as_str())
+    .bind(task.created_at.to_string())
+    .bind(task.state.as_str())
+    .bind(task.status_at.to_string())
+    .bind(task.origin.map(|id| id.to_string()))
+    .bind(&task.text)
+    .bind(task.delivery.state.as_str())
+    .fetch_optional(tx.conn())
+    .await
+    .map_err(|e| tx.words(e))?;
+    Ok(seq.map(|seq| {
+        task.seq = seq;
+        task
+    }))
+}

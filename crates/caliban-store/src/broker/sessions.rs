@@ -1,0 +1,184 @@
+//! Sessions: made with their Director and Administrator, listed, deleted softly.
+//!
+//! Owns the two transactions that touch several tables at once. Refuses: deleting tasks.
+
+use serde_json::json;
+
+use super::agents::insert_agent;
+use super::ids::{AgentId, SessionId};
+use super::row::{self, session_columns};
+use super::types::{Agent, AgentKind, AgentStatus, Placement, Session, SessionSummary};
+use super::{ADMINISTRATOR, Broker, BrokerError, DIRECTOR};
+use crate::Stamp;
+
+/// What is needed to make a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewSession {
+    /// What its maker calls it.
+    pub label: Option<String>,
+    /// The pane of its root Director, if that has one.
+    pub placement: Option<Placement>,
+}
+
+/// A session just made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Created {
+    /// The session.
+    pub session: Session,
+    /// Its root Director.
+    pub director: Agent,
+    /// Its Administrator.
+    pub administrator: AgentId,
+}
+
+/// What deleting a session did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedSession {
+    /// The session.
+    pub id: SessionId,
+    /// How many agents were still active; none when it had been deleted before.
+    pub deregistered: u64,
+}
+
+impl Broker {
+    /// Makes a session, its root Director with its placement, and its Administrator, all or nothing.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn create_session(&mut self, new: &NewSession, now: Stamp) -> Result<Created, BrokerError> {
+        let id = SessionId::random();
+        let director = Agent {
+            id: AgentId::random(),
+            session: id,
+            name: DIRECTOR.to_owned(),
+            description: "Root Director of this session".to_owned(),
+            status: AgentStatus::Active,
+            kind: AgentKind::User,
+            registered_at: now,
+            card: json!({"name": DIRECTOR, "description": "Root Director of this session", "skills": []})
+                .to_string(),
+            placement: new.placement.clone(),
+        };
+        let words = "Built-in Administrator of this session";
+        let administrator = Agent {
+            id: AgentId::random(),
+            name: ADMINISTRATOR.to_owned(),
+            description: words.to_owned(),
+            kind: AgentKind::Administrator,
+            card: json!({
+                "name": ADMINISTRATOR, "description": words, "skills": [],
+                "cafleet": {"kind": AgentKind::Administrator.as_str()},
+            })
+            .to_string(),
+            placement: None,
+            ..director.clone()
+        };
+        let session = Session {
+            id,
+            label: new.label.clone(),
+            created_at: now,
+            deleted_at: None,
+            director: Some(director.id),
+        };
+        self.db
+            .write(async |tx| -> Result<(), BrokerError> {
+                sqlx::query("INSERT INTO sessions (session_id, label, created_at) VALUES ($1, $2, $3)")
+                    .bind(id.to_string())
+                    .bind(&session.label)
+                    .bind(now.to_string())
+                    .execute(tx.conn())
+                    .await
+                    .map_err(|e| tx.words(e))?;
+                insert_agent(tx, &director).await?;
+                insert_agent(tx, &administrator).await?;
+                sqlx::query("UPDATE sessions SET director_agent_id = $1 WHERE session_id = $2")
+                    .bind(director.id.to_string())
+                    .bind(id.to_string())
+                    .execute(tx.conn())
+                    .await
+                    .map_err(|e| tx.words(e))?;
+                Ok(())
+            })
+            .await?;
+        Ok(Created { session, director, administrator: administrator.id })
+    }
+
+    /// The sessions that are not deleted, oldest first.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn sessions(&mut self) -> Result<Vec<SessionSummary>, BrokerError> {
+        let rows = sqlx::query(concat!(
+            "SELECT ",
+            session_columns!(),
+            ", (SELECT COUNT(*) FROM agents a WHERE a.session_id = s.session_id AND a.status = 'active') \
+             FROM sessions s WHERE s.deleted_at IS NULL ORDER BY s.seq"
+        ))
+        .fetch_all(self.db.conn())
+        .await
+        .map_err(|e| self.db.words(e))?;
+        rows.iter().map(|row| summary(row).map_err(|e| self.db.words(e).into())).collect()
+    }
+
+    /// One session with its number of active agents, deleted or not.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn active_agents(&mut self, session: SessionId) -> Result<u64, BrokerError> {
+        let count: i64 =
+            sqlx::query_scalar("SELECT COUNT(*) FROM agents WHERE session_id = $1 AND status = 'active'")
+                .bind(session.to_string())
+                .fetch_one(self.db.conn())
+                .await
+                .map_err(|e| self.db.words(e))?;
+        Ok(u64::try_from(count).unwrap_or_default())
+    }
+
+    /// Deletes a session softly: stamped, its agents deregistered, their placements gone, its tasks
+    /// kept. Doing it again changes nothing. Whoever waits for a message in it is woken.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn delete_session(&mut self, id: SessionId, now: Stamp) -> Result<DeletedSession, BrokerError> {
+        let gone: Vec<String> = self
+            .db
+            .write(async |tx| -> Result<Vec<String>, BrokerError> {
+                sqlx::query(
+                    "UPDATE sessions SET deleted_at = $1 WHERE session_id = $2 AND deleted_at IS NULL",
+                )
+                .bind(now.to_string())
+                .bind(id.to_string())
+                .execute(tx.conn())
+                .await
+                .map_err(|e| tx.words(e))?;
+                sqlx::query(
+                    "DELETE FROM agent_placements WHERE agent_id IN \
+                     (SELECT agent_id FROM agents WHERE session_id = $1)",
+                )
+                .bind(id.to_string())
+                .execute(tx.conn())
+                .await
+                .map_err(|e| tx.words(e))?;
+                sqlx::query_scalar(
+                    "UPDATE agents SET status = 'deregistered', deregistered_at = $1 \
+                     WHERE session_id = $2 AND status = 'active' RETURNING agent_id",
+                )
+                .bind(now.to_string())
+                .bind(id.to_string())
+                .fetch_all(tx.conn())
+                .await
+                .map_err(|e| tx.words(e).into())
+            })
+            .await?;
+        for agent in &gone {
+            self.bells.ring(agent);
+        }
+        Ok(DeletedSession { id, deregistered: gone.len() as u64 })
+    }
+}
+
+fn summary(row: &sqlx::sqlite::SqliteRow) -> Result<SessionSummary, sqlx::Error> {
+    use sqlx::Row;
+    let count: i64 = row.try_get(5)?;
+    Ok(SessionSummary { session: row::session(row)?, agent_count: u64::try_from(count).unwrap_or_default() })
+}

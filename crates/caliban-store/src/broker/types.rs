@@ -1,0 +1,223 @@
+//! What the broker's tables mean, as types.
+//!
+//! Refuses: knowing rows (see `row`) and presentation.
+
+use std::fmt;
+
+use super::ids::{AgentId, SessionId, TaskId};
+use crate::Stamp;
+
+/// A namespace of agents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// Its id.
+    pub id: SessionId,
+    /// What its maker called it.
+    pub label: Option<String>,
+    /// When it was made.
+    pub created_at: Stamp,
+    /// When it was deleted, if it was.
+    pub deleted_at: Option<Stamp>,
+    /// Its root Director.
+    pub director: Option<AgentId>,
+}
+
+/// A session with the number of its active agents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionSummary {
+    /// The session.
+    pub session: Session,
+    /// How many agents are active in it.
+    pub agent_count: u64,
+}
+
+/// A mailbox with a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agent {
+    /// Its id.
+    pub id: AgentId,
+    /// The session it belongs to.
+    pub session: SessionId,
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// Whether it still takes part.
+    pub status: AgentStatus,
+    /// Built in, or registered by somebody.
+    pub kind: AgentKind,
+    /// When it was registered.
+    pub registered_at: Stamp,
+    /// Its card: a JSON object with name, description and skills.
+    pub card: String,
+    /// Its pane, if it has one.
+    pub placement: Option<Placement>,
+}
+
+/// What is needed to register an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewAgent {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// Its skills, for its card.
+    pub skills: Vec<serde_json::Value>,
+}
+
+/// Whether an agent still takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AgentStatus {
+    /// It sends and receives.
+    Active,
+    /// It has left. It may still read what it has.
+    Deregistered,
+}
+
+/// Where an agent came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AgentKind {
+    /// The one Administrator of a session.
+    Administrator,
+    /// Everybody else.
+    User,
+}
+
+/// The pane in which an agent runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// Who commands it; nobody commands the root Director.
+    pub director: Option<AgentId>,
+    /// Name of the tmux session.
+    pub tmux_session: String,
+    /// tmux's `@n`.
+    pub tmux_window: String,
+    /// tmux's `%n`; none while the pane is still being made.
+    pub tmux_pane: Option<String>,
+    /// The program expected in the pane: `claude` or `codex`.
+    pub coding_agent: String,
+    /// When it was placed.
+    pub created_at: Stamp,
+    /// What tells this very pane from a later one with the same `%n`.
+    pub identity: Option<PaneIdentity>,
+}
+
+/// What a pane's `%n` leaves open: whose server, which process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PaneIdentity {
+    /// The tmux server's socket.
+    pub socket: String,
+    /// The tmux server's process.
+    pub server_pid: i64,
+    /// The process that the pane was made with.
+    pub pane_pid: i64,
+    /// When that process started, as the system says it.
+    pub pane_started: String,
+}
+
+/// One message to one recipient, or the summary of a broadcast.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Task {
+    /// Its place in the store's order.
+    pub seq: i64,
+    /// Its id.
+    pub id: TaskId,
+    /// Whose mailbox it is in: the recipient, or the sender of a broadcast for its summary.
+    pub context: AgentId,
+    /// Who sent it.
+    pub from: AgentId,
+    /// Who is to read it; nobody for a summary.
+    pub to: Option<AgentId>,
+    /// Message or summary.
+    pub kind: TaskKind,
+    /// When it was sent.
+    pub created_at: Stamp,
+    /// What became of it.
+    pub state: TaskState,
+    /// When that last changed.
+    pub status_at: Stamp,
+    /// The broadcast's summary that it belongs to.
+    pub origin: Option<TaskId>,
+    /// The body, never cut.
+    pub text: String,
+    /// What became of typing it into a pane.
+    pub delivery: Delivery,
+}
+
+/// Message or summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskKind {
+    /// To one recipient.
+    Unicast,
+    /// The sender's record of a broadcast.
+    BroadcastSummary,
+}
+
+/// What became of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskState {
+    /// Waiting for its recipient.
+    InputRequired,
+    /// Acknowledged.
+    Completed,
+    /// Taken back by its sender.
+    Canceled,
+}
+
+/// What became of typing a message into the recipient's pane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// How far it got.
+    pub state: DeliveryState,
+    /// Why it is held or failed.
+    pub note: Option<String>,
+}
+
+/// How far delivery got. In every state the message is in the recipient's queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeliveryState {
+    /// In the queue only: there is no pane to type into, or nobody has tried yet.
+    Stored,
+    /// The pane could not take it; it is tried again.
+    Held,
+    /// Typed and entered; not seen to be taken.
+    Typed,
+    /// Typed, and the agent was seen to take it.
+    Confirmed,
+    /// Given up.
+    Failed,
+}
+
+macro_rules! words {
+    ($name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
+        impl $name {
+            /// The word for it in the database and in JSON.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+
+            pub(crate) fn parse(word: &str) -> Option<Self> {
+                match word { $($word => Some(Self::$variant),)+ _ => None }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+words!(AgentStatus { Active = "active", Deregistered = "deregistered" });
+words!(AgentKind { Administrator = "builtin-administrator", User = "user" });
+words!(TaskKind { Unicast = "unicast", BroadcastSummary = "broadcast_summary" });
+words!(TaskState { InputRequired = "input_required", Completed = "completed", Canceled = "canceled" });
+words!(DeliveryState {
+    Stored = "stored",
+    Held = "held",
+    Typed = "typed",
+    Confirmed = "confirmed",
+    Failed = "failed",
+});

@@ -1,0 +1,180 @@
+//! Doorbells: a reader that waits for a message sleeps until the writer rings after its commit.
+//!
+//! Each waiting reader has a FIFO of its own in a private directory beside the database, below the
+//! name of the agent it waits for (ADR 0020). Ringing is best effort and costs one failed
+//! `open` when nobody waits. What a killed reader leaves behind is removed by the next ring.
+//!
+//! Refuses: carrying data, or being relied on. The store is the truth; a waiter also looks at it
+//! by itself every [`SLOW_CHECK`].
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{CWD, Mode, OFlags};
+use tokio::net::unix::pipe;
+
+/// How often a waiter looks at the store although nobody rang.
+pub const SLOW_CHECK: Duration = Duration::from_secs(1);
+
+/// The doorbells of one store.
+#[derive(Debug, Clone)]
+pub struct Bells {
+    dir: PathBuf,
+}
+
+impl Bells {
+    /// The doorbells in this directory; it is made when somebody waits.
+    #[must_use]
+    pub fn at(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    /// Starts to listen for `who`. Rings from now on are kept until [`Bell::rung`] sees them.
+    ///
+    /// # Errors
+    /// When the FIFO cannot be made, or the directory belongs to somebody else.
+    pub fn listen(&self, who: &str) -> io::Result<Bell> {
+        let room = self.dir.join(who);
+        let mut attempts = 0;
+        loop {
+            private_dir(&self.dir)?;
+            private_dir(&room)?;
+            match Bell::hang(&room) {
+                // Another waiter that left may just have removed the empty directory.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < 10 => attempts += 1,
+                other => return other,
+            }
+        }
+    }
+
+    /// Rings for `who`. Best effort: a bell that cannot be rung is made up for by the slow check.
+    pub fn ring(&self, who: &str) {
+        let Ok(entries) = fs::read_dir(self.dir.join(who)) else { return };
+        for entry in entries.flatten() {
+            if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+                ring_one(&entry.path());
+            }
+        }
+    }
+}
+
+/// One waiting reader's FIFO; removed when dropped.
+#[derive(Debug)]
+pub struct Bell {
+    path: PathBuf,
+    ear: pipe::Receiver,
+    /// Held open so that the FIFO never reports the end of its input.
+    _own: pipe::Sender,
+}
+
+impl Bell {
+    fn hang(room: &Path) -> io::Result<Self> {
+        let name = format!("{}-{:08x}", std::process::id(), fastrand::u32(..));
+        // Made under a hidden name: a FIFO that has no reader yet would look like a dead one.
+        let hidden = room.join(format!(".{name}"));
+        rustix::fs::mknodat(CWD, &hidden, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+        let path = room.join(&name);
+        let opened = pipe::OpenOptions::new()
+            .open_receiver(&hidden)
+            .and_then(|ear| Ok((ear, pipe::OpenOptions::new().open_sender(&hidden)?)))
+            .and_then(|pair| fs::rename(&hidden, &path).map(|()| pair));
+        match opened {
+            Ok((ear, own)) => Ok(Self { path, ear, _own: own }),
+            Err(error) => {
+                let _ = fs::remove_file(&hidden);
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits until somebody has rung since the last call.
+    ///
+    /// # Errors
+    /// When the FIFO fails.
+    pub async fn rung(&mut self) -> io::Result<()> {
+        loop {
+            self.ear.readable().await?;
+            let mut buffer = [0_u8; 256];
+            match self.ear.try_read(&mut buffer) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        // Best effort: what stays is removed by the next ring.
+        let _ = fs::remove_file(&self.path);
+        if let Some(room) = self.path.parent() {
+            let _ = fs::remove_dir(room);
+        }
+    }
+}
+
+fn ring_one(path: &Path) {
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    match rustix::fs::open(path, flags, Mode::empty()) {
+        // A full FIFO has been rung often enough.
+        Ok(fifo) => drop(rustix::io::write(&fifo, b"!")),
+        Err(rustix::io::Errno::NXIO) => drop(fs::remove_file(path)),
+        Err(_) => {}
+    }
+}
+
+/// Makes the directory if need be; refuses one that others could have prepared.
+fn private_dir(dir: &Path) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(dir) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    let found = fs::symlink_metadata(dir)?;
+    let ours =
+        found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
+    if ours { Ok(()) } else { Err(io::Error::other("the doorbell directory is not ours alone")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Bells;
+    use std::fs;
+
+    #[tokio::test]
+    async fn every_waiter_hears_a_ring_and_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let bells = Bells::at(dir.path().join("bells"));
+        bells.ring("a");
+        let (mut one, mut two) = (bells.listen("a").expect("one"), bells.listen("a").expect("two"));
+        bells.ring("b");
+        bells.ring("a");
+        one.rung().await.expect("one hears");
+        two.rung().await.expect("two hears");
+        drop((one, two));
+        assert_eq!(fs::read_dir(dir.path().join("bells")).expect("dir").count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_ring_removes_the_fifo_of_a_dead_waiter() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let bells = Bells::at(dir.path().join("bells"));
+        let bell = bells.listen("a").expect("listen");
+        let dead = bell.path.with_file_name("dead");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &dead,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .expect("fifo");
+        bells.ring("a");
+        assert!(!dead.exists());
+        assert!(bell.path.exists());
+    }
+}

@@ -1,0 +1,135 @@
+//! What can go wrong with a store as such, in words that a person can act on.
+//!
+//! Owns the translation of database codes. Refuses: domain errors (those are in [`crate::broker`]).
+
+use std::path::{Path, PathBuf};
+
+/// A failure of the database or its files. Nothing was written unless the variant says otherwise.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another process held the write lock for longer than we wait.
+    #[error("the database {0} is busy: another process has been writing to it for too long; try again")]
+    Busy(PathBuf),
+    /// The file has tables, but none of them is ours.
+    #[error(
+        "{0} has tables but no schema version of this program; it was made by another program \
+         (set CAFLEET_DATABASE_URL to another file)"
+    )]
+    Foreign(PathBuf),
+    /// A newer program has been here.
+    #[error("{file} has schema {found}, this build knows {known}; refusing to downgrade (use a newer build)")]
+    Newer {
+        /// The database file.
+        file: PathBuf,
+        /// The version in the file.
+        found: i64,
+        /// The newest version that this build knows.
+        known: i64,
+    },
+    /// Not a database, or a broken one.
+    #[error("{file} is damaged or not a database ({detail}); restore a copy or move it away")]
+    Damaged {
+        /// The database file.
+        file: PathBuf,
+        /// What the database said.
+        detail: String,
+    },
+    /// File, directory or file system cannot be written.
+    #[error("the database {0} is read-only; nothing was written")]
+    ReadOnly(PathBuf),
+    /// No room on the device.
+    #[error("the disk is full; nothing was written to {0}")]
+    Full(PathBuf),
+    /// Reading, writing or syncing failed. A commit that ends like this is not acknowledged.
+    #[error("{file}: {detail}; the write is not confirmed")]
+    Io {
+        /// The database file.
+        file: PathBuf,
+        /// What the database said.
+        detail: String,
+    },
+    /// The file could not be opened at all.
+    #[error("cannot open the database {file}: {detail}")]
+    Open {
+        /// The database file.
+        file: PathBuf,
+        /// Why not.
+        detail: String,
+    },
+    /// Anything else the database said.
+    #[error("{file}: {source}")]
+    Sql {
+        /// The database file.
+        file: PathBuf,
+        /// The driver's error.
+        source: sqlx::Error,
+    },
+}
+
+/// Primary result codes of SQLite that have words of their own.
+mod code {
+    pub(super) const BUSY: i64 = 5;
+    pub(super) const LOCKED: i64 = 6;
+    pub(super) const READONLY: i64 = 8;
+    pub(super) const IOERR: i64 = 10;
+    pub(super) const CORRUPT: i64 = 11;
+    pub(super) const FULL: i64 = 13;
+    pub(super) const CANTOPEN: i64 = 14;
+    pub(super) const PROTOCOL: i64 = 15;
+    pub(super) const NOTADB: i64 = 26;
+}
+
+impl StoreError {
+    /// Puts a driver's error into words.
+    #[must_use]
+    pub fn from_sqlx(file: &Path, source: sqlx::Error) -> Self {
+        let file = file.to_owned();
+        let Some(database) = source.as_database_error() else {
+            return match source {
+                sqlx::Error::Io(error) => Self::Io { file, detail: error.to_string() },
+                source => Self::Sql { file, source },
+            };
+        };
+        let detail = database.message().to_owned();
+        let number = database.code().and_then(|code| code.parse::<i64>().ok()).unwrap_or_default();
+        match number & 0xff {
+            code::BUSY | code::LOCKED | code::PROTOCOL => Self::Busy(file),
+            code::READONLY => Self::ReadOnly(file),
+            code::FULL => Self::Full(file),
+            code::IOERR if no_room(&file) => Self::Full(file),
+            code::IOERR => Self::Io { file, detail: format!("{detail} ({number})") },
+            code::CORRUPT | code::NOTADB => Self::Damaged { file, detail },
+            code::CANTOPEN if no_room(&file) => Self::Full(file),
+            code::CANTOPEN => Self::Open { file, detail },
+            _ => Self::Sql { file, source },
+        }
+    }
+
+    /// Puts a failed file operation beside the database into words.
+    #[must_use]
+    pub fn from_io(file: &Path, error: &std::io::Error) -> Self {
+        let file = file.to_owned();
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::Full(file),
+            std::io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly(file),
+            _ => Self::Open { file, detail: error.to_string() },
+        }
+    }
+
+    /// Whether waiting and trying again can help.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::Busy(_))
+    }
+
+    /// Whether the write may nevertheless be found later (a failed sync says nothing about what the disk has).
+    #[must_use]
+    pub fn is_unconfirmed(&self) -> bool {
+        matches!(self, Self::Io { .. })
+    }
+}
+
+/// Some I/O errors of SQLite (mapping the shared index, making a file) hide a full disk.
+fn no_room(file: &Path) -> bool {
+    file.parent().and_then(|dir| rustix::fs::statvfs(dir).ok()).is_some_and(|fs| fs.f_bavail == 0)
+}

@@ -1,0 +1,345 @@
+//! Opening a store: one connection, durable settings, the current schema.
+//!
+//! Owns the order of first use. Opening a store that is current costs one cheap read; only when
+//! that read does not show the current version is a file lock taken, the version read again, and
+//! the missing steps run in one transaction. So any number of processes may come first at once.
+//!
+//! The connection is single and has no pool: a short command pays for one thread and nothing else.
+//! A command that ends calls [`Db::leave`], which skips SQLite's checkpoint at close; instead the
+//! writer that finds the log grown past [`WAL_LIMIT`] folds it back (see [`Db::tidy`]).
+//!
+//! Refuses: downgrading, guessing about files of other programs, retrying a failed commit.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection, Executor, Row};
+use tokio::time::Instant;
+
+use crate::{StoreError, StoreUrl};
+
+/// How long one attempt to get the write lock may take inside SQLite.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long all attempts of one write may take together.
+const BUSY_LIMIT: Duration = Duration::from_secs(30);
+/// The log is folded back into the database when it is larger than this. Bounds what a crash
+/// recovery reads, which every process that comes alone has to do.
+pub const WAL_LIMIT: u64 = 512 * 1024;
+/// A process that stays lets the log grow to this many times the limit before it folds it back
+/// in the middle of its work.
+const WAL_PATIENCE: u64 = 4;
+/// How long folding back may wait for readers before it is left to the next writer.
+const TIDY_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// The tables of one part of the project, as steps that are never changed once released.
+#[derive(Debug, Clone, Copy)]
+pub struct Schema {
+    /// SQLite's mark in the file header that tells our files from others'.
+    pub application_id: i64,
+    /// Step `n` brings version `n` to `n + 1`.
+    pub steps: &'static [&'static str],
+}
+
+impl Schema {
+    /// The version that this build writes.
+    #[must_use]
+    pub fn version(&self) -> i64 {
+        i64::try_from(self.steps.len()).unwrap_or(i64::MAX)
+    }
+}
+
+/// What opening did to the schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prepared {
+    /// It was current.
+    Current,
+    /// There was no schema; now there is.
+    Created,
+    /// It was older.
+    Upgraded {
+        /// The version before.
+        from: i64,
+    },
+}
+
+/// An open store with its single connection.
+#[derive(Debug)]
+pub struct Db {
+    conn: SqliteConnection,
+    url: StoreUrl,
+    prepared: Prepared,
+}
+
+impl Db {
+    /// Opens the store and brings it to `schema`.
+    ///
+    /// # Errors
+    /// See [`StoreError`]; nothing is half made.
+    pub async fn open(url: &StoreUrl, schema: &Schema) -> Result<Self, StoreError> {
+        if url.file().exists() {
+            let mut conn = connect(url).await?;
+            if read_version(&mut conn, url, schema).await? == Some(schema.version()) {
+                return Ok(Self { conn, url: url.clone(), prepared: Prepared::Current });
+            }
+            close(conn).await;
+        }
+        Self::prepare(url, schema).await
+    }
+
+    /// What opening had to do.
+    #[must_use]
+    pub fn prepared(&self) -> Prepared {
+        self.prepared
+    }
+
+    /// Where the store is.
+    #[must_use]
+    pub fn url(&self) -> &StoreUrl {
+        &self.url
+    }
+
+    /// The connection, for reads.
+    pub(crate) fn conn(&mut self) -> &mut SqliteConnection {
+        &mut self.conn
+    }
+
+    /// Puts a driver's error into words.
+    pub(crate) fn words(&self, error: sqlx::Error) -> StoreError {
+        StoreError::from_sqlx(self.url.file(), error)
+    }
+
+    /// Runs `work` in one write transaction. It is committed when `work` returns `Ok`, else rolled
+    /// back. A store that is busy is tried again; anything else is not.
+    ///
+    /// # Errors
+    /// What `work` returns, or the store's own failure. After an error nothing is acknowledged.
+    pub(crate) async fn write<T, E: From<StoreError>>(
+        &mut self,
+        mut work: impl AsyncFnMut(&mut Tx<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let give_up = Instant::now() + BUSY_LIMIT;
+        loop {
+            match self.write_once(&mut work).await {
+                Attempt::Busy(_) if Instant::now() < give_up => {
+                    tokio::time::sleep(Duration::from_millis(fastrand::u64(1..20))).await;
+                }
+                Attempt::Busy(error) => return Err(error.into()),
+                Attempt::Done(outcome) => {
+                    self.tidy(WAL_LIMIT * WAL_PATIENCE).await;
+                    return outcome;
+                }
+            }
+        }
+    }
+
+    async fn write_once<T, E: From<StoreError>>(
+        &mut self,
+        work: &mut impl AsyncFnMut(&mut Tx<'_>) -> Result<T, E>,
+    ) -> Attempt<T, E> {
+        let file = self.url.file();
+        let inner = match self.conn.begin_with("BEGIN IMMEDIATE").await {
+            Ok(inner) => inner,
+            Err(error) => {
+                return match StoreError::from_sqlx(file, error) {
+                    error if error.is_busy() => Attempt::Busy(error),
+                    error => Attempt::Done(Err(error.into())),
+                };
+            }
+        };
+        let mut tx = Tx { inner, file };
+        let outcome = work(&mut tx).await;
+        Attempt::Done(match outcome {
+            Ok(value) => match tx.inner.commit().await {
+                Ok(()) => Ok(value),
+                Err(error) => Err(StoreError::from_sqlx(file, error).into()),
+            },
+            Err(error) => {
+                // Best effort: an unfinished transaction dies with the connection anyway.
+                let _ = tx.inner.rollback().await;
+                Err(error)
+            }
+        })
+    }
+
+    /// Best effort: folds a log larger than `limit` back into the database. What was committed is
+    /// already durable, so a failure here is the next writer's work, not an error.
+    async fn tidy(&mut self, limit: u64) {
+        let grown = fs::metadata(self.url.wal_file()).is_ok_and(|log| log.len() > limit);
+        if !grown {
+            return;
+        }
+        let patience = sqlx::AssertSqlSafe(format!("PRAGMA busy_timeout = {}", TIDY_TIMEOUT.as_millis()));
+        let restore = sqlx::AssertSqlSafe(format!("PRAGMA busy_timeout = {}", BUSY_TIMEOUT.as_millis()));
+        let _ = self.conn.execute(patience).await;
+        let _ = self.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").await;
+        let _ = self.conn.execute(restore).await;
+    }
+
+    /// Ends the use of the store in a process that has answered and is about to exit. All that was
+    /// acknowledged is in the log and safe, as after a crash; the log is only folded back when it
+    /// has grown.
+    pub async fn leave(mut self) {
+        self.tidy(WAL_LIMIT).await;
+        // Dropping would close the connection on its thread while the process exits.
+        std::mem::forget(self.conn);
+    }
+
+    /// Closes the store in a process that lives on.
+    pub async fn close(self) {
+        close(self.conn).await;
+    }
+
+    async fn prepare(url: &StoreUrl, schema: &Schema) -> Result<Self, StoreError> {
+        let words = |error: io::Error| StoreError::from_io(url.file(), &error);
+        if let Some(dir) = url.file().parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(words)?;
+        }
+        let _lock = lock_first_use(url).await?;
+        // Made by hand so that it is private whatever the umask; SQLite gives log and index the same mode.
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(url.file()) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(words(error)),
+        }
+        let mut conn = connect(url).await?;
+        let words = |error| StoreError::from_sqlx(url.file(), error);
+        let found = match read_version(&mut conn, url, schema).await? {
+            Some(version) => version,
+            None if has_tables(&mut conn).await.map_err(words)? => {
+                return Err(StoreError::Foreign(url.file().to_owned()));
+            }
+            None => 0,
+        };
+        if found == schema.version() {
+            return Ok(Self { conn, url: url.clone(), prepared: Prepared::Current });
+        }
+        conn.execute("PRAGMA journal_mode = WAL").await.map_err(words)?;
+        let mut tx = conn.begin_with("BEGIN IMMEDIATE").await.map_err(words)?;
+        for step in schema.steps.iter().skip(usize::try_from(found).unwrap_or_default()) {
+            tx.execute(*step).await.map_err(words)?;
+        }
+        let mark = format!(
+            "PRAGMA application_id = {}; PRAGMA user_version = {}",
+            schema.application_id,
+            schema.version()
+        );
+        tx.execute(sqlx::AssertSqlSafe(mark)).await.map_err(words)?;
+        tx.commit().await.map_err(words)?;
+        let prepared = if found == 0 { Prepared::Created } else { Prepared::Upgraded { from: found } };
+        Ok(Self { conn, url: url.clone(), prepared })
+    }
+}
+
+/// One attempt at a write: it ran, or it did not get the lock.
+enum Attempt<T, E> {
+    Done(Result<T, E>),
+    Busy(StoreError),
+}
+
+/// A write transaction in progress.
+pub(crate) struct Tx<'a> {
+    inner: sqlx::Transaction<'a, sqlx::Sqlite>,
+    file: &'a std::path::Path,
+}
+
+impl Tx<'_> {
+    /// The connection inside the transaction.
+    pub(crate) fn conn(&mut self) -> &mut SqliteConnection {
+        &mut self.inner
+    }
+
+    /// Puts a driver's error into words.
+    pub(crate) fn words(&self, error: sqlx::Error) -> StoreError {
+        StoreError::from_sqlx(self.file, error)
+    }
+}
+
+async fn connect(url: &StoreUrl) -> Result<SqliteConnection, StoreError> {
+    let options = SqliteConnectOptions::new()
+        .filename(url.file())
+        .create_if_missing(false)
+        .busy_timeout(BUSY_TIMEOUT)
+        .foreign_keys(true)
+        .synchronous(SqliteSynchronous::Full)
+        // SQLite's own checkpoints forget their progress when a process leaves; `tidy` does not.
+        .pragma("wal_autocheckpoint", "0")
+        .disable_statement_logging();
+    let give_up = Instant::now() + BUSY_LIMIT;
+    loop {
+        match options.connect().await.map_err(|error| StoreError::from_sqlx(url.file(), error)) {
+            // Recovering a log after a crash needs a lock for a moment; that is not waited for inside.
+            Err(error) if error.is_busy() && Instant::now() < give_up => {
+                tokio::time::sleep(Duration::from_millis(fastrand::u64(1..20))).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+async fn close(conn: SqliteConnection) {
+    // Best effort: whatever is unflushed is in the log, which the next opener reads.
+    let _ = conn.close().await;
+}
+
+/// The version in the file; `None` when the file is not marked as ours.
+async fn read_version(
+    conn: &mut SqliteConnection,
+    url: &StoreUrl,
+    schema: &Schema,
+) -> Result<Option<i64>, StoreError> {
+    let give_up = Instant::now() + BUSY_LIMIT;
+    let row = loop {
+        let read = conn
+            .fetch_one("SELECT application_id, user_version FROM pragma_application_id, pragma_user_version")
+            .await
+            .map_err(|error| StoreError::from_sqlx(url.file(), error));
+        match read {
+            Err(error) if error.is_busy() && Instant::now() < give_up => {
+                tokio::time::sleep(Duration::from_millis(fastrand::u64(1..20))).await;
+            }
+            other => break other?,
+        }
+    };
+    let (mark, found): (i64, i64) = (row.get(0), row.get(1));
+    if mark == 0 && found == 0 {
+        return Ok(None);
+    }
+    if mark != schema.application_id {
+        return Err(StoreError::Foreign(url.file().to_owned()));
+    }
+    if found > schema.version() {
+        return Err(StoreError::Newer { file: url.file().to_owned(), found, known: schema.version() });
+    }
+    Ok(Some(found))
+}
+
+async fn has_tables(conn: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    let row = conn.fetch_one("SELECT COUNT(*) FROM sqlite_master").await?;
+    Ok(row.get::<i64, _>(0) > 0)
+}
+
+/// Waits for the lock of first use without blocking the runtime's timers.
+async fn lock_first_use(url: &StoreUrl) -> Result<File, StoreError> {
+    let words = |error: io::Error| StoreError::from_io(url.file(), &error);
+    let lock = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(url.lock_file())
+        .map_err(words)?;
+    let give_up = Instant::now() + BUSY_LIMIT;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            Err(fs::TryLockError::WouldBlock) if Instant::now() < give_up => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Err(fs::TryLockError::WouldBlock) => return Err(StoreError::Busy(url.file().to_owned())),
+            Err(fs::TryLockError::Error(error)) => return Err(words(error)),
+        }
+    }
+}
