@@ -95,12 +95,26 @@ fn mark_ends(messages: &mut [Value]) {
 
 /// A message, or nothing if nothing of it can be sent.
 fn message_json(provider: ProviderKind, message: &Message) -> Option<Value> {
-    let content: Vec<Value> = message.blocks.iter().filter_map(|block| block_json(provider, block)).collect();
+    let blocks = match message.role {
+        Role::User => message.blocks.as_slice(),
+        Role::Assistant => without_open_end(&message.blocks),
+    };
+    let content: Vec<Value> = blocks.iter().filter_map(|block| block_json(provider, block)).collect();
     let role = match message.role {
         Role::User => "user",
         Role::Assistant => "assistant",
     };
     (!content.is_empty()).then(|| json!({"role": role, "content": content}))
+}
+
+/// The API refuses a message that ends with thinking: what it led to was never said.
+fn without_open_end(blocks: &[Block]) -> &[Block] {
+    let end = blocks.iter().rposition(|block| match block {
+        Block::Thinking { .. } => false,
+        Block::Text { text } => !text.trim().is_empty(),
+        Block::ToolUse { .. } | Block::ToolResult { .. } | Block::Image { .. } => true,
+    });
+    end.map_or(&[], |end| &blocks[..=end])
 }
 
 fn block_json(provider: ProviderKind, block: &Block) -> Option<Value> {

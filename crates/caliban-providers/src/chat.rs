@@ -40,7 +40,7 @@ pub(crate) fn body(dialect: Dialect, provider: ProviderKind, request: &ModelRequ
         let name = if dialect == Dialect::OpenAi { "max_completion_tokens" } else { "max_tokens" };
         body[name] = json!(max_output);
     }
-    if let Some(effort) = effort_word(request.effort) {
+    if let Some(effort) = effort_word(request.model, request.effort) {
         match dialect {
             Dialect::OpenRouter => body["reasoning"] = json!({"effort": effort}),
             Dialect::OpenAi if catalog::lookup(request.model).thinking == Thinking::None => {}

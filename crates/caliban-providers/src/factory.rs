@@ -83,11 +83,11 @@ impl Config {
 const LOCAL_FIRST_BYTE: Duration = Duration::from_secs(600);
 
 impl std::fmt::Debug for Config {
-    /// Without the key.
+    /// Without the key, or a login in the URL.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Config")
             .field("provider", &self.provider)
-            .field("base_url", &self.base_url)
+            .field("base_url", &self.base_url.as_deref().map(without_login))
             .field("api_key", &self.api_key.as_ref().map(|_| "…"))
             .field("script", &self.script)
             .field("retry", &self.retry)
@@ -131,7 +131,8 @@ pub fn build(config: Config) -> Result<Arc<dyn Provider>, ProviderError> {
         ..Options::default()
     });
     let (headers, policy) = (config.headers, config.retry);
-    Ok(Arc::new(HttpProvider { kind, wire, base, key, headers, client, policy }))
+    let shown_base = without_login(&base);
+    Ok(Arc::new(HttpProvider { kind, wire, base, shown_base, key, headers, client, policy }))
 }
 
 /// Whether an Ollama answers at this URL (with or without `/v1`). Takes at most 300 ms.
@@ -154,6 +155,14 @@ pub async fn ollama_models(base_url: &str) -> Option<Vec<String>> {
     tokio::time::timeout(OLLAMA_TIME, asked).await.ok()?
 }
 
+/// A URL for people: without a user and password.
+fn without_login(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
+        _ => url.to_owned(),
+    }
+}
+
 /// The base URL: with the version that the provider's own has, if only a host was given.
 fn base(kind: ProviderKind, given: Option<&str>) -> Result<String, ProviderError> {
     let usual = kind.default_base_url();
@@ -161,7 +170,7 @@ fn base(kind: ProviderKind, given: Option<&str>) -> Result<String, ProviderError
         return Ok(usual.to_owned());
     };
     let wrong = |reason: &str| ProviderError::Settings {
-        reason: format!("base_url {} of {kind} cannot be used: {reason}", clean(given)),
+        reason: format!("base_url {} of {kind} cannot be used: {reason}", clean(&without_login(given))),
     };
     let url = Url::parse(given).map_err(|error| wrong(&error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -235,7 +244,12 @@ mod tests {
 
     #[test]
     fn the_key_is_not_shown() {
-        let config = Config { api_key: Some("secret".into()), ..Config::new(ProviderKind::OpenAi) };
-        assert!(!format!("{config:?}").contains("secret"));
+        let config = Config {
+            api_key: Some("secret".into()),
+            base_url: Some("https://me:secret@gate/v1".into()),
+            ..Config::new(ProviderKind::OpenAi)
+        };
+        let shown = format!("{config:?}");
+        assert!(shown.contains("https://gate/v1") && !shown.contains("secret"), "{shown}");
     }
 }

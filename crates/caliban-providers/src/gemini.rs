@@ -16,7 +16,6 @@ use crate::{
     catalog::{self, Thinking},
     error::Failure,
     kind::ProviderKind,
-    responses::effort_word,
     sse,
     wire::{Assemble, CallIds, Progress, arguments_object, model_or, parse, settled},
 };
@@ -92,8 +91,13 @@ fn thinking(request: &ModelRequest<'_>) -> Option<Value> {
             let least = if request.model.contains("pro") { 128 } else { 0 };
             Some(json!({"includeThoughts": true, "thinkingBudget": budget.max(least)}))
         }
-        (Thinking::Effort, Some(budget)) => {
-            let level = if budget == 0 { "minimal" } else { effort_word(request.effort).unwrap_or("high") };
+        (Thinking::Effort, Some(_)) => {
+            let level = match request.effort {
+                Effort::None if request.model.contains("flash") => "minimal",
+                Effort::None | Effort::Low => "low",
+                Effort::Medium => "medium",
+                Effort::Default | Effort::High => "high",
+            };
             Some(json!({"includeThoughts": true, "thinkingLevel": level}))
         }
         (Thinking::Budget | Thinking::Effort, None) => Some(json!({"includeThoughts": true})),

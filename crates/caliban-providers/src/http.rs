@@ -33,13 +33,14 @@ const SUGGESTION_TIME: Duration = Duration::from_secs(2);
 /// How long a list of models may take.
 const LIST_TIME: Duration = Duration::from_secs(15);
 
-/// A provider over HTTP.
-#[derive(Debug)]
+/// A provider over HTTP. It holds a key, so it is not `Debug`.
 pub(crate) struct HttpProvider {
     pub(crate) kind: ProviderKind,
     pub(crate) wire: Wire,
     /// Without a slash at its end.
     pub(crate) base: String,
+    /// The same for people: without a login.
+    pub(crate) shown_base: String,
     pub(crate) key: Option<String>,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) client: Client,
@@ -58,7 +59,7 @@ impl Provider for HttpProvider {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ModelReply, ProviderError>> {
         Box::pin(async move {
-            let target = Target { provider: self.kind, url: &self.base, policy: &self.policy };
+            let target = Target { provider: self.kind, url: &self.shown_base, policy: &self.policy };
             let answered = retry::run(target, self, &request, observe, cancel).await;
             match answered {
                 Err(ProviderError::UnknownModel { provider, model, .. }) => {
@@ -85,7 +86,7 @@ impl Provider for HttpProvider {
             let listed = listed.unwrap_or(Err(Failure::Stalled(LIST_TIME)));
             let around = Circumstances {
                 provider: self.kind,
-                url: &self.base,
+                url: &self.shown_base,
                 model: "",
                 attempts: 1,
                 waited: Duration::ZERO,
@@ -136,7 +137,7 @@ impl HttpProvider {
         request: &ModelRequest<'_>,
         observe: &mut (dyn FnMut(Delta) + Send),
     ) -> Result<ModelReply, Failure> {
-        if response.status != 200 {
+        if !(200..300).contains(&response.status) {
             return Err(self.refusal(response).await);
         }
         if let Some(kind) = response.header("content-type").map(str::to_owned)

@@ -28,7 +28,7 @@ pub(crate) fn body(provider: ProviderKind, request: &ModelRequest<'_>) -> Value 
     // Models that do not reason refuse to be asked about it.
     if catalog::lookup(request.model).thinking == Thinking::Effort {
         body["include"] = json!(["reasoning.encrypted_content"]);
-        body["reasoning"] = match effort_word(request.effort) {
+        body["reasoning"] = match effort_word(request.model, request.effort) {
             Some(effort) => json!({"effort": effort, "summary": "auto"}),
             None => json!({"summary": "auto"}),
         };
@@ -48,10 +48,17 @@ pub(crate) fn body(provider: ProviderKind, request: &ModelRequest<'_>) -> Value 
     body
 }
 
-/// The API's word for an effort; nothing for its default.
-pub(crate) fn effort_word(effort: Effort) -> Option<&'static str> {
+/// The API's word for an effort; nothing for its default. Where a model cannot do without reasoning,
+/// its least is asked for.
+pub(crate) fn effort_word(model: &str, effort: Effort) -> Option<&'static str> {
+    let model = model.rsplit('/').next().unwrap_or(model);
+    let is = |beginnings: &[&str]| beginnings.iter().any(|beginning| model.starts_with(beginning));
     match effort {
         Effort::Default => None,
+        Effort::None if is(&["o1", "o3", "o4", "gpt-oss", "codex-"]) || model.contains("-codex") => {
+            Some("low")
+        }
+        Effort::None if model == "gpt-5" || is(&["gpt-5-"]) => Some("minimal"),
         Effort::None => Some("none"),
         Effort::Low => Some("low"),
         Effort::Medium => Some("medium"),
@@ -96,6 +103,10 @@ fn items(provider: ProviderKind, message: &Message) -> Vec<Value> {
         }
     }
     flush(&mut content, &mut items);
+    // Reasoning that the answer broke off after is refused: it must be followed by what it led to.
+    while items.last().is_some_and(|item| item["type"] == "reasoning") {
+        items.pop();
+    }
     items
 }
 
@@ -281,11 +292,13 @@ fn whole_of(begun: Value, text: &str, arguments: &str) -> Value {
 
 fn usage(usage: &Value) -> Usage {
     let all = usage["input_tokens"].as_u64().unwrap_or_default();
-    let cache_read = usage["input_tokens_details"]["cached_tokens"].as_u64().unwrap_or_default().min(all);
+    let detail = |key: &str| usage["input_tokens_details"][key].as_u64().unwrap_or_default();
+    let cache_read = detail("cached_tokens").min(all);
+    let cache_write = detail("cache_write_tokens").min(all - cache_read);
     Usage {
-        input: all - cache_read,
+        input: all - cache_read - cache_write,
         output: usage["output_tokens"].as_u64().unwrap_or_default(),
         cache_read,
-        cache_write: 0,
+        cache_write,
     }
 }

@@ -172,9 +172,6 @@ pub(crate) async fn run(
         let limited = matches!(classify(&failure), Class::Limited(_));
         tried.limited += u32::from(limited);
         let reason = failure.in_words();
-        if shown {
-            observe(Delta::Restart { reason: reason.clone() });
-        }
         match target.policy.decide(&failure, &tried, fastrand::f64()) {
             Decision::GiveUp => {
                 return Err(failure.explain(&Circumstances {
@@ -188,6 +185,9 @@ pub(crate) async fn run(
             Decision::Again { wait } => {
                 if limited {
                     tried.waited += wait;
+                }
+                if shown {
+                    observe(Delta::Restart { reason: reason.clone() });
                 }
                 observe(Delta::Waiting { reason, wait });
                 tokio::select! {

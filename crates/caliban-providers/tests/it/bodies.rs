@@ -228,3 +228,29 @@ async fn keys_go_where_each_api_wants_them() {
         assert!(head.contains(expected), "{head}");
     }
 }
+
+#[tokio::test]
+async fn thinking_that_led_to_nothing_is_not_sent_back() {
+    for (kind, raw) in [
+        (ProviderKind::Anthropic, json!({"type": "thinking", "thinking": "SECRET", "signature": "s"})),
+        (ProviderKind::OpenAi, json!({"type": "reasoning", "id": "SECRET", "summary": []})),
+        (ProviderKind::OpenAiChat, json!({"reasoning_content": "SECRET"})),
+    ] {
+        let thinking = Block::Thinking { text: String::new(), provider: kind.name().into(), raw };
+        let cut = Message { role: Role::Assistant, blocks: vec![thinking] };
+        let messages = [Message::user("hi"), cut, Message::user("go on")];
+        let (_, body) = sent(kind, "gpt-5.5", Effort::Default, &messages).await;
+        assert!(!body.contains("SECRET") && body.contains("go on"), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn no_effort_is_the_least_that_a_model_can_do() {
+    for (model, expected) in
+        [("gpt-5.5", "none"), ("gpt-5-mini", "minimal"), ("o3", "low"), ("gpt-5.3-codex", "low")]
+    {
+        let (_, body) = sent(ProviderKind::OpenAi, model, Effort::None, &[Message::user("hi")]).await;
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(body["reasoning"]["effort"], expected, "{model}");
+    }
+}

@@ -84,10 +84,12 @@ async fn half_an_event_is_a_cut_too() {
 
 #[tokio::test]
 async fn a_stream_that_is_always_cut_is_an_error_and_never_a_short_answer() {
-    for (kind, answered, _, asked) in
+    for (kind, answered, seen, asked) in
         on_each_wire(|short| vec![Answer::Stream(short.beginning.clone())], quick()).await
     {
         assert_eq!((answered, asked), (Err(ProviderError::Cut { provider: kind, attempts: 3 }), 3));
+        let restarts = seen.iter().filter(|delta| matches!(delta, Delta::Restart { .. })).count();
+        assert_eq!(restarts, 2, "the last failure is not followed by another attempt");
     }
 }
 
@@ -97,10 +99,12 @@ async fn a_silent_stream_is_cut_by_the_watchdog_and_tried_again() {
     let retry = RetryPolicy { stall: after, ..quick() };
     let stalls =
         |short: &Short| vec![Answer::Stall(short.beginning.clone()), Answer::Stream(short.whole.clone())];
-    for (kind, answered, seen, _) in on_each_wire(stalls, retry.clone()).await {
+    for (kind, answered, seen, _) in on_each_wire(stalls, retry).await {
         assert_eq!(answered, Ok(ok()), "{kind}");
         assert!(seen.contains(&Delta::Restart { reason: "nothing came for 0.3 s".into() }), "{seen:?}");
     }
+    let after = Duration::from_millis(20);
+    let retry = RetryPolicy { stall: after, ..quick() };
     for (provider, answered, _, _) in
         on_each_wire(|short| vec![Answer::Stall(short.beginning.clone())], retry).await
     {

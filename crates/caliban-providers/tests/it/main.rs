@@ -1,5 +1,7 @@
 //! The providers through their public face, against a small server that answers as told.
 
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
 mod bodies;
 mod faults;
 mod prefix;
