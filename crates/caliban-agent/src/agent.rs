@@ -203,7 +203,7 @@ impl Agent {
     fn with(mut kit: Kit, transcript: Transcript, conversation: Conversation) -> Self {
         kit.hooks.place.session.clone_from(&kit.session);
         kit.hooks.place.transcript = transcript.path().to_owned();
-        let handle = Handle::new(transcript.feed().clone(), kit.asks.clone());
+        let handle = Handle::new(transcript.clone(), kit.asks.clone(), &conversation);
         Self {
             kit,
             conversation,
@@ -242,7 +242,9 @@ impl Agent {
 
     /// Whether a turn was cut short and can be gone on with.
     pub fn has_unfinished_turn(&self) -> bool {
-        self.conversation.open_calls().next().is_some() || self.conversation.awaits_model()
+        self.conversation.open_calls().next().is_some()
+            || self.conversation.awaits_model()
+            || self.steering_waits()
     }
 
     /// Ends everything that the agent has started, and the feed.
@@ -267,15 +269,18 @@ impl Agent {
 
     /// What people typed while the agent was at work.
     pub(crate) async fn take_steering(&mut self) -> Result<(), TranscriptError> {
-        for text in self.handle.take_steering() {
+        for (number, text) in self.handle.take_queue() {
             let message = Message::user(text);
-            self.record(Event::Prompt { message, author: Author::User, context: 0 }, Durability::Written).await?;
+            let queued = Some(number);
+            let event = Event::Prompt { message, author: Author::User, context: 0, queued };
+            self.record(event, Durability::Written).await?;
         }
         Ok(())
     }
 
-    pub(crate) fn steering_waits(&self) -> bool {
-        self.handle.steering_waits()
+    /// Whether somebody has said something that the agent has not heard.
+    pub fn steering_waits(&self) -> bool {
+        self.handle.is_queue_waiting()
     }
 
     pub(crate) fn begin_turn(&mut self) -> Begun {

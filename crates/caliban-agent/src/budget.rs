@@ -53,11 +53,15 @@ impl Purse {
 
     /// Books what an earlier process spent in the same conversation.
     pub fn carry_over(&self, usage: Usage) {
-        let nothing = Estimate { tokens: 0, cost: Some(Default::default()), turns: 0 };
-        let mut ledger = self.lock();
-        if let Ok(reservation) = ledger.reserve(&self.account, nothing, self.now()) {
-            let _open = ledger.settle(reservation, usage, self.cost(usage));
-        }
+        let cost = self.cost(usage);
+        let spent = Spent {
+            usage,
+            usd: cost.unwrap_or_default(),
+            unpriced: u64::from(cost.is_none() && usage.total() > 0),
+            ..Spent::default()
+        };
+        let booked = self.lock().carry_over(&self.account, spent);
+        debug_assert!(booked.is_ok(), "the account is open");
     }
 
     /// Asks for a request of about `tokens`.

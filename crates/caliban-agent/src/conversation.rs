@@ -34,6 +34,9 @@ pub struct Conversation {
     /// Characters added since the provider last counted.
     uncounted: usize,
     todos: Value,
+    queue: BTreeMap<u64, String>,
+    senders: BTreeSet<String>,
+    next_queued: u64,
 }
 
 /// A call of the last reply.
@@ -71,7 +74,15 @@ impl Conversation {
                     header.cwd.clone_from(cwd);
                 }
             }
-            Event::Prompt { message, .. } => {
+            Event::Queued { number, text, sender } => {
+                self.next_queued = self.next_queued.max(number + 1);
+                self.queue.insert(*number, text.clone());
+                self.senders.extend(sender.clone());
+            }
+            Event::Prompt { message, queued, .. } => {
+                if let Some(number) = queued {
+                    self.queue.remove(number);
+                }
                 self.close_open_calls();
                 self.push(message.clone());
             }
@@ -147,6 +158,21 @@ impl Conversation {
     /// The todo list as the model last wrote it; null when there is none.
     pub fn todos(&self) -> &Value {
         &self.todos
+    }
+
+    /// What was said to the agent and not yet heard by it, with its numbers.
+    pub fn queue(&self) -> &BTreeMap<u64, String> {
+        &self.queue
+    }
+
+    /// The ids that senders chose, for all that was ever queued.
+    pub fn senders(&self) -> &BTreeSet<String> {
+        &self.senders
+    }
+
+    /// The next number for the queue.
+    pub fn next_queued(&self) -> u64 {
+        self.next_queued
     }
 
     /// Whether the last thing said waits for the model.

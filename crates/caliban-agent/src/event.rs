@@ -52,6 +52,19 @@ pub enum Event {
         /// How many blocks in front of it are context that was added, not typed.
         #[serde(default)]
         context: usize,
+        /// The queued message that this is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        queued: Option<u64>,
+    },
+    /// Somebody said something while the agent was at work; it waits for the agent's next model request.
+    Queued {
+        /// Counts from 0 in each conversation; a retry with the sender's own id is recognised by `sender`.
+        number: u64,
+        /// What was said.
+        text: String,
+        /// An id that the sender chose, so that sending twice is saying it once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sender: Option<String>,
     },
     /// The model answered.
     Reply {

@@ -85,7 +85,7 @@ impl Agent {
             .collect();
         let added = context.len();
         message.blocks.splice(0..0, context);
-        self.record(Event::Prompt { message, author, context: added }, Durability::Written).await?;
+        self.record(Event::Prompt { message, author, context: added, queued: None }, Durability::Written).await?;
         Ok(())
     }
 
@@ -235,7 +235,7 @@ impl Agent {
 
     async fn say(&mut self, text: String, author: Author) -> Result<(), Halt> {
         let message = Message::user(text);
-        self.record(Event::Prompt { message, author, context: 0 }, Durability::Written).await?;
+        self.record(Event::Prompt { message, author, context: 0, queued: None }, Durability::Written).await?;
         Ok(())
     }
 }
