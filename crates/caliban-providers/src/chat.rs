@@ -221,7 +221,7 @@ impl Assembler {
             None => self.calls.last_mut(),
         };
         let known = known.filter(|call| match (id, index) {
-            (Some(id), _) => call.id == id,
+            (Some(id), _) => call.id == id || name.is_empty(),
             (None, Some(_)) => true,
             (None, None) => name.is_empty(),
         });

@@ -225,7 +225,7 @@ pub(crate) enum Failure {
     Cut,
     /// The stream was silent for this long.
     Stalled(Duration),
-    /// What came is not what the protocol says; trying again will not help.
+    /// What came is not what the protocol says.
     Unreadable(String),
     /// There is something at the URL, but not this API.
     NotTheApi(String),

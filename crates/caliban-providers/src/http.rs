@@ -154,7 +154,8 @@ impl HttpProvider {
                 return Err(Failure::Unreadable(format!("it is larger than {MAX_ANSWER_BYTES} bytes")));
             }
             let events = parser.feed(&chunk).map_err(|error| Failure::Unreadable(error.to_string()))?;
-            for event in events {
+            // An event without data is only a sign of life.
+            for event in events.into_iter().filter(|event| !event.data.trim().is_empty()) {
                 if assembler.event(&event, observe)? == Progress::Closed {
                     response.release();
                     return assembler.finish();

@@ -131,8 +131,9 @@ fn classify(failure: &Failure) -> Class {
         ) => Class::Passing,
         // A wrong URL, certificate, proxy login or address stays wrong.
         Failure::Network(_) => Class::Final,
-        Failure::Cut | Failure::Stalled(_) => Class::Passing,
-        Failure::Unreadable(_) | Failure::NotTheApi(_) | Failure::Script(_) => Class::Final,
+        // Garbage in a stream is mostly something on the way that broke it.
+        Failure::Cut | Failure::Stalled(_) | Failure::Unreadable(_) => Class::Passing,
+        Failure::NotTheApi(_) | Failure::Script(_) => Class::Final,
     }
 }
 
@@ -272,7 +273,8 @@ mod tests {
             (status(403, None), 0),
             (status(404, None), 0),
             (tls, 0),
-            (Failure::Unreadable(String::new()), 0),
+            (Failure::Unreadable(String::new()), 4),
+            (Failure::NotTheApi(String::new()), 0),
         ];
         for (failure, expected) in cases {
             assert_eq!(again(&failure), expected, "{failure:?}");

@@ -296,6 +296,18 @@ async fn many_local_servers_leave_out_the_last_line() {
 }
 
 #[tokio::test]
+async fn signs_of_life_are_no_events_and_garbage_is_tried_again() {
+    let garbage = |short: &Short| {
+        let garbled = format!(": hello\n\ndata:\n\n{}data: {{oops\n\n", short.beginning);
+        vec![Answer::Stream(garbled), Answer::Stream(format!("data: \n\n{}", short.whole))]
+    };
+    for (kind, answered, seen, asked) in on_each_wire(garbage, quick()).await {
+        assert_eq!((answered, asked), (Ok(ok()), 2), "{kind}");
+        assert!(told(&seen)[1].starts_with("restart: an event of the stream is not JSON"), "{seen:?}");
+    }
+}
+
+#[tokio::test]
 async fn models_are_listed() {
     let server = Server::start(vec![]).await;
     let provider = build(config(ProviderKind::OpenAi, &server.url)).unwrap();
