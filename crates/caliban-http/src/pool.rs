@@ -18,7 +18,7 @@ const MAX_ORIGINS: usize = 16;
 /// How much of an unread rest is worth reading to keep a connection.
 const DRAIN_BYTES: usize = 64 * 1024;
 /// How long that may take; the rest has usually arrived long ago.
-const DRAIN_TIME: Duration = Duration::from_millis(20);
+const DRAIN_TIME: Duration = Duration::from_millis(50);
 
 /// A connection and the task that moves its bytes. Dropping it closes the socket.
 #[derive(Debug)]

@@ -36,9 +36,8 @@ pub(crate) async fn answer_securely(stream: TcpStream, answer: &str) -> String {
 
 #[tokio::test]
 async fn a_trusted_server_is_spoken_to() {
-    let (listener, url) = listen().await;
+    let (listener, _) = listen().await;
     let port = listener.local_addr().unwrap().port();
-    drop(url);
     let server = async {
         let stream = accept(&listener).await;
         answer_securely(stream, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await
@@ -48,6 +47,28 @@ async fn a_trusted_server_is_spoken_to() {
     let asked = async { text(get(&client, &target).await.unwrap()).await.unwrap() };
     let (request, answered) = tokio::join!(server, asked);
     assert_eq!((request.starts_with("GET / "), answered.as_str()), (true, "ok"));
+}
+
+#[tokio::test]
+async fn a_secure_connection_is_used_again() {
+    let (listener, _) = listen().await;
+    let port = listener.local_addr().unwrap().port();
+    let server = async {
+        // One connection only: a second one would wait for ever.
+        let mut stream = acceptor().accept(accept(&listener).await).await.unwrap();
+        for _ in 0..3 {
+            read_request(&mut stream).await;
+            write(&mut stream, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+        }
+    };
+    let client = Client::new(Options { extra_roots_pem: Some(ROOT.to_vec()), ..Options::default() });
+    let target = format!("https://localhost:{port}/");
+    let asked = async {
+        for _ in 0..3 {
+            assert_eq!(text(get(&client, &target).await.unwrap()).await.unwrap(), "ok");
+        }
+    };
+    tokio::join!(server, asked);
 }
 
 #[tokio::test]
