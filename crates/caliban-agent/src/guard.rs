@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The same call may fail this many times in a row.
-pub const SAME_FAILURES: u32 = 3;
+pub(crate) const SAME_FAILURES: u32 = 3;
 
 /// Remembers the last failing call.
 #[derive(Debug, Clone, Default)]

@@ -149,7 +149,7 @@ impl ProviderKind {
     }
 
     /// How to start it, where it usually runs on the user's own machine.
-    pub(crate) fn how_to_start(self) -> Option<&'static str> {
+    pub fn how_to_start(self) -> Option<&'static str> {
         self.facts().start
     }
 

@@ -17,25 +17,25 @@ use caliban_agent::{
     hooks::{CommandHook, HookEvent, HookPlace, Hooks},
     prompt::ContextFiles,
     spawner::NoSpawner,
+    subagent::Isolation,
 };
 use caliban_core::{
     budget,
     price::{Billing, MicroUsd},
     redact::Redactor,
 };
-use caliban_permissions::{Effect, Mode, Policy};
-use caliban_providers::{Config, Provider, ProviderKind, ScriptSource};
+use caliban_providers::{Provider, ProviderKind};
+use tokio_util::sync::CancellationToken;
 use caliban_tools::{PrivateAddresses, WorkspaceOptions};
 
 use crate::{
     cli::AgentFlags,
     report::Failure,
     settings::{
-        Environment, Loaded, Source,
+        Environment, Loaded,
         provider::{Choice, Endpoint, Target, nothing_set},
         schema::Settings,
         tool_environment::{secrets, tool_environment},
-        values::PermissionMode,
     },
     trust::Trust,
 };
@@ -69,7 +69,6 @@ pub(crate) async fn compose(
     let helper = own_program()?;
     let redactor = Redactor::new(secrets(environment, settings));
     let cwd = canonical(cwd)?;
-    let home = loaded.paths.home.clone().unwrap_or_else(|| PathBuf::from("/"));
     let is_repo = loaded.root.join(".git").symlink_metadata().is_ok();
     let repo = is_repo.then(|| loaded.root.clone());
     let mut notes = loaded.notes.clone();
@@ -79,13 +78,16 @@ pub(crate) async fn compose(
         output_dir: PathBuf::new(),
         env: env.clone(),
         helper,
-        private_addresses: if settings.web.allow_private { PrivateAddresses::Allow } else { PrivateAddresses::Refuse },
+        private_addresses: if settings.web.allow_private {
+            PrivateAddresses::Allow
+        } else {
+            PrivateAddresses::Refuse
+        },
         redact: Some(Arc::new({
             let redactor = redactor.clone();
             move |text: &str| redactor.redact(text).into_owned()
         })),
         limits: tool_limits(settings),
-        proxy: environment.proxy(),
     };
     let (definitions, problems) = definitions::load(&definition_directories(&loaded, repo.as_deref()));
     notes.extend(problems);
@@ -105,7 +107,7 @@ pub(crate) async fn compose(
         repo: repo.clone(),
         date: jiff::Zoned::now().date().to_string(),
         foreign_tools: Vec::new(),
-        policy: policy(&loaded, &home)?,
+        policy: loaded.policy(),
         hooks: hooks(settings, HookPlace { root: loaded.root.clone(), env, ..HookPlace::default() }),
         budget: budget_limits(settings),
         limits: Limits { max_turns: settings.limits.max_turns.get() },
@@ -113,7 +115,7 @@ pub(crate) async fn compose(
         redactor,
         helpers: if settings.sub_agents { Helpers::Allowed } else { Helpers::Off },
         definitions: definitions.into(),
-        isolation: isolation(&loaded, repo.as_deref(), environment),
+        isolation: Isolation::default(),
         spawner: Arc::new(NoSpawner),
     };
     let repo_dir = loaded.paths.repo(&loaded.root);
@@ -157,41 +159,24 @@ fn provider(
     target: &Target,
     environment: &Environment,
 ) -> Result<Arc<dyn Provider>, Failure> {
-    let kind: ProviderKind = target.provider.value.as_str().parse().map_err(from_provider)?;
-    let mut config = Config::new(kind);
-    let retry = &loaded.settings.retry;
-    config.retry.attempts = retry.retries.saturating_add(1);
-    config.retry.patience = Duration::from_secs(retry.patience_seconds.into());
-    config.retry.stall = Duration::from_secs(u64::from(retry.stall_seconds.get()));
-    config.proxy = environment.proxy();
-    match &target.endpoint {
-        Endpoint::Http { base_url, key } => {
-            config.base_url = Some(base_url.value.as_str().to_owned());
-            config.api_key = key.as_ref().map(|key| key.value.reveal().to_owned());
-        }
-        Endpoint::Script(Some(script)) => config.script = ScriptSource::File(script.value.clone()),
-        Endpoint::Script(None) => {}
-    }
-    caliban_providers::build(config).map_err(from_provider)
+    caliban_providers::build(target.config(&loaded.settings, environment)).map_err(from_provider)
 }
 
 async fn model(target: &Target, provider: &dyn Provider) -> Result<String, Failure> {
     if let Some(model) = &target.model {
         return Ok(model.value.clone());
     }
-    let models = provider.list_models().await.map_err(from_provider)?;
+    let models = provider.list_models(&CancellationToken::new()).await.map_err(from_provider)?;
     models.into_iter().next().ok_or_else(|| {
         Failure::new(format!("{} has no model", target.provider.value))
             .hint("name one with --model, or give it one first (for Ollama: `ollama pull qwen3`)")
     })
 }
 
+/// A model on the user's own machine costs nothing; neither does a script.
 fn billing(target: &Target) -> Billing {
-    let kind: Option<ProviderKind> = target.provider.value.as_str().parse().ok();
-    match kind {
-        Some(kind) if kind.is_local() => Billing::Local,
-        _ => Billing::Listed,
-    }
+    let kind = target.provider.value;
+    if kind == ProviderKind::Scripted || kind.how_to_start().is_some() { Billing::Local } else { Billing::Listed }
 }
 
 fn from_provider(error: caliban_providers::ProviderError) -> Failure {
@@ -200,38 +185,6 @@ fn from_provider(error: caliban_providers::ProviderError) -> Failure {
         Some(hint) => failure.hint(hint),
         None => failure,
     }
-}
-
-fn policy(loaded: &Loaded, home: &Path) -> Result<Policy, Failure> {
-    let permissions = &loaded.settings.permissions;
-    let mut policy = Policy::new(&loaded.root, home);
-    policy.mode = match permissions.mode {
-        PermissionMode::Default => Mode::Default,
-        PermissionMode::AcceptEdits => Mode::AcceptEdits,
-        PermissionMode::Plan => Mode::Plan,
-        PermissionMode::Unattended => Mode::Unattended,
-    };
-    policy.extra_dirs.clone_from(&permissions.add_dirs);
-    let lists = [
-        (Effect::Allow, "allow", &permissions.allow),
-        (Effect::Ask, "ask", &permissions.ask),
-        (Effect::Deny, "deny", &permissions.deny),
-    ];
-    for (effect, key, rules) in lists {
-        for (index, text) in rules.iter().enumerate() {
-            let source = loaded.source_of(&["permissions", key, &index.to_string()]);
-            let rule = text.parse().map_err(|error: caliban_permissions::RuleError| {
-                wrong_rule(&error, &source)
-            })?;
-            policy.add(effect, rule, source.to_string());
-        }
-    }
-    Ok(policy)
-}
-
-fn wrong_rule(error: &caliban_permissions::RuleError, source: &Source) -> Failure {
-    let failure = Failure::usage(format!("{source}: {error}"));
-    failure.hint("rules look like `Bash(git *)`, `Edit(src/**)`, `Read(~/notes/**)`, `WebFetch(domain:example.org)`")
 }
 
 fn hooks(settings: &Settings, place: HookPlace) -> Hooks {
@@ -261,20 +214,24 @@ fn budget_limits(settings: &Settings) -> budget::Limits {
     let limits = &settings.limits;
     budget::Limits {
         tokens: limits.budget_tokens.map(NonZeroU64::get),
-        usd: limits.budget_usd.map(|usd| MicroUsd::from_dollars(usd.dollars())),
+        usd: limits.budget_usd.map(|usd| micro(usd.dollars())),
         turns: None,
         wall_ms: limits.wall_seconds.map(|seconds| seconds.get().saturating_mul(1000)),
     }
 }
 
+/// Dollars as they were typed; rounded to the nearest millionth.
+fn micro(dollars: f64) -> MicroUsd {
+    MicroUsd((dollars * 1_000_000.0).round().max(1.0) as u64)
+}
+
 fn tool_limits(settings: &Settings) -> caliban_tools::Limits {
     caliban_tools::Limits {
-        command_timeout: Duration::from_millis(settings.bash.timeout_ms.get()),
+        command_time: Duration::from_millis(settings.bash.timeout_ms.get()),
         ..caliban_tools::Limits::default()
     }
 }
 
 fn canonical(path: &Path) -> Result<PathBuf, Failure> {
-    path.canonicalize()
-        .map_err(|error| Failure::new(format!("cannot work in {}: {error}", path.display())))
+    path.canonicalize().map_err(|error| Failure::new(format!("cannot work in {}: {error}", path.display())))
 }

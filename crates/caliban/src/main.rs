@@ -1,2 +1,107 @@
-//! placeholder, replaced in the first commits
-fn main() {}
+//! The `caliban` program: hidden modes first, then the command line, then the verb.
+//!
+//! Nothing is built before it is needed: `--version` ends before the arguments are even defined, and the
+//! verbs that only read settings start no runtime.
+
+mod cli;
+mod compose;
+mod place;
+mod print;
+mod report;
+mod sessions;
+mod settings;
+mod trust;
+mod types;
+
+use std::{ffi::OsString, io::Write as _, path::PathBuf, process::ExitCode};
+
+use crate::{
+    cli::{Cli, Command},
+    report::{Code, Failure},
+    settings::{Environment, file},
+};
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    match args.get(1).and_then(|arg| arg.to_str()) {
+        Some(caliban_tools::REAP_MODE) => return caliban_tools::reaper_main(),
+        Some("--version" | "-V") if args.len() == 2 => return finish(print_version()),
+        _ => {}
+    }
+    let cli = match cli::parse(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A terminal that is gone cannot be told.
+            let _gone = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    finish(run(&cli))
+}
+
+/// Carries a command line out.
+fn run(cli: &Cli) -> Result<Code, Failure> {
+    let environment = Environment::of_process();
+    let cwd = working_directory(cli)?;
+    if cli.everywhere.debug {
+        report::log_to_stderr();
+    }
+    let Some(command) = &cli.command else {
+        return runtime()?.block_on(print::print(cli, &environment, &cwd));
+    };
+    let mut out = anstream::stdout().lock();
+    match command {
+        Command::Config(command) => cli::config::config(command, &environment, &cwd, &mut out)?,
+        Command::Doctor(args) => return cli::doctor::doctor(args, &environment, &cwd, &mut out),
+        Command::Trust(args) => cli::trust::trust(args, &environment, &cwd, &mut out)?,
+        Command::Completions(args) => cli::completions::completions(args)?,
+        Command::Man(args) => cli::man::man(args)?,
+        Command::Sessions(command) => return sessions::sessions(command, &environment, &cwd, &mut out),
+        Command::Agents(cli::agents::AgentsCommand::Types { json }) => {
+            types::types(*json, &environment, &cwd, &mut out)?;
+        }
+        Command::Worktrees(_) | Command::Acp(_) => {
+            return Err(Failure::new("this build has no agent in it"));
+        }
+    }
+    Ok(Code::Done)
+}
+
+/// The runtime of a command that needs one. One thread: a turn waits for the model, not for cores.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(format!("cannot start: {error}")))
+}
+
+/// Where the agent works: `-C`, else where the program was started.
+fn working_directory(cli: &Cli) -> Result<PathBuf, Failure> {
+    let here = std::env::current_dir().map_err(|error| {
+        Failure::new(format!("the working directory cannot be used: {}", file::words(&error)))
+            .hint("it may have been removed: change to another one")
+    })?;
+    let Some(dir) = &cli.everywhere.cd else { return Ok(here) };
+    let dir = here.join(dir);
+    let cannot = |reason: &str| Failure::usage(format!("cannot work in {}: {reason}", dir.display()));
+    match dir.metadata() {
+        Ok(metadata) if metadata.is_dir() => Ok(dir),
+        Ok(_) => Err(cannot("it is not a directory")),
+        Err(error) => Err(cannot(&file::words(&error))),
+    }
+}
+
+fn print_version() -> Result<Code, Failure> {
+    writeln!(std::io::stdout(), "{}", cli::VERSION)?;
+    Ok(Code::Done)
+}
+
+fn finish(result: Result<Code, Failure>) -> ExitCode {
+    match result {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            failure.show();
+            failure.code.into()
+        }
+    }
+}

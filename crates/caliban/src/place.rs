@@ -75,8 +75,9 @@ impl Sessions {
         let sessions = self.list();
         let candidates = sessions.iter().map(|found| Candidate { id: found.id, label: None });
         let id = resolve(query, candidates).map_err(|error| match error {
-            ResolveError::Unknown { query } => Failure::usage(format!("there is no session {query:?}"))
-                .hint("`caliban sessions list` shows the sessions of this repo, with --all those of every repo"),
+            ResolveError::Unknown { query } => Failure::usage(format!("there is no session {query:?}")).hint(
+                "`caliban sessions list` shows the sessions of this repo, with --all those of every repo",
+            ),
             ResolveError::Ambiguous { query, candidates } => {
                 let ids: Vec<String> = candidates.iter().map(|candidate| candidate.id.to_string()).collect();
                 Failure::usage(format!("several sessions begin with {query:?}: {}", ids.join(", ")))

@@ -30,7 +30,8 @@ fn question(ask: &Ask) -> Answer {
     let who = ask.agent.as_deref().map(|agent| format!(" ({})", inert::line(agent))).unwrap_or_default();
     let what = caliban_agent::describe(&ask.input);
     let rules = ask.suggestions.join(", ");
-    let always = if rules.is_empty() { String::new() } else { format!(", a = always allow {}", inert::line(&rules)) };
+    let always =
+        if rules.is_empty() { String::new() } else { format!(", a = always allow {}", inert::line(&rules)) };
     let asked = write!(
         out,
         "\n{} {}{who}\n  {}\n  y = yes{always}, n = no, or say what to do instead: ",

@@ -114,7 +114,9 @@ fn recorded(event: &Event, session: &str) -> Option<Value> {
         }),
         Event::CallEnded { id, content, is_error, .. } => tool_result(id, json!(content), *is_error),
         Event::CallRefused { id, message, .. } => tool_result(id, json!(message), true),
-        Event::Note { text } => json!({"type": "system", "subtype": "note", "session_id": session, "text": text}),
+        Event::Note { text } => {
+            json!({"type": "system", "subtype": "note", "session_id": session, "text": text})
+        }
         Event::Summarised { .. } | Event::ResultsCleared { .. } => {
             json!({"type": "system", "subtype": "compacted", "session_id": session})
         }

@@ -23,7 +23,7 @@ use caliban_tools::WorkspaceOptions;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cli::{Cli, OutputFormat},
+    cli::{Cli, run::OutputFormat},
     compose::{Composition, compose},
     place::Sessions,
     report::{self, Code, Failure},
@@ -195,7 +195,7 @@ fn show(printer: &mut dyn Printer, entry: &Entry) {
 
 fn printer(cli: &Cli, agent: &Agent) -> Box<dyn Printer> {
     match cli.run.output_format {
-        OutputFormat::Text => Box::new(text::Text::new(cli.everywhere.verbose)),
+        OutputFormat::Text => Box::new(text::Text::new(cli.run.verbose)),
         OutputFormat::Json => Box::new(json::Json::new(agent.kit())),
         OutputFormat::StreamJson => Box::new(json::StreamJson::new(agent.kit())),
     }

@@ -11,10 +11,10 @@ use caliban_agent::{
 use caliban_core::{inert, message::Message};
 
 use super::Printer;
+use crate::report::Failure;
 
 /// Tool lines and notes.
 const DIM: Style = Style::new().dimmed();
-const RED: Style = AnsiColor::Red.on_default();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
 
 /// Prints text.
@@ -70,7 +70,9 @@ impl Text {
                 self.talk(YELLOW, &format!("• {name} not carried out: {}", decision.why))
             }
             Event::Note { text } => self.talk(YELLOW, &format!("note: {text}")),
-            Event::Summarised { .. } if self.talks => self.talk(DIM, "• made room: the older part is summarised"),
+            Event::Summarised { .. } if self.talks => {
+                self.talk(DIM, "• made room: the older part is summarised")
+            }
             _ => Ok(()),
         }
     }
@@ -108,15 +110,16 @@ impl Printer for Text {
             self.out(&inert::block(&report.text))?;
             self.end_line()?;
         }
+        if let Outcome::Failed { error, hint } = &report.outcome {
+            let failure = Failure::new(inert::line(error).into_owned());
+            match hint {
+                Some(hint) => failure.hint(inert::block(hint).into_owned()).show(),
+                None => failure.show(),
+            }
+        }
         let mut error = anstream::stderr().lock();
         match &report.outcome {
-            Outcome::Done => {}
-            Outcome::Failed { error: message, hint } => {
-                writeln!(error, "{RED}error:{RED:#} {}", inert::line(message))?;
-                if let Some(hint) = hint {
-                    writeln!(error, "hint: {}", inert::block(hint))?;
-                }
-            }
+            Outcome::Done | Outcome::Failed { .. } => {}
             Outcome::TurnLimit { limit } => {
                 writeln!(error, "{YELLOW}stopped:{YELLOW:#} the limit of {limit} turns is reached")?;
                 writeln!(error, "hint: go on with `caliban --continue -p \"go on\"`, or raise --max-turns")?;

@@ -25,8 +25,7 @@ pub(super) fn compact(
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
     crate::runtime()?.block_on(async {
-        let composition =
-            compose(environment, cwd, &AgentFlags::default(), None, Attendance::Nobody).await?;
+        let composition = compose(environment, cwd, &AgentFlags::default(), None, Attendance::Nobody).await?;
         let workspace =
             WorkspaceOptions { output_dir: found.directory.join("outputs"), ..composition.workspace };
         let wanted = Wanted {
@@ -47,7 +46,11 @@ pub(super) fn compact(
         agent.close().await;
         match result {
             Ok(()) => {
-                writeln!(out, "Session {}: {before} messages became {after}; the transcript keeps everything.", found.id)?;
+                writeln!(
+                    out,
+                    "Session {}: {before} messages became {after}; the transcript keeps everything.",
+                    found.id
+                )?;
                 Ok(Code::Done)
             }
             Err(Outcome::Failed { error, hint }) => {

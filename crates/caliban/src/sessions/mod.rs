@@ -39,7 +39,9 @@ pub(crate) fn sessions(
         SessionsCommand::Show { id, json } => show::show(&sessions.find(id)?, *json, out)?,
         SessionsCommand::Replay { id, speed } => replay::replay(&sessions.find(id)?, *speed, out)?,
         SessionsCommand::Audit { id, json } => audit::audit(&sessions.find(id)?, *json, out)?,
-        SessionsCommand::Compact { id } => return compact::compact(&sessions.find(id)?, environment, cwd, out),
+        SessionsCommand::Compact { id } => {
+            return compact::compact(&sessions.find(id)?, environment, cwd, out);
+        }
         SessionsCommand::Rm { ids } => rm::rm(&sessions, ids, out)?,
     }
     Ok(Code::Done)

@@ -28,7 +28,13 @@ pub(super) fn replay(found: &Found, speed: Option<f64>, out: &mut dyn Write) -> 
 fn event(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
     match event {
         Event::Started(header) => {
-            writeln!(out, "session {} with {} in {}", header.session, inert::line(&header.model), header.cwd.display())
+            writeln!(
+                out,
+                "session {} with {} in {}",
+                header.session,
+                inert::line(&header.model),
+                header.cwd.display()
+            )
         }
         Event::Resumed { model, .. } => writeln!(out, "\n-- taken up again with {} --", inert::line(model)),
         Event::Prompt { author, .. } => {
@@ -40,6 +46,7 @@ fn event(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
             };
             writeln!(out, "\n{who}> {}", inert::block(event.typed().unwrap_or_default().trim_end()))
         }
+        Event::Queued { text, .. } => writeln!(out, "\nuser (queued)> {}", inert::block(text.trim_end())),
         Event::Reply { message, .. } => {
             let text = message.text();
             if text.is_empty() { Ok(()) } else { writeln!(out, "\n{}", inert::block(text.trim_end())) }
@@ -69,7 +76,9 @@ fn event(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
                 Answer::No(reason) => format!("no {}", inert::line(reason.as_deref().unwrap_or_default())),
             }
         ),
-        Event::ResultsCleared { ids } => writeln!(out, "\n-- {} old tool results dropped to make room --", ids.len()),
+        Event::ResultsCleared { ids } => {
+            writeln!(out, "\n-- {} old tool results dropped to make room --", ids.len())
+        }
         Event::Summarised { summary, .. } => {
             writeln!(out, "\n-- the older part was summarised --\n{}", inert::block(summary))
         }

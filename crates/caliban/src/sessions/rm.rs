@@ -5,10 +5,7 @@ use std::{fs, io::Write};
 use caliban_agent::{feed::Feed, transcript::Transcript};
 use caliban_core::redact::Redactor;
 
-use crate::{
-    place::Sessions,
-    report::Failure,
-};
+use crate::{place::Sessions, report::Failure};
 
 pub(super) fn rm(sessions: &Sessions, ids: &[String], out: &mut dyn Write) -> Result<(), Failure> {
     // All of them are found before the first one goes.

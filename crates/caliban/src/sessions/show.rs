@@ -85,5 +85,7 @@ fn asked_and_answered(records: &[Record]) -> Vec<String> {
 }
 
 fn said(message: &Message) -> Option<String> {
-    Some(message.text()).filter(|text| !text.is_empty()).map(|text| inert::block(text.trim_end()).into_owned())
+    Some(message.text())
+        .filter(|text| !text.is_empty())
+        .map(|text| inert::block(text.trim_end()).into_owned())
 }

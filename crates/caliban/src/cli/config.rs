@@ -1,0 +1,133 @@
+//! `caliban config …`.
+
+use std::{io::Write, path::Path};
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::AgentFlags;
+use crate::{
+    report::{self, Failure},
+    settings::{
+        self, Environment, Loaded,
+        provider::Choice,
+        show::{Row, inline, rows},
+    },
+    trust::{RepoFile, Trust},
+};
+
+/// What to do with the settings.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show every effective value and where it was set; secrets are shown as `set`
+    Show(Box<ShowArgs>),
+    /// Show which files are read, the weakest first
+    Path {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// What `config show` shows.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ShowArgs {
+    /// Show also what is not set
+    #[arg(long)]
+    pub all: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Flags are settings too.
+    #[command(flatten)]
+    pub agent: AgentFlags,
+}
+
+/// Carries `caliban config …` out.
+pub(crate) fn config(
+    command: &ConfigCommand,
+    environment: &Environment,
+    cwd: &Path,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    match command {
+        ConfigCommand::Show(args) => show(args, environment, cwd, out),
+        ConfigCommand::Path { json } => path(*json, environment, cwd, out),
+    }
+}
+
+fn show(args: &ShowArgs, environment: &Environment, cwd: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+    let loaded = settings::load(environment, cwd, args.agent.layer())?;
+    let choice = match loaded.choose() {
+        Ok(Choice::IfRunning(target)) => {
+            report::note(&format!(
+                "no provider is set: a local {} is used if it runs",
+                target.provider.value
+            ));
+            None
+        }
+        Ok(choice) => Some(choice),
+        Err(error) => {
+            report::note(&error.to_string());
+            None
+        }
+    };
+    loaded.notes.iter().for_each(|note| report::note(note));
+    let rows: Vec<Row> =
+        rows(&loaded, choice.as_ref()).into_iter().filter(|row| args.all || row.is_set()).collect();
+    if args.json {
+        return print_json(out, &rows);
+    }
+    let texts: Vec<String> = rows.iter().map(|row| format!("{} = {}", row.key, inline(&row.value))).collect();
+    /// Longer rows do not push the sources of all others out of sight.
+    const WIDEST: usize = 60;
+    let width =
+        texts.iter().map(|text| text.chars().count()).filter(|width| *width <= WIDEST).max().unwrap_or(0);
+    for (text, row) in texts.iter().zip(&rows) {
+        writeln!(out, "{text:width$}  # {}", row.source)?;
+    }
+    Ok(())
+}
+
+/// A file that settings are read from.
+#[derive(Serialize)]
+struct SettingsFile {
+    path: String,
+    state: &'static str,
+}
+
+fn path(json: bool, environment: &Environment, cwd: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+    let loaded = settings::load(environment, cwd, settings::Layer::default())?;
+    let files = files(&loaded);
+    if json {
+        return print_json(out, &files);
+    }
+    for file in &files {
+        writeln!(out, "{}  # {}", file.path, file.state)?;
+    }
+    Ok(())
+}
+
+fn files(loaded: &Loaded) -> Vec<SettingsFile> {
+    let user = loaded.paths.user_settings();
+    let state = if user.exists() { "read" } else { "absent" };
+    let mut files = vec![SettingsFile { path: user.display().to_string(), state }];
+    for kind in [RepoFile::McpJson, RepoFile::Settings, RepoFile::LocalSettings] {
+        let path = loaded.root.join(kind.name());
+        let state = match &loaded.trust {
+            Trust::Trusted(files) if files.get(kind).is_some() => "read",
+            Trust::Untrusted(names) if names.contains(&kind.name()) => "not trusted",
+            Trust::Changed(names) if names.contains(&kind.name()) => "changed since it was trusted",
+            Trust::NoFiles | Trust::Trusted(_) | Trust::Untrusted(_) | Trust::Changed(_) => "absent",
+        };
+        files.push(SettingsFile { path: path.display().to_string(), state });
+    }
+    files
+}
+
+/// Prints a value as JSON, indented, with a line end.
+pub(crate) fn print_json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::new(error.to_string()))?;
+    writeln!(out, "{text}")?;
+    Ok(())
+}

@@ -1,0 +1,334 @@
+//! `caliban doctor`: is everything in place, and what to do where it is not.
+//!
+//! Reads and tries, changes nothing. Each check is a function that returns its own line.
+
+use std::{
+    fmt,
+    io::Write,
+    net::{TcpStream, ToSocketAddrs as _},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anstyle::{AnsiColor, Style};
+use caliban_providers::ProviderKind;
+use clap::Args;
+use serde::Serialize;
+
+use super::{AgentFlags, config::print_json};
+use crate::{
+    report::{Code, Failure},
+    settings::{
+        self, Environment, Loaded, Paths, SettingsError, file,
+        provider::{Choice, Endpoint, Target, nothing_set},
+    },
+    trust::{Trust, quoted},
+};
+
+/// The oldest git with `merge-tree --write-tree`.
+const OLDEST_GIT: (u32, u32) = (2, 38);
+/// How long a provider may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Below this, sessions cannot be relied on to be written.
+const DISK_FAIL_BYTES: u64 = 64 << 20;
+/// Below this, worktrees will soon not fit.
+const DISK_WARN_BYTES: u64 = 1 << 30;
+
+/// How `doctor` prints.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Check with these settings.
+    #[command(flatten)]
+    pub agent: AgentFlags,
+}
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Ok,
+    Warn,
+    Fail,
+}
+
+/// One line of the report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Check {
+    name: &'static str,
+    state: State,
+    found: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+impl Check {
+    fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self { name, state: State::Ok, found: found.into(), advice: None }
+    }
+
+    fn bad(name: &'static str, state: State, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { name, state, found: found.into(), advice: Some(advice.into()) }
+    }
+
+    fn error(name: &'static str, error: &SettingsError) -> Self {
+        Self { name, state: State::Fail, found: error.to_string(), advice: error.hint.clone() }
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (word, color) = match self.state {
+            State::Ok => ("ok", AnsiColor::Green),
+            State::Warn => ("warn", AnsiColor::Yellow),
+            State::Fail => ("fail", AnsiColor::Red),
+        };
+        let style = Style::new().bold().fg_color(Some(color.into()));
+        write!(out, "{style}{word:4}{style:#}  {:9} {}", self.name, self.found)?;
+        for line in self.advice.iter().flat_map(|advice| advice.lines()) {
+            write!(out, "\n                -> {line}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Carries `caliban doctor` out. It fails when one of the checks does.
+pub(crate) fn doctor(
+    args: &DoctorArgs,
+    environment: &Environment,
+    cwd: &Path,
+    out: &mut dyn Write,
+) -> Result<Code, Failure> {
+    let mut checks = vec![git(environment), bash(environment)];
+    match environment.paths() {
+        Ok(paths) => {
+            checks.push(data(&paths));
+            checks.push(disk(&paths));
+        }
+        Err(error) => checks.push(Check::error("data", &error)),
+    }
+    match settings::load(environment, cwd, args.agent.layer()) {
+        Ok(loaded) => {
+            checks.push(settings_files(&loaded));
+            checks.push(trust(&loaded));
+            checks.push(provider(&loaded, environment));
+        }
+        Err(error) => checks.push(Check::error("settings", &error)),
+    }
+    if args.json {
+        print_json(out, &checks)?;
+    } else {
+        for check in &checks {
+            writeln!(out, "{check}")?;
+        }
+    }
+    let failed = checks.iter().any(|check| check.state == State::Fail);
+    Ok(if failed { Code::Failed } else { Code::Done })
+}
+
+fn git(environment: &Environment) -> Check {
+    const NAME: &str = "git";
+    let install = "install git 2.38 or newer: worktrees, sub-agents and reviews need it";
+    let Some(line) = version_line(environment, "git") else {
+        return Check::bad(NAME, State::Fail, "git is not on PATH, or does not run", install);
+    };
+    match git_version(&line) {
+        Some(version) if version >= OLDEST_GIT => Check::ok(NAME, line),
+        _ => Check::bad(NAME, State::Fail, format!("{line} is too old"), install),
+    }
+}
+
+fn git_version(line: &str) -> Option<(u32, u32)> {
+    let mut numbers = line.strip_prefix("git version ")?.split(['.', ' ', '-']);
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn bash(environment: &Environment) -> Check {
+    const NAME: &str = "bash";
+    match version_line(environment, "bash") {
+        Some(line) => Check::ok(NAME, line),
+        None => Check::bad(
+            NAME,
+            State::Fail,
+            "bash is not on PATH, or does not run",
+            "install bash: commands run in it",
+        ),
+    }
+}
+
+/// The first line that `PROGRAM --version` prints.
+fn version_line(environment: &Environment, program: &str) -> Option<String> {
+    let path = environment.find_program(program)?;
+    let output =
+        Command::new(path).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = caliban_core::inert::line(text.lines().next()?).into_owned();
+    output.status.success().then_some(line)
+}
+
+fn data(paths: &Paths) -> Check {
+    const NAME: &str = "data";
+    let shown = paths.data.display();
+    // The directory is made when it is first needed: what counts is the part of the path that exists.
+    let Some(existing) = paths.data.ancestors().find(|dir| dir.exists()) else {
+        return Check::bad(NAME, State::Fail, format!("{shown} cannot be made"), "set XDG_DATA_HOME or HOME");
+    };
+    let writable = existing.is_dir()
+        && rustix::fs::access(existing, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok();
+    if writable {
+        Check::ok(NAME, format!("{shown} can be written"))
+    } else {
+        let advice = format!(
+            "make {} writable for you, or set XDG_DATA_HOME to a directory that is",
+            existing.display()
+        );
+        Check::bad(
+            NAME,
+            State::Fail,
+            format!("{shown} cannot be written: sessions could not be kept"),
+            advice,
+        )
+    }
+}
+
+fn disk(paths: &Paths) -> Check {
+    const NAME: &str = "disk";
+    let existing = paths.data.ancestors().find(|dir| dir.exists());
+    let Some(Ok(stat)) = existing.map(rustix::fs::statvfs) else {
+        return Check::bad(NAME, State::Warn, "the free space is not known", "look with `df -h`");
+    };
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    let found = format!("{} MiB free at {}", free >> 20, paths.data.display());
+    match free {
+        _ if free < DISK_FAIL_BYTES => {
+            Check::bad(NAME, State::Fail, found, "make room: sessions could not be written")
+        }
+        _ if free < DISK_WARN_BYTES => Check::bad(NAME, State::Warn, found, "make room: worktrees need some"),
+        _ => Check::ok(NAME, found),
+    }
+}
+
+fn settings_files(loaded: &Loaded) -> Check {
+    const NAME: &str = "settings";
+    let user = loaded.paths.user_settings();
+    let Ok(metadata) = user.metadata() else {
+        return Check::ok(NAME, format!("{} is absent: defaults", user.display()));
+    };
+    let holds_key = ProviderKind::all().any(|provider| {
+        let set = loaded.settings.providers.api(provider).is_some_and(|api| api.api_key.is_some());
+        let source = loaded.source_of(&["providers", provider.name(), "api_key"]);
+        set && matches!(&source, settings::Source::File { path, .. } if *path == user)
+    });
+    if holds_key && metadata.permissions().mode() & 0o077 != 0 {
+        let found = format!("{} holds a key and others can read it", user.display());
+        return Check::bad(
+            NAME,
+            State::Warn,
+            found,
+            format!("chmod 600 {}", quoted(&user.display().to_string())),
+        );
+    }
+    Check::ok(NAME, format!("{} is in order", user.display()))
+}
+
+fn trust(loaded: &Loaded) -> Check {
+    const NAME: &str = "trust";
+    match (&loaded.trust, loaded.trust.note(&loaded.root)) {
+        (Trust::NoFiles, _) => Check::ok(NAME, "this repo has no settings of its own"),
+        (Trust::Trusted(files), _) => Check::ok(NAME, format!("trusted: {}", files.names().join(", "))),
+        (Trust::Untrusted(_) | Trust::Changed(_), note) => {
+            let advice = format!("caliban trust {}", quoted(&loaded.root.display().to_string()));
+            Check::bad(NAME, State::Warn, note.unwrap_or_default(), advice)
+        }
+    }
+}
+
+fn provider(loaded: &Loaded, environment: &Environment) -> Check {
+    const NAME: &str = "provider";
+    match loaded.choose() {
+        Err(error) => Check::error(NAME, &error),
+        Ok(Choice::Use(target)) => reach(&target, environment),
+        Ok(Choice::IfRunning(target)) => match reach(&target, environment) {
+            check if check.state == State::Ok => check,
+            _ => Check::error(NAME, &nothing_set()),
+        },
+    }
+}
+
+/// Whether somebody listens at the provider's address. Sends nothing, so a wrong key is not noticed here.
+fn reach(target: &Target, environment: &Environment) -> Check {
+    const NAME: &str = "provider";
+    let provider = target.provider.value;
+    let Endpoint::Http { base_url, key } = &target.endpoint else {
+        return match &target.endpoint {
+            Endpoint::Script(Some(script)) if !script.value.is_file() => Check::bad(
+                NAME,
+                State::Fail,
+                format!("the script {} is not there", script.value.display()),
+                format!("it is named by: {}", script.source),
+            ),
+            _ => Check::ok(NAME, "scripted: answers come from a script"),
+        };
+    };
+    let key = if key.is_some() { "key set" } else { "no key" };
+    let url = base_url.value.as_str();
+    let proxy = environment.proxy();
+    let proxied = if url.starts_with("https") { proxy.https.is_some() } else { proxy.http.is_some() };
+    if proxied {
+        return Check::ok(NAME, format!("{provider} at {url}, {key}, through a proxy (not tried)"));
+    }
+    match connect(url) {
+        Ok(()) => Check::ok(NAME, format!("{provider} at {url} answers, {key}")),
+        Err(reason) => Check::bad(
+            NAME,
+            State::Fail,
+            format!("{provider} at {url} cannot be reached: {reason}"),
+            format!("check the network and the address (it is set by: {})", base_url.source),
+        ),
+    }
+}
+
+fn connect(url: &str) -> Result<(), String> {
+    let url = url::Url::parse(url).map_err(|error| error.to_string())?;
+    let host = url.host_str().ok_or("it names no host")?.trim_matches(['[', ']']).to_owned();
+    let port = url.port_or_known_default().ok_or("it names no port")?;
+    let addresses = (host.as_str(), port).to_socket_addrs().map_err(|_| format!("{host} is not known"))?;
+    let mut reason = format!("{host} has no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                reason = format!("nobody listens at {address}");
+            }
+            Err(error) => reason = file::words(&error),
+        }
+    }
+    Err(reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn git_versions_are_read() {
+        assert_eq!(git_version("git version 2.47.3"), Some((2, 47)));
+        assert_eq!(git_version("git version 2.39.5 (Apple Git-154)"), Some((2, 39)));
+        assert_eq!(git_version("git version 2.50-rc1"), Some((2, 50)));
+        assert_eq!(git_version("hub"), None);
+    }
+
+    #[test]
+    fn a_check_says_what_to_do_below_what_was_found() {
+        let check = Check::bad("git", State::Fail, "too old", "install it\nsoon");
+        assert_eq!(
+            anstream::adapter::strip_str(&check.to_string()).to_string(),
+            "fail  git       too old\n                -> install it\n                -> soon"
+        );
+    }
+}

@@ -1,0 +1,35 @@
+//! `caliban man`.
+
+use std::{io::Write as _, path::PathBuf};
+
+use clap::{Args, CommandFactory as _};
+
+use crate::{report::Failure, settings::file};
+
+/// Where the pages go.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ManArgs {
+    /// Write the pages of all commands to this directory
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+/// Prints the manual page, or writes all of them.
+pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
+    let command = super::Cli::command();
+    if let Some(dir) = &args.dir {
+        let cannot = |error: std::io::Error| {
+            Failure::new(format!(
+                "cannot write the manual pages to {}: {}",
+                dir.display(),
+                file::words(&error)
+            ))
+        };
+        std::fs::create_dir_all(dir).map_err(cannot)?;
+        return clap_mangen::generate_to(command, dir).map_err(cannot);
+    }
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command).render(&mut page)?;
+    std::io::stdout().lock().write_all(&page)?;
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! The command line: its definition, and the verbs that need nothing but settings.
+//!
+//! One file for each verb. What a verb of the agent does is not here, only its arguments.
+
+pub(crate) mod agents;
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod doctor;
+pub(crate) mod man;
+pub(crate) mod run;
+pub(crate) mod sessions;
+pub(crate) mod trust;
+pub(crate) mod worktrees;
+
+#[cfg(test)]
+mod tests;
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{
+    CommandFactory as _, FromArgMatches as _, Parser, Subcommand, error::ErrorKind, parser::ValueSource,
+};
+
+pub(crate) use self::run::{AgentFlags, OutputFormat, RunFlags};
+
+/// What `--version` prints.
+pub(crate) const VERSION: &str = concat!("caliban ", env!("CARGO_PKG_VERSION"));
+
+/// The end of `--help`.
+const AFTER_HELP: &str = "\
+Exit codes:
+  0    done
+  1    failed
+  2    the command line was wrong
+  3    done, but calls were refused for want of a permission
+  4    a budget or the turn limit was reached
+  130  interrupted
+
+Examples:
+  caliban -p \"fix the failing test\" --permission-mode accept-edits --allow \"Bash(cargo *)\"
+  git diff | caliban -p \"review this change\" --permission-mode plan
+  caliban -p \"and now the docs\" --continue --output-format json
+  caliban --provider ollama --model qwen3 -p \"what does this repo do?\"
+  caliban doctor
+
+A prompt that is also the name of a command goes behind -p: caliban -p doctor";
+
+/// A coding agent that works in your repo.
+#[derive(Debug, Clone, Parser)]
+#[command(
+    name = "caliban",
+    version,
+    about,
+    after_help = AFTER_HELP,
+    disable_help_subcommand = true,
+    max_term_width = 110
+)]
+pub(crate) struct Cli {
+    /// The work.
+    #[command(flatten)]
+    pub run: RunFlags,
+    /// What goes with every command.
+    #[command(flatten)]
+    pub everywhere: Everywhere,
+    /// How the agent is set up.
+    #[command(flatten)]
+    pub agent: AgentFlags,
+    /// Another command than to work on a prompt.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// Flags that go with every command, before or after its name.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Everywhere {
+    /// Work in this directory
+    #[arg(short = 'C', long = "cd", value_name = "DIR", global = true)]
+    pub cd: Option<PathBuf>,
+    /// Write a debug log to stderr
+    #[arg(long, global = true)]
+    pub debug: bool,
+}
+
+/// The other commands.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum Command {
+    /// List, show, replay, audit, compact and remove sessions
+    #[command(subcommand)]
+    Sessions(sessions::SessionsCommand),
+    /// Show the settings and where they come from
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    /// Check whether everything is in place, and say what to do where it is not
+    Doctor(doctor::DoctorArgs),
+    /// Trust a repo: use its settings, hooks and MCP servers
+    Trust(trust::TrustArgs),
+    /// What there is about agents
+    #[command(subcommand)]
+    Agents(agents::AgentsCommand),
+    /// List, show, remove and rescue the worktrees of sub-agents
+    #[command(subcommand)]
+    Worktrees(worktrees::WorktreesCommand),
+    /// Serve the agent to an editor over stdin and stdout (Agent Client Protocol)
+    Acp(run::AcpArgs),
+    /// Print the completions for a shell
+    Completions(completions::CompletionsArgs),
+    /// Print the manual page, or write all of them to a directory
+    Man(man::ManArgs),
+}
+
+/// Parses the command line. The error knows how it is printed and which exit code it has.
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let mut command = Cli::command();
+    let matches = command.try_get_matches_from_mut(args)?;
+    if let Some((verb, _)) = matches.subcommand() {
+        // A flag that only an agent's run knows would be ignored by the other commands: say so instead.
+        let given = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let stray = run_flag_ids(&command).iter().map(String::as_str).find(given).map(str::to_owned);
+        if let Some(id) = stray {
+            let message = format!(
+                "{} cannot stand before `{verb}`; see `caliban {verb} --help` for what goes behind it",
+                shown(&command, &id)
+            );
+            return Err(command.error(ErrorKind::ArgumentConflict, message));
+        }
+    }
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    let conflict = |message: String| command.clone().error(ErrorKind::ArgumentConflict, message);
+    cli.run.check().map_err(conflict)?;
+    cli.agent_flags().map_or(Ok(()), AgentFlags::check).map_err(conflict)?;
+    Ok(cli)
+}
+
+impl Cli {
+    /// The agent's flags, wherever the command has them.
+    fn agent_flags(&self) -> Option<&AgentFlags> {
+        match &self.command {
+            None => Some(&self.agent),
+            Some(Command::Acp(args)) => Some(&args.agent),
+            Some(Command::Doctor(args)) => Some(&args.agent),
+            Some(Command::Config(config::ConfigCommand::Show(args))) => Some(&args.agent),
+            Some(_) => None,
+        }
+    }
+}
+
+/// The ids of the flags that belong to a run.
+fn run_flag_ids(command: &clap::Command) -> Vec<String> {
+    let run = command.get_arguments().filter(|arg| !arg.is_global_set());
+    run.map(|arg| arg.get_id().to_string()).filter(|id| id != "help" && id != "version").collect()
+}
+
+/// A flag as people type it.
+fn shown(command: &clap::Command, id: &str) -> String {
+    let arg = command.get_arguments().find(|arg| arg.get_id() == id);
+    match arg.and_then(|arg| arg.get_long()) {
+        Some(long) => format!("--{long}"),
+        None => "a prompt".to_owned(),
+    }
+}

@@ -1,0 +1,188 @@
+//! The flags of a run, and the layer of settings that they make.
+
+use std::{num::NonZeroU32, num::NonZeroU64, path::PathBuf};
+
+use caliban_permissions::Mode;
+use caliban_providers::ProviderKind;
+use clap::{
+    Args, ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser as _},
+};
+
+use crate::settings::{
+    Layer, Source,
+    values::{Usd, provider_names},
+};
+
+/// The words for `--effort`.
+const EFFORTS: [&str; 5] = ["default", "none", "low", "medium", "high"];
+
+/// The work itself: what is asked and how the answer is printed.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct RunFlags {
+    /// What to do
+    #[arg(value_name = "PROMPT")]
+    pub prompt: Option<String>,
+    /// Work on the prompt, print the answer and exit; stdin is appended to the prompt
+    #[arg(short, long, value_name = "PROMPT", num_args = 0..=1)]
+    pub print: Option<Option<String>>,
+    /// How the answer is printed
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = OutputFormat::Text)]
+    pub output_format: OutputFormat,
+    /// Go on with the last session of this directory
+    #[arg(short, long = "continue", conflicts_with = "resume")]
+    pub continue_last: bool,
+    /// Go on with this session: an id or the beginning of one
+    #[arg(short, long, value_name = "ID")]
+    pub resume: Option<String>,
+    /// Append this text to the system prompt
+    #[arg(long, value_name = "TEXT")]
+    pub system_prompt_append: Option<String>,
+    /// Show on stderr what the agent does
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+impl RunFlags {
+    /// The prompt, wherever it stands.
+    pub(crate) fn prompt(&self) -> Option<&str> {
+        self.prompt.as_deref().or(self.print.as_ref().and_then(|print| print.as_deref()))
+    }
+
+    /// Whether `-p` was given.
+    pub(crate) fn is_print(&self) -> bool {
+        self.print.is_some()
+    }
+
+    /// What is wrong with the flags taken together.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match (&self.prompt, &self.print) {
+            (Some(one), Some(Some(other))) => Err(format!(
+                "found two prompts, `{other}` and `{one}`, expected one; put a prompt of several words in quotes"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How the answer is printed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// The answer as text
+    #[default]
+    Text,
+    /// One JSON object at the end
+    Json,
+    /// One JSON object for each event, one to a line
+    StreamJson,
+}
+
+/// How the agent is set up. Each flag is stronger than its setting.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Agent")]
+pub(crate) struct AgentFlags {
+    /// Who answers
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(provider_names()))]
+    pub provider: Option<String>,
+    /// The model, as the provider names it
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// How hard the model shall think
+    #[arg(long, value_name = "EFFORT", value_parser = PossibleValuesParser::new(EFFORTS))]
+    pub effort: Option<String>,
+    /// A script that answers instead of a model (implies --provider scripted)
+    #[arg(long, value_name = "FILE", value_parser = utf8_path())]
+    pub script: Option<PathBuf>,
+    /// End after this many model requests
+    #[arg(long, value_name = "N")]
+    pub max_turns: Option<NonZeroU32>,
+    /// End when this many tokens are spent, cache included
+    #[arg(long, value_name = "TOKENS")]
+    pub budget_tokens: Option<NonZeroU64>,
+    /// End when this many US dollars are spent
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    pub budget_usd: Option<Usd>,
+    /// What happens where no rule decides
+    #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(Mode::NAMES))]
+    pub permission_mode: Option<String>,
+    /// Allow what this rule covers, such as "Bash(git *)" or "Edit(src/**)"; may be given again
+    #[arg(long, value_name = "RULE")]
+    pub allow: Vec<String>,
+    /// Refuse what this rule covers; may be given again
+    #[arg(long, value_name = "RULE")]
+    pub deny: Vec<String>,
+    /// Let the agent work in this directory too; may be given again
+    #[arg(long, value_name = "DIR", value_parser = utf8_path())]
+    pub add_dir: Vec<PathBuf>,
+    /// Do not let the model start sub-agents
+    #[arg(long)]
+    pub no_sub_agent: bool,
+}
+
+impl AgentFlags {
+    /// What is wrong with the flags taken together.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match (&self.script, self.provider.as_deref()) {
+            (Some(_), Some(provider)) if provider != ProviderKind::Scripted.name() => Err(format!(
+                "--script is for --provider scripted, and --provider {provider} would not read it"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The layer of settings that the flags make.
+    pub(crate) fn layer(&self) -> Layer {
+        let mut layer = Layer::default();
+        let mut set = |path: &[&str], value: Option<toml::Value>, flag: &str| {
+            if let Some(value) = value {
+                layer.set(path, value, Source::Flag(flag.to_owned()));
+            }
+        };
+        let text = |value: &Option<String>| value.clone().map(toml::Value::String);
+        if self.script.is_some() && self.provider.is_none() {
+            set(&["provider"], Some(ProviderKind::Scripted.name().into()), "--script");
+        }
+        set(&["provider"], text(&self.provider), "--provider");
+        set(&["model"], text(&self.model), "--model");
+        set(&["effort"], text(&self.effort), "--effort");
+        set(&["providers", "scripted", "script"], self.script.as_deref().map(path_value), "--script");
+        let turns = self.max_turns.map(|turns| i64::from(turns.get()).into());
+        set(&["limits", "max_turns"], turns, "--max-turns");
+        let tokens = self.budget_tokens.map(|tokens| i64::try_from(tokens.get()).unwrap_or(i64::MAX).into());
+        set(&["limits", "budget_tokens"], tokens, "--budget-tokens");
+        set(&["limits", "budget_usd"], self.budget_usd.map(|usd| usd.dollars().into()), "--budget-usd");
+        set(&["permissions", "mode"], text(&self.permission_mode), "--permission-mode");
+        set(&["sub_agents"], self.no_sub_agent.then_some(false.into()), "--no-sub-agent");
+        for (flag, key, values) in [("--allow", "allow", &self.allow), ("--deny", "deny", &self.deny)] {
+            for value in values {
+                layer.push(&["permissions", key], value.as_str(), Source::Flag(flag.to_owned()));
+            }
+        }
+        for dir in &self.add_dir {
+            layer.push(&["permissions", "add_dirs"], path_value(dir), Source::Flag("--add-dir".to_owned()));
+        }
+        layer
+    }
+}
+
+/// `caliban acp`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct AcpArgs {
+    /// How the agent is set up.
+    #[command(flatten)]
+    pub agent: AgentFlags,
+}
+
+fn dollars(text: &str) -> Result<Usd, String> {
+    let amount: f64 = text.parse().map_err(|_| "expected an amount of dollars, such as 0.50".to_owned())?;
+    Usd::new(amount).ok_or_else(|| "expected an amount of dollars above 0".to_owned())
+}
+
+/// Settings are text, so a path in them is too; refusing others here beats losing their bytes later.
+fn utf8_path() -> impl clap::builder::TypedValueParser<Value = PathBuf> {
+    clap::builder::NonEmptyStringValueParser::new().map(PathBuf::from)
+}
+
+fn path_value(path: &std::path::Path) -> toml::Value {
+    toml::Value::String(path.to_string_lossy().into_owned())
+}

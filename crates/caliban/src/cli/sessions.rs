@@ -1,0 +1,57 @@
+//! `caliban sessions …`: the arguments.
+
+use clap::Subcommand;
+
+/// What to do with sessions.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum SessionsCommand {
+    /// List the sessions of this repo, the latest first
+    List {
+        /// Those of every repo
+        #[arg(long)]
+        all: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a session: what was asked, what came of it, what it cost
+    Show {
+        /// The session: an id or the beginning of one
+        id: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the conversation as it ran
+    Replay {
+        /// The session: an id or the beginning of one
+        id: String,
+        /// How fast: 1 is as it was, 10 is ten times as fast; without it nothing is waited for
+        #[arg(long, value_name = "FACTOR", value_parser = speed)]
+        speed: Option<f64>,
+    },
+    /// List every tool call with its decision, rule, duration and exit code
+    Audit {
+        /// The session: an id or the beginning of one
+        id: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a long session shorter for the model; the transcript keeps everything
+    Compact {
+        /// The session: an id or the beginning of one
+        id: String,
+    },
+    /// Remove sessions with everything that is kept about them
+    Rm {
+        /// The sessions: ids or beginnings of ids
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let factor = text.parse::<f64>().ok().filter(|factor| factor.is_finite() && *factor > 0.0);
+    factor.ok_or_else(|| "expected a number above 0, such as 4".to_owned())
+}

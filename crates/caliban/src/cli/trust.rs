@@ -1,0 +1,166 @@
+//! `caliban trust`: shows what a repo would make run, and remembers that the user wants it.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use caliban_core::inert::line as inert;
+use caliban_providers::ProviderKind;
+use clap::{Args, Subcommand};
+
+use super::config::print_json;
+use crate::{
+    report::Failure,
+    settings::{self, Environment, Layer, Settings},
+    trust::{Removed, RepoFiles, Trust, TrustStore},
+};
+
+/// Which repo to trust.
+#[derive(Debug, Clone, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Until a repo is trusted, its .caliban/settings.toml, .caliban/settings.local.toml and .mcp.json are not even
+parsed. Trust is for the content that is there now: when one of these files changes, Caliban ignores them
+again until you repeat the command. AGENTS.md and CLAUDE.md are read in any case: they are only text."
+)]
+pub(crate) struct TrustArgs {
+    /// A directory in the repo; the working directory when not given
+    pub path: Option<PathBuf>,
+    /// Something else than to trust.
+    #[command(subcommand)]
+    pub command: Option<TrustCommand>,
+}
+
+/// What else can be done about trust.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum TrustCommand {
+    /// List the repos that you trust
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Trust a repo no more
+    Remove {
+        /// A directory in the repo; the working directory when not given
+        path: Option<PathBuf>,
+    },
+}
+
+/// Carries `caliban trust` out.
+pub(crate) fn trust(
+    args: &TrustArgs,
+    environment: &Environment,
+    cwd: &Path,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    match &args.command {
+        None => add(environment, &cwd.join(args.path.as_deref().unwrap_or(Path::new(""))), out),
+        Some(TrustCommand::List { json }) => list(environment, *json, out),
+        Some(TrustCommand::Remove { path }) => {
+            remove(environment, &cwd.join(path.as_deref().unwrap_or(Path::new(""))), out)
+        }
+    }
+}
+
+fn add(environment: &Environment, dir: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+    let paths = environment.paths()?;
+    let root = settings::project_root(dir)?;
+    let files = RepoFiles::read(&root)?;
+    let mut merged = Layer::default();
+    for layer in settings::repo_layers(&files, &root, paths.home.as_deref())? {
+        merged.add(layer);
+    }
+    let consequences = consequences(&settings::typed(&merged)?);
+    TrustStore::trust(&paths, &root, &files)?;
+    writeln!(out, "trusted: {}", root.display())?;
+    match files.names().as_slice() {
+        [] => writeln!(out, "it has no settings of its own yet")?,
+        names => writeln!(out, "in use now: {}", names.join(", "))?,
+    }
+    for line in consequences {
+        writeln!(out, "  {line}")?;
+    }
+    Ok(())
+}
+
+/// What trusting these settings means, one line for each thing that can run, be reached or be allowed.
+fn consequences(settings: &Settings) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (event, hooks) in settings.hooks.by_event() {
+        lines.extend(hooks.iter().map(|hook| format!("hook {event}: {}", inert(&hook.command))));
+    }
+    for (name, server) in &settings.mcp.servers {
+        let what = match (&server.command, &server.url) {
+            (Some(command), _) => format!("{command} {}", server.args.join(" ")),
+            (None, url) => url.clone().unwrap_or_default(),
+        };
+        lines.push(format!("MCP server {name}: {}", inert(what.trim_end())));
+    }
+    for provider in ProviderKind::all() {
+        if let Some(url) = settings.providers.api(provider).and_then(|api| api.base_url.as_ref()) {
+            lines.push(format!("address of {provider}: {}", inert(url.as_str())));
+        }
+    }
+    let rules = [("allows", &settings.permissions.allow), ("denies", &settings.permissions.deny)];
+    for (word, rules) in rules {
+        lines.extend(rules.iter().map(|rule| format!("{word}: {}", inert(rule))));
+    }
+    if let Some(setup) = &settings.worktrees.setup {
+        lines.push(format!("command in new worktrees: {}", inert(setup)));
+    }
+    lines.extend(
+        settings
+            .permissions
+            .add_dirs
+            .iter()
+            .map(|dir| format!("directory: {}", inert(&dir.display().to_string()))),
+    );
+    lines
+}
+
+fn list(environment: &Environment, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    /// One line of the list.
+    #[derive(serde::Serialize)]
+    struct Entry {
+        path: PathBuf,
+        state: &'static str,
+    }
+    let store = TrustStore::read(&environment.paths()?)?;
+    let entries: Vec<Entry> = store
+        .repos
+        .iter()
+        .map(|repo| Entry {
+            path: repo.path.clone(),
+            state: match store.judge(&repo.path) {
+                _ if !repo.path.is_dir() => "gone",
+                Ok(Trust::Changed(_)) => "changed since it was trusted",
+                Ok(Trust::NoFiles | Trust::Trusted(_) | Trust::Untrusted(_)) => "trusted",
+                Err(_) => "unreadable",
+            },
+        })
+        .collect();
+    if json {
+        return print_json(out, &entries);
+    }
+    for entry in &entries {
+        writeln!(out, "{}  # {}", entry.path.display(), entry.state)?;
+    }
+    Ok(())
+}
+
+fn remove(environment: &Environment, dir: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+    let paths = environment.paths()?;
+    // A repo that is gone can still be forgotten: then its path has to be given as it was.
+    let root = settings::project_root(dir).unwrap_or_else(|_| dir.to_owned());
+    match TrustStore::remove(&paths, &root)? {
+        Removed::Yes => writeln!(out, "no longer trusted: {}", root.display())?,
+        Removed::WasNotThere => {
+            return Err(Failure::new(format!("{} was not trusted", root.display()))
+                .hint("`caliban trust list` shows what is"));
+        }
+    }
+    Ok(())
+}

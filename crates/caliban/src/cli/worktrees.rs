@@ -1,0 +1,56 @@
+//! `caliban worktrees …`: the arguments.
+
+use clap::Subcommand;
+
+/// What to do with worktrees.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum WorktreesCommand {
+    /// List the worktrees that Caliban made in this repo
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one: its branch, its base, what is not committed and what is not merged
+    Show {
+        /// The worktree's name
+        name: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove worktrees; work that is on no branch is saved under a rescue ref first
+    Rm {
+        /// The worktrees' names
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+    /// Remove every worktree that nobody works in; unsaved work is saved under a rescue ref first
+    Sweep {
+        /// Only say what would be removed
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// What was saved when worktrees were removed
+    #[command(subcommand)]
+    Rescue(RescueCommand),
+}
+
+/// What to do with saved work.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum RescueCommand {
+    /// List what was saved
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Bring saved work back as a branch
+    Restore {
+        /// The name under which it was saved
+        name: String,
+        /// The branch to make; `rescued/NAME` when not given
+        #[arg(long, value_name = "BRANCH")]
+        branch: Option<String>,
+    },
+}

@@ -1,0 +1,124 @@
+//! How failures leave the program: `error: …` and `hint: …` on stderr, and the exit code.
+
+use std::{fmt, process::ExitCode};
+
+use anstyle::{AnsiColor, Style};
+
+use crate::settings::SettingsError;
+
+/// The exit codes, as `--help` documents them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Code {
+    /// Done.
+    Done = 0,
+    /// Failed.
+    Failed = 1,
+    /// The command line was wrong.
+    Usage = 2,
+    /// Done, but calls were refused.
+    Refused = 3,
+    /// A budget or the turn limit was reached.
+    Limit = 4,
+    /// Interrupted.
+    Interrupted = 130,
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(code as u8)
+    }
+}
+
+/// Why a command failed, worded for the person who gave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// What went wrong.
+    pub message: String,
+    /// What to do about it; may have several lines.
+    pub hint: Option<String>,
+    /// The exit code.
+    pub code: Code,
+}
+
+impl Failure {
+    /// A failure with exit code 1.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None, code: Code::Failed }
+    }
+
+    /// A command line that makes no sense: exit code 2.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { code: Code::Usage, ..Self::new(message) }
+    }
+
+    /// The same failure with a hint.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Shows it on stderr. A stderr that is gone cannot be told about it.
+    pub(crate) fn show(&self) {
+        if self.code == Code::Done {
+            return;
+        }
+        let mut err = anstream::stderr().lock();
+        let _gone = say(&mut err, "error", AnsiColor::Red, &self.message);
+        if let Some(hint) = &self.hint {
+            let _gone = say(&mut err, "hint", AnsiColor::Cyan, hint);
+        }
+    }
+}
+
+/// Shows a line that is worth knowing on stderr.
+pub(crate) fn note(text: &str) {
+    let _gone = say(&mut anstream::stderr().lock(), "note", AnsiColor::Yellow, text);
+}
+
+/// `label: text`; further lines stand below the first.
+fn say(out: &mut dyn std::io::Write, label: &str, color: AnsiColor, text: &str) -> std::io::Result<()> {
+    let style = Style::new().bold().fg_color(Some(color.into()));
+    let indent = format!("\n{}", " ".repeat(label.len() + 2));
+    writeln!(out, "{style}{label}:{style:#} {}", text.trim_end().replace('\n', &indent))
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<SettingsError> for Failure {
+    fn from(error: SettingsError) -> Self {
+        Self { message: error.to_string(), hint: error.hint, code: Code::Failed }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        // Whoever read our output has seen enough (`caliban … | head`): nothing to complain about.
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self { message: String::new(), hint: None, code: Code::Done };
+        }
+        Self::new(error.to_string())
+    }
+}
+
+/// Ends the program at once: the person has asked a second time. What runs in tools ends with us, because their
+/// keepers see our end of the pipe close.
+#[expect(clippy::exit, reason = "a second interrupt must not wait for anything")]
+pub(crate) fn give_up() -> ! {
+    std::process::exit(i32::from(Code::Interrupted as u8))
+}
+
+/// `--debug`: everything that our own crates have to say goes to stderr.
+pub(crate) fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::new(
+        "caliban=debug,caliban_agent=debug,caliban_providers=debug,caliban_tools=debug",
+    );
+    // Only the first subscriber counts; there is no other.
+    let _set = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}

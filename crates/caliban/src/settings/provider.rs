@@ -1,0 +1,165 @@
+//! Which model is asked, where, and with which key: the decision, without asking anybody.
+
+use std::{path::PathBuf, time::Duration};
+
+use caliban_providers::{Config, ProviderKind, ScriptSource};
+
+use super::{
+    Environment, Loaded, Settings,
+    error::{Place, SettingsError},
+    layer::{Source, Sourced},
+    values::{BaseUrl, Secret},
+};
+
+/// Whose key decides when no provider is named, first come first served.
+const BY_KEY: [ProviderKind; 4] =
+    [ProviderKind::Anthropic, ProviderKind::OpenAi, ProviderKind::Gemini, ProviderKind::OpenRouter];
+
+/// Which provider to use.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Choice {
+    /// This one.
+    Use(Target),
+    /// Nothing names one: this local one if it runs, else [`nothing_set`] is the error.
+    IfRunning(Target),
+}
+
+impl Choice {
+    /// The provider that is, or may be, used.
+    pub(crate) fn target(&self) -> &Target {
+        match self {
+            Self::Use(target) | Self::IfRunning(target) => target,
+        }
+    }
+}
+
+/// A provider, a model, and how to get there.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Target {
+    /// Which provider, and what chose it.
+    pub provider: Sourced<ProviderKind>,
+    /// The model; `None` where the first one that the user's own server has is to be used.
+    pub model: Option<Sourced<String>>,
+    /// How it is reached.
+    pub endpoint: Endpoint,
+}
+
+/// How a provider is reached.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Endpoint {
+    /// Over HTTP.
+    Http {
+        /// Its address.
+        base_url: Sourced<BaseUrl>,
+        /// Its key; `None` where none is needed.
+        key: Option<Sourced<Secret>>,
+    },
+    /// Answers come from this script, or the built-in one.
+    Script(Option<Sourced<PathBuf>>),
+}
+
+/// The three lines that say how to get going.
+pub(crate) fn nothing_set() -> SettingsError {
+    SettingsError::new(Place::Nowhere, "no model provider is set up").hint(
+        "with a key: export ANTHROPIC_API_KEY=… (or OPENAI_API_KEY, GEMINI_API_KEY, OPENROUTER_API_KEY)\n\
+         on this machine: start Ollama (https://ollama.com) and `ollama pull` a model; it is found by itself\n\
+         just to look around: caliban --provider scripted -p hello",
+    )
+}
+
+impl Target {
+    /// What `caliban_providers::build` needs. An address that nobody set is left to the provider.
+    pub(crate) fn config(&self, settings: &Settings, environment: &Environment) -> Config {
+        let mut config = Config::new(self.provider.value);
+        match &self.endpoint {
+            Endpoint::Http { base_url, key } => {
+                let set = base_url.source != Source::Default;
+                config.base_url = set.then(|| base_url.value.as_str().to_owned());
+                config.api_key = key.as_ref().map(|key| key.value.reveal().to_owned());
+            }
+            Endpoint::Script(Some(script)) => config.script = ScriptSource::File(script.value.clone()),
+            Endpoint::Script(None) => config.script = ScriptSource::Demo,
+        }
+        config.proxy = environment.proxy();
+        config.retry.attempts = settings.retry.attempts.get();
+        config.retry.patience = Duration::from_secs(settings.retry.patience_seconds);
+        config.retry.stall = Duration::from_secs(settings.retry.stall_seconds.get());
+        config
+    }
+}
+
+impl Loaded {
+    /// Decides on the provider, the model, the address and the key.
+    pub(crate) fn choose(&self) -> Result<Choice, SettingsError> {
+        if let Some(provider) = self.settings.provider {
+            let provider = Sourced { value: provider, source: self.source_of(&["provider"]) };
+            return self.target(provider).map(Choice::Use);
+        }
+        for provider in BY_KEY {
+            let Some(api) = self.settings.providers.api(provider) else { continue };
+            if api.api_key.is_some() {
+                let source = self.source_of(&["providers", provider.name(), "api_key"]);
+                return self.target(Sourced { value: provider, source }).map(Choice::Use);
+            }
+        }
+        self.target(Sourced { value: ProviderKind::Ollama, source: Source::Default }).map(Choice::IfRunning)
+    }
+
+    /// The target for a provider that has been decided on.
+    fn target(&self, provider: Sourced<ProviderKind>) -> Result<Target, SettingsError> {
+        let kind = provider.value;
+        let usual = kind.default_model().map(|model| default(model.to_owned()));
+        let Some(api) = self.settings.providers.api(kind) else {
+            let source = self.source_of(&["providers", "scripted", "script"]);
+            let script = self.settings.providers.scripted.script.clone();
+            let endpoint = Endpoint::Script(script.map(|value| Sourced { value, source }));
+            return Ok(Target { provider, model: self.named_model().or(usual), endpoint });
+        };
+        let at = |key: &str| self.source_of(&["providers", kind.name(), key]);
+        let base_url = match &api.base_url {
+            Some(url) => Sourced { value: url.clone(), source: at("base_url") },
+            None => {
+                let usual = BaseUrl::parse(kind.default_base_url());
+                default(usual.map_err(|message| SettingsError::new(Place::Nowhere, message))?)
+            }
+        };
+        let key = api.api_key.clone().map(|value| Sourced { value, source: at("api_key") });
+        let elsewhere = base_url.value.as_str() != kind.default_base_url();
+        if let (None, Some(variable), false) = (&key, kind.key_variable(), elsewhere) {
+            return Err(self.no_key(kind, api.api_key_env.as_deref().unwrap_or(variable)));
+        }
+        let model = self
+            .named_model()
+            .or_else(|| api.model.clone().map(|value| Sourced { value, source: at("model") }))
+            // A compatible server serves other models than OpenAI's own.
+            .or(usual.filter(|_| kind != ProviderKind::OpenAiChat || !elsewhere));
+        // A server of one's own has the models that were put there; a market of hundreds has no first one.
+        if model.is_none() && kind.key_variable().is_some() && !elsewhere {
+            return Err(no_model(kind));
+        }
+        Ok(Target { provider, model, endpoint: Endpoint::Http { base_url, key } })
+    }
+
+    fn named_model(&self) -> Option<Sourced<String>> {
+        let value = self.settings.model.clone()?;
+        Some(Sourced { value, source: self.source_of(&["model"]) })
+    }
+
+    fn no_key(&self, provider: ProviderKind, variable: &str) -> SettingsError {
+        SettingsError::new(Place::Nowhere, format!("there is no key for the provider `{provider}`")).hint(
+            format!(
+                "export {variable}=…, or set api_key under [providers.{provider}] in {}",
+                self.paths.user_settings().display()
+            ),
+        )
+    }
+}
+
+fn no_model(provider: ProviderKind) -> SettingsError {
+    SettingsError::new(Place::Nowhere, format!("no model is named for the provider `{provider}`"))
+        .hint(format!("name one with --model, or set model under [providers.{provider}]"))
+}
+
+fn default<T>(value: T) -> Sourced<T> {
+    Sourced { value, source: Source::Default }
+}

@@ -1,0 +1,400 @@
+//! Every setting, its type and its default: the one place where each is written, unless the crate that
+//! uses it has a constant for it already.
+//!
+//! The same struct checks a single file (unknown keys and wrong types are errors there) and holds the
+//! merged result. It refuses to know where a value came from: that is `merge`'s.
+
+use std::{
+    collections::BTreeMap,
+    num::{NonZeroU32, NonZeroU64},
+    path::PathBuf,
+};
+
+use caliban_agent::{
+    hooks,
+    prompt::{DEFAULT_CONTEXT_BYTES, DEFAULT_FILES},
+};
+use caliban_core::message::Effort;
+use caliban_permissions::Mode;
+use caliban_providers::{ProviderKind, RetryPolicy};
+use serde::{Deserialize, Serialize};
+
+use super::values::{self, BaseUrl, Secret, Usd};
+
+/// The effective settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Settings {
+    /// Who answers; found from the keys in the environment when not set.
+    #[serde(with = "values::provider_name")]
+    pub provider: Option<ProviderKind>,
+    /// The model's name as the provider knows it; the provider's usual one when not set.
+    pub model: Option<String>,
+    /// How hard the model shall think.
+    pub effort: Effort,
+    /// The most tokens that one answer may have.
+    pub max_output_tokens: Option<NonZeroU32>,
+    /// The model's window in tokens, where the built-in table does not know it.
+    pub context_window: Option<NonZeroU64>,
+    /// Whether the model may start sub-agents.
+    pub sub_agents: bool,
+    /// Keys and addresses, one table for each provider.
+    pub providers: Providers,
+    /// Where a run ends.
+    pub limits: Limits,
+    /// What the agent may do.
+    pub permissions: Permissions,
+    /// Commands that run at certain events.
+    pub hooks: Hooks,
+    /// Servers that bring tools of their own.
+    pub mcp: Mcp,
+    /// The files that tell the model about the project.
+    pub context: Context,
+    /// Fetching pages.
+    pub web: Web,
+    /// Running commands.
+    pub bash: Bash,
+    /// `/bg` agents of a session.
+    pub background_agents: BackgroundAgents,
+    /// Worktrees of sub-agents.
+    pub worktrees: Worktrees,
+    /// What is done about a model that does not answer.
+    pub retry: Retry,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            provider: None,
+            model: None,
+            effort: Effort::Default,
+            max_output_tokens: None,
+            context_window: None,
+            sub_agents: true,
+            providers: Providers::default(),
+            limits: Limits::default(),
+            permissions: Permissions::default(),
+            hooks: Hooks::default(),
+            mcp: Mcp::default(),
+            context: Context::default(),
+            web: Web::default(),
+            bash: Bash::default(),
+            background_agents: BackgroundAgents::default(),
+            worktrees: Worktrees::default(),
+            retry: Retry::default(),
+        }
+    }
+}
+
+/// `[providers.NAME]`: one table for each provider.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub(crate) struct Providers {
+    pub anthropic: ApiProvider,
+    pub openai: ApiProvider,
+    pub openai_chat: ApiProvider,
+    pub gemini: ApiProvider,
+    pub openrouter: ApiProvider,
+    pub ollama: ApiProvider,
+    pub llamacpp: ApiProvider,
+    pub vllm: ApiProvider,
+    pub lmstudio: ApiProvider,
+    pub scripted: ScriptedProvider,
+}
+
+impl Providers {
+    /// The table of a provider that is reached over HTTP; `None` for the scripted one.
+    pub(crate) fn api(&self, name: ProviderKind) -> Option<&ApiProvider> {
+        Some(match name {
+            ProviderKind::Anthropic => &self.anthropic,
+            ProviderKind::OpenAi => &self.openai,
+            ProviderKind::OpenAiChat => &self.openai_chat,
+            ProviderKind::Gemini => &self.gemini,
+            ProviderKind::OpenRouter => &self.openrouter,
+            ProviderKind::Ollama => &self.ollama,
+            ProviderKind::LlamaCpp => &self.llamacpp,
+            ProviderKind::Vllm => &self.vllm,
+            ProviderKind::LmStudio => &self.lmstudio,
+            ProviderKind::Scripted => return None,
+        })
+    }
+}
+
+/// One provider that is reached over HTTP.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ApiProvider {
+    /// Its address; the usual one when not set.
+    pub base_url: Option<BaseUrl>,
+    /// The key. Better kept in the environment.
+    #[serde(deserialize_with = "values::key")]
+    pub api_key: Option<Secret>,
+    /// The variable that holds the key, instead of the usual one.
+    pub api_key_env: Option<String>,
+    /// The model to use with this provider when nothing else names one.
+    pub model: Option<String>,
+}
+
+/// `[providers.scripted]`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ScriptedProvider {
+    /// The script's file; the built-in script when not set.
+    pub script: Option<PathBuf>,
+}
+
+/// `[limits]`: where a run ends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Limits {
+    /// Model requests in one run.
+    pub max_turns: NonZeroU32,
+    /// Tokens, cache reads and writes included.
+    pub budget_tokens: Option<NonZeroU64>,
+    /// US dollars, by the price table.
+    pub budget_usd: Option<Usd>,
+    /// Seconds.
+    pub wall_seconds: Option<NonZeroU64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_turns: nonzero32::<200>(), budget_tokens: None, budget_usd: None, wall_seconds: None }
+    }
+}
+
+/// `[permissions]`: what the agent may do. The lists add up across layers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Permissions {
+    /// What happens where no rule decides.
+    pub mode: Mode,
+    /// Rules for calls that need no question.
+    pub allow: Vec<String>,
+    /// Rules for calls that always ask.
+    pub ask: Vec<String>,
+    /// Rules for calls that are refused.
+    pub deny: Vec<String>,
+    /// More directories that the agent works in; absolute once loaded.
+    pub add_dirs: Vec<PathBuf>,
+}
+
+/// `[hooks]`: commands by event. The lists add up across layers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "PascalCase")]
+pub(crate) struct Hooks {
+    pub session_start: Vec<Hook>,
+    pub user_prompt_submit: Vec<Hook>,
+    pub pre_tool_use: Vec<Hook>,
+    pub post_tool_use: Vec<Hook>,
+    pub stop: Vec<Hook>,
+    pub subagent_stop: Vec<Hook>,
+    pub notification: Vec<Hook>,
+}
+
+impl Hooks {
+    /// The hooks of each event, under the event's name.
+    pub(crate) fn by_event(&self) -> [(&'static str, &[Hook]); 7] {
+        [
+            ("SessionStart", &self.session_start),
+            ("UserPromptSubmit", &self.user_prompt_submit),
+            ("PreToolUse", &self.pre_tool_use),
+            ("PostToolUse", &self.post_tool_use),
+            ("Stop", &self.stop),
+            ("SubagentStop", &self.subagent_stop),
+            ("Notification", &self.notification),
+        ]
+    }
+}
+
+/// One hook.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Hook {
+    /// Which tools it is for: names with `*`, alternatives with `|`; all when not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matcher: Option<String>,
+    /// The command line, run by the shell with the event as JSON on stdin.
+    pub command: String,
+    /// Seconds until it is ended.
+    #[serde(default = "Hook::default_timeout")]
+    pub timeout: NonZeroU32,
+}
+
+impl Hook {
+    fn default_timeout() -> NonZeroU32 {
+        let seconds = u32::try_from(hooks::DEFAULT_TIMEOUT.as_secs()).unwrap_or(u32::MAX);
+        NonZeroU32::new(seconds).unwrap_or(NonZeroU32::MIN)
+    }
+}
+
+/// `[mcp]`: servers that bring tools of their own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Mcp {
+    /// By name; the name is part of the tools' names.
+    pub servers: BTreeMap<String, McpServer>,
+}
+
+/// One MCP server: a command (stdio) or an address (HTTP).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct McpServer {
+    /// The program to start.
+    pub command: Option<String>,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables it gets besides the usual ones.
+    pub env: BTreeMap<String, Secret>,
+    /// Its working directory; absolute once loaded.
+    pub cwd: Option<PathBuf>,
+    /// The address of a server that is reached over HTTP.
+    pub url: Option<String>,
+    /// Headers that go with each request.
+    pub headers: BTreeMap<String, Secret>,
+    /// Seconds until a start or a call is given up.
+    pub timeout: NonZeroU32,
+    /// Whether it is used.
+    pub enabled: bool,
+}
+
+impl Default for McpServer {
+    fn default() -> Self {
+        Self {
+            command: None,
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            cwd: None,
+            url: None,
+            headers: BTreeMap::new(),
+            timeout: nonzero32::<60>(),
+            enabled: true,
+        }
+    }
+}
+
+/// `[context]`: the files that tell the model about the project.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Context {
+    /// The most bytes that all of them may have together.
+    pub max_bytes: u64,
+    /// Their names, looked for in each directory up the tree.
+    pub files: Vec<String>,
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Self { max_bytes: DEFAULT_CONTEXT_BYTES as u64, files: DEFAULT_FILES.map(str::to_owned).to_vec() }
+    }
+}
+
+/// `[web]`: fetching pages.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Web {
+    /// Whether addresses of this machine and of private networks may be fetched.
+    pub allow_private: bool,
+}
+
+/// `[bash]`: running commands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Bash {
+    /// Milliseconds until a command is ended, when the call names no time of its own.
+    pub timeout_ms: NonZeroU64,
+    /// More variables that commands get: names, or prefixes that end in `*`. Adds up across layers.
+    pub env_allow: Vec<String>,
+}
+
+impl Default for Bash {
+    fn default() -> Self {
+        let time = caliban_tools::Limits::default().command_time.as_millis();
+        let time = u64::try_from(time).ok().and_then(NonZeroU64::new).unwrap_or(NonZeroU64::MIN);
+        Self { timeout_ms: time, env_allow: Vec::new() }
+    }
+}
+
+/// `[background_agents]`: `/bg` agents of a session (b09).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct BackgroundAgents {
+    /// How many may run at the same time.
+    pub max_agents: NonZeroU32,
+    /// Tokens for each.
+    pub per_agent_budget: NonZeroU64,
+    /// Tokens for all of them together.
+    pub global_budget: NonZeroU64,
+}
+
+impl Default for BackgroundAgents {
+    fn default() -> Self {
+        Self {
+            max_agents: nonzero32::<3>(),
+            per_agent_budget: nonzero64::<50_000>(),
+            global_budget: nonzero64::<200_000>(),
+        }
+    }
+}
+
+/// `[worktrees]`: worktrees of sub-agents.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Worktrees {
+    /// Whether they stay when their task has ended.
+    pub keep: bool,
+    /// A command line that is run in a fresh worktree.
+    pub setup: Option<String>,
+    /// Seconds until it is ended.
+    pub setup_timeout: NonZeroU32,
+}
+
+impl Default for Worktrees {
+    fn default() -> Self {
+        Self { keep: false, setup: None, setup_timeout: nonzero32::<600>() }
+    }
+}
+
+/// `[retry]`: what is done about a model that does not answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Retry {
+    /// How often a request is tried when the network, the server or the stream fails.
+    pub attempts: NonZeroU32,
+    /// Seconds that rate limits and overload are waited out, in total.
+    pub patience_seconds: u64,
+    /// Seconds after which a silent stream is cut and made again.
+    pub stall_seconds: NonZeroU64,
+}
+
+impl Default for Retry {
+    /// The policy's own defaults, which are written there.
+    fn default() -> Self {
+        let policy = RetryPolicy::default();
+        Self {
+            attempts: NonZeroU32::new(policy.attempts).unwrap_or(NonZeroU32::MIN),
+            patience_seconds: policy.patience.as_secs(),
+            stall_seconds: NonZeroU64::new(policy.stall.as_secs()).unwrap_or(NonZeroU64::MIN),
+        }
+    }
+}
+
+/// A constant as a non-zero number; zero does not compile.
+fn nonzero32<const N: u32>() -> NonZeroU32 {
+    const {
+        match NonZeroU32::new(N) {
+            Some(number) => number,
+            None => panic!("a default that must not be zero"),
+        }
+    }
+}
+
+/// A constant as a non-zero number; zero does not compile.
+fn nonzero64<const N: u64>() -> NonZeroU64 {
+    const {
+        match NonZeroU64::new(N) {
+            Some(number) => number,
+            None => panic!("a default that must not be zero"),
+        }
+    }
+}

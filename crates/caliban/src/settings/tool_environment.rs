@@ -1,0 +1,250 @@
+//! What tools get to see of the environment (a12), and what must never reach disk.
+//!
+//! An allow list: a variable that nobody thought of does not pass. What looks like a secret does not pass
+//! either, unless the settings name it exactly.
+
+use std::{
+    collections::BTreeSet,
+    ffi::{OsStr, OsString},
+};
+
+use caliban_core::redact::is_secret_name;
+use caliban_providers::ProviderKind;
+
+use super::{Settings, environment::Environment};
+
+/// Names that commands get. Sockets of agents and daemons (ssh, docker, tmux, dbus) are left out on purpose.
+const NAMES: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "PWD",
+    "LANG",
+    "LANGUAGE",
+    "TERM",
+    "COLORTERM",
+    "TZ",
+    "TMPDIR",
+    "EDITOR",
+    "PAGER",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "CLICOLOR",
+    "CI",
+    "HOSTNAME",
+    "LD_LIBRARY_PATH",
+    "LIBRARY_PATH",
+    "CPATH",
+    "PKG_CONFIG_PATH",
+    "MANPATH",
+    "CC",
+    "CXX",
+    "CFLAGS",
+    "CXXFLAGS",
+    "LDFLAGS",
+    "MAKEFLAGS",
+    "RUSTFLAGS",
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+    "RUSTC_WRAPPER",
+    "GOPATH",
+    "GOROOT",
+    "GOFLAGS",
+    "GOPROXY",
+    "GOCACHE",
+    "GOMODCACHE",
+    "GOTOOLCHAIN",
+    "JAVA_HOME",
+    "MAVEN_HOME",
+    "GRADLE_HOME",
+    "GRADLE_USER_HOME",
+    "ANDROID_HOME",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "CONDA_DEFAULT_ENV",
+    "PIP_INDEX_URL",
+    "GEM_HOME",
+    "GEM_PATH",
+    "DOTNET_ROOT",
+    "PNPM_HOME",
+    "BUN_INSTALL",
+    "DENO_DIR",
+    "NVM_DIR",
+    "VOLTA_HOME",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "all_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NIX_SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "SOURCE_DATE_EPOCH",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+];
+
+/// Beginnings of names that commands get.
+const PREFIXES: &[&str] = &[
+    "LC_",
+    "XDG_",
+    "CARGO_",
+    "RUSTUP_",
+    "NODE_",
+    "NPM_CONFIG_",
+    "npm_config_",
+    "PYTHON",
+    "PYENV_",
+    "UV_",
+    "RBENV_",
+    "CMAKE_",
+    "NIX_",
+];
+
+/// Variables of git that name an identity or a configuration file; others could point git elsewhere.
+const GIT_NAMES: &[&str] = &[
+    "GIT_AUTHOR_NAME",
+    "GIT_AUTHOR_EMAIL",
+    "GIT_COMMITTER_NAME",
+    "GIT_COMMITTER_EMAIL",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_NOSYSTEM",
+    "GIT_CEILING_DIRECTORIES",
+    "GIT_TERMINAL_PROMPT",
+];
+
+/// The environment for commands, hooks and servers. `more` is `bash.env_allow`: names, or prefixes that end
+/// in `*`. An exact name passes even if it looks like a secret, because somebody asked for it.
+pub(crate) fn tool_environment(environment: &Environment, more: &[String]) -> Vec<(OsString, OsString)> {
+    environment
+        .iter()
+        .filter(|(name, _)| name.to_str().is_some_and(|name| passes(name, more)))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// Every value that must not be written to disk, with the name to put in its place: keys of the settings and
+/// of the environment, and what MCP servers are given under a name that looks secret. For
+/// `caliban_core::redact::Redactor::new`, which leaves out values that are too short to look for.
+pub(crate) fn secrets(environment: &Environment, settings: &Settings) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for (name, value) in environment.iter() {
+        if let (Some(name), Some(value)) = (name.to_str(), value.to_str())
+            && is_secret_name(name)
+        {
+            found.push((name.to_owned(), value.to_owned()));
+        }
+    }
+    for provider in ProviderKind::all() {
+        if let Some(key) = settings.providers.api(provider).and_then(|api| api.api_key.as_ref()) {
+            found.push((format!("{provider} key"), key.reveal().to_owned()));
+        }
+    }
+    for (server, settings) in &settings.mcp.servers {
+        let env = settings.env.iter().filter(|(name, _)| is_secret_name(name));
+        found.extend(env.map(|(name, value)| (name.clone(), value.reveal().to_owned())));
+        let headers = settings.headers.values().flat_map(header_secrets);
+        found.extend(headers.map(|value| (format!("header of {server}"), value)));
+    }
+    found.extend(proxy_passwords(environment).into_iter().map(|value| ("proxy password".to_owned(), value)));
+    let mut seen = BTreeSet::new();
+    found.retain(|(_, value)| !value.is_empty() && seen.insert(value.clone()));
+    found
+}
+
+fn passes(name: &str, more: &[String]) -> bool {
+    if more.iter().any(|allowed| allowed == name) {
+        return true;
+    }
+    let listed = NAMES.contains(&name)
+        || GIT_NAMES.contains(&name)
+        || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || more
+            .iter()
+            .any(|allowed| allowed.strip_suffix('*').is_some_and(|prefix| name.starts_with(prefix)));
+    listed && !is_secret_name(name)
+}
+
+/// A header's value, and what follows its scheme: `Bearer x` must not leave `x` behind.
+fn header_secrets(value: &super::values::Secret) -> Vec<String> {
+    let whole = value.reveal().to_owned();
+    let bare = whole.split_once(' ').map(|(_, rest)| rest.trim().to_owned());
+    std::iter::once(whole).chain(bare).collect()
+}
+
+fn proxy_passwords(environment: &Environment) -> Vec<String> {
+    ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"]
+        .into_iter()
+        .filter_map(|name| environment.raw(name).and_then(OsStr::to_str))
+        .filter_map(|value| url::Url::parse(value).ok()?.password().map(str::to_owned))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(environment: &[(&str, &str)], more: &[&str]) -> Vec<String> {
+        let environment: Environment = environment.iter().copied().collect();
+        let more: Vec<String> = more.iter().map(|name| (*name).to_owned()).collect();
+        let passed = tool_environment(&environment, &more);
+        passed.into_iter().map(|(name, _)| name.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a12_only_listed_names_pass_and_no_secrets() {
+        let environment = [
+            ("PATH", "/bin"),
+            ("LC_ALL", "C"),
+            ("CARGO_HOME", "/c"),
+            ("CARGO_REGISTRY_TOKEN", "canary"),
+            ("NPM_CONFIG__AUTH_TOKEN", "canary"),
+            ("ANTHROPIC_API_KEY", "canary"),
+            ("AWS_SECRET_ACCESS_KEY", "canary"),
+            ("SSH_AUTH_SOCK", "/s"),
+            ("DOCKER_HOST", "unix:///d"),
+            ("GIT_DIR", "/elsewhere"),
+            ("MY_APP_MODE", "dev"),
+            ("MY_APP_TOKEN", "canary"),
+        ];
+        assert_eq!(names(&environment, &[]), ["CARGO_HOME", "LC_ALL", "PATH"]);
+        assert_eq!(names(&environment, &["MY_APP_*"]), ["CARGO_HOME", "LC_ALL", "MY_APP_MODE", "PATH"]);
+        assert_eq!(names(&environment, &["MY_APP_TOKEN"]), ["CARGO_HOME", "LC_ALL", "MY_APP_TOKEN", "PATH"]);
+    }
+
+    #[test]
+    fn a12_secrets_are_collected_from_everywhere() {
+        let environment: Environment = [
+            ("GITHUB_TOKEN", "from-environment"),
+            ("HTTPS_PROXY", "http://me:proxy-password@proxy:3128"),
+            ("PATH", "/usr/bin:/bin"),
+        ]
+        .into_iter()
+        .collect();
+        let settings: Settings = toml::from_str(
+            "providers.anthropic.api_key = 'from-settings'\n\
+             [mcp.servers.a]\ncommand = 'x'\nenv = { API_KEY = 'from-server-env', MODE = 'development' }\n\
+             [mcp.servers.b]\nurl = 'https://x'\nheaders = { Authorization = 'Bearer from-header' }\n",
+        )
+        .unwrap();
+        assert_eq!(
+            secrets(&environment, &settings),
+            [
+                ("GITHUB_TOKEN", "from-environment"),
+                ("anthropic key", "from-settings"),
+                ("API_KEY", "from-server-env"),
+                ("header of b", "Bearer from-header"),
+                ("header of b", "from-header"),
+                ("proxy password", "proxy-password"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        );
+    }
+}

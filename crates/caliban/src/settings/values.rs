@@ -1,0 +1,202 @@
+//! The small types that settings are made of: names, modes, secrets, amounts, addresses.
+//!
+//! Each is parsed once, at the edge, with an error that says what was expected.
+
+use std::fmt;
+
+use caliban_core::price::MicroUsd;
+use caliban_providers::ProviderKind;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+/// The providers' names, in the order in which people are shown them.
+pub(crate) fn provider_names() -> Vec<&'static str> {
+    ProviderKind::all().map(ProviderKind::name).collect()
+}
+
+/// How a provider stands in settings: by its name.
+pub(crate) mod provider_name {
+    use super::{Deserialize, Deserializer, ProviderKind, Serialize, Serializer, provider_names};
+    use serde::de::Error as _;
+
+    #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
+    pub(crate) fn serialize<S: Serializer>(
+        kind: &Option<ProviderKind>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        kind.map(ProviderKind::name).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<ProviderKind>, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let names = provider_names();
+        // In serde's own words, so that it is shown like every other list of words.
+        let unknown = || format!("unknown variant `{name}`, expected one of `{}`", names.join("`, `"));
+        name.parse().map(Some).map_err(|_| D::Error::custom(unknown()))
+    }
+}
+
+/// A value that must never be shown. Prints as `set`, in `Debug` and when serialised.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    /// Wraps a secret.
+    pub(crate) fn new(value: impl Into<String>) -> Self {
+        Self(value.into())
+    }
+
+    /// The secret itself, for the one place that sends it and for the redactor.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("set")
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("set")
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self)
+    }
+}
+
+/// A key: a secret that is not empty.
+pub(crate) fn key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
+    let key = Secret::deserialize(deserializer)?;
+    if key.reveal().trim().is_empty() {
+        return Err(D::Error::custom("found an empty string, expected a key"));
+    }
+    Ok(Some(key))
+}
+
+/// An amount of US dollars: finite, above zero.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Usd(f64);
+
+impl Usd {
+    /// The amount, when it makes sense as one.
+    pub(crate) fn new(amount: f64) -> Option<Self> {
+        (amount.is_finite() && amount > 0.0).then_some(Self(amount))
+    }
+
+    /// The amount in dollars.
+    pub(crate) fn dollars(self) -> f64 {
+        self.0
+    }
+
+    /// The amount as the ledger counts it; at least one millionth.
+    pub(crate) fn micro(self) -> MicroUsd {
+        // A float that is too large becomes the largest number: no limit that could be reached.
+        MicroUsd(((self.0 * 1e6).round() as u64).max(1))
+    }
+}
+
+impl<'de> Deserialize<'de> for Usd {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let amount = f64::deserialize(deserializer)?;
+        Self::new(amount)
+            .ok_or_else(|| D::Error::custom(format!("found {amount}, expected an amount of dollars above 0")))
+    }
+}
+
+/// An `http` or `https` address without a slash at its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct BaseUrl(String);
+
+impl BaseUrl {
+    /// Checks an address that paths are put behind. The error says what was expected and never repeats
+    /// credentials.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let url = Self::parse_any(text)?;
+        let bare = url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none();
+        if bare { Ok(Self(text.trim_end_matches('/').to_owned())) } else { Err(no_address(text)) }
+    }
+
+    /// Checks that something is an `http` or `https` address at all.
+    pub(crate) fn parse_any(text: &str) -> Result<url::Url, String> {
+        let url = url::Url::parse(text).map_err(|_| no_address(text))?;
+        let usable = matches!(url.scheme(), "http" | "https") && url.has_host();
+        if usable { Ok(url) } else { Err(no_address(text)) }
+    }
+
+    /// The address as text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for BaseUrl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+fn no_address(text: &str) -> String {
+    let shown = if text.contains('@') { "an address with credentials in it" } else { text };
+    format!("found `{shown}`, expected an address such as `https://api.example.org/v1`")
+}
+
+/// The candidate that is close enough to `word` to be what was meant.
+pub(crate) fn close_match<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_ascii_lowercase();
+    // One slip in a short word, one for every three characters in a long one.
+    let slips = (word.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&word, &candidate.to_ascii_lowercase()), candidate))
+        .filter(|(distance, _)| *distance <= slips)
+        // Of two that are as close, swapped letters are likelier than a forgotten one.
+        .min_by_key(|(distance, candidate)| (*distance, candidate.len().abs_diff(word.len())))
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_never_shows_itself() {
+        let secret = Secret::new("sk-canary");
+        assert_eq!(format!("{secret:?} {}", serde_json::to_string(&secret).unwrap()), "set \"set\"");
+    }
+
+    #[test]
+    fn dollars_are_counted_in_millionths() {
+        let micro = |amount| Usd::new(amount).map(|usd| usd.micro().0);
+        assert_eq!(
+            [micro(2.5), micro(1e-9), micro(0.0), micro(f64::NAN)],
+            [Some(2_500_000), Some(1), None, None]
+        );
+    }
+
+    #[test]
+    fn addresses_are_checked() {
+        assert_eq!(BaseUrl::parse("http://localhost:8080/v1/").unwrap().as_str(), "http://localhost:8080/v1");
+        for wrong in ["localhost:8080", "ftp://x", "http://", "http://x?y=1", "", "http://u:pw@x"] {
+            let error = BaseUrl::parse(wrong).unwrap_err();
+            assert!(error.contains("expected an address"), "{wrong}: {error}");
+            assert!(!error.contains("pw"), "{error}");
+        }
+    }
+
+    #[test]
+    fn close_matches_are_found_and_far_ones_are_not() {
+        assert_eq!(close_match("modle", ["provider", "model", "effort"]), Some("model"));
+        assert_eq!(close_match("antropic", provider_names()), Some("anthropic"));
+        assert_eq!(close_match("zzz", ["provider", "model"]), None);
+    }
+}

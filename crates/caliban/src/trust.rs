@@ -1,0 +1,231 @@
+//! Which repos the user trusts (a15): a path, and the content that was there when it was trusted.
+//!
+//! Owns `trusted.toml`, the reading of a repo's files and the judgement. A repo that is not in the store
+//! has its files neither read nor parsed; one whose files have changed since is judged by their digest
+//! alone. Context files (AGENTS.md, CLAUDE.md) are not its business: they are only text for the model.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions, Permissions},
+    io::Write as _,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::settings::{Paths, Place, SettingsError, file};
+
+/// A file of a repo that decides what runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RepoFile {
+    /// Settings for everybody.
+    Settings,
+    /// Settings of one person.
+    LocalSettings,
+    /// MCP servers in Claude's format.
+    McpJson,
+}
+
+impl RepoFile {
+    const ALL: [Self; 3] = [Self::Settings, Self::LocalSettings, Self::McpJson];
+
+    /// The path below the root.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Settings => ".caliban/settings.toml",
+            Self::LocalSettings => ".caliban/settings.local.toml",
+            Self::McpJson => ".mcp.json",
+        }
+    }
+}
+
+/// The files of a repo as they were read, once: what is judged is what is parsed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RepoFiles(Vec<(RepoFile, Vec<u8>)>);
+
+impl RepoFiles {
+    /// Reads the ones that are there.
+    pub(crate) fn read(root: &Path) -> Result<Self, SettingsError> {
+        let mut files = Vec::new();
+        for kind in RepoFile::ALL {
+            if let Some(bytes) = file::read(&root.join(kind.name()))? {
+                files.push((kind, bytes));
+            }
+        }
+        Ok(Self(files))
+    }
+
+    /// The bytes of one of them.
+    pub(crate) fn get(&self, kind: RepoFile) -> Option<&[u8]> {
+        self.0.iter().find(|(known, _)| *known == kind).map(|(_, bytes)| bytes.as_slice())
+    }
+
+    /// The names of the ones that are there.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.0.iter().map(|(kind, _)| kind.name()).collect()
+    }
+
+    /// A digest over the names, the lengths and the content.
+    fn digest(&self) -> String {
+        let mut digest = Sha256::new();
+        for (kind, bytes) in &self.0 {
+            digest.update(kind.name().as_bytes());
+            digest.update([0]);
+            digest.update((bytes.len() as u64).to_le_bytes());
+            digest.update(bytes);
+        }
+        digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// The judgement about a repo.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// It has no file that would need trust.
+    NoFiles,
+    /// Trusted, and this is what it says.
+    Trusted(RepoFiles),
+    /// Has these files, and nobody trusted it.
+    Untrusted(Vec<&'static str>),
+    /// Was trusted, and its files have changed since.
+    Changed(Vec<&'static str>),
+}
+
+impl Trust {
+    /// The one line about what is ignored.
+    pub(crate) fn note(&self, root: &Path) -> Option<String> {
+        let (names, why) = match self {
+            Self::NoFiles | Self::Trusted(_) => return None,
+            Self::Untrusted(names) => (names, "you have not trusted this repo"),
+            Self::Changed(names) => (names, "they have changed since you trusted this repo"),
+        };
+        let (names, root) = (names.join(", "), root.display().to_string().escape_debug().to_string());
+        Some(format!("{names} ignored: {why}; look at them, then run: caliban trust {}", quoted(&root)))
+    }
+}
+
+/// The repos that were trusted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TrustStore {
+    /// One entry for each root.
+    #[serde(default, rename = "repo")]
+    pub repos: Vec<TrustedRepo>,
+}
+
+/// A repo that was trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TrustedRepo {
+    /// Its canonical root.
+    pub path: PathBuf,
+    /// The digest of its files at that time.
+    pub digest: String,
+}
+
+/// What came of asking to forget a repo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Removed {
+    /// It is no longer trusted.
+    Yes,
+    /// It was not trusted before.
+    WasNotThere,
+}
+
+impl TrustStore {
+    /// Where the store is.
+    pub(crate) fn path(paths: &Paths) -> PathBuf {
+        paths.data.join("trusted.toml")
+    }
+
+    /// Reads the store; an absent one is empty.
+    pub(crate) fn read(paths: &Paths) -> Result<Self, SettingsError> {
+        let path = Self::path(paths);
+        let Some(bytes) = file::read(&path)? else { return Ok(Self::default()) };
+        let text = file::text(&path, &bytes)?;
+        toml::from_str(text).map_err(|error| {
+            SettingsError::from_toml(path.clone(), text, &error)
+                .hint("this file is Caliban's own: remove it, then trust your repos again")
+        })
+    }
+
+    /// Judges the repo at a canonical root.
+    pub(crate) fn judge(&self, root: &Path) -> Result<Trust, SettingsError> {
+        let Some(entry) = self.repos.iter().find(|repo| repo.path == root) else {
+            let there = |kind: &RepoFile| root.join(kind.name()).symlink_metadata().is_ok();
+            let names: Vec<_> = RepoFile::ALL.into_iter().filter(there).map(RepoFile::name).collect();
+            return Ok(if names.is_empty() { Trust::NoFiles } else { Trust::Untrusted(names) });
+        };
+        let files = RepoFiles::read(root)?;
+        Ok(match (files.names(), files.digest() == entry.digest) {
+            (names, _) if names.is_empty() => Trust::NoFiles,
+            (_, true) => Trust::Trusted(files),
+            (names, false) => Trust::Changed(names),
+        })
+    }
+
+    /// Trusts the repo at a canonical root with exactly these files.
+    pub(crate) fn trust(paths: &Paths, root: &Path, files: &RepoFiles) -> Result<(), SettingsError> {
+        if root.to_str().is_none() {
+            let message = format!("{} is not UTF-8, so it cannot be remembered as trusted", root.display());
+            return Err(SettingsError::new(Place::Nowhere, message));
+        }
+        Self::change(paths, |store| {
+            store.repos.retain(|repo| repo.path != root);
+            store.repos.push(TrustedRepo { path: root.to_owned(), digest: files.digest() });
+            store.repos.sort_by(|a, b| a.path.cmp(&b.path));
+        })
+    }
+
+    /// Forgets the repo at a root.
+    pub(crate) fn remove(paths: &Paths, root: &Path) -> Result<Removed, SettingsError> {
+        let mut removed = Removed::WasNotThere;
+        Self::change(paths, |store| {
+            let before = store.repos.len();
+            store.repos.retain(|repo| repo.path != root);
+            if store.repos.len() < before {
+                removed = Removed::Yes;
+            }
+        })?;
+        Ok(removed)
+    }
+
+    /// Changes the store under a lock, so that two commands at once both take effect, and replaces the
+    /// file as a whole, so that nobody reads half of it.
+    fn change(paths: &Paths, edit: impl FnOnce(&mut Self)) -> Result<(), SettingsError> {
+        let path = Self::path(paths);
+        let cannot = |error: &dyn std::fmt::Display| {
+            SettingsError::new(Place::File(path.clone()), format!("cannot be written: {error}"))
+        };
+        let io = |error: std::io::Error| cannot(&file::words(&error));
+        DirBuilder::new().recursive(true).mode(0o700).create(&paths.data).map_err(io)?;
+        let lock = File::create(path.with_extension("lock")).map_err(io)?;
+        lock.lock().map_err(io)?;
+        let mut store = Self::read(paths)?;
+        edit(&mut store);
+        let text = toml::to_string(&store).map_err(|error| cannot(&error))?;
+        let fresh = path.with_extension(format!("{}.tmp", std::process::id()));
+        let mut out = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&fresh)
+            .map_err(io)?;
+        out.set_permissions(Permissions::from_mode(0o600)).map_err(io)?;
+        out.write_all(text.as_bytes()).and_then(|()| out.sync_all()).map_err(io)?;
+        std::fs::rename(&fresh, &path).map_err(io)
+    }
+}
+
+/// A path as a shell takes it.
+pub(crate) fn quoted(path: &str) -> String {
+    let plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'_' | b'-' | b'+' | b'@');
+    if !path.is_empty() && path.bytes().all(plain) {
+        path.to_owned()
+    } else {
+        format!("'{}'", path.replace('\'', "'\\''"))
+    }
+}

@@ -1,0 +1,54 @@
+//! `caliban agents types`: the kinds of sub-agents that a call can name.
+
+use std::{io::Write, path::Path};
+
+use caliban_agent::definitions;
+use caliban_core::inert;
+
+use crate::{
+    report::{self, Failure},
+    settings::{Environment, Layer},
+};
+
+pub(crate) fn types(
+    json: bool,
+    environment: &Environment,
+    cwd: &Path,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let loaded = crate::settings::load(environment, cwd, Layer::default())?;
+    let directories = crate::compose::definition_directories(&loaded, Some(&loaded.root));
+    let (definitions, problems) = definitions::load(&directories);
+    for note in loaded.notes.iter().chain(&problems) {
+        report::note(note);
+    }
+    if json {
+        serde_json::to_writer(&mut *out, &definitions).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    if definitions.is_empty() {
+        writeln!(
+            out,
+            "No agent types. Define one in .caliban/agents/NAME.md or {}/agents/NAME.md.",
+            loaded.paths.config.display()
+        )?;
+        return Ok(());
+    }
+    for definition in definitions {
+        let model = definition.model.as_deref().unwrap_or("the caller's model");
+        let tools = definition.tools.map_or_else(|| "all tools".to_owned(), |tools| tools.join(", "));
+        writeln!(
+            out,
+            "{}  ({}; {})",
+            inert::line(&definition.name),
+            inert::line(model),
+            inert::line(&tools)
+        )?;
+        if !definition.description.is_empty() {
+            writeln!(out, "    {}", inert::line(&definition.description))?;
+        }
+        writeln!(out, "    {}", inert::line(&definition.path.display().to_string()))?;
+    }
+    Ok(())
+}
