@@ -1,3 +1,5 @@
-//! The keeper of commands, for the tests.
+//! The keeper of commands, for the tests: what the `caliban` binary is in its hidden mode.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    caliban_tools::reaper_main()
+}

@@ -13,6 +13,7 @@ use caliban_core::{
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+mod bash;
 mod blocking;
 mod edit;
 mod glob;
@@ -22,6 +23,7 @@ mod ledger;
 pub mod limits;
 mod locks;
 mod read;
+mod reaper;
 mod save;
 mod target;
 mod todo;
@@ -32,7 +34,9 @@ mod workspace;
 mod write;
 
 pub use crate::{
+    bash::jobs::{JobInfo, JobState},
     limits::Limits,
+    reaper::{REAP_MODE, reaper_main},
     todo::{Todo, TodoStatus},
     whole::Redact,
     workspace::{PrivateAddresses, Workspace, WorkspaceError, WorkspaceOptions},
@@ -117,6 +121,9 @@ pub fn builtin(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
         Arc::new(read::Read::new(workspace)),
         Arc::new(write::Write::new(workspace)),
         Arc::new(edit::Edit::new(workspace)),
+        Arc::new(bash::Bash::new(workspace)),
+        Arc::new(bash::output::BashOutput::new(workspace)),
+        Arc::new(bash::kill::KillShell::new(workspace)),
         Arc::new(glob::Glob::new(workspace)),
         Arc::new(grep::Grep::new(workspace)),
         Arc::new(todo::TodoWrite::new(workspace)),

@@ -122,6 +122,11 @@ impl WholeFile {
         &self.path
     }
 
+    /// Whether the limit is reached and the rest was dropped.
+    pub(crate) fn full(&self) -> bool {
+        self.room == 0
+    }
+
     /// Appends; what is over the limit is dropped.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.redact.is_none() {

@@ -10,6 +10,7 @@ use std::{
 };
 
 use crate::{
+    bash::jobs::{JobInfo, Jobs},
     ledger::FileLedger,
     limits::Limits,
     locks::PathLocks,
@@ -29,7 +30,7 @@ pub struct WorkspaceOptions {
     pub output_dir: PathBuf,
     /// The environment of commands, already allow-listed.
     pub env: Vec<(OsString, OsString)>,
-    /// The program whose hidden mode keeps commands (`__reap`): the own executable.
+    /// The program whose hidden mode keeps commands (see [`crate::REAP_MODE`]): the own executable.
     pub helper: PathBuf,
     /// Whether pages may be fetched from private addresses.
     pub private_addresses: PrivateAddresses,
@@ -72,6 +73,7 @@ pub struct Workspace {
     pub(crate) locks: PathLocks,
     pub(crate) judged: Judged,
     pub(crate) outputs: WholeOutputs,
+    pub(crate) jobs: Jobs,
     cwd: Mutex<PathBuf>,
     todos: Mutex<Vec<Todo>>,
 }
@@ -80,19 +82,21 @@ impl Workspace {
     /// A workspace in `options.root`.
     pub fn new(options: WorkspaceOptions) -> Result<Arc<Self>, WorkspaceError> {
         let outputs = WholeOutputs::new(options.output_dir.clone(), options.redact.clone());
-        Self::with_outputs(options, outputs)
+        Self::with_outputs(options, outputs, Jobs::default())
     }
 
     /// A workspace for a sub-agent in another directory (or the same): same environment and limits, its
-    /// own knowledge of files, working directory, jobs and todos.
+    /// own knowledge of files, working directory, jobs and todos. Shutting this one down ends the jobs of
+    /// its children too.
     pub fn child(&self, root: &Path) -> Result<Arc<Self>, WorkspaceError> {
         let options = WorkspaceOptions { root: root.to_owned(), ..self.options.clone() };
-        Self::with_outputs(options, self.outputs.clone())
+        Self::with_outputs(options, self.outputs.clone(), self.jobs.child())
     }
 
     fn with_outputs(
         mut options: WorkspaceOptions,
         outputs: WholeOutputs,
+        jobs: Jobs,
     ) -> Result<Arc<Self>, WorkspaceError> {
         let root = fs::canonicalize(&options.root)
             .map_err(|source| WorkspaceError::Root { path: options.root.clone(), source })?;
@@ -106,6 +110,7 @@ impl Workspace {
             locks: PathLocks::default(),
             judged: Judged::default(),
             outputs,
+            jobs,
             cwd: Mutex::new(root),
             todos: Mutex::new(Vec::new()),
         }))
@@ -144,6 +149,17 @@ impl Workspace {
     /// Replaces the todo list. For TodoWrite and for a resumed session.
     pub fn set_todos(&self, todos: Vec<Todo>) {
         *self.todos.lock().unwrap_or_else(PoisonError::into_inner) = todos;
+    }
+
+    /// The background jobs, in the order in which they were started.
+    pub fn jobs(&self) -> Vec<JobInfo> {
+        self.jobs.list()
+    }
+
+    /// Ends every command that is still running, of child workspaces too, and waits until nothing of them
+    /// is left. No command starts afterwards. Safe to call twice.
+    pub async fn shutdown(&self) {
+        self.jobs.shutdown().await;
     }
 
     /// The absolute path that a model means, links not resolved.

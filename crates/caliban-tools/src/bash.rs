@@ -1,0 +1,290 @@
+//! Bash: a command in a shell, kept by the reaper so that nothing of it outlives the call.
+
+use std::{sync::Arc, time::Duration};
+
+use caliban_core::{access::Access, message::ToolSpec};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    BoxFuture, Call, Tool, ToolOutput, Workspace,
+    bash::{
+        job::{Ending, Request},
+        jobs::JobState,
+    },
+    blocking, input,
+    limits::COMMAND_BYTES,
+    reaper::{Outcome, Report},
+    whole, words,
+};
+
+mod capture;
+mod job;
+pub(crate) mod jobs;
+pub(crate) mod kill;
+pub(crate) mod output;
+mod script;
+mod sweep;
+
+/// The Bash tool.
+pub(crate) struct Bash {
+    workspace: Arc<Workspace>,
+    spec: ToolSpec,
+}
+
+#[derive(Deserialize)]
+struct Input {
+    command: String,
+    /// In milliseconds.
+    #[serde(default, deserialize_with = "input::number")]
+    timeout: Option<u64>,
+    #[serde(default, deserialize_with = "input::flag")]
+    run_in_background: bool,
+    #[serde(default, deserialize_with = "input::text")]
+    description: Option<String>,
+}
+
+impl Bash {
+    pub(crate) fn new(workspace: &Arc<Workspace>) -> Self {
+        let limits = &workspace.options.limits;
+        let spec = ToolSpec {
+            name: "Bash".into(),
+            description:
+                "Run a shell command. The working directory is kept between calls; other shell state is \
+                not. No terminal, no input. What the command leaves running is ended with it: use \
+                run_in_background for servers and long jobs."
+                    .into(),
+            input_schema: json!({"type": "object", "properties": {
+                "command": {"type": "string"},
+                "timeout": {"type": "integer", "description": format!(
+                    "milliseconds, default {}, at most {}",
+                    limits.command_time.as_millis(),
+                    limits.command_time_max.as_millis()
+                )},
+                "run_in_background": {"type": "boolean", "description": "returns an id for BashOutput and KillShell"},
+                "description": {"type": "string", "description": "what it does, in a few words"}
+            }, "required": ["command"]}),
+        };
+        Self { workspace: workspace.clone(), spec }
+    }
+}
+
+impl Tool for Bash {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
+        let input = checked(input)?;
+        Ok(vec![Access::Command { line: input.command, cwd: self.workspace.cwd() }])
+    }
+
+    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move {
+            let done = match checked(&input) {
+                Ok(input) if input.run_in_background => self.background(input),
+                Ok(input) => self.foreground(input, &call).await,
+                Err(error) => Err(error),
+            };
+            done.unwrap_or_else(ToolOutput::error)
+        })
+    }
+}
+
+impl Bash {
+    async fn foreground(&self, input: Input, call: &Call<'_>) -> Result<ToolOutput, String> {
+        if call.cancel.is_cancelled() {
+            return Err(blocking::INTERRUPTED.into());
+        }
+        let limits = &self.workspace.options.limits;
+        let limit = time(input.timeout).unwrap_or(limits.command_time).min(limits.command_time_max);
+        let note = self.stand_somewhere()?;
+        let request = self.request(input, Some(limit), capture::Keep::WhenLarge);
+        let (job, mut live) = self.workspace.jobs.start(request)?;
+        // However this future ends, the command ends.
+        let _end = job.stop.clone().drop_guard();
+        let mut state = job.state.clone();
+        let ended = async {
+            // Closed by the job's task when it is done.
+            while let Some(text) = live.recv().await {
+                (call.progress)(&text);
+            }
+            state.wait_for(JobState::is_ended).await.map(|_| ())
+        };
+        tokio::select! {
+            biased;
+            ended = ended => ended.map_err(|_| "internal fault: the command was lost".to_owned())?,
+            () = call.cancel.cancelled() => {
+                let text = job.take();
+                let output = job.output(&self.workspace, "bash", &text, "[interrupted: everything it started is being ended]");
+                return Ok(ToolOutput { is_error: true, summary: "interrupted".into(), ..output });
+            }
+        }
+        let Some(ending) = job.ending() else { return Err("internal fault: the command was lost".into()) };
+        Ok(self.told(&job, &ending, limit, note))
+    }
+
+    fn background(&self, input: Input) -> Result<ToolOutput, String> {
+        let note = self.stand_somewhere()?;
+        let limit = time(input.timeout);
+        let request = self.request(input, limit, capture::Keep::Always);
+        let (id, job) = self.workspace.jobs.start_background(request)?;
+        let place = match job.file() {
+            Some(path) => format!("; its output goes to {}", path.display()),
+            None => String::new(),
+        };
+        let text = format!(
+            "started in the background as {id}{place}. BashOutput shows what is new, KillShell ends it."
+        );
+        Ok(ToolOutput::text(whole::joined(&text, &note.unwrap_or_default()), format!("started {id}")))
+    }
+
+    fn request(&self, input: Input, limit: Option<Duration>, keep: capture::Keep) -> Request {
+        let options = &self.workspace.options;
+        Request {
+            helper: options.helper.clone(),
+            order: script::order(&input.command, self.workspace.cwd(), &options.env),
+            capture: capture::Capture::new(self.workspace.outputs.clone(), keep),
+            limit,
+            command: input.command,
+            description: input.description,
+        }
+    }
+
+    /// A working directory that is gone is left for the root, in words.
+    fn stand_somewhere(&self) -> Result<Option<String>, String> {
+        let cwd = self.workspace.cwd();
+        if cwd.is_dir() {
+            return Ok(None);
+        }
+        let root = self.workspace.root();
+        if !root.is_dir() {
+            return Err(format!("{} does not exist any more: no command can run there", root.display()));
+        }
+        self.workspace.set_cwd(root.to_owned());
+        Ok(Some(gone_note(&cwd.display().to_string(), self.workspace.root())))
+    }
+
+    fn told(&self, job: &job::Job, ending: &Ending, limit: Duration, note: Option<String>) -> ToolOutput {
+        let mut notes: Vec<String> = note.into_iter().collect();
+        let seconds = ending.took.as_secs_f64();
+        let (code, summary) = match &ending.report {
+            Some(report) => {
+                let code = exit_code(&report.outcome);
+                notes.extend(outcome_note(&report.outcome));
+                notes.extend(left_notes(report));
+                notes.extend(self.follow(report));
+                (code, ended_line(&report.outcome))
+            }
+            None => {
+                notes.push(format!(
+                    "[the keeper of this command was killed; {} of it ended]",
+                    words::counted(ending.swept as u64, "process", "processes")
+                ));
+                (None, "lost".into())
+            }
+        };
+        let summary = if ending.timed_out {
+            // First, as the exit code that follows is only how the command took it.
+            notes.insert(
+                0,
+                format!("[timed out after {} s: everything it started was ended]", limit.as_secs_f64()),
+            );
+            format!("timed out after {seconds:.1} s")
+        } else {
+            format!("{summary} after {seconds:.1} s")
+        };
+        let text = job.take();
+        if text.is_empty() && notes.is_empty() {
+            notes.push("(no output)".into());
+        }
+        let output = job.output(&self.workspace, "bash", &text, &notes.join("\n"));
+        ToolOutput { is_error: ending.timed_out || code != Some(0), exit_code: code, summary, ..output }
+    }
+
+    /// Goes where the shell went.
+    fn follow(&self, report: &Report) -> Option<String> {
+        use std::os::unix::ffi::OsStringExt;
+        let said = report.cwd.as_ref()?;
+        let before = self.workspace.cwd();
+        let root = self.workspace.root();
+        let now = std::path::PathBuf::from(std::ffi::OsString::from_vec(said.clone()));
+        if now.is_absolute() && now.is_dir() {
+            if now == before {
+                return None;
+            }
+            let note = format!("[working directory is now {}]", now.display());
+            self.workspace.set_cwd(now);
+            return Some(note);
+        }
+        self.workspace.set_cwd(root.to_owned());
+        Some(gone_note("the working directory", root))
+    }
+}
+
+fn gone_note(what: &str, root: &std::path::Path) -> String {
+    format!("[{what} does not exist any more; back in {}]", root.display())
+}
+
+fn checked(input: &Value) -> Result<Input, String> {
+    let input: Input = input::parse("Bash", input)?;
+    if input.command.trim().is_empty() {
+        return Err("Bash: the command is empty".into());
+    }
+    if input.command.contains('\0') {
+        return Err("Bash: a command cannot contain a NUL character".into());
+    }
+    if input.command.len() > COMMAND_BYTES {
+        return Err(format!(
+            "Bash: the command has {} bytes, at most {COMMAND_BYTES}: write it to a file and run that",
+            input.command.len()
+        ));
+    }
+    Ok(input)
+}
+
+fn time(milliseconds: Option<u64>) -> Option<Duration> {
+    milliseconds.filter(|milliseconds| *milliseconds > 0).map(Duration::from_millis)
+}
+
+pub(crate) fn exit_code(outcome: &Outcome) -> Option<i32> {
+    match outcome {
+        Outcome::Exited(code) => Some(*code),
+        Outcome::Killed(signal) => Some(128 + signal),
+        Outcome::NotStarted(_) => None,
+    }
+}
+
+pub(crate) fn outcome_note(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Exited(0) => None,
+        Outcome::Exited(code) => Some(format!("[exit code {code}]")),
+        Outcome::Killed(signal) => Some(format!("[killed by signal {signal}: exit code {}]", 128 + signal)),
+        Outcome::NotStarted(reason) => Some(format!("[the command could not be started: {reason}]")),
+    }
+}
+
+fn ended_line(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Exited(code) => format!("exit {code}"),
+        Outcome::Killed(signal) => format!("killed by signal {signal}"),
+        Outcome::NotStarted(_) => "not started".into(),
+    }
+}
+
+pub(crate) fn left_notes(report: &Report) -> Vec<String> {
+    let mut notes = Vec::new();
+    if report.left > 0 {
+        let (processes, were) = if report.left == 1 { ("process", "was") } else { ("processes", "were") };
+        notes.push(format!(
+            "[{} {processes} left running {were} ended ({}); use run_in_background for what shall go on]",
+            report.left,
+            report.names.join(", ")
+        ));
+    }
+    if report.stuck > 0 {
+        let processes = words::counted(report.stuck as u64, "process", "processes");
+        notes.push(format!("[{processes} could not be ended]"));
+    }
+    notes
+}

@@ -1,0 +1,322 @@
+//! One running command, foreground or background: a task that feeds its output to the capture, holds
+//! its time limit, stops it, and says when nothing of it is left.
+
+use std::{
+    io,
+    path::PathBuf,
+    process::Stdio,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use caliban_core::{
+    cap::{self, Cap},
+    message::ResultPart,
+};
+use rustix::process::{Pid, Signal};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    sync::{mpsc, watch},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    capture::{Capture, Taken},
+    jobs::JobState,
+    sweep::Mark,
+};
+use crate::{
+    ToolOutput, Workspace,
+    limits::PROGRESS_BYTES,
+    reaper::{KILL_LIMIT, Order, REAP_MODE, Report, STOP_GRACE},
+    whole, words,
+};
+
+const BLOCK_BYTES: usize = 64 << 10;
+/// How long a keeper may take to stop a tree before it is taken for lost.
+const KEEPER_LIMIT: Duration = STOP_GRACE.saturating_add(KILL_LIMIT).saturating_add(Duration::from_secs(3));
+/// How long the output is read after the tree is gone: only somebody outside of it can still hold it.
+const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+/// Bytes of a report.
+const REPORT_BYTES: u64 = 1 << 20;
+/// Pieces of live output that wait for the observer; more are dropped, the observer is only looking on.
+const LIVE_PIECES: usize = 64;
+
+/// What to run.
+pub(super) struct Request {
+    pub(super) helper: PathBuf,
+    pub(super) order: Order,
+    pub(super) capture: Capture,
+    pub(super) limit: Option<Duration>,
+    pub(super) command: String,
+    pub(super) description: Option<String>,
+}
+
+/// A command that was started.
+pub(crate) struct Job {
+    pub(super) command: String,
+    pub(super) description: Option<String>,
+    /// Ends it. Its state follows when nothing is left.
+    pub(super) stop: CancellationToken,
+    pub(super) state: watch::Receiver<JobState>,
+    capture: Mutex<Capture>,
+    ending: Mutex<Option<Ending>>,
+}
+
+/// How it ended.
+#[derive(Debug, Clone)]
+pub(super) struct Ending {
+    /// What the keeper said; none when it was killed.
+    pub(super) report: Option<Report>,
+    /// Processes that had to be found and killed without the keeper.
+    pub(super) swept: usize,
+    pub(super) timed_out: bool,
+    pub(super) took: Duration,
+}
+
+impl Job {
+    /// Starts the keeper. The returned future is the job's task: whoever holds it must run it to its end.
+    pub(super) fn start(
+        mut request: Request,
+        stop: CancellationToken,
+    ) -> io::Result<(Arc<Self>, mpsc::Receiver<String>, impl Future<Output = ()> + Send + 'static)> {
+        let mark = Mark::new();
+        request.order.env.push(mark.variable());
+        let order = request.order.encode()?;
+        let mut child = Command::new(&request.helper)
+            .arg(REAP_MODE)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let (Some(control), Some(output), Some(report)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(io::Error::other("no pipes to the keeper"));
+        };
+        let (tell, state) = watch::channel(JobState::Running);
+        let (live, seen) = mpsc::channel(LIVE_PIECES);
+        let job = Arc::new(Self {
+            command: request.command,
+            description: request.description,
+            stop,
+            state,
+            capture: Mutex::new(request.capture),
+            ending: Mutex::new(None),
+        });
+        let keeper = Keeper { child, control: Some(control), output, report, mark, live: Live::new(live) };
+        let task = run(job.clone(), keeper, order, request.limit, tell);
+        Ok((job, seen, task))
+    }
+
+    /// How it ended, once it has.
+    pub(super) fn ending(&self) -> Option<Ending> {
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The file with all of its output, when there is one.
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        self.capture().path().map(ToOwned::to_owned)
+    }
+
+    /// The output since the last time.
+    pub(super) fn take(&self) -> Taken {
+        self.capture().take()
+    }
+
+    /// An output of this text within the cap, naming the file with all of it.
+    pub(super) fn output(&self, workspace: &Workspace, kind: &str, taken: &Taken, notes: &str) -> ToolOutput {
+        let chars = workspace.options.limits.output_chars;
+        let (path, note) = {
+            let capture = self.capture();
+            (capture.path().map(ToOwned::to_owned), capture.note())
+        };
+        let Some(path) = path else {
+            let notes = whole::joined(notes, &note.unwrap_or_default());
+            return workspace.outputs.output(kind, &taken.text, &notes, chars);
+        };
+        let shown = cap::middle(&taken.text, Cap::Chars(chars));
+        let is_part = taken.left_out.is_some() || shown.len() != taken.text.len();
+        let mut notes = notes.to_owned();
+        if is_part {
+            notes = whole::joined(&notes, &whole::place_note(&path));
+        }
+        notes = whole::joined(&notes, &note.unwrap_or_default());
+        ToolOutput {
+            content: vec![ResultPart::Text { text: whole::joined(&shown, &notes) }],
+            whole: is_part.then_some(path),
+            ..ToolOutput::default()
+        }
+    }
+
+    fn capture(&self) -> MutexGuard<'_, Capture> {
+        self.capture.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Keeper {
+    child: Child,
+    control: Option<ChildStdin>,
+    output: ChildStdout,
+    report: ChildStderr,
+    mark: Mark,
+    live: Live,
+}
+
+async fn run(
+    job: Arc<Job>,
+    mut keeper: Keeper,
+    order: Vec<u8>,
+    limit: Option<Duration>,
+    tell: watch::Sender<JobState>,
+) {
+    let began = Instant::now();
+    let timed_out = keeper.follow(&job, &order, limit).await;
+    let report = keeper.report().await;
+    let swept = match &report {
+        Some(_) => 0,
+        None => {
+            let mark = keeper.mark.clone();
+            tokio::task::spawn_blocking(move || mark.sweep()).await.unwrap_or(0)
+        }
+    };
+    keeper.drain(&job).await;
+    job.capture().finish();
+    let code = report.as_ref().and_then(|report| super::exit_code(&report.outcome));
+    let ending = Ending { report, swept, timed_out, took: began.elapsed() };
+    *job.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
+    let _nobody_asks = tell.send(JobState::Ended { code });
+}
+
+impl Keeper {
+    /// Runs it until the keeper is gone; says whether time ran out.
+    async fn follow(&mut self, job: &Job, order: &[u8], limit: Option<Duration>) -> bool {
+        if let Some(control) = &mut self.control
+            && control.write_all(order).await.is_err()
+        {
+            // The keeper is gone already; what it has to say is read below.
+            self.control = None;
+        }
+        let mut block = vec![0; BLOCK_BYTES];
+        let mut open = true;
+        let mut timed_out = false;
+        let out_of_time = sleep_for(limit);
+        tokio::pin!(out_of_time);
+        loop {
+            tokio::select! {
+                _ = self.child.wait() => return timed_out,
+                got = self.output.read(&mut block), if open => match got {
+                    Ok(0) | Err(_) => open = false,
+                    Ok(got) => self.heard(job, &block[..got]),
+                },
+                () = job.stop.cancelled() => break,
+                () = &mut out_of_time => {
+                    timed_out = true;
+                    break;
+                }
+            }
+        }
+        self.stop(job, &mut block, open).await;
+        timed_out
+    }
+
+    /// Tells the keeper to stop the tree and waits for it, reading on so that nobody blocks on a full pipe.
+    async fn stop(&mut self, job: &Job, block: &mut [u8], mut open: bool) {
+        self.control = None;
+        // The tree may have stopped its keeper.
+        self.signal(Signal::CONT);
+        let lost = tokio::time::sleep(KEEPER_LIMIT);
+        tokio::pin!(lost);
+        loop {
+            tokio::select! {
+                _ = self.child.wait() => return,
+                got = self.output.read(block), if open => match got {
+                    Ok(0) | Err(_) => open = false,
+                    Ok(got) => self.heard(job, &block[..got]),
+                },
+                () = &mut lost => break,
+            }
+        }
+        self.signal(Signal::KILL);
+        let _ = self.child.wait().await;
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            let _gone_already = rustix::process::kill_process(pid, signal);
+        }
+    }
+
+    /// What the keeper said at its end.
+    async fn report(&mut self) -> Option<Report> {
+        let mut said = Vec::new();
+        let mut limited = (&mut self.report).take(REPORT_BYTES);
+        let _ = tokio::time::timeout(DRAIN_LIMIT, limited.read_to_end(&mut said)).await;
+        Report::decode(&said)
+    }
+
+    /// The rest of the output.
+    async fn drain(&mut self, job: &Job) {
+        let mut block = vec![0; BLOCK_BYTES];
+        let deadline = tokio::time::Instant::now() + DRAIN_LIMIT;
+        while let Ok(Ok(got)) = tokio::time::timeout_at(deadline, self.output.read(&mut block)).await {
+            if got == 0 {
+                break;
+            }
+            self.heard(job, &block[..got]);
+        }
+    }
+
+    fn heard(&mut self, job: &Job, bytes: &[u8]) {
+        job.capture().push(bytes);
+        self.live.send(bytes);
+    }
+}
+
+async fn sleep_for(limit: Option<Duration>) {
+    match limit {
+        Some(limit) => tokio::time::sleep(limit).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Live output on its way to whoever watches.
+struct Live {
+    sender: mpsc::Sender<String>,
+    room: usize,
+    /// The start of a character whose end has not come yet.
+    cut: Vec<u8>,
+}
+
+impl Live {
+    fn new(sender: mpsc::Sender<String>) -> Self {
+        Self { sender, room: PROGRESS_BYTES, cut: Vec::new() }
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        if self.room == 0 {
+            return;
+        }
+        self.cut.extend_from_slice(bytes);
+        let whole = match std::str::from_utf8(&self.cut) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            Ok(_) | Err(_) => self.cut.len(),
+        };
+        let rest = self.cut.split_off(whole);
+        let text = String::from_utf8_lossy(&std::mem::replace(&mut self.cut, rest)).into_owned();
+        if text.is_empty() {
+            return;
+        }
+        self.room = self.room.saturating_sub(text.len());
+        let _observer_is_slow_or_gone = self.sender.try_send(text);
+        if self.room == 0 {
+            let limit = words::bytes(PROGRESS_BYTES as u64);
+            let _observer_is_slow_or_gone =
+                self.sender.try_send(format!("\n[more than {limit}: not shown]\n"));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! All commands of one workspace: nothing is started that shutdown does not wait for.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::mpsc;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::job::{Job, Request};
+use crate::{limits::JOBS, words};
+
+/// How a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobState {
+    /// Something of it is running.
+    Running,
+    /// Nothing of it is left.
+    Ended {
+        /// Its exit code, when it has one.
+        code: Option<i32>,
+    },
+}
+
+impl JobState {
+    pub(super) fn is_ended(&self) -> bool {
+        matches!(self, Self::Ended { .. })
+    }
+}
+
+/// A background job, for people who watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobInfo {
+    /// What BashOutput and KillShell call it.
+    pub id: String,
+    /// The command line.
+    pub command: String,
+    /// What the model said that it does.
+    pub description: Option<String>,
+    /// How it is.
+    pub state: JobState,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    end: CancellationToken,
+    tasks: TaskTracker,
+    /// Of the workspaces that this one is a child of: they wait for our tasks too.
+    above: Vec<TaskTracker>,
+    background: Mutex<Vec<(String, Arc<Job>)>>,
+}
+
+impl Jobs {
+    /// For a child workspace: ended with this one, and on its own.
+    pub(crate) fn child(&self) -> Self {
+        let mut above = self.above.clone();
+        above.push(self.tasks.clone());
+        Self { end: self.end.child_token(), tasks: TaskTracker::new(), above, background: Mutex::default() }
+    }
+
+    /// Starts a command. The receiver gets its live output.
+    pub(super) fn start(&self, request: Request) -> Result<(Arc<Job>, mpsc::Receiver<String>), String> {
+        if self.end.is_cancelled() {
+            return Err("the session is ending: no command is started any more".into());
+        }
+        let helper = request.helper.clone();
+        let (job, live, task) = Job::start(request, self.end.child_token()).map_err(|error| {
+            format!("the command could not be started ({}): {}", helper.display(), words::reason(&error))
+        })?;
+        let tokens: Vec<_> = self.above.iter().map(TaskTracker::token).collect();
+        self.tasks.spawn(async move {
+            task.await;
+            drop(tokens);
+        });
+        Ok((job, live))
+    }
+
+    /// Starts a command that goes on after the call.
+    pub(super) fn start_background(&self, request: Request) -> Result<(String, Arc<Job>), String> {
+        let running = self.list().iter().filter(|job| job.state == JobState::Running).count();
+        if running >= JOBS {
+            return Err(format!("{running} background jobs are running; end one with KillShell first"));
+        }
+        let (job, _nobody_watches) = self.start(request)?;
+        let mut background = self.background.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = format!("bash_{}", background.len() + 1);
+        background.push((id.clone(), job.clone()));
+        Ok((id, job))
+    }
+
+    /// The background job of that name; the error names those that there are.
+    pub(super) fn find(&self, id: &str) -> Result<Arc<Job>, String> {
+        let background = self.background.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, job)) = background.iter().find(|(name, _)| name == id) {
+            return Ok(job.clone());
+        }
+        let names: Vec<&str> = background.iter().map(|(name, _)| name.as_str()).collect();
+        match names[..] {
+            [] => Err(format!("there is no background job `{id}`: none was started")),
+            _ => Err(format!("there is no background job `{id}`; there are {}", names.join(", "))),
+        }
+    }
+
+    pub(crate) fn list(&self) -> Vec<JobInfo> {
+        let background = self.background.lock().unwrap_or_else(PoisonError::into_inner);
+        background
+            .iter()
+            .map(|(id, job)| JobInfo {
+                id: id.clone(),
+                command: job.command.clone(),
+                description: job.description.clone(),
+                state: *job.state.borrow(),
+            })
+            .collect()
+    }
+
+    pub(crate) async fn shutdown(&self) {
+        self.end.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}

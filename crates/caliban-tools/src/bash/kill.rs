@@ -1,0 +1,73 @@
+//! KillShell: ends a background job, and answers when nothing of it is left.
+
+use std::sync::Arc;
+
+use caliban_core::{access::Access, message::ToolSpec};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::jobs::JobState;
+use crate::{BoxFuture, Call, Tool, ToolOutput, Workspace, input};
+
+/// The KillShell tool.
+pub(crate) struct KillShell {
+    workspace: Arc<Workspace>,
+    spec: ToolSpec,
+}
+
+#[derive(Deserialize)]
+struct Input {
+    shell_id: String,
+}
+
+impl KillShell {
+    pub(crate) fn new(workspace: &Arc<Workspace>) -> Self {
+        let spec = ToolSpec {
+            name: "KillShell".into(),
+            description: "End a background command and everything it started.".into(),
+            input_schema: json!({"type": "object", "properties": {"shell_id": {"type": "string"}},
+                "required": ["shell_id"]}),
+        };
+        Self { workspace: workspace.clone(), spec }
+    }
+
+    async fn kill(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
+        let Input { shell_id } = input::parse("KillShell", input)?;
+        let job = self.workspace.jobs.find(&shell_id)?;
+        if job.state.borrow().is_ended() {
+            return Ok(ToolOutput::text(format!("{shell_id} had already ended"), "had already ended"));
+        }
+        job.stop.cancel();
+        let mut state = job.state.clone();
+        tokio::select! {
+            biased;
+            ended = state.wait_for(JobState::is_ended) => {
+                ended.map_err(|_| "internal fault: the job was lost".to_owned())?;
+            }
+            () = call.cancel.cancelled() => {
+                return Err(format!("interrupted: {shell_id} is still being ended"));
+            }
+        }
+        let stuck = job.ending().and_then(|ending| ending.report).map_or(0, |report| report.stuck);
+        if stuck > 0 {
+            return Err(format!("{shell_id}: {stuck} of its processes could not be ended"));
+        }
+        let text = format!("ended {shell_id} and everything it started");
+        Ok(ToolOutput::text(text, format!("ended {shell_id}")))
+    }
+}
+
+impl Tool for KillShell {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
+        let _: Input = input::parse("KillShell", input)?;
+        Ok(vec![Access::Nothing])
+    }
+
+    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move { self.kill(&input, &call).await.unwrap_or_else(ToolOutput::error) })
+    }
+}

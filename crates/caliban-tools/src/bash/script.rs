@@ -1,0 +1,94 @@
+//! The shell's side of a command: which shell, in which environment, and how it says where it went.
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+};
+
+use crate::reaper::Order;
+
+/// Set for every command, over what the caller gives: nothing may wait for a person or a terminal.
+const SET: [(&str, &str); 10] = [
+    ("CALIBAN", "1"),
+    ("TERM", "dumb"),
+    ("PAGER", "cat"),
+    ("GIT_PAGER", "cat"),
+    ("EDITOR", "true"),
+    ("VISUAL", "true"),
+    ("GIT_EDITOR", "true"),
+    ("GIT_SEQUENCE_EDITOR", "true"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("DEBIAN_FRONTEND", "noninteractive"),
+];
+
+/// The order for the keeper.
+pub(super) fn order(command: &str, cwd: PathBuf, env: &[(OsString, OsString)]) -> Order {
+    let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+    let shell = shell(path);
+    let name = shell.file_name().unwrap_or(OsStr::new("sh")).to_owned();
+    let ours = SET.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let env = env
+        .iter()
+        .filter(|(name, _)| !SET.iter().any(|(set, _)| name == set))
+        .filter(|(name, _)| !name.is_empty() && !name.as_encoded_bytes().contains(&b'='))
+        .cloned()
+        .chain(ours)
+        .collect();
+    Order { cwd, argv: vec![shell.into(), "-c".into(), script(command).into(), name], env }
+}
+
+/// The command, and around it: the working directory is told on the descriptor that the keeper names,
+/// when the command falls through to the end and when it exits. Its own EXIT trap takes the place of
+/// ours; then only the end tells. NUL ends what is told, as a directory's name may hold a newline.
+fn script(command: &str) -> String {
+    let tell = r#"{ pwd -P; printf "\0"; } 2>/dev/null >&"$__caliban_cwd""#;
+    format!(
+        "__caliban_cwd=$1; shift\ntrap '{tell}' EXIT\neval {}\n__caliban_code=$?\n{tell}\nexit $__caliban_code\n",
+        quoted(command)
+    )
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Bash where there is one, as models write bash.
+fn shell(path: Option<&OsStr>) -> PathBuf {
+    let listed = path.map(std::env::split_paths).into_iter().flatten().filter(|dir| dir.is_absolute());
+    listed
+        .chain([PathBuf::from("/bin"), PathBuf::from("/usr/bin")])
+        .map(|dir| dir.join("bash"))
+        .find(|bash| is_program(bash))
+        .unwrap_or_else(|| PathBuf::from("/bin/sh"))
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_quoted_whatever_it_holds() {
+        assert_eq!(quoted("echo 'a' \"$b\""), r#"'echo '\''a'\'' "$b"'"#);
+    }
+
+    #[test]
+    fn a12_only_the_given_environment_and_ours_is_passed() {
+        let given: Vec<(OsString, OsString)> =
+            [("PATH", "/bin"), ("HOME", "/h"), ("EDITOR", "vim"), ("", "x"), ("A=B", "c")]
+                .map(|(name, value)| (name.into(), value.into()))
+                .into();
+        let order = order("true", "/".into(), &given);
+        let mut names: Vec<String> =
+            order.env.iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect();
+        names.sort();
+        let mut expected: Vec<String> = SET.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        expected.extend(["PATH=/bin".into(), "HOME=/h".into()]);
+        expected.sort();
+        assert_eq!(names, expected);
+    }
+}

@@ -1,0 +1,276 @@
+//! The keeper of one command: the hidden mode of our own binary that runs it and leaves nothing of it.
+//!
+//! Owns the command's whole process tree. It is a session leader and child subreaper, so whatever the
+//! tree does (`setsid`, double fork, fork in a loop, ignoring TERM) ends up as its child, and it does
+//! not exit before the last child is reaped. It stops the tree when the command's main process ends,
+//! when its standard input closes (the parent is gone or wants it so) or on TERM, HUP and INT.
+//! Entered before any runtime is built; refuses to do anything else.
+//!
+//! Standard input: the [`Order`], then nothing until it closes. Standard output: the command's output,
+//! both streams. Standard error: one [`Report`] at the end.
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::process::CommandExt,
+    },
+    process::{Command, ExitCode, Stdio},
+    time::Duration,
+};
+
+use rustix::{
+    io::{Errno, FdFlags},
+    process::{Pid, WaitOptions, WaitStatus},
+};
+use tokio::{
+    net::unix::pipe::Receiver,
+    signal::unix::{Signal, SignalKind, signal},
+    time::{Instant, sleep_until},
+};
+
+pub(crate) use wire::{Order, Outcome, Report};
+
+#[cfg_attr(target_os = "linux", path = "reaper/tree_linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "reaper/tree_group.rs")]
+mod tree;
+mod wire;
+
+/// The first argument that enters this mode.
+pub const REAP_MODE: &str = "__reap";
+
+/// How long processes that the command left behind may finish by themselves (`>(tee log)`).
+const NATURAL: Duration = Duration::from_millis(100);
+/// How long left processes get after TERM.
+const LEFT_GRACE: Duration = Duration::from_millis(500);
+/// How long the whole tree gets after TERM when it is stopped.
+pub(crate) const STOP_GRACE: Duration = Duration::from_secs(1);
+/// How long KILL is tried: only processes of other users and ones stuck in the kernel outlive this.
+pub(crate) const KILL_LIMIT: Duration = Duration::from_secs(10);
+/// The longest pause between two rounds of KILL.
+const KILL_PAUSE: Duration = Duration::from_millis(20);
+/// Bytes that the shell may say about its last working directory.
+const CWD_BYTES: usize = 64 << 10;
+/// Left processes that are named.
+const NAMED: usize = 5;
+/// The exit code when the command could not be started at all.
+const NOT_STARTED: u8 = 125;
+
+/// Runs the mode: call it first thing in `main` when the first argument is [`REAP_MODE`]. Returns when
+/// the whole tree is gone, with the command's exit code (128 + signal when it was killed).
+pub fn reaper_main() -> ExitCode {
+    let report = match run() {
+        Ok(report) => report,
+        Err(error) => Report::not_started(error.to_string()),
+    };
+    let code = match report.outcome {
+        Outcome::Exited(code) => u8::try_from(code & 0xff).unwrap_or(NOT_STARTED),
+        Outcome::Killed(signal) => u8::try_from(128 + (signal & 0x7f)).unwrap_or(NOT_STARTED),
+        Outcome::NotStarted(_) => NOT_STARTED,
+    };
+    // Nobody may be left to read it.
+    let _best_effort = io::stderr().write_all(&report.encode());
+    ExitCode::from(code)
+}
+
+fn run() -> io::Result<Report> {
+    // Fails when we already lead a group; then we already have what it is for.
+    let _ = rustix::process::setsid();
+    tree::adopt_orphans()?;
+    let mut control = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let order = Order::read(&mut control)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(keep(&order, control))
+}
+
+async fn keep(order: &Order, control: File) -> io::Result<Report> {
+    // Before the command starts, so that nothing is missed.
+    let mut events = Events {
+        child: signal(SignalKind::child())?,
+        stops: [
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::hangup())?,
+            signal(SignalKind::interrupt())?,
+        ],
+        control: Receiver::from_file(control)?,
+    };
+    let (cwd, shell_cwd) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let main = match start(order, shell_cwd) {
+        Ok(main) => main,
+        Err(error) => return Ok(Report::not_started(error.to_string())),
+    };
+    let mut tree = Tree { main, ended: None, left: false };
+    tree.reap();
+    let mut stop = false;
+    while tree.ended.is_none() && !stop {
+        stop = events.stop_or_child().await;
+        tree.reap();
+    }
+    let (mut left, mut names) = (0, Vec::new());
+    if stop {
+        tree.end(&mut events, STOP_GRACE).await;
+    } else if !tree.gone_by(&mut events, Instant::now() + NATURAL).await {
+        let alive = tree::alive();
+        (left, names) = (alive.len(), alive.iter().take(NAMED).map(|pid| tree::name(*pid)).collect());
+        tree.end(&mut events, LEFT_GRACE).await;
+    }
+    Ok(Report {
+        outcome: tree.outcome(),
+        left,
+        names,
+        stuck: if tree.left { tree::alive().len() } else { 0 },
+        cwd: last_cwd(&cwd),
+    })
+}
+
+/// Starts the command in a group of its own. The shell gets the number of the descriptor for its last
+/// working directory as its last argument.
+fn start(order: &Order, shell_cwd: OwnedFd) -> io::Result<Pid> {
+    let Some((program, arguments)) = order.argv.split_first() else {
+        return Err(io::Error::other("no command"));
+    };
+    // This process has one thread: nothing else can inherit it in between.
+    rustix::io::fcntl_setfd(&shell_cwd, FdFlags::empty())?;
+    let output = io::stdout().as_fd().try_clone_to_owned()?;
+    let child = Command::new(program)
+        .args(arguments)
+        .arg(shell_cwd.as_raw_fd().to_string())
+        .current_dir(&order.cwd)
+        .env_clear()
+        .envs(order.env.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .process_group(0)
+        .spawn()?;
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("no process id"))
+}
+
+/// What the shell said last, if it said anything: an empty answer means that the directory is gone.
+fn last_cwd(pipe: &OwnedFd) -> Option<Vec<u8>> {
+    rustix::io::ioctl_fionbio(pipe, true).ok()?;
+    let mut said = Vec::new();
+    // Ends with an error (would block) when somebody outside the tree still holds the other end.
+    let _ = File::from(pipe.try_clone().ok()?).take(CWD_BYTES as u64).read_to_end(&mut said);
+    let whole = memchr::memrchr(0, &said)?;
+    let start = memchr::memrchr(0, &said[..whole]).map_or(0, |before| before + 1);
+    let path = &said[start..whole];
+    Some(path.strip_suffix(b"\n").unwrap_or(path).to_vec())
+}
+
+struct Events {
+    child: Signal,
+    stops: [Signal; 3],
+    control: Receiver,
+}
+
+impl Events {
+    /// Waits for a child's end (false) or for a reason to stop (true).
+    async fn stop_or_child(&mut self) -> bool {
+        let [terminate, hangup, interrupt] = &mut self.stops;
+        tokio::select! {
+            biased;
+            _ = terminate.recv() => true,
+            _ = hangup.recv() => true,
+            _ = interrupt.recv() => true,
+            () = closed(&self.control) => true,
+            _ = self.child.recv() => false,
+        }
+    }
+}
+
+/// Waits until the other end of the pipe is closed.
+async fn closed(control: &Receiver) {
+    let mut byte = [0; 64];
+    loop {
+        if control.readable().await.is_err() {
+            return;
+        }
+        match control.try_read(&mut byte) {
+            Ok(0) => return,
+            // Nothing more is ever said; whoever says something is not obeyed.
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Our children: the command and every orphan below it.
+struct Tree {
+    main: Pid,
+    ended: Option<WaitStatus>,
+    /// Whether any child is left.
+    left: bool,
+}
+
+impl Tree {
+    /// Takes every ended child.
+    fn reap(&mut self) {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.main => self.ended = Some(status),
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => {
+                    self.left = true;
+                    return;
+                }
+                Err(_) => {
+                    self.left = tree::group_left(self.main);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits until nothing is left; false when something is at the deadline.
+    async fn gone_by(&mut self, events: &mut Events, deadline: Instant) -> bool {
+        loop {
+            self.reap();
+            if !self.left {
+                return true;
+            }
+            tokio::select! {
+                biased;
+                _ = events.child.recv() => {}
+                () = sleep_until(deadline) => {
+                    self.reap();
+                    return !self.left;
+                }
+            }
+        }
+    }
+
+    /// TERM, a grace, then KILL until nothing is left.
+    async fn end(&mut self, events: &mut Events, grace: Duration) {
+        tree::ask(self.main);
+        if self.gone_by(events, Instant::now() + grace).await {
+            return;
+        }
+        let give_up = Instant::now() + KILL_LIMIT;
+        let mut pause = Duration::from_millis(1);
+        while Instant::now() < give_up {
+            tree::kill(self.main);
+            self.reap();
+            if !self.left {
+                return;
+            }
+            // Each end wakes us at once: a chain that forks and exits is followed as fast as it runs.
+            let _ = tokio::time::timeout(pause, events.child.recv()).await;
+            pause = (pause * 2).min(KILL_PAUSE);
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        match self.ended {
+            Some(status) => match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => Outcome::Exited(code),
+                (None, Some(signal)) => Outcome::Killed(signal),
+                (None, None) => Outcome::NotStarted("ended in an unknown way".into()),
+            },
+            // It could not be killed.
+            None => Outcome::Killed(rustix::process::Signal::KILL.as_raw()),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Bash, through a real keeper process.
+
+use std::{fs, time::Duration};
+
+use caliban_core::access::Access;
+use caliban_tools::ToolOutput;
+use serde_json::json;
+
+use crate::bench::Bench;
+
+impl Bench {
+    pub(crate) async fn bash(&self, command: &str) -> ToolOutput {
+        self.call("Bash", json!({"command": command})).await
+    }
+
+    /// What a command said: output and notes.
+    async fn said(&self, command: &str) -> String {
+        self.bash(command).await.joined_text()
+    }
+}
+
+#[tokio::test]
+async fn output_exit_code_and_both_streams_in_order() {
+    let bench = Bench::new();
+    let output = bench.bash("echo one; echo two >&2; echo three; exit 3").await;
+    assert_eq!(output.joined_text(), "one\ntwo\nthree\n[exit code 3]");
+    assert_eq!((output.is_error, output.exit_code), (true, Some(3)));
+    assert!(output.summary.starts_with("exit 3 after "), "{}", output.summary);
+    let output = bench.bash("true").await;
+    assert_eq!(output.joined_text(), "(no output)");
+    assert_eq!((output.is_error, output.exit_code), (false, Some(0)));
+    assert_eq!(bench.said("kill -9 $$").await, "[killed by signal 9: exit code 137]");
+    assert_eq!(bench.said("printf 'caf\\351\\n'").await, "caf\u{fffd}\n");
+    assert_eq!(bench.said("cat; echo $?; tty").await, "0\nnot a tty\n[exit code 1]");
+    assert_eq!(*bench.seen.lock().unwrap(), "one\ntwo\nthree\ncaf\u{fffd}\n0\nnot a tty\n");
+}
+
+#[tokio::test]
+async fn the_command_is_the_shells_own_business() {
+    let bench = Bench::new();
+    assert_eq!(bench.said("echo \"it's $((1 + 1))\" '$x' | tr a-z A-Z").await, "IT'S 2 $X\n");
+    assert_eq!(bench.said("cat <<'E'\na 'b' \"c\"\nE").await, "a 'b' \"c\"\n");
+    assert_eq!(bench.said("echo $# [$1] # a comment at the end").await, "0 []\n");
+    assert_eq!(bench.said("trap 'echo bye' EXIT; echo hi").await, "hi\nbye\n");
+    assert_eq!(bench.said("set -e; false; echo not here").await, "[exit code 1]");
+    let broken = bench.bash("if then").await;
+    assert!(broken.is_error);
+    assert!(broken.joined_text().contains("syntax error"), "{}", broken.joined_text());
+    assert_eq!(bench.said("echo hello \\").await, "hello \\\n");
+}
+
+#[tokio::test]
+async fn a12_commands_get_the_given_environment_and_nothing_else() {
+    let bench = Bench::with(|options| options.env.push(("GIVEN".into(), "yes".into())));
+    let text = bench.said("env | cut -d= -f1 | sort").await;
+    let names: Vec<&str> = text.lines().filter(|name| !["PWD", "SHLVL", "_"].contains(name)).collect();
+    assert_eq!(
+        names,
+        [
+            "CALIBAN",
+            "CALIBAN_JOB",
+            "DEBIAN_FRONTEND",
+            "EDITOR",
+            "GIT_EDITOR",
+            "GIT_PAGER",
+            "GIT_SEQUENCE_EDITOR",
+            "GIT_TERMINAL_PROMPT",
+            "GIVEN",
+            "OLDPWD",
+            "PAGER",
+            "PATH",
+            "TERM",
+            "VISUAL"
+        ]
+        .into_iter()
+        .filter(|name| *name != "OLDPWD" || text.contains("OLDPWD"))
+        .collect::<Vec<_>>()
+    );
+    // Nor does the keeper show anything of it to others.
+    let keeper = bench.said("tr '\\0' '\\n' < /proc/$PPID/environ; tr '\\0' ' ' < /proc/$PPID/cmdline").await;
+    assert!(!keeper.contains("GIVEN") && keeper.trim_end().ends_with("/reap __reap"), "{keeper}");
+}
+
+#[tokio::test]
+async fn the_working_directory_is_kept() {
+    let bench = Bench::new();
+    fs::create_dir_all(bench.path("a/b c\nd")).unwrap();
+    let a = bench.path("a");
+    assert_eq!(bench.said("cd a").await, format!("[working directory is now {}]", a.display()));
+    assert_eq!(
+        bench.access("Bash", json!({"command": "x"})),
+        Ok(vec![Access::Command { line: "x".into(), cwd: a.clone() }])
+    );
+    assert_eq!(bench.said("pwd").await, format!("{}\n", a.display()));
+    bench.said("cd b*; exit 7").await;
+    assert_eq!(bench.workspace.cwd(), bench.path("a/b c\nd"));
+    assert_eq!(bench.said("cd /; trap 'echo bye' EXIT").await, "bye\n[working directory is now /]");
+    assert_eq!(bench.said("(cd /tmp)").await, "(no output)");
+    bench.workspace.set_cwd(a.clone());
+    // Files are named relative to it.
+    bench.put("a/f", "x");
+    assert_eq!(bench.ok("Read", json!({"file_path": "f"})).await, "     1\tx\n");
+    let root = bench.root.display();
+    assert_eq!(
+        bench.said("rm -r ../a").await,
+        format!("[the working directory does not exist any more; back in {root}]")
+    );
+    fs::create_dir(&a).unwrap();
+    bench.said("cd a").await;
+    fs::remove_dir(&a).unwrap();
+    assert_eq!(
+        bench.said("pwd").await,
+        format!("{root}\n[{} does not exist any more; back in {root}]", a.display())
+    );
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_run_is_refused_in_words() {
+    let bench = Bench::new();
+    assert_eq!(bench.said(" \n").await, "Bash: the command is empty");
+    assert_eq!(bench.said("a\0b").await, "Bash: a command cannot contain a NUL character");
+    assert_eq!(
+        bench.said(&"x".repeat(100_001)).await,
+        "Bash: the command has 100001 bytes, at most 100000: write it to a file and run that"
+    );
+    let long = bench.bash(&format!("echo {}", "x".repeat(90_000))).await;
+    assert_eq!(fs::metadata(long.whole.unwrap()).unwrap().len(), 90_001);
+    fs::remove_dir_all(&bench.root).unwrap();
+    assert_eq!(
+        bench.said("true").await,
+        format!("{} does not exist any more: no command can run there", bench.root.display())
+    );
+    let lost = Bench::with(|options| options.helper = "/nowhere/caliban".into());
+    assert_eq!(
+        lost.said("true").await,
+        "the command could not be started (/nowhere/caliban): no such file or directory"
+    );
+}
+
+#[tokio::test]
+async fn a_long_output_is_cut_in_the_middle_and_kept_whole() {
+    let bench = Bench::new();
+    let output = bench.bash("seq 1 100000; echo the end").await;
+    let whole = output.whole.clone().unwrap();
+    let expected: String = (1..=100_000).map(|n| format!("{n}\n")).collect::<String>() + "the end\n";
+    assert_eq!(fs::read_to_string(&whole).unwrap(), expected);
+    let text = output.joined_text();
+    assert!(text.starts_with("1\n2\n3\n"));
+    assert!(
+        text.ends_with(&format!("the end\n[whole output: {}]", whole.display())),
+        "{}",
+        &text[text.len() - 200..]
+    );
+    assert!(text.chars().count() < 31_000);
+    // And the model can read it.
+    assert!(bench.ok("Read", json!({"file_path": whole, "limit": 1})).await.starts_with("     1\t1\n"));
+}
+
+#[tokio::test]
+async fn a14_a_flood_of_output_is_bounded_and_its_end_is_seen() {
+    let bench = Bench::new();
+    let output = bench.bash("head -c 80000000 /dev/zero | tr '\\0' x; echo; echo the end").await;
+    let whole = output.whole.clone().unwrap();
+    assert_eq!(fs::metadata(&whole).unwrap().len(), 64 << 20);
+    let text = output.joined_text();
+    assert!(text.contains("\nthe end\n"), "{}", &text[text.len() - 300..]);
+    assert!(text.chars().count() < 31_000);
+    assert!(bench.seen.lock().unwrap().len() < 400_000);
+}
+
+#[tokio::test]
+async fn time_runs_out() {
+    let bench = Bench::new();
+    let output = bench.call("Bash", json!({"command": "echo begun; sleep 1000", "timeout": 300})).await;
+    assert_eq!(
+        output.joined_text(),
+        "begun\n[timed out after 0.3 s: everything it started was ended]\n[killed by signal 15: exit code 143]"
+    );
+    assert!(output.is_error);
+    let capped = Bench::with(|options| options.limits.command_time_max = Duration::from_millis(200));
+    let output = capped.call("Bash", json!({"command": "sleep 1000", "timeout": 900_000})).await;
+    assert!(output.joined_text().starts_with("[timed out after 0.2 s: "), "{}", output.joined_text());
+}
+
+#[tokio::test]
+async fn what_a_command_leaves_running_is_ended_and_said() {
+    let bench = Bench::new();
+    assert_eq!(
+        bench.said("sleep 1000 & echo started").await,
+        "started\n[1 process left running was ended (sleep); use run_in_background for what shall go on]"
+    );
+    // What only finishes its work may do so.
+    assert_eq!(bench.said("echo late > >(cat)").await, "late\n");
+}
