@@ -18,7 +18,7 @@ use crate::{
     kind::ProviderKind,
     retry::{self, Attempt, RetryPolicy, Target},
     script::CHARS_PER_TOKEN,
-    sse,
+    sse, window,
     wire::{Progress, Wire},
 };
 
@@ -28,8 +28,8 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 const MAX_LIST_BYTES: usize = 8 * 1024 * 1024;
 /// An answer may not be larger than this; no model writes as much.
 const MAX_ANSWER_BYTES: usize = 128 * 1024 * 1024;
-/// How long a list of models may take where it is only to improve an error message.
-const SUGGESTION_TIME: Duration = Duration::from_secs(2);
+/// How long a question may take that the user has not asked.
+const SIDE_QUESTION_TIME: Duration = Duration::from_secs(2);
 /// How long a list of models may take.
 const LIST_TIME: Duration = Duration::from_secs(15);
 
@@ -92,6 +92,14 @@ impl Provider for HttpProvider {
                 waited: Duration::ZERO,
             };
             listed.map_err(|failure| failure.explain(&around))
+        })
+    }
+
+    fn context_window<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Option<u64>> {
+        Box::pin(async move {
+            let url = window::url(self.kind, &self.base, model)?;
+            let answer = tokio::time::timeout(SIDE_QUESTION_TIME, self.get_json(&url)).await.ok()?.ok()?;
+            window::find(self.kind, model, &answer)
         })
     }
 }
@@ -211,19 +219,21 @@ impl HttpProvider {
     }
 
     async fn list(&self) -> Result<Vec<String>, Failure> {
-        let url = self.wire.models_url(&self.base);
-        let mut response = self.send(Method::GET, &url, Bytes::new()).await?;
+        let value = self.get_json(&self.wire.models_url(&self.base)).await?;
+        Ok(names(&value))
+    }
+
+    async fn get_json(&self, url: &str) -> Result<Value, Failure> {
+        let mut response = self.send(Method::GET, url, Bytes::new()).await?;
         if response.status != 200 {
             return Err(self.refusal(response).await);
         }
         let body = response.bytes_up_to(MAX_LIST_BYTES).await.map_err(Failure::Network)?;
-        let value: Value = serde_json::from_slice(&body.bytes)
-            .map_err(|error| Failure::Unreadable(format!("the list of models: {error}")))?;
-        Ok(names(&value))
+        serde_json::from_slice(&body.bytes).map_err(|error| Failure::Unreadable(error.to_string()))
     }
 
     async fn suggest(&self, model: &str) -> Vec<String> {
-        let listed = tokio::time::timeout(SUGGESTION_TIME, self.list()).await;
+        let listed = tokio::time::timeout(SIDE_QUESTION_TIME, self.list()).await;
         match listed {
             Ok(Ok(names)) if !names.is_empty() => close_matches(model, names.iter().map(String::as_str)),
             _ => suggestions(model),

@@ -16,6 +16,7 @@ mod retry;
 pub mod script;
 pub mod scripted;
 pub mod sse;
+mod window;
 mod wire;
 
 use std::{future::Future, pin::Pin};
@@ -114,5 +115,12 @@ pub trait Provider: Send + Sync {
         _cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Vec<String>, ProviderError>> {
         Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// The context window that the server really gives this model, asked in at most two seconds;
+    /// `None` where it cannot be asked or does not know, and [`catalog::lookup`] has to do. Ollama
+    /// knows only once the model is loaded: ask again after the first answer.
+    fn context_window<'a>(&'a self, _model: &'a str) -> BoxFuture<'a, Option<u64>> {
+        Box::pin(async { None })
     }
 }

@@ -313,6 +313,42 @@ async fn models_are_listed() {
     let provider = build(config(ProviderKind::OpenAi, &server.url)).unwrap();
     let listed = provider.list_models(&CancellationToken::new()).await;
     assert_eq!(listed, Ok(vec!["model-one".to_owned(), "model-two".to_owned()]));
+    assert_eq!(provider.context_window("model-one").await, None, "nobody asks OpenAI");
+    let provider = build(config(ProviderKind::Vllm, &server.url)).unwrap();
+    assert_eq!(provider.context_window("model-one").await, Some(4096));
+    assert_eq!(provider.context_window("model-two").await, None);
     // This server knows no /api/tags: not an Ollama.
     assert_eq!(ollama_models(&server.url).await, None);
+}
+
+#[tokio::test]
+async fn a_running_ollama_is_found_with_its_models() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1/", listener.local_addr().unwrap());
+    let body = json!({"models": [{"name": "llama3:8b"}, {"name": "qwen3:8b"}]}).to_string();
+    let server = async {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = vec![0; 14];
+            stream.read_exact(&mut head).await.unwrap();
+            assert_eq!(head, b"GET /api/tags ");
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            let _the_client_may_be_gone = stream.write_all(answer.as_bytes()).await;
+            let _until_closed = stream.read_to_end(&mut head).await;
+        }
+    };
+    let asked = async {
+        // A loaded machine may miss the 300 ms; a broken client always does.
+        loop {
+            if let Some(models) = ollama_models(&url).await {
+                break models;
+            }
+        }
+    };
+    let models = tokio::select! {
+        () = server => Vec::new(),
+        models = asked => models,
+    };
+    assert_eq!(models, ["llama3:8b", "qwen3:8b"]);
 }

@@ -90,7 +90,8 @@ async fn serve(
             kept.iter().filter(|asked| asked.head.starts_with("POST")).count()
         };
         if is_list {
-            let body = json!({"data": [{"id": "model-one"}, {"id": "model-two"}]}).to_string();
+            let body = json!({"data": [{"id": "model-one", "max_model_len": 4096}, {"id": "model-two"}]})
+                .to_string();
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
             stream.write_all(format!("{head}{body}").as_bytes()).await.ok()?;
             continue;
