@@ -21,7 +21,7 @@ use clap::{
     CommandFactory as _, FromArgMatches as _, Parser, Subcommand, error::ErrorKind, parser::ValueSource,
 };
 
-pub(crate) use self::run::{AgentFlags, OutputFormat, RunFlags};
+pub(crate) use self::run::{AgentFlags, RunFlags};
 
 /// What `--version` prints.
 pub(crate) const VERSION: &str = concat!("caliban ", env!("CARGO_PKG_VERSION"));

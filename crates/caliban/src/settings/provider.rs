@@ -24,15 +24,6 @@ pub(crate) enum Choice {
     IfRunning(Target),
 }
 
-impl Choice {
-    /// The provider that is, or may be, used.
-    pub(crate) fn target(&self) -> &Target {
-        match self {
-            Self::Use(target) | Self::IfRunning(target) => target,
-        }
-    }
-}
-
 /// A provider, a model, and how to get there.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Target {

@@ -6,7 +6,7 @@ use caliban_providers::ProviderKind;
 use proptest::prelude::*;
 
 use super::{
-    provider::{Choice, Endpoint},
+    provider::{Choice, Endpoint, Target},
     show::{Row, rows},
     *,
 };
@@ -411,9 +411,15 @@ fn mcp_json_errors_have_a_position() {
     assert!(hint.unwrap().starts_with("expected {\"mcpServers\""));
 }
 
+fn target(choice: &Choice) -> &Target {
+    match choice {
+        Choice::Use(target) | Choice::IfRunning(target) => target,
+    }
+}
+
 fn chosen(world: &World) -> (ProviderKind, Option<String>, String) {
     let choice = world.load().unwrap().choose().unwrap();
-    let target = choice.target();
+    let target = target(&choice);
     let place = match &target.endpoint {
         Endpoint::Http { base_url, key } => {
             format!("{} {}", base_url.value.as_str(), key.as_ref().map_or("-", |key| key.value.reveal()))
@@ -479,7 +485,7 @@ fn a_model_stays_with_the_provider_it_was_chosen_with() {
     world.user("provider = 'ollama'\nmodel = 'qwen3'\n[providers.lmstudio]\nmodel = 'local'\n");
     let model = |flags: Layer| {
         let choice = world.load_with(flags).unwrap().choose().unwrap();
-        choice.target().model.as_ref().map(|model| model.value.clone())
+        target(&choice).model.as_ref().map(|model| model.value.clone())
     };
     assert_eq!(model(Layer::default()).as_deref(), Some("qwen3"));
     assert_eq!(model(flag(&["provider"], "ollama")).as_deref(), Some("qwen3"));

@@ -4,7 +4,6 @@
 
 use std::fmt;
 
-use caliban_core::price::MicroUsd;
 use caliban_providers::ProviderKind;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
@@ -94,12 +93,6 @@ impl Usd {
     pub(crate) fn dollars(self) -> f64 {
         self.0
     }
-
-    /// The amount as the ledger counts it; at least one millionth.
-    pub(crate) fn micro(self) -> MicroUsd {
-        // A float that is too large becomes the largest number: no limit that could be reached.
-        MicroUsd(((self.0 * 1e6).round() as u64).max(1))
-    }
 }
 
 impl<'de> Deserialize<'de> for Usd {
@@ -172,15 +165,6 @@ mod tests {
     fn a_secret_never_shows_itself() {
         let secret = Secret::new("sk-canary");
         assert_eq!(format!("{secret:?} {}", serde_json::to_string(&secret).unwrap()), "set \"set\"");
-    }
-
-    #[test]
-    fn dollars_are_counted_in_millionths() {
-        let micro = |amount| Usd::new(amount).map(|usd| usd.micro().0);
-        assert_eq!(
-            [micro(2.5), micro(1e-9), micro(0.0), micro(f64::NAN)],
-            [Some(2_500_000), Some(1), None, None]
-        );
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! The `caliban` program from outside: one test binary, one module for each verb or topic.
 
+#![expect(clippy::unwrap_used, reason = "test code: a failed step is a failed test")]
+
 mod config;
 mod doctor;
+mod secrets;
 mod trust;
 mod words;

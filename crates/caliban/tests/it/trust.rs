@@ -123,3 +123,29 @@ fn a14_a_broken_trust_store_trusts_nothing_and_says_so() {
     let failed = env.run_in(&repo, ["config", "show"]).expect_code(1);
     assert!(failed.stderr.contains("hint: this file is Caliban's own: remove it"), "{}", failed.stderr);
 }
+
+#[test]
+fn a15_a_hook_of_a_repo_runs_only_while_it_is_trusted() {
+    let env = Env::new();
+    let repo = env.repo();
+    let canary = env.work().join("canary");
+    let hook = |comment: &str| {
+        let line = format!("{comment}[[hooks.SessionStart]]\ncommand = \"touch {}\"\n", canary.display());
+        env.write(repo.join(".caliban/settings.toml"), line);
+    };
+    let ran = || {
+        let output = env.run_in(&repo, ["--provider", "scripted", "-p", "hello"]).ok();
+        let ran = canary.exists();
+        std::fs::remove_file(&canary).ok();
+        (ran, output.stderr.lines().filter(|line| line.contains("caliban trust")).count())
+    };
+    hook("");
+    assert_eq!(ran(), (false, 1));
+    env.run_in(&repo, ["trust"]).ok();
+    assert_eq!(ran(), (true, 0));
+    hook("# changed\n");
+    assert_eq!(ran(), (false, 1));
+    env.run_in(&repo, ["trust"]).ok();
+    env.run_in(&repo, ["trust", "remove"]).ok();
+    assert_eq!(ran(), (false, 1));
+}
