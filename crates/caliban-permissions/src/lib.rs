@@ -1,1 +1,24 @@
-//! placeholder, replaced in the first commits
+//! Decides whether a tool call may go ahead: rules, modes, command lines taken apart, paths followed through
+//! links.
+//!
+//! Everything here is a decision over data; only links are read from the file system. It never runs, asks,
+//! writes or reads the environment. What is not understood is never allowed.
+
+mod approval;
+mod command;
+mod command_pattern;
+mod mode;
+mod path;
+mod policy;
+mod protected;
+mod read_only;
+mod rule;
+mod shell;
+mod verdict;
+
+pub use approval::{ApprovalError, Approvals};
+pub use mode::{Mode, ModeError};
+pub use path::{normalise, resolve};
+pub use policy::{Effect, Policy, SourcedRule, narrow};
+pub use rule::{Rule, RuleError};
+pub use verdict::Verdict;

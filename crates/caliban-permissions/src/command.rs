@@ -1,0 +1,299 @@
+//! The verdict on a command line: each command, each redirection and each doubt on its own, and the
+//! strictest of them for the whole.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    command_pattern::Fit,
+    mode::Mode,
+    path::{Reading, normalise, resolve},
+    policy::{Effect, FileAccess, Judge, by_rule, unattended},
+    read_only,
+    rule::{Covers, Rule},
+    shell::{Analysis, FileUse, Run, Trust, analyse, word::Word},
+    verdict::Verdict,
+};
+
+impl Judge<'_> {
+    pub(crate) fn line(&self, tool: &str, line: &str, cwd: &Path) -> Verdict {
+        let everything = |rule: &Rule| match &rule.covers {
+            Covers::Everything => true,
+            Covers::Tool(name) => name == tool || name == "Bash",
+            Covers::Command(pattern) => pattern.is_everything(),
+            _ => false,
+        };
+        for effect in [Effect::Deny, Effect::Ask] {
+            if let Some(rule) = self.rules(effect).find(|rule| everything(&rule.rule)) {
+                return by_rule(rule);
+            }
+        }
+        let blanket = self.rules(Effect::Allow).find(|rule| everything(&rule.rule)).map(by_rule);
+        let line = Line { judge: self, line, blanket };
+        let analysis = analyse(line.line, cwd, &self.policy.home);
+        line.analysis(&analysis).unwrap_or_else(|| Verdict::allow("it runs nothing"))
+    }
+}
+
+struct Line<'a> {
+    judge: &'a Judge<'a>,
+    line: &'a str,
+    /// The rule that allows all commands, when there is one.
+    blanket: Option<Verdict>,
+}
+
+impl Line<'_> {
+    /// Nothing when there is nothing in it to judge.
+    fn analysis(&self, analysis: &Analysis) -> Option<Verdict> {
+        let runs = analysis.runs.iter().map(|run| match self.forbidden(run) {
+            Some(verdict) => self.permitted(run).and(verdict),
+            None => self.permitted(run),
+        });
+        let files = analysis.files.iter().map(|file| self.file(file));
+        let doubts = analysis.doubts.iter().map(|why| self.doubt(why));
+        runs.chain(files).chain(doubts).reduce(Verdict::and)
+    }
+
+    fn file(&self, file: &FileUse) -> Verdict {
+        match file {
+            FileUse::Read(path) => self.judge.path("Read", FileAccess::Read, path),
+            FileUse::Write(path) => self.judge.path("Write", FileAccess::Write, path),
+        }
+    }
+
+    /// What deny and ask rules say about a command and all that it runs.
+    fn forbidden(&self, run: &Run) -> Option<Verdict> {
+        let mut found: Option<Verdict> = None;
+        let mut add = |verdict: Verdict| {
+            found = Some(match found.take() {
+                Some(before) => before.and(verdict),
+                None => verdict,
+            });
+        };
+        for effect in [Effect::Deny, Effect::Ask] {
+            for rule in self.judge.rules(effect) {
+                let Covers::Command(pattern) = &rule.rule.covers else { continue };
+                match pattern.fit(&run.words, Reading::Wide) {
+                    Fit::Yes => add(by_rule(rule)),
+                    Fit::Maybe => add(Verdict::ask(
+                        format!("it may be what {} ({}) is about", rule.rule, rule.source),
+                        Vec::new(),
+                    )),
+                    Fit::No => {}
+                }
+            }
+        }
+        self.mentioned(run, &mut add);
+        if let Some(inner) = &run.inner {
+            for run in &inner.analysis.runs {
+                if let Some(verdict) = self.forbidden(run) {
+                    add(verdict);
+                }
+            }
+            for file in &inner.analysis.files {
+                if let denied @ Verdict::Deny { .. } = self.file(file) {
+                    add(denied);
+                }
+            }
+            for why in &inner.analysis.doubts {
+                if self.fears() {
+                    add(self.doubt(why));
+                }
+            }
+        }
+        found
+    }
+
+    /// Files under a deny rule that stand among the words.
+    fn mentioned(&self, run: &Run, add: &mut impl FnMut(Verdict)) {
+        let denies: Vec<_> = self
+            .judge
+            .rules(Effect::Deny)
+            .filter(|rule| matches!(rule.rule.covers, Covers::Read(_) | Covers::Edit(_)))
+            .collect();
+        if denies.is_empty() {
+            return;
+        }
+        let reads_only = read_only::reads(run).is_some();
+        for path in self.spoken_of(run) {
+            for rule in denies.iter().filter(|rule| self.judge.matches(&rule.rule, &path)) {
+                match &rule.rule.covers {
+                    Covers::Read(_) => add(by_rule(rule)),
+                    Covers::Edit(_) if !reads_only => add(Verdict::ask(
+                        format!("it may change what {} ({}) protects", rule.rule, rule.source),
+                        Vec::new(),
+                    )),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The files that the words of a command may name, as given and where they lead. A best effort: what a
+    /// program does with other words, only a sandbox can bound.
+    fn spoken_of(&self, run: &Run) -> Vec<PathBuf> {
+        let directories = run.directories.as_deref().unwrap_or(std::slice::from_ref(&self.judge.policy.root));
+        let mut named = Vec::new();
+        for directory in directories {
+            for word in run.words.iter().skip(1) {
+                match word {
+                    Word::Literal(text) => {
+                        let option = text.get(2..).filter(|_| text.starts_with('-'));
+                        let values =
+                            [Some(text.as_str()), text.split_once('=').map(|(_, value)| value), option];
+                        named.extend(values.into_iter().flatten().map(|value| directory.join(value)));
+                    }
+                    Word::Glob(pattern) => {
+                        named.extend(read_only::expand(directory, pattern).into_iter().flatten())
+                    }
+                    Word::Computed(_) => {}
+                }
+            }
+        }
+        named.iter().flat_map(|path| [Some(normalise(path)), resolve(path)]).flatten().collect()
+    }
+
+    /// Whether some rule could be evaded by what is not understood.
+    fn fears(&self) -> bool {
+        [Effect::Deny, Effect::Ask].into_iter().any(|effect| {
+            self.judge.rules(effect).any(|rule| {
+                matches!(rule.rule.covers, Covers::Command(_) | Covers::Read(_) | Covers::Edit(_))
+            })
+        })
+    }
+
+    fn doubt(&self, why: &str) -> Verdict {
+        for effect in [Effect::Deny, Effect::Ask] {
+            for rule in self.judge.rules(effect) {
+                if matches!(&rule.rule.covers, Covers::Command(pattern) if pattern.stands_in(self.line)) {
+                    return by_rule(rule);
+                }
+            }
+        }
+        if self.judge.policy.mode == Mode::Plan {
+            return Verdict::deny(format!("plan mode changes nothing, and this cannot be judged: {why}"));
+        }
+        if !self.fears() {
+            if let Some(blanket) = &self.blanket {
+                return blanket.clone();
+            }
+            if self.judge.policy.mode == Mode::Unattended {
+                return unattended();
+            }
+        }
+        Verdict::ask(format!("the command line cannot be judged: {why}"), Vec::new())
+    }
+
+    /// What the mode and the allow rules say about a command.
+    fn permitted(&self, run: &Run) -> Verdict {
+        let plan = self.judge.policy.mode == Mode::Plan;
+        if !plan {
+            let allowing = self.judge.rules(Effect::Allow).find(|rule| {
+                matches!(&rule.rule.covers, Covers::Command(pattern) if pattern.fit(&run.words, Reading::Narrow) == Fit::Yes)
+            });
+            if let Some(rule) = allowing {
+                return by_rule(rule);
+            }
+            if let Some(blanket) = &self.blanket {
+                return blanket.clone();
+            }
+            if self.judge.policy.mode == Mode::Unattended {
+                return unattended();
+            }
+        }
+        if let Some(files) = read_only::reads(run) {
+            let reads = files.iter().map(|path| self.judge.path("Read", FileAccess::Read, path));
+            return reads.fold(Verdict::allow("a command that only reads"), Verdict::and);
+        }
+        if let Some(inner) = run
+            .inner
+            .as_ref()
+            .filter(|inner| inner.trust == Trust::Transparent && !inner.analysis.runs.is_empty())
+            && let Some(verdict) = self.analysis(&inner.analysis)
+        {
+            return verdict;
+        }
+        if plan {
+            return Verdict::deny(format!("plan mode changes nothing, and {} may", shown(&run.words)));
+        }
+        match run.words[0].literal() {
+            Some(name) if !name.is_empty() => {
+                Verdict::ask(format!("runs {}", shown(&run.words)), vec![suggestion(&run.words)])
+            }
+            _ => Verdict::ask(format!("runs {}", shown(&run.words)), Vec::new()),
+        }
+    }
+}
+
+/// Programs whose first argument says what they do.
+const WITH_SUBCOMMANDS: &[&str] = &[
+    "git",
+    "cargo",
+    "npm",
+    "pnpm",
+    "yarn",
+    "bun",
+    "deno",
+    "go",
+    "docker",
+    "podman",
+    "kubectl",
+    "gh",
+    "pip",
+    "uv",
+    "poetry",
+    "systemctl",
+    "brew",
+    "apt",
+    "rustup",
+    "dotnet",
+    "terraform",
+    "mix",
+    "bundle",
+    "make",
+    "just",
+    "npx",
+];
+/// Programs that can do anything: only the exact words are suggested.
+const ANYTHING: &[&str] = &[
+    "bash", "sh", "dash", "zsh", "ksh", "eval", "exec", "sudo", "doas", "env", "xargs", "rm", "dd", "python",
+    "python3", "perl", "ruby", "node", "source", ".", "ssh", "find", "awk", "sed",
+];
+
+/// A rule that would allow commands of this kind.
+fn suggestion(words: &[Word]) -> String {
+    let plain = |word: &Word| {
+        word.literal()
+            .filter(|text| {
+                !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "_-./:=+@%,~".contains(c))
+            })
+            .map(str::to_owned)
+    };
+    let name = plain(&words[0]).unwrap_or_else(|| "*".to_owned());
+    if ANYTHING.contains(&name.as_str())
+        && let Some(all) = words.iter().map(plain).collect::<Option<Vec<_>>>()
+    {
+        return format!("Bash({})", all.join(" "));
+    }
+    match words.get(1).and_then(plain) {
+        Some(sub) if WITH_SUBCOMMANDS.contains(&name.as_str()) && !sub.starts_with('-') => {
+            format!("Bash({name} {sub} *)")
+        }
+        _ => format!("Bash({name} *)"),
+    }
+}
+
+fn shown(words: &[Word]) -> String {
+    /// Enough to know which command is meant.
+    const MOST: usize = 80;
+    let texts: Vec<&str> = words
+        .iter()
+        .map(|word| match word {
+            Word::Literal(text) | Word::Glob(text) | Word::Computed(text) => text.as_str(),
+        })
+        .collect();
+    let line = texts.join(" ").replace(char::is_control, " ");
+    match line.char_indices().nth(MOST) {
+        Some((at, _)) => format!("`{}…`", &line[..at]),
+        None => format!("`{line}`"),
+    }
+}

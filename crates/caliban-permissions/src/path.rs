@@ -1,0 +1,159 @@
+//! Paths as the rules see them: made plain, followed through links, matched against patterns.
+//!
+//! Reading links is the only thing in this crate that looks at the file system; nothing is ever changed.
+
+use std::{
+    collections::VecDeque,
+    ffi::OsString,
+    path::{Component, Path, PathBuf},
+};
+
+use globset::{GlobBuilder, GlobMatcher};
+
+/// The same path without `.` and `..`, links not followed.
+pub fn normalise(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                plain.pop();
+            }
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+/// Where the path really leads: every link followed, also one whose end does not exist yet, and `..` taken
+/// after the link before it. Nothing when the links go in a circle.
+pub fn resolve(path: &Path) -> Option<PathBuf> {
+    /// As many as the kernel follows.
+    const MAX_LINKS: usize = 40;
+    let mut links = 0;
+    let mut done = PathBuf::new();
+    let mut todo = components(path);
+    while let Some(part) = todo.pop_front() {
+        match part {
+            Part::Root(root) => done = root,
+            Part::Up => {
+                done.pop();
+            }
+            Part::Name(name) => {
+                done.push(name);
+                let Ok(target) = done.read_link() else { continue };
+                links += 1;
+                if links > MAX_LINKS {
+                    return None;
+                }
+                done.pop();
+                for part in components(&target).into_iter().rev() {
+                    todo.push_front(part);
+                }
+            }
+        }
+    }
+    Some(done)
+}
+
+enum Part {
+    Root(PathBuf),
+    Up,
+    Name(OsString),
+}
+
+fn components(path: &Path) -> VecDeque<Part> {
+    path.components()
+        .filter_map(|component| match component {
+            Component::Prefix(_) | Component::RootDir => Some(Part::Root(PathBuf::from("/"))),
+            Component::CurDir => None,
+            Component::ParentDir => Some(Part::Up),
+            Component::Normal(name) => Some(Part::Name(name.to_owned())),
+        })
+        .collect()
+}
+
+/// A path pattern of a rule, as in `.gitignore`:
+/// `src/**` from the project root, `.env` anywhere below it, `/etc/hosts` or `//etc/hosts` absolute, `~/x` from
+/// the home directory. What names a directory covers all that is in it.
+#[derive(Debug, Clone)]
+pub(crate) struct PathPattern {
+    from: From,
+    inside: Vec<GlobMatcher>,
+    /// The part before the first wildcard.
+    pub(crate) literal: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum From {
+    Project,
+    Home,
+    /// One slash: absolute; a rule that forbids takes it from the project root too, as Claude Code means it.
+    OneSlash,
+    TwoSlashes,
+}
+
+/// The directories that patterns start from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bases<'a> {
+    pub(crate) project: &'a [PathBuf],
+    pub(crate) home: &'a [PathBuf],
+}
+
+/// Whether a rule gives or takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    Narrow,
+    Wide,
+}
+
+impl PathPattern {
+    pub(crate) fn new(text: &str) -> Result<Self, String> {
+        let (from, rest) = if let Some(rest) = text.strip_prefix("~/") {
+            (From::Home, rest)
+        } else if let Some(rest) = text.strip_prefix("//") {
+            (From::TwoSlashes, rest)
+        } else if let Some(rest) = text.strip_prefix('/') {
+            (From::OneSlash, rest)
+        } else {
+            (From::Project, text)
+        };
+        if text == "~" || rest.split('/').any(|part| part == "..") || rest.starts_with('!') {
+            return Err("a path pattern without `..`, `!` or a bare `~`".to_owned());
+        }
+        let rest = rest.strip_prefix("./").map_or(rest, |rest| rest);
+        let anchored =
+            from != From::Project || text.starts_with("./") || rest.trim_end_matches('/').contains('/');
+        let rest = rest.trim_end_matches('/');
+        let globs = match (rest, anchored) {
+            ("", _) => vec!["**".to_owned()],
+            (rest, true) => vec![rest.to_owned(), format!("{rest}/**")],
+            (rest, false) => vec![format!("**/{rest}"), format!("**/{rest}/**")],
+        };
+        let inside = globs
+            .iter()
+            .map(|glob| {
+                let built = GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).build();
+                built.map(|glob| glob.compile_matcher()).map_err(|error| error.kind().to_string())
+            })
+            .collect::<Result<_, _>>()?;
+        let literal = text.split(['*', '?', '[', '{']).next().unwrap_or_default().to_owned();
+        Ok(Self { from, inside, literal })
+    }
+
+    pub(crate) fn matches(&self, path: &Path, bases: Bases<'_>, reading: Reading) -> bool {
+        let root = [PathBuf::from("/")];
+        let below = |bases: &[PathBuf]| {
+            bases
+                .iter()
+                .filter_map(|base| path.strip_prefix(base).ok())
+                .any(|below| self.inside.iter().any(|glob| glob.is_match(below)))
+        };
+        match self.from {
+            From::Project => below(bases.project),
+            From::Home => below(bases.home),
+            From::TwoSlashes => below(&root),
+            From::OneSlash => below(&root) || (reading == Reading::Wide && below(bases.project)),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The text of a rule, taken apart once: `Bash(git *)`, `Edit(src/**)`, `WebFetch(domain:example.org)`.
+//!
+//! It says what a rule covers, not what follows from it.
+
+use std::{fmt, str::FromStr};
+
+use crate::{command_pattern::CommandPattern, path::PathPattern};
+
+/// One rule, without its effect.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    text: String,
+    pub(crate) covers: Covers,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Covers {
+    /// `*`
+    Everything,
+    /// A tool's bare name.
+    Tool(String),
+    /// `Bash(…)`
+    Command(CommandPattern),
+    /// `Read(…)`: Read, Glob and Grep.
+    Read(PathPattern),
+    /// `Edit(…)` or `Write(…)`: both tools.
+    Edit(PathPattern),
+    /// `WebFetch(domain:…)`
+    Domain(Domain),
+    /// `mcp__server` and `mcp__server__tool`, with `*` in them.
+    Mcp(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Domain {
+    Any,
+    Exactly(String),
+    Below(String),
+}
+
+/// A rule that cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("rule `{rule}`: {problem} at character {at}; expected {expected}, for example `{example}`")]
+pub struct RuleError {
+    /// The rule as written.
+    pub rule: String,
+    /// What is wrong.
+    pub problem: String,
+    /// Where, counted from 1.
+    pub at: usize,
+    /// What could stand there.
+    pub expected: String,
+    /// A rule that is right.
+    pub example: &'static str,
+}
+
+impl Rule {
+    /// The rule as written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let trimmed = text.trim();
+        Ok(Self { text: trimmed.to_owned(), covers: covers(trimmed)? })
+    }
+}
+
+fn covers(text: &str) -> Result<Covers, RuleError> {
+    let error = |at: usize, problem: &str, expected: &str, example| RuleError {
+        rule: text.to_owned(),
+        problem: problem.to_owned(),
+        at: text.get(..at).map_or(0, |before| before.chars().count()) + 1,
+        expected: expected.to_owned(),
+        example,
+    };
+    if text == "*" {
+        return Ok(Covers::Everything);
+    }
+    let name_end = text.find('(').unwrap_or(text.len());
+    let name = &text[..name_end];
+    if text.starts_with("mcp__") {
+        return if name_end < text.len() {
+            Err(error(
+                name_end,
+                "an MCP rule takes no pattern in parentheses",
+                "the end of the rule",
+                "mcp__github__get_issue",
+            ))
+        } else if text.trim_start_matches("mcp__").is_empty() {
+            Err(error(text.len(), "no server is named", "the server's name", "mcp__github"))
+        } else {
+            Ok(Covers::Mcp(text.to_owned()))
+        };
+    }
+    if name.is_empty() {
+        return Err(error(0, "no tool is named", "a tool's name", "Bash(cargo test *)"));
+    }
+    if let Some(bad) = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-') {
+        return Err(error(
+            bad,
+            "this cannot stand in a tool's name",
+            "letters, digits, `_` and `-`",
+            "Bash(cargo test *)",
+        ));
+    }
+    if name_end == text.len() {
+        return Ok(Covers::Tool(name.to_owned()));
+    }
+    let start = name_end + 1;
+    let Some(inner) = text[start..].strip_suffix(')') else {
+        return Err(error(text.len(), "the parenthesis is not closed", "`)`", "Bash(cargo test *)"));
+    };
+    if inner.trim().is_empty() {
+        return Err(error(
+            start,
+            "the parentheses are empty",
+            "a pattern, or no parentheses at all",
+            "Bash(cargo test *)",
+        ));
+    }
+    match name {
+        "Bash" => CommandPattern::new(inner).map(Covers::Command).map_err(|(at, problem)| {
+            error(start + at, problem, "the words of one command, with `*`", "Bash(git log *)")
+        }),
+        "Read" => path(inner)
+            .map(Covers::Read)
+            .map_err(|why| error(start, "this is no path pattern", &why, "Read(~/notes/**)")),
+        "Edit" | "Write" => path(inner)
+            .map(Covers::Edit)
+            .map_err(|why| error(start, "this is no path pattern", &why, "Edit(src/**)")),
+        "WebFetch" => domain(inner).map(Covers::Domain).ok_or_else(|| {
+            error(start, "this is no domain", "`domain:` and a host name", "WebFetch(domain:example.org)")
+        }),
+        "Glob" | "Grep" => Err(error(
+            name_end,
+            "this tool takes no pattern",
+            "`Read(…)`, which covers it too",
+            "Read(~/notes/**)",
+        )),
+        _ => Err(error(
+            name_end,
+            "this tool takes no pattern",
+            "the bare name; patterns go with Bash, Read, Edit, Write and WebFetch",
+            "Bash(cargo test *)",
+        )),
+    }
+}
+
+fn path(inner: &str) -> Result<PathPattern, String> {
+    PathPattern::new(inner.trim())
+}
+
+fn domain(inner: &str) -> Option<Domain> {
+    let host = inner.trim().strip_prefix("domain:")?.trim().trim_end_matches('.').to_ascii_lowercase();
+    let name = |host: &str| {
+        !host.is_empty()
+            && host.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']'))
+    };
+    if host == "*" {
+        return Some(Domain::Any);
+    }
+    match host.strip_prefix("*.") {
+        Some(below) if name(below) => Some(Domain::Below(below.to_owned())),
+        None if name(&host) => Some(Domain::Exactly(host)),
+        _ => None,
+    }
+}
+
+impl Domain {
+    pub(crate) fn matches(&self, host: &str) -> bool {
+        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        match self {
+            Self::Any => true,
+            Self::Exactly(name) => host == *name,
+            Self::Below(name) => host.strip_suffix(name.as_str()).is_some_and(|before| before.ends_with('.')),
+        }
+    }
+}

@@ -1,0 +1,518 @@
+//! Takes a command line apart: every command that it would run, every file that it would redirect to or
+//! from, and every reason why that list may be incomplete.
+//!
+//! It decides nothing and runs nothing. Whatever it does not understand becomes a doubt, never silence.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+};
+
+use brush_parser::{
+    Parser, ParserOptions,
+    ast::{
+        AndOr, AndOrList, Assignment, AssignmentName, AssignmentValue, Command,
+        CommandPrefixOrSuffixItem as Item, CompoundCommand, CompoundList, CompoundListItem, ExtendedTestExpr,
+        IoFileRedirectKind as Kind, IoFileRedirectTarget as Target, IoHereDocument, IoRedirect, Pipeline,
+        RedirectList, SeparatorOperator, SimpleCommand, Word as AstWord,
+    },
+};
+
+mod bounds;
+mod variables;
+pub(crate) mod word;
+mod wrappers;
+
+use self::word::{Context, Word, scan};
+use crate::path::normalise;
+
+/// All that a line would do.
+#[derive(Debug, Default)]
+pub(crate) struct Analysis {
+    pub(crate) runs: Vec<Run>,
+    pub(crate) files: Vec<FileUse>,
+    /// Why the two lists may be incomplete.
+    pub(crate) doubts: Vec<String>,
+}
+
+/// One simple command.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// The name and its arguments.
+    pub(crate) words: Vec<Word>,
+    /// The directories in which it may run; none when that cannot be known.
+    pub(crate) directories: Option<Vec<PathBuf>>,
+    /// What it runs in turn (`env`, `timeout`, `sh -c`).
+    pub(crate) inner: Option<Inner>,
+}
+
+/// What a wrapper runs.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) trust: Trust,
+    pub(crate) analysis: Analysis,
+}
+
+/// What follows from the inner command being allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// The wrapper adds nothing: it is allowed with it.
+    Transparent,
+    /// The wrapper needs a rule of its own (`sudo`, `eval`); the inner command can only forbid.
+    Opaque,
+}
+
+/// A redirection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FileUse {
+    Read(PathBuf),
+    Write(PathBuf),
+}
+
+/// Substitutions and `sh -c` inside each other.
+const MAX_LEVELS: usize = 6;
+/// Commands in one line, with all that they contain.
+const MAX_RUNS: usize = 500;
+/// Directories that `cd` may have led to.
+const MAX_DIRECTORIES: usize = 8;
+
+pub(crate) fn analyse(line: &str, cwd: &Path, home: &Path) -> Analysis {
+    let mut walk = Walk {
+        home,
+        level: 0,
+        count: 0,
+        directories: Some(vec![normalise(cwd)]),
+        found: Analysis::default(),
+    };
+    walk.line(line);
+    walk.found
+}
+
+struct Walk<'a> {
+    home: &'a Path,
+    level: usize,
+    count: usize,
+    directories: Option<Vec<PathBuf>>,
+    found: Analysis,
+}
+
+impl Walk<'_> {
+    fn doubt(&mut self, why: impl Into<String>) {
+        let why = why.into();
+        if !self.found.doubts.contains(&why) {
+            self.found.doubts.push(why);
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        if self.level > MAX_LEVELS {
+            return self.doubt("commands nested too deep");
+        }
+        if let Err(why) = bounds::check(line).and_then(|()| word::balanced(line)) {
+            return self.doubt(why);
+        }
+        // Extended globs are off in a shell that runs a line.
+        let options = ParserOptions { enable_extended_globbing: false, ..ParserOptions::default() };
+        let parsed =
+            catch_unwind(AssertUnwindSafe(|| Parser::new(line.as_bytes(), &options).parse_program()));
+        match parsed {
+            Ok(Ok(program)) => program.complete_commands.iter().for_each(|list| self.list(list)),
+            Ok(Err(_)) | Err(_) => self.doubt("it cannot be parsed"),
+        }
+    }
+
+    /// A line in a shell of its own: what it does to the directory ends with it.
+    fn nested_line(&mut self, line: &str) {
+        let before = self.directories.clone();
+        self.level += 1;
+        self.line(line);
+        self.level -= 1;
+        self.directories = before;
+    }
+
+    fn list(&mut self, list: &CompoundList) {
+        for CompoundListItem(and_or, separator) in &list.0 {
+            let before = self.directories.clone();
+            self.and_or(and_or);
+            if matches!(separator, SeparatorOperator::Async) {
+                self.directories = before;
+            }
+        }
+    }
+
+    fn and_or(&mut self, list: &AndOrList) {
+        let before = self.directories.clone();
+        self.pipeline(&list.first);
+        // Behind `&&` alone everything before has succeeded, a `cd` as well.
+        let mut sure = !list.first.bang;
+        for next in &list.additional {
+            let (AndOr::And(pipeline) | AndOr::Or(pipeline)) = next;
+            sure &= matches!(next, AndOr::And(_));
+            if !sure {
+                self.widen(before.clone());
+            }
+            self.pipeline(pipeline);
+            sure &= !pipeline.bang;
+        }
+        self.widen(before);
+    }
+
+    fn widen(&mut self, others: Option<Vec<PathBuf>>) {
+        let (Some(mine), Some(others)) = (&mut self.directories, others) else {
+            self.directories = None;
+            return;
+        };
+        for other in others {
+            if !mine.contains(&other) {
+                mine.push(other);
+            }
+        }
+        if mine.len() > MAX_DIRECTORIES {
+            self.directories = None;
+        }
+    }
+
+    fn pipeline(&mut self, pipeline: &Pipeline) {
+        let before = self.directories.clone();
+        for command in &pipeline.seq {
+            self.command(command);
+            if pipeline.seq.len() > 1 {
+                // Each one runs in a shell of its own.
+                self.directories = before.clone();
+            }
+        }
+    }
+
+    fn command(&mut self, command: &Command) {
+        match command {
+            Command::Simple(simple) => self.simple(simple),
+            Command::Compound(compound, redirects) => {
+                self.redirects(redirects.as_ref());
+                self.compound(compound);
+            }
+            Command::Function(function) => {
+                self.redirects(function.body.1.as_ref());
+                self.compound(&function.body.0);
+                // Nobody knows when it is called.
+                self.directories = None;
+            }
+            Command::ExtendedTest(test, redirects) => {
+                self.redirects(redirects.as_ref());
+                self.test(&test.expr);
+            }
+        }
+    }
+
+    fn compound(&mut self, compound: &CompoundCommand) {
+        match compound {
+            CompoundCommand::Arithmetic(_) | CompoundCommand::ArithmeticForClause(_) => {
+                self.doubt("arithmetic with variables can run commands");
+                if let CompoundCommand::ArithmeticForClause(clause) = compound {
+                    self.list(&clause.body.list);
+                }
+            }
+            CompoundCommand::BraceGroup(group) => self.list(&group.list),
+            CompoundCommand::Subshell(subshell) => self.subshell(&subshell.list),
+            CompoundCommand::ForClause(clause) => {
+                self.assigned(&clause.variable_name);
+                clause.values.iter().flatten().for_each(|word| {
+                    self.word(word);
+                });
+                self.repeated(&[&clause.body.list]);
+            }
+            CompoundCommand::CaseClause(clause) => {
+                self.word(&clause.value);
+                for case in &clause.cases {
+                    case.patterns.iter().for_each(|word| {
+                        self.word(word);
+                    });
+                    let before = self.directories.clone();
+                    case.cmd.iter().for_each(|list| self.list(list));
+                    self.widen(before);
+                }
+            }
+            CompoundCommand::IfClause(clause) => {
+                self.list(&clause.condition);
+                self.list(&clause.then);
+                for branch in clause.elses.iter().flatten() {
+                    branch.condition.iter().for_each(|list| self.list(list));
+                    self.list(&branch.body);
+                }
+            }
+            CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
+                self.repeated(&[&clause.0, &clause.1.list]);
+            }
+            CompoundCommand::Coprocess(coprocess) => {
+                let before = self.directories.clone();
+                self.command(&coprocess.body);
+                self.directories = before;
+            }
+        }
+    }
+
+    fn subshell(&mut self, list: &CompoundList) {
+        let before = self.directories.clone();
+        self.list(list);
+        self.directories = before;
+    }
+
+    /// A second round starts where the first one ended.
+    fn repeated(&mut self, lists: &[&CompoundList]) {
+        let before = self.directories.clone();
+        let mark = (self.found.runs.len(), self.found.files.len());
+        lists.iter().for_each(|list| self.list(list));
+        if self.directories != before {
+            self.directories = None;
+            self.found.runs.truncate(mark.0);
+            self.found.files.truncate(mark.1);
+            lists.iter().for_each(|list| self.list(list));
+        }
+    }
+
+    fn test(&mut self, test: &ExtendedTestExpr) {
+        use brush_parser::ast::{BinaryPredicate as B, UnaryPredicate as U};
+        match test {
+            ExtendedTestExpr::And(left, right) | ExtendedTestExpr::Or(left, right) => {
+                self.test(left);
+                self.test(right);
+            }
+            ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => self.test(inner),
+            ExtendedTestExpr::UnaryTest(predicate, operand) => {
+                if matches!(predicate, U::ShellVariableIsSetAndAssigned | U::ShellVariableIsSetAndNameRef) {
+                    self.doubt("arithmetic with variables can run commands");
+                }
+                self.word(operand);
+            }
+            ExtendedTestExpr::BinaryTest(predicate, left, right) => {
+                if matches!(
+                    predicate,
+                    B::ArithmeticEqualTo
+                        | B::ArithmeticNotEqualTo
+                        | B::ArithmeticLessThan
+                        | B::ArithmeticLessThanOrEqualTo
+                        | B::ArithmeticGreaterThan
+                        | B::ArithmeticGreaterThanOrEqualTo
+                ) {
+                    self.doubt("arithmetic with variables can run commands");
+                }
+                if matches!(predicate, B::StringMatchesRegex | B::StringContainsSubstring) {
+                    // A regular expression is not a word: parentheses stand in it unquoted.
+                    if right.value.contains(['$', '`']) {
+                        self.doubt("a regular expression with substitutions");
+                    }
+                    self.word(left);
+                } else {
+                    self.word(left);
+                    self.word(right);
+                }
+            }
+        }
+    }
+
+    fn simple(&mut self, simple: &SimpleCommand) {
+        let mut words = Vec::new();
+        for item in simple.prefix.iter().flat_map(|prefix| &prefix.0) {
+            match item {
+                Item::AssignmentWord(assignment, _) => self.assignment(assignment),
+                other => self.item(other, &mut words),
+            }
+        }
+        if let Some(name) = &simple.word_or_name {
+            words.extend(self.word(name));
+        }
+        for item in simple.suffix.iter().flat_map(|suffix| &suffix.0) {
+            self.item(item, &mut words);
+        }
+        if simple.word_or_name.is_some() && !words.is_empty() {
+            self.run(words);
+        }
+    }
+
+    fn item(&mut self, item: &Item, words: &mut Vec<Word>) {
+        match item {
+            Item::IoRedirect(redirect) => self.redirect(redirect),
+            Item::Word(word) => words.extend(self.word(word)),
+            // Behind the name it is an argument.
+            Item::AssignmentWord(assignment, word) => match &assignment.value {
+                AssignmentValue::Scalar(_) => words.extend(self.word(word)),
+                AssignmentValue::Array(_) => {
+                    self.assignment(assignment);
+                    words.push(Word::Computed(word.value.clone()));
+                }
+            },
+            Item::ProcessSubstitution(_, subshell) => {
+                self.subshell(&subshell.list);
+                words.push(Word::Computed("<(…)".to_owned()));
+            }
+        }
+    }
+
+    fn assignment(&mut self, assignment: &Assignment) {
+        match &assignment.name {
+            AssignmentName::VariableName(name) => self.assigned(name),
+            AssignmentName::ArrayElementName(name, index) => {
+                self.assigned(name);
+                if !index.chars().all(|c| c.is_ascii_digit()) {
+                    self.doubt("arithmetic with variables can run commands");
+                }
+            }
+        }
+        match &assignment.value {
+            AssignmentValue::Scalar(word) => {
+                self.word(word);
+            }
+            AssignmentValue::Array(elements) => {
+                for (key, value) in elements {
+                    if key.is_some() {
+                        self.doubt("arithmetic with variables can run commands");
+                    }
+                    self.word(value);
+                }
+            }
+        }
+    }
+
+    fn assigned(&mut self, name: &str) {
+        if !variables::harmless(name) {
+            self.doubt(format!("setting {name} may change what runs"));
+        }
+    }
+
+    fn redirects(&mut self, redirects: Option<&RedirectList>) {
+        redirects.iter().flat_map(|list| &list.0).for_each(|redirect| self.redirect(redirect));
+    }
+
+    fn redirect(&mut self, redirect: &IoRedirect) {
+        match redirect {
+            IoRedirect::File(_, kind, target) => match target {
+                Target::Filename(word) => self.file(word, kind),
+                Target::Fd(_) => {}
+                Target::ProcessSubstitution(_, subshell) => self.subshell(&subshell.list),
+                Target::Duplicate(word) => match self.word(word) {
+                    Some(Word::Literal(text)) if is_descriptor(&text) => {}
+                    _ => self.file(word, kind),
+                },
+            },
+            IoRedirect::HereDocument(_, document) => self.here_document(document),
+            IoRedirect::HereString(_, word) => {
+                self.word(word);
+            }
+            IoRedirect::OutputAndError(word, _) => self.file(word, &Kind::Write),
+        }
+    }
+
+    fn here_document(&mut self, document: &IoHereDocument) {
+        let (end, quoted) = match word::here_delimiter(&document.here_end.value) {
+            Ok(found) => found,
+            Err(why) => return self.doubt(why),
+        };
+        let text = &document.doc.value;
+        let early = text.lines().any(|line| {
+            let line = if document.remove_tabs { line.trim_start_matches('\t') } else { line };
+            line == end
+        });
+        if early || quoted == document.requires_expansion {
+            return self.doubt("a here-document that ends elsewhere than it seems");
+        }
+        if !quoted {
+            if text.contains("\\\n") {
+                return self.doubt("a joined line in a here-document");
+            }
+            self.scanned(text, Context::HereDocument);
+        }
+    }
+
+    fn file(&mut self, word: &AstWord, kind: &Kind) {
+        let Some(word) = self.word(word) else { return };
+        let Word::Literal(text) = word else {
+            return self.doubt("the file of a redirection is known only when it runs");
+        };
+        if matches!(text.as_str(), "/dev/null" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr" | "/dev/tty") {
+            return;
+        }
+        let path = Path::new(&text);
+        let paths: Vec<PathBuf> = match &self.directories {
+            _ if path.is_absolute() => vec![path.to_owned()],
+            Some(directories) => directories.iter().map(|directory| directory.join(path)).collect(),
+            None => return self.doubt("the directory of a redirection is not known"),
+        };
+        let reads = matches!(kind, Kind::Read | Kind::DuplicateInput);
+        self.found.files.extend(paths.into_iter().map(if reads { FileUse::Read } else { FileUse::Write }));
+    }
+
+    fn word(&mut self, word: &AstWord) -> Option<Word> {
+        self.scanned(&word.value, Context::Word)
+    }
+
+    fn scanned(&mut self, text: &str, context: Context) -> Option<Word> {
+        match scan(text, context, self.home) {
+            Ok(scanned) => {
+                scanned.commands.iter().for_each(|line| self.nested_line(line));
+                Some(scanned.word)
+            }
+            Err(why) => {
+                self.doubt(why);
+                Some(Word::Computed(text.to_owned()))
+            }
+        }
+    }
+
+    fn run(&mut self, words: Vec<Word>) {
+        self.count += 1;
+        if self.count > MAX_RUNS {
+            return self.doubt("too many commands in one line");
+        }
+        if words[0].literal().is_none_or(str::is_empty) {
+            self.doubt("the name of a command is known only when it runs");
+        }
+        let inner = wrappers::unwrap(&words).map(|wrapped| {
+            let mut walk = Walk {
+                home: self.home,
+                level: self.level + 1,
+                count: self.count,
+                directories: self.directories.clone(),
+                found: Analysis::default(),
+            };
+            for name in &wrapped.assigned {
+                walk.assigned(name);
+            }
+            for what in wrapped.runs {
+                match what {
+                    _ if walk.level > MAX_LEVELS => walk.doubt("commands nested too deep"),
+                    wrappers::What::Words(words) => walk.run(words),
+                    wrappers::What::Line(line) => walk.line(&line),
+                    wrappers::What::Unknown(why) => walk.doubt(why),
+                }
+            }
+            self.count = walk.count;
+            if walk.directories != self.directories {
+                self.directories = None;
+            }
+            Inner { trust: wrapped.trust, analysis: walk.found }
+        });
+        let directories = self.directories.clone();
+        self.change_directory(&words);
+        self.found.runs.push(Run { words, directories, inner });
+    }
+
+    fn change_directory(&mut self, words: &[Word]) {
+        match words[0].literal() {
+            Some("cd") => {}
+            Some("pushd" | "popd") => return self.directories = None,
+            _ => return,
+        }
+        let target = match words {
+            [_, Word::Literal(target)] if !target.starts_with('-') && !target.is_empty() => target,
+            _ => return self.directories = None,
+        };
+        for directory in self.directories.iter_mut().flatten() {
+            *directory = normalise(&directory.join(target));
+        }
+    }
+}
+
+/// `1`, `-`, `2-`: not a file.
+fn is_descriptor(text: &str) -> bool {
+    let digits = text.strip_suffix('-').unwrap_or(text);
+    digits.chars().all(|c| c.is_ascii_digit())
+}

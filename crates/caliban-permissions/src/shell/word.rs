@@ -1,0 +1,487 @@
+//! Reads one shell word: what it says after quotes are removed, and which command lines it would run.
+//!
+//! Owns the second opinion on word boundaries: a word of the parser that does not end where this scanner
+//! says it ends is refused. It expands nothing but `~`, and refuses whatever it is not sure about.
+
+use std::path::Path;
+
+/// One word of a command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// Its exact text, quotes removed.
+    Literal(String),
+    /// A pattern that the shell expands to file names; quoted special characters have a backslash.
+    Glob(String),
+    /// Known only when the shell runs (variables, substitutions, braces); the text as written.
+    Computed(String),
+}
+
+impl Word {
+    pub(crate) fn literal(&self) -> Option<&str> {
+        match self {
+            Self::Literal(text) => Some(text),
+            Self::Glob(_) | Self::Computed(_) => None,
+        }
+    }
+}
+
+/// A word, and the command lines inside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Scanned {
+    pub(crate) word: Word,
+    pub(crate) commands: Vec<String>,
+}
+
+/// Why a word cannot be judged.
+pub(crate) type Doubt = &'static str;
+
+/// How a text is quoted where it stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Context {
+    Word,
+    HereDocument,
+}
+
+pub(crate) fn scan(raw: &str, context: Context, home: &Path) -> Result<Scanned, Doubt> {
+    let mut scanner = Scanner { text: raw, at: 0, depth: 0 };
+    let mut sink = Sink::default();
+    match context {
+        Context::Word => scanner.word(&mut sink, home)?,
+        Context::HereDocument => scanner.double_quoted(&mut sink, Closing::EndOfText)?,
+    }
+    let word = if sink.computed {
+        Word::Computed(raw.to_owned())
+    } else if sink.glob {
+        Word::Glob(sink.pattern)
+    } else {
+        Word::Literal(sink.plain)
+    };
+    Ok(Scanned { word, commands: sink.commands })
+}
+
+/// Whether every quote, bracket and here-document of a whole line ends in it. The parser is asked only then: it
+/// panics on some lines of which this is not true.
+pub(crate) fn balanced(line: &str) -> Result<(), Doubt> {
+    let text = format!("{line}\n)");
+    let mut scanner = Scanner { text: &text, at: 0, depth: 0 };
+    match scanner.skip_substitution() {
+        Ok(()) if scanner.at == text.len() => Ok(()),
+        Ok(()) => Err("a parenthesis too many"),
+        // Its patterns have single parentheses; the parser has the last word on it.
+        Err(CASE) => Ok(()),
+        Err(why) => Err(why),
+    }
+}
+
+const CASE: Doubt = "case in a substitution";
+
+/// Nesting of substitutions inside one word beyond which it is refused.
+const MAX_DEPTH: usize = 12;
+
+const ARITHMETIC: Doubt = "arithmetic with variables can run commands";
+
+#[derive(Default)]
+struct Sink {
+    plain: String,
+    pattern: String,
+    glob: bool,
+    computed: bool,
+    commands: Vec<String>,
+}
+
+impl Sink {
+    fn quoted(&mut self, c: char) {
+        self.plain.push(c);
+        if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '\\' | '!' | ',') {
+            self.pattern.push('\\');
+        }
+        self.pattern.push(c);
+    }
+
+    fn bare(&mut self, c: char) {
+        self.plain.push(c);
+        self.pattern.push(c);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    Quote,
+    EndOfText,
+}
+
+struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+    depth: usize,
+}
+
+impl Scanner<'_> {
+    fn peek(&self) -> Option<char> {
+        self.text[self.at..].chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += c.len_utf8();
+        Some(c)
+    }
+
+    fn starts_with(&self, what: &str) -> bool {
+        self.text[self.at..].starts_with(what)
+    }
+
+    fn word(&mut self, sink: &mut Sink, home: &Path) -> Result<(), Doubt> {
+        if self.starts_with("~") {
+            self.at += 1;
+            match (self.peek(), home.to_str()) {
+                (None | Some('/'), Some(home)) => home.chars().for_each(|c| sink.quoted(c)),
+                _ => sink.computed = true,
+            }
+        }
+        while let Some(c) = self.next() {
+            match c {
+                '\\' => match self.next() {
+                    Some('\n') => {}
+                    Some(c) => sink.quoted(c),
+                    None => return Err("a backslash at the end"),
+                },
+                '\'' => self.single_quoted(Some(sink))?,
+                '"' => self.double_quoted(sink, Closing::Quote)?,
+                '$' => self.dollar(sink, Context::Word)?,
+                '`' => self.backquoted(sink, Context::Word)?,
+                ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>' => {
+                    return Err("a word with an unquoted separator in it");
+                }
+                '*' | '?' => {
+                    sink.glob = true;
+                    sink.bare(c);
+                }
+                '[' if self.text[self.at..].contains(']') => {
+                    sink.glob = true;
+                    sink.bare(c);
+                }
+                '[' => sink.quoted(c),
+                '{' => {
+                    let rest = &self.text[self.at..];
+                    if rest.contains('}') && (rest.contains(',') || rest.contains("..")) {
+                        sink.computed = true;
+                    }
+                    sink.quoted(c);
+                }
+                '}' | ',' => sink.quoted(c),
+                c => sink.bare(c),
+            }
+        }
+        Ok(())
+    }
+
+    fn single_quoted(&mut self, mut sink: Option<&mut Sink>) -> Result<(), Doubt> {
+        loop {
+            match self.next().ok_or("a quote that does not end")? {
+                '\'' => return Ok(()),
+                c => {
+                    if let Some(sink) = sink.as_deref_mut() {
+                        sink.quoted(c);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Also the text of a here-document, in which quotes are ordinary characters.
+    fn double_quoted(&mut self, sink: &mut Sink, closing: Closing) -> Result<(), Doubt> {
+        loop {
+            let Some(c) = self.next() else {
+                return match closing {
+                    Closing::EndOfText => Ok(()),
+                    Closing::Quote => Err("a quote that does not end"),
+                };
+            };
+            match c {
+                '"' if closing == Closing::Quote => return Ok(()),
+                '\\' => match self.next() {
+                    Some('\n') => {}
+                    Some(c @ ('$' | '`' | '"' | '\\')) => sink.quoted(c),
+                    Some(c) => {
+                        sink.quoted('\\');
+                        sink.quoted(c);
+                    }
+                    None => return Err("a backslash at the end"),
+                },
+                '$' => self.dollar(sink, Context::HereDocument)?,
+                '`' => self.backquoted(sink, Context::HereDocument)?,
+                c => sink.quoted(c),
+            }
+        }
+    }
+
+    /// After a `$`. `HereDocument` stands for double quotes too.
+    fn dollar(&mut self, sink: &mut Sink, context: Context) -> Result<(), Doubt> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err("substitutions nested too deep");
+        }
+        match self.peek() {
+            Some('\'') if context == Context::Word => {
+                self.at += 1;
+                self.ansi_quoted(sink)?;
+            }
+            Some('"') if context == Context::Word => {
+                self.at += 1;
+                sink.computed = true;
+                self.double_quoted(sink, Closing::Quote)?;
+            }
+            Some('(') if self.starts_with("((") => {
+                self.at += 2;
+                sink.computed = true;
+                self.arithmetic()?;
+            }
+            Some('(') => {
+                self.at += 1;
+                let start = self.at;
+                self.skip_substitution()?;
+                sink.computed = true;
+                sink.commands.push(self.text[start..self.at - 1].to_owned());
+            }
+            Some('{') => {
+                self.at += 1;
+                sink.computed = true;
+                self.braced(sink, context)?;
+            }
+            Some('[') => return Err(ARITHMETIC),
+            Some(c) if c.is_ascii_alphabetic() || c == '_' => {
+                sink.computed = true;
+                while self.peek().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
+                    self.at += 1;
+                }
+            }
+            Some(c) if c.is_ascii_digit() || "@*#?-$!".contains(c) => {
+                sink.computed = true;
+                self.at += 1;
+            }
+            _ => sink.quoted('$'),
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn ansi_quoted(&mut self, sink: &mut Sink) -> Result<(), Doubt> {
+        loop {
+            match self.next().ok_or("a quote that does not end")? {
+                '\'' => return Ok(()),
+                '\\' => match self.next().ok_or("a quote that does not end")? {
+                    'n' => sink.quoted('\n'),
+                    't' => sink.quoted('\t'),
+                    c @ ('\\' | '\'' | '"' | '?') => sink.quoted(c),
+                    // Number escapes can spell any text; nobody needs them in a command that is to be allowed.
+                    _ => sink.computed = true,
+                },
+                c => sink.quoted(c),
+            }
+        }
+    }
+
+    /// After `$((`. Only numbers: the value of a variable is evaluated again and may hold a substitution.
+    fn arithmetic(&mut self) -> Result<(), Doubt> {
+        let mut depth = 0;
+        loop {
+            match self.next().ok_or("an arithmetic expansion that does not end")? {
+                '(' => depth += 1,
+                ')' if depth > 0 => depth -= 1,
+                ')' if self.peek() == Some(')') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                '0'..='9' | ' ' | '\t' | '+' | '-' | '*' | '/' | '%' | '<' | '>' | '=' | '!' => {}
+                _ => return Err(ARITHMETIC),
+            }
+        }
+    }
+
+    /// After `${`.
+    fn braced(&mut self, sink: &mut Sink, context: Context) -> Result<(), Doubt> {
+        const UNKNOWN: Doubt = "a parameter expansion of a kind that is not judged";
+        if self.starts_with("#") && !self.starts_with("#}") {
+            self.at += 1;
+        }
+        let start = self.at;
+        while self.peek().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
+            self.at += 1;
+        }
+        if self.at == start {
+            match self.next() {
+                Some('@' | '*' | '#' | '?' | '-' | '$') => {}
+                _ => return Err(UNKNOWN),
+            }
+        }
+        match self.next() {
+            Some('}') => return Ok(()),
+            Some(':') => match self.next() {
+                Some('-' | '+' | '?') => {}
+                Some(c) if c.is_ascii_digit() => {
+                    while self.peek().is_some_and(|c| c.is_ascii_digit() || c == ':') {
+                        self.at += 1;
+                    }
+                    return if self.next() == Some('}') { Ok(()) } else { Err(UNKNOWN) };
+                }
+                _ => return Err(UNKNOWN),
+            },
+            Some('-' | '+' | '?' | '%' | '#' | '/' | '^' | ',') => {}
+            _ => return Err(UNKNOWN),
+        }
+        loop {
+            match self.next().ok_or("a parameter expansion that does not end")? {
+                '}' => return Ok(()),
+                '\\' => {
+                    self.next().ok_or("a backslash at the end")?;
+                }
+                '\'' if context == Context::Word => self.single_quoted(None)?,
+                // The shells differ on quotes here, and `<(…)` runs what is in it.
+                '\'' | '{' | '<' | '>' | '(' => return Err(UNKNOWN),
+                '"' if context == Context::Word => self.double_quoted(sink, Closing::Quote)?,
+                '"' => return Err(UNKNOWN),
+                '$' => self.dollar(sink, context)?,
+                '`' => self.backquoted(sink, context)?,
+                _ => {}
+            }
+        }
+    }
+
+    /// After a backquote.
+    fn backquoted(&mut self, sink: &mut Sink, context: Context) -> Result<(), Doubt> {
+        let mut body = String::new();
+        loop {
+            match self.next().ok_or("a backquote that does not end")? {
+                '`' => break,
+                '\\' => match self.next().ok_or("a backquote that does not end")? {
+                    c @ ('`' | '\\' | '$') => body.push(c),
+                    '"' if context == Context::HereDocument => body.push('"'),
+                    c => {
+                        body.push('\\');
+                        body.push(c);
+                    }
+                },
+                c => body.push(c),
+            }
+        }
+        sink.computed = true;
+        sink.commands.push(body);
+        Ok(())
+    }
+
+    /// After `$(`: moves behind its `)`.
+    fn skip_substitution(&mut self) -> Result<(), Doubt> {
+        const OPEN: Doubt = "a substitution that does not end";
+        let mut unused = Sink::default();
+        let mut open = 0;
+        let mut word_starts = true;
+        let mut documents: Vec<HereEnd> = Vec::new();
+        loop {
+            if word_starts && self.starts_with("case") {
+                return Err(CASE);
+            }
+            let starts = std::mem::replace(&mut word_starts, false);
+            match self.next().ok_or(OPEN)? {
+                '\\' => {
+                    self.next().ok_or(OPEN)?;
+                }
+                '\'' => self.single_quoted(None)?,
+                '"' => self.double_quoted(&mut unused, Closing::Quote)?,
+                '$' => self.dollar(&mut unused, Context::Word)?,
+                '`' => self.backquoted(&mut unused, Context::Word)?,
+                '#' if starts => {
+                    while self.peek().is_some_and(|c| c != '\n') {
+                        self.next();
+                    }
+                }
+                '(' => {
+                    open += 1;
+                    word_starts = true;
+                }
+                ')' if open == 0 => {
+                    return if documents.is_empty() {
+                        Ok(())
+                    } else {
+                        Err("a here-document that does not end")
+                    };
+                }
+                ')' => {
+                    open -= 1;
+                    word_starts = true;
+                }
+                '<' if self.starts_with("<<") => self.at += 2,
+                '<' if self.starts_with("<") => {
+                    self.at += 1;
+                    documents.push(self.here_end()?);
+                }
+                '\n' => {
+                    for end in documents.drain(..) {
+                        self.skip_document(&end)?;
+                    }
+                    word_starts = true;
+                }
+                ' ' | '\t' | ';' | '&' | '|' | '<' | '>' => word_starts = true,
+                _ => {}
+            }
+        }
+    }
+
+    fn here_end(&mut self) -> Result<HereEnd, Doubt> {
+        let tabs = self.starts_with("-");
+        if tabs {
+            self.at += 1;
+        }
+        while matches!(self.peek(), Some(' ' | '\t')) {
+            self.at += 1;
+        }
+        let start = self.at;
+        while self.peek().is_some_and(|c| !" \t\n;&|()<>".contains(c)) {
+            self.next();
+        }
+        let (word, quoted) = here_delimiter(&self.text[start..self.at])?;
+        Ok(HereEnd { word: word.to_owned(), tabs, quoted })
+    }
+
+    fn skip_document(&mut self, end: &HereEnd) -> Result<(), Doubt> {
+        loop {
+            let rest = &self.text[self.at..];
+            let (line, length) = match rest.find('\n') {
+                Some(length) => (&rest[..length], length + 1),
+                None => (rest, rest.len()),
+            };
+            if !end.quoted && line.ends_with('\\') {
+                return Err("a joined line in a here-document");
+            }
+            let bare = if end.tabs { line.trim_start_matches('\t') } else { line };
+            self.at += length;
+            if bare == end.word {
+                return Ok(());
+            }
+            if self.at >= self.text.len() {
+                return Err("a here-document that does not end");
+            }
+        }
+    }
+}
+
+struct HereEnd {
+    word: String,
+    tabs: bool,
+    quoted: bool,
+}
+
+/// The delimiter of a here-document and whether it is quoted. Odd spellings are refused: the shells do not
+/// agree on them.
+pub(crate) fn here_delimiter(raw: &str) -> Result<(&str, bool), Doubt> {
+    let inner = [('\'', '\''), ('"', '"')]
+        .iter()
+        .find_map(|&(open, close)| raw.strip_prefix(open)?.strip_suffix(close))
+        .or_else(|| raw.strip_prefix('\\'));
+    let (word, quoted) = inner.map_or((raw, false), |inner| (inner, true));
+    if !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c)) {
+        Ok((word, quoted))
+    } else {
+        Err("a here-document with an odd end mark")
+    }
+}

@@ -1,0 +1,202 @@
+//! Commands that run other commands: which ones, and what they run.
+//!
+//! An option that is not known here makes the inner command unknown; nothing is guessed.
+
+use super::{Trust, word::Word};
+
+/// What a wrapper would run.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Words(Vec<Word>),
+    /// A line for a shell.
+    Line(String),
+    Unknown(&'static str),
+}
+
+/// A wrapper taken off.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wrapped {
+    pub(super) trust: Trust,
+    pub(super) runs: Vec<What>,
+    /// Variables that it sets.
+    pub(super) assigned: Vec<String>,
+}
+
+const UNKNOWN_OPTION: &str = "a wrapper with an option that is not known";
+const COMPUTED: &str = "what a wrapper runs is known only when it runs";
+
+pub(super) fn unwrap(words: &[Word]) -> Option<Wrapped> {
+    let name = words[0].literal()?;
+    let base = name.rsplit('/').next().unwrap_or(name);
+    // Only a bare name is surely the program that is meant.
+    let known = if base == name { Trust::Transparent } else { Trust::Opaque };
+    let rest = &words[1..];
+    let wrapped = |trust, runs| Some(Wrapped { trust, runs, assigned: Vec::new() });
+    match base {
+        "env" => Some(env(rest, known)),
+        "command" => match rest.first().and_then(Word::literal) {
+            Some("-v" | "-V") | None if rest.first().is_none_or(|word| word.literal().is_some()) => None,
+            _ => wrapped(known, after_options(rest, &["-p"], &[], 0)),
+        },
+        "builtin" => wrapped(known, after_options(rest, &[], &[], 0)),
+        "nohup" => wrapped(known, after_options(rest, &[], &[], 0)),
+        "time" => wrapped(known, after_options(rest, &["-p", "-v", "--verbose"], &[], 0)),
+        "nice" => wrapped(known, after_options(rest, &[], &["-n", "--adjustment"], 0)),
+        "ionice" => wrapped(known, after_options(rest, &["-t"], &["-c", "-n"], 0)),
+        "stdbuf" => {
+            wrapped(known, after_options(rest, &[], &["-i", "-o", "-e", "--input", "--output", "--error"], 0))
+        }
+        "timeout" => {
+            let flags = ["-v", "-f", "-p", "--foreground", "--preserve-status", "--verbose"];
+            wrapped(known, after_options(rest, &flags, &["-k", "-s", "--kill-after", "--signal"], 1))
+        }
+        "xargs" => {
+            let flags = ["-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "--exit"];
+            let valued = [
+                "-n",
+                "-P",
+                "-I",
+                "-L",
+                "-d",
+                "-s",
+                "--max-args",
+                "--max-procs",
+                "--delimiter",
+                "--max-lines",
+            ];
+            let mut runs = after_options(rest, &flags, &valued, 0);
+            for run in &mut runs {
+                if let What::Words(words) = run {
+                    words.push(Word::Computed("…".to_owned()));
+                }
+            }
+            wrapped(known, runs)
+        }
+        "sudo" | "doas" | "exec" | "setsid" | "chroot" | "unshare" | "flock" | "strace" | "watch"
+        | "entr" | "parallel" | "busybox" | "toybox" | "caffeinate" | "script" | "rtk" | "proxychains"
+        | "taskset" | "chrt" => wrapped(Trust::Opaque, somewhere_in(rest)),
+        "eval" | "trap" | "alias" => wrapped(Trust::Opaque, joined(rest)),
+        "source" | "." => wrapped(Trust::Opaque, vec![What::Unknown("a script that is read when it runs")]),
+        "bash" | "sh" | "dash" | "zsh" | "ksh" | "ash" => shell(rest, known),
+        "find" | "fd" | "fdfind" => find(rest),
+        _ => None,
+    }
+}
+
+/// The words behind a wrapper's own options and `skip` operands.
+fn after_options(words: &[Word], flags: &[&str], valued: &[&str], skip: usize) -> Vec<What> {
+    let mut rest = words;
+    loop {
+        let Some((first, tail)) = rest.split_first() else { return Vec::new() };
+        let Some(text) = first.literal() else { return vec![What::Unknown(COMPUTED)] };
+        if text == "--" {
+            rest = tail;
+            break;
+        }
+        if !text.starts_with('-') || text == "-" {
+            break;
+        }
+        let (option, value) =
+            text.split_once('=').map_or((text, None), |(option, value)| (option, Some(value)));
+        let joined =
+            !text.starts_with("--") && text.len() > 2 && valued.contains(&text.get(..2).unwrap_or(text));
+        rest = if flags.contains(&text) || joined || (value.is_some() && valued.contains(&option)) {
+            tail
+        } else if valued.contains(&text) {
+            match tail.split_first() {
+                Some((value, tail)) if value.literal().is_some() => tail,
+                _ => return vec![What::Unknown(COMPUTED)],
+            }
+        } else {
+            return vec![What::Unknown(UNKNOWN_OPTION)];
+        };
+    }
+    for _ in 0..skip {
+        match rest.split_first() {
+            Some((operand, tail)) if operand.literal().is_some() => rest = tail,
+            Some(_) => return vec![What::Unknown(COMPUTED)],
+            None => return Vec::new(),
+        }
+    }
+    if rest.is_empty() { Vec::new() } else { vec![What::Words(rest.to_vec())] }
+}
+
+fn env(words: &[Word], trust: Trust) -> Wrapped {
+    let mut assigned = Vec::new();
+    let mut rest = words;
+    let runs = loop {
+        let Some((first, tail)) = rest.split_first() else { break Vec::new() };
+        let Some(text) = first.literal() else { break vec![What::Unknown(COMPUTED)] };
+        match text {
+            "-i" | "-" | "--ignore-environment" => rest = tail,
+            "-u" | "--unset" => rest = tail.get(1..).unwrap_or_default(),
+            _ if text.starts_with('-') => break vec![What::Unknown(UNKNOWN_OPTION)],
+            _ => match text.split_once('=') {
+                Some((name, _)) => {
+                    assigned.push(name.to_owned());
+                    rest = tail;
+                }
+                None => break vec![What::Words(rest.to_vec())],
+            },
+        }
+    };
+    Wrapped { trust, runs, assigned }
+}
+
+/// For deny rules: the command may begin at any of the words.
+fn somewhere_in(words: &[Word]) -> Vec<What> {
+    /// A wrapper of a wrapper repeats this; few are needed.
+    const MOST: usize = 6;
+    let starts = (0..words.len()).filter(|&at| words[at].literal().is_none_or(|text| !text.starts_with('-')));
+    starts.take(MOST).map(|at| What::Words(words[at..].to_vec())).collect()
+}
+
+fn joined(words: &[Word]) -> Vec<What> {
+    match words.iter().map(Word::literal).collect::<Option<Vec<_>>>() {
+        Some(texts) if !texts.is_empty() => vec![What::Line(texts.join(" "))],
+        Some(_) => Vec::new(),
+        None => vec![What::Unknown(COMPUTED)],
+    }
+}
+
+fn shell(words: &[Word], trust: Trust) -> Option<Wrapped> {
+    let wrapped = |trust, runs| Some(Wrapped { trust, runs, assigned: Vec::new() });
+    let Some(first) = words.first() else {
+        return wrapped(Trust::Opaque, vec![What::Unknown("a shell that reads its commands")]);
+    };
+    match (first.literal(), words.get(1)) {
+        (Some("--version"), None) => None,
+        (Some("-c" | "-ec" | "-ce" | "-xc" | "-euc" | "-lc"), Some(line)) => match line.literal() {
+            // A login shell reads start files, and further words become `$0`, `$1` … of the line.
+            Some(line) if words.len() == 2 && first.literal() != Some("-lc") => {
+                wrapped(trust, vec![What::Line(line.to_owned())])
+            }
+            Some(line) => wrapped(Trust::Opaque, vec![What::Line(line.to_owned())]),
+            None => wrapped(Trust::Opaque, vec![What::Unknown(COMPUTED)]),
+        },
+        (Some(script), _) if !script.starts_with('-') => None,
+        _ => wrapped(Trust::Opaque, vec![What::Unknown(UNKNOWN_OPTION)]),
+    }
+}
+
+fn find(words: &[Word]) -> Option<Wrapped> {
+    const RUNNERS: [&str; 8] = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
+    let mut runs = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        if word.literal().is_some_and(|text| RUNNERS.contains(&text)) {
+            let tail = &words[at + 1..];
+            let end =
+                tail.iter().position(|word| matches!(word.literal(), Some(";" | "+"))).unwrap_or(tail.len());
+            let inner: Vec<Word> = tail[..end]
+                .iter()
+                .map(|word| match word {
+                    Word::Literal(text) if text.contains("{}") => Word::Computed(text.clone()),
+                    other => other.clone(),
+                })
+                .collect();
+            runs.push(if inner.is_empty() { What::Unknown(COMPUTED) } else { What::Words(inner) });
+        }
+    }
+    // `find` itself is never transparent: where it looks must be judged as well.
+    (!runs.is_empty()).then_some(Wrapped { trust: Trust::Opaque, runs, assigned: Vec::new() })
+}

@@ -1,0 +1,99 @@
+//! What came of asking the rules.
+
+/// Whether a call may go ahead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may.
+    Allow {
+        /// The rule that allows it, with its source; none when the mode does.
+        rule: Option<String>,
+        /// In words, for the audit.
+        why: String,
+    },
+    /// A person must say.
+    Ask {
+        /// In words.
+        why: String,
+        /// The rules that would allow it; none when no rule short of allowing everything could.
+        suggestions: Vec<String>,
+    },
+    /// It may not.
+    Deny {
+        /// The rule that forbids it, with its source; none when the mode does.
+        rule: Option<String>,
+        /// In words.
+        why: String,
+    },
+}
+
+impl Verdict {
+    /// The flags that would allow a call about which nobody could be asked:
+    /// `--allow 'Bash(cargo test *)'`.
+    pub fn allowing_flags(&self) -> Option<String> {
+        let Self::Ask { suggestions, .. } = self else { return None };
+        if suggestions.is_empty() {
+            return None;
+        }
+        let flags: Vec<String> =
+            suggestions.iter().map(|rule| format!("--allow '{}'", rule.replace('\'', r"'\''"))).collect();
+        Some(flags.join(" "))
+    }
+
+    /// Whether the call may go ahead without a question.
+    pub fn is_allowed(&self) -> bool {
+        matches!(self, Self::Allow { .. })
+    }
+
+    /// In words, whichever it is.
+    pub fn why(&self) -> &str {
+        match self {
+            Self::Allow { why, .. } | Self::Ask { why, .. } | Self::Deny { why, .. } => why,
+        }
+    }
+
+    pub(crate) fn ask(why: impl Into<String>, suggestions: Vec<String>) -> Self {
+        Self::Ask { why: why.into(), suggestions }
+    }
+
+    pub(crate) fn allow(why: impl Into<String>) -> Self {
+        Self::Allow { rule: None, why: why.into() }
+    }
+
+    pub(crate) fn deny(why: impl Into<String>) -> Self {
+        Self::Deny { rule: None, why: why.into() }
+    }
+
+    fn strictness(&self) -> u8 {
+        match self {
+            Self::Allow { .. } => 0,
+            Self::Ask { .. } => 1,
+            Self::Deny { .. } => 2,
+        }
+    }
+
+    /// The stricter of the two. Two questions become one that suggests both rules.
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Ask { why, mut suggestions }, Self::Ask { why: more, suggestions: others }) => {
+                // No rule helps when one of the two cannot be allowed by a rule.
+                let hopeless = suggestions.is_empty() || others.is_empty();
+                for other in others {
+                    if !suggestions.contains(&other) {
+                        suggestions.push(other);
+                    }
+                }
+                let why = if why == more || why.contains(&more) { why } else { format!("{why}; {more}") };
+                Self::Ask { why, suggestions: if hopeless { Vec::new() } else { suggestions } }
+            }
+            (mine @ Self::Allow { rule: Some(_), .. }, Self::Allow { .. }) => mine,
+            (Self::Allow { rule: None, .. }, other @ Self::Allow { rule: Some(_), .. }) => other,
+            (mine, other) => {
+                if other.strictness() > mine.strictness() {
+                    other
+                } else {
+                    mine
+                }
+            }
+        }
+    }
+}
