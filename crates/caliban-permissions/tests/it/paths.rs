@@ -176,7 +176,7 @@ fn read_rules_cover_glob_and_grep_and_edit_rules_cover_write() {
     let place = Place::new();
     let policy = place.policy(Mode::Default, &["Read(~/notes/**)", "deny Grep", "Write(src/**)"]);
     let note = read(place.home.join("notes/a.md"));
-    assert_eq!(short(&policy.decide("Glob", &[note.clone()])), "allow");
+    assert_eq!(short(&policy.decide("Glob", std::slice::from_ref(&note))), "allow");
     assert_eq!(short(&policy.decide("Grep", &[note])), "deny");
     assert_eq!(short(&policy.decide("Edit", &[write(place.root.join("src/x"))])), "allow");
     let both = [read(place.root.join("notes.txt")), write(place.root.join("notes.txt"))];
