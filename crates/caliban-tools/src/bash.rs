@@ -1,6 +1,11 @@
 //! Bash: a command in a shell, kept by the reaper so that nothing of it outlives the call.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use caliban_core::{access::Access, message::ToolSpec};
 use serde::Deserialize;
@@ -76,7 +81,9 @@ impl Tool for Bash {
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
         let input = checked(input)?;
-        Ok(vec![Access::Command { line: input.command, cwd: self.workspace.cwd() }])
+        let cwd = self.workspace.cwd();
+        self.workspace.judged.note(&words(&input.command), &cwd);
+        Ok(vec![Access::Command { line: input.command, cwd }])
     }
 
     fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
@@ -98,8 +105,8 @@ impl Bash {
         }
         let limits = &self.workspace.options.limits;
         let limit = time(input.timeout).unwrap_or(limits.command_time).min(limits.command_time_max);
-        let note = self.stand_somewhere()?;
-        let request = self.request(input, Some(limit), capture::Keep::WhenLarge);
+        let (cwd, note) = self.stand_somewhere(&input.command)?;
+        let request = self.request(input, &cwd, Some(limit), capture::Keep::WhenLarge);
         let (job, mut live) = self.workspace.jobs.start(request)?;
         // However this future ends, the command ends.
         let _end = job.stop.clone().drop_guard();
@@ -121,13 +128,13 @@ impl Bash {
             }
         }
         let Some(ending) = job.ending() else { return Err("internal fault: the command was lost".into()) };
-        Ok(self.told(&job, &ending, limit, note))
+        Ok(self.told(&job, &ending, &cwd, limit, note))
     }
 
     fn background(&self, input: Input) -> Result<ToolOutput, String> {
-        let note = self.stand_somewhere()?;
+        let (cwd, note) = self.stand_somewhere(&input.command)?;
         let limit = time(input.timeout);
-        let request = self.request(input, limit, capture::Keep::Always);
+        let request = self.request(input, &cwd, limit, capture::Keep::Always);
         let (id, job) = self.workspace.jobs.start_background(request)?;
         let place = match job.file() {
             Some(path) => format!("; its output goes to {}", path.display()),
@@ -139,11 +146,11 @@ impl Bash {
         Ok(ToolOutput::text(whole::joined(&text, &note.unwrap_or_default()), format!("started {id}")))
     }
 
-    fn request(&self, input: Input, limit: Option<Duration>, keep: capture::Keep) -> Request {
+    fn request(&self, input: Input, cwd: &Path, limit: Option<Duration>, keep: capture::Keep) -> Request {
         let options = &self.workspace.options;
         Request {
             helper: options.helper.clone(),
-            order: script::order(&input.command, self.workspace.cwd(), &options.env),
+            order: script::order(&input.command, cwd.to_owned(), &options.env),
             capture: capture::Capture::new(self.workspace.outputs.clone(), keep),
             limit,
             command: input.command,
@@ -151,21 +158,30 @@ impl Bash {
         }
     }
 
-    /// A working directory that is gone is left for the root, in words.
-    fn stand_somewhere(&self) -> Result<Option<String>, String> {
-        let cwd = self.workspace.cwd();
+    /// Where the command runs: in the directory that it was judged for. One that is gone is left for the
+    /// root, in words.
+    fn stand_somewhere(&self, command: &str) -> Result<(PathBuf, Option<String>), String> {
+        let target = self.workspace.judged.claim(&words(command), || Ok(self.workspace.cwd()))?;
+        let cwd = target.path;
         if cwd.is_dir() {
-            return Ok(None);
+            return Ok((cwd, None));
         }
         let root = self.workspace.root();
         if !root.is_dir() {
             return Err(format!("{} does not exist any more: no command can run there", root.display()));
         }
         self.workspace.set_cwd(root.to_owned());
-        Ok(Some(gone_note(&cwd.display().to_string(), self.workspace.root())))
+        Ok((root.to_owned(), Some(gone_note(&cwd.display().to_string(), root))))
     }
 
-    fn told(&self, job: &job::Job, ending: &Ending, limit: Duration, note: Option<String>) -> ToolOutput {
+    fn told(
+        &self,
+        job: &job::Job,
+        ending: &Ending,
+        cwd: &Path,
+        limit: Duration,
+        note: Option<String>,
+    ) -> ToolOutput {
         let mut notes: Vec<String> = note.into_iter().collect();
         let seconds = ending.took.as_secs_f64();
         let (code, summary) = match &ending.report {
@@ -173,7 +189,7 @@ impl Bash {
                 let code = exit_code(&report.outcome);
                 notes.extend(outcome_note(&report.outcome));
                 notes.extend(left_notes(report));
-                notes.extend(self.follow(report));
+                notes.extend(self.follow(report, cwd));
                 (code, ended_line(&report.outcome))
             }
             None => {
@@ -202,27 +218,32 @@ impl Bash {
         ToolOutput { is_error: ending.timed_out || code != Some(0), exit_code: code, summary, ..output }
     }
 
-    /// Goes where the shell went.
-    fn follow(&self, report: &Report) -> Option<String> {
+    /// Goes where the shell went, if it went anywhere: a command that stayed does not undo the `cd` of
+    /// one that ran beside it.
+    fn follow(&self, report: &Report, began: &Path) -> Option<String> {
         use std::os::unix::ffi::OsStringExt;
         let said = report.cwd.as_ref()?;
-        let before = self.workspace.cwd();
-        let root = self.workspace.root();
-        let now = std::path::PathBuf::from(std::ffi::OsString::from_vec(said.clone()));
+        let now = PathBuf::from(OsString::from_vec(said.clone()));
+        if now == began {
+            return None;
+        }
         if now.is_absolute() && now.is_dir() {
-            if now == before {
-                return None;
-            }
             let note = format!("[working directory is now {}]", now.display());
             self.workspace.set_cwd(now);
             return Some(note);
         }
+        let root = self.workspace.root();
         self.workspace.set_cwd(root.to_owned());
         Some(gone_note("the working directory", root))
     }
 }
 
-fn gone_note(what: &str, root: &std::path::Path) -> String {
+/// What the judgement of a command is kept under; no path looks like that.
+fn words(command: &str) -> String {
+    format!("$\0{command}")
+}
+
+fn gone_note(what: &str, root: &Path) -> String {
     format!("[{what} does not exist any more; back in {}]", root.display())
 }
 

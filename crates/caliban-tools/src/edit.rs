@@ -63,8 +63,8 @@ impl Edit {
 
     async fn edit(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
         let input: Input = input::parse("Edit", input)?;
-        let path = self.workspace.absolute(&input.file_path)?;
-        let real = self.workspace.judged.real(&path, &input.file_path)?;
+        let target = self.workspace.claim(&input.file_path)?;
+        let real = target.real(&input.file_path)?;
         let _turn = tokio::select! {
             biased;
             turn = self.workspace.locks.lock(&real) => turn,
@@ -72,7 +72,7 @@ impl Edit {
         };
         let workspace = self.workspace.clone();
         let work = move |commit: &Commit| {
-            edit_now(&workspace, &path, &real, &input, commit).unwrap_or_else(ToolOutput::error)
+            edit_now(&workspace, &target.path, &real, &input, commit).unwrap_or_else(ToolOutput::error)
         };
         Ok(blocking::run_change(call.cancel, work).await)
     }
@@ -85,8 +85,7 @@ impl Tool for Edit {
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
         let input: Input = input::parse("Edit", input)?;
-        let path = self.workspace.absolute(&input.file_path)?;
-        self.workspace.judged.note(&path);
+        let path = self.workspace.judge(&input.file_path)?;
         Ok(vec![Access::Write(path)])
     }
 

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     BoxFuture, Call, Tool, ToolOutput, Workspace, blocking, input,
     limits::{GLOB_PATHS, WALK_ENTRIES},
+    target::Target,
     walk::{self, Ignored, PathGlob},
     words,
 };
@@ -29,6 +30,13 @@ struct Input {
     pattern: String,
     #[serde(default, deserialize_with = "input::text")]
     path: Option<String>,
+}
+
+impl Input {
+    /// What the judgement is kept under.
+    fn words(&self) -> String {
+        format!("{}\0{}", self.path.as_deref().unwrap_or_default(), self.pattern)
+    }
 }
 
 /// What to look for and where.
@@ -81,10 +89,12 @@ impl Glob {
     }
 
     async fn glob(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
-        let (input, search) = self.search(input)?;
+        let (input, mut search) = self.search(input)?;
+        let target = self.workspace.judged.claim(&input.words(), || Ok(search.base.clone()))?;
+        search.base = target.path.clone();
         let workspace = self.workspace.clone();
         let work = move |cancel: &CancellationToken| {
-            glob_now(&workspace, &input, &search, cancel).unwrap_or_else(ToolOutput::error)
+            glob_now(&workspace, &input, &search, &target, cancel).unwrap_or_else(ToolOutput::error)
         };
         Ok(blocking::run(call.cancel, work).await)
     }
@@ -96,8 +106,8 @@ impl Tool for Glob {
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
-        let (_, search) = self.search(input)?;
-        self.workspace.judged.note(&search.base);
+        let (input, search) = self.search(input)?;
+        self.workspace.judged.note(&input.words(), &search.base);
         Ok(vec![Access::Read(search.base)])
     }
 
@@ -115,10 +125,11 @@ fn glob_now(
     workspace: &Workspace,
     input: &Input,
     search: &Search,
+    target: &Target,
     cancel: &CancellationToken,
 ) -> Result<ToolOutput, String> {
     let shown = workspace.shown(&search.base);
-    let real = workspace.judged.real(&search.base, &shown)?;
+    let real = target.real(&shown)?;
     if !real.exists() {
         return Err(words::missing(&shown, &search.base));
     }

@@ -17,6 +17,7 @@ use crate::{
     grep::search::{Hits, Search},
     input,
     limits::{GREP_LINES, WALK_ENTRIES},
+    target::Target,
     walk::PathGlob,
     words,
 };
@@ -57,6 +58,13 @@ struct Input {
     multiline: bool,
     #[serde(default, deserialize_with = "input::number")]
     head_limit: Option<u64>,
+}
+
+impl Input {
+    /// What the judgement is kept under; the empty path is the working directory.
+    fn words(&self) -> &str {
+        self.path.as_deref().unwrap_or_default()
+    }
 }
 
 fn yes() -> bool {
@@ -106,10 +114,10 @@ impl Grep {
 
     async fn grep(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
         let input: Input = input::parse("Grep", input)?;
-        let base = self.base(&input)?;
+        let target = self.workspace.judged.claim(input.words(), || self.base(&input))?;
         let workspace = self.workspace.clone();
         let work = move |cancel: &CancellationToken| {
-            grep_now(&workspace, &input, &base, cancel).unwrap_or_else(ToolOutput::error)
+            grep_now(&workspace, &input, &target, cancel).unwrap_or_else(ToolOutput::error)
         };
         Ok(blocking::run(call.cancel, work).await)
     }
@@ -123,7 +131,7 @@ impl Tool for Grep {
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
         let input: Input = input::parse("Grep", input)?;
         let base = self.base(&input)?;
-        self.workspace.judged.note(&base);
+        self.workspace.judged.note(input.words(), &base);
         Ok(vec![Access::Read(base)])
     }
 
@@ -140,11 +148,12 @@ impl Tool for Grep {
 fn grep_now(
     workspace: &Workspace,
     input: &Input,
-    base: &Path,
+    target: &Target,
     cancel: &CancellationToken,
 ) -> Result<ToolOutput, String> {
+    let base = &target.path;
     let shown = workspace.shown(base);
-    let real = workspace.judged.real(base, &shown)?;
+    let real = target.real(&shown)?;
     let meta = real.metadata().map_err(|_| words::missing(&shown, base))?;
     if !meta.is_dir() && !meta.is_file() {
         return Err(format!("{shown} is a pipe, a socket or a device, not a file"));

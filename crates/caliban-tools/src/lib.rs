@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 mod bash;
 mod blocking;
 mod edit;
+mod fetch;
 mod glob;
 mod grep;
 mod input;
@@ -126,6 +127,7 @@ pub fn builtin(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
         Arc::new(bash::kill::KillShell::new(workspace)),
         Arc::new(glob::Glob::new(workspace)),
         Arc::new(grep::Grep::new(workspace)),
+        Arc::new(fetch::WebFetch::new(workspace)),
         Arc::new(todo::TodoWrite::new(workspace)),
     ]
 }

@@ -4,7 +4,6 @@ use std::{
     borrow::Cow,
     fs::File,
     io::{self, Read as _, Seek},
-    path::Path,
     sync::Arc,
 };
 
@@ -22,7 +21,8 @@ use crate::{
     BoxFuture, Call, Tool, ToolOutput, Workspace, blocking, input,
     ledger::{Hash, Stamp},
     limits::{FILE_BYTES, IMAGE_BYTES, LINE_CHARS, READ_BYTES, READ_LINES, SCAN_BYTES},
-    target, words,
+    target::{self, Target},
+    words,
 };
 
 /// Bytes looked at to tell text from anything else.
@@ -63,10 +63,10 @@ impl Read {
 
     async fn read(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
         let input: Input = input::parse("Read", input)?;
-        let path = self.workspace.absolute(&input.file_path)?;
+        let target = self.workspace.claim(&input.file_path)?;
         let workspace = self.workspace.clone();
         let work = move |cancel: &CancellationToken| {
-            read_now(&workspace, &path, &input, cancel).unwrap_or_else(ToolOutput::error)
+            read_now(&workspace, &target, &input, cancel).unwrap_or_else(ToolOutput::error)
         };
         Ok(blocking::run(call.cancel, work).await)
     }
@@ -79,8 +79,7 @@ impl Tool for Read {
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
         let input: Input = input::parse("Read", input)?;
-        let path = self.workspace.absolute(&input.file_path)?;
-        self.workspace.judged.note(&path);
+        let path = self.workspace.judge(&input.file_path)?;
         Ok(vec![Access::Read(path)])
     }
 
@@ -96,12 +95,13 @@ impl Tool for Read {
 
 fn read_now(
     workspace: &Workspace,
-    path: &Path,
+    target: &Target,
     input: &Input,
     cancel: &CancellationToken,
 ) -> Result<ToolOutput, String> {
     let shown = &input.file_path;
-    let real = workspace.judged.real(path, shown)?;
+    let path = &target.path;
+    let real = target.real(shown)?;
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => words::missing(shown, path),
         _ => format!("{shown}: {}", words::reason(&error)),

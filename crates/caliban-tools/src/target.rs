@@ -1,8 +1,8 @@
 //! From the path that a model names to the file that is touched.
 //!
 //! Owns link resolution and the promise that the file that was judged is the file that is opened: the
-//! real path is noted when the permission rules ask, compared when the call runs, and opened without
-//! following any link, so a directory that is swapped for a link in between changes nothing (a07).
+//! path is noted when the permission rules ask, compared when the call runs, and opened without following
+//! any link, so a directory that is swapped for a link in between changes nothing (a07).
 
 use std::{
     collections::HashMap,
@@ -20,31 +20,70 @@ use crate::words;
 
 /// Links that one path may go through.
 const LINKS: usize = 40;
-/// Judged paths remembered at one time.
+/// Judged calls remembered at one time.
 const JUDGED: usize = 1_024;
 
-/// Real paths as they were when the permission rules were asked.
+/// What calls meant when the permission rules were asked, by what the model wrote. The call that follows
+/// takes it out: it goes to the path that was judged, wherever the working directory is by then.
 #[derive(Debug, Default)]
-pub(crate) struct Judged(Mutex<HashMap<PathBuf, PathBuf>>);
+pub(crate) struct Judged(Mutex<HashMap<String, Judgement>>);
+
+#[derive(Debug)]
+struct Judgement {
+    target: Target,
+    /// Calls of the same words that were judged and have not come yet.
+    calls: usize,
+}
+
+/// Where a call goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// Absolute, links not resolved.
+    pub(crate) path: PathBuf,
+    /// What the path led to when it was judged.
+    judged: Option<PathBuf>,
+}
 
 impl Judged {
-    /// Notes what this path leads to now, for the comparison in [`Judged::real`].
-    pub(crate) fn note(&self, path: &Path) {
-        let Ok(real) = real(path) else { return };
+    /// Notes what `words` mean now and where that leads.
+    pub(crate) fn note(&self, words: &str, path: &Path) {
+        let target = Target { path: path.to_owned(), judged: real(path).ok() };
         let mut judged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if judged.len() >= JUDGED {
             judged.clear();
         }
-        judged.insert(path.to_owned(), real);
+        let calls = judged.get(words).map_or(0, |judgement| judgement.calls) + 1;
+        judged.insert(words.to_owned(), Judgement { target, calls });
     }
 
-    /// What this path leads to; refused when that is not what was judged.
-    pub(crate) fn real(&self, path: &Path, shown: &str) -> Result<PathBuf, String> {
-        let now = real(path).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => words::missing(shown, path),
+    /// What was judged for these words; what they mean now when nothing was.
+    pub(crate) fn claim(
+        &self,
+        words: &str,
+        now: impl FnOnce() -> Result<PathBuf, String>,
+    ) -> Result<Target, String> {
+        let mut judged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(judgement) = judged.get_mut(words) else {
+            drop(judged);
+            return Ok(Target { path: now()?, judged: None });
+        };
+        judgement.calls -= 1;
+        let target = judgement.target.clone();
+        if judgement.calls == 0 {
+            judged.remove(words);
+        }
+        Ok(target)
+    }
+}
+
+impl Target {
+    /// The path with links resolved; refused when it is not what was judged.
+    pub(crate) fn real(&self, shown: &str) -> Result<PathBuf, String> {
+        let now = real(&self.path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => words::missing(shown, &self.path),
             _ => format!("{shown}: {}", words::reason(&error)),
         })?;
-        match self.0.lock().unwrap_or_else(PoisonError::into_inner).get(path) {
+        match &self.judged {
             Some(judged) if *judged != now => Err(format!(
                 "{shown} led to {} when the call was judged and leads to {} now; nothing was touched",
                 judged.display(),
@@ -195,18 +234,36 @@ mod tests {
         fs::create_dir(root.join("outside")).unwrap();
         let path = root.join("src/f");
         let judged = Judged::default();
-        judged.note(&path);
-        assert_eq!(judged.real(&path, "src/f"), Ok(path.clone()));
+        let never = || Err("not judged".to_owned());
+        judged.note("src/f", &path);
+        let target = judged.claim("src/f", never).unwrap();
+        assert_eq!(target.real("src/f"), Ok(path.clone()));
         fs::remove_dir(root.join("src")).unwrap();
         symlink("outside", root.join("src")).unwrap();
         assert_eq!(
-            judged.real(&path, "src/f"),
+            target.real("src/f"),
             Err(format!(
                 "src/f led to {} when the call was judged and leads to {} now; nothing was touched",
                 path.display(),
                 root.join("outside/f").display()
             ))
         );
+    }
+
+    #[test]
+    fn a_call_goes_where_it_was_judged_to_go() {
+        let judged = Judged::default();
+        let now = || Ok(PathBuf::from("/now/f"));
+        let path = |target: Result<Target, String>| target.unwrap().path;
+        judged.note("f", Path::new("/then/f"));
+        judged.note("f", Path::new("/then/f"));
+        assert_eq!(path(judged.claim("f", now)), Path::new("/then/f"));
+        assert_eq!(path(judged.claim("f", now)), Path::new("/then/f"));
+        assert_eq!(path(judged.claim("f", now)), Path::new("/now/f"));
+        for n in 0..3 * JUDGED {
+            judged.note(&n.to_string(), Path::new("/x"));
+        }
+        assert!(judged.0.lock().unwrap().len() <= JUDGED);
     }
 
     #[test]

@@ -9,12 +9,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use caliban_http::{AddressPolicy, Client};
+
 use crate::{
     bash::jobs::{JobInfo, Jobs},
     ledger::FileLedger,
     limits::Limits,
     locks::PathLocks,
-    target::{self, Judged},
+    target::{self, Judged, Target},
     todo::Todo,
     whole::{Redact, WholeOutputs},
 };
@@ -32,6 +34,8 @@ pub struct WorkspaceOptions {
     pub env: Vec<(OsString, OsString)>,
     /// The program whose hidden mode keeps commands (see [`crate::REAP_MODE`]): the own executable.
     pub helper: PathBuf,
+    /// How pages are fetched (proxy, trusted certificates); its address policy is set by the next field.
+    pub http: caliban_http::Options,
     /// Whether pages may be fetched from private addresses.
     pub private_addresses: PrivateAddresses,
     /// Takes secrets out of what is written to `output_dir`.
@@ -74,6 +78,7 @@ pub struct Workspace {
     pub(crate) judged: Judged,
     pub(crate) outputs: WholeOutputs,
     pub(crate) jobs: Jobs,
+    pub(crate) http: Client,
     cwd: Mutex<PathBuf>,
     todos: Mutex<Vec<Todo>>,
 }
@@ -104,6 +109,11 @@ impl Workspace {
             return Err(WorkspaceError::NotADirectory(options.root));
         }
         options.root = root.clone();
+        options.http.address_policy = match options.private_addresses {
+            PrivateAddresses::Refuse => AddressPolicy::PublicOnly,
+            PrivateAddresses::Allow => AddressPolicy::Any,
+        };
+        let http = Client::new(options.http.clone());
         Ok(Arc::new(Self {
             options,
             ledger: FileLedger::default(),
@@ -111,6 +121,7 @@ impl Workspace {
             judged: Judged::default(),
             outputs,
             jobs,
+            http,
             cwd: Mutex::new(root),
             todos: Mutex::new(Vec::new()),
         }))
@@ -165,6 +176,18 @@ impl Workspace {
     /// The absolute path that a model means, links not resolved.
     pub fn absolute(&self, given: &str) -> Result<PathBuf, String> {
         target::absolute(&self.cwd(), given)
+    }
+
+    /// The absolute path that a model means, noted for the call that follows the judgement.
+    pub(crate) fn judge(&self, given: &str) -> Result<PathBuf, String> {
+        let path = self.absolute(given)?;
+        self.judged.note(given, &path);
+        Ok(path)
+    }
+
+    /// What was judged for this path.
+    pub(crate) fn claim(&self, given: &str) -> Result<Target, String> {
+        self.judged.claim(given, || self.absolute(given))
     }
 
     /// The path as it is shown: relative to the working directory where it is below it.

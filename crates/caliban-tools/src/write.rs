@@ -55,8 +55,7 @@ impl Tool for Write {
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
         let input: Input = input::parse("Write", input)?;
-        let path = self.workspace.absolute(&input.file_path)?;
-        self.workspace.judged.note(&path);
+        let path = self.workspace.judge(&input.file_path)?;
         Ok(vec![Access::Write(path)])
     }
 
@@ -73,8 +72,8 @@ impl Tool for Write {
 impl Write {
     async fn write(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
         let input: Input = input::parse("Write", input)?;
-        let path = self.workspace.absolute(&input.file_path)?;
-        let real = self.workspace.judged.real(&path, &input.file_path)?;
+        let target = self.workspace.claim(&input.file_path)?;
+        let real = target.real(&input.file_path)?;
         let _turn = tokio::select! {
             biased;
             turn = self.workspace.locks.lock(&real) => turn,

@@ -46,7 +46,17 @@ pub(crate) struct Jobs {
     tasks: TaskTracker,
     /// Of the workspaces that this one is a child of: they wait for our tasks too.
     above: Vec<TaskTracker>,
-    background: Mutex<Vec<(String, Arc<Job>)>>,
+    background: Mutex<Background>,
+}
+
+/// Ended jobs that can still be asked about; older ones are forgotten, their output files stay.
+const ENDED_KEPT: usize = 64;
+
+/// The background jobs that can be asked about.
+#[derive(Default)]
+struct Background {
+    jobs: Vec<(String, Arc<Job>)>,
+    started: usize,
 }
 
 impl Jobs {
@@ -82,18 +92,20 @@ impl Jobs {
         }
         let (job, _nobody_watches) = self.start(request)?;
         let mut background = self.background.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = format!("bash_{}", background.len() + 1);
-        background.push((id.clone(), job.clone()));
+        background.started += 1;
+        let id = format!("bash_{}", background.started);
+        background.jobs.push((id.clone(), job.clone()));
+        background.forget_some();
         Ok((id, job))
     }
 
     /// The background job of that name; the error names those that there are.
     pub(super) fn find(&self, id: &str) -> Result<Arc<Job>, String> {
         let background = self.background.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, job)) = background.iter().find(|(name, _)| name == id) {
+        if let Some((_, job)) = background.jobs.iter().find(|(name, _)| name == id) {
             return Ok(job.clone());
         }
-        let names: Vec<&str> = background.iter().map(|(name, _)| name.as_str()).collect();
+        let names: Vec<&str> = background.jobs.iter().map(|(name, _)| name.as_str()).collect();
         match names[..] {
             [] => Err(format!("there is no background job `{id}`: none was started")),
             _ => Err(format!("there is no background job `{id}`; there are {}", names.join(", "))),
@@ -103,6 +115,7 @@ impl Jobs {
     pub(crate) fn list(&self) -> Vec<JobInfo> {
         let background = self.background.lock().unwrap_or_else(PoisonError::into_inner);
         background
+            .jobs
             .iter()
             .map(|(id, job)| JobInfo {
                 id: id.clone(),
@@ -117,5 +130,17 @@ impl Jobs {
         self.end.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+    }
+}
+
+impl Background {
+    fn forget_some(&mut self) {
+        let ended = self.jobs.iter().filter(|(_, job)| job.state.borrow().is_ended()).count();
+        let mut too_many = ended.saturating_sub(ENDED_KEPT);
+        self.jobs.retain(|(_, job)| {
+            let forget = too_many > 0 && job.state.borrow().is_ended();
+            too_many -= usize::from(forget);
+            !forget
+        });
     }
 }

@@ -115,6 +115,27 @@ async fn the_working_directory_is_kept() {
 }
 
 #[tokio::test]
+async fn a_call_runs_where_it_was_judged_although_the_directory_changed_in_between() {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("sub")).unwrap();
+    bench.put("f", "root");
+    bench.put("sub/f", "sub");
+    let (pwd, read) = (json!({"command": "pwd"}), json!({"file_path": "f"}));
+    bench.access("Bash", pwd.clone()).unwrap();
+    bench.access("Read", read.clone()).unwrap();
+    bench.bash("cd sub").await;
+    assert_eq!(
+        bench.call_only("Bash", pwd.clone()).await.joined_text(),
+        format!("{}\n", bench.root.display())
+    );
+    assert_eq!(bench.call_only("Read", read.clone()).await.joined_text(), "     1\troot\n");
+    // And a command that stayed where it was does not take the others back.
+    assert_eq!(bench.workspace.cwd(), bench.path("sub"));
+    assert_eq!(bench.ok("Read", read).await, "     1\tsub\n");
+    assert_eq!(bench.ok("Bash", pwd).await, format!("{}\n", bench.path("sub").display()));
+}
+
+#[tokio::test]
 async fn a_command_that_cannot_run_is_refused_in_words() {
     let bench = Bench::new();
     assert_eq!(bench.said(" \n").await, "Bash: the command is empty");

@@ -37,6 +37,7 @@ impl Bench {
             output_dir: base.join("outputs"),
             env: vec![(OsString::from("PATH"), OsString::from("/usr/local/bin:/usr/bin:/bin"))],
             helper: helper(),
+            http: caliban_http::Options::default(),
             private_addresses: PrivateAddresses::Refuse,
             redact: None,
             limits: Limits::default(),

@@ -5,6 +5,7 @@
 mod bash;
 mod bench;
 mod edit;
+mod fetch;
 mod read;
 mod search;
 mod specs;
