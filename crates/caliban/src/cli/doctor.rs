@@ -278,7 +278,8 @@ fn reach(target: &Target, environment: &Environment) -> Check {
     let key = if key.is_some() { "key set" } else { "no key" };
     let url = base_url.value.as_str();
     let proxy = environment.proxy();
-    let proxied = if url.starts_with("https") { proxy.https.is_some() } else { proxy.http.is_some() };
+    let proxied = !is_loopback(url)
+        && if url.starts_with("https") { proxy.https.is_some() } else { proxy.http.is_some() };
     if proxied {
         return Check::ok(NAME, format!("{provider} at {url}, {key}, through a proxy (not tried)"));
     }
@@ -290,6 +291,16 @@ fn reach(target: &Target, environment: &Environment) -> Check {
             format!("{provider} at {url} cannot be reached: {reason}"),
             format!("check the network and the address (it is set by: {})", base_url.source),
         ),
+    }
+}
+
+/// Whether an address is on this machine: such ones never go through a proxy.
+fn is_loopback(url: &str) -> bool {
+    match url::Url::parse(url).ok().and_then(|url| url.host().map(|host| host.to_owned())) {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
     }
 }
 

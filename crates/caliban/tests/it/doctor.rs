@@ -34,6 +34,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
     let mut env = Env::new();
     let closed = ClosedPort::new();
     env.set("CALIBAN_PROVIDER", "ollama").set("OLLAMA_HOST", format!("127.0.0.1:{}", closed.port()));
+    env.set("HTTP_PROXY", "http://proxy.invalid:3128");
     let seen = checks(&env, 1);
     let provider = seen.last().unwrap();
     assert_eq!((provider.0.as_str(), provider.1.as_str()), ("provider", "fail"));

@@ -80,6 +80,13 @@ fn a_wrong_command_line_has_exit_code_2() {
 }
 
 #[test]
+fn a_prompt_that_is_no_text_is_refused_in_words() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+    let failed = Env::new().run([OsStr::new("-p"), OsStr::from_bytes(b"fix \xff")]).expect_code(2);
+    assert!(failed.stderr.starts_with("error: ") && failed.stderr.contains("UTF-8"), "{}", failed.stderr);
+}
+
+#[test]
 fn completions_are_there_for_every_shell() {
     let env = Env::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
@@ -94,10 +101,9 @@ fn completions_are_there_for_every_shell() {
 fn manual_pages_are_printed_and_written() {
     let env = Env::new();
     let page = env.run(["man"]).ok().stdout;
-    assert!(
-        page.contains(".TH caliban 1") && page.contains("EXIT CODES") || page.contains("Exit codes"),
-        "{page}"
-    );
+    for part in [".TH caliban 1", "permission\\-mode", "Exit codes"] {
+        assert!(page.contains(part), "{part} is not in\n{page}");
+    }
     let dir = env.work().join("man");
     env.run(["man", "--dir", dir.to_str().unwrap()]).ok();
     for name in
