@@ -254,7 +254,11 @@ impl Agent {
     }
 
     /// Writes an event down, then takes it into the conversation.
-    pub(crate) async fn record(&mut self, event: Event, durability: Durability) -> Result<(), TranscriptError> {
+    pub(crate) async fn record(
+        &mut self,
+        event: Event,
+        durability: Durability,
+    ) -> Result<(), TranscriptError> {
         self.transcript.append(event.clone(), durability).await?;
         self.conversation.apply(&event);
         Ok(())
@@ -343,7 +347,9 @@ impl Agent {
 fn storage_failure(error: &TranscriptError) -> Outcome {
     Outcome::Failed {
         error: format!("the transcript cannot be written: {error}"),
-        hint: Some("nothing more is done without a record; check the disk, then resume the session".to_owned()),
+        hint: Some(
+            "nothing more is done without a record; check the disk, then resume the session".to_owned(),
+        ),
     }
 }
 

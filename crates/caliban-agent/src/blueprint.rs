@@ -190,7 +190,8 @@ impl Blueprint {
             tools.retain(|tool| names.contains(&tool.spec().name));
         }
         let has_helpers = has_helpers && tools.iter().any(|tool| tool.spec().name == subagent::NAME);
-        let system = SystemPrompt { has_helpers, is_sub_agent, role: wanted.role, append: self.append.clone() };
+        let system =
+            SystemPrompt { has_helpers, is_sub_agent, role: wanted.role, append: self.append.clone() };
         let place = Place {
             directory: workspace.root().to_owned(),
             repo: self.repo.clone().filter(|repo| workspace.root().starts_with(repo)),

@@ -5,10 +5,7 @@
 
 use std::{path::PathBuf, time::Instant};
 
-use caliban_core::{
-    access::Access,
-    message::ResultPart,
-};
+use caliban_core::{access::Access, message::ResultPart};
 use caliban_permissions::{Effect, Verdict as Rules};
 use caliban_tools::{Call, Tool, ToolOutput};
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -198,7 +195,8 @@ impl Runner<'_> {
         };
         match self.judge(&mut ended, call, &input, &accesses, hook.permission).await? {
             Judgement::May(decision) => {
-                self.carry_out(&mut ended, call, tool.as_ref(), input, &accesses, decision, hook.context).await?;
+                self.carry_out(&mut ended, call, tool.as_ref(), input, &accesses, decision, hook.context)
+                    .await?;
             }
             Judgement::MayNot(decision, suggestions) => {
                 self.refuse(&mut ended, call, &input, decision, suggestions).await?;
@@ -258,9 +256,10 @@ impl Runner<'_> {
     ) -> Result<Judgement, TranscriptError> {
         // A sub-agent's asks stand beside its parent's: the id tells them apart.
         let (id, agent) = match &self.kit.parent {
-            Some(_) => {
-                (format!("{}:{}", self.kit.session, call.id), self.kit.label.clone().or(Some(self.kit.session.clone())))
-            }
+            Some(_) => (
+                format!("{}:{}", self.kit.session, call.id),
+                self.kit.label.clone().or(Some(self.kit.session.clone())),
+            ),
             None => (call.id.clone(), None),
         };
         let ask = Ask {
@@ -365,9 +364,7 @@ impl Runner<'_> {
         self.note(ended, hook.warnings).await?;
         ended.stop = ended.stop.take().or(hook.stop);
         let feedback = hook.block.map(|reason| format!("[a hook says: {reason}]"));
-        output.content.extend(
-            feedback.into_iter().chain(hook.context).map(|text| ResultPart::Text { text }),
-        );
+        output.content.extend(feedback.into_iter().chain(hook.context).map(|text| ResultPart::Text { text }));
         Ok(())
     }
 

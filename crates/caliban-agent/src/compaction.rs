@@ -62,7 +62,10 @@ impl Agent {
         if self.conversation.estimated_tokens() > self.kit.window {
             let (have, window) = (self.conversation.estimated_tokens(), self.kit.window);
             return Err(Halt::Outcome(Outcome::Failed {
-                error: format!("about {have} tokens are too many for {}, which takes {window}", self.kit.model),
+                error: format!(
+                    "about {have} tokens are too many for {}, which takes {window}",
+                    self.kit.model
+                ),
                 hint: Some("put long material into files that the agent can read in parts".to_owned()),
             }));
         }
@@ -118,7 +121,8 @@ impl Agent {
                 self.kit.purse.settle(reservation, reply.usage);
                 tracing::debug!(ms = milliseconds(started.elapsed()), "summarised");
                 let text = reply.message.text();
-                let text = if text.trim().is_empty() { "(the model gave no summary)".to_owned() } else { text };
+                let text =
+                    if text.trim().is_empty() { "(the model gave no summary)".to_owned() } else { text };
                 Ok((text, reply.usage))
             }
             Err(error) => {

@@ -103,14 +103,17 @@ fn parse(text: &str, stem: &str, path: &Path) -> Result<Definition, String> {
         match key.trim() {
             "name" if !value.is_empty() => definition.name = value.to_owned(),
             "description" => {
-                let folded = if matches!(value, "" | ">" | "|" | ">-" | "|-") { items.join(" ") } else { value.to_owned() };
+                let folded = if matches!(value, "" | ">" | "|" | ">-" | "|-") {
+                    items.join(" ")
+                } else {
+                    value.to_owned()
+                };
                 definition.description = folded;
             }
             "tools" if value == "*" => {}
             "tools" => {
                 let listed = value.trim_matches(['[', ']']).split(',').map(unquote).map(str::to_owned);
-                definition.tools =
-                    Some(listed.chain(items).filter(|name| !name.is_empty()).collect());
+                definition.tools = Some(listed.chain(items).filter(|name| !name.is_empty()).collect());
             }
             // `inherit` is what others write for the caller's model.
             "model" if !value.is_empty() && value != "inherit" => definition.model = Some(value.to_owned()),
@@ -123,10 +126,7 @@ fn parse(text: &str, stem: &str, path: &Path) -> Result<Definition, String> {
 
 fn unquote(text: &str) -> &str {
     let text = text.trim();
-    ['"', '\'']
-        .iter()
-        .find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote))
-        .unwrap_or(text)
+    ['"', '\''].iter().find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote)).unwrap_or(text)
 }
 
 #[cfg(test)]

@@ -22,5 +22,5 @@ pub mod subagent;
 pub mod transcript;
 mod turn;
 
-pub use calls::quote as describe;
 pub use agent::{Agent, Attendance, Kit, Limits, Refused, TurnReport};
+pub use calls::quote as describe;

@@ -219,7 +219,8 @@ impl Writer {
 
     /// Takes back what a failed write may have left.
     fn cut_back(&mut self) {
-        let restored = self.file.set_len(self.length).and_then(|()| self.file.seek(SeekFrom::Start(self.length)));
+        let restored =
+            self.file.set_len(self.length).and_then(|()| self.file.seek(SeekFrom::Start(self.length)));
         self.broken = restored.is_err();
     }
 
@@ -280,7 +281,8 @@ fn read_records(file: &mut File, path: &Path) -> Result<(Vec<Record>, u64), Tran
         if read == 0 {
             break;
         }
-        let corrupt = |reason: String| TranscriptError::Corrupt { path: path.to_owned(), line: number, reason };
+        let corrupt =
+            |reason: String| TranscriptError::Corrupt { path: path.to_owned(), line: number, reason };
         if line.last() != Some(&b'\n') {
             if line.len() as u64 >= MAX_LINE_BYTES {
                 return Err(corrupt(format!("a line of over {MAX_LINE_BYTES} bytes")));

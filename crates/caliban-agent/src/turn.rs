@@ -75,17 +75,16 @@ impl Agent {
         let answer = self.kit.hooks.ask(HookEvent::UserPromptSubmit, None, details, cancel).await;
         self.note_all(answer.warnings).await?;
         if let Some(reason) = answer.block.or(answer.stop) {
-            return Err(Halt::Outcome(Outcome::failed(format!("the prompt was blocked by a hook: {reason}"))));
+            return Err(Halt::Outcome(Outcome::failed(format!(
+                "the prompt was blocked by a hook: {reason}"
+            ))));
         }
-        let context: Vec<Block> = self
-            .opening_context
-            .drain(..)
-            .chain(answer.context)
-            .map(|text| Block::Text { text })
-            .collect();
+        let context: Vec<Block> =
+            self.opening_context.drain(..).chain(answer.context).map(|text| Block::Text { text }).collect();
         let added = context.len();
         message.blocks.splice(0..0, context);
-        self.record(Event::Prompt { message, author, context: added, queued: None }, Durability::Written).await?;
+        self.record(Event::Prompt { message, author, context: added, queued: None }, Durability::Written)
+            .await?;
         Ok(())
     }
 
@@ -216,9 +215,8 @@ impl Agent {
 
     /// The system prompt and the tools; part of every request.
     fn fixed_characters(&self) -> usize {
-        let tool = |spec: &ToolSpec| {
-            spec.name.len() + spec.description.len() + spec.input_schema.to_string().len()
-        };
+        let tool =
+            |spec: &ToolSpec| spec.name.len() + spec.description.len() + spec.input_schema.to_string().len();
         self.kit.system.len() + self.kit.specs.iter().map(tool).sum::<usize>()
     }
 

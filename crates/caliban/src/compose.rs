@@ -25,8 +25,8 @@ use caliban_core::{
     redact::Redactor,
 };
 use caliban_providers::{Provider, ProviderKind};
-use tokio_util::sync::CancellationToken;
 use caliban_tools::{PrivateAddresses, WorkspaceOptions};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     cli::AgentFlags,
@@ -88,6 +88,7 @@ pub(crate) async fn compose(
             move |text: &str| redactor.redact(text).into_owned()
         })),
         limits: tool_limits(settings),
+        http: caliban_http::Options { proxy: environment.proxy(), ..Default::default() },
     };
     let (definitions, problems) = definitions::load(&definition_directories(&loaded, repo.as_deref()));
     notes.extend(problems);
@@ -176,7 +177,11 @@ async fn model(target: &Target, provider: &dyn Provider) -> Result<String, Failu
 /// A model on the user's own machine costs nothing; neither does a script.
 fn billing(target: &Target) -> Billing {
     let kind = target.provider.value;
-    if kind == ProviderKind::Scripted || kind.how_to_start().is_some() { Billing::Local } else { Billing::Listed }
+    if kind == ProviderKind::Scripted || kind.how_to_start().is_some() {
+        Billing::Local
+    } else {
+        Billing::Listed
+    }
 }
 
 fn from_provider(error: caliban_providers::ProviderError) -> Failure {

@@ -107,7 +107,8 @@ fn judge(hook: &CommandHook, finished: &Finished) -> HookAnswer {
 }
 
 fn success(event: HookEvent, stdout: &str) -> HookAnswer {
-    let Some(Value::Object(output)) = stdout.starts_with('{').then(|| serde_json::from_str(stdout).ok()).flatten()
+    let Some(Value::Object(output)) =
+        stdout.starts_with('{').then(|| serde_json::from_str(stdout).ok()).flatten()
     else {
         let context = if event.output_is_context() && !stdout.is_empty() {
             vec![stdout.to_owned()]

@@ -200,9 +200,7 @@ fn wildcard(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((head, rest)) => name.strip_prefix(head).is_some_and(|tail| {
-            (0..=tail.len())
-                .filter_map(|at| tail.get(at..))
-                .any(|tail| wildcard(rest, tail))
+            (0..=tail.len()).filter_map(|at| tail.get(at..)).any(|tail| wildcard(rest, tail))
         }),
     }
 }

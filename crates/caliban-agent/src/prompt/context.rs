@@ -117,7 +117,8 @@ mod tests {
         write(&repo.join("AGENTS.md"), "top");
         write(&repo.join("CLAUDE.md"), "top");
         write(&repo.join("sub/CLAUDE.md"), "below");
-        let place = Place { directory: repo.join("sub"), repo: Some(repo.clone()), date: "2026-11-15".into() };
+        let place =
+            Place { directory: repo.join("sub"), repo: Some(repo.clone()), date: "2026-11-15".into() };
         let blocks = opening(&place, &ContextFiles::default());
         let repo = repo.display();
         assert_eq!(

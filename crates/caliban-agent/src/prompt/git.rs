@@ -32,7 +32,8 @@ fn commit(git: &Path, name: &str) -> Option<String> {
     let common = small(&git.join("commondir")).map_or_else(|| git.to_owned(), |path| git.join(path));
     small(&common.join(name)).or_else(|| {
         let packed = std::fs::read_to_string(common.join("packed-refs")).ok()?;
-        let line = packed.lines().find(|line| line.split_once(' ').is_some_and(|(_, packed)| packed == name))?;
+        let line =
+            packed.lines().find(|line| line.split_once(' ').is_some_and(|(_, packed)| packed == name))?;
         line.split_once(' ').map(|(commit, _)| commit.to_owned())
     })
 }

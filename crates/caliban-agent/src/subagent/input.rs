@@ -71,7 +71,8 @@ fn yes() -> bool {
 
 impl Input {
     pub(super) fn parse(input: &Value) -> Result<Self, String> {
-        let raw: Raw = serde_json::from_value(input.clone()).map_err(|error| format!("AgentTool: {error}"))?;
+        let raw: Raw =
+            serde_json::from_value(input.clone()).map_err(|error| format!("AgentTool: {error}"))?;
         if raw.prompt.trim().is_empty() {
             return Err("AgentTool: `prompt` is empty; say what the sub-agent shall do".to_owned());
         }

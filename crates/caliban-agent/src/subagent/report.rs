@@ -37,7 +37,11 @@ pub(super) fn answer(
     let ending = ending(&turn.outcome);
     let mut parts = Vec::new();
     if let Some(ending) = &ending {
-        parts.push(if text.is_empty() { format!("[{ending}]") } else { format!("[{ending}; its last words follow]") });
+        parts.push(if text.is_empty() {
+            format!("[{ending}]")
+        } else {
+            format!("[{ending}; its last words follow]")
+        });
     }
     if !text.is_empty() {
         parts.push(text);
@@ -45,7 +49,8 @@ pub(super) fn answer(
         parts.push("[the sub-agent ended without an answer]".to_owned());
     }
     if !turn.refused.is_empty() {
-        let tools: Vec<String> = turn.refused.iter().map(|refused| format!("{} {}", refused.tool, refused.what)).collect();
+        let tools: Vec<String> =
+            turn.refused.iter().map(|refused| format!("{} {}", refused.tool, refused.what)).collect();
         parts.push(format!("[{} call(s) of the sub-agent were refused: {}]", tools.len(), tools.join("; ")));
     }
     if !dropped.is_empty() {

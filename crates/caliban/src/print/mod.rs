@@ -20,6 +20,7 @@ use caliban_agent::{
 };
 use caliban_core::message::Message;
 use caliban_tools::WorkspaceOptions;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -32,6 +33,9 @@ use crate::{
 
 /// More than this on stdin is not a prompt.
 const MAX_STDIN_BYTES: u64 = 64 * 1024 * 1024;
+
+/// How long a pipe may be silent when the prompt is on the command line.
+const STDIN_PATIENCE: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
 
 /// What print mode shows, as it happens and at the end.
 trait Printer {
@@ -67,7 +71,7 @@ pub(crate) async fn print(cli: &Cli, environment: &Environment, cwd: &Path) -> R
 fn prompt(cli: &Cli) -> Result<Option<String>, Failure> {
     let mut prompt = cli.run.prompt().map(str::to_owned).filter(|prompt| !prompt.trim().is_empty());
     let stdin = std::io::stdin();
-    if cli.run.is_print() && !stdin.is_terminal() {
+    if cli.run.is_print() && !stdin.is_terminal() && (prompt.is_none() || is_something_coming(&stdin)) {
         let mut bytes = Vec::new();
         stdin
             .lock()
@@ -91,6 +95,18 @@ fn prompt(cli: &Cli) -> Result<Option<String>, Failure> {
         return Err(nothing_to_do());
     }
     Ok(prompt)
+}
+
+/// Whether stdin has something, or has ended. A pipe that somebody left open and never writes to must not hang a run
+/// that has its prompt already.
+fn is_something_coming(stdin: &std::io::Stdin) -> bool {
+    let mut waiting = [PollFd::new(stdin, PollFlags::IN)];
+    let ready = poll(&mut waiting, Some(&STDIN_PATIENCE));
+    if ready == Ok(0) {
+        report::note("nothing came on stdin: going on without it (redirect it with </dev/null)");
+        return false;
+    }
+    true
 }
 
 fn nothing_to_do() -> Failure {

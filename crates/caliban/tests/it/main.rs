@@ -4,6 +4,9 @@
 
 mod config;
 mod doctor;
+mod models;
+mod place;
 mod secrets;
 mod trust;
 mod words;
+mod work;
