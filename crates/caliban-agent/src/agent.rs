@@ -242,7 +242,8 @@ impl Agent {
 
     /// Whether a turn was cut short and can be gone on with.
     pub fn has_unfinished_turn(&self) -> bool {
-        self.conversation.open_calls().next().is_some()
+        self.conversation.is_turn_open()
+            || self.conversation.open_calls().next().is_some()
             || self.conversation.awaits_model()
             || self.steering_waits()
     }
@@ -314,7 +315,7 @@ impl Agent {
         self.kit.purse.pause();
         let written = self.record(event, Durability::Synced).await;
         let rendered = match written {
-            Ok(()) => session_file::write(&self.kit.directory, &outcome, self.kit.purse.micro_usd()),
+            Ok(()) => session_file::write(&self.kit.directory),
             Err(error) => Err(error),
         };
         if let Err(error) = rendered

@@ -14,6 +14,7 @@ use crate::{
     conversation::{CLEARED, Conversation, characters},
     event::{Event, Outcome},
     feed::Entry,
+    session_file,
     transcript::Durability,
     turn::{Failed, Halt, milliseconds},
 };
@@ -48,6 +49,7 @@ impl Agent {
             Ok(()) => self.summarise(cancel).await,
             Err(halt) => Err(halt),
         };
+        let result = result.and_then(|()| Ok(session_file::write(&self.kit.directory)?));
         result.map_err(|halt| match halt {
             Halt::Outcome(outcome) => outcome,
             Halt::Storage(error) => Outcome::failed(error.to_string()),

@@ -37,6 +37,8 @@ pub struct Conversation {
     queue: BTreeMap<u64, String>,
     senders: BTreeSet<String>,
     next_queued: u64,
+    /// Something was said since a turn last ended.
+    turn_open: bool,
 }
 
 /// A call of the last reply.
@@ -84,6 +86,7 @@ impl Conversation {
                     self.queue.remove(number);
                 }
                 self.close_open_calls();
+                self.turn_open = true;
                 self.push(message.clone());
             }
             Event::Reply { message, usage, .. } => {
@@ -102,7 +105,8 @@ impl Conversation {
                         answer: None,
                     })
                     .collect();
-                self.messages.push(message.clone());
+                self.turn_open = true;
+                self.messages.push(without_lost_reasoning(message));
             }
             Event::CallStarted { id, name, input, .. } => {
                 if name == "TodoWrite"
@@ -123,10 +127,8 @@ impl Conversation {
                 self.usage += *usage;
                 self.summarise(summary, *keep_tail);
             }
-            Event::AskOpened(_)
-            | Event::AskAnswered { .. }
-            | Event::Note { .. }
-            | Event::TurnEnded { .. } => {}
+            Event::TurnEnded { .. } => self.turn_open = false,
+            Event::AskOpened(_) | Event::AskAnswered { .. } | Event::Note { .. } => {}
         }
     }
 
@@ -178,6 +180,11 @@ impl Conversation {
     /// Whether the last thing said waits for the model.
     pub fn awaits_model(&self) -> bool {
         self.open.is_empty() && self.messages.last().is_some_and(|message| message.role == Role::User)
+    }
+
+    /// Whether the last turn was cut short: nobody recorded how it ended.
+    pub fn is_turn_open(&self) -> bool {
+        self.turn_open
     }
 
     /// How many tokens the next request will have, about: what the provider counted last, plus a
@@ -266,6 +273,13 @@ impl Conversation {
     fn characters(&self) -> usize {
         self.messages.iter().map(characters).sum()
     }
+}
+
+/// A message that can be sent again: reasoning that was not kept, because it quoted a secret, is left out.
+fn without_lost_reasoning(message: &Message) -> Message {
+    let is_lost = |block: &Block| matches!(block, Block::Thinking { raw: Value::Null, .. });
+    let blocks = message.blocks.iter().filter(|block| !is_lost(block)).cloned().collect();
+    Message { role: message.role, blocks }
 }
 
 /// How many characters a message has, roughly as they count for a model.

@@ -16,6 +16,7 @@ mod guard;
 pub mod handle;
 pub mod hooks;
 pub mod prompt;
+mod secrets;
 pub mod session_file;
 pub mod spawner;
 pub mod subagent;

@@ -1,4 +1,4 @@
-//! `session.json`: the regular session file, rendered from the transcript at the end of each turn.
+//! `session.json`: the regular session file, rendered from the transcript at the end of each turn and after a compaction.
 //!
 //! Derived, never read back to go on: the transcript is the truth. Written beside and renamed into place.
 
@@ -39,7 +39,7 @@ pub struct SessionFile {
     pub model: String,
     /// When it began.
     pub created: Timestamp,
-    /// When this file was made.
+    /// When the last turn ended.
     pub updated: Timestamp,
     /// How the last turn ended.
     pub outcome: Outcome,
@@ -57,14 +57,10 @@ pub struct SessionFile {
     pub messages: Vec<Message>,
 }
 
-/// Renders the file anew. The text comes from the transcript on disk, so it is redacted like that.
-pub(crate) fn write(
-    directory: &Path,
-    outcome: &Outcome,
-    micro_usd: Option<u64>,
-) -> Result<(), TranscriptError> {
+/// Renders the file anew, when a turn has ended. All of it comes from the transcript on disk, so it is redacted like that.
+pub(crate) fn write(directory: &Path) -> Result<(), TranscriptError> {
     let records = transcript::read(directory)?;
-    let Some(file) = render(&records, outcome, micro_usd) else { return Ok(()) };
+    let Some(file) = render(&records) else { return Ok(()) };
     let path = directory.join(FILE_NAME);
     let io = |source| TranscriptError::Io { path: path.clone(), source };
     let text = serde_json::to_vec(&file).map_err(|error| io(error.into()))?;
@@ -73,11 +69,14 @@ pub(crate) fn write(
     fs::rename(&beside, &path).map_err(io)
 }
 
-fn render(records: &[Record], outcome: &Outcome, micro_usd: Option<u64>) -> Option<SessionFile> {
+fn render(records: &[Record]) -> Option<SessionFile> {
     let created = records.first()?.at;
     let conversation = Conversation::replay(records.iter().map(|record| &record.event));
     let header = conversation.header()?.clone();
-    let updated = records.iter().rev().find(|record| matches!(record.event, Event::TurnEnded { .. }));
+    let (updated, outcome, micro_usd) = records.iter().rev().find_map(|record| match &record.event {
+        Event::TurnEnded { outcome, micro_usd, .. } => Some((record.at, outcome.clone(), *micro_usd)),
+        _ => None,
+    })?;
     Some(SessionFile {
         version: header.version,
         id: header.session,
@@ -87,8 +86,8 @@ fn render(records: &[Record], outcome: &Outcome, micro_usd: Option<u64>) -> Opti
         provider: header.provider,
         model: header.model,
         created,
-        updated: updated.map_or(created, |record| record.at),
-        outcome: outcome.clone(),
+        updated,
+        outcome,
         replies: conversation.replies(),
         usage: conversation.usage(),
         micro_usd,

@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use crate::{
     event::{Event, Record, TRANSCRIPT_VERSION},
     feed::{Entry, Feed},
+    secrets,
 };
 
 /// The file's name in a session's directory.
@@ -29,8 +30,6 @@ pub const FILE_NAME: &str = "transcript.jsonl";
 const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
 /// How long to wait before a write to a full disk is tried again.
 const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
-/// Fields that hold a provider's opaque data, which a pattern must not touch.
-const OPAQUE_FIELDS: [&str; 2] = ["raw", "data"];
 
 /// Why a transcript cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +65,12 @@ pub enum TranscriptError {
         path: PathBuf,
         /// Its version.
         found: u32,
+    },
+    /// A record that could not be read again.
+    #[error("a record of {bytes} bytes is too large for the transcript, which takes {MAX_LINE_BYTES}")]
+    TooLarge {
+        /// Its size.
+        bytes: u64,
     },
     /// An earlier write could not be made durable; nothing after it is trusted.
     #[error("the transcript is closed after an error")]
@@ -200,6 +205,9 @@ impl Writer {
         }
         let record = Record { seq: self.next, at: Timestamp::now(), event };
         let line = self.line(&record).map_err(|source| io_error(&self.path, source))?;
+        if line.len() as u64 >= MAX_LINE_BYTES {
+            return Err(TranscriptError::TooLarge { bytes: line.len() as u64 });
+        }
         if let Err(source) = self.file.write_all(&line) {
             self.cut_back();
             return Err(io_error(&self.path, source));
@@ -226,29 +234,10 @@ impl Writer {
 
     fn line(&self, record: &Record) -> io::Result<Vec<u8>> {
         let mut value = serde_json::to_value(record)?;
-        redact(&mut value, &self.redactor);
+        secrets::redact(&mut value, &self.redactor);
         let mut line = serde_json::to_vec(&value)?;
         line.push(b'\n');
         Ok(line)
-    }
-}
-
-fn redact(value: &mut Value, redactor: &Redactor) {
-    match value {
-        Value::String(text) => {
-            if let std::borrow::Cow::Owned(clean) = redactor.redact(text) {
-                *text = clean;
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, redactor)),
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                if !OPAQUE_FIELDS.contains(&name.as_str()) {
-                    redact(field, redactor);
-                }
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -291,11 +280,15 @@ fn read_records(file: &mut File, path: &Path) -> Result<(Vec<Record>, u64), Tran
         }
         let record = match serde_json::from_slice::<Record>(&line) {
             Ok(record) => record,
-            Err(error) if at_end(&mut reader, path)? => {
-                tracing::warn!(path = %path.display(), %error, "cut a torn last record");
-                break;
-            }
-            Err(error) => return Err(newer(&line, path).unwrap_or_else(|| corrupt(error.to_string()))),
+            // First of all: what a newer caliban wrote is never cut off as torn.
+            Err(error) => match newer(&line, path) {
+                Some(newer) => return Err(newer),
+                None if at_end(&mut reader, path)? => {
+                    tracing::warn!(path = %path.display(), %error, "cut a torn last record");
+                    break;
+                }
+                None => return Err(corrupt(error.to_string())),
+            },
         };
         if let Event::Started(header) = &record.event
             && header.version > TRANSCRIPT_VERSION
