@@ -66,7 +66,7 @@ impl Agent {
             self.conversation.apply(event);
         }
         ended.sort_by_key(|(index, _)| *index);
-        let mut stuck = None;
+        let (mut stuck, mut stop) = (None, None);
         for (index, ended) in ended {
             let call = &calls[index];
             let failed = ended.events.last().is_some_and(|event| {
@@ -79,9 +79,11 @@ impl Agent {
             if self.guard.is_stuck_after(&call.name, &call.input, failed) {
                 stuck = Some(call.name.clone());
             }
-            if let Some(reason) = ended.stop {
-                return Err(Halt::Outcome(Outcome::failed(format!("stopped by a hook: {reason}"))));
-            }
+            stop = stop.or(ended.stop);
+        }
+        // Only now: every call that ran is part of the conversation.
+        if let Some(reason) = stop {
+            return Err(Halt::Outcome(Outcome::failed(format!("stopped by a hook: {reason}"))));
         }
         match stuck {
             Some(tool) => Err(Halt::Outcome(Outcome::Failed {
@@ -181,7 +183,7 @@ impl Runner<'_> {
         self.note(&mut ended, hook.warnings).await?;
         ended.stop = hook.stop;
         let input = hook.input.unwrap_or_else(|| call.input.clone());
-        if let Some(reason) = hook.block {
+        if let Some(reason) = hook.block.or_else(|| ended.stop.clone()) {
             let why = format!("a hook blocked this call: {reason}");
             self.refuse(&mut ended, call, &input, refusal(Verdict::Blocked, why), Vec::new()).await?;
             return Ok(ended);

@@ -228,7 +228,8 @@ impl Agent {
         let details = json!({"stop_hook_active": again});
         let answer = self.kit.hooks.ask(self.kit.stop_event(), None, details, cancel).await;
         self.note_all(answer.warnings).await?;
-        Ok(answer.block)
+        // A hook that wants the end of everything beats one that wants more work.
+        Ok(answer.block.filter(|_| answer.stop.is_none()))
     }
 
     async fn say(&mut self, text: String, author: Author) -> Result<(), Halt> {
