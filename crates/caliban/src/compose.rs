@@ -26,6 +26,7 @@ use caliban_core::{
 };
 use caliban_providers::{Provider, ProviderKind};
 use caliban_tools::{PrivateAddresses, WorkspaceOptions};
+use caliban_worktrees::{Keep, Setup};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -116,7 +117,7 @@ pub(crate) async fn compose(
         redactor,
         helpers: if settings.sub_agents { Helpers::Allowed } else { Helpers::Off },
         definitions: definitions.into(),
-        isolation: Isolation::default(),
+        isolation: isolation(settings, repo, &workspace),
         spawner: Arc::new(NoSpawner),
     };
     let repo_dir = loaded.paths.repo(&loaded.root);
@@ -222,6 +223,19 @@ fn budget_limits(settings: &Settings) -> budget::Limits {
         usd: limits.budget_usd.map(|usd| micro(usd.dollars())),
         turns: None,
         wall_ms: limits.wall_seconds.map(|seconds| seconds.get().saturating_mul(1000)),
+    }
+}
+
+fn isolation(settings: &Settings, repo: Option<PathBuf>, workspace: &WorkspaceOptions) -> Isolation {
+    let worktrees = &settings.worktrees;
+    Isolation {
+        repo,
+        env: workspace.env.clone(),
+        keep: if worktrees.keep { Keep::All } else { Keep::Remove },
+        setup: worktrees
+            .setup
+            .clone()
+            .map(|command| Setup { command, timeout_seconds: worktrees.setup_timeout.get().into() }),
     }
 }
 

@@ -12,6 +12,7 @@ mod sessions;
 mod settings;
 mod trust;
 mod types;
+mod worktrees;
 
 use std::{ffi::OsString, io::Write as _, path::PathBuf, process::ExitCode};
 
@@ -60,7 +61,10 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         Command::Agents(cli::agents::AgentsCommand::Types { json }) => {
             types::types(*json, &environment, &cwd, &mut out)?;
         }
-        Command::Worktrees(_) | Command::Acp(_) => {
+        Command::Worktrees(command) => {
+            runtime()?.block_on(worktrees::worktrees(command, &environment, &cwd, &mut out))?;
+        }
+        Command::Acp(_) => {
             return Err(Failure::new("this build has no agent in it"));
         }
     }

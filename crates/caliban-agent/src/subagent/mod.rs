@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, RwLock},
 };
 
-use caliban_core::{access::Access, message::ToolSpec, spec::SpawnSpec};
+use caliban_core::{access::Access, message::ToolSpec, redact::Redactor, spec::SpawnSpec};
 use caliban_permissions::{Effect, Policy};
 use caliban_tools::{BoxFuture, Call, Tool, ToolOutput, Workspace};
 use serde_json::Value;
@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::{
     agent::{Agent, Limits},
     blueprint::{Blueprint, Kin, Parent, Wanted, WorkspaceSource},
-    event::Author,
+    event::{Author, Event},
     feed::{Cursor, Entry},
     spawner::Handover,
 };
@@ -104,8 +104,9 @@ impl Starter {
         let (workspace, worktree) = match &input.place {
             Place::Shared => (self.workspace.child(&self.workspace.cwd()), None),
             Place::Worktree(wanted) => {
-                let name = worktree::name(&input.label, &session);
-                let made = blueprint.isolation.create(&name, wanted, call.cancel, call.progress).await?;
+                let name = worktree::name(input.label.as_deref(), &session);
+                let isolation = &blueprint.isolation;
+                let made = isolation.create(name, wanted, &session, call.cancel, call.progress).await?;
                 (self.workspace.child(made.path()), Some(made))
             }
         };
@@ -124,13 +125,15 @@ impl Starter {
         };
         let kit = blueprint.kit(wanted).map_err(|error| error.to_string())?;
         let dropped = unknown(allowlist.as_deref(), &kit.specs);
-        let directory = kit.directory.clone();
+        let redactor = kit.redactor.clone();
         let outcome = drive(kit, &input.prompt, &call).await;
         let work = match worktree {
-            Some(worktree) => Some(worktree.finish(input.label.as_deref().unwrap_or(&session)).await),
+            Some(worktree) => Some(worktree.finish().await),
             None => None,
         };
-        outcome.map(|turn| report::answer(&turn, &dropped, work.as_ref(), &directory))
+        let keep =
+            report::Keep { directory: self.workspace.output_dir(), session: &session, redactor: &redactor };
+        outcome.map(|turn| report::answer(&turn, &dropped, work.as_ref(), &keep))
     }
 
     async fn hand_over(&self, input: Input) -> ToolOutput {
@@ -165,16 +168,21 @@ impl Starter {
     fn new_session(&self, input: &Input) -> Result<String, String> {
         let base = input.label.as_deref().unwrap_or("helper");
         let base = caliban_core::names::Slug::slugify(base);
-        (1..)
-            .map(|number| format!("{}-{base}-{number}", self.session))
-            .find(|session| {
-                // Making the directory is what takes the name, also among parallel calls.
-                let directory = self.directory.join("sub").join(session);
-                let parent = directory.parent().unwrap_or(&directory);
-                crate::transcript::make_private_directory(parent).is_ok()
-                    && std::fs::create_dir(&directory).is_ok()
-            })
-            .ok_or_else(|| "no room for the sub-agent's session".to_owned())
+        let parent = self.directory.join("sub");
+        let cannot = |error: std::io::Error| {
+            format!("the sub-agent's session cannot be made in {}: {error}", parent.display())
+        };
+        crate::transcript::make_private_directory(&parent).map_err(cannot)?;
+        let mut number = 1_u32;
+        loop {
+            let session = format!("{}-{base}-{number}", self.session);
+            // Making the directory is what takes the name, also among parallel calls.
+            match std::fs::create_dir(parent.join(&session)) {
+                Ok(()) => return Ok(session),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(cannot(error)),
+            }
+        }
     }
 }
 
@@ -185,33 +193,43 @@ async fn drive(
     call: &Call<'_>,
 ) -> Result<crate::agent::TurnReport, String> {
     let span = tracing::debug_span!("sub_agent", session = %kit.session);
-    tracing::debug!(parent: &span, prompt, "started");
-    let feed = kit.feed.clone();
+    let (feed, redactor) = (kit.feed.clone(), kit.redactor.clone());
+    tracing::debug!(parent: &span, prompt = %redactor.redact(prompt), "started");
     let mut agent = Agent::new(kit).await.map_err(|error| error.to_string())?;
     let message = caliban_core::message::Message::user(prompt);
+    let mut cursor = Cursor::default();
     let turn = {
         let work = agent.prompt(message, Author::Parent, call.cancel);
         tokio::pin!(work);
-        let mut cursor = Cursor::default();
         loop {
             tokio::select! {
                 turn = &mut work => break turn,
                 entry = feed.wait(&mut cursor) => {
                     if let Some(entry) = entry {
-                        show(&entry, call);
+                        show(&entry, &redactor, &span, call);
                     }
                 }
             }
         }
     };
-    tracing::debug!(parent: &span, outcome = ?turn.outcome, turns = turn.turns, "ended");
+    while let Some(entry) = feed.next(&mut cursor) {
+        show(&entry, &redactor, &span, call);
+    }
+    let outcome = format!("{:?}", turn.outcome);
+    tracing::debug!(parent: &span, outcome = %redactor.redact(&outcome), turns = turn.turns, "ended");
     agent.close().await;
     Ok(turn)
 }
 
-fn show(entry: &Entry, call: &Call<'_>) {
+/// Its turns go to the debug log, a line for each call to those who watch the parent.
+fn show(entry: &Entry, redactor: &Redactor, span: &tracing::Span, call: &Call<'_>) {
+    if let Entry::Record(record) = entry
+        && let Event::Reply { message, .. } = &record.event
+    {
+        tracing::debug!(parent: span, text = %redactor.redact(&message.text()), "reply");
+    }
     if let Some(line) = report::progress(entry) {
-        tracing::debug!(line, "sub-agent");
+        tracing::debug!(parent: span, line = %redactor.redact(&line), "call");
         (call.progress)(&format!("{line}\n"));
     }
 }

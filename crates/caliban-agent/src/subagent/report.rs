@@ -1,8 +1,8 @@
 //! What the parent gets back from a sub-agent.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use caliban_core::message::ResultPart;
+use caliban_core::{message::ResultPart, redact::Redactor};
 use caliban_tools::ToolOutput;
 
 use super::{MAX_ANSWER_CHARS, worktree::Work};
@@ -12,22 +12,25 @@ use crate::{
     feed::Entry,
 };
 
-/// The file that holds an answer that was cut.
-const WHOLE_ANSWER: &str = "answer.md";
+/// Where an answer that is too long is kept: among the parent's outputs, which the parent may read.
+pub(super) struct Keep<'a> {
+    pub(super) directory: &'a Path,
+    pub(super) session: &'a str,
+    pub(super) redactor: &'a Redactor,
+}
 
 /// The final text, cut, with what else the parent should know.
 pub(super) fn answer(
     turn: &TurnReport,
     dropped: &[String],
     work: Option<&Work>,
-    directory: &Path,
+    keep: &Keep<'_>,
 ) -> ToolOutput {
     let mut whole = None;
     let mut text: String = turn.text.chars().take(MAX_ANSWER_CHARS).collect();
     if text.len() < turn.text.len() {
-        let path = directory.join(WHOLE_ANSWER);
-        match std::fs::write(&path, &turn.text) {
-            Ok(()) => {
+        match keep.write(&turn.text) {
+            Ok(path) => {
                 text.push_str(&format!("\n[cut; the whole answer is in {}]", path.display()));
                 whole = Some(path);
             }
@@ -69,6 +72,15 @@ pub(super) fn answer(
         summary,
         exit_code: None,
         whole,
+    }
+}
+
+impl Keep<'_> {
+    fn write(&self, text: &str) -> std::io::Result<PathBuf> {
+        crate::transcript::make_private_directory(self.directory)?;
+        let path = self.directory.join(format!("{}.md", self.session));
+        std::fs::write(&path, self.redactor.redact(text).as_bytes())?;
+        Ok(path)
     }
 }
 

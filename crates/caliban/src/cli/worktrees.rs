@@ -45,12 +45,15 @@ pub(crate) enum RescueCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Bring saved work back as a branch
+    /// Bring saved work back: as a worktree with its branch, or its files alone
     Restore {
         /// The name under which it was saved
         name: String,
-        /// The branch to make; `rescued/NAME` when not given
-        #[arg(long, value_name = "BRANCH")]
-        branch: Option<String>,
+        /// Put the files alone into this directory
+        #[arg(long, value_name = "DIR", conflicts_with = "rename")]
+        to: Option<std::path::PathBuf>,
+        /// Give the worktree another name
+        #[arg(long = "as", value_name = "NAME")]
+        rename: Option<String>,
     },
 }

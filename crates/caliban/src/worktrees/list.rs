@@ -1,0 +1,42 @@
+//! `caliban worktrees list`
+
+use std::io::Write;
+
+use caliban_worktrees::{Presence, Repo, Use};
+use tokio_util::sync::CancellationToken;
+
+use crate::report::Failure;
+
+pub(super) async fn list(
+    repo: &Repo,
+    json: bool,
+    out: &mut dyn Write,
+    cancel: &CancellationToken,
+) -> Result<(), Failure> {
+    let worktrees = repo.list(cancel).await.map_err(super::worded)?;
+    if json {
+        return super::json_line(&worktrees, out);
+    }
+    if worktrees.is_empty() {
+        writeln!(out, "No worktrees.")?;
+        return Ok(());
+    }
+    let width = worktrees.iter().map(|listed| listed.name.as_str().len()).max().unwrap_or_default().max(4);
+    writeln!(out, "{:<width$}  {:<8}  {:<16}  BRANCH", "NAME", "STATE", "MADE")?;
+    for listed in worktrees {
+        let state = match (&listed.presence, listed.usage) {
+            (Presence::Missing, _) => "missing",
+            (Presence::Moved(_), _) => "moved",
+            (Presence::Present, Use::InUse) => "in use",
+            (Presence::Present, Use::Free) => "free",
+        };
+        writeln!(
+            out,
+            "{:<width$}  {state:<8}  {:<16}  {}",
+            listed.name.as_str(),
+            super::time(listed.created),
+            listed.branch
+        )?;
+    }
+    Ok(())
+}

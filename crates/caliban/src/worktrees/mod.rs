@@ -1,0 +1,120 @@
+//! `caliban worktrees …`: what agents left, what was saved of it, and how to get it back. One file for each verb.
+
+mod list;
+mod rescue;
+mod rm;
+mod show;
+mod sweep;
+
+use std::{io::Write, path::Path};
+
+use caliban_core::names::Slug;
+use caliban_worktrees::{GitOptions, Keep, RemoveOptions, RemoveReport, Repo};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cli::worktrees::{RescueCommand, WorktreesCommand},
+    report::{self, Failure},
+    settings::{Environment, Layer},
+};
+
+/// Carries a verb out.
+pub(crate) async fn worktrees(
+    command: &WorktreesCommand,
+    environment: &Environment,
+    cwd: &Path,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let cancel = CancellationToken::new();
+    let repo = Repo::open(cwd, GitOptions::default(), &cancel).await.map_err(worded)?;
+    match command {
+        WorktreesCommand::List { json } => list::list(&repo, *json, out, &cancel).await,
+        WorktreesCommand::Show { name, json } => show::show(&repo, &slug(name)?, *json, out, &cancel).await,
+        WorktreesCommand::Rm { names } => {
+            let options = options(environment, cwd)?;
+            let names = names.iter().map(|name| slug(name)).collect::<Result<Vec<_>, _>>()?;
+            rm::rm(&repo, &names, &options, out, &cancel).await
+        }
+        WorktreesCommand::Sweep { dry_run } => {
+            sweep::sweep(&repo, *dry_run, &options(environment, cwd)?, out, &cancel).await
+        }
+        WorktreesCommand::Rescue(RescueCommand::List { json }) => {
+            rescue::list(&repo, *json, out, &cancel).await
+        }
+        WorktreesCommand::Rescue(RescueCommand::Restore { name, to, rename }) => {
+            rescue::restore(&repo, name, to.as_deref(), rename.as_deref(), out, &cancel).await
+        }
+    }
+}
+
+/// `CALIBAN_KEEP_WORKTREES` and the setting hold for removals by hand too.
+fn options(environment: &Environment, cwd: &Path) -> Result<RemoveOptions, Failure> {
+    let loaded = crate::settings::load(environment, cwd, Layer::default())?;
+    for note in &loaded.notes {
+        report::note(note);
+    }
+    let keep = if loaded.settings.worktrees.keep { Keep::All } else { Keep::Remove };
+    Ok(RemoveOptions { keep, ..RemoveOptions::default() })
+}
+
+fn slug(name: &str) -> Result<Slug, Failure> {
+    // People see the branch in `git branch`, and may give that.
+    let name = name.strip_prefix(caliban_worktrees::BRANCH_PREFIX).unwrap_or(name);
+    Slug::parse(name).map_err(|error| Failure::usage(error.to_string()))
+}
+
+fn worded(error: caliban_worktrees::Error) -> Failure {
+    let failure = Failure::new(error.to_string());
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// What a removal did, in words.
+fn removed(report: &RemoveReport, out: &mut dyn Write) -> std::io::Result<()> {
+    use caliban_worktrees::{BranchFate, Outcome};
+    match report.outcome {
+        Outcome::Removed => writeln!(out, "Removed worktree {}.", report.name)?,
+        Outcome::Kept => {
+            writeln!(
+                out,
+                "Kept worktree {} at {} (worktrees are set to be kept).",
+                report.name,
+                report.path.display()
+            )?;
+        }
+    }
+    match &report.branch_fate {
+        BranchFate::DeletedEmpty => {
+            writeln!(out, "  branch {} had no commits and is deleted", report.branch)?
+        }
+        BranchFate::DeletedMerged => writeln!(out, "  branch {} is merged and deleted", report.branch)?,
+        BranchFate::Kept { ahead, .. } => {
+            writeln!(out, "  branch {} stays: {ahead} commits that are nowhere else", report.branch)?;
+        }
+        BranchFate::Absent => {}
+    }
+    if let Some(rescue) = &report.rescue {
+        writeln!(out, "  uncommitted work is saved under {}", rescue.reference)?;
+        writeln!(out, "  get it back: {}", rescue.restore)?;
+    }
+    for note in &report.notes {
+        writeln!(out, "  note: {}", caliban_core::inert::line(note))?;
+    }
+    Ok(())
+}
+
+fn json_line(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<(), Failure> {
+    serde_json::to_writer(&mut *out, value).map_err(std::io::Error::from)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+/// Seconds since 1970 as people read them.
+fn time(seconds: u64) -> String {
+    let stamp = i64::try_from(seconds).ok().and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
+    stamp.map_or_else(String::new, |stamp| {
+        stamp.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+    })
+}

@@ -1,0 +1,51 @@
+//! `caliban worktrees show`
+
+use std::io::Write;
+
+use caliban_core::{inert, names::Slug};
+use caliban_worktrees::Repo;
+use tokio_util::sync::CancellationToken;
+
+use crate::report::Failure;
+
+/// Changes that are listed.
+const SHOWN_CHANGES: usize = 50;
+
+pub(super) async fn show(
+    repo: &Repo,
+    name: &Slug,
+    json: bool,
+    out: &mut dyn Write,
+    cancel: &CancellationToken,
+) -> Result<(), Failure> {
+    let found = repo.inspect(name, cancel).await.map_err(super::worded)?;
+    if json {
+        return super::json_line(&found, out);
+    }
+    let listed = &found.listed;
+    writeln!(out, "worktree   {}", listed.name)?;
+    writeln!(out, "path       {}", inert::line(&listed.path.display().to_string()))?;
+    writeln!(out, "branch     {}", listed.branch)?;
+    writeln!(out, "base       {}", listed.base.short())?;
+    let elsewhere = if found.reachable { "also on another branch" } else { "on no other branch" };
+    writeln!(out, "ahead      {} commits, {elsewhere}", found.ahead)?;
+    writeln!(out, "made       {}", super::time(listed.created))?;
+    if let Some(owner) = &listed.owner {
+        writeln!(out, "for        {}", inert::line(owner))?;
+    }
+    let removal =
+        if found.needs_rescue { "would first save work under a rescue ref" } else { "loses nothing" };
+    writeln!(out, "removal    {removal}")?;
+    if !found.dirty.is_empty() {
+        writeln!(out, "\n{} paths are in no commit:", found.dirty.len())?;
+        for change in found.dirty.iter().take(SHOWN_CHANGES) {
+            let kind = serde_json::to_value(change.kind).ok();
+            let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default();
+            writeln!(out, "  {:<18} {}", kind.replace('_', " "), inert::line(&change.path))?;
+        }
+    }
+    for note in &found.notes {
+        writeln!(out, "note: {}", inert::line(note))?;
+    }
+    Ok(())
+}
