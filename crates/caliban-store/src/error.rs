@@ -77,6 +77,8 @@ mod code {
     pub(super) const CANTOPEN: i64 = 14;
     pub(super) const PROTOCOL: i64 = 15;
     pub(super) const NOTADB: i64 = 26;
+    /// The shared index could not be made larger, which is what a full disk does first.
+    pub(super) const IOERR_SHMSIZE: i64 = 4874;
 }
 
 impl StoreError {
@@ -92,6 +94,9 @@ impl StoreError {
         };
         let detail = database.message().to_owned();
         let number = database.code().and_then(|code| code.parse::<i64>().ok()).unwrap_or_default();
+        if number == code::IOERR_SHMSIZE {
+            return Self::Full(file);
+        }
         match number & 0xff {
             code::BUSY | code::LOCKED | code::PROTOCOL => Self::Busy(file),
             code::READONLY => Self::ReadOnly(file),

@@ -21,9 +21,7 @@ use tokio::time::Instant;
 
 use crate::{StoreError, StoreUrl};
 
-/// How long one attempt to get the write lock may take inside SQLite.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long all attempts of one write may take together.
+/// How long to wait for a lock that somebody else holds.
 const BUSY_LIMIT: Duration = Duration::from_secs(30);
 /// The log is folded back into the database when it is larger than this. Bounds what a crash
 /// recovery reads, which every process that comes alone has to do.
@@ -33,6 +31,23 @@ pub const WAL_LIMIT: u64 = 512 * 1024;
 const WAL_PATIENCE: u64 = 4;
 /// How long folding back may wait for readers before it is left to the next writer.
 const TIDY_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// Does a thing again while the store is busy: recovering a log after a crash and changing the
+/// journal's mode need locks that SQLite does not wait for itself. (A macro, because a function that
+/// takes an async closure would make futures that cannot be sent to another thread.)
+macro_rules! patiently {
+    ($url:expr, $work:expr) => {{
+        let give_up = Instant::now() + BUSY_LIMIT;
+        loop {
+            match $work.await.map_err(|error| StoreError::from_sqlx($url.file(), error)) {
+                Err(error) if error.is_busy() && Instant::now() < give_up => {
+                    tokio::time::sleep(Duration::from_millis(fastrand::u64(1..20))).await;
+                }
+                other => break other,
+            }
+        }
+    }};
+}
 
 /// The tables of one part of the project, as steps that are never changed once released.
 #[derive(Debug, Clone, Copy)]
@@ -111,57 +126,18 @@ impl Db {
         StoreError::from_sqlx(self.url.file(), error)
     }
 
-    /// Runs `work` in one write transaction. It is committed when `work` returns `Ok`, else rolled
-    /// back. A store that is busy is tried again; anything else is not.
+    /// Begins a write transaction: from here to its end nobody else writes. What is not
+    /// [finished](Tx::finish) is rolled back.
     ///
     /// # Errors
-    /// What `work` returns, or the store's own failure. After an error nothing is acknowledged.
-    pub(crate) async fn write<T, E: From<StoreError>>(
-        &mut self,
-        mut work: impl AsyncFnMut(&mut Tx<'_>) -> Result<T, E>,
-    ) -> Result<T, E> {
-        let give_up = Instant::now() + BUSY_LIMIT;
-        loop {
-            match self.write_once(&mut work).await {
-                Attempt::Busy(_) if Instant::now() < give_up => {
-                    tokio::time::sleep(Duration::from_millis(fastrand::u64(1..20))).await;
-                }
-                Attempt::Busy(error) => return Err(error.into()),
-                Attempt::Done(outcome) => {
-                    self.tidy(WAL_LIMIT * WAL_PATIENCE).await;
-                    return outcome;
-                }
-            }
-        }
-    }
-
-    async fn write_once<T, E: From<StoreError>>(
-        &mut self,
-        work: &mut impl AsyncFnMut(&mut Tx<'_>) -> Result<T, E>,
-    ) -> Attempt<T, E> {
+    /// When the lock cannot be had in time, or the store fails.
+    pub(crate) async fn begin(&mut self) -> Result<Tx<'_>, StoreError> {
+        self.tidy(WAL_LIMIT * WAL_PATIENCE).await;
         let file = self.url.file();
-        let inner = match self.conn.begin_with("BEGIN IMMEDIATE").await {
-            Ok(inner) => inner,
-            Err(error) => {
-                return match StoreError::from_sqlx(file, error) {
-                    error if error.is_busy() => Attempt::Busy(error),
-                    error => Attempt::Done(Err(error.into())),
-                };
-            }
-        };
-        let mut tx = Tx { inner, file };
-        let outcome = work(&mut tx).await;
-        Attempt::Done(match outcome {
-            Ok(value) => match tx.inner.commit().await {
-                Ok(()) => Ok(value),
-                Err(error) => Err(StoreError::from_sqlx(file, error).into()),
-            },
-            Err(error) => {
-                // Best effort: an unfinished transaction dies with the connection anyway.
-                let _ = tx.inner.rollback().await;
-                Err(error)
-            }
-        })
+        match self.conn.begin_with("BEGIN IMMEDIATE").await {
+            Ok(inner) => Ok(Tx { inner, file }),
+            Err(error) => Err(StoreError::from_sqlx(file, error)),
+        }
     }
 
     /// Best effort: folds a log larger than `limit` back into the database. What was committed is
@@ -172,7 +148,7 @@ impl Db {
             return;
         }
         let patience = sqlx::AssertSqlSafe(format!("PRAGMA busy_timeout = {}", TIDY_TIMEOUT.as_millis()));
-        let restore = sqlx::AssertSqlSafe(format!("PRAGMA busy_timeout = {}", BUSY_TIMEOUT.as_millis()));
+        let restore = sqlx::AssertSqlSafe(format!("PRAGMA busy_timeout = {}", BUSY_LIMIT.as_millis()));
         let _ = self.conn.execute(patience).await;
         let _ = self.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").await;
         let _ = self.conn.execute(restore).await;
@@ -195,6 +171,10 @@ impl Db {
     async fn prepare(url: &StoreUrl, schema: &Schema) -> Result<Self, StoreError> {
         let words = |error: io::Error| StoreError::from_io(url.file(), &error);
         if let Some(dir) = url.file().parent() {
+            if dir.exists() && !dir.is_dir() {
+                let detail = format!("{} is not a directory", dir.display());
+                return Err(StoreError::Open { file: url.file().to_owned(), detail });
+            }
             fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(words)?;
         }
         let _lock = lock_first_use(url).await?;
@@ -216,7 +196,7 @@ impl Db {
         if found == schema.version() {
             return Ok(Self { conn, url: url.clone(), prepared: Prepared::Current });
         }
-        conn.execute("PRAGMA journal_mode = WAL").await.map_err(words)?;
+        patiently!(url, conn.execute("PRAGMA journal_mode = WAL"))?;
         let mut tx = conn.begin_with("BEGIN IMMEDIATE").await.map_err(words)?;
         for step in schema.steps.iter().skip(usize::try_from(found).unwrap_or_default()) {
             tx.execute(*step).await.map_err(words)?;
@@ -231,12 +211,6 @@ impl Db {
         let prepared = if found == 0 { Prepared::Created } else { Prepared::Upgraded { from: found } };
         Ok(Self { conn, url: url.clone(), prepared })
     }
-}
-
-/// One attempt at a write: it ran, or it did not get the lock.
-enum Attempt<T, E> {
-    Done(Result<T, E>),
-    Busy(StoreError),
 }
 
 /// A write transaction in progress.
@@ -255,28 +229,38 @@ impl Tx<'_> {
     pub(crate) fn words(&self, error: sqlx::Error) -> StoreError {
         StoreError::from_sqlx(self.file, error)
     }
+
+    /// Commits when `outcome` is good, else rolls back. A commit that fails is not tried again: what
+    /// the disk has after a failed sync nobody knows, so it is not acknowledged.
+    ///
+    /// # Errors
+    /// The outcome's own, or the commit's.
+    pub(crate) async fn finish<T, E: From<StoreError>>(self, outcome: Result<T, E>) -> Result<T, E> {
+        match outcome {
+            Ok(value) => match self.inner.commit().await {
+                Ok(()) => Ok(value),
+                Err(error) => Err(StoreError::from_sqlx(self.file, error).into()),
+            },
+            Err(error) => {
+                // Best effort: an unfinished transaction dies with the connection anyway.
+                let _ = self.inner.rollback().await;
+                Err(error)
+            }
+        }
+    }
 }
 
 async fn connect(url: &StoreUrl) -> Result<SqliteConnection, StoreError> {
     let options = SqliteConnectOptions::new()
         .filename(url.file())
         .create_if_missing(false)
-        .busy_timeout(BUSY_TIMEOUT)
+        .busy_timeout(BUSY_LIMIT)
         .foreign_keys(true)
         .synchronous(SqliteSynchronous::Full)
         // SQLite's own checkpoints forget their progress when a process leaves; `tidy` does not.
         .pragma("wal_autocheckpoint", "0")
         .disable_statement_logging();
-    let give_up = Instant::now() + BUSY_LIMIT;
-    loop {
-        match options.connect().await.map_err(|error| StoreError::from_sqlx(url.file(), error)) {
-            // Recovering a log after a crash needs a lock for a moment; that is not waited for inside.
-            Err(error) if error.is_busy() && Instant::now() < give_up => {
-                tokio::time::sleep(Duration::from_millis(fastrand::u64(1..20))).await;
-            }
-            other => return other,
-        }
-    }
+    patiently!(url, options.connect())
 }
 
 async fn close(conn: SqliteConnection) {
@@ -290,19 +274,9 @@ async fn read_version(
     url: &StoreUrl,
     schema: &Schema,
 ) -> Result<Option<i64>, StoreError> {
-    let give_up = Instant::now() + BUSY_LIMIT;
-    let row = loop {
-        let read = conn
-            .fetch_one("SELECT application_id, user_version FROM pragma_application_id, pragma_user_version")
-            .await
-            .map_err(|error| StoreError::from_sqlx(url.file(), error));
-        match read {
-            Err(error) if error.is_busy() && Instant::now() < give_up => {
-                tokio::time::sleep(Duration::from_millis(fastrand::u64(1..20))).await;
-            }
-            other => break other?,
-        }
-    };
+    const VERSION: &str =
+        "SELECT application_id, user_version FROM pragma_application_id, pragma_user_version";
+    let row = patiently!(url, conn.fetch_one(VERSION))?;
     let (mark, found): (i64, i64) = (row.get(0), row.get(1));
     if mark == 0 && found == 0 {
         return Ok(None);

@@ -123,7 +123,7 @@ fn solid(line: &str) -> String {
         .filter(|(_, style)| {
             inverse += usize::from(style.inverse);
             // One inverse cell is a cursor; more are text.
-            !style.dim && !(style.inverse && inverse == 1)
+            !(style.dim || (style.inverse && inverse == 1))
         })
         .map(|(c, _)| c)
         .collect()

@@ -45,39 +45,53 @@ struct Target<'a> {
     agent: &'a str,
 }
 
-/// Types what waits for `recipient`. Does nothing for an agent without a pane.
+/// Types what waits for `recipient` and says how many messages that were. Does nothing for an
+/// agent without a pane.
 pub(crate) async fn deliver(
     broker: &mut Broker,
     settings: &Settings,
     recipient: &Agent,
-) -> Result<(), BrokerError> {
-    let Some(target) = recipient.placement.as_ref().and_then(target) else { return Ok(()) };
+) -> Result<usize, BrokerError> {
+    let Some(target) = recipient.placement.as_ref().and_then(target) else { return Ok(0) };
     let lock = lock_pane(broker, recipient).await;
     let waiting = broker.undelivered(recipient.id).await?;
     if waiting.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
     if lock.is_none() {
-        return put_off(broker, &waiting, DeliveryState::Held, "another cafleet is typing into the pane")
-            .await;
+        let why = "another cafleet is typing into the pane";
+        put_off(broker, &waiting, DeliveryState::Held, why).await?;
+        return Ok(0);
     }
+    let mut typed = 0;
     for (at, task) in waiting.iter().enumerate() {
         let backend = match look(&target, settings).await {
             Verdict::Go(backend) => backend,
-            Verdict::Hold(why) => return put_off(broker, &waiting[at..], DeliveryState::Held, &why).await,
-            Verdict::Gone(why) => return put_off(broker, &waiting[at..], DeliveryState::Failed, &why).await,
+            Verdict::Hold(why) => {
+                put_off(broker, &waiting[at..], DeliveryState::Held, &why).await?;
+                break;
+            }
+            Verdict::Gone(why) => {
+                put_off(broker, &waiting[at..], DeliveryState::Failed, &why).await?;
+                break;
+            }
         };
         if !broker.claim_delivery(task.id).await? {
             continue;
         }
         let done = type_one(&target, settings, backend, task).await;
         broker.record_delivery(task.id, &done).await?;
-        if done.state == DeliveryState::Held {
-            let why = "an earlier message is held".to_owned();
-            return put_off(broker, &waiting[at + 1..], DeliveryState::Held, &why).await;
+        match done.state {
+            DeliveryState::Typed | DeliveryState::Confirmed => typed += 1,
+            DeliveryState::Held => {
+                let why = "an earlier message is held";
+                put_off(broker, &waiting[at + 1..], DeliveryState::Held, why).await?;
+                break;
+            }
+            DeliveryState::Stored | DeliveryState::Failed => {}
         }
     }
-    Ok(())
+    Ok(typed)
 }
 
 fn target(placement: &Placement) -> Option<Target<'_>> {
@@ -90,8 +104,9 @@ async fn look(target: &Target<'_>, settings: &Settings) -> Verdict {
     match target.tmux.look(target.pane).await {
         Ok(Some(facts)) => judge(target, &facts, settings),
         Ok(None) => Verdict::Gone(format!("there is no pane {} any more", target.pane)),
-        Err(TmuxError::Missing) => Verdict::Gone(TmuxError::Missing.words()),
-        Err(TmuxError::Failed(why)) => Verdict::Gone(format!("the tmux server does not answer ({why})")),
+        // Another sender, or a later one, may have better luck.
+        Err(error @ (TmuxError::Missing | TmuxError::Silent)) => Verdict::Hold(error.words()),
+        Err(TmuxError::Failed(why)) => Verdict::Gone(format!("the tmux server is gone ({why})")),
     }
 }
 

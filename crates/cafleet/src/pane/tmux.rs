@@ -24,7 +24,9 @@ pub(crate) struct Tmux {
 pub(crate) enum TmuxError {
     /// There is no `tmux` on `PATH`.
     Missing,
-    /// It said no, or nothing in time.
+    /// It said nothing in time.
+    Silent,
+    /// It said no.
     Failed(String),
 }
 
@@ -32,6 +34,7 @@ impl TmuxError {
     pub(crate) fn words(&self) -> String {
         match self {
             Self::Missing => "tmux is not on PATH".to_owned(),
+            Self::Silent => "tmux does not answer".to_owned(),
             Self::Failed(why) => format!("tmux: {why}"),
         }
     }
@@ -171,7 +174,7 @@ impl Tmux {
         let output = match tokio::time::timeout(CALL_LIMIT, talk).await {
             Ok(Ok(output)) => output,
             Ok(Err(error)) => return Err(TmuxError::Failed(error.to_string())),
-            Err(_) => return Err(TmuxError::Failed("no answer".to_owned())),
+            Err(_) => return Err(TmuxError::Silent),
         };
         if output.status.success() {
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())

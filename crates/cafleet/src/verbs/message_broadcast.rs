@@ -1,10 +1,10 @@
 //! `message broadcast`: one message for every other agent, and a summary for the sender.
 
 use caliban_store::Stamp;
-use caliban_store::broker::{NewBroadcast, PollQuery, Scope, TaskId};
+use caliban_store::broker::{AgentId, Broker, NewBroadcast, PollQuery, Scope, Task, TaskId};
 use serde_json::json;
 
-use super::message_send::{sender, task_id, unconfirmed, was_notified};
+use super::message_send::{delivery_trouble, sender, task_id, unconfirmed, was_notified};
 use crate::answer::Answer;
 use crate::args::MessageBroadcastArgs;
 use crate::context::Context;
@@ -24,17 +24,11 @@ pub(crate) async fn run(context: &mut Context, args: &MessageBroadcastArgs) -> R
     let broker = context.broker().await?;
     let done = broker.broadcast(&new, Stamp::now()).await.map_err(|error| unconfirmed(error, id))?;
     let mut notified = 0_u64;
+    let mut trouble = None;
     for recipient in done.recipients.iter().filter(|recipient| recipient.placement.is_some()) {
-        deliver(broker, &settings, recipient).await?;
-        let query = PollQuery {
-            agent: recipient.id,
-            scope: Scope::All,
-            since: None,
-            after: Some(done.summary.seq),
-            page_size: 1_000,
-        };
-        let page = broker.poll(&query).await?;
-        notified += u64::from(page.tasks.iter().any(|task| task.origin == Some(id) && was_notified(task)));
+        // The messages are stored: whatever goes wrong from here on is a remark, not a failure.
+        trouble = trouble.or(delivery_trouble(deliver(broker, &settings, recipient).await));
+        notified += u64::from(was_notified_of(broker, recipient.id, &done.summary).await);
     }
     let recipients = done.recipients.len();
     let text = match detail {
@@ -50,5 +44,21 @@ pub(crate) async fn run(context: &mut Context, args: &MessageBroadcastArgs) -> R
         "notifications_sent_count": notified,
         "recipients": recipients,
     }]);
-    Ok(Answer::new(text, json))
+    Ok(Answer::new(text, json).note(trouble))
+}
+
+/// Whether the agent's copy of the broadcast was typed into its pane.
+async fn was_notified_of(broker: &mut Broker, agent: AgentId, summary: &Task) -> bool {
+    let query = PollQuery {
+        agent,
+        scope: Scope::All,
+        since: None,
+        // The copies follow their summary in the order of the store, one for each agent.
+        after: Some(summary.seq),
+        page_size: 1,
+    };
+    match broker.poll(&query).await {
+        Ok(page) => page.tasks.iter().any(|task| task.origin == Some(summary.id) && was_notified(task)),
+        Err(_) => false,
+    }
 }

@@ -19,26 +19,21 @@ pub(crate) async fn run(context: &mut Context, args: &MessageDeliverArgs) -> Res
     let settings = context.settings.clone();
     let broker = context.broker().await?;
     let deadline = Instant::now() + Duration::from_secs(u64::from(args.wait.unwrap_or_default()));
-    let mut first = None;
+    let mut delivered = 0;
     loop {
         let mut held = Vec::new();
-        let mut waiting = 0_usize;
         // Read anew each time: agents come and go while we wait.
         for agent in broker.agents(acting.session).await? {
-            if agent.placement.is_none() {
-                continue;
+            if agent.placement.is_some() {
+                delivered += deliver(broker, &settings, &agent).await?;
+                held.extend(broker.undelivered(agent.id).await?);
             }
-            waiting += if first.is_none() { broker.undelivered(agent.id).await?.len() } else { 0 };
-            deliver(broker, &settings, &agent).await?;
-            held.extend(broker.undelivered(agent.id).await?);
         }
-        let waiting = *first.get_or_insert(waiting);
         if held.is_empty() || Instant::now() >= deadline {
-            let done = waiting.saturating_sub(held.len());
             let why = held.first().and_then(|task| task.delivery.note.as_deref()).map(shown);
             return Ok(Answer::new(
-                format!("delivered={done} held={}", held.len()),
-                json!({"delivered": done, "held": held.len()}),
+                format!("delivered={delivered} held={}", held.len()),
+                json!({"delivered": delivered, "held": held.len()}),
             )
             .note(why.map(|why| format!("held: {why}"))));
         }

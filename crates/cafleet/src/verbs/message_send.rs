@@ -32,12 +32,15 @@ pub(crate) async fn run(context: &mut Context, args: &MessageSendArgs) -> Result
     let settings = context.settings.clone();
     let broker = context.broker().await?;
     let sent = broker.send(&new, Stamp::now()).await.map_err(|error| unconfirmed(error, id))?;
-    let task = if sent.recipient.placement.is_some() && sent.recipient.id != sent.task.from {
-        deliver(broker, &settings, &sent.recipient).await?;
-        broker.task(session, &sent.task.id.into()).await?
-    } else {
-        sent.task
-    };
+    let mut task = sent.task;
+    let mut trouble = None;
+    if sent.recipient.placement.is_some() && sent.recipient.id != task.from {
+        // The message is stored: whatever goes wrong from here on is a remark, not a failure.
+        trouble = delivery_trouble(deliver(broker, &settings, &sent.recipient).await);
+        if let Ok(now) = broker.task(session, &task.id.into()).await {
+            task = now;
+        }
+    }
     let json = json!({
         "task": render::task::json(&task, detail),
         "notification_sent": was_notified(&task),
@@ -48,7 +51,13 @@ pub(crate) async fn run(context: &mut Context, args: &MessageSendArgs) -> Result
     } else {
         format!("Message sent.\n{}", render::task::text(&task, detail, StateShown::No))
     };
-    Ok(Answer::new(text, json).note(note(&task)))
+    Ok(Answer::new(text, json).note(trouble).note(note(&task)))
+}
+
+/// A remark about a delivery that the store could not record.
+pub(super) fn delivery_trouble(outcome: Result<usize, BrokerError>) -> Option<String> {
+    let error = outcome.err()?;
+    Some(format!("the message is stored, but its delivery is not known: {}", shown(&error.to_string())))
 }
 
 /// The acting agent of a send, in the words of a send.

@@ -27,30 +27,31 @@ impl Broker {
             return Err(BrokerError::ReservedName(new.name.clone()));
         }
         let id = AgentId::random();
-        self.db
-            .write(async |tx| -> Result<Agent, BrokerError> {
-                let found = find_session(tx.conn(), session).await.map_err(|e| tx.words(e))?;
-                let found =
-                    found.one(session, || BrokerError::SessionNotFound(session.given().to_owned()))?;
-                if found.deleted_at.is_some() {
-                    return Err(BrokerError::SessionDeleted(found.id));
-                }
-                let card = json!({"name": new.name, "description": new.description, "skills": new.skills});
-                let agent = Agent {
-                    id,
-                    session: found.id,
-                    name: new.name.clone(),
-                    description: new.description.clone(),
-                    status: AgentStatus::Active,
-                    kind: AgentKind::User,
-                    registered_at: now,
-                    card: card.to_string(),
-                    placement: None,
-                };
-                insert_agent(tx, &agent).await?;
-                Ok(agent)
-            })
-            .await
+        let mut tx = self.db.begin().await?;
+        let outcome: Result<Agent, BrokerError> = async {
+            let tx = &mut tx;
+            let found = find_session(tx.conn(), session).await.map_err(|e| tx.words(e))?;
+            let found = found.one(session, || BrokerError::SessionNotFound(session.given().to_owned()))?;
+            if found.deleted_at.is_some() {
+                return Err(BrokerError::SessionDeleted(found.id));
+            }
+            let card = json!({"name": new.name, "description": new.description, "skills": new.skills});
+            let agent = Agent {
+                id,
+                session: found.id,
+                name: new.name.clone(),
+                description: new.description.clone(),
+                status: AgentStatus::Active,
+                kind: AgentKind::User,
+                registered_at: now,
+                card: card.to_string(),
+                placement: None,
+            };
+            insert_agent(tx, &agent).await?;
+            Ok(agent)
+        }
+        .await;
+        tx.finish(outcome).await
     }
 
     /// The active agents of a session, oldest first.
@@ -91,45 +92,46 @@ impl Broker {
         given: &IdPrefix,
         now: Stamp,
     ) -> Result<AgentId, BrokerError> {
-        self.db
-            .write(async |tx| -> Result<AgentId, BrokerError> {
-                let found = find_agent(tx.conn(), session, given).await.map_err(|e| tx.words(e))?;
-                let agent = found
-                    .one(given, || BrokerError::NotAMember { agent: given.given().to_owned(), session })?;
-                if agent.kind == AgentKind::Administrator {
-                    return Err(BrokerError::Administrator);
-                }
-                let director: Option<i64> = sqlx::query_scalar(
-                    "SELECT 1 FROM sessions WHERE session_id = $1 AND director_agent_id = $2",
-                )
-                .bind(session.to_string())
-                .bind(agent.id.to_string())
-                .fetch_optional(tx.conn())
-                .await
-                .map_err(|e| tx.words(e))?;
-                if director.is_some() {
-                    return Err(BrokerError::RootDirector);
-                }
-                let changed = sqlx::query(
-                    "UPDATE agents SET status = 'deregistered', deregistered_at = $1 \
+        let mut tx = self.db.begin().await?;
+        let outcome: Result<AgentId, BrokerError> = async {
+            let tx = &mut tx;
+            let found = find_agent(tx.conn(), session, given).await.map_err(|e| tx.words(e))?;
+            let agent =
+                found.one(given, || BrokerError::NotAMember { agent: given.given().to_owned(), session })?;
+            if agent.kind == AgentKind::Administrator {
+                return Err(BrokerError::Administrator);
+            }
+            let director: Option<i64> =
+                sqlx::query_scalar("SELECT 1 FROM sessions WHERE session_id = $1 AND director_agent_id = $2")
+                    .bind(session.to_string())
+                    .bind(agent.id.to_string())
+                    .fetch_optional(tx.conn())
+                    .await
+                    .map_err(|e| tx.words(e))?;
+            if director.is_some() {
+                return Err(BrokerError::RootDirector);
+            }
+            let changed = sqlx::query(
+                "UPDATE agents SET status = 'deregistered', deregistered_at = $1 \
                      WHERE agent_id = $2 AND status = 'active'",
-                )
-                .bind(now.to_string())
+            )
+            .bind(now.to_string())
+            .bind(agent.id.to_string())
+            .execute(tx.conn())
+            .await
+            .map_err(|e| tx.words(e))?;
+            if changed.rows_affected() == 0 {
+                return Err(BrokerError::AlreadyDeregistered(agent.id));
+            }
+            sqlx::query("DELETE FROM agent_placements WHERE agent_id = $1")
                 .bind(agent.id.to_string())
                 .execute(tx.conn())
                 .await
                 .map_err(|e| tx.words(e))?;
-                if changed.rows_affected() == 0 {
-                    return Err(BrokerError::AlreadyDeregistered(agent.id));
-                }
-                sqlx::query("DELETE FROM agent_placements WHERE agent_id = $1")
-                    .bind(agent.id.to_string())
-                    .execute(tx.conn())
-                    .await
-                    .map_err(|e| tx.words(e))?;
-                Ok(agent.id)
-            })
-            .await
+            Ok(agent.id)
+        }
+        .await;
+        tx.finish(outcome).await
     }
 }
 

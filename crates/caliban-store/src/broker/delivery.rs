@@ -41,20 +41,22 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn claim_delivery(&mut self, task: TaskId) -> Result<bool, BrokerError> {
-        self.db
-            .write(async |tx| -> Result<bool, BrokerError> {
-                let changed = sqlx::query(
-                    "UPDATE tasks SET delivery_state = 'failed', delivery_note = $1 WHERE task_id = $2 \
+        let mut tx = self.db.begin().await?;
+        let outcome: Result<bool, BrokerError> = async {
+            let tx = &mut tx;
+            let changed = sqlx::query(
+                "UPDATE tasks SET delivery_state = 'failed', delivery_note = $1 WHERE task_id = $2 \
                      AND status_state = 'input_required' AND delivery_state IN ('stored', 'held')",
-                )
-                .bind(INTERRUPTED)
-                .bind(task.to_string())
-                .execute(tx.conn())
-                .await
-                .map_err(|e| tx.words(e))?;
-                Ok(changed.rows_affected() == 1)
-            })
+            )
+            .bind(INTERRUPTED)
+            .bind(task.to_string())
+            .execute(tx.conn())
             .await
+            .map_err(|e| tx.words(e))?;
+            Ok(changed.rows_affected() == 1)
+        }
+        .await;
+        tx.finish(outcome).await
     }
 
     /// Records how a claimed message ended.
@@ -62,18 +64,20 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn record_delivery(&mut self, task: TaskId, delivery: &Delivery) -> Result<(), BrokerError> {
-        self.db
-            .write(async |tx| -> Result<(), BrokerError> {
-                sqlx::query("UPDATE tasks SET delivery_state = $1, delivery_note = $2 WHERE task_id = $3")
-                    .bind(delivery.state.as_str())
-                    .bind(&delivery.note)
-                    .bind(task.to_string())
-                    .execute(tx.conn())
-                    .await
-                    .map_err(|e| tx.words(e))?;
-                Ok(())
-            })
-            .await
+        let mut tx = self.db.begin().await?;
+        let outcome: Result<(), BrokerError> = async {
+            let tx = &mut tx;
+            sqlx::query("UPDATE tasks SET delivery_state = $1, delivery_note = $2 WHERE task_id = $3")
+                .bind(delivery.state.as_str())
+                .bind(&delivery.note)
+                .bind(task.to_string())
+                .execute(tx.conn())
+                .await
+                .map_err(|e| tx.words(e))?;
+            Ok(())
+        }
+        .await;
+        tx.finish(outcome).await
     }
 
     /// Records that these messages wait for a free pane, or that their pane is gone. Messages that
@@ -83,22 +87,24 @@ impl Broker {
     /// The store's.
     pub async fn put_off(&mut self, tasks: &[TaskId], delivery: &Delivery) -> Result<(), BrokerError> {
         debug_assert!(matches!(delivery.state, DeliveryState::Held | DeliveryState::Failed));
-        self.db
-            .write(async |tx| -> Result<(), BrokerError> {
-                for task in tasks {
-                    sqlx::query(
-                        "UPDATE tasks SET delivery_state = $1, delivery_note = $2 WHERE task_id = $3 \
+        let mut tx = self.db.begin().await?;
+        let outcome: Result<(), BrokerError> = async {
+            let tx = &mut tx;
+            for task in tasks {
+                sqlx::query(
+                    "UPDATE tasks SET delivery_state = $1, delivery_note = $2 WHERE task_id = $3 \
                          AND status_state = 'input_required' AND delivery_state IN ('stored', 'held')",
-                    )
-                    .bind(delivery.state.as_str())
-                    .bind(&delivery.note)
-                    .bind(task.to_string())
-                    .execute(tx.conn())
-                    .await
-                    .map_err(|e| tx.words(e))?;
-                }
-                Ok(())
-            })
-            .await
+                )
+                .bind(delivery.state.as_str())
+                .bind(&delivery.note)
+                .bind(task.to_string())
+                .execute(tx.conn())
+                .await
+                .map_err(|e| tx.words(e))?;
+            }
+            Ok(())
+        }
+        .await;
+        tx.finish(outcome).await
     }
 }

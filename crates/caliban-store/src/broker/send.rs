@@ -78,30 +78,31 @@ impl Broker {
     /// or the store's; then nothing is stored.
     pub async fn send(&mut self, new: &NewMessage, now: Stamp) -> Result<Sent, BrokerError> {
         let id = new.id.unwrap_or_else(TaskId::random);
-        let sent = self
-            .db
-            .write(async |tx| -> Result<Sent, BrokerError> {
-                let from = active_sender(tx, new.session, &new.from).await?;
-                let recipient = destination(tx, new.session, &new.to).await?;
-                let task = message(id, &from, &recipient, &new.text, None, now);
-                if let Some(task) = insert_task(tx, task).await? {
-                    return Ok(Sent { task, recipient, freshness: Freshness::New });
+        let mut tx = self.db.begin().await?;
+        let outcome: Result<Sent, BrokerError> = async {
+            let tx = &mut tx;
+            let from = active_sender(tx, new.session, &new.from).await?;
+            let recipient = destination(tx, new.session, &new.to).await?;
+            let task = message(id, &from, &recipient, &new.text, None, now);
+            if let Some(task) = insert_task(tx, task).await? {
+                return Ok(Sent { task, recipient, freshness: Freshness::New });
+            }
+            let known = task_by_id(tx.conn(), id).await.map_err(|e| tx.words(e))?;
+            match known {
+                Some(known)
+                    if known.kind == TaskKind::Unicast
+                        && known.from == from.id
+                        && known.to == Some(recipient.id)
+                        && known.origin.is_none()
+                        && known.text == new.text =>
+                {
+                    Ok(Sent { task: known, recipient, freshness: Freshness::Repeated })
                 }
-                let known = task_by_id(tx.conn(), id).await.map_err(|e| tx.words(e))?;
-                match known {
-                    Some(known)
-                        if known.kind == TaskKind::Unicast
-                            && known.from == from.id
-                            && known.to == Some(recipient.id)
-                            && known.origin.is_none()
-                            && known.text == new.text =>
-                    {
-                        Ok(Sent { task: known, recipient, freshness: Freshness::Repeated })
-                    }
-                    _ => Err(BrokerError::IdTaken(id)),
-                }
-            })
-            .await?;
+                _ => Err(BrokerError::IdTaken(id)),
+            }
+        }
+        .await;
+        let sent = tx.finish(outcome).await?;
         self.bells.ring(&sent.recipient.id.to_string());
         Ok(sent)
     }
@@ -113,30 +114,31 @@ impl Broker {
     /// `SenderNotActive`, `IdTaken`, `Ambiguous`, or the store's; then nothing is stored.
     pub async fn broadcast(&mut self, new: &NewBroadcast, now: Stamp) -> Result<Broadcast, BrokerError> {
         let id = new.id.unwrap_or_else(TaskId::random);
-        let done = self
-            .db
-            .write(async |tx| -> Result<Broadcast, BrokerError> {
-                let from = active_sender(tx, new.session, &new.from).await?;
-                let recipients = others(tx, &from).await?;
-                let summary = Task {
-                    context: from.id,
-                    to: None,
-                    kind: TaskKind::BroadcastSummary,
-                    state: TaskState::Completed,
-                    origin: Some(id),
-                    text: format!("Broadcast sent to {} recipients", recipients.len()),
-                    ..message(id, &from, &from, "", None, now)
-                };
-                let Some(summary) = insert_task(tx, summary).await? else {
-                    return known_broadcast(tx, id, &from, &new.text).await;
-                };
-                for recipient in &recipients {
-                    let copy = message(TaskId::random(), &from, recipient, &new.text, Some(id), now);
-                    insert_task(tx, copy).await?;
-                }
-                Ok(Broadcast { summary, recipients, freshness: Freshness::New })
-            })
-            .await?;
+        let mut tx = self.db.begin().await?;
+        let outcome: Result<Broadcast, BrokerError> = async {
+            let tx = &mut tx;
+            let from = active_sender(tx, new.session, &new.from).await?;
+            let recipients = others(tx, &from).await?;
+            let summary = Task {
+                context: from.id,
+                to: None,
+                kind: TaskKind::BroadcastSummary,
+                state: TaskState::Completed,
+                origin: Some(id),
+                text: format!("Broadcast sent to {} recipients", recipients.len()),
+                ..message(id, &from, &from, "", None, now)
+            };
+            let Some(summary) = insert_task(tx, summary).await? else {
+                return known_broadcast(tx, id, &from, &new.text).await;
+            };
+            for recipient in &recipients {
+                let copy = message(TaskId::random(), &from, recipient, &new.text, Some(id), now);
+                insert_task(tx, copy).await?;
+            }
+            Ok(Broadcast { summary, recipients, freshness: Freshness::New })
+        }
+        .await;
+        let done = tx.finish(outcome).await?;
         for recipient in &done.recipients {
             self.bells.ring(&recipient.id.to_string());
         }

@@ -80,26 +80,28 @@ impl Broker {
             deleted_at: None,
             director: Some(director.id),
         };
-        self.db
-            .write(async |tx| -> Result<(), BrokerError> {
-                sqlx::query("INSERT INTO sessions (session_id, label, created_at) VALUES ($1, $2, $3)")
-                    .bind(id.to_string())
-                    .bind(&session.label)
-                    .bind(now.to_string())
-                    .execute(tx.conn())
-                    .await
-                    .map_err(|e| tx.words(e))?;
-                insert_agent(tx, &director).await?;
-                insert_agent(tx, &administrator).await?;
-                sqlx::query("UPDATE sessions SET director_agent_id = $1 WHERE session_id = $2")
-                    .bind(director.id.to_string())
-                    .bind(id.to_string())
-                    .execute(tx.conn())
-                    .await
-                    .map_err(|e| tx.words(e))?;
-                Ok(())
-            })
-            .await?;
+        let mut tx = self.db.begin().await?;
+        let outcome: Result<(), BrokerError> = async {
+            let tx = &mut tx;
+            sqlx::query("INSERT INTO sessions (session_id, label, created_at) VALUES ($1, $2, $3)")
+                .bind(id.to_string())
+                .bind(&session.label)
+                .bind(now.to_string())
+                .execute(tx.conn())
+                .await
+                .map_err(|e| tx.words(e))?;
+            insert_agent(tx, &director).await?;
+            insert_agent(tx, &administrator).await?;
+            sqlx::query("UPDATE sessions SET director_agent_id = $1 WHERE session_id = $2")
+                .bind(director.id.to_string())
+                .bind(id.to_string())
+                .execute(tx.conn())
+                .await
+                .map_err(|e| tx.words(e))?;
+            Ok(())
+        }
+        .await;
+        tx.finish(outcome).await?;
         Ok(Created { session, director, administrator: administrator.id })
     }
 
@@ -140,36 +142,35 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn delete_session(&mut self, id: SessionId, now: Stamp) -> Result<DeletedSession, BrokerError> {
-        let gone: Vec<String> = self
-            .db
-            .write(async |tx| -> Result<Vec<String>, BrokerError> {
-                sqlx::query(
-                    "UPDATE sessions SET deleted_at = $1 WHERE session_id = $2 AND deleted_at IS NULL",
-                )
+        let mut tx = self.db.begin().await?;
+        let outcome: Result<Vec<String>, BrokerError> = async {
+            let tx = &mut tx;
+            sqlx::query("UPDATE sessions SET deleted_at = $1 WHERE session_id = $2 AND deleted_at IS NULL")
                 .bind(now.to_string())
                 .bind(id.to_string())
                 .execute(tx.conn())
                 .await
                 .map_err(|e| tx.words(e))?;
-                sqlx::query(
-                    "DELETE FROM agent_placements WHERE agent_id IN \
+            sqlx::query(
+                "DELETE FROM agent_placements WHERE agent_id IN \
                      (SELECT agent_id FROM agents WHERE session_id = $1)",
-                )
-                .bind(id.to_string())
-                .execute(tx.conn())
-                .await
-                .map_err(|e| tx.words(e))?;
-                sqlx::query_scalar(
-                    "UPDATE agents SET status = 'deregistered', deregistered_at = $1 \
+            )
+            .bind(id.to_string())
+            .execute(tx.conn())
+            .await
+            .map_err(|e| tx.words(e))?;
+            sqlx::query_scalar(
+                "UPDATE agents SET status = 'deregistered', deregistered_at = $1 \
                      WHERE session_id = $2 AND status = 'active' RETURNING agent_id",
-                )
-                .bind(now.to_string())
-                .bind(id.to_string())
-                .fetch_all(tx.conn())
-                .await
-                .map_err(|e| tx.words(e).into())
-            })
-            .await?;
+            )
+            .bind(now.to_string())
+            .bind(id.to_string())
+            .fetch_all(tx.conn())
+            .await
+            .map_err(|e| tx.words(e).into())
+        }
+        .await;
+        let gone: Vec<String> = tx.finish(outcome).await?;
         for agent in &gone {
             self.bells.ring(agent);
         }

@@ -52,41 +52,42 @@ impl Broker {
         now: Stamp,
         end: End,
     ) -> Result<Task, BrokerError> {
-        self.db
-            .write(async |tx| -> Result<Task, BrokerError> {
-                let found = find_agent(tx.conn(), session, by).await.map_err(|e| tx.words(e))?;
-                let by =
-                    found.one(by, || BrokerError::NotAMember { agent: by.given().to_owned(), session })?;
-                let found = find_task(tx.conn(), session, given).await.map_err(|e| tx.words(e))?;
-                let task = found.one(given, || BrokerError::TaskNotFound(given.given().to_owned()))?;
-                let (allowed, refusal, state) = match end {
-                    End::Ack => (task.to == Some(by.id), BrokerError::NotTheRecipient, TaskState::Completed),
-                    End::Cancel => (task.from == by.id, BrokerError::NotTheSender, TaskState::Canceled),
-                };
-                if !allowed {
-                    return Err(refusal);
-                }
-                let changed = sqlx::query(
-                    "UPDATE tasks SET status_state = $1, status_timestamp = $2 \
+        let mut tx = self.db.begin().await?;
+        let outcome: Result<Task, BrokerError> = async {
+            let tx = &mut tx;
+            let found = find_agent(tx.conn(), session, by).await.map_err(|e| tx.words(e))?;
+            let by = found.one(by, || BrokerError::NotAMember { agent: by.given().to_owned(), session })?;
+            let found = find_task(tx.conn(), session, given).await.map_err(|e| tx.words(e))?;
+            let task = found.one(given, || BrokerError::TaskNotFound(given.given().to_owned()))?;
+            let (allowed, refusal, state) = match end {
+                End::Ack => (task.to == Some(by.id), BrokerError::NotTheRecipient, TaskState::Completed),
+                End::Cancel => (task.from == by.id, BrokerError::NotTheSender, TaskState::Canceled),
+            };
+            if !allowed {
+                return Err(refusal);
+            }
+            let changed = sqlx::query(
+                "UPDATE tasks SET status_state = $1, status_timestamp = $2 \
                      WHERE task_id = $3 AND status_state = 'input_required' AND type = $4",
-                )
-                .bind(state.as_str())
-                .bind(now.to_string())
-                .bind(task.id.to_string())
-                .bind(TaskKind::Unicast.as_str())
-                .execute(tx.conn())
-                .await
-                .map_err(|e| tx.words(e))?;
-                let lost = |state| match end {
-                    End::Ack => BrokerError::CannotAck(state),
-                    End::Cancel => BrokerError::CannotCancel(state),
-                };
-                if changed.rows_affected() == 0 {
-                    return Err(lost(task.state));
-                }
-                let ended = task_by_id(tx.conn(), task.id).await.map_err(|e| tx.words(e))?;
-                ended.ok_or_else(|| BrokerError::TaskNotFound(given.given().to_owned()))
-            })
+            )
+            .bind(state.as_str())
+            .bind(now.to_string())
+            .bind(task.id.to_string())
+            .bind(TaskKind::Unicast.as_str())
+            .execute(tx.conn())
             .await
+            .map_err(|e| tx.words(e))?;
+            let lost = |state| match end {
+                End::Ack => BrokerError::CannotAck(state),
+                End::Cancel => BrokerError::CannotCancel(state),
+            };
+            if changed.rows_affected() == 0 {
+                return Err(lost(task.state));
+            }
+            let ended = task_by_id(tx.conn(), task.id).await.map_err(|e| tx.words(e))?;
+            ended.ok_or_else(|| BrokerError::TaskNotFound(given.given().to_owned()))
+        }
+        .await;
+        tx.finish(outcome).await
     }
 }

@@ -1,0 +1,22 @@
+//! Tests of `cafleet` through its binary. Each has a home, a database and, where it needs one, a
+//! tmux server of its own.
+
+#![expect(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test says why it cannot go on, or why it is skipped"
+)]
+
+mod agents;
+mod clock;
+mod crowd;
+mod fake_agent;
+mod faults;
+mod inputs;
+mod messages;
+mod panes;
+mod poll;
+mod seed;
+mod sessions;
+mod usage;
+mod world;

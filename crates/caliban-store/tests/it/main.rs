@@ -1,0 +1,6 @@
+//! Tests of the store. The story runs against any URL.
+
+#![expect(clippy::expect_used, reason = "a test that cannot go on says why and ends")]
+
+mod first_use;
+mod story;
