@@ -49,8 +49,8 @@ pub struct Kit {
     pub effort: Effort,
     /// The most tokens of one answer.
     pub max_output: Option<u32>,
-    /// How many tokens the model can hold.
-    pub window: u64,
+    /// How many tokens the model can hold, when the settings say so.
+    pub window: Option<u64>,
     /// The system prompt.
     pub system: String,
     /// Context for the first prompt: project files, facts about the place.
@@ -118,6 +118,8 @@ pub struct Agent {
     /// Model requests in this turn.
     pub(crate) turns: u32,
     pub(crate) refused: Vec<Refused>,
+    /// What the server says about its window: `None` until it was asked.
+    pub(crate) told_window: Option<Option<u64>>,
 }
 
 /// A call that was refused.
@@ -213,6 +215,7 @@ impl Agent {
             opening_context: Vec::new(),
             turns: 0,
             refused: Vec::new(),
+            told_window: None,
         }
     }
 

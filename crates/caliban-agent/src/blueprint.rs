@@ -15,7 +15,7 @@ use caliban_core::{
     redact::Redactor,
 };
 use caliban_permissions::Policy;
-use caliban_providers::{Provider, catalog};
+use caliban_providers::Provider;
 use caliban_tools::{Tool, Workspace, WorkspaceOptions};
 
 use crate::{
@@ -205,7 +205,7 @@ impl Blueprint {
             model: self.model.clone(),
             effort: self.effort,
             max_output: self.max_output,
-            window: self.window.unwrap_or_else(|| catalog::lookup(&self.model).context_window),
+            window: self.window,
             system: system.render(),
             context: prompt::opening(&place, &self.context_files),
             specs: tools.iter().map(|tool| tool.spec().clone()).collect(),

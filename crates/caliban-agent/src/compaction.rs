@@ -40,7 +40,22 @@ that worked and how; errors and how they were solved; what is left to do and the
 impl Agent {
     /// Whether the next request would come close to the window.
     pub(crate) fn is_window_filling(&self) -> bool {
-        self.conversation.estimated_tokens() * 100 > self.kit.window * FULL_PERCENT
+        self.conversation.estimated_tokens() * 100 > self.window() * FULL_PERCENT
+    }
+
+    /// How many tokens the model can hold: by the settings, by the server where it could be asked, by the catalogue.
+    fn window(&self) -> u64 {
+        self.kit
+            .window
+            .or(self.told_window.flatten())
+            .unwrap_or_else(|| caliban_providers::catalog::lookup(&self.kit.model).context_window)
+    }
+
+    /// Asks the server for the window, once, when it has loaded the model: local ones often run with a small one.
+    pub(crate) async fn learn_window(&mut self) {
+        if self.kit.window.is_none() && self.told_window.is_none() && self.conversation.replies() > 0 {
+            self.told_window = Some(self.kit.provider.context_window(&self.kit.model).await);
+        }
     }
 
     /// Makes room now, whatever the use is: what `/compact` and `caliban sessions compact` do.
@@ -58,11 +73,11 @@ impl Agent {
 
     pub(crate) async fn make_room(&mut self, cancel: &CancellationToken) -> Result<(), Halt> {
         self.clear_old_results().await?;
-        if self.conversation.estimated_tokens() * 100 > self.kit.window * ROOMY_PERCENT {
+        if self.conversation.estimated_tokens() * 100 > self.window() * ROOMY_PERCENT {
             self.summarise(cancel).await?;
         }
-        if self.conversation.estimated_tokens() > self.kit.window {
-            let (have, window) = (self.conversation.estimated_tokens(), self.kit.window);
+        if self.conversation.estimated_tokens() > self.window() {
+            let (have, window) = (self.conversation.estimated_tokens(), self.window());
             return Err(Halt::Outcome(Outcome::Failed {
                 error: format!(
                     "about {have} tokens are too many for {}, which takes {window}",
@@ -83,7 +98,7 @@ impl Agent {
     }
 
     async fn summarise(&mut self, cancel: &CancellationToken) -> Result<(), Halt> {
-        let keep_tail = tail(self.conversation.messages(), self.kit.window * TAIL_PERCENT / 100);
+        let keep_tail = tail(self.conversation.messages(), self.window() * TAIL_PERCENT / 100);
         if self.conversation.messages().len() <= keep_tail + 1 {
             return Ok(());
         }

@@ -139,6 +139,7 @@ impl Agent {
         if self.turns >= self.kit.limits.max_turns {
             return Err(Halt::Outcome(Outcome::TurnLimit { limit: self.kit.limits.max_turns }));
         }
+        self.learn_window().await;
         if self.is_window_filling() {
             self.make_room(cancel).await?;
         }
