@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     BoxFuture, Call, Tool, ToolOutput, Workspace, blocking, input,
-    limits::{GLOB_PATHS, WALK_ENTRIES},
+    limits::{GLOB_PATHS, SEARCH_TIME, WALK_ENTRIES},
     target::Target,
-    walk::{self, Ignored, PathGlob},
+    walk::{self, Bounds, Ignored, PathGlob},
     words,
 };
 
@@ -136,16 +136,24 @@ fn glob_now(
     if !real.is_dir() {
         return Err(format!("{shown} is not a directory"));
     }
-    let mut found = find(&real, search, Ignored::Skip, cancel);
+    let bounds = Bounds::new(cancel);
+    let mut found = find(&real, search, Ignored::Skip, bounds);
     let mut notes = Vec::new();
     if found.paths.is_empty() && !found.stopped {
-        found = find(&real, search, Ignored::Include, cancel);
+        found = find(&real, search, Ignored::Include, bounds);
         if !found.paths.is_empty() {
             notes.push("[only files that .gitignore excludes]".to_owned());
         }
     }
     if found.stopped {
-        notes.push(format!("[stopped after {WALK_ENTRIES} entries; name a smaller directory]"));
+        notes.push(format!(
+            "[stopped: over {WALK_ENTRIES} entries or more than {} s; name a smaller directory]",
+            SEARCH_TIME.as_secs()
+        ));
+    }
+    if found.unreadable > 0 {
+        let directories = words::counted(found.unreadable, "directory", "directories");
+        notes.push(format!("[{directories} could not be read]"));
     }
     let count = words::counted(found.paths.len() as u64, "file", "files");
     if found.paths.is_empty() {
@@ -176,6 +184,7 @@ fn glob_now(
 struct Found {
     paths: Vec<FoundPath>,
     stopped: bool,
+    unreadable: u64,
 }
 
 struct FoundPath {
@@ -184,22 +193,24 @@ struct FoundPath {
     directory: bool,
 }
 
-fn find(base: &Path, search: &Search, ignored: Ignored, cancel: &CancellationToken) -> Found {
-    let mut found = Found { paths: Vec::new(), stopped: false };
+fn find(base: &Path, search: &Search, ignored: Ignored, bounds: Bounds<'_>) -> Found {
+    let mut found = Found { paths: Vec::new(), stopped: false, unreadable: 0 };
     let mut builder = walk::walk(base, ignored);
     if search.listing == Listing::OneDirectory {
         builder.max_depth(Some(1));
     }
     for (seen, entry) in builder.build().enumerate() {
-        if cancel.is_cancelled() {
+        if bounds.cancelled() {
             break;
         }
-        if seen >= WALK_ENTRIES {
+        if seen >= WALK_ENTRIES || bounds.out_of_time() {
             found.stopped = true;
             break;
         }
-        // What cannot be read cannot be listed; the rest can.
-        let Ok(entry) = entry else { continue };
+        let Ok(entry) = entry else {
+            found.unreadable += 1;
+            continue;
+        };
         let Ok(relative) = entry.path().strip_prefix(base) else { continue };
         if relative.as_os_str().is_empty() || !search.glob.matches(relative) {
             continue;

@@ -16,7 +16,7 @@ use crate::{
     BoxFuture, Call, Tool, ToolOutput, Workspace, blocking,
     grep::search::{Hits, Search},
     input,
-    limits::{GREP_LINES, WALK_ENTRIES},
+    limits::{GREP_LINES, SEARCH_TIME, WALK_ENTRIES},
     target::Target,
     walk::PathGlob,
     words,
@@ -93,7 +93,7 @@ impl Grep {
                 "path": {"type": "string", "description": "file or directory"},
                 "glob": {"type": "string", "description": "e.g. *.{ts,tsx}"},
                 "type": {"type": "string", "description": "e.g. rust, py"},
-                "output_mode": {"enum": ["files_with_matches", "content", "count"],
+                "output_mode": {"type": "string", "enum": ["files_with_matches", "content", "count"],
                     "description": "default files_with_matches"},
                 "-i": {"type": "boolean"},
                 "-n": {"type": "boolean", "description": "line numbers, default true"},
@@ -206,7 +206,8 @@ fn told(workspace: &Workspace, input: &Input, base: &Path, mut hits: Hits) -> To
     let mut notes = Vec::new();
     if hits.stopped {
         notes.push(format!(
-            "[stopped: too much to search (over {WALK_ENTRIES} entries) or too many matches; narrow the search]"
+            "[stopped: over {WALK_ENTRIES} entries, too many matches or more than {} s; narrow the search]",
+            SEARCH_TIME.as_secs()
         ));
     }
     if hits.unreadable > 0 {

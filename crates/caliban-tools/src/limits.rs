@@ -32,6 +32,8 @@ pub const GREP_BYTES: usize = 4 << 20;
 pub const GREP_HEAP: usize = 64 << 20;
 /// Directory entries that one search looks at.
 pub const WALK_ENTRIES: usize = 1_000_000;
+/// How long one search may take.
+pub const SEARCH_TIME: Duration = Duration::from_secs(60);
 /// Entries of a directory that are looked at for a similar name.
 pub const SIMILAR_ENTRIES: usize = 5_000;
 /// Lines of a diff that Edit shows.

@@ -57,7 +57,7 @@ impl TodoWrite {
             input_schema: json!({"type": "object", "properties": {"todos": {"type": "array", "items": {
                 "type": "object", "properties": {
                     "content": {"type": "string"},
-                    "status": {"enum": ["pending", "in_progress", "completed"]},
+                    "status": {"type": "string", "enum": ["pending", "in_progress", "completed"]},
                     "activeForm": {"type": "string", "description": "e.g. `Fixing the parser`"}
                 }, "required": ["content", "status"]}}}, "required": ["todos"]}),
         };

@@ -1,13 +1,43 @@
 //! Walking directories the way a developer means it: `.gitignore` respected, hidden files seen,
 //! version control's own directories not, links not followed.
 
-use std::path::{Component, Path, PathBuf};
+use std::{
+    path::{Component, Path, PathBuf},
+    time::Instant,
+};
 
 use globset::{GlobBuilder, GlobMatcher};
 use ignore::WalkBuilder;
+use tokio_util::sync::CancellationToken;
+
+use crate::limits::SEARCH_TIME;
 
 /// Directories that belong to version control.
 const VERSION_CONTROL: [&str; 4] = [".git", ".hg", ".jj", ".svn"];
+
+/// Directories of the kernel: endless, and no files.
+const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// Ends a search: cancelled, or out of time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds<'a> {
+    cancel: &'a CancellationToken,
+    deadline: Instant,
+}
+
+impl<'a> Bounds<'a> {
+    pub(crate) fn new(cancel: &'a CancellationToken) -> Self {
+        Self { cancel, deadline: Instant::now() + SEARCH_TIME }
+    }
+
+    pub(crate) fn cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
+    pub(crate) fn out_of_time(&self) -> bool {
+        Instant::now() > self.deadline
+    }
+}
 
 /// What happens with files that `.gitignore` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +62,9 @@ pub(crate) fn walk(base: &Path, ignored: Ignored) -> WalkBuilder {
         .require_git(false)
         .follow_links(false)
         .filter_entry(|entry| {
-            entry.depth() == 0 || !VERSION_CONTROL.iter().any(|name| entry.file_name() == *name)
+            let skipped = VERSION_CONTROL.iter().any(|name| entry.file_name() == *name)
+                || KERNEL.iter().any(|path| entry.path() == Path::new(path));
+            entry.depth() == 0 || !skipped
         });
     builder
 }

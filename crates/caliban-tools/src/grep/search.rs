@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     limits::{GREP_BYTES, GREP_HEAP, WALK_ENTRIES},
     target,
-    walk::{self, Ignored, PathGlob},
+    walk::{self, Bounds, Ignored, PathGlob},
 };
 
 /// Characters of a matching line that are kept.
@@ -92,6 +92,7 @@ struct Shared {
 impl Search {
     pub(super) fn run(&self, cancel: &CancellationToken) -> Hits {
         let shared = Shared::default();
+        let bounds = Bounds::new(cancel);
         let mut builder = walk::walk(&self.base, Ignored::Skip);
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
         builder.threads(threads);
@@ -102,16 +103,17 @@ impl Search {
             let mut searcher = self.searcher();
             let shared = &shared;
             Box::new(move |entry| {
-                if cancel.is_cancelled() || shared.stopped.load(Ordering::Relaxed) {
+                if bounds.cancelled() || shared.stopped.load(Ordering::Relaxed) {
                     return WalkState::Quit;
                 }
-                if shared.entries.fetch_add(1, Ordering::Relaxed) >= WALK_ENTRIES {
+                let entries = shared.entries.fetch_add(1, Ordering::Relaxed);
+                if entries >= WALK_ENTRIES || bounds.out_of_time() {
                     shared.stopped.store(true, Ordering::Relaxed);
                     return WalkState::Quit;
                 }
                 match entry {
                     Ok(entry) if entry.file_type().is_some_and(|kind| kind.is_file()) => {
-                        self.file(&mut searcher, entry.path(), shared, cancel);
+                        self.file(&mut searcher, entry.path(), shared, bounds);
                     }
                     Ok(_) => {}
                     Err(_) => {
@@ -141,7 +143,7 @@ impl Search {
         builder.build()
     }
 
-    fn file(&self, searcher: &mut Searcher, path: &Path, shared: &Shared, cancel: &CancellationToken) {
+    fn file(&self, searcher: &mut Searcher, path: &Path, shared: &Shared, bounds: Bounds<'_>) {
         let relative = path.strip_prefix(&self.base).unwrap_or(path);
         // A file that was named itself is searched whatever it is called.
         let named = relative.as_os_str().is_empty();
@@ -151,7 +153,7 @@ impl Search {
         let mut collector = Collector { search: self, shared, count: 0, lines: Vec::new(), binary: false };
         let searched = target::open(path).and_then(|file| {
             let time = file.metadata()?.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            searcher.search_reader(&self.matcher, Interruptible { file, cancel }, &mut collector)?;
+            searcher.search_reader(&self.matcher, Interruptible { file, bounds }, &mut collector)?;
             Ok(time)
         });
         match searched {
@@ -172,15 +174,15 @@ impl Search {
     }
 }
 
-/// A file that stops being readable when the call is cancelled.
+/// A file that stops being readable when the search must end.
 struct Interruptible<'a> {
     file: File,
-    cancel: &'a CancellationToken,
+    bounds: Bounds<'a>,
 }
 
 impl Read for Interruptible<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.cancel.is_cancelled() {
+        if self.bounds.cancelled() || self.bounds.out_of_time() {
             return Err(io::Error::other("interrupted"));
         }
         self.file.read(buffer)

@@ -5,6 +5,7 @@
 mod bash;
 mod bench;
 mod edit;
+mod exhaustion;
 mod fetch;
 mod read;
 mod search;
