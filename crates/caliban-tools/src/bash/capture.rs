@@ -32,6 +32,7 @@ pub(super) struct Capture {
     file: Option<WholeFile>,
     path: Option<PathBuf>,
     lost: Option<io::Error>,
+    full: bool,
 }
 
 /// What was new at one moment.
@@ -58,6 +59,7 @@ impl Capture {
             file: None,
             path: None,
             lost: None,
+            full: false,
         };
         if keep == Keep::Always {
             capture.open();
@@ -75,8 +77,8 @@ impl Capture {
         if let Some(error) = &self.lost {
             return Some(crate::whole::lost_note(error));
         }
-        let full = self.file.as_ref().is_some_and(WholeFile::full);
-        full.then(|| format!("[output over {} is not kept]", words::bytes(WHOLE_BYTES)))
+        let full = self.full || self.file.as_ref().is_some_and(WholeFile::full);
+        full.then(|| format!("[only the first {} are kept]", words::bytes(WHOLE_BYTES)))
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
@@ -128,11 +130,9 @@ impl Capture {
     /// Nothing more comes.
     pub(super) fn finish(&mut self) {
         if let Some(file) = self.file.take() {
-            let full = file.full();
-            match file.finish() {
-                Ok(_) if full => self.lost = Some(io::Error::other("it is too large")),
-                Ok(_) => {}
-                Err(error) => self.lost = Some(error),
+            self.full = file.full();
+            if let Err(error) = file.finish() {
+                self.lost = Some(error);
             }
         }
     }

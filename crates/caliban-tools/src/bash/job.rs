@@ -174,7 +174,7 @@ async fn run(
     tell: watch::Sender<JobState>,
 ) {
     let began = Instant::now();
-    let timed_out = keeper.follow(&job, &order, limit).await;
+    let timed_out = keeper.follow(&job, order, limit).await;
     let report = keeper.report().await;
     let swept = match &report {
         Some(_) => 0,
@@ -193,32 +193,33 @@ async fn run(
 
 impl Keeper {
     /// Runs it until the keeper is gone; says whether time ran out.
-    async fn follow(&mut self, job: &Job, order: &[u8], limit: Option<Duration>) -> bool {
-        if let Some(control) = &mut self.control
-            && control.write_all(order).await.is_err()
-        {
-            // The keeper is gone already; what it has to say is read below.
-            self.control = None;
-        }
+    async fn follow(&mut self, job: &Job, order: Vec<u8>, limit: Option<Duration>) -> bool {
         let mut block = vec![0; BLOCK_BYTES];
         let mut open = true;
-        let mut timed_out = false;
-        let out_of_time = sleep_for(limit);
-        tokio::pin!(out_of_time);
-        loop {
-            tokio::select! {
-                _ = self.child.wait() => return timed_out,
-                got = self.output.read(&mut block), if open => match got {
-                    Ok(0) | Err(_) => open = false,
-                    Ok(got) => self.heard(job, &block[..got]),
-                },
-                () = job.stop.cancelled() => break,
-                () = &mut out_of_time => {
-                    timed_out = true;
-                    break;
+        let timed_out = {
+            let control = self.control.take();
+            let sending = async move {
+                let mut control = control?;
+                // A keeper that is gone already says why in its report.
+                control.write_all(&order).await.ok()?;
+                Some(control)
+            };
+            let out_of_time = sleep_for(limit);
+            tokio::pin!(sending, out_of_time);
+            let mut sent = false;
+            loop {
+                tokio::select! {
+                    _ = self.child.wait() => return false,
+                    control = &mut sending, if !sent => (self.control, sent) = (control, true),
+                    got = self.output.read(&mut block), if open => match got {
+                        Ok(0) | Err(_) => open = false,
+                        Ok(got) => self.heard(job, &block[..got]),
+                    },
+                    () = job.stop.cancelled() => break false,
+                    () = &mut out_of_time => break true,
                 }
             }
-        }
+        };
         self.stop(job, &mut block, open).await;
         timed_out
     }

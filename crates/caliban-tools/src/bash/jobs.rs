@@ -133,6 +133,13 @@ impl Jobs {
     }
 }
 
+/// A workspace that is dropped ends its commands, although nobody waits for them then.
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
+}
+
 impl Background {
     fn forget_some(&mut self) {
         let ended = self.jobs.iter().filter(|(_, job)| job.state.borrow().is_ended()).count();

@@ -184,7 +184,14 @@ async fn a14_a_flood_of_output_is_bounded_and_its_end_is_seen() {
     let whole = output.whole.clone().unwrap();
     assert_eq!(fs::metadata(&whole).unwrap().len(), 64 << 20);
     let text = output.joined_text();
-    assert!(text.contains("\nthe end\n"), "{}", &text[text.len() - 300..]);
+    assert!(
+        text.ends_with(&format!(
+            "\nthe end\n[whole output: {}]\n[only the first 64.0 MB are kept]",
+            whole.display()
+        )),
+        "{}",
+        &text[text.len() - 300..]
+    );
     assert!(text.chars().count() < 31_000);
     assert!(bench.seen.lock().unwrap().len() < 400_000);
 }

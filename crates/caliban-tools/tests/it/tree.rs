@@ -307,3 +307,15 @@ async fn jobs_of_a_child_workspace_end_with_it_and_with_its_parent() {
     assert_eq!(running(&bench.root), [0; 0]);
     child.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_dropped_workspace_ends_its_jobs() {
+    let bench = Bench::new();
+    let root = bench.root.clone();
+    let command = format!("{HARD} sleep 1000");
+    bench.ok("Bash", json!({"command": command, "run_in_background": true})).await;
+    until("the processes start", || pids(&root).len() == HARD_ONES).await;
+    let ids = pids(&root);
+    drop(bench);
+    until("all are gone", || !ids.iter().any(|pid| runs(*pid))).await;
+}
