@@ -1,1 +1,44 @@
-//! placeholder, replaced in the first commits
+//! Git worktrees for agents: made fast, looked at without trusting them, removed without losing a byte.
+//!
+//! Owns `.caliban/worktrees/<name>/`, the branches `caliban/<name>` and the refs `refs/caliban/rescue/…`.
+//! Knows nothing of agents, settings or terminals: it takes structs, reports structs, and never prints or
+//! reads the environment. Worktrees that it did not make are never touched.
+//!
+//! Open a [`Repo`] once, from the user's directory, and keep it; everything is a method of it.
+
+mod beneath;
+mod blobs;
+mod create;
+mod diff;
+mod error;
+mod exclude;
+mod git;
+mod include;
+mod inspect;
+mod links;
+mod marker;
+mod progress;
+mod remove;
+mod repo;
+mod rescue;
+mod save;
+mod setup;
+mod sparse;
+mod status;
+mod survey;
+mod sweep;
+
+pub use create::{BaseRef, CreateRequest, Created, OnProgress, Worktree};
+pub use diff::{Changes, Commit, FileChange, MergeKind, MergePreview, PATCH_CAP, Patch};
+pub use error::{Error, ErrorKind, Result};
+pub use git::{Environment, GitOptions};
+pub use inspect::{Inspection, Listed, Presence, Use};
+pub use marker::{Marker, Oid};
+pub use progress::{Phase, Progress};
+pub use remove::{BranchFate, Keep, Outcome, RemoveOptions, RemoveReport};
+pub use repo::{BRANCH_PREFIX, Lease, PLACE, Repo, branch_of};
+pub use rescue::{RESCUE_PREFIX, Rescue, RestoreTo, Restored};
+pub use save::{ESCAPE, EXTRAS};
+pub use setup::{SETUP_SECONDS, Setup};
+pub use survey::{Change, ChangeKind, IgnoredFiles};
+pub use sweep::{SweepMode, SweepReport, Swept};

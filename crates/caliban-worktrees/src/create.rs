@@ -1,0 +1,497 @@
+//! Making a worktree: all of it, or nothing is left.
+//!
+//! The order is: claim the directory, make the branch, let git record the worktree without files, write our
+//! marker, then fill it (sparse patterns, checkout, links, included files, setup command). Whatever fails,
+//! the directory, the record and the branch go again.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use caliban_core::names::Slug;
+use rustix::fs::{AtFlags, Mode};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::beneath;
+use crate::error::{Error, Result};
+use crate::exclude;
+use crate::git::{Call, retry_locks};
+use crate::include;
+use crate::links::{self, LinkPath};
+use crate::marker::{Marker, Oid};
+use crate::progress::{Phase, Progress, parse_checkout};
+use crate::repo::{Lease, Missing, PLACE, Repo, branch_of};
+use crate::setup::{self, Setup};
+use crate::sparse::{self, SparsePath};
+
+/// With less room than this, a file that cannot be written means a full disk.
+const NEARLY_FULL: u64 = 16 * 1024 * 1024;
+
+/// What a worktree's branch starts from.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum BaseRef {
+    /// The current commit.
+    #[default]
+    Head,
+    /// The current commit, with hardly a file checked out: the root's own files and what `sparse_paths` names.
+    Fresh,
+    /// Whatever `git rev-parse` makes a commit of.
+    Revision(String),
+}
+
+impl From<String> for BaseRef {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "" | "head" | "HEAD" => Self::Head,
+            "fresh" => Self::Fresh,
+            _ => Self::Revision(text),
+        }
+    }
+}
+
+impl From<BaseRef> for String {
+    fn from(base: BaseRef) -> Self {
+        match base {
+            BaseRef::Head => "head".into(),
+            BaseRef::Fresh => "fresh".into(),
+            BaseRef::Revision(text) => text,
+        }
+    }
+}
+
+/// What to make.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateRequest {
+    /// The worktree's name; its branch is `caliban/<name>`.
+    pub name: Slug,
+    /// What it starts from.
+    #[serde(default)]
+    pub base_ref: BaseRef,
+    /// Directories to check out, cone mode; empty means all files.
+    #[serde(default)]
+    pub sparse_paths: Vec<String>,
+    /// Directories of the repository that are linked, not copied.
+    #[serde(default)]
+    pub symlink_directories: Vec<String>,
+    /// A command that runs in the new worktree.
+    #[serde(default)]
+    pub setup: Option<Setup>,
+    /// Who asks: an agent's id, a session's id. Recorded, not interpreted.
+    #[serde(default)]
+    pub owner: Option<String>,
+}
+
+impl CreateRequest {
+    /// A plain worktree of HEAD.
+    pub fn new(name: Slug) -> Self {
+        Self {
+            name,
+            base_ref: BaseRef::Head,
+            sparse_paths: Vec::new(),
+            symlink_directories: Vec::new(),
+            setup: None,
+            owner: None,
+        }
+    }
+}
+
+/// What was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Created {
+    /// Its name.
+    pub name: Slug,
+    /// Its root: the agent's working directory.
+    pub path: PathBuf,
+    /// Its branch.
+    pub branch: String,
+    /// The commit it starts from.
+    pub base: Oid,
+    /// Directories linked into it.
+    pub links: Vec<String>,
+    /// Files copied into it through `.worktreeinclude`.
+    pub included: Vec<String>,
+    /// What the user should know: submodules left alone, files not copied, paths that match nothing.
+    pub notes: Vec<String>,
+}
+
+/// A new worktree, held by its lease.
+#[derive(Debug)]
+pub struct Worktree {
+    /// What was made.
+    pub created: Created,
+    /// Keeps sweeps of other processes away while it lives.
+    pub lease: Lease,
+    branch_made: bool,
+}
+
+/// A callback for progress.
+pub type OnProgress<'a> = &'a (dyn Fn(Progress) + Send + Sync);
+
+/// A request whose every part was checked.
+struct Checked {
+    name: Slug,
+    base: Oid,
+    sparse: Option<Vec<SparsePath>>,
+    links: Vec<LinkPath>,
+    /// The base that is recorded, when a worktree is made again.
+    recorded: Option<Oid>,
+}
+
+/// Where a new worktree's branch comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Branch {
+    Made,
+    Taken,
+}
+
+/// What exists so far, so that a failure can take it away again.
+struct Undo {
+    claimed: bool,
+    branch_made: bool,
+}
+
+impl Repo {
+    /// Makes the worktree, or leaves nothing behind.
+    pub async fn create(
+        &self,
+        request: CreateRequest,
+        progress: OnProgress<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<Worktree> {
+        self.hardened(cancel).await?.create_at(request, None, progress, cancel).await
+    }
+
+    /// Like [`Repo::create`]; with `recorded`, a worktree that existed is made again: its branch is taken when it
+    /// is still where it was, and that commit is recorded as its base.
+    pub(crate) async fn create_at(
+        &self,
+        request: CreateRequest,
+        recorded: Option<Oid>,
+        progress: OnProgress<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<Worktree> {
+        progress(Progress::begin(Phase::Resolve));
+        let checked = self.check(&request, recorded, cancel).await?;
+        exclude::ensure(self.common_dir(), &format!("/{PLACE}/"))?;
+        let place = self.open_place(Missing::Make)?;
+        let mut undo = Undo { claimed: false, branch_made: false };
+        let made = self.make(&request, &checked, &place, &mut undo, progress, cancel).await;
+        if made.is_err() {
+            self.undo(&checked.name, &checked.base, &place, undo).await;
+        }
+        made
+    }
+
+    /// Takes a worktree away that was made a moment ago and that nobody has worked in.
+    pub(crate) async fn discard(&self, worktree: &Worktree, base: &Oid) {
+        if let Ok(place) = self.open_place(Missing::Fail) {
+            let undo = Undo { claimed: true, branch_made: worktree.branch_made };
+            self.undo(&worktree.created.name, base, &place, undo).await;
+        }
+    }
+
+    async fn check(
+        &self,
+        request: &CreateRequest,
+        recorded: Option<Oid>,
+        cancel: &CancellationToken,
+    ) -> Result<Checked> {
+        let sparse = request.sparse_paths.iter().map(|p| SparsePath::parse(p)).collect::<Result<Vec<_>>>()?;
+        let sparse = match (&request.base_ref, sparse.is_empty()) {
+            (BaseRef::Fresh, _) | (_, false) => Some(sparse),
+            (BaseRef::Head | BaseRef::Revision(_), true) => None,
+        };
+        let links = links::check(self.source(), &request.symlink_directories)?;
+        let base = self.resolve_base(&request.base_ref, cancel).await?;
+        Ok(Checked { name: request.name.clone(), base, recorded, sparse, links })
+    }
+
+    async fn resolve_base(&self, base: &BaseRef, cancel: &CancellationToken) -> Result<Oid> {
+        let revision = match base {
+            BaseRef::Head | BaseRef::Fresh => "HEAD",
+            BaseRef::Revision(text) => text.as_str(),
+        };
+        let unknown = || Error::UnknownRevision { revision: revision.to_owned() };
+        if revision.contains(['\0', '\n']) {
+            return Err(unknown());
+        }
+        let call =
+            self.git.hardened(self.opened(), "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
+        let answer = call.arg(format!("{revision}^{{commit}}")).run(cancel).await?;
+        match Oid::parse(&answer.line()) {
+            Some(oid) if answer.status.success() => Ok(oid),
+            _ if revision == "HEAD" => Err(Error::UnbornHead),
+            _ => Err(unknown()),
+        }
+    }
+
+    async fn make(
+        &self,
+        request: &CreateRequest,
+        checked: &Checked,
+        place: &OwnedFd,
+        undo: &mut Undo,
+        progress: OnProgress<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<Worktree> {
+        let path = self.path_of(&checked.name);
+        let lease = self.claim(&checked.name, place, undo)?;
+        undo.branch_made = self.make_branch(checked, cancel).await? == Branch::Made;
+        let branch = branch_of(&checked.name);
+        let quiet = |_: &str| {};
+        retry_locks(cancel, &quiet, || {
+            let call = self.trusted_store("worktree").args(["add", "--quiet", "--no-checkout", "--"]);
+            call.arg(&path).arg(&branch)
+        })
+        .await?
+        .ok()?;
+        let admin = self.admin_of(&path)?.ok_or_else(|| Error::Answer {
+            command: "worktree add",
+            detail: format!("no record of {} was made", path.display()),
+        })?;
+        let mut marker = Marker {
+            name: checked.name.clone(),
+            base: checked.recorded.clone().unwrap_or_else(|| checked.base.clone()),
+            created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+            owner: request.owner.clone(),
+            // A path that is not text cannot be recorded; then removal saves what it cannot compare.
+            source: self.source().filter(|p| p.to_str().is_some()).map(Path::to_path_buf),
+            links: checked.links.iter().map(|l| l.relative().to_path_buf()).collect(),
+            included: Vec::new(),
+        };
+        marker.write(&admin)?;
+        let mut notes = Vec::new();
+        self.check_out(checked, &path, &admin, &mut notes, progress, cancel).await?;
+        self.link(checked, &lease, &mut notes, progress, cancel).await?;
+        let included = self.include(&lease, &mut notes, progress, cancel).await?;
+        if !included.is_empty() {
+            marker.included = included;
+            marker.write(&admin)?;
+        }
+        if path.join(".gitmodules").symlink_metadata().is_ok() {
+            notes.push("submodules are left alone: their directories are empty".to_owned());
+        }
+        if let Some(setup) = &request.setup {
+            progress(Progress::begin(Phase::Setup));
+            setup::run(setup, &path, self.root(), &self.git.options, cancel).await?;
+        }
+        let shown = |paths: &[PathBuf]| paths.iter().map(|p| p.to_string_lossy().into_owned()).collect();
+        let created = Created {
+            name: checked.name.clone(),
+            path,
+            branch,
+            base: checked.base.clone(),
+            links: shown(&marker.links),
+            included: shown(&marker.included),
+            notes,
+        };
+        Ok(Worktree { created, lease, branch_made: undo.branch_made })
+    }
+
+    /// Makes the directory: of two that try, one wins. A directory that a killed creation left empty and
+    /// unlocked is taken over.
+    fn claim(&self, name: &Slug, place: &OwnedFd, undo: &mut Undo) -> Result<Lease> {
+        let (text, path) = (name.as_str(), self.path_of(name));
+        let exists = || Error::Exists { name: text.to_owned(), path: path.clone() };
+        let made = match rustix::fs::mkdirat(place, text, Mode::from_raw_mode(0o777)) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(e) => return Err(Error::at("making", &path, e)),
+        };
+        let opened = beneath::open_dir_at(place, text).map_err(|_| exists())?;
+        let lease = Lease::take(opened).map_err(|e| Error::at("locking", &path, e))?.ok_or_else(exists)?;
+        // Ours only if it is still the directory at that place: its maker may just have undone it.
+        let held = rustix::fs::fstat(&lease.fd).map_err(|e| Error::at("reading", &path, e))?;
+        let there = rustix::fs::statat(place, text, AtFlags::SYMLINK_NOFOLLOW);
+        if there.is_err()
+            || there.is_ok_and(|there| (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino))
+        {
+            return Err(exists());
+        }
+        if !made {
+            let empty =
+                beneath::entries(lease.fd.as_fd()).map_err(|e| Error::at("reading", &path, e))?.is_empty();
+            if !empty || self.admin_of(&path)?.is_some() {
+                return Err(exists());
+            }
+        }
+        if self.admin_of(&path)?.is_some() {
+            // The files are gone, the record is not: its index and HEAD may still hold work.
+            let _emptied = rustix::fs::unlinkat(place, text, AtFlags::REMOVEDIR);
+            return Err(exists());
+        }
+        undo.claimed = true;
+        Ok(lease)
+    }
+
+    async fn make_branch(&self, checked: &Checked, cancel: &CancellationToken) -> Result<Branch> {
+        let branch = branch_of(&checked.name);
+        let order = format!("create refs/heads/{branch}\0{}\0", checked.base);
+        let quiet = |_: &str| {};
+        let answer = retry_locks(cancel, &quiet, || {
+            let call = self.git.hardened(self.store(), "update-ref").args([
+                "-m",
+                "caliban: worktree",
+                "--stdin",
+                "-z",
+            ]);
+            call.stdin(order.clone().into_bytes())
+        })
+        .await?;
+        if answer.status.success() {
+            return Ok(Branch::Made);
+        }
+        match self.resolve_ref(&format!("refs/heads/{branch}"), cancel).await? {
+            Some(tip) if checked.recorded.is_some() && tip == checked.base => return Ok(Branch::Taken),
+            Some(_) => return Err(Error::BranchExists { branch }),
+            None => {}
+        }
+        match answer.failure() {
+            Error::Git { stderr, .. } if stderr.contains("cannot lock ref") => {
+                Err(Error::BranchConflict { branch, detail: stderr })
+            }
+            other => Err(other),
+        }
+    }
+
+    /// A trusted call on the store itself, whatever directory this was opened in.
+    fn trusted_store(&self, subcommand: &str) -> Call {
+        self.git.trusted(self.common_dir(), subcommand).env("GIT_DIR", self.common_dir())
+    }
+
+    fn trusted_tree(&self, path: &Path, admin: &Path, subcommand: &str) -> Call {
+        let call = self.git.trusted(path, subcommand).env("GIT_DIR", admin);
+        call.env("GIT_COMMON_DIR", self.common_dir()).env("GIT_WORK_TREE", path)
+    }
+
+    async fn check_out(
+        &self,
+        checked: &Checked,
+        path: &Path,
+        admin: &Path,
+        notes: &mut Vec<String>,
+        progress: OnProgress<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<()> {
+        let quiet = |_: &str| {};
+        if let Some(paths) = &checked.sparse {
+            notes.extend(sparse::missing(self, &checked.base, paths, cancel).await?);
+            let patterns = sparse::stdin(paths);
+            retry_locks(cancel, &quiet, || {
+                let call = self.trusted_tree(path, admin, "sparse-checkout");
+                call.args(["set", "--cone", "--skip-checks", "--stdin"]).stdin(patterns.clone())
+            })
+            .await?
+            .ok()?;
+        }
+        progress(Progress::begin(Phase::Checkout));
+        let line = |line: &str| {
+            if let Some(step) = parse_checkout(line) {
+                progress(step);
+            }
+        };
+        retry_locks(cancel, &line, || {
+            let call = self.trusted_tree(path, admin, "checkout");
+            call.args(["--progress", "--force", "--no-recurse-submodules"])
+        })
+        .await?
+        .ok()
+        .map_err(|e| full_disk(e, path))?;
+        Ok(())
+    }
+
+    async fn link(
+        &self,
+        checked: &Checked,
+        lease: &Lease,
+        notes: &mut Vec<String>,
+        progress: OnProgress<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<()> {
+        let (false, Some(source)) = (checked.links.is_empty(), self.source()) else { return Ok(()) };
+        progress(Progress::begin(Phase::Links));
+        links::make(source, lease.fd.as_fd(), &checked.links)?;
+        // `target/` in an ignore file matches a directory, not the link that stands for it.
+        let ignored = links::ignored(self, &checked.links, cancel).await?;
+        for link in &checked.links {
+            if ignored.contains(link) {
+                exclude::ensure(self.common_dir(), &link.exclude_line())?;
+            } else {
+                notes.push(format!(
+                    "{} is not ignored by git: `git add -A` would commit the link",
+                    link.shown()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    async fn include(
+        &self,
+        lease: &Lease,
+        notes: &mut Vec<String>,
+        progress: OnProgress<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<PathBuf>> {
+        let Some(source) = self.source() else { return Ok(Vec::new()) };
+        let Some(wanted) = include::wanted(self, source, cancel).await? else { return Ok(Vec::new()) };
+        progress(Progress::begin(Phase::Include));
+        let to = beneath::open_dir_at(&lease.fd, ".").map_err(|e| Error::io("opening the worktree", e))?;
+        let (source, stop) = (source.to_path_buf(), cancel.clone());
+        let copied = tokio::task::spawn_blocking(move || include::copy(&source, to.as_fd(), wanted, &stop));
+        let copied =
+            copied.await.map_err(|e| Error::io("copying included files", std::io::Error::other(e)))??;
+        notes.extend(copied.notes);
+        Ok(copied.files)
+    }
+
+    /// Takes away what a failed creation made. Best effort by name: each step is tried whatever the others do,
+    /// and files go first because they give the room that the refs need.
+    async fn undo(&self, name: &Slug, base: &Oid, place: &OwnedFd, undo: Undo) {
+        if !undo.claimed {
+            return;
+        }
+        let path = self.path_of(name);
+        let admin = self.admin_of(&path).ok().flatten();
+        let place = place.try_clone().map(Arc::new);
+        let (directory, records) = (name.clone(), self.common_dir().join("worktrees"));
+        let files = tokio::task::spawn_blocking(move || {
+            if let Ok(place) = place {
+                let _tried = beneath::delete(place.as_fd(), OsStr::new(directory.as_str()));
+            }
+            if let (Some(id), Ok(records)) =
+                (admin.as_deref().and_then(Path::file_name), beneath::open_dir(&records))
+            {
+                let _tried = beneath::delete(records.as_fd(), id);
+            }
+        });
+        let _tried = files.await;
+        if undo.branch_made {
+            let order = format!("delete refs/heads/{}\0{base}\0", branch_of(name));
+            // Not the caller's token: what was begun is undone even when the caller gave up.
+            let never = CancellationToken::new();
+            let quiet = |_: &str| {};
+            let _tried = retry_locks(&never, &quiet, || {
+                let call = self.git.hardened(self.store(), "update-ref").args(["--stdin", "-z"]);
+                call.stdin(order.clone().into_bytes())
+            })
+            .await;
+        }
+    }
+}
+
+/// git does not say why it could not write a file; a disk without room does.
+fn full_disk(error: Error, path: &Path) -> Error {
+    let room = rustix::fs::statvfs(path).map_or(u64::MAX, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
+    match error {
+        Error::Git { stderr, .. } if stderr.contains("unable to write") && room < NEARLY_FULL => {
+            Error::DiskFull { doing: format!("checking out {}", path.display()) }
+        }
+        other => other,
+    }
+}

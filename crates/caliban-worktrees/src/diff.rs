@@ -1,0 +1,365 @@
+//! What an agent did, for its report and for landing it: commits, changed files, a patch, and a merge tried
+//! without touching anything.
+//!
+//! Committed and uncommitted work are shown as one difference against the recorded base. For that the files
+//! are written into a store that lives for one call, so nothing is left in the repository and no filter,
+//! attribute or configuration of it is in force.
+
+use std::path::PathBuf;
+
+use caliban_core::names::Slug;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::beneath;
+use crate::error::{Error, Result};
+use crate::git::Place;
+use crate::marker::Oid;
+use crate::repo::{Repo, branch_of, split_nul};
+use crate::save::{self, Snapshot, TemporaryRefs, nonce_name};
+use crate::survey::{Change, IgnoredFiles};
+
+/// Most commits that are listed.
+const COMMITS_CAP: usize = 500;
+/// Most files that are listed.
+const FILES_CAP: usize = 5000;
+/// The largest patch that is handed out whole.
+pub const PATCH_CAP: usize = 8 * 1024 * 1024;
+
+/// A commit of the worktree's branch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Commit {
+    /// Its id.
+    pub oid: Oid,
+    /// Who made it.
+    pub author: String,
+    /// When, in seconds since 1970.
+    pub time: i64,
+    /// The first line of its message.
+    pub subject: String,
+}
+
+/// A file that differs from the base.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FileChange {
+    /// Its path; bytes that are not text are replaced.
+    pub path: String,
+    /// git's letter: A, M, D or T.
+    pub status: char,
+    /// Lines added; `None` for binary files.
+    pub added: Option<u64>,
+    /// Lines deleted; `None` for binary files.
+    pub deleted: Option<u64>,
+}
+
+/// All that a worktree holds over its base.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Changes {
+    /// The worktree.
+    pub name: Slug,
+    /// Its branch.
+    pub branch: String,
+    /// What it was based on.
+    pub base: Oid,
+    /// What is checked out.
+    pub head: Option<Oid>,
+    /// Commits over the base, newest first (the first 500).
+    pub commits: Vec<Commit>,
+    /// How many there are.
+    pub commit_count: u64,
+    /// Files that differ, committed or not (the first 5,000).
+    pub files: Vec<FileChange>,
+    /// How many there are.
+    pub file_count: usize,
+    /// What is in no commit yet.
+    pub uncommitted: Vec<Change>,
+}
+
+impl Changes {
+    /// `3 files changed, 10 insertions(+), 2 deletions(-)`.
+    pub fn summary(&self) -> String {
+        let sum = |of: fn(&FileChange) -> Option<u64>| self.files.iter().filter_map(of).sum::<u64>();
+        let plural = |n: u64, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+        format!(
+            "{} changed, {}(+), {}(-)",
+            plural(self.file_count as u64, "file"),
+            plural(sum(|f| f.added), "insertion"),
+            plural(sum(|f| f.deleted), "deletion")
+        )
+    }
+}
+
+/// A patch against the base.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Patch {
+    /// In git's format, cut at [`PATCH_CAP`].
+    pub text: String,
+    /// Whether it was cut.
+    pub truncated: bool,
+}
+
+/// What a merge of a worktree's HEAD would do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MergePreview {
+    /// The commit that would be merged into.
+    pub into: Oid,
+    /// The commit that would be merged.
+    pub head: Oid,
+    /// What kind of merge it would be.
+    pub merge: MergeKind,
+    /// Files in conflict.
+    pub conflicts: Vec<String>,
+    /// git's words about them.
+    pub messages: Vec<String>,
+}
+
+/// The kinds of merges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MergeKind {
+    /// Nothing to do: it is in already.
+    UpToDate,
+    /// The branch only moves forward.
+    FastForward,
+    /// A merge without conflicts.
+    Clean,
+    /// A merge with conflicts.
+    Conflicts,
+}
+
+impl Repo {
+    /// Commits and files of a worktree over its base.
+    pub async fn changes(&self, name: &Slug, cancel: &CancellationToken) -> Result<Changes> {
+        let this = self.hardened(cancel).await?;
+        let state = this.snapshot(name, cancel).await?;
+        let (base, head) = (state.base.clone(), state.head.clone());
+        let (commits, commit_count) = match &head {
+            Some(head) => (this.commits(&base, head, cancel).await?, this.count(&base, head, cancel).await?),
+            None => (Vec::new(), 0),
+        };
+        let call = this.git.hardened(state.store.place(), "diff-tree");
+        let call =
+            call.args(["-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv"]);
+        let answer = call.args([base.as_str(), state.commit.as_str(), "--"]).run(cancel).await?.ok()?;
+        let mut files = parse_files(&answer.stdout);
+        let file_count = files.len();
+        files.truncate(FILES_CAP);
+        Ok(Changes {
+            name: name.clone(),
+            branch: branch_of(name),
+            base,
+            head,
+            commits,
+            commit_count,
+            files,
+            file_count,
+            uncommitted: state.uncommitted.clone(),
+        })
+    }
+
+    /// The same as one patch.
+    pub async fn patch(&self, name: &Slug, cancel: &CancellationToken) -> Result<Patch> {
+        let this = self.hardened(cancel).await?;
+        let state = this.snapshot(name, cancel).await?;
+        let call = this.git.hardened(state.store.place(), "diff-tree");
+        let call =
+            call.args(["-r", "-p", "-M", "--no-color", "--no-ext-diff", "--no-textconv", "--full-index"]);
+        let answer = call.args([state.base.as_str(), state.commit.as_str(), "--"]).run(cancel).await?.ok()?;
+        let truncated = answer.stdout.len() > PATCH_CAP;
+        let text = String::from_utf8_lossy(&answer.stdout[..answer.stdout.len().min(PATCH_CAP)]).into_owned();
+        Ok(Patch { text, truncated })
+    }
+
+    /// Tries the merge of the worktree's branch into `into` (default: what was HEAD where this was opened), in a
+    /// store of its own. Uncommitted work is not part of it.
+    pub async fn merge_preview(
+        &self,
+        name: &Slug,
+        into: Option<&str>,
+        cancel: &CancellationToken,
+    ) -> Result<MergePreview> {
+        let this = self.hardened(cancel).await?;
+        let branch = format!("refs/heads/{}", branch_of(name));
+        let absent = || Error::NotFound { name: name.as_str().to_owned() };
+        let head = this.resolve_ref(&branch, cancel).await?.ok_or_else(absent)?;
+        let into = this.resolve_revision(into.unwrap_or("HEAD"), cancel).await?;
+        let mut preview = MergePreview {
+            into,
+            head,
+            merge: MergeKind::UpToDate,
+            conflicts: Vec::new(),
+            messages: Vec::new(),
+        };
+        if this.count(&preview.into, &preview.head, cancel).await? == 0 {
+            return Ok(preview);
+        }
+        if this.count(&preview.head, &preview.into, cancel).await? == 0 {
+            preview.merge = MergeKind::FastForward;
+            return Ok(preview);
+        }
+        let store = OneCallStore::new(&this)?;
+        let call = this.git.hardened(store.place(), "merge-tree").args([
+            "--write-tree",
+            "-z",
+            "--name-only",
+            "--messages",
+        ]);
+        let answer = call.args([preview.into.as_str(), preview.head.as_str()]).run(cancel).await?;
+        match answer.status.code() {
+            Some(0) => preview.merge = MergeKind::Clean,
+            Some(1) => {
+                preview.merge = MergeKind::Conflicts;
+                (preview.conflicts, preview.messages) = parse_conflicts(&answer.stdout);
+            }
+            _ => return Err(answer.failure()),
+        }
+        Ok(preview)
+    }
+
+    async fn resolve_revision(&self, revision: &str, cancel: &CancellationToken) -> Result<Oid> {
+        let unknown = || Error::UnknownRevision { revision: revision.to_owned() };
+        if revision.contains(['\0', '\n']) {
+            return Err(unknown());
+        }
+        let call =
+            self.git.hardened(self.opened(), "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
+        let answer = call.arg(format!("{revision}^{{commit}}")).run(cancel).await?;
+        Oid::parse(&answer.line()).ok_or_else(unknown)
+    }
+
+    async fn commits(&self, base: &Oid, head: &Oid, cancel: &CancellationToken) -> Result<Vec<Commit>> {
+        let call = self.git.hardened(self.store(), "log").args(["-z", "--no-show-signature", "--no-notes"]);
+        let call = call.args(["--format=%H%x01%an%x01%at%x01%s", "--encoding=UTF-8"]);
+        let call = call.arg(format!("--max-count={COMMITS_CAP}")).arg(format!("{base}..{head}")).arg("--");
+        let answer = call.run(cancel).await?.ok()?;
+        let parse = |record: &[u8]| {
+            let text = String::from_utf8_lossy(record).into_owned();
+            let mut parts = text.splitn(4, '\u{1}');
+            Some(Commit {
+                oid: Oid::parse(parts.next()?)?,
+                author: parts.next()?.to_owned(),
+                time: parts.next()?.parse().ok()?,
+                subject: parts.next()?.to_owned(),
+            })
+        };
+        Ok(split_nul(&answer.stdout).filter_map(parse).collect())
+    }
+
+    /// The worktree as it is now, as a commit in a store of its own.
+    async fn snapshot(&self, name: &Slug, cancel: &CancellationToken) -> Result<State> {
+        let at = self.locate(name)?;
+        if let Some(path) = at.moved {
+            return Err(Error::Moved { name: name.as_str().to_owned(), path });
+        }
+        let survey = self.survey(&at, IgnoredFiles::Drop, cancel).await?;
+        let (base, head, uncommitted) = (at.marker.base.clone(), survey.head.clone(), survey.changes.clone());
+        let store = OneCallStore::new(self)?;
+        let commit = match &head {
+            Some(head) if uncommitted.is_empty() => head.clone(),
+            _ => {
+                let snapshot = Snapshot {
+                    head: survey.head,
+                    other_parents: Vec::new(),
+                    files: survey.files,
+                    plan: survey.plan,
+                    message: "snapshot\n".to_owned(),
+                    refs: TemporaryRefs::new(),
+                };
+                save::write(self.git.hardened(store.place(), "fast-import"), snapshot, cancel).await?
+            }
+        };
+        Ok(State { base, head, commit, uncommitted, store })
+    }
+}
+
+struct State {
+    base: Oid,
+    head: Option<Oid>,
+    commit: Oid,
+    uncommitted: Vec<Change>,
+    store: OneCallStore,
+}
+
+/// A bare repository with the objects of another behind it, deleted when dropped.
+struct OneCallStore {
+    path: PathBuf,
+}
+
+impl OneCallStore {
+    fn new(repo: &Repo) -> Result<Self> {
+        let path = repo.common_dir().join(nonce_name("caliban-look"));
+        let make = || -> std::io::Result<()> {
+            std::fs::create_dir(&path)?;
+            std::fs::create_dir_all(path.join("objects/info"))?;
+            std::fs::create_dir_all(path.join("refs/heads"))?;
+            std::fs::write(path.join("HEAD"), "ref: refs/heads/none\n")?;
+            let format = if repo.git.no_attributes.len() == 64 {
+                "[core]\nrepositoryformatversion = 1\nbare = true\n[extensions]\nobjectformat = sha256\n"
+            } else {
+                "[core]\nrepositoryformatversion = 0\nbare = true\n"
+            };
+            std::fs::write(path.join("config"), format)?;
+            let objects = repo.common_dir().join("objects");
+            let mut line = objects.as_os_str().as_encoded_bytes().to_vec();
+            line.push(b'\n');
+            std::fs::write(path.join("objects/info/alternates"), line)
+        };
+        let made = make().map_err(|e| Error::at("making", &path, e));
+        // Made before the check, so that half a store goes too.
+        let store = Self { path };
+        made.map(|()| store)
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place::Store { common: &self.path }
+    }
+}
+
+impl Drop for OneCallStore {
+    fn drop(&mut self) {
+        if let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name())
+            && let Ok(parent) = beneath::open_dir(parent)
+        {
+            // Best effort by name: what stays is a directory that git ignores.
+            let _tried = beneath::delete(std::os::fd::AsFd::as_fd(&parent), name);
+        }
+    }
+}
+
+fn parse_files(answer: &[u8]) -> Vec<FileChange> {
+    let mut files: std::collections::BTreeMap<String, FileChange> = std::collections::BTreeMap::new();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut fields = split_nul(answer);
+    while let Some(field) = fields.next() {
+        if field.starts_with(b":") {
+            let (Some(status), Some(path)) = (field.last(), fields.next()) else { break };
+            let (path, status) = (text(path), char::from(*status));
+            files.insert(path.clone(), FileChange { path, status, added: None, deleted: None });
+        } else {
+            let line = text(field);
+            let mut parts = line.splitn(3, '\t');
+            let (added, deleted) =
+                (parts.next().and_then(|n| n.parse().ok()), parts.next().and_then(|n| n.parse().ok()));
+            if let Some(file) = parts.next().and_then(|path| files.get_mut(path)) {
+                (file.added, file.deleted) = (added, deleted);
+            }
+        }
+    }
+    files.into_values().collect()
+}
+
+/// Reads `<tree> NUL <file> NUL … NUL NUL <count> NUL <paths…> NUL <kind> NUL <message> NUL …`.
+fn parse_conflicts(answer: &[u8]) -> (Vec<String>, Vec<String>) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut fields = answer.split(|b| *b == 0).skip(1);
+    let conflicts: Vec<String> = fields.by_ref().take_while(|f| !f.is_empty()).map(text).collect();
+    let mut messages = Vec::new();
+    while let Some(count) = fields.next().and_then(|n| text(n).parse::<usize>().ok()) {
+        // The paths, then the kind, then the message.
+        match fields.nth(count + 1) {
+            Some(message) => messages.push(text(message).trim_end().to_owned()),
+            None => break,
+        }
+    }
+    (conflicts, messages)
+}

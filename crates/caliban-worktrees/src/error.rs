@@ -1,0 +1,287 @@
+//! What can go wrong with a worktree, as a kind for exit codes and a hint for people.
+//!
+//! Texts that come from git are kept, cut to a cap; they are shown by the caller, which makes them inert.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use caliban_core::names::NameError;
+
+/// This crate's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a worktree could not be made, read or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The name breaks the one rule for names.
+    #[error("not a worktree name: {0}")]
+    Name(#[from] NameError),
+    /// The directory is in no repository that git accepts.
+    #[error("{} is not in a git repository: {detail}", path.display())]
+    NotARepository {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What git says.
+        detail: String,
+    },
+    /// `git` itself cannot be started.
+    #[error("cannot start {}: {source}", program.display())]
+    GitMissing {
+        /// The program that was tried.
+        program: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No commit yet.
+    #[error("the repository has no commit yet, so there is nothing to base a worktree on")]
+    UnbornHead,
+    /// The base is not a commit here.
+    #[error("base_ref '{}' names no commit in this repository", revision.escape_debug())]
+    UnknownRevision {
+        /// As it was given.
+        revision: String,
+    },
+    /// A worktree of that name is there already.
+    #[error("a worktree named '{name}' already exists at {}", path.display())]
+    Exists {
+        /// Its name.
+        name: String,
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// Somebody makes, uses or removes it at this moment.
+    #[error("the worktree '{name}' at {} is in use by another process", path.display())]
+    Busy {
+        /// Its name.
+        name: String,
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// The branch is taken.
+    #[error("the branch '{branch}' already exists")]
+    BranchExists {
+        /// The branch.
+        branch: String,
+    },
+    /// The branch cannot be made beside another one.
+    #[error("the branch '{branch}' cannot be made: {detail}")]
+    BranchConflict {
+        /// The branch.
+        branch: String,
+        /// What git says.
+        detail: String,
+    },
+    /// No worktree of ours has that name.
+    #[error("there is no worktree named '{name}'")]
+    NotFound {
+        /// The name.
+        name: String,
+    },
+    /// It is not where we put it.
+    #[error("the worktree '{name}' was moved to {}", path.display())]
+    Moved {
+        /// The name.
+        name: String,
+        /// Where git says it is.
+        path: PathBuf,
+    },
+    /// No rescue of that name.
+    #[error("there is no rescue named '{name}'")]
+    RescueNotFound {
+        /// The name.
+        name: String,
+    },
+    /// A sparse path is not a path beneath the root.
+    #[error("sparse path '{}' is refused: {why}", path.escape_debug())]
+    SparsePath {
+        /// As it was given.
+        path: String,
+        /// Why.
+        why: &'static str,
+    },
+    /// A shared directory is refused.
+    #[error("symlink_directories '{}' is refused: {why}", path.escape_debug())]
+    Link {
+        /// As it was given.
+        path: String,
+        /// Why.
+        why: &'static str,
+    },
+    /// A part of the place for worktrees is not a plain directory.
+    #[error("{} is refused: {why}", path.display())]
+    Place {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        why: &'static str,
+    },
+    /// `.worktreeinclude` matches too much.
+    #[error(".worktreeinclude matches more than {limit}")]
+    IncludeTooLarge {
+        /// The cap, in words.
+        limit: String,
+    },
+    /// The setup command failed.
+    #[error("the setup command {ending}: {command}")]
+    Setup {
+        /// What ran.
+        command: String,
+        /// How it ended, in words.
+        ending: String,
+        /// The end of what it printed.
+        output: String,
+    },
+    /// Something in the worktree cannot be read, so it cannot be saved.
+    #[error("cannot read everything in the worktree, so nothing was removed: {detail}")]
+    Unreadable {
+        /// What and why.
+        detail: String,
+    },
+    /// A file changed while it was being saved.
+    #[error("{} changed while it was being saved; nothing was removed", path.display())]
+    ChangedWhileSaving {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The disk is full.
+    #[error("no space left on the device while {doing}")]
+    DiskFull {
+        /// What was being done.
+        doing: String,
+    },
+    /// git failed.
+    #[error("git {command} failed{}: {stderr}", code.map(|c| format!(" ({c})")).unwrap_or_default())]
+    Git {
+        /// The subcommand.
+        command: String,
+        /// Its exit code, if it had one.
+        code: Option<i32>,
+        /// The end of what it said.
+        stderr: String,
+    },
+    /// git said something that we do not understand.
+    #[error("git {command} answered something unexpected: {detail}")]
+    Answer {
+        /// The subcommand.
+        command: &'static str,
+        /// What.
+        detail: String,
+    },
+    /// A file operation failed.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The caller gave up.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+/// A class of errors, for exit codes and protocol answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The caller asked for something that cannot be.
+    Usage,
+    /// It is not there.
+    NotFound,
+    /// It is there already, or in use.
+    Conflict,
+    /// Asked for something that is never done.
+    Refused,
+    /// The setup command failed.
+    Setup,
+    /// The machine: disk, permissions, git.
+    Environment,
+    /// The caller gave up.
+    Cancelled,
+}
+
+impl Error {
+    /// Which class it is in.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Name(_) | Self::UnknownRevision { .. } | Self::UnbornHead | Self::NotARepository { .. } => {
+                ErrorKind::Usage
+            }
+            Self::NotFound { .. } | Self::RescueNotFound { .. } => ErrorKind::NotFound,
+            Self::Exists { .. }
+            | Self::Busy { .. }
+            | Self::BranchExists { .. }
+            | Self::BranchConflict { .. }
+            | Self::Moved { .. } => ErrorKind::Conflict,
+            Self::SparsePath { .. }
+            | Self::Link { .. }
+            | Self::Place { .. }
+            | Self::IncludeTooLarge { .. } => ErrorKind::Refused,
+            Self::Setup { .. } => ErrorKind::Setup,
+            Self::GitMissing { .. }
+            | Self::Unreadable { .. }
+            | Self::ChangedWhileSaving { .. }
+            | Self::DiskFull { .. }
+            | Self::Git { .. }
+            | Self::Answer { .. }
+            | Self::Io { .. } => ErrorKind::Environment,
+            Self::Cancelled => ErrorKind::Cancelled,
+        }
+    }
+
+    /// What to do about it, where we know.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::UnbornHead => {
+                "make a first commit (`git commit --allow-empty -m start`) and try again".into()
+            }
+            Self::Exists { name, .. } => format!(
+                "choose another name, or remove it with `caliban worktrees rm {name}` (its work is kept)"
+            ),
+            Self::Busy { name, .. } => {
+                format!("wait until it is done, or choose another name than '{name}'")
+            }
+            Self::BranchExists { branch } => format!(
+                "it may hold earlier work: look with `git log {branch}`, delete it with `git branch -d {branch}`, \
+                 or choose another name"
+            ),
+            Self::BranchConflict { .. } => {
+                "rename the branch that is in the way, or choose another name".into()
+            }
+            Self::UnknownRevision { .. } => {
+                "`git rev-parse --verify <base_ref>` must work in the repository".into()
+            }
+            Self::NotFound { .. } => "`caliban worktrees list` shows what is there".into(),
+            Self::RescueNotFound { .. } => "`caliban worktrees rescue list` shows what is there".into(),
+            Self::Moved { path, .. } => {
+                format!("it is left alone; `git worktree remove {}` removes it", path.display())
+            }
+            Self::Link { .. } => {
+                "name an existing directory of the repository, relative to its root, without links on the way"
+                    .into()
+            }
+            Self::SparsePath { .. } => {
+                "name directories relative to the repository's root, like `src/`".into()
+            }
+            Self::DiskFull { .. } => "make room and try again; nothing half-made was left".into(),
+            Self::Setup { output, .. } if !output.is_empty() => format!("its output ended with:\n{output}"),
+            Self::GitMissing { .. } => "install git 2.42 or newer".into(),
+            Self::ChangedWhileSaving { .. } => "stop what is still writing there and try again".into(),
+            Self::Unreadable { .. } => "make it readable (chmod u+rX) and try again".into(),
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn io(doing: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        let (doing, source) = (doing.into(), source.into());
+        if source.kind() == io::ErrorKind::StorageFull {
+            Self::DiskFull { doing }
+        } else {
+            Self::Io { doing, source }
+        }
+    }
+
+    pub(crate) fn at(doing: &str, path: &Path, source: impl Into<io::Error>) -> Self {
+        Self::io(format!("{doing} {}", path.display()), source)
+    }
+}

@@ -1,0 +1,46 @@
+//! Lines of ours in `.git/info/exclude`: added once, whole, whoever else adds at the same time. A tracked
+//! file is never edited, and what the user wrote there stays as it is.
+
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+
+use crate::error::{Error, Result};
+
+/// The largest exclude file that is read.
+const SIZE_CAP: u64 = 4 * 1024 * 1024;
+
+/// Makes sure that `line` is in the exclude file of the repository.
+pub(crate) fn ensure(common: &Path, line: &str) -> Result<()> {
+    let info = common.join("info");
+    let file = info.join("exclude");
+    let add = || -> std::io::Result<()> {
+        std::fs::create_dir_all(&info)?;
+        let dir =
+            rustix::fs::open(&info, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        // Held for two reads and a write, so waiting is short.
+        rustix::fs::flock(&dir, FlockOperation::LockExclusive)?;
+        let mut exclude = OpenOptions::new().read(true).append(true).create(true).open(&file)?;
+        let mut text = Vec::new();
+        (&mut exclude).take(SIZE_CAP + 1).read_to_end(&mut text)?;
+        if text.len() as u64 > SIZE_CAP {
+            return Err(std::io::Error::new(
+                std::io::ErrorKind::FileTooLarge,
+                format!("more than {SIZE_CAP} bytes"),
+            ));
+        }
+        if text.split(|b| *b == b'\n').any(|have| have.trim_ascii_end() == line.as_bytes()) {
+            return Ok(());
+        }
+        let gap = if text.is_empty() || text.ends_with(b"\n") { "" } else { "\n" };
+        let written = exclude.write_all(format!("{gap}{line}\n").as_bytes());
+        if written.is_err() {
+            // A full disk may have taken half a line, which would mean something else.
+            exclude.set_len(text.len() as u64)?;
+        }
+        written
+    };
+    add().map_err(|e| Error::at("adding to", &file, e))
+}

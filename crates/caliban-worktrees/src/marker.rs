@@ -1,0 +1,102 @@
+//! `caliban.json` in a worktree's administrative directory: what says that the worktree is ours, and what
+//! it was made from. An agent may be able to write it, so nothing in it is a path that is deleted, and its
+//! object id is checked before it becomes an argument.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use caliban_core::names::Slug;
+use serde::{Deserialize, Serialize};
+
+use crate::beneath;
+use crate::error::{Error, Result};
+
+/// The file's name in `.git/worktrees/<id>/`.
+pub(crate) const FILE: &str = "caliban.json";
+/// The largest marker that is read; `.worktreeinclude` lists live in it.
+const SIZE_CAP: u64 = 4 * 1024 * 1024;
+
+/// A full object id in hexadecimal.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Oid(String);
+
+impl Oid {
+    /// Takes 40 or 64 lower-case hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let hex = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        (hex && matches!(text.len(), 40 | 64)).then(|| Self(text.to_owned()))
+    }
+
+    /// The digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The first ten digits, for people.
+    pub fn short(&self) -> &str {
+        &self.0[..10]
+    }
+
+    pub(crate) fn is_zero(&self) -> bool {
+        self.0.bytes().all(|b| b == b'0')
+    }
+}
+
+impl TryFrom<String> for Oid {
+    type Error = String;
+    fn try_from(text: String) -> std::result::Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("not an object id: {}", text.escape_debug()))
+    }
+}
+
+impl From<Oid> for String {
+    fn from(oid: Oid) -> Self {
+        oid.0
+    }
+}
+
+impl std::fmt::Display for Oid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What is recorded about a worktree when it is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marker {
+    /// Its name.
+    pub name: Slug,
+    /// The commit it was based on.
+    pub base: Oid,
+    /// When, in seconds since 1970.
+    pub created: u64,
+    /// Who asked for it: an agent's id, a session's id.
+    pub owner: Option<String>,
+    /// The working tree it was made from: links and included files come from there.
+    pub source: Option<PathBuf>,
+    /// Linked directories, relative to the root.
+    pub links: Vec<PathBuf>,
+    /// Files copied in through `.worktreeinclude`, relative to the root.
+    pub included: Vec<PathBuf>,
+}
+
+impl Marker {
+    /// Reads the marker of an administrative directory; none, or one that makes no sense, is `None`.
+    pub(crate) fn read(admin: &Path) -> Option<Self> {
+        serde_json::from_slice(&beneath::read_small(&admin.join(FILE), SIZE_CAP).ok()?).ok()
+    }
+
+    /// Writes it whole or not at all.
+    pub(crate) fn write(&self, admin: &Path) -> Result<()> {
+        let (path, new) = (admin.join(FILE), admin.join("caliban.json.new"));
+        let write = || {
+            let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;
+            file.write_all(&serde_json::to_vec(self)?)?;
+            file.sync_all()?;
+            std::fs::rename(&new, &path)
+        };
+        write().map_err(|e| Error::at("writing", &path, e))
+    }
+}

@@ -1,0 +1,390 @@
+//! Removing a worktree without losing a byte (r19): what is nowhere else goes under a rescue ref first.
+//!
+//! Decided on facts, then done in an order in which a crash at any point loses nothing: rescue, move the
+//! files out of sight, delete the record, delete the branch if it holds nothing of its own, delete the files.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use caliban_core::names::Slug;
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::beneath;
+use crate::error::{Error, Result};
+use crate::marker::Oid;
+use crate::repo::{Lease, Located, Missing, Repo, split_nul};
+use crate::rescue::Rescue;
+use crate::save::nonce_name;
+use crate::survey::{Change, IgnoredFiles, Survey};
+
+/// Where removed files wait for their deletion, in the place for worktrees. No worktree can have that name.
+pub(crate) const TRASH: &str = ".trash";
+/// How many dropped ignored paths a report names.
+const DROPPED_CAP: usize = 100;
+
+/// Refs that do not count as keeping a commit: they come and go by themselves.
+const NOT_KEEPING: [&str; 6] = [
+    "refs/caliban/tmp/*",
+    "refs/caliban/base/*",
+    "refs/stash",
+    "refs/bisect/*",
+    "refs/worktree/*",
+    "refs/prefetch/*",
+];
+
+/// Whether worktrees are removed at all (`CALIBAN_KEEP_WORKTREES`; the binary reads it).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Keep {
+    /// They are removed when their time has come.
+    #[default]
+    Remove,
+    /// Worktree and branch stay until somebody removes them by hand.
+    All,
+}
+
+/// How to remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RemoveOptions {
+    /// Whether at all.
+    pub keep: Keep,
+    /// What becomes of ignored files.
+    pub ignored: IgnoredFiles,
+}
+
+/// What became of the worktree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It is gone.
+    Removed,
+    /// It stays, because [`Keep::All`].
+    Kept,
+}
+
+/// What became of the branch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "fate")]
+pub enum BranchFate {
+    /// Deleted: it had no commit over its base.
+    DeletedEmpty,
+    /// Deleted: all its commits are on another ref.
+    DeletedMerged,
+    /// Kept: it has commits that are on no other ref, or is checked out elsewhere.
+    Kept {
+        /// Where it is.
+        tip: Oid,
+        /// Commits over the base.
+        ahead: u64,
+    },
+    /// There was none.
+    Absent,
+}
+
+/// What a removal did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RemoveReport {
+    /// The worktree.
+    pub name: Slug,
+    /// Where it was.
+    pub path: PathBuf,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Its branch.
+    pub branch: String,
+    /// What became of that.
+    pub branch_fate: BranchFate,
+    /// What was saved, and how to get it back.
+    pub rescue: Option<Rescue>,
+    /// What was in no commit.
+    pub dirty: Vec<Change>,
+    /// Ignored paths that went with it (the first hundred).
+    pub dropped_ignored: Vec<String>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// Whether what a worktree's HEAD and branch hold is also held by something that stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Weighed {
+    pub(crate) tip: Option<Oid>,
+    /// All commits of the branch are on another kept ref.
+    pub(crate) branch_merged: bool,
+    pub(crate) checked_out_elsewhere: bool,
+    /// HEAD and all that it stands on are on a kept ref other than the worktree's branch.
+    pub(crate) head_elsewhere: bool,
+    /// The same, counting the branch if it stays.
+    pub(crate) head_kept: bool,
+}
+
+impl Repo {
+    /// Removes a worktree. `lease` is the caller's own, if it has one; without it, a worktree that somebody
+    /// holds is [`Error::Busy`]. No process may be writing in it any more.
+    pub async fn remove(
+        &self,
+        name: &Slug,
+        lease: Option<Lease>,
+        options: &RemoveOptions,
+        cancel: &CancellationToken,
+    ) -> Result<RemoveReport> {
+        let this = self.hardened(cancel).await?;
+        let at = this.locate(name)?;
+        if let Some(path) = &at.moved {
+            return Err(Error::Moved { name: name.as_str().to_owned(), path: path.clone() });
+        }
+        if options.keep == Keep::All {
+            return this.report_kept(&at, cancel).await;
+        }
+        let _lease = match (lease, beneath::open_dir(&at.path)) {
+            (Some(lease), _) => Some(lease),
+            (None, Ok(dir)) => {
+                let taken = Lease::take(dir).map_err(|e| Error::at("locking", &at.path, e))?;
+                let busy = || Error::Busy { name: name.as_str().to_owned(), path: at.path.clone() };
+                Some(taken.ok_or_else(busy)?)
+            }
+            // Gone, or something else stands there: the survey says so.
+            (None, Err(_)) => None,
+        };
+        let records = this.open_records()?;
+        let _lock = this.lock_removals(&records, cancel).await?;
+        let survey = this.survey(&at, options.ignored, cancel).await?;
+        let weighed = this.weigh(&at, &survey, cancel).await?;
+        let ahead = match &weighed.tip {
+            Some(tip) => this.count(&at.marker.base, tip, cancel).await.unwrap_or(0),
+            None => 0,
+        };
+        let (dirty, notes) = (survey.changes.clone(), survey.notes.clone());
+        let dropped =
+            survey.ignored.iter().take(DROPPED_CAP).map(|p| p.to_string_lossy().into_owned()).collect();
+        let rescue = if dirty.is_empty() && weighed.head_kept {
+            None
+        } else {
+            let why = match (dirty.is_empty(), weighed.head_kept) {
+                (false, true) => "The worktree had changes that were in no commit.",
+                (true, false) => "The worktree's HEAD was on no ref that is kept.",
+                _ => {
+                    "The worktree had changes that were in no commit, and its HEAD was on no ref that is kept."
+                }
+            };
+            Some(this.save(&at, survey, why, cancel).await?)
+        };
+        // From here on the work is safe, and a caller that gives up must not leave half a removal.
+        let never = CancellationToken::new();
+        let trashed = this.hide(&at)?;
+        this.delete_record(&at, &records).await?;
+        let branch_fate = this.settle_branch(&at, &weighed, ahead, &never).await?;
+        if let Some((trash, hidden)) = trashed {
+            let gone =
+                tokio::task::spawn_blocking(move || beneath::delete(trash.as_fd(), OsStr::new(&hidden)))
+                    .await;
+            gone.map_err(std::io::Error::other)
+                .and_then(|done| done)
+                .map_err(|e| Error::at("deleting", &at.path, e))?;
+        }
+        this.tidy_place();
+        Ok(RemoveReport {
+            name: at.name.clone(),
+            branch: at.branch(),
+            path: at.path,
+            outcome: Outcome::Removed,
+            branch_fate,
+            rescue,
+            dirty,
+            dropped_ignored: dropped,
+            notes,
+        })
+    }
+
+    /// Looks for other holders of what HEAD and the branch hold.
+    pub(crate) async fn weigh(
+        &self,
+        at: &Located,
+        survey: &Survey,
+        cancel: &CancellationToken,
+    ) -> Result<Weighed> {
+        let tip = self.resolve_ref(&format!("refs/heads/{}", at.branch()), cancel).await?;
+        let checked_out_elsewhere = tip.is_some() && self.checked_out_elsewhere(at, cancel).await?;
+        let merged = match &tip {
+            Some(tip) => self.kept(std::slice::from_ref(tip), Some(&at.branch()), cancel).await?,
+            None => false,
+        };
+        let mut stands_on: Vec<Oid> = survey.head.iter().cloned().collect();
+        stands_on.extend(survey.pending.iter().cloned());
+        stands_on.retain(|oid| !(merged && tip.as_ref() == Some(oid)));
+        let head_elsewhere = self.kept(&stands_on, Some(&at.branch()), cancel).await?;
+        let stays = !merged || checked_out_elsewhere;
+        let head_kept = head_elsewhere || (stays && self.kept(&stands_on, None, cancel).await?);
+        Ok(Weighed {
+            tip,
+            branch_merged: merged && !checked_out_elsewhere,
+            checked_out_elsewhere,
+            head_elsewhere,
+            head_kept,
+        })
+    }
+
+    /// Whether every one of `commits` is reachable from a ref that is kept, leaving out `branch`.
+    async fn kept(&self, commits: &[Oid], branch: Option<&str>, cancel: &CancellationToken) -> Result<bool> {
+        if commits.is_empty() {
+            return Ok(true);
+        }
+        let mut call = self.git.hardened(self.store(), "rev-list").arg("--max-count=1");
+        call = call.args(commits.iter().map(Oid::as_str)).arg("--not");
+        for pattern in NOT_KEEPING {
+            call = call.arg(format!("--exclude={pattern}"));
+        }
+        if let Some(branch) = branch {
+            call = call.arg(format!("--exclude=refs/heads/{branch}"));
+        }
+        // One worktree's view: the HEAD of the worktree that goes must not count for itself.
+        let answer = call.args(["--single-worktree", "--all", "--"]).run(cancel).await?.ok()?;
+        Ok(answer.stdout.is_empty())
+    }
+
+    async fn checked_out_elsewhere(&self, at: &Located, cancel: &CancellationToken) -> Result<bool> {
+        let call = self.git.hardened(self.store(), "worktree").args(["list", "--porcelain", "-z"]);
+        let answer = call.run(cancel).await?.ok()?;
+        let wanted = format!("branch refs/heads/{}", at.branch());
+        let mut path: &[u8] = b"";
+        for line in split_nul(&answer.stdout) {
+            if let Some(worktree) = line.strip_prefix(b"worktree ") {
+                path = worktree;
+            } else if line == wanted.as_bytes() && path != at.path.as_os_str().as_encoded_bytes() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn open_records(&self) -> Result<OwnedFd> {
+        let path = self.common_dir().join("worktrees");
+        beneath::open_dir(&path).map_err(|e| Error::at("opening", &path, e))
+    }
+
+    /// Moves the files out of sight in one step; whatever stands at the path, a link too.
+    fn hide(&self, at: &Located) -> Result<Option<(OwnedFd, String)>> {
+        let Ok(place) = self.open_place(Missing::Fail) else { return Ok(None) };
+        let failed = |e: std::io::Error| Error::at("removing", &at.path, e);
+        match rustix::fs::mkdirat(&place, TRASH, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(failed(e.into())),
+        }
+        let trash = beneath::open_dir_at(&place, TRASH).map_err(failed)?;
+        let hidden = nonce_name(at.name.as_str());
+        match rustix::fs::renameat(&place, at.name.as_str(), &trash, &hidden) {
+            Ok(()) => Ok(Some((trash, hidden))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(failed(e.into())),
+        }
+    }
+
+    async fn delete_record(&self, at: &Located, records: &OwnedFd) -> Result<()> {
+        let records = records.try_clone().map_err(|e| Error::at("opening", &at.admin, e))?;
+        let id = at.admin.file_name().map(OsStr::to_os_string).unwrap_or_default();
+        let gone = tokio::task::spawn_blocking(move || beneath::delete(records.as_fd(), &id)).await;
+        gone.map_err(std::io::Error::other)
+            .and_then(|done| done)
+            .map_err(|e| Error::at("deleting", &at.admin, e))
+    }
+
+    async fn settle_branch(
+        &self,
+        at: &Located,
+        weighed: &Weighed,
+        ahead: u64,
+        cancel: &CancellationToken,
+    ) -> Result<BranchFate> {
+        let Some(tip) = weighed.tip.clone() else { return Ok(BranchFate::Absent) };
+        if !weighed.branch_merged {
+            return Ok(BranchFate::Kept { tip, ahead });
+        }
+        // With the value that was weighed: a branch that moved since stays.
+        let order = format!("delete refs/heads/{}\0{tip}\0", at.branch());
+        match self.update_refs(&order, cancel).await {
+            Ok(()) if tip == at.marker.base => Ok(BranchFate::DeletedEmpty),
+            Ok(()) => Ok(BranchFate::DeletedMerged),
+            Err(_) => Ok(BranchFate::Kept { tip, ahead }),
+        }
+    }
+
+    /// Takes away what is empty. Best effort by name.
+    fn tidy_place(&self) {
+        let Ok(place) = self.open_place(Missing::Fail) else { return };
+        let _full = rustix::fs::unlinkat(&place, TRASH, rustix::fs::AtFlags::REMOVEDIR);
+    }
+
+    async fn report_kept(&self, at: &Located, cancel: &CancellationToken) -> Result<RemoveReport> {
+        let tip = self.resolve_ref(&format!("refs/heads/{}", at.branch()), cancel).await?;
+        let branch_fate = match tip {
+            Some(tip) => {
+                let ahead = self.count(&at.marker.base, &tip, cancel).await.unwrap_or(0);
+                BranchFate::Kept { tip, ahead }
+            }
+            None => BranchFate::Absent,
+        };
+        let by_hand = format!(
+            "kept; remove it with `git worktree remove {}` and `git branch -d {}`",
+            at.path.display(),
+            at.branch()
+        );
+        Ok(RemoveReport {
+            name: at.name.clone(),
+            path: at.path.clone(),
+            outcome: Outcome::Kept,
+            branch: at.branch(),
+            branch_fate,
+            rescue: None,
+            dirty: Vec::new(),
+            dropped_ignored: Vec::new(),
+            notes: vec![by_hand],
+        })
+    }
+}
+
+impl RemoveReport {
+    /// The report in a few lines, for people.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = match self.outcome {
+            Outcome::Removed => {
+                vec![format!("removed worktree {} ({})", self.name.as_str(), self.path.display())]
+            }
+            Outcome::Kept => vec![format!("kept worktree {} ({})", self.name.as_str(), self.path.display())],
+        };
+        match &self.branch_fate {
+            BranchFate::DeletedEmpty => {
+                lines.push(format!("branch {} had no commits and was deleted", self.branch))
+            }
+            BranchFate::DeletedMerged => {
+                lines.push(format!("branch {} was merged and was deleted", self.branch))
+            }
+            BranchFate::Kept { tip, ahead } => {
+                lines.push(format!(
+                    "branch {} stays at {} ({ahead} commits over its base)",
+                    self.branch,
+                    tip.short()
+                ));
+            }
+            BranchFate::Absent => {}
+        }
+        if let Some(rescue) = &self.rescue {
+            lines.push(format!("what was in no kept commit is saved as {}", rescue.reference));
+            lines.push(format!("get it back with: {}", rescue.restore));
+        }
+        if !self.dropped_ignored.is_empty() {
+            lines.push(format!("ignored files went with it: {}", self.dropped_ignored.join(", ")));
+        }
+        lines.extend(self.notes.iter().cloned());
+        lines
+    }
+}
+
+/// A path of the trash that a killed removal left.
+pub(crate) fn trash_of(place: &OwnedFd) -> Vec<PathBuf> {
+    let Ok(trash) = beneath::open_dir_at(place, TRASH) else { return Vec::new() };
+    let names = beneath::entries(trash.as_fd()).unwrap_or_default();
+    names.into_iter().map(|(name, _)| Path::new(&*name.to_string_lossy()).to_path_buf()).collect()
+}

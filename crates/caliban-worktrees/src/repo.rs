@@ -1,0 +1,357 @@
+//! A repository as its worktrees see it: where its store is, where worktrees are put, how git is run in it.
+//!
+//! Opened once, from the user's own directory, and kept: an agent's directory is never asked which
+//! repository it belongs to, because an agent can write the answer.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use caliban_core::names::Slug;
+use rustix::fs::FlockOperation;
+use tokio_util::sync::CancellationToken;
+
+use crate::beneath;
+use crate::error::{Error, Result};
+use crate::git::{Git, GitOptions, Place, base_command};
+use crate::marker::{Marker, Oid};
+
+/// Where worktrees are put, relative to the repository's root.
+pub const PLACE: &str = ".caliban/worktrees";
+/// What a worktree's branch begins with.
+pub const BRANCH_PREFIX: &str = "caliban/";
+
+const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
+/// The largest `gitdir` file that is read: one path.
+const GITDIR_CAP: u64 = 16 * 1024;
+/// How long a removal waits for another one in the same repository, between looks.
+const LOCK_LOOK: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// An open repository. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Repo {
+    pub(crate) git: Git,
+    root: PathBuf,
+    source: Option<PathBuf>,
+    git_dir: PathBuf,
+    common: PathBuf,
+}
+
+/// A worktree of ours, found through the repository's own records.
+#[derive(Debug, Clone)]
+pub(crate) struct Located {
+    pub(crate) name: Slug,
+    pub(crate) path: PathBuf,
+    pub(crate) admin: PathBuf,
+    pub(crate) marker: Marker,
+    /// Where git says it is, when that is not where we put it.
+    pub(crate) moved: Option<PathBuf>,
+}
+
+impl Located {
+    pub(crate) fn branch(&self) -> String {
+        branch_of(&self.name)
+    }
+}
+
+/// The branch of the worktree `name`.
+pub fn branch_of(name: &Slug) -> String {
+    format!("{BRANCH_PREFIX}{}", name.as_str())
+}
+
+/// Holds a worktree: while it lives, no other process removes or sweeps it. Released by drop, and by the
+/// kernel when the process dies.
+#[derive(Debug)]
+pub struct Lease {
+    pub(crate) fd: OwnedFd,
+}
+
+impl Repo {
+    /// Finds the repository that `start` is in: its root, a subdirectory, a linked worktree, a bare
+    /// repository or a directory beside one.
+    pub async fn open(start: &Path, options: GitOptions, cancel: &CancellationToken) -> Result<Self> {
+        let mut git = Git { options, no_attributes: EMPTY_TREE_SHA1, drivers: Vec::new() };
+        let ask = |what: &'static [&'static str]| {
+            git.trusted(start, "rev-parse").arg("--path-format=absolute").args(what).run(cancel)
+        };
+        let not_here = |detail: String| Error::NotARepository { path: start.to_path_buf(), detail };
+        if !start.is_dir() {
+            return Err(not_here("no such directory".into()));
+        }
+        let found =
+            ask(&["--show-object-format", "--is-inside-work-tree", "--git-dir", "--git-common-dir"]).await?;
+        if !found.status.success() {
+            return Err(not_here(found.stderr.trim().to_owned()));
+        }
+        let lines: Vec<&[u8]> = found.stdout.split(|b| *b == b'\n').collect();
+        let [format, inside, git_dir, common, ..] = lines.as_slice() else {
+            return Err(Error::Answer { command: "rev-parse", detail: found.line() });
+        };
+        let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
+        let source = if *inside == b"true" {
+            let top = ask(&["--show-toplevel"]).await?.ok()?;
+            Some(path(top.stdout.strip_suffix(b"\n").unwrap_or(&top.stdout)))
+        } else {
+            None
+        };
+        let canonical = |path: PathBuf| path.canonicalize().map_err(|e| Error::at("resolving", &path, e));
+        let (git_dir, common) = (canonical(path(git_dir))?, canonical(path(common))?);
+        let source = source.map(canonical).transpose()?;
+        if *format == b"sha256" {
+            git.no_attributes = EMPTY_TREE_SHA256;
+        }
+        let root = find_root(&git.options, &common, cancel).await?;
+        Ok(Self { git, root, source, git_dir, common })
+    }
+
+    /// The root that worktrees are put beneath: the main working tree; for a bare repository the directory
+    /// that holds it when it is hidden there (`.bare`), else the repository itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The working tree that this was opened in, if any: links and included files come from it.
+    pub fn source(&self) -> Option<&Path> {
+        self.source.as_deref()
+    }
+
+    /// The repository's shared store (`.git`).
+    pub fn common_dir(&self) -> &Path {
+        &self.common
+    }
+
+    /// Where the worktree `name` is, or would be.
+    pub fn path_of(&self, name: &Slug) -> PathBuf {
+        self.root.join(PLACE).join(name.as_str())
+    }
+
+    /// Reads which programs the repository's configuration would run on files, so that hardened calls can
+    /// set each of them to nothing. Done again for every operation: the answer may have changed.
+    pub(crate) async fn hardened(&self, cancel: &CancellationToken) -> Result<Self> {
+        let mut fresh = self.clone();
+        fresh.git.drivers.clear();
+        let found = fresh
+            .git
+            .hardened(fresh.store(), "config")
+            .args(["-z", "--name-only", "--get-regexp", DRIVERS])
+            .run(cancel)
+            .await?;
+        // 1 is "none"; anything else is a configuration that no git would read.
+        if !matches!(found.status.code(), Some(0 | 1)) {
+            return Err(found.failure());
+        }
+        let mut keys: Vec<_> = split_nul(&found.stdout).map(|key| OsString::from_vec(key.to_vec())).collect();
+        keys.sort();
+        keys.dedup();
+        fresh.git.drivers = keys;
+        Ok(fresh)
+    }
+
+    pub(crate) fn store(&self) -> Place<'_> {
+        Place::Store { common: &self.common }
+    }
+
+    pub(crate) fn tree<'a>(&'a self, at: &'a Located) -> Place<'a> {
+        Place::Tree { common: &self.common, git_dir: &at.admin, files: &at.path }
+    }
+
+    /// The place that this was opened in.
+    pub(crate) fn opened(&self) -> Place<'_> {
+        match &self.source {
+            Some(files) => Place::Tree { common: &self.common, git_dir: &self.git_dir, files },
+            None => self.store(),
+        }
+    }
+
+    /// Opens `.caliban/worktrees`, each step a real directory; makes it when `make`.
+    pub(crate) fn open_place(&self, missing: Missing) -> Result<OwnedFd> {
+        let root = rustix::fs::open(
+            &self.root,
+            rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )
+        .map_err(|e| Error::at("opening", &self.root, e))?;
+        let place = Path::new(PLACE);
+        let opened = match missing {
+            Missing::Make => beneath::make_to(root.as_fd(), place),
+            Missing::Fail => beneath::walk_to(root.as_fd(), place),
+        };
+        opened.map_err(|e| {
+            let path = self.root.join(place);
+            match rustix::io::Errno::from_io_error(&e) {
+                Some(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
+                    Error::Place { path, why: "a part of it is a link or a file, not a directory" }
+                }
+                _ => Error::at("opening", &path, e),
+            }
+        })
+    }
+
+    /// Every worktree of ours in the repository's records, by name.
+    pub(crate) fn located(&self) -> Result<Vec<Located>> {
+        let records = self.common.join("worktrees");
+        let mut found = Vec::new();
+        for admin in admin_dirs(&records)? {
+            let Some(marker) = Marker::read(&admin) else { continue };
+            let path = self.path_of(&marker.name);
+            let recorded = read_gitdir(&admin);
+            let moved = recorded.filter(|recorded| *recorded != path);
+            found.push(Located { name: marker.name.clone(), path, admin, marker, moved });
+        }
+        // A forged second record of a name never hides the one that is really there.
+        found.sort_by(|a, b| (&a.name, a.moved.is_some()).cmp(&(&b.name, b.moved.is_some())));
+        found.dedup_by(|later, first| later.name == first.name);
+        Ok(found)
+    }
+
+    pub(crate) fn locate(&self, name: &Slug) -> Result<Located> {
+        self.located()?
+            .into_iter()
+            .find(|at| at.name == *name)
+            .ok_or_else(|| Error::NotFound { name: name.as_str().to_owned() })
+    }
+
+    /// The record whose worktree is at `path`, whoever made it.
+    pub(crate) fn admin_of(&self, path: &Path) -> Result<Option<PathBuf>> {
+        let dirs = admin_dirs(&self.common.join("worktrees"))?;
+        Ok(dirs.into_iter().find(|admin| read_gitdir(admin).as_deref() == Some(path)))
+    }
+
+    /// What a ref points at, if it exists.
+    pub(crate) async fn resolve_ref(&self, name: &str, cancel: &CancellationToken) -> Result<Option<Oid>> {
+        let call =
+            self.git.hardened(self.store(), "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
+        let answer = call.arg(format!("{name}^{{commit}}")).run(cancel).await?;
+        Ok(if answer.status.success() { Oid::parse(&answer.line()) } else { None })
+    }
+
+    /// Takes the repository's lock for changes of refs: two removals must not each count on the other's branch.
+    pub(crate) async fn lock_removals(
+        &self,
+        place: &OwnedFd,
+        cancel: &CancellationToken,
+    ) -> Result<RemovalLock> {
+        let own =
+            beneath::open_dir_at(place, ".").map_err(|e| Error::io("opening the place for worktrees", e))?;
+        loop {
+            match rustix::fs::flock(&own, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(RemovalLock { _held: own }),
+                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(Error::io("locking the place for worktrees", e)),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOCK_LOOK) => {}
+                () = cancel.cancelled() => return Err(Error::Cancelled),
+            }
+        }
+    }
+}
+
+/// What [`Repo::open_place`] does when there is no such directory yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Make,
+    Fail,
+}
+
+/// Held while refs are weighed and deleted.
+#[derive(Debug)]
+pub(crate) struct RemovalLock {
+    _held: OwnedFd,
+}
+
+impl Lease {
+    /// Takes the lease of an open worktree directory, if nobody has it.
+    pub(crate) fn take(fd: OwnedFd) -> std::io::Result<Option<Self>> {
+        match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self { fd })),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+/// Configuration keys whose values git runs as programs on a file's content.
+const DRIVERS: &str =
+    r"^(filter\..*\.(clean|smudge|process|required)|merge\..*\.driver|diff\..*\.(command|textconv))$";
+
+pub(crate) fn split_nul(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split(|b| *b == 0).filter(|part| !part.is_empty())
+}
+
+fn admin_dirs(records: &Path) -> Result<Vec<PathBuf>> {
+    let listing = match std::fs::read_dir(records) {
+        Ok(listing) => listing,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(Error::at("reading", records, e)),
+    };
+    let mut dirs = Vec::new();
+    for entry in listing {
+        let entry = entry.map_err(|e| Error::at("reading", records, e))?;
+        // A link in there is nobody's worktree.
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            dirs.push(entry.path());
+        }
+    }
+    dirs.sort();
+    Ok(dirs)
+}
+
+/// The worktree that an administrative directory names.
+fn read_gitdir(admin: &Path) -> Option<PathBuf> {
+    let bytes = beneath::read_small(&admin.join("gitdir"), GITDIR_CAP).ok()?;
+    let text = PathBuf::from(OsString::from_vec(bytes.trim_ascii_end().to_vec()));
+    // Newer gits may write it relative to the administrative directory.
+    let path = if text.is_absolute() { text } else { normal(&admin.join(text)) };
+    Some(path.parent()?.to_path_buf())
+}
+
+/// `a/b/../c` as `a/c`, by text alone.
+fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            std::path::Component::ParentDir => {
+                out.pop();
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// The root follows from the store alone, so every way into a repository finds the same worktrees.
+async fn find_root(options: &GitOptions, common: &Path, cancel: &CancellationToken) -> Result<PathBuf> {
+    let mut command = base_command(options);
+    command.current_dir(common).env("GIT_DIR", common);
+    command.args(["config", "-z", "--get-regexp", r"^core\.(bare|worktree)$"]);
+    let output = command.output();
+    let output = tokio::select! {
+        output = output => output.map_err(|source| Error::GitMissing { program: options.program.clone(), source })?,
+        () = cancel.cancelled() => return Err(Error::Cancelled),
+    };
+    let (mut bare, mut worktree) = (false, None);
+    for entry in split_nul(&output.stdout) {
+        let mut parts = entry.splitn(2, |b| *b == b'\n');
+        match (parts.next(), parts.next()) {
+            (Some(b"core.bare"), value) => {
+                bare = value.is_none_or(|v| matches!(v, b"true" | b"yes" | b"on" | b"1"));
+            }
+            (Some(b"core.worktree"), Some(value)) => {
+                worktree = Some(common.join(PathBuf::from(OsString::from_vec(value.to_vec()))));
+            }
+            _ => {}
+        }
+    }
+    let hidden = common.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let is_dot_git = common.file_name().is_some_and(|name| name == ".git");
+    let root = match (bare, worktree) {
+        (false, Some(worktree)) => worktree,
+        (false, None) if is_dot_git => common.parent().unwrap_or(common).to_path_buf(),
+        (true, _) if hidden => common.parent().unwrap_or(common).to_path_buf(),
+        _ => common.to_path_buf(),
+    };
+    root.canonicalize().map_err(|e| Error::at("resolving", &root, e))
+}

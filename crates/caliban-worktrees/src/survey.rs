@@ -1,0 +1,373 @@
+//! Looking at a worktree before it is shown, compared or removed: what in it is nowhere else, and therefore
+//! what has to be saved. Trusts neither its `.git`, its ignore files nor the flags in its index.
+
+mod doubts;
+mod lost;
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::beneath::{self, Found};
+use crate::blobs;
+use crate::error::{Error, Result};
+use crate::git::Call;
+use crate::marker::{Marker, Oid};
+use crate::repo::{Located, Repo};
+use crate::status::{
+    INDEX_ARGS, IndexEntry, IndexFacts, STATUS_ARGS, Status, Tracked, parse_index, parse_status,
+};
+
+/// What becomes of files that git ignores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IgnoredFiles {
+    /// They are build output and go with the worktree; the report names them.
+    #[default]
+    Drop,
+    /// They are saved like any other file.
+    Save,
+}
+
+/// How a path differs from what is kept elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// Tracked, with another content, type or mode.
+    Modified,
+    /// Tracked and not there.
+    Deleted,
+    /// The index differs from HEAD.
+    Staged,
+    /// In conflict.
+    Conflicted,
+    /// Not tracked.
+    Untracked,
+    /// Ignored, and not by a rule that was committed; or the caller wants all.
+    Ignored,
+    /// A repository inside the worktree.
+    NestedRepository,
+    /// A submodule that was filled.
+    Submodule,
+    /// Copied in through `.worktreeinclude` and changed since.
+    Included,
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Change {
+    /// The path from the worktree's root; bytes that are not text are replaced.
+    pub path: String,
+    /// How it differs.
+    pub kind: ChangeKind,
+}
+
+/// A change of the index against HEAD.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Staged {
+    pub(crate) path: PathBuf,
+    /// Mode and blob; `None` is a deletion.
+    pub(crate) entry: Option<(String, Oid)>,
+}
+
+/// What must be written to save the worktree, on top of HEAD's tree.
+#[derive(Debug, Default)]
+pub(crate) struct SavePlan {
+    /// Paths whose present state counts: file, link or nothing.
+    pub(crate) paths: BTreeSet<PathBuf>,
+    /// Paths that are not there because the checkout is sparse, with their staged content.
+    pub(crate) staged_only: Vec<Staged>,
+    /// Directories that are saved with everything in them.
+    pub(crate) whole: BTreeSet<PathBuf>,
+    pub(crate) staged: Vec<Staged>,
+    pub(crate) unmerged: Vec<IndexEntry>,
+    /// The administrative directory's own submodule stores, saved whole.
+    pub(crate) modules: Option<PathBuf>,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    pub(crate) head: Option<Oid>,
+    pub(crate) branch: Option<String>,
+    /// The worktree's directory, held open; `None` when it is gone.
+    pub(crate) files: Option<OwnedFd>,
+    pub(crate) changes: Vec<Change>,
+    /// Ignored paths that are not saved.
+    pub(crate) ignored: Vec<PathBuf>,
+    /// Other commits that it stands on: MERGE_HEAD and its kin, or where HEAD was before its branch was deleted.
+    pub(crate) pending: Vec<Oid>,
+    pub(crate) plan: SavePlan,
+    /// Said to the user.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Repo {
+    /// Looks at all of it. `self` must be [`Repo::hardened`].
+    pub(crate) async fn survey(
+        &self,
+        at: &Located,
+        ignored: IgnoredFiles,
+        cancel: &CancellationToken,
+    ) -> Result<Survey> {
+        let Ok(files) = beneath::open_dir(&at.path) else { return self.survey_record(at, cancel).await };
+        let scratch = ScratchIndex::new(self.common_dir());
+        let Some((status, index)) = self.read_status(at, &scratch, cancel).await? else {
+            return self.survey_unreadable(at, files, cancel).await;
+        };
+        let mut survey = Survey {
+            head: status.head.clone(),
+            branch: status.branch.clone(),
+            files: None,
+            changes: Vec::new(),
+            ignored: Vec::new(),
+            pending: self.pending(at, status.head.is_none(), cancel).await?,
+            plan: SavePlan { unmerged: index.unmerged.clone(), ..SavePlan::default() },
+            notes: Vec::new(),
+        };
+        let fd = files.as_fd();
+        let unchanged = self.unchanged(at, &status, &index, &files, cancel).await?;
+        for entry in &status.tracked {
+            if !unchanged.contains(&entry.path) {
+                survey.tracked(entry, fd)?;
+            }
+        }
+        for entry in &index.assumed {
+            if !unchanged.contains(&entry.path) && survey.plan.paths.insert(entry.path.clone()) {
+                survey.add(&entry.path, ChangeKind::Modified);
+            }
+        }
+        for path in &status.unmerged {
+            survey.plan.paths.insert(path.clone());
+            survey.add(path, ChangeKind::Conflicted);
+        }
+        for path in &status.nested {
+            survey.whole(path, ChangeKind::NestedRepository);
+        }
+        for path in &index.gitlinks {
+            match beneath::look(fd, path).map_err(|e| unreadable(path, &e))? {
+                Found::Directory if is_empty(fd, path)? => {}
+                Found::Directory => {
+                    survey.whole(path, ChangeKind::Submodule);
+                    survey.notes.push(format!(
+                        "the submodule {} was filled; its files are saved too",
+                        path.display()
+                    ));
+                }
+                Found::Nothing => {}
+                Found::File { .. } | Found::Link(_) | Found::Special => {
+                    survey.plan.paths.insert(path.clone());
+                    survey.add(path, ChangeKind::Modified);
+                }
+            }
+        }
+        if matches!(beneath::look(fd, Path::new(".git")), Ok(Found::Directory)) {
+            survey.whole(Path::new(".git"), ChangeKind::NestedRepository);
+        }
+        if at.admin.join("modules").is_dir() {
+            survey.plan.modules = Some(at.admin.join("modules"));
+            survey.add(Path::new(".git/modules"), ChangeKind::Submodule);
+        }
+        self.survey_unknown(at, &status, &mut survey, &files, ignored, cancel).await?;
+        survey.files = Some(files);
+        survey.changes.sort();
+        survey.changes.dedup();
+        Ok(survey)
+    }
+
+    /// Untracked and ignored files: links and copies of ours are nothing new, rules that were not committed
+    /// do not count.
+    async fn survey_unknown(
+        &self,
+        at: &Located,
+        status: &Status,
+        survey: &mut Survey,
+        files: &OwnedFd,
+        ignored: IgnoredFiles,
+        cancel: &CancellationToken,
+    ) -> Result<()> {
+        let ours = ours(&at.marker, files)?;
+        for path in &status.untracked {
+            if !ours.same.contains(path) {
+                survey.plan.paths.insert(path.clone());
+                let kind =
+                    if ours.changed.contains(path) { ChangeKind::Included } else { ChangeKind::Untracked };
+                survey.add(path, kind);
+            }
+        }
+        for path in &ours.changed {
+            if survey.plan.paths.insert(path.clone()) {
+                survey.add(path, ChangeKind::Included);
+            }
+        }
+        let doubted = match ignored {
+            IgnoredFiles::Save => status.ignored.iter().cloned().collect(),
+            IgnoredFiles::Drop => self.ignored_by_new_rules(at, status, cancel).await?,
+        };
+        for path in &status.ignored {
+            if ours.same.contains(path) || ours.changed.contains(path) {
+                continue;
+            }
+            if !doubted.contains(path) {
+                survey.ignored.push(path.clone());
+            } else if matches!(beneath::look(files.as_fd(), path), Ok(Found::Directory)) {
+                survey.whole(path, ChangeKind::Ignored);
+            } else {
+                survey.plan.paths.insert(path.clone());
+                survey.add(path, ChangeKind::Ignored);
+            }
+        }
+        Ok(())
+    }
+
+    /// Status and index; `None` when git cannot make sense of the worktree's record.
+    async fn read_status(
+        &self,
+        at: &Located,
+        scratch: &ScratchIndex,
+        cancel: &CancellationToken,
+    ) -> Result<Option<(Status, IndexFacts)>> {
+        let mut index = None;
+        loop {
+            let with = |call: Call| match index {
+                Some(path) => call.env("GIT_INDEX_FILE", path),
+                None => call,
+            };
+            let answer =
+                with(self.git.hardened(self.tree(at), "status").args(STATUS_ARGS)).run(cancel).await?;
+            // A directory that git could not read would be missing from the answer.
+            if answer.stderr.contains("could not open directory") {
+                return Err(Error::Unreadable { detail: answer.stderr.trim().to_owned() });
+            }
+            if !answer.status.success() {
+                return Ok(None);
+            }
+            let Some(status) = parse_status(&answer.stdout) else { return Ok(None) };
+            let staged = status.tracked.iter().any(|entry| entry.staged != b'.');
+            if let (true, Some(head), None) = (staged, &status.head, index)
+                && *head != at.marker.base
+                && self.index_is_base(at, cancel).await?
+            {
+                // A fenced agent commits with an index of its own; this one is as old as the worktree.
+                let call = self.git.hardened(self.tree(at), "read-tree").env("GIT_INDEX_FILE", &scratch.path);
+                call.arg(head.as_str()).run(cancel).await?.ok()?;
+                index = Some(&scratch.path);
+                continue;
+            }
+            let answer = with(self.git.hardened(self.tree(at), "ls-files").args(INDEX_ARGS))
+                .run(cancel)
+                .await?
+                .ok()?;
+            return Ok(parse_index(&answer.stdout).map(|facts| (status, facts)));
+        }
+    }
+
+    async fn index_is_base(&self, at: &Located, cancel: &CancellationToken) -> Result<bool> {
+        let call = self.git.hardened(self.tree(at), "diff-index").args(["--cached", "--quiet"]);
+        let answer =
+            call.arg("--ignore-submodules=all").arg(at.marker.base.as_str()).arg("--").run(cancel).await?;
+        Ok(answer.status.success())
+    }
+}
+
+impl Survey {
+    fn add(&mut self, path: &Path, kind: ChangeKind) {
+        self.changes.push(change(path, kind));
+    }
+
+    fn whole(&mut self, path: &Path, kind: ChangeKind) {
+        self.plan.whole.insert(path.to_path_buf());
+        self.add(path, kind);
+    }
+
+    fn tracked(&mut self, entry: &Tracked, files: std::os::fd::BorrowedFd<'_>) -> Result<()> {
+        let content = entry.index.clone().map(|oid| (entry.mode_index.clone(), oid));
+        let staged = Staged { path: entry.path.clone(), entry: content.filter(|_| entry.staged != b'D') };
+        if entry.staged != b'.' {
+            self.plan.staged.push(staged.clone());
+            self.add(&entry.path, ChangeKind::Staged);
+        }
+        match entry.unstaged {
+            b'.' => {}
+            b'D' => self.add(&entry.path, ChangeKind::Deleted),
+            _ => self.add(&entry.path, ChangeKind::Modified),
+        }
+        let there = beneath::look(files, &entry.path).map_err(|e| unreadable(&entry.path, &e))?;
+        // Not there and not missed: the checkout is sparse, and the index alone has the content.
+        if matches!(there, Found::Nothing) && entry.unstaged == b'.' {
+            self.plan.staged_only.push(staged);
+        } else {
+            self.plan.paths.insert(entry.path.clone());
+        }
+        Ok(())
+    }
+}
+
+/// What we put into a worktree ourselves.
+#[derive(Debug, Default)]
+struct Ours {
+    same: BTreeSet<PathBuf>,
+    changed: BTreeSet<PathBuf>,
+}
+
+fn ours(marker: &Marker, files: &OwnedFd) -> Result<Ours> {
+    let mut ours = Ours::default();
+    let Some(source) = &marker.source else { return Ok(ours) };
+    for path in &marker.links {
+        let target = source.join(path);
+        if matches!(beneath::look(files.as_fd(), path), Ok(Found::Link(to)) if to == target.as_os_str()) {
+            ours.same.insert(path.clone());
+        }
+    }
+    let root = beneath::open_dir(source).ok();
+    for path in &marker.included {
+        let Ok(Found::File { file, size, .. }) = beneath::look(files.as_fd(), path) else { continue };
+        let original = root.as_ref().and_then(|root| beneath::look(root.as_fd(), path).ok());
+        let same = match original {
+            Some(Found::File { file: original, size: as_long, .. }) if size == as_long => {
+                blobs::same(file, original).map_err(|e| unreadable(path, &e))?
+            }
+            _ => false,
+        };
+        if same {
+            ours.same.insert(path.clone())
+        } else {
+            ours.changed.insert(path.clone())
+        };
+    }
+    Ok(ours)
+}
+
+fn change(path: &Path, kind: ChangeKind) -> Change {
+    Change { path: path.to_string_lossy().into_owned(), kind }
+}
+
+fn unreadable(path: &Path, e: &std::io::Error) -> Error {
+    Error::Unreadable { detail: format!("{}: {e}", path.display()) }
+}
+
+fn is_empty(files: std::os::fd::BorrowedFd<'_>, path: &Path) -> Result<bool> {
+    let look = || beneath::entries(beneath::walk_to(files, path)?.as_fd());
+    Ok(look().map_err(|e| unreadable(path, &e))?.is_empty())
+}
+
+/// An index of our own, beside the store, for one look.
+struct ScratchIndex {
+    path: PathBuf,
+}
+
+impl ScratchIndex {
+    fn new(common: &Path) -> Self {
+        Self { path: common.join(crate::save::nonce_name("caliban-index")) }
+    }
+}
+
+impl Drop for ScratchIndex {
+    fn drop(&mut self) {
+        // Best effort by name: mostly it was never made.
+        let _gone = std::fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,149 @@
+//! The orphan sweep: worktrees of ours that no living agent has, removed by the same rule as any other.
+//! Worktrees without our marker are never touched, nor are those that a process holds.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use caliban_core::names::Slug;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::beneath;
+use crate::error::{Error, Result};
+use crate::remove::{RemoveOptions, RemoveReport, TRASH, trash_of};
+use crate::repo::{Lease, Missing, Repo};
+
+/// Whether a sweep does anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SweepMode {
+    /// Only say what would be removed.
+    #[default]
+    DryRun,
+    /// Remove.
+    Remove,
+}
+
+/// What became of one orphan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "result")]
+pub enum Swept {
+    /// A dry run: it would be removed.
+    Orphan {
+        /// Its name.
+        name: Slug,
+        /// Where it is.
+        path: PathBuf,
+        /// Whether its work would go under a rescue ref.
+        needs_rescue: bool,
+    },
+    /// It was handled.
+    Done(Box<RemoveReport>),
+    /// It stays: somebody holds it, or it was moved.
+    Left {
+        /// Its name.
+        name: Slug,
+        /// Why.
+        why: String,
+    },
+    /// It could not be removed.
+    Failed {
+        /// Its name.
+        name: Slug,
+        /// Why.
+        error: String,
+    },
+}
+
+/// What a sweep did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SweepReport {
+    /// One entry for each orphan, by name.
+    pub orphans: Vec<Swept>,
+    /// Leftovers of killed removals and creations that were deleted (or would be).
+    pub leftovers: Vec<PathBuf>,
+}
+
+impl Repo {
+    /// Finds worktrees whose names are not in `live`, and removes them if `mode` says so.
+    pub async fn sweep(
+        &self,
+        live: &BTreeSet<Slug>,
+        mode: SweepMode,
+        options: &RemoveOptions,
+        cancel: &CancellationToken,
+    ) -> Result<SweepReport> {
+        let mut orphans = Vec::new();
+        for at in self.located()?.into_iter().filter(|at| !live.contains(&at.name)) {
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            let (name, path) = (at.name.clone(), at.path.clone());
+            let swept = match mode {
+                SweepMode::DryRun => {
+                    self.inspect(&name, cancel).await.map(|found| match found.listed.usage {
+                        crate::Use::InUse => Swept::Left { name: name.clone(), why: "it is in use".into() },
+                        crate::Use::Free => {
+                            Swept::Orphan { name: name.clone(), path, needs_rescue: found.needs_rescue }
+                        }
+                    })
+                }
+                SweepMode::Remove => self
+                    .remove(&name, None, options, cancel)
+                    .await
+                    .map(|report| Swept::Done(Box::new(report))),
+            };
+            orphans.push(match swept {
+                Ok(swept) => swept,
+                Err(Error::Cancelled) => return Err(Error::Cancelled),
+                Err(e @ (Error::Busy { .. } | Error::Moved { .. })) => {
+                    Swept::Left { name, why: e.to_string() }
+                }
+                // Somebody else removed it meanwhile.
+                Err(Error::NotFound { .. }) => continue,
+                Err(e) => Swept::Failed { name, error: e.to_string() },
+            });
+        }
+        let this = self.clone();
+        let leftovers = tokio::task::spawn_blocking(move || this.sweep_leftovers(mode)).await;
+        let leftovers = leftovers.map_err(|e| Error::io("sweeping", std::io::Error::other(e)))?;
+        Ok(SweepReport { orphans, leftovers })
+    }
+
+    /// Files that a killed removal had saved and hidden, and directories that a killed creation had only made.
+    fn sweep_leftovers(&self, mode: SweepMode) -> Vec<PathBuf> {
+        let Ok(place) = self.open_place(Missing::Fail) else { return Vec::new() };
+        let at = self.root().join(crate::PLACE);
+        let mut found = Vec::new();
+        for hidden in trash_of(&place) {
+            let done = mode == SweepMode::DryRun
+                || beneath::open_dir_at(&place, TRASH)
+                    .and_then(|trash| beneath::delete(trash.as_fd(), hidden.as_os_str()))
+                    .is_ok();
+            if done {
+                found.push(at.join(TRASH).join(hidden));
+            }
+        }
+        for (name, _) in beneath::entries(place.as_fd()).unwrap_or_default() {
+            let Some(name) = name.to_str().ok().and_then(|n| Slug::parse(n).ok()) else { continue };
+            let path = self.path_of(&name);
+            let Ok(dir) = beneath::open_dir_at(&place, name.as_str()) else { continue };
+            let Ok(Some(lease)) = Lease::take(dir) else { continue };
+            let empty = beneath::entries(lease.fd.as_fd()).is_ok_and(|e| e.is_empty());
+            if !empty || self.admin_of(&path).map_or(true, |admin| admin.is_some()) {
+                continue;
+            }
+            let removed =
+                || rustix::fs::unlinkat(&place, name.as_str(), rustix::fs::AtFlags::REMOVEDIR).is_ok();
+            if mode == SweepMode::DryRun || removed() {
+                found.push(path);
+            }
+        }
+        if mode == SweepMode::Remove {
+            // Best effort by name: it stays when it is not empty.
+            let _full = rustix::fs::unlinkat(&place, TRASH, rustix::fs::AtFlags::REMOVEDIR);
+        }
+        found
+    }
+}

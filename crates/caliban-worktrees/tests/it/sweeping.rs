@@ -1,0 +1,56 @@
+//! w06: orphans go at a sweep, by the same rule; nothing else does.
+
+use std::collections::BTreeSet;
+
+use caliban_worktrees::{Keep, Outcome, RemoveOptions, SweepMode, Swept};
+
+use crate::lab::{Lab, create, make, names, slug, token, write};
+
+#[tokio::test]
+async fn w06_a_sweep_removes_orphans_and_nothing_else() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    make(&repo, "living").await;
+    make(&repo, "clean").await;
+    let held = create(&repo, "held").await;
+    write(&make(&repo, "dirty").await.join("new"), "new");
+    lab.git(&["worktree", "add", "-q", "-b", "users", ".caliban/worktrees/users"]);
+    write(&lab.wt("users").join("work"), "work");
+    std::fs::create_dir(lab.wt("half-made")).unwrap();
+    write(&lab.wt(".trash").join("old-1/file"), "saved before");
+    let live = BTreeSet::from([slug("living")]);
+    let options = RemoveOptions::default();
+
+    let before = lab.traces();
+    let dry = repo.sweep(&live, SweepMode::DryRun, &options, &token()).await.unwrap();
+    let orphan =
+        |name: &str, needs_rescue| Swept::Orphan { name: slug(name), path: lab.wt(name), needs_rescue };
+    let left = Swept::Left { name: slug("held"), why: "it is in use".into() };
+    assert_eq!(dry.orphans, [orphan("clean", false), orphan("dirty", true), left]);
+    assert_eq!(dry.leftovers, [lab.wt(".trash").join("old-1"), lab.wt("half-made")]);
+    assert_eq!(lab.traces(), before, "a dry run does nothing");
+
+    let kept = RemoveOptions { keep: Keep::All, ..options };
+    let report = repo.sweep(&live, SweepMode::Remove, &kept, &token()).await.unwrap();
+    assert!(matches!(&report.orphans[0], Swept::Done(r) if r.outcome == Outcome::Kept), "{report:?}");
+    assert!(lab.wt("dirty/new").exists());
+
+    let report = repo.sweep(&live, SweepMode::Remove, &options, &token()).await.unwrap();
+    let rescued: Vec<_> = report
+        .orphans
+        .iter()
+        .map(|o| match o {
+            Swept::Done(r) => (r.name.as_str().to_owned(), r.rescue.is_some()),
+            Swept::Left { name, .. } => (format!("left {}", name.as_str()), false),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(rescued, [("clean".into(), false), ("dirty".into(), true), ("left held".into(), false)]);
+    assert_eq!(names(&lab.repo().join(".caliban/worktrees")), ["held", "living", "users"]);
+    assert!(lab.wt("users/work").exists(), "a worktree of the user's is never touched");
+    assert_eq!(lab.git(&["show", "refs/caliban/rescue/dirty:new"]), "new");
+    serde_json::to_string(&report).unwrap();
+    drop(held);
+    let report = repo.sweep(&live, SweepMode::Remove, &options, &token()).await.unwrap();
+    assert_eq!(report.orphans.len(), 1, "let go of, it is an orphan too");
+}
