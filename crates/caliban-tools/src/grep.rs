@@ -61,6 +61,12 @@ struct Input {
 }
 
 impl Input {
+    /// Who asks for lines of context wants to see lines.
+    fn mode(&self) -> Mode {
+        let context = self.before.or(self.after).or(self.context).is_some();
+        self.output_mode.unwrap_or(if context { Mode::Content } else { Mode::FilesWithMatches })
+    }
+
     /// What the judgement is kept under; the empty path is the working directory.
     fn words(&self) -> &str {
         self.path.as_deref().unwrap_or_default()
@@ -72,10 +78,9 @@ fn yes() -> bool {
 }
 
 /// What is returned of a file with matches.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Mode {
-    #[default]
     FilesWithMatches,
     Content,
     Count,
@@ -165,8 +170,8 @@ fn grep_now(
         glob: input.glob.as_deref().map(PathGlob::new).transpose()?,
         types: input.file_type.as_deref().map(types).transpose()?,
         multiline: input.multiline,
-        lines: input.output_mode == Some(Mode::Content),
-        first_only: input.output_mode.unwrap_or_default() == Mode::FilesWithMatches,
+        lines: input.mode() == Mode::Content,
+        first_only: input.mode() == Mode::FilesWithMatches,
         before: around(input.before),
         after: around(input.after),
     };
@@ -202,7 +207,7 @@ fn types(name: &str) -> Result<Types, String> {
 }
 
 fn told(workspace: &Workspace, input: &Input, base: &Path, mut hits: Hits) -> ToolOutput {
-    let mode = input.output_mode.unwrap_or_default();
+    let mode = input.mode();
     let mut notes = Vec::new();
     if hits.stopped {
         notes.push(format!(

@@ -26,13 +26,21 @@ const JUDGED: usize = 1_024;
 /// What calls meant when the permission rules were asked, by what the model wrote. The call that follows
 /// takes it out: it goes to the path that was judged, wherever the working directory is by then.
 #[derive(Debug, Default)]
-pub(crate) struct Judged(Mutex<HashMap<String, Judgement>>);
+pub(crate) struct Judged(Mutex<Judgements>);
+
+#[derive(Debug, Default)]
+struct Judgements {
+    by_words: HashMap<String, Judgement>,
+    noted: u64,
+}
 
 #[derive(Debug)]
 struct Judgement {
     target: Target,
     /// Calls of the same words that were judged and have not come yet.
     calls: usize,
+    /// Its place in the order of judgements.
+    number: u64,
 }
 
 /// Where a call goes.
@@ -49,11 +57,16 @@ impl Judged {
     pub(crate) fn note(&self, words: &str, path: &Path) {
         let target = Target { path: path.to_owned(), judged: real(path).ok() };
         let mut judged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if judged.len() >= JUDGED {
-            judged.clear();
+        judged.noted += 1;
+        let number = judged.noted;
+        let calls = judged.by_words.get(words).map_or(0, |judgement| judgement.calls) + 1;
+        judged.by_words.insert(words.to_owned(), Judgement { target, calls, number });
+        if judged.by_words.len() > JUDGED {
+            let oldest = judged.by_words.iter().min_by_key(|(_, judgement)| judgement.number);
+            if let Some(words) = oldest.map(|(words, _)| words.clone()) {
+                judged.by_words.remove(&words);
+            }
         }
-        let calls = judged.get(words).map_or(0, |judgement| judgement.calls) + 1;
-        judged.insert(words.to_owned(), Judgement { target, calls });
     }
 
     /// What was judged for these words; what they mean now when nothing was.
@@ -63,14 +76,14 @@ impl Judged {
         now: impl FnOnce() -> Result<PathBuf, String>,
     ) -> Result<Target, String> {
         let mut judged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(judgement) = judged.get_mut(words) else {
+        let Some(judgement) = judged.by_words.get_mut(words) else {
             drop(judged);
             return Ok(Target { path: now()?, judged: None });
         };
         judgement.calls -= 1;
         let target = judgement.target.clone();
         if judgement.calls == 0 {
-            judged.remove(words);
+            judged.by_words.remove(words);
         }
         Ok(target)
     }
@@ -263,7 +276,9 @@ mod tests {
         for n in 0..3 * JUDGED {
             judged.note(&n.to_string(), Path::new("/x"));
         }
-        assert!(judged.0.lock().unwrap().len() <= JUDGED);
+        assert_eq!(judged.0.lock().unwrap().by_words.len(), JUDGED);
+        assert_eq!(path(judged.claim(&(3 * JUDGED - 1).to_string(), now)), Path::new("/x"));
+        assert_eq!(path(judged.claim("0", now)), Path::new("/now/f"));
     }
 
     #[test]

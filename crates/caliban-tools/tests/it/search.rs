@@ -122,7 +122,7 @@ async fn grep_has_three_modes() {
         ToolOutput::text("b.rs:2", "2 matches in 1 file")
     );
     assert_eq!(
-        grep(json!({"pattern": "three", "output_mode": "content", "-C": 1})).await,
+        grep(json!({"pattern": "three", "-C": 1})).await,
         ToolOutput::text("b.rs-2-needle\nb.rs:3:three\nb.rs-4-Needle", "1 match in 1 file")
     );
     assert_eq!(
