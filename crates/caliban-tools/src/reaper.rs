@@ -95,7 +95,9 @@ async fn keep(order: &Order, control: File) -> io::Result<Report> {
         ],
         control: Receiver::from_file(control)?,
     };
-    let (cwd, shell_cwd) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    // This process has one thread, so nothing inherits an end in between; the shell gets the other one.
+    let (cwd, shell_cwd) = rustix::pipe::pipe()?;
+    rustix::io::fcntl_setfd(&cwd, FdFlags::CLOEXEC)?;
     let main = match start(order, shell_cwd) {
         Ok(main) => main,
         Err(error) => return Ok(Report::not_started(error.to_string())),
@@ -130,8 +132,6 @@ fn start(order: &Order, shell_cwd: OwnedFd) -> io::Result<Pid> {
     let Some((program, arguments)) = order.argv.split_first() else {
         return Err(io::Error::other("no command"));
     };
-    // This process has one thread: nothing else can inherit it in between.
-    rustix::io::fcntl_setfd(&shell_cwd, FdFlags::empty())?;
     let output = io::stdout().as_fd().try_clone_to_owned()?;
     let child = Command::new(program)
         .args(arguments)

@@ -77,6 +77,26 @@ mod tests {
     }
 
     #[test]
+    fn every_shell_tells_where_it_went() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(dir.path()).unwrap();
+        std::fs::create_dir(root.join("sub")).unwrap();
+        for shell in ["/bin/sh", "/bin/bash"] {
+            for (command, code) in [("cd sub", 0), ("cd sub; exit 3", 3), ("cd sub; (exit 4)", 4)] {
+                let status = std::process::Command::new(shell)
+                    .args(["-c", "exec 3> said; exec \"$0\" -c \"$1\" sh 3", shell, &script(command)])
+                    .current_dir(&root)
+                    .status()
+                    .unwrap();
+                let said = std::fs::read_to_string(root.join("said")).unwrap();
+                let last = said.trim_end_matches('\0').rsplit('\0').next().unwrap();
+                let expected = format!("{}\n", root.join("sub").display());
+                assert_eq!((status.code(), last), (Some(code), expected.as_str()), "{shell}: {command}");
+            }
+        }
+    }
+
+    #[test]
     fn a12_only_the_given_environment_and_ours_is_passed() {
         let given: Vec<(OsString, OsString)> =
             [("PATH", "/bin"), ("HOME", "/h"), ("EDITOR", "vim"), ("", "x"), ("A=B", "c")]
