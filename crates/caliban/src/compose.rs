@@ -11,8 +11,8 @@ use std::{
 };
 
 use caliban_agent::{
-    Attendance, Limits,
-    blueprint::{Blueprint, Helpers},
+    Agent, Attendance, Limits,
+    blueprint::{Blueprint, Helpers, Kin, Wanted, WorkspaceSource},
     definitions,
     hooks::{CommandHook, HookEvent, HookPlace, Hooks},
     prompt::ContextFiles,
@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cli::AgentFlags,
+    place::{Found, Sessions},
     report::Failure,
     settings::{
         Environment, Loaded,
@@ -40,6 +41,9 @@ use crate::{
     },
     trust::Trust,
 };
+
+/// Whole outputs of tools, in a session's directory.
+pub(crate) const OUTPUTS: &str = "outputs";
 
 /// What is needed to make agents in one place.
 pub(crate) struct Composition {
@@ -122,6 +126,58 @@ pub(crate) async fn compose(
     };
     let repo_dir = loaded.paths.repo(&loaded.root);
     Ok(Composition { blueprint, workspace, repo_dir, notes })
+}
+
+/// Which conversation is wanted.
+pub(crate) enum Which {
+    /// A new one.
+    New,
+    /// This one, to be gone on with.
+    Old(Found),
+}
+
+impl Composition {
+    /// The agent of one conversation of this repo.
+    pub(crate) async fn open(self, which: Which) -> Result<Agent, Failure> {
+        let sessions = Sessions::new(self.repo_dir.clone());
+        let (session, directory, is_old) = match which {
+            Which::Old(found) => (found.id, found.directory, true),
+            Which::New => {
+                let repo = self.blueprint.repo.clone().unwrap_or_else(|| self.workspace.root.clone());
+                let (session, directory) = sessions.create(&repo)?;
+                (session, directory, false)
+            }
+        };
+        let wanted = Wanted {
+            session: session.to_string(),
+            label: None,
+            workspace: WorkspaceSource::New(WorkspaceOptions {
+                output_dir: directory.join(OUTPUTS),
+                ..self.workspace
+            }),
+            directory,
+            kin: Kin::Independent,
+            tools: None,
+            role: None,
+        };
+        let kit = self.blueprint.kit(wanted).map_err(|error| Failure::new(chain(&error)))?;
+        let agent = if is_old { Agent::resume(kit).await } else { Agent::new(kit).await };
+        agent.map_err(|error| Failure::new(chain(&error)))
+    }
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(&format!(": {cause_text}"));
+        }
+        source = cause.source();
+    }
+    text
 }
 
 /// The directories of agent definitions: the repo's when it is trusted, and the user's own.

@@ -14,18 +14,16 @@ use std::{
 
 use caliban_agent::{
     Agent, Attendance, TurnReport,
-    blueprint::{Kin, Wanted, WorkspaceSource},
     event::{Author, Outcome},
     feed::{Cursor, Entry},
 };
 use caliban_core::message::Message;
-use caliban_tools::WorkspaceOptions;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     cli::{Cli, run::OutputFormat},
-    compose::{Composition, compose},
+    compose::{Composition, Which, compose},
     place::Sessions,
     report::{self, Code, Failure},
     settings::Environment,
@@ -115,51 +113,16 @@ fn nothing_to_do() -> Failure {
 
 /// A new session, or the one that is to be gone on with.
 async fn open(cli: &Cli, composition: Composition) -> Result<Agent, Failure> {
-    let Composition { blueprint, workspace, repo_dir, .. } = composition;
-    let sessions = Sessions::new(repo_dir);
-    let old = match (&cli.run.resume, cli.run.continue_last) {
-        (Some(id), _) => Some(sessions.find(id)?),
-        (None, true) => Some(sessions.list().into_iter().next().ok_or_else(|| {
+    let sessions = Sessions::new(composition.repo_dir.clone());
+    let which = match (&cli.run.resume, cli.run.continue_last) {
+        (Some(id), _) => Which::Old(sessions.find(id)?),
+        (None, true) => Which::Old(sessions.list().into_iter().next().ok_or_else(|| {
             Failure::usage("there is no session to go on with in this directory")
                 .hint("start one: caliban -p \"…\"")
         })?),
-        (None, false) => None,
+        (None, false) => Which::New,
     };
-    let is_old = old.is_some();
-    let (session, directory) = match old {
-        Some(found) => (found.id, found.directory),
-        None => {
-            let repo = blueprint.repo.clone().unwrap_or_else(|| workspace.root.clone());
-            sessions.create(&repo)?
-        }
-    };
-    let workspace = WorkspaceOptions { output_dir: directory.join("outputs"), ..workspace };
-    let wanted = Wanted {
-        session: session.to_string(),
-        label: None,
-        directory,
-        workspace: WorkspaceSource::New(workspace),
-        kin: Kin::Independent,
-        tools: None,
-        role: None,
-    };
-    let kit = blueprint.kit(wanted).map_err(|error| Failure::new(chain(&error)))?;
-    let agent = if is_old { Agent::resume(kit).await } else { Agent::new(kit).await };
-    agent.map_err(|error| Failure::new(chain(&error)))
-}
-
-/// An error with its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(&format!(": {cause_text}"));
-        }
-        source = cause.source();
-    }
-    text
+    composition.open(which).await
 }
 
 async fn drive(cli: &Cli, mut agent: Agent, prompt: Option<String>) -> Result<Code, Failure> {

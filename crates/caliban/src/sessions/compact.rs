@@ -2,17 +2,12 @@
 
 use std::{io::Write, path::Path};
 
-use caliban_agent::{
-    Agent, Attendance,
-    blueprint::{Kin, Wanted, WorkspaceSource},
-    event::Outcome,
-};
-use caliban_tools::WorkspaceOptions;
+use caliban_agent::{Attendance, event::Outcome};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     cli::AgentFlags,
-    compose::compose,
+    compose::{Which, compose},
     place::Found,
     report::{Code, Failure},
     settings::Environment,
@@ -26,20 +21,7 @@ pub(super) fn compact(
 ) -> Result<Code, Failure> {
     crate::runtime()?.block_on(async {
         let composition = compose(environment, cwd, &AgentFlags::default(), None, Attendance::Nobody).await?;
-        let workspace =
-            WorkspaceOptions { output_dir: found.directory.join("outputs"), ..composition.workspace };
-        let wanted = Wanted {
-            session: found.id.to_string(),
-            label: None,
-            directory: found.directory.clone(),
-            workspace: WorkspaceSource::New(workspace),
-            kin: Kin::Independent,
-            tools: None,
-            role: None,
-        };
-        let failed = |error: &dyn std::error::Error| Failure::new(crate::print::chain(error));
-        let kit = composition.blueprint.kit(wanted).map_err(|error| failed(&error))?;
-        let mut agent = Agent::resume(kit).await.map_err(|error| failed(&error))?;
+        let mut agent = composition.open(Which::Old(found.clone())).await?;
         let before = agent.conversation().messages().len();
         let result = agent.compact(&CancellationToken::new()).await;
         let after = agent.conversation().messages().len();
