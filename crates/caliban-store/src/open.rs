@@ -140,6 +140,20 @@ impl Db {
         }
     }
 
+    /// Runs `work` between [`Db::begin`] and [`Tx::finish`]. The future can stay on one thread only; where it
+    /// has to move, use the two themselves.
+    ///
+    /// # Errors
+    /// What `work` returns, or the store's own failure. After an error nothing is acknowledged.
+    pub(crate) async fn write<T, E: From<StoreError>>(
+        &mut self,
+        mut work: impl AsyncFnMut(&mut Tx<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut tx = self.begin().await?;
+        let outcome = work(&mut tx).await;
+        tx.finish(outcome).await
+    }
+
     /// Best effort: folds a log larger than `limit` back into the database. What was committed is
     /// already durable, so a failure here is the next writer's work, not an error.
     async fn tidy(&mut self, limit: u64) {

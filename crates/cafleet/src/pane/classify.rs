@@ -43,14 +43,24 @@ impl Backend {
         }
     }
 
-    /// What tmux checks at the very moment of typing, as a format: no list of numbered choices on
-    /// the screen, and for codex neither its "Action Required" title nor a hidden cursor.
-    pub(crate) fn condition(self) -> &'static str {
+    /// What a dialog of it shows and an idle screen does not, as a regular expression for tmux. It may
+    /// also stand in what was said before; so what counts is whether the place changes.
+    pub(crate) fn dialog_pattern(self) -> &'static str {
         match self {
-            Self::Claude => "#{==:#{C/r:(❯|>) +[0-9]+[.]},0}",
-            Self::Codex => {
-                "#{&&:#{==:#{C/r:› +[0-9]+[.]},0},#{&&:#{cursor_flag},#{?#{m:*Action Required*,#{pane_title}},0,1}}}"
-            }
+            Self::Claude => "(❯|>) +[0-9]+[.]|Esc to cancel",
+            Self::Codex => "› +[0-9]+[.]|Press enter to confirm",
+        }
+    }
+
+    /// What tmux checks at the very moment of typing, as a format: that no dialog has come since
+    /// the look, and for codex neither its "Action Required" title nor a hidden cursor.
+    pub(crate) fn condition(self, looked: &PaneFacts) -> String {
+        let unchanged = format!("#{{==:#{{C/r:{}}},{}}}", self.dialog_pattern(), looked.found_at);
+        match self {
+            Self::Claude => unchanged,
+            Self::Codex => format!(
+                "#{{&&:{unchanged},#{{&&:#{{cursor_flag}},#{{?#{{m:*Action Required*,#{{pane_title}}}},0,1}}}}}}"
+            ),
         }
     }
 }
@@ -72,11 +82,12 @@ pub(crate) fn composer(backend: Backend, facts: &PaneFacts, status: Option<&str>
 
 /// Whether the message with this marker is on the screen above an empty input line.
 pub(crate) fn was_taken(backend: Backend, screen: &str, marker: &str) -> bool {
-    input_line(backend, screen) == Composer::Free && screen.lines().any(|line| visible(line).contains(marker))
+    input_line(backend, screen) == Composer::Free
+        && styled(screen).iter().any(|line| visible(line).contains(marker))
 }
 
 fn input_line(backend: Backend, screen: &str) -> Composer {
-    let lines: Vec<&str> = screen.lines().collect();
+    let lines = styled(screen);
     for (at, line) in lines.iter().enumerate().rev() {
         let shown = visible(line);
         let Some(rest) = after_prompt(&shown, backend.prompts()) else { continue };
@@ -85,9 +96,9 @@ fn input_line(backend: Backend, screen: &str) -> Composer {
         }
         let typed = solid(line);
         let typed = after_prompt(&typed, backend.prompts()).unwrap_or_default().trim_matches(FRAME);
-        let below = lines.get(at + 1).map(|next| visible(next)).unwrap_or_default();
-        let continued = backend == Backend::Claude && !is_edge(&below);
-        return if typed.is_empty() && !continued { Composer::Free } else { Composer::Draft };
+        // Below an input of one line there is a rule or nothing; else it goes on there.
+        let ends = lines.get(at + 1).is_none_or(|below| is_edge(&visible(below)));
+        return if typed.is_empty() && ends { Composer::Free } else { Composer::Draft };
     }
     Composer::Unknown
 }
@@ -111,22 +122,20 @@ fn is_edge(line: &str) -> bool {
     line.trim_matches(FRAME).chars().all(|c| c == ' ' || ('\u{2500}'..='\u{257f}').contains(&c))
 }
 
-/// A line's characters without its escape sequences.
-fn visible(line: &str) -> String {
-    styled(line).map(|(c, _)| c).collect()
+/// A line's characters.
+fn visible(line: &[(char, Look)]) -> String {
+    line.iter().map(|(c, _)| *c).collect()
 }
 
 /// The same without what is only suggested (dim) and without the drawn cursor (inverse).
-fn solid(line: &str) -> String {
+fn solid(line: &[(char, Look)]) -> String {
     let mut inverse = 0;
-    styled(line)
-        .filter(|(_, style)| {
-            inverse += usize::from(style.inverse);
-            // One inverse cell is a cursor; more are text.
-            !(style.dim || (style.inverse && inverse == 1))
-        })
-        .map(|(c, _)| c)
-        .collect()
+    let counts = |(_, look): &&(char, Look)| {
+        inverse += usize::from(look.inverse);
+        // One inverse cell is a cursor; more are text.
+        !(look.dim || (look.inverse && inverse == 1))
+    };
+    line.iter().filter(counts).map(|(c, _)| *c).collect()
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -135,34 +144,35 @@ struct Look {
     inverse: bool,
 }
 
-/// The characters of a captured line with their look.
-fn styled(line: &str) -> impl Iterator<Item = (char, Look)> + '_ {
-    let mut rest = line.chars();
+/// The lines of a captured screen, each character with its look, which carries on over line ends.
+fn styled(screen: &str) -> Vec<Vec<(char, Look)>> {
+    let mut lines = vec![Vec::new()];
     let mut look = Look::default();
-    std::iter::from_fn(move || {
-        loop {
-            match rest.next()? {
-                '\u{1b}' => match rest.next()? {
-                    '[' => {
-                        let body: String = rest.by_ref().take_while(|c| !('@'..='~').contains(c)).collect();
-                        apply(&mut look, &body);
-                    }
-                    // An operating system command (a link) ends with ESC and a backslash, or a bell.
-                    ']' => {
-                        while let Some(c) = rest.next() {
-                            if c == '\u{7}' || (c == '\u{1b}' && rest.next().is_some()) {
-                                break;
-                            }
+    let mut rest = screen.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\n' => lines.push(Vec::new()),
+            '\u{1b}' => match rest.next() {
+                Some('[') => {
+                    let body: String = rest.by_ref().take_while(|c| !('@'..='~').contains(c)).collect();
+                    apply(&mut look, &body);
+                }
+                // An operating system command (a link) ends with ESC and a backslash, or a bell.
+                Some(']') => {
+                    while let Some(c) = rest.next() {
+                        if c == '\u{7}' || (c == '\u{1b}' && rest.next().is_some()) {
+                            break;
                         }
                     }
-                    _ => {}
-                },
-                // tmux switches to line drawing with SO and SI.
-                '\u{e}' | '\u{f}' => {}
-                c => return Some((c, look)),
-            }
+                }
+                _ => {}
+            },
+            // tmux switches to line drawing and back with SO and SI.
+            '\u{e}' | '\u{f}' => {}
+            c => lines.last_mut().into_iter().for_each(|line| line.push((c, look))),
         }
-    })
+    }
+    lines
 }
 
 fn apply(look: &mut Look, body: &str) {
@@ -213,6 +223,12 @@ mod tests {
         check(Backend::Claude, "Do you want to proceed?\n ❯ 1. Yes\n   2. No\n", Composer::Dialog);
         check(Backend::Claude, "$ ls\nfile\n$ \n", Composer::Unknown);
         check(Backend::Claude, "", Composer::Unknown);
+        // As tmux captures it: the look of one line is ended on the next.
+        let captured =
+            "\u{1b}[39m❯\u{a0}\u{1b}[7m \n\u{1b}[0m\u{1b}[38;5;244m────────\n\u{1b}[39m  auto mode on\n";
+        check(Backend::Claude, captured, Composer::Free);
+        let queued = "❯ \u{1b}[2mPress up to edit\n\u{1b}[0m────────\n";
+        check(Backend::Claude, queued, Composer::Free);
     }
 
     #[test]
@@ -224,6 +240,7 @@ mod tests {
         );
         check(Backend::Codex, "› half a thought\n\n  100% left\n", Composer::Draft);
         check(Backend::Codex, "Allow?\n› 1. Yes, proceed (y)\n  2. No\n", Composer::Dialog);
+        check(Backend::Codex, "› \n  a second line\n\n  100% left\n", Composer::Draft);
         check(Backend::Codex, "$ \n", Composer::Unknown);
     }
 

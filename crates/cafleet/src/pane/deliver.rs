@@ -24,13 +24,15 @@ const LOCK_LIMIT: Duration = Duration::from_secs(10);
 const CONFIRM_LIMIT: Duration = Duration::from_millis(1500);
 /// How often to look.
 const LOOK_INTERVAL: Duration = Duration::from_millis(40);
+/// How often a paste is tried that tmux refuses because the screen moved.
+const PASTE_ATTEMPTS: usize = 3;
 /// The largest status file of a coding agent that is read.
 const STATUS_BYTES: u64 = 64 * 1024;
 
 /// What a look at a pane decided.
 enum Verdict {
-    /// Type.
-    Go(Backend),
+    /// Type, if the pane is still as it was seen here.
+    Go(Backend, Box<PaneFacts>),
     /// Not now.
     Hold(String),
     /// Never: the pane is not the one any more.
@@ -65,8 +67,8 @@ pub(crate) async fn deliver(
     }
     let mut typed = 0;
     for (at, task) in waiting.iter().enumerate() {
-        let backend = match look(&target, settings).await {
-            Verdict::Go(backend) => backend,
+        match look(&target, settings).await {
+            Verdict::Go(..) => {}
             Verdict::Hold(why) => {
                 put_off(broker, &waiting[at..], DeliveryState::Held, &why).await?;
                 break;
@@ -79,7 +81,7 @@ pub(crate) async fn deliver(
         if !broker.claim_delivery(task.id).await? {
             continue;
         }
-        let done = type_one(&target, settings, backend, task).await;
+        let done = type_one(&target, settings, task).await;
         broker.record_delivery(task.id, &done).await?;
         match done.state {
             DeliveryState::Typed | DeliveryState::Confirmed => typed += 1,
@@ -101,8 +103,9 @@ fn target(placement: &Placement) -> Option<Target<'_>> {
 }
 
 async fn look(target: &Target<'_>, settings: &Settings) -> Verdict {
-    match target.tmux.look(target.pane).await {
-        Ok(Some(facts)) => judge(target, &facts, settings),
+    let pattern = Backend::named(target.agent).map_or("", Backend::dialog_pattern);
+    match target.tmux.look(target.pane, pattern).await {
+        Ok(Some(facts)) => judge(target, facts, settings),
         Ok(None) => Verdict::Gone(format!("there is no pane {} any more", target.pane)),
         // Another sender, or a later one, may have better luck.
         Err(error @ (TmuxError::Missing | TmuxError::Silent)) => Verdict::Hold(error.words()),
@@ -111,7 +114,7 @@ async fn look(target: &Target<'_>, settings: &Settings) -> Verdict {
 }
 
 /// From what tmux and the system know about the pane to what may be done with it.
-fn judge(target: &Target<'_>, facts: &PaneFacts, settings: &Settings) -> Verdict {
+fn judge(target: &Target<'_>, facts: PaneFacts, settings: &Settings) -> Verdict {
     let identity = target.identity;
     if facts.server_pid != identity.server_pid {
         return Verdict::Gone("another tmux server has the socket now".to_owned());
@@ -134,15 +137,42 @@ fn judge(target: &Target<'_>, facts: &PaneFacts, settings: &Settings) -> Verdict
         Backend::Claude => claude_status(settings, agent_pid),
         Backend::Codex => None,
     };
-    match classify::composer(backend, facts, status.as_deref()) {
-        Composer::Free => Verdict::Go(backend),
+    match classify::composer(backend, &facts, status.as_deref()) {
+        Composer::Free => Verdict::Go(backend, Box::new(facts)),
         Composer::Draft => Verdict::Hold("there is a draft in its input line".to_owned()),
         Composer::Dialog => Verdict::Hold("it waits for an answer from its user".to_owned()),
         Composer::Unknown => Verdict::Hold("its input line is not to be seen".to_owned()),
     }
 }
 
-async fn type_one(target: &Target<'_>, settings: &Settings, backend: Backend, task: &Task) -> Delivery {
+/// Types a claimed message. The look that decides is repeated, because a screen that moves between
+/// look and paste makes tmux refuse.
+async fn type_one(target: &Target<'_>, settings: &Settings, task: &Task) -> Delivery {
+    let held = |why: String| Delivery { state: DeliveryState::Held, note: Some(why) };
+    for _ in 0..PASTE_ATTEMPTS {
+        let (backend, facts) = match look(target, settings).await {
+            Verdict::Go(backend, facts) => (backend, facts),
+            Verdict::Hold(why) | Verdict::Gone(why) => return held(why),
+        };
+        match paste(target, settings, backend, &facts, task).await {
+            Ok(Pasted::Sent) if confirmed(target, backend, task).await => {
+                return Delivery { state: DeliveryState::Confirmed, note: None };
+            }
+            Ok(Pasted::Sent) => return Delivery { state: DeliveryState::Typed, note: None },
+            Ok(Pasted::Refused) => {}
+            Err(error) => return Delivery { state: DeliveryState::Failed, note: Some(error.words()) },
+        }
+    }
+    held("the pane changed just before typing".to_owned())
+}
+
+async fn paste(
+    target: &Target<'_>,
+    settings: &Settings,
+    backend: Backend,
+    facts: &PaneFacts,
+    task: &Task,
+) -> Result<Pasted, TmuxError> {
     let text = compose::preview(task, settings.max_text_len);
     let buffer = format!("cafleet-{}", task.id.short());
     // All that tmux itself can check is checked again at the moment of typing.
@@ -151,19 +181,9 @@ async fn type_one(target: &Target<'_>, settings: &Settings, backend: Backend, ta
         target.identity.server_pid,
         target.pane,
         target.identity.pane_pid,
-        backend.condition()
+        backend.condition(facts)
     );
-    match target.tmux.paste(target.pane, &buffer, &text, &condition).await {
-        Ok(Pasted::Sent) if confirmed(target, backend, task).await => {
-            Delivery { state: DeliveryState::Confirmed, note: None }
-        }
-        Ok(Pasted::Sent) => Delivery { state: DeliveryState::Typed, note: None },
-        Ok(Pasted::Refused) => Delivery {
-            state: DeliveryState::Held,
-            note: Some("the pane changed just before typing".to_owned()),
-        },
-        Err(error) => Delivery { state: DeliveryState::Failed, note: Some(error.words()) },
-    }
+    target.tmux.paste(target.pane, &buffer, &text, &condition).await
 }
 
 /// Looks until the message stands on the screen above an empty input line, or time is up.
@@ -171,7 +191,7 @@ async fn confirmed(target: &Target<'_>, backend: Backend, task: &Task) -> bool {
     let marker = compose::marker(task);
     let give_up = Instant::now() + CONFIRM_LIMIT;
     loop {
-        if let Ok(Some(facts)) = target.tmux.look(target.pane).await
+        if let Ok(Some(facts)) = target.tmux.look(target.pane, "").await
             && classify::was_taken(backend, &facts.screen, &marker)
         {
             return true;

@@ -20,7 +20,7 @@ pub(crate) async fn find(settings: &Settings, command: &str) -> Result<Here, Fai
     let pane = settings.tmux_pane.as_deref().filter(|pane| is_pane_id(pane));
     let pane = pane.ok_or_else(|| Failure::refused("not_in_tmux", "TMUX_PANE is not set to a pane id"))?;
     let failed = |why: String| Failure::refused("tmux", inert::line(&why).into_owned());
-    let facts = Tmux::at(socket).look(pane).await.map_err(|error| failed(error.words()))?;
+    let facts = Tmux::at(socket).look(pane, "").await.map_err(|error| failed(error.words()))?;
     let facts = facts.ok_or_else(|| failed(format!("tmux: there is no pane {pane}")))?;
     Ok(Here { socket: socket.to_owned(), facts })
 }

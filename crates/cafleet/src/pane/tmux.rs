@@ -50,6 +50,8 @@ pub(crate) struct PaneFacts {
     pub(crate) tty: String,
     pub(crate) dead: bool,
     pub(crate) cursor_shown: bool,
+    /// The line in which the given pattern is first found; `0` when it is not.
+    pub(crate) found_at: String,
     pub(crate) session: String,
     pub(crate) title: String,
     /// The screen, with the escape sequences for colour and weight.
@@ -65,17 +67,18 @@ pub(crate) enum Pasted {
     Refused,
 }
 
-/// Only numbers, ids and a path stand before the free texts, which are on lines of their own.
-const FACTS: [&str; 2] =
-    ["#{pid}|#{pane_pid}|#{pane_id}|#{window_id}|#{pane_dead}|#{cursor_flag}|#{pane_tty}", "#{session_name}"];
-
 impl Tmux {
     pub(crate) fn at(socket: impl AsRef<Path>) -> Self {
         Self { socket: socket.as_ref().to_owned() }
     }
 
-    /// Looks at a pane; `None` when there is no such pane.
-    pub(crate) async fn look(&self, pane: &str) -> Result<Option<PaneFacts>, TmuxError> {
+    /// Looks at a pane, and for a regular expression in it; `None` when there is no such pane.
+    pub(crate) async fn look(&self, pane: &str, pattern: &str) -> Result<Option<PaneFacts>, TmuxError> {
+        // Only numbers, ids and a path; the free texts are on lines of their own.
+        let facts = format!(
+            "#{{pid}}|#{{pane_pid}}|#{{pane_id}}|#{{window_id}}|#{{pane_dead}}|#{{cursor_flag}}|#{{C/r:{pattern}}}|\
+             #{{pane_tty}}"
+        );
         let said = self
             .call(
                 &[
@@ -83,13 +86,13 @@ impl Tmux {
                     "-p",
                     "-t",
                     pane,
-                    FACTS[0],
+                    &facts,
                     ";",
                     "display-message",
                     "-p",
                     "-t",
                     pane,
-                    FACTS[1],
+                    "#{session_name}",
                     ";",
                     "display-message",
                     "-p",
@@ -187,7 +190,7 @@ impl Tmux {
 
 fn read_facts(said: &str) -> Option<PaneFacts> {
     let mut parts = said.splitn(4, '\n');
-    let mut fields = parts.next()?.splitn(7, '|');
+    let mut fields = parts.next()?.splitn(8, '|');
     let mut field = || fields.next();
     Some(PaneFacts {
         server_pid: field()?.parse().ok()?,
@@ -196,6 +199,7 @@ fn read_facts(said: &str) -> Option<PaneFacts> {
         window: field()?.to_owned(),
         dead: field()? == "1",
         cursor_shown: field()? == "1",
+        found_at: field()?.to_owned(),
         tty: field()?.to_owned(),
         session: parts.next()?.to_owned(),
         title: parts.next()?.to_owned(),
