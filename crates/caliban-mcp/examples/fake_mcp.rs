@@ -1,0 +1,161 @@
+//! An MCP server for the tests: `fake_mcp <directory> [mode]`. It leaves traces of what happened in the
+//! directory.
+
+use std::{
+    fs,
+    io::{self, BufRead, Write},
+    os::unix::process::CommandExt,
+    path::PathBuf,
+    process::{Command, ExitCode},
+};
+
+use serde_json::{Value, json};
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let directory = PathBuf::from(arguments.next().unwrap_or_default());
+    let mode = arguments.next().unwrap_or_default();
+    let mut stdout = io::stdout();
+    match mode.as_str() {
+        "fails" => {
+            let _ = writeln!(io::stderr(), "no database here");
+            return ExitCode::from(3);
+        }
+        "silent" => {
+            let _ = io::stdin().lines().last();
+            return ExitCode::SUCCESS;
+        }
+        "floods" => {
+            let piece = vec![b'x'; 1 << 20];
+            while stdout.write_all(&piece).is_ok() {}
+            return ExitCode::SUCCESS;
+        }
+        "greets" => {
+            let _ = writeln!(stdout, "Welcome to the fake server!");
+        }
+        _ => {}
+    }
+    let mut starts = fs::OpenOptions::new().create(true).append(true).open(directory.join("starts")).ok();
+    if let Some(starts) = &mut starts {
+        let _ = writeln!(starts, "{}", std::process::id());
+    }
+    let mut slow = Value::Null;
+    for line in io::stdin().lock().lines() {
+        let Ok(message) =
+            line.map_err(drop).and_then(|line| serde_json::from_str::<Value>(&line).map_err(drop))
+        else {
+            continue;
+        };
+        let id = message["id"].clone();
+        let result = match message["method"].as_str().unwrap_or_default() {
+            "initialize" => {
+                // The client has to answer this before anything else works.
+                let _ = writeln!(stdout, "{}", json!({"jsonrpc": "2.0", "id": "p1", "method": "ping"}));
+                let version = if mode == "future" { "2099-01-01" } else { "2025-06-18" };
+                json!({"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "fake", "version": "1"}})
+            }
+            "notifications/initialized" => {
+                let _ = fs::write(directory.join("initialized"), "");
+                continue;
+            }
+            "notifications/cancelled" => {
+                if message["params"]["requestId"] == slow {
+                    let _ = fs::write(
+                        directory.join("cancelled"),
+                        message["params"]["reason"].as_str().unwrap_or_default(),
+                    );
+                }
+                continue;
+            }
+            "tools/list" => page(&message),
+            "tools/call" => match message["params"]["name"].as_str().unwrap_or_default() {
+                "slow" => {
+                    slow = id;
+                    let _ = fs::write(directory.join("slow"), "");
+                    continue;
+                }
+                "die" => {
+                    let _ = writeln!(io::stderr(), "out of cheese");
+                    return ExitCode::from(7);
+                }
+                "last_words" => {
+                    let answer = json!({"jsonrpc": "2.0", "id": id, "result": text("farewell")});
+                    let _ = writeln!(stdout, "{answer}");
+                    return ExitCode::SUCCESS;
+                }
+                name => call(name, &message["params"]["arguments"]),
+            },
+            _ if message.get("result").is_some() => {
+                let _ = fs::write(directory.join("pong"), "");
+                continue;
+            }
+            _ => {
+                let error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no such method"}});
+                let _ = writeln!(stdout, "{error}");
+                continue;
+            }
+        };
+        let _ = writeln!(stdout, "{}", json!({"jsonrpc": "2.0", "id": id, "result": result}));
+        if result["list_changed"] == true {
+            let _ = writeln!(
+                stdout,
+                "{}",
+                json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            );
+        }
+    }
+    let _ = fs::write(directory.join("closed"), "");
+    ExitCode::SUCCESS
+}
+
+fn page(message: &Value) -> Value {
+    let tool = |name: &str| json!({"name": name, "description": format!("does {name}"), "inputSchema": {"type": "object"}});
+    match message["params"]["cursor"].as_str() {
+        None => json!({"tools": [
+            {"name": "echo", "description": "says it again",
+             "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+             "annotations": {"readOnlyHint": true}},
+            tool("big"), tool("die"), {"description": "nameless"},
+        ], "nextCursor": "2"}),
+        Some(_) => json!({"tools": [
+            tool("picture"), tool("fail"), tool("slow"), tool("env"), tool("spawn"), tool("last_words"), tool("structured"),
+            {"name": "odd name/ä", "description": "x".repeat(5_000)},
+        ]}),
+    }
+}
+
+fn text(text: &str) -> Value {
+    json!({"content": [{"type": "text", "text": text}]})
+}
+
+#[expect(clippy::disallowed_methods, reason = "it shows its environment to the tests")]
+fn call(name: &str, arguments: &Value) -> Value {
+    match name {
+        "echo" => text(arguments["text"].as_str().unwrap_or("nothing")),
+        "big" => text(&"0123456789".repeat(10_000)),
+        "picture" => json!({"content": [
+            {"type": "text", "text": "look:"},
+            {"type": "image", "mimeType": "image/png", "data": "AAAA"},
+            {"type": "image", "mimeType": "image/tiff", "data": "AAAA"},
+            {"type": "audio", "mimeType": "audio/wav", "data": "AAAA"},
+            {"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}},
+            {"type": "resource_link", "uri": "file:///b", "name": "b"},
+        ]}),
+        "fail" => json!({"content": [{"type": "text", "text": "no such issue"}], "isError": true}),
+        "structured" => json!({"content": [], "structuredContent": {"a": 1}}),
+        "env" => {
+            let mut names: Vec<String> =
+                std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
+            names.sort();
+            text(&names.join(" "))
+        }
+        "spawn" => {
+            // One in the group, one that has left it.
+            let start = |command: &mut Command| command.arg("1000").spawn().map_or(0, |child| child.id());
+            let near = start(&mut Command::new("/bin/sleep"));
+            let far = start(Command::new("/bin/sleep").process_group(0));
+            text(&format!("{near} {far}"))
+        }
+        _ => json!({"content": [{"type": "text", "text": "no such tool"}], "isError": true}),
+    }
+}

@@ -1,0 +1,232 @@
+//! One server: connected, its tools listed once, connected again when it was lost.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use caliban_core::cap::{self, Cap};
+use caliban_http::Client;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::ServerConfig,
+    connection::{Connection, Limits},
+    error::McpError,
+};
+
+/// Pages of a tool list that are asked for.
+const PAGES: usize = 50;
+/// Tools of one server that are taken.
+const TOOLS: usize = 250;
+/// The longest description that the model is told; it is paid for in every request.
+const DESCRIPTION_CHARS: usize = 2_000;
+/// The largest schema that is passed on.
+const SCHEMA_BYTES: usize = 64 << 10;
+
+/// A connected server. Dropping it ends its process; [`Server::close`] does so with grace.
+pub struct Server {
+    config: ServerConfig,
+    http: Arc<Client>,
+    connection: Mutex<Arc<Connection>>,
+    /// One connects again at a time.
+    reconnecting: Semaphore,
+    tools: Vec<RemoteTool>,
+    left_out: Vec<String>,
+}
+
+/// A tool as its server describes it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RemoteTool {
+    /// Its name there.
+    pub name: String,
+    /// What it does, within a cap.
+    pub description: String,
+    /// The schema of its arguments.
+    pub input_schema: Value,
+    /// Whether the server says that it only reads.
+    pub read_only: bool,
+}
+
+/// Connects to all servers at the same time; each with its own outcome, in the same order.
+pub async fn connect(
+    servers: &[ServerConfig],
+    http: &Arc<Client>,
+    cancel: &CancellationToken,
+) -> Vec<(String, Result<Arc<Server>, McpError>)> {
+    join_all(servers.iter().map(async |config| {
+        let server = Server::connect(config.clone(), Arc::clone(http), cancel).await;
+        (config.name.clone(), server.map(Arc::new))
+    }))
+    .await
+}
+
+impl Server {
+    async fn connect(
+        config: ServerConfig,
+        http: Arc<Client>,
+        cancel: &CancellationToken,
+    ) -> Result<Self, McpError> {
+        let starting = async {
+            let (connection, has_tools) = Connection::open(&config.endpoint, &http).await?;
+            let listed =
+                if has_tools { list(&connection, &config, cancel).await? } else { Listed::default() };
+            Ok((connection, listed))
+        };
+        let (connection, listed) = within(&config, cancel, starting).await?;
+        Ok(Self {
+            config,
+            http,
+            connection: Mutex::new(Arc::new(connection)),
+            reconnecting: Semaphore::new(1),
+            tools: listed.tools,
+            left_out: listed.left_out,
+        })
+    }
+
+    /// Its configured name.
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// What it offered when it was connected, by name. Later changes are not looked at: the tool list stands at
+    /// the beginning of every request, and changing it would cost the whole prompt cache.
+    pub fn remote_tools(&self) -> &[RemoteTool] {
+        &self.tools
+    }
+
+    /// Tools that were not taken, and why.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
+    /// The last of what it said on standard error.
+    pub fn log(&self) -> String {
+        self.current().log()
+    }
+
+    /// Calls a tool. A server that was lost before is connected again once; one that is lost during the call is
+    /// not, because the call may have had its effect.
+    pub async fn call(
+        &self,
+        tool: &str,
+        arguments: Value,
+        cancel: &CancellationToken,
+    ) -> Result<Value, McpError> {
+        let params = json!({"name": tool, "arguments": arguments});
+        let limits = || Limits { what: "the call", timeout: self.config.timeout, cancel };
+        let connection = self.living(cancel).await?;
+        match connection.request("tools/call", &params, limits()).await {
+            // The server refused it before doing anything.
+            Err(McpError::SessionOver) => {
+                let connection = self.living(cancel).await?;
+                connection.request("tools/call", &params, limits()).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Ends the session and the process with all that it started.
+    pub async fn close(&self) {
+        self.current().close().await;
+    }
+
+    fn current(&self) -> Arc<Connection> {
+        Arc::clone(&self.connection.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn living(&self, cancel: &CancellationToken) -> Result<Arc<Connection>, McpError> {
+        let connection = self.current();
+        if !connection.is_over() {
+            return Ok(connection);
+        }
+        let _one_at_a_time = self.reconnecting.acquire().await.map_err(|_| McpError::Cancelled)?;
+        let connection = self.current();
+        if !connection.is_over() {
+            return Ok(connection);
+        }
+        let opening = Connection::open(&self.config.endpoint, &self.http);
+        let (connection, _) = within(&self.config, cancel, opening).await?;
+        let connection = Arc::new(connection);
+        *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&connection);
+        Ok(connection)
+    }
+}
+
+async fn within<T>(
+    config: &ServerConfig,
+    cancel: &CancellationToken,
+    starting: impl Future<Output = Result<T, McpError>>,
+) -> Result<T, McpError> {
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => Err(McpError::Cancelled),
+        started = tokio::time::timeout(config.startup_timeout, starting) => {
+            started.unwrap_or(Err(McpError::Timeout { what: "starting the server", limit: config.startup_timeout }))
+        }
+    }
+}
+
+#[derive(Default)]
+struct Listed {
+    tools: Vec<RemoteTool>,
+    left_out: Vec<String>,
+}
+
+async fn list(
+    connection: &Connection,
+    config: &ServerConfig,
+    cancel: &CancellationToken,
+) -> Result<Listed, McpError> {
+    let mut listed = Listed::default();
+    let mut params = json!({});
+    for _ in 0..PAGES {
+        let limits = Limits { what: "listing the tools", timeout: config.startup_timeout, cancel };
+        let mut page = connection.request("tools/list", &params, limits).await?;
+        let Some(Value::Array(tools)) = page.get_mut("tools").map(Value::take) else {
+            return Err(McpError::Protocol("its tool list is no list".to_owned()));
+        };
+        for tool in tools {
+            match described(tool) {
+                Ok(_) if listed.tools.len() >= TOOLS => {
+                    listed.left_out.push(format!("all tools after the first {TOOLS}"));
+                    return Ok(sorted(listed));
+                }
+                Ok(tool) => listed.tools.push(tool),
+                Err(why) => listed.left_out.push(why),
+            }
+        }
+        match page.get("nextCursor").and_then(Value::as_str) {
+            Some(cursor) if !cursor.is_empty() => params = json!({"cursor": cursor}),
+            _ => return Ok(sorted(listed)),
+        }
+    }
+    listed.left_out.push(format!("all tools after page {PAGES}"));
+    Ok(sorted(listed))
+}
+
+/// By name, so that the same tools give the same bytes in every session.
+fn sorted(mut listed: Listed) -> Listed {
+    listed.tools.sort_by(|a, b| a.name.cmp(&b.name));
+    listed.tools.dedup_by(|a, b| a.name == b.name);
+    listed
+}
+
+fn described(mut tool: Value) -> Result<RemoteTool, String> {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let name = text(tool.get("name"));
+    if name.is_empty() {
+        return Err("a tool without a name".to_owned());
+    }
+    let description = text(tool.get("description"));
+    let description = cap::middle(description.trim(), Cap::Chars(DESCRIPTION_CHARS)).into_owned();
+    let read_only = tool.pointer("/annotations/readOnlyHint").and_then(Value::as_bool).unwrap_or(false);
+    let input_schema = match tool.get_mut("inputSchema").map(Value::take) {
+        Some(schema @ Value::Object(_)) => schema,
+        _ => json!({"type": "object"}),
+    };
+    if input_schema.to_string().len() > SCHEMA_BYTES {
+        return Err(format!("{name}: its schema is larger than {} KiB", SCHEMA_BYTES >> 10));
+    }
+    Ok(RemoteTool { name, description, input_schema, read_only })
+}

@@ -1,0 +1,65 @@
+//! Server-sent events, as far as MCP uses them: the data of each event.
+
+/// Puts events together from pieces of any size.
+#[derive(Default)]
+pub(crate) struct Events {
+    line: Vec<u8>,
+    data: Vec<u8>,
+    after_return: bool,
+}
+
+/// An event that is too large.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooLarge;
+
+impl Events {
+    /// Takes a piece in; gives the data of the events that it completes.
+    pub(crate) fn push(&mut self, piece: &[u8], limit: usize) -> Result<Vec<Vec<u8>>, TooLarge> {
+        let mut done = Vec::new();
+        for &byte in piece {
+            let after_return = std::mem::replace(&mut self.after_return, byte == b'\r');
+            match byte {
+                b'\n' if after_return => {}
+                b'\n' | b'\r' => done.extend(self.end_line()),
+                _ => self.line.push(byte),
+            }
+            if self.line.len() + self.data.len() > limit {
+                return Err(TooLarge);
+            }
+        }
+        Ok(done)
+    }
+
+    fn end_line(&mut self) -> Option<Vec<u8>> {
+        let line = std::mem::take(&mut self.line);
+        if line.is_empty() {
+            let data = std::mem::take(&mut self.data);
+            return (!data.is_empty()).then_some(data);
+        }
+        if let Some(value) = line.strip_prefix(b"data:") {
+            if !self.data.is_empty() {
+                self.data.push(b'\n');
+            }
+            self.data.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_out_whole_however_they_come_in() {
+        let text = b": hi\nevent: message\ndata: {\"a\":\ndata:1}\n\r\ndata: two\r\n\r\nid: 3\n\ndata: three";
+        let expected: Vec<Vec<u8>> = vec![b"{\"a\":\n1}".to_vec(), b"two".to_vec()];
+        for size in 1..text.len() {
+            let mut events = Events::default();
+            let got: Vec<Vec<u8>> =
+                text.chunks(size).flat_map(|piece| events.push(piece, 100).unwrap()).collect();
+            assert_eq!(got, expected, "in pieces of {size}");
+        }
+        assert_eq!(Events::default().push(&[b'x'; 200], 100), Err(TooLarge));
+    }
+}

@@ -1,0 +1,271 @@
+//! A server that is a child process: one JSON message per line, both ways.
+//!
+//! One task owns the process and its input, one reads its output, one its standard error. They end with the
+//! connection.
+
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    path::Path,
+    process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
+    process::{ChildStderr, ChildStdout, Command},
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    error::McpError,
+    log::Log,
+    message::{self, Incoming, MESSAGE_BYTES, RpcError},
+    process::Process,
+};
+
+/// Messages that wait for a server that does not read.
+const OUTGOING: usize = 64;
+/// How long the rest of a dead server's output is waited for.
+const REST: Duration = Duration::from_millis(500);
+
+pub(crate) struct StdioConnection {
+    outgoing: mpsc::Sender<String>,
+    shared: Arc<Shared>,
+    /// Asks the owner of the process to end it.
+    end: CancellationToken,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+struct Shared {
+    pending: Mutex<Pending>,
+    log: Log,
+    /// Cancelled when nothing will come any more.
+    over: CancellationToken,
+    /// Cancelled when the process and its tree are gone.
+    ended: CancellationToken,
+    /// Cancelled when its output has been read to the end.
+    heard: CancellationToken,
+    /// Cancelled when its standard error has been read to the end.
+    noted: CancellationToken,
+}
+
+#[derive(Default)]
+struct Pending {
+    waiting: HashMap<u64, oneshot::Sender<Result<Value, RpcError>>>,
+    /// How the connection ended, once it has.
+    how: Option<String>,
+}
+
+impl StdioConnection {
+    pub(crate) fn start(
+        command: &OsString,
+        args: &[OsString],
+        env: &[(OsString, OsString)],
+        cwd: &Path,
+    ) -> Result<Self, McpError> {
+        let failed = |source| McpError::Start { program: command.to_string_lossy().into_owned(), source };
+        let mut child = Command::new(command)
+            .args(args)
+            .env_clear()
+            .envs(env.iter().map(|(name, value)| (name, value)))
+            .current_dir(cwd)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed)?;
+        let missing = || failed(std::io::Error::other("a pipe is missing"));
+        let stdout = child.stdout.take().ok_or_else(missing)?;
+        let stderr = child.stderr.take().ok_or_else(missing)?;
+        let process = Process::new(child);
+        let (outgoing, messages) = mpsc::channel(OUTGOING);
+        let shared = Arc::new(Shared {
+            pending: Mutex::default(),
+            log: Log::default(),
+            over: CancellationToken::new(),
+            ended: CancellationToken::new(),
+            heard: CancellationToken::new(),
+            noted: CancellationToken::new(),
+        });
+        let end = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(own(process, messages, Arc::clone(&shared), end.clone()));
+        tasks.spawn(listen(stdout, outgoing.clone(), Arc::clone(&shared)));
+        tasks.spawn(note(stderr, Arc::clone(&shared)));
+        Ok(Self { outgoing, shared, end, tasks: Mutex::new(tasks) })
+    }
+
+    pub(crate) async fn request(&self, id: u64, method: &str, params: &Value) -> Result<Value, McpError> {
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut pending = self.shared.pending();
+            if let Some(how) = &pending.how {
+                return Err(McpError::Gone { how: how.clone() });
+            }
+            pending.waiting.insert(id, answer);
+        }
+        let _forget = Forget { shared: &self.shared, id };
+        // When the owner of the input is gone, the answer's channel closes too, and says so with a reason.
+        let _told_below = self.outgoing.send(message::request(id, method, params)).await;
+        match answered.await {
+            Ok(result) => Ok(result?),
+            Err(_) => Err(McpError::Gone { how: self.shared.how() }),
+        }
+    }
+
+    /// Best effort: a server that does not read its input is not waited for.
+    pub(crate) fn notify(&self, message: String) {
+        if self.outgoing.try_send(message).is_err() {
+            tracing::debug!("a notification was not taken by the MCP server");
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.shared.over.is_cancelled()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.shared.log.text()
+    }
+
+    /// Ends the process and waits until its tree is gone.
+    pub(crate) async fn close(&self) {
+        self.end.cancel();
+        self.shared.ended.cancelled().await;
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+    }
+}
+
+impl Shared {
+    fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn how(&self) -> String {
+        self.pending().how.clone().unwrap_or_else(|| "its connection ended".to_owned())
+    }
+
+    /// Nothing will come any more: everybody who waits is told.
+    fn finish(&self, how: String) {
+        let mut pending = self.pending();
+        if pending.how.is_none() {
+            pending.how = Some(how);
+        }
+        pending.waiting.clear();
+        drop(pending);
+        self.over.cancel();
+    }
+}
+
+/// Takes a request off the list when its caller is gone.
+struct Forget<'a> {
+    shared: &'a Shared,
+    id: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.shared.pending().waiting.remove(&self.id);
+    }
+}
+
+async fn own(
+    mut process: Process,
+    mut messages: mpsc::Receiver<String>,
+    shared: Arc<Shared>,
+    end: CancellationToken,
+) {
+    // Tells whoever waits also when this task is dropped.
+    let _ended = shared.ended.clone().drop_guard();
+    let how = loop {
+        tokio::select! {
+            biased;
+            () = end.cancelled() => break Some("it was closed"),
+            // Whoever found that out has said why.
+            () = shared.over.cancelled() => break None,
+            () = shared.heard.cancelled() => break Some("it closed its output"),
+            _ = process.wait() => break Some("it ended"),
+            Some(mut message) = messages.recv() => {
+                message.push('\n');
+                let written = tokio::select! {
+                    written = process.write(message.as_bytes()) => written,
+                    () = end.cancelled() => break Some("it was closed"),
+                    () = shared.over.cancelled() => break None,
+                    () = shared.heard.cancelled() => break Some("it closed its output"),
+                };
+                // It closed its input; its end or its last output says more than this error.
+                if let Err(error) = written {
+                    tracing::debug!(%error, "an MCP server does not take input");
+                }
+            }
+        }
+    };
+    let status = process.end().await;
+    // What it said last may still be in the pipes. A process that got away may keep them open.
+    for rest in [&shared.heard, &shared.noted] {
+        let _best_effort = tokio::time::timeout(REST, rest.cancelled()).await;
+    }
+    let how = match (how, status) {
+        (Some("it was closed") | None, _) | (_, None) => how.unwrap_or_default().to_owned(),
+        (Some(_), Some(status)) => format!("it ended ({status})"),
+    };
+    shared.finish(match shared.log.tail() {
+        Some(tail) if !how.is_empty() => format!("{how}; it said: {tail}"),
+        _ => how,
+    });
+}
+
+async fn listen(stdout: ChildStdout, outgoing: mpsc::Sender<String>, shared: Arc<Shared>) {
+    let _heard = shared.heard.clone().drop_guard();
+    let mut lines = BufReader::new(stdout);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let limit = u64::try_from(MESSAGE_BYTES).unwrap_or(u64::MAX);
+        match (&mut lines).take(limit).read_until(b'\n', &mut line).await {
+            // The owner of the process tells how it ended.
+            Ok(0) | Err(_) => return,
+            Ok(read) if read >= MESSAGE_BYTES => {
+                return shared.finish(format!("it sent a message of more than {} MiB", MESSAGE_BYTES >> 20));
+            }
+            Ok(_) => {}
+        }
+        let Ok(messages) = message::read(&line) else {
+            // Some servers print a greeting first; it goes where it should have gone.
+            shared.log.add(&line);
+            continue;
+        };
+        for incoming in messages {
+            match incoming {
+                Incoming::Answer { id, result } => {
+                    let waiting = shared.pending().waiting.remove(&id);
+                    if let Some(answer) = waiting {
+                        // Its caller may have left just now.
+                        let _best_effort = answer.send(result);
+                    }
+                }
+                Incoming::Request { id, method } => {
+                    if outgoing.try_send(message::reply(&id, &method)).is_err() {
+                        tracing::debug!("an answer was not taken by the MCP server");
+                    }
+                }
+                Incoming::Other => {}
+            }
+        }
+    }
+}
+
+async fn note(mut stderr: ChildStderr, shared: Arc<Shared>) {
+    let _noted = shared.noted.clone().drop_guard();
+    let mut buffer = vec![0; 4 << 10];
+    while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
+        shared.log.add(&buffer[..read]);
+    }
+}

@@ -1,0 +1,212 @@
+//! A server at a URL.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use caliban_mcp::{Endpoint, ServerConfig};
+use caliban_tools::ToolOutput;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    fake::{Hub, LONG, connected, text, until},
+    web::{Reply, Request, Web},
+};
+
+fn config(web: &Web) -> ServerConfig {
+    ServerConfig {
+        name: "hub".to_owned(),
+        endpoint: Endpoint::Http {
+            url: web.url.clone(),
+            headers: vec![("authorization".to_owned(), "Bearer x".to_owned())],
+        },
+        timeout: LONG,
+        startup_timeout: LONG,
+    }
+}
+
+fn json_reply(id: &Value, result: Value) -> Reply {
+    let body = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+    Reply::Answer(200, vec![("content-type", "application/json".to_owned())], body)
+}
+
+/// `initialize` in session `s1`, notifications taken, one tool `echo`; calls go to the function.
+fn answer(request: &Request, call: impl Fn(&Value) -> Reply) -> Reply {
+    let id = &request.body["id"];
+    match request.body["method"].as_str() {
+        Some("initialize") => {
+            let result = json!({"protocolVersion": "2025-03-26", "capabilities": {"tools": {}}});
+            let body = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+            let headers =
+                vec![("content-type", "application/json".to_owned()), ("mcp-session-id", "s1".to_owned())];
+            Reply::Answer(200, headers, body)
+        }
+        Some("tools/list") => {
+            json_reply(id, json!({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}))
+        }
+        Some("tools/call") => call(id),
+        _ => Reply::Answer(202, Vec::new(), String::new()),
+    }
+}
+
+async fn hub(web: &Web) -> Hub {
+    Hub::of(TempDir::new().unwrap(), connected(config(web)).await.unwrap())
+}
+
+fn said(words: &str) -> Value {
+    json!({"content": [{"type": "text", "text": words}]})
+}
+
+#[tokio::test]
+async fn a_call_goes_with_session_version_and_key() {
+    let web = Web::new(|request| answer(request, |id| json_reply(id, said("hello"))));
+    let hub = hub(&web).await;
+    assert_eq!(hub.call("echo", json!({"text": "x"})).await.content, vec![text("hello")]);
+    hub.server.close().await;
+    let seen = web.seen();
+    let told: Vec<(&str, &str, Option<&str>, Option<&str>)> = seen
+        .iter()
+        .map(|request| {
+            let method = request.body["method"].as_str().unwrap_or("-");
+            (
+                request.method.as_str(),
+                method,
+                request.header("mcp-session-id"),
+                request.header("mcp-protocol-version"),
+            )
+        })
+        .collect();
+    let (session, version) = (Some("s1"), Some("2025-03-26"));
+    assert_eq!(
+        told,
+        [
+            ("POST", "initialize", None, None),
+            ("POST", "notifications/initialized", session, version),
+            ("POST", "tools/list", session, version),
+            ("POST", "tools/call", session, version),
+            ("DELETE", "-", session, version),
+        ]
+    );
+    assert!(seen.iter().all(|request| request.header("authorization") == Some("Bearer x")));
+    assert_eq!(seen[3].body["params"], json!({"name": "echo", "arguments": {"text": "x"}}));
+    assert_eq!(seen[0].header("accept"), Some("application/json, text/event-stream"));
+}
+
+#[tokio::test]
+async fn an_answer_may_come_as_events_with_questions_before_it() {
+    let web = Web::new(|request| {
+        answer(request, |id| {
+            let events = [
+                json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {}}),
+                json!({"jsonrpc": "2.0", "id": 77, "method": "ping"}),
+                json!({"jsonrpc": "2.0", "id": 78, "method": "roots/list"}),
+                json!({"jsonrpc": "2.0", "id": id, "result": said("streamed")}),
+            ];
+            let body: String =
+                events.iter().map(|event| format!("event: message\r\ndata: {event}\r\n\r\n")).collect();
+            Reply::Answer(200, vec![("content-type", "text/event-stream".to_owned())], body)
+        })
+    });
+    let hub = hub(&web).await;
+    assert_eq!(hub.call("echo", json!({})).await.content, vec![text("streamed")]);
+    let replies: Vec<Value> = web
+        .seen()
+        .into_iter()
+        .map(|request| request.body)
+        .filter(|body| body.get("method").is_none())
+        .collect();
+    assert_eq!(
+        replies,
+        [
+            json!({"jsonrpc": "2.0", "id": 77, "result": {}}),
+            json!({"jsonrpc": "2.0", "id": 78, "error": {"code": -32601, "message": "this client offers nothing of the kind"}}),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_ended_session_is_begun_anew_once() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let web = Web::new(move |request| {
+        let calls = Arc::clone(&counted);
+        answer(request, move |id| match calls.fetch_add(1, Ordering::SeqCst) {
+            0 => Reply::Answer(404, Vec::new(), String::new()),
+            _ => json_reply(id, said("back")),
+        })
+    });
+    let hub = hub(&web).await;
+    assert_eq!(hub.call("echo", json!({})).await.content, vec![text("back")]);
+    let starts = web.seen().iter().filter(|request| request.body["method"] == "initialize").count();
+    assert_eq!((starts, calls.load(Ordering::SeqCst)), (2, 2));
+}
+
+#[tokio::test]
+async fn what_goes_wrong_is_told() {
+    let reply = |status: u16, kind: &'static str, body: &'static str| {
+        move |_: &Value| Reply::Answer(status, vec![("content-type", kind.to_owned())], body.to_owned())
+    };
+    let check = async |call: Box<dyn Fn(&Value) -> Reply + Send + Sync>, expected: &str| {
+        let web = Web::new(move |request| answer(request, &call));
+        let output = hub(&web).await.call("echo", json!({})).await;
+        assert_eq!(output, ToolOutput::error(format!("echo of the MCP server hub failed: {expected}")));
+    };
+    check(
+        Box::new(reply(500, "text/plain", "out of\x07 cheese")),
+        "the server answered with HTTP status 500: out of  cheese",
+    )
+    .await;
+    check(
+        Box::new(reply(401, "text/plain", "")),
+        "the server answered with HTTP status 401: the key or token is missing or not accepted",
+    )
+    .await;
+    check(
+        Box::new(reply(200, "text/html", "<p>")),
+        "the server does not keep to the protocol: its answer is of type `text/html`",
+    )
+    .await;
+    check(
+        Box::new(reply(200, "application/json", "{\"jsonrpc\":\"2.0\",\"id\":99,\"result\":{}}")),
+        "the server does not keep to the protocol: its answer is to something else",
+    )
+    .await;
+    check(
+        Box::new(reply(200, "text/event-stream", "data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n")),
+        "the server is gone: it ended the stream without an answer\nWhether the call had an effect is not known. A further call connects again.",
+    )
+    .await;
+    check(
+        Box::new(|id: &Value| {
+            let body = json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "no text"}})
+                .to_string();
+            Reply::Answer(200, vec![("content-type", "application/json".to_owned())], body)
+        }),
+        "the server answered with error -32602: no text",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_cancelled_call_leaves_a_hanging_server() {
+    let web = Web::new(|request| answer(request, |_| Reply::Hang));
+    let hub = hub(&web).await;
+    let cancel = CancellationToken::new();
+    let asked = |method: &str| web.seen().iter().any(|request| request.body["method"] == method);
+    let (output, ()) = tokio::join!(hub.call_until("echo", json!({}), &cancel), async {
+        until(|| asked("tools/call")).await;
+        cancel.cancel();
+    });
+    assert_eq!(output, ToolOutput::error("cancelled"));
+}
+
+#[tokio::test]
+async fn nobody_there_is_told_at_the_start() {
+    let mut config = config(&Web::new(|_| Reply::Hang));
+    config.endpoint = Endpoint::Http { url: "http://127.0.0.1:1/mcp".to_owned(), headers: Vec::new() };
+    let error = connected(config).await.map(|_| ()).unwrap_err();
+    assert_eq!(error.to_string(), "nothing answers at 127.0.0.1:1: connection refused");
+}
