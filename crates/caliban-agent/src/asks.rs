@@ -31,6 +31,16 @@ impl Asks {
         open.answer.send(answer).is_ok()
     }
 
+    /// The same for who has seen the whole ask: another call that goes by the same id is not answered.
+    pub fn answer_exactly(&self, ask: &Ask, answer: Answer) -> bool {
+        let mut asks = self.lock();
+        if asks.get(&ask.id).is_none_or(|open| open.ask != *ask) {
+            return false;
+        }
+        let open = asks.remove(&ask.id);
+        open.is_some_and(|open| open.answer.send(answer).is_ok())
+    }
+
     /// Opens an ask; the receiver gets its one answer. Dropping the returned guard closes the ask.
     pub(crate) fn park(&self, ask: Ask) -> (oneshot::Receiver<Answer>, Parked) {
         let (answer, answered) = oneshot::channel();
@@ -53,5 +63,33 @@ pub(crate) struct Parked {
 impl Drop for Parked {
     fn drop(&mut self) {
         self.asks.lock().remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(command: &str) -> Ask {
+        Ask {
+            id: "call_1".into(),
+            agent: None,
+            name: "Bash".into(),
+            input: serde_json::json!({"command": command}),
+            why: "no rule".into(),
+            suggestions: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a16_an_answer_to_another_call_of_the_same_id_does_not_count() {
+        let asks = Asks::default();
+        let (answered, parked) = asks.park(ask("ls"));
+        assert!(!asks.answer_exactly(&ask("rm -r /"), Answer::Once));
+        assert_eq!(asks.open(), [ask("ls")]);
+        assert!(asks.answer_exactly(&ask("ls"), Answer::Once));
+        assert_eq!(answered.await, Ok(Answer::Once));
+        assert!(!asks.answer_exactly(&ask("ls"), Answer::Always), "once");
+        drop(parked);
     }
 }

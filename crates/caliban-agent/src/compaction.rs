@@ -44,7 +44,7 @@ impl Agent {
     }
 
     /// How many tokens the model can hold: by the settings, by the server where it could be asked, by the catalogue.
-    fn window(&self) -> u64 {
+    pub fn window(&self) -> u64 {
         self.kit
             .window
             .or(self.told_window.flatten())

@@ -69,8 +69,8 @@ impl Entry {
     }
 }
 
-/// Where a watcher stands.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Where a watcher stands. Cursors of one feed have an order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
     index: usize,
     offset: usize,

@@ -86,7 +86,8 @@ impl Handle {
         std::mem::take(&mut self.lock().waiting)
     }
 
-    pub(crate) fn is_queue_waiting(&self) -> bool {
+    /// Whether somebody has said something that the agent has not heard.
+    pub fn is_queue_waiting(&self) -> bool {
         !self.lock().waiting.is_empty()
     }
 
