@@ -1,0 +1,484 @@
+//! One client at one session: a task that walks the session's log and writes what it shows.
+//!
+//! Nothing is queued here: a client that does not read stops its own walk and nobody else's. Answers and questions go
+//! out at their place in the log. Replay, the answer to `session/load`, going live and asking what still waits for a
+//! person are one walk: nothing is missed, nothing comes twice.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use agent_client_protocol_schema::v1::{
+    AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, ContentBlock, ContentChunk, CurrentModeUpdate, Error,
+    LoadSessionResponse, NewSessionResponse, PromptResponse, ResumeSessionResponse, SessionMode,
+    SessionModeState, SessionNotification, SessionUpdate, StopReason,
+};
+use caliban_agent::{
+    event::{Answer, Ask, Author, Event, Outcome},
+    feed::{Cursor, Entry, Feed},
+};
+use caliban_core::message::{Block, Message, Role};
+use caliban_permissions::Mode;
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use serde_json::json;
+use tokio::{sync::mpsc, task::JoinSet, time::Instant};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use crate::{
+    commands,
+    conn::{Closed, Peer, Responder},
+    host::{Clients, Ended, SessionHost, Taken, Ticket},
+    permission::{self, Choice},
+    render::{Abilities, Renderer, Shown, When, meta},
+    sessions::BoxFuture,
+    turn_end::{self, CLOSED, TURN_ENDED, TurnEnded},
+};
+
+/// Live output of a command is shown at most this often.
+const LIVE_OUTPUT_EVERY: Duration = Duration::from_millis(100);
+
+/// How a client comes to a session.
+pub(crate) enum Arrival {
+    /// It made it: the answer first, then what happens.
+    New(Responder),
+    /// It wants the history: replay, then the answer.
+    Load(Responder),
+    /// It knows the history: the answer, then what happens from now on.
+    Resume(Responder),
+}
+
+/// A client at a session. The walk ends when this is dropped.
+pub(crate) struct Attachment {
+    host: SessionHost,
+    tell: mpsc::UnboundedSender<Tell>,
+    mine: Mine,
+    walk: AbortOnDropHandle<()>,
+}
+
+/// What the client itself has said and will not be told again.
+#[derive(Clone, Default)]
+struct Mine(Arc<Mutex<Vec<Said>>>);
+
+struct Said {
+    number: u64,
+    message: Message,
+    /// Whether the log has shown it.
+    is_heard: bool,
+}
+
+impl Mine {
+    fn lock(&self) -> MutexGuard<'_, Vec<Said>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Before it is said: the log may show it at once.
+    fn note(&self, message: &Message) -> u64 {
+        let mut mine = self.lock();
+        let number = mine.last().map_or(0, |said| said.number + 1);
+        mine.push(Said { number, message: message.clone(), is_heard: false });
+        number
+    }
+
+    fn hears(&self, blocks: &[Block]) -> bool {
+        // What goes into a running turn becomes one text.
+        let text = Message { role: Role::User, blocks: blocks.to_vec() }.text();
+        let is_it =
+            |said: &Said| said.message.blocks == blocks || (!text.is_empty() && said.message.text() == text);
+        let mut mine = self.lock();
+        let said = mine.iter_mut().find(|said| !said.is_heard && is_it(said));
+        said.map(|said| said.is_heard = true).is_some()
+    }
+
+    fn forget(&self, number: u64) {
+        self.lock().retain(|said| said.number != number);
+    }
+}
+
+enum Tell {
+    Prompt(Responder, Ticket, u64),
+    /// What came of a command.
+    Said(Responder, Result<String, String>),
+}
+
+impl Attachment {
+    pub(crate) fn start(host: SessionHost, peer: Peer, abilities: Abilities, arrival: Arrival) -> Self {
+        let (tell, told) = mpsc::unbounded_channel();
+        let mine = Mine::default();
+        let walk = Walk {
+            feed: host.handle().feed().clone(),
+            renderer: Renderer::new(abilities, host.window()),
+            modes: host.modes(),
+            cursor: Cursor::default(),
+            told,
+            mine: mine.clone(),
+            prompts: FuturesUnordered::new(),
+            due: Vec::new(),
+            announced: BTreeSet::new(),
+            asked: BTreeMap::new(),
+            questions: JoinSet::new(),
+            flush_at: None,
+            host: host.clone(),
+            peer,
+        };
+        let task = tokio::spawn(async move {
+            // An error means that the client is gone; its connection ends with it.
+            let _gone = walk.run(arrival).await;
+        });
+        Self { host, tell, mine, walk: AbortOnDropHandle::new(task) }
+    }
+
+    pub(crate) fn host(&self) -> &SessionHost {
+        &self.host
+    }
+
+    /// Whether the client waits for the end of a prompt.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.mine.lock().is_empty()
+    }
+
+    /// Says something to the agent; answered at the end of the turn.
+    pub(crate) fn prompt(&self, message: Message, responder: Responder) -> impl Future<Output = ()> + use<> {
+        let number = self.mine.note(&message);
+        let (host, mine, tell) = (self.host.clone(), self.mine.clone(), self.tell.clone());
+        async move {
+            match host.prompt(message, Author::User).await {
+                // When the walk has ended, the responder answers by itself.
+                Ok(ticket) => drop(tell.send(Tell::Prompt(responder, ticket, number))),
+                Err(error) => {
+                    mine.forget(number);
+                    let error = Error::new(Error::internal_error().code.into(), error.to_string());
+                    let _gone = responder.answer::<()>(Err(error)).await;
+                }
+            }
+        }
+    }
+
+    /// Says what came of a command, to this client alone.
+    pub(crate) fn say(&self, result: Result<String, String>, responder: Responder) {
+        // When the walk has ended, the responder answers by itself.
+        drop(self.tell.send(Tell::Said(responder, result)));
+    }
+
+    /// Whether the walk has ended: the client or the session is gone.
+    pub(crate) fn is_over(&self) -> bool {
+        self.walk.is_finished()
+    }
+}
+
+/// How a prompt of this client ended.
+enum Over {
+    Ended(Responder, Option<Ended>),
+    /// The client has taken its request back; what it said stays said.
+    Cancelled(Responder),
+}
+
+struct Walk {
+    host: SessionHost,
+    peer: Peer,
+    feed: Feed,
+    cursor: Cursor,
+    renderer: Renderer,
+    modes: tokio::sync::watch::Receiver<Mode>,
+    told: mpsc::UnboundedReceiver<Tell>,
+    mine: Mine,
+    prompts: FuturesUnordered<BoxFuture<'static, Over>>,
+    /// Turns that have ended at a place where the walk is not yet.
+    due: Vec<(Responder, Ended)>,
+    /// Asks that the log has opened and not closed.
+    announced: BTreeSet<String>,
+    /// Those that this client was asked, with what takes the question back.
+    asked: BTreeMap<String, CancellationToken>,
+    questions: JoinSet<()>,
+    flush_at: Option<Instant>,
+}
+
+impl Walk {
+    async fn run(mut self, arrival: Arrival) -> Result<(), Closed> {
+        let end = self.feed.end();
+        let _ = self.modes.borrow_and_update();
+        match arrival {
+            Arrival::New(responder) => {
+                let response = NewSessionResponse::new(self.host.id().to_owned()).modes(self.mode_state());
+                responder.answer(Ok(response)).await?;
+            }
+            Arrival::Load(responder) => {
+                self.replay(end, When::Replay, true).await?;
+                let response = LoadSessionResponse::new().modes(self.mode_state());
+                let response = response.meta(meta("running", json!(self.host.is_running())));
+                responder.answer(Ok(response)).await?;
+            }
+            Arrival::Resume(responder) => {
+                self.replay(end, When::Replay, false).await?;
+                let response = ResumeSessionResponse::new().modes(self.mode_state());
+                let response = response.meta(meta("running", json!(self.host.is_running())));
+                responder.answer(Ok(response)).await?;
+            }
+        }
+        self.update(commands::available()).await?;
+        for id in self.announced.clone() {
+            self.ask(&id).await?;
+        }
+        self.live().await
+    }
+
+    /// Walks up to `end`.
+    async fn replay(&mut self, end: Cursor, when: When, is_shown: bool) -> Result<(), Closed> {
+        while self.cursor < end {
+            let Some(entry) = self.feed.next(&mut self.cursor) else { break };
+            let shown = self.renderer.take(&entry, when, &mut |_| false);
+            self.note_asks(&entry);
+            if is_shown {
+                self.show(shown).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn live(mut self) -> Result<(), Closed> {
+        loop {
+            self.answer_due().await?;
+            tokio::select! {
+                biased;
+                () = self.peer.closed() => return Err(Closed),
+                Some(over) = self.prompts.next(), if !self.prompts.is_empty() => self.over(over).await?,
+                Some(tell) = self.told.recv() => self.take(tell).await?,
+                Ok(()) = self.modes.changed() => {
+                    let mode = self.modes.borrow_and_update().name();
+                    self.update(SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(mode))).await?;
+                }
+                Some(_) = self.questions.join_next(), if !self.questions.is_empty() => {}
+                () = tokio::time::sleep_until(self.flush_at.unwrap_or_else(Instant::now)),
+                    if self.flush_at.is_some() => {
+                    self.flush_at = None;
+                    for update in self.renderer.live_output() {
+                        self.update(update).await?;
+                    }
+                }
+                entry = self.feed.wait(&mut self.cursor) => match entry {
+                    Some(entry) => self.entry(&entry).await?,
+                    None => break,
+                },
+            }
+        }
+        // The session is closed: whoever still waits is told.
+        while let Some(over) = self.prompts.next().await {
+            self.over(over).await?;
+        }
+        self.answer_due().await?;
+        self.peer.notify(CLOSED, &json!({"sessionId": self.host.id()})).await
+    }
+
+    async fn entry(&mut self, entry: &Entry) -> Result<(), Closed> {
+        let mine = self.mine.clone();
+        let shown = self.renderer.take(entry, When::Live, &mut |blocks| mine.hears(blocks));
+        if self.flush_at.is_none() && self.renderer.has_live_output() {
+            self.flush_at = Some(Instant::now() + LIVE_OUTPUT_EVERY);
+        }
+        self.show(shown).await?;
+        let opened = self.note_asks(entry);
+        match opened {
+            Some(id) => self.ask(&id).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn show(&mut self, shown: Vec<Shown>) -> Result<(), Closed> {
+        for shown in shown {
+            match shown {
+                Shown::Update(update) => self.update(update).await?,
+                Shown::TurnEnded(ended) => self.turn_ended(&ended).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn update(&mut self, update: SessionUpdate) -> Result<(), Closed> {
+        let notification = SessionNotification::new(self.host.id().to_owned(), update);
+        self.peer.notify(CLIENT_METHOD_NAMES.session_update, &notification).await
+    }
+
+    /// Bystanders have no answer to wait for: they are told.
+    async fn turn_ended(&mut self, ended: &TurnEnded) -> Result<(), Closed> {
+        if !self.prompts.is_empty() || !self.due.is_empty() {
+            return Ok(());
+        }
+        if let Outcome::Failed { error, .. } = &ended.outcome {
+            let chunk = ContentChunk::new(ContentBlock::from(format!("[the turn failed: {error}]")));
+            self.update(SessionUpdate::AgentMessageChunk(chunk.meta(meta("failed", json!(true))))).await?;
+        }
+        self.peer.notify(TURN_ENDED, &ended.notice(self.host.id())).await
+    }
+
+    async fn take(&mut self, tell: Tell) -> Result<(), Closed> {
+        match tell {
+            Tell::Prompt(responder, ticket, number) => {
+                let (host, mine) = (self.host.clone(), self.mine.clone());
+                self.prompts.push(Box::pin(async move {
+                    let over = wait(host, responder, ticket).await;
+                    mine.forget(number);
+                    over
+                }));
+                Ok(())
+            }
+            Tell::Said(responder, Ok(text)) => {
+                let chunk = ContentChunk::new(ContentBlock::from(text)).meta(meta("command", json!(true)));
+                self.update(SessionUpdate::AgentMessageChunk(chunk)).await?;
+                responder.answer(Ok(PromptResponse::new(StopReason::EndTurn))).await
+            }
+            Tell::Said(responder, Err(why)) => {
+                let error = Error::new(Error::internal_error().code.into(), why);
+                responder.answer::<()>(Err(error)).await
+            }
+        }
+    }
+
+    async fn over(&mut self, over: Over) -> Result<(), Closed> {
+        match over {
+            Over::Ended(responder, Some(ended)) => {
+                self.due.push((responder, ended));
+                Ok(())
+            }
+            Over::Ended(responder, None) => {
+                let error = Error::new(Error::internal_error().code.into(), "the session was closed");
+                responder.answer::<()>(Err(error)).await
+            }
+            Over::Cancelled(responder) => responder.answer::<()>(Err(Error::request_cancelled())).await,
+        }
+    }
+
+    /// Answers the prompts whose turn has been shown to its end.
+    async fn answer_due(&mut self) -> Result<(), Closed> {
+        let cursor = self.cursor;
+        let (due, later) =
+            std::mem::take(&mut self.due).into_iter().partition(|(_, ended)| ended.at <= cursor);
+        self.due = later;
+        for (responder, ended) in due {
+            responder.answer(turn_end::answer(&ended.report, self.renderer.stop())).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps track of which asks are open; the one that the entry opens.
+    fn note_asks(&mut self, entry: &Entry) -> Option<String> {
+        match entry {
+            Entry::SubAsked(ask) => return self.opened(ask),
+            Entry::SubAnswered { id } => self.closed(id),
+            Entry::Record(record) => match &record.event {
+                Event::AskOpened(ask) => return self.opened(ask),
+                Event::AskAnswered { id, .. }
+                | Event::CallRefused { id, .. }
+                | Event::CallEnded { id, .. } => {
+                    self.closed(id);
+                }
+                Event::TurnEnded { .. } => {
+                    // Sub-agents end with the turn that started them.
+                    for id in std::mem::take(&mut self.announced) {
+                        self.closed(&id);
+                    }
+                }
+                Event::Started(_)
+                | Event::Resumed { .. }
+                | Event::Prompt { .. }
+                | Event::Queued { .. }
+                | Event::Reply { .. }
+                | Event::CallStarted { .. }
+                | Event::ResultsCleared { .. }
+                | Event::Summarised { .. }
+                | Event::Note { .. } => {}
+            },
+            Entry::Text(_)
+            | Entry::Thinking(_)
+            | Entry::ToolUse { .. }
+            | Entry::ToolOutput { .. }
+            | Entry::Restart { .. }
+            | Entry::Waiting { .. } => {}
+        }
+        None
+    }
+
+    fn opened(&mut self, ask: &Ask) -> Option<String> {
+        self.announced.insert(ask.id.clone());
+        Some(ask.id.clone())
+    }
+
+    fn closed(&mut self, id: &str) {
+        self.announced.remove(id);
+        if let Some(withdraw) = self.asked.remove(id) {
+            withdraw.cancel();
+        }
+    }
+
+    /// Asks the client, when the ask is still open.
+    async fn ask(&mut self, id: &str) -> Result<(), Closed> {
+        let asks = self.host.handle().asks().clone();
+        let Some(ask) = asks.open().into_iter().find(|ask| ask.id == id) else { return Ok(()) };
+        if let Some(older) = self.asked.remove(id) {
+            older.cancel();
+        }
+        let question = permission::question(self.host.id(), &ask, self.renderer.root());
+        let pending = self.peer.request(CLIENT_METHOD_NAMES.session_request_permission, &question).await;
+        let Ok(mut pending) = pending else { return Err(Closed) };
+        let withdraw = CancellationToken::new();
+        self.asked.insert(id.to_owned(), withdraw.clone());
+        let clients = self.host.clients();
+        self.questions.spawn(async move {
+            let answer = tokio::select! {
+                answer = &mut pending => answer,
+                () = withdraw.cancelled() => {
+                    // Somebody else was first, or the call is gone.
+                    let _gone = pending.cancel().await;
+                    return;
+                }
+            };
+            let choice = permission::choice(&ask, answer.as_ref().map(|raw| raw.get()).map_err(Clone::clone));
+            let answer = match (choice, clients) {
+                (Choice::Decided(answer), _) => answer,
+                (Choice::Undecided(why), Clients::One) => Answer::No(Some(why)),
+                (Choice::Undecided(why), Clients::Many) => {
+                    tracing::info!(ask = ask.id, why, "a client left a question open");
+                    return;
+                }
+            };
+            if !asks.answer_exactly(&ask, answer) {
+                tracing::debug!(ask = ask.id, "an answer came too late");
+            }
+        });
+        Ok(())
+    }
+
+    fn mode_state(&self) -> SessionModeState {
+        let modes = Mode::NAMES.iter().filter_map(|name| name.parse::<Mode>().ok());
+        let modes = modes.map(|mode| SessionMode::new(mode.name(), mode.name()).description(described(mode)));
+        SessionModeState::new(self.host.mode().name(), modes.collect())
+    }
+}
+
+fn described(mode: Mode) -> String {
+    match mode {
+        Mode::Default => "Reads inside the project; asks before anything else",
+        Mode::AcceptEdits => "Also writes files inside the project without asking",
+        Mode::Plan => "Changes nothing",
+        Mode::Unattended => "Does everything that no rule denies",
+    }
+    .to_owned()
+}
+
+/// Waits for the end of a turn, or for the client to take its request back.
+async fn wait(host: SessionHost, responder: Responder, mut ticket: Ticket) -> Over {
+    let taken = ticket.taken;
+    tokio::select! {
+        ended = ticket.ended() => return Over::Ended(responder, ended),
+        () = responder.cancelled().cancelled() => {}
+    }
+    match taken {
+        Taken::Began => {
+            tracing::debug!(method = AGENT_METHOD_NAMES.session_prompt, "cancelled by its author");
+            host.cancel();
+            let ended = ticket.ended().await;
+            Over::Ended(responder, ended)
+        }
+        Taken::Joined => Over::Cancelled(responder),
+    }
+}

@@ -1,0 +1,275 @@
+//! The client's side: attach, the terminal UI and print mode speak to an agent through this.
+//!
+//! [`Events`] drives the connection: whoever waits for an answer must keep taking events. In return an answer never
+//! overtakes the updates that came before it.
+
+use std::path::Path;
+
+use agent_client_protocol_schema::{
+    ProtocolVersion,
+    v1::{
+        AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, CancelNotification, ClientCapabilities,
+        ClientSessionCapabilities, CloseSessionRequest, ContentBlock, Error, Implementation,
+        InitializeRequest, InitializeResponse, ListSessionsRequest, ListSessionsResponse, LoadSessionRequest,
+        LoadSessionResponse, McpServer, NewSessionRequest, NewSessionResponse, NoticeCapabilities,
+        PromptRequest, PromptResponse, RequestPermissionOutcome, RequestPermissionRequest,
+        RequestPermissionResponse, SelectedPermissionOutcome, SessionNotification, SetSessionModeRequest,
+    },
+};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    conn::{CallError, Closed, ConnError, Inbox, Incoming, Limits, Params, Peer, Responder},
+    permission::{ALLOW_ALWAYS, ALLOW_ONCE, REJECT_ONCE},
+    render::meta,
+    turn_end::{CLOSED, TURN_ENDED, TurnEndedNotice},
+};
+
+/// Why a client cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The agent said no, or is gone.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The connection failed.
+    #[error(transparent)]
+    Conn(#[from] ConnError),
+    /// The agent hung up before it answered.
+    #[error("the agent hung up")]
+    HungUp,
+    /// The agent speaks another protocol.
+    #[error("the agent speaks version {0} of the protocol; this caliban speaks 1")]
+    Version(u16),
+}
+
+impl ClientError {
+    /// What the agent suggests to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Call(CallError::Refused(error)) => {
+                Some(error.data.as_ref()?.get("hint")?.as_str()?.to_owned())
+            }
+            Self::Call(_) | Self::Conn(_) | Self::HungUp | Self::Version(_) => None,
+        }
+    }
+}
+
+/// Sends requests. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Client {
+    peer: Peer,
+    /// What the agent said of itself.
+    pub agent: InitializeResponse,
+}
+
+/// What comes from the agent. The connection ends when this is dropped.
+pub struct Events {
+    inbox: Inbox,
+}
+
+/// Something that the agent tells or asks.
+#[derive(Debug)]
+pub enum ClientEvent {
+    /// Something happened in a session.
+    Update(SessionNotification),
+    /// The agent asks whether it may do something.
+    Permission(Question),
+    /// A turn that somebody else began has ended.
+    TurnEnded(TurnEndedNotice),
+    /// A session is closed.
+    Closed(String),
+}
+
+/// The agent's question. Dropped without an answer, it stays open for others.
+#[derive(Debug)]
+pub struct Question {
+    /// What is asked.
+    pub request: RequestPermissionRequest,
+    responder: Responder,
+}
+
+/// What a person says to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// This call may run.
+    AllowOnce,
+    /// This call and those like it.
+    AllowAlways,
+    /// No; with a reason for the model.
+    Reject(Option<String>),
+}
+
+impl Client {
+    /// Introduces us to the agent at the other end.
+    pub async fn connect(
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+        version: &str,
+    ) -> Result<(Self, Events), ClientError> {
+        let limits = Limits { write_timeout: None, ..Limits::default() };
+        let mut events = Events { inbox: Inbox::open(reader, writer, limits) };
+        let peer = events.inbox.peer().clone();
+        let session = ClientSessionCapabilities::new().notices(NoticeCapabilities::new());
+        let request = InitializeRequest::new(ProtocolVersion::V1)
+            .client_capabilities(ClientCapabilities::new().session(session))
+            .client_info(Implementation::new("caliban", version));
+        let answer = peer.call::<InitializeResponse>(AGENT_METHOD_NAMES.initialize, &request);
+        let agent = events.until(answer).await??;
+        if agent.protocol_version != ProtocolVersion::V1 {
+            return Err(ClientError::Version(agent.protocol_version.as_u16()));
+        }
+        Ok((Self { peer, agent }, events))
+    }
+
+    /// A new session.
+    pub async fn new_session(
+        &self,
+        cwd: &Path,
+        mcp_servers: Vec<McpServer>,
+    ) -> Result<NewSessionResponse, ClientError> {
+        let request = NewSessionRequest::new(cwd).mcp_servers(mcp_servers);
+        Ok(self.peer.call(AGENT_METHOD_NAMES.session_new, &request).await?)
+    }
+
+    /// Attaches to a session: its history comes as updates, then the answer, then what happens.
+    pub async fn load_session(&self, session: &str, cwd: &Path) -> Result<LoadSessionResponse, ClientError> {
+        let request = LoadSessionRequest::new(session.to_owned(), cwd);
+        Ok(self.peer.call(AGENT_METHOD_NAMES.session_load, &request).await?)
+    }
+
+    /// The sessions that can be loaded.
+    pub async fn list_sessions(&self) -> Result<ListSessionsResponse, ClientError> {
+        Ok(self.peer.call(AGENT_METHOD_NAMES.session_list, &ListSessionsRequest::new()).await?)
+    }
+
+    /// Says something; answers when the turn has ended.
+    pub async fn prompt(
+        &self,
+        session: &str,
+        prompt: Vec<ContentBlock>,
+    ) -> Result<PromptResponse, ClientError> {
+        let request = PromptRequest::new(session.to_owned(), prompt);
+        Ok(self.peer.call(AGENT_METHOD_NAMES.session_prompt, &request).await?)
+    }
+
+    /// Stops the turn that runs.
+    pub async fn cancel(&self, session: &str) -> Result<(), ClientError> {
+        let notification = CancelNotification::new(session.to_owned());
+        let sent = self.peer.notify(AGENT_METHOD_NAMES.session_cancel, &notification).await;
+        Ok(sent.map_err(CallError::from)?)
+    }
+
+    /// Changes the permission mode.
+    pub async fn set_mode(&self, session: &str, mode: &str) -> Result<(), ClientError> {
+        let request = SetSessionModeRequest::new(session.to_owned(), mode.to_owned());
+        let _: Value = self.peer.call(AGENT_METHOD_NAMES.session_set_mode, &request).await?;
+        Ok(())
+    }
+
+    /// Closes a session that this client has made.
+    pub async fn close_session(&self, session: &str) -> Result<(), ClientError> {
+        let request = CloseSessionRequest::new(session.to_owned());
+        let _: Value = self.peer.call(AGENT_METHOD_NAMES.session_close, &request).await?;
+        Ok(())
+    }
+
+    /// The connection, for what has no method here.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+}
+
+impl Events {
+    /// What comes next; `None` when the agent has hung up. Safe to drop at any await.
+    pub async fn next(&mut self) -> Result<Option<ClientEvent>, ConnError> {
+        loop {
+            let Some(incoming) = self.inbox.next().await? else { return Ok(None) };
+            match incoming {
+                Incoming::Notification { method, params } => {
+                    if let Some(event) = told(&method, &params) {
+                        return Ok(Some(event));
+                    }
+                }
+                Incoming::Request { method, params, responder } => {
+                    let known = method == CLIENT_METHOD_NAMES.session_request_permission;
+                    let error = match known.then(|| params.parse::<RequestPermissionRequest>()) {
+                        Some(Ok(request)) => {
+                            return Ok(Some(ClientEvent::Permission(Question { request, responder })));
+                        }
+                        Some(Err(error)) => error,
+                        None => Error::method_not_found().data(method),
+                    };
+                    responder.answer::<()>(Err(error)).await?;
+                }
+            }
+        }
+    }
+
+    /// Waits for an answer and throws away what comes before it.
+    pub async fn until<T>(&mut self, answer: impl Future<Output = T>) -> Result<T, ClientError> {
+        tokio::pin!(answer);
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => return Ok(answer),
+                event = self.next() => {
+                    if event?.is_none() {
+                        return Err(ClientError::HungUp);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hangs up after what is queued is written.
+    pub async fn close(self) {
+        self.inbox.close().await;
+    }
+}
+
+impl Question {
+    /// Answers; the first answer of all clients counts.
+    pub async fn answer(self, reply: Reply) -> Result<(), Closed> {
+        let (option, reason) = match reply {
+            Reply::AllowOnce => (ALLOW_ONCE, None),
+            Reply::AllowAlways => (ALLOW_ALWAYS, None),
+            Reply::Reject(reason) => (REJECT_ONCE, reason),
+        };
+        let mut selected = SelectedPermissionOutcome::new(option);
+        if let Some(reason) = reason {
+            selected = selected.meta(meta("reason", json!(reason)));
+        }
+        let outcome = RequestPermissionOutcome::Selected(selected);
+        self.responder.answer(Ok(RequestPermissionResponse::new(outcome))).await
+    }
+
+    /// Whether "always" can be chosen.
+    pub fn offers_always(&self) -> bool {
+        self.request.options.iter().any(|option| &*option.option_id.0 == ALLOW_ALWAYS)
+    }
+
+    /// Fires when the question is moot: somebody else has answered, or the call is gone.
+    pub fn withdrawn(&self) -> &CancellationToken {
+        self.responder.cancelled()
+    }
+}
+
+fn told(method: &str, params: &Params) -> Option<ClientEvent> {
+    let event = match method {
+        _ if method == CLIENT_METHOD_NAMES.session_update => params.parse().map(ClientEvent::Update),
+        TURN_ENDED => params.parse().map(ClientEvent::TurnEnded),
+        CLOSED => params.parse::<Value>().map(|value| {
+            ClientEvent::Closed(value.get("sessionId").and_then(Value::as_str).unwrap_or_default().to_owned())
+        }),
+        _ => return None,
+    };
+    match event {
+        Ok(event) => Some(event),
+        Err(error) => {
+            tracing::debug!(method, %error, "a notification cannot be understood");
+            None
+        }
+    }
+}

@@ -1,0 +1,503 @@
+//! One live conversation, for any number of clients.
+//!
+//! The agent runs in a task of its own and belongs to the host; a client that comes, goes or sleeps changes nothing for
+//! it. A prompt while a turn runs is steering and ends with that turn. Knows nothing of connections.
+
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use caliban_agent::{
+    Agent, TurnReport,
+    budget::Purse,
+    event::{Author, Outcome},
+    feed::Cursor,
+    handle::Handle,
+    transcript::TranscriptError,
+};
+use caliban_core::message::{Block, Message};
+use caliban_permissions::{Mode, Policy};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+/// Who answers a question of the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clients {
+    /// Exactly one client, for the whole life of the session: when it cannot decide, nobody can, and the call is
+    /// refused.
+    One,
+    /// Clients come and go: what one cannot decide waits for the next.
+    Many,
+}
+
+/// Why something cannot be said to the agent.
+#[derive(Debug, thiserror::Error)]
+pub enum Unsaid {
+    /// The session is closed, or its agent has crashed.
+    #[error("the session is closed")]
+    Closed,
+    /// It cannot be recorded.
+    #[error("the transcript cannot be written: {0}")]
+    Storage(#[from] TranscriptError),
+}
+
+/// Something cannot be done while the agent works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// A turn is running.
+    #[error("the agent is at work; wait for the turn to end, or cancel it")]
+    Busy,
+    /// The session is closed.
+    #[error("the session is closed")]
+    Closed,
+}
+
+/// A live conversation. Cheap to clone; when the last clone is dropped, the turn is cancelled and the agent closed.
+#[derive(Clone)]
+pub struct SessionHost(Arc<Owned>);
+
+struct Owned {
+    shared: Arc<Shared>,
+    jobs: mpsc::UnboundedSender<Job>,
+    runner: Mutex<Option<JoinHandle<()>>>,
+    about: About,
+    policy: Arc<RwLock<Policy>>,
+    mode: watch::Sender<Mode>,
+    clients: Clients,
+}
+
+/// What does not change about a session.
+struct About {
+    id: String,
+    cwd: PathBuf,
+    label: Option<String>,
+    model: String,
+    provider: String,
+    purse: Purse,
+}
+
+/// What the host and the agent's task share.
+struct Shared {
+    handle: Handle,
+    window: Arc<AtomicU64>,
+    board: Mutex<Board>,
+}
+
+/// What the agent does, and who waits for it.
+#[derive(Default)]
+struct Board {
+    /// Ends what runs; absent when the agent rests.
+    running: Option<CancellationToken>,
+    waiting: Vec<oneshot::Sender<Ended>>,
+    /// Prompts that cannot join a running turn: each begins one of its own when that has ended.
+    next: VecDeque<(Message, Author, oneshot::Sender<Ended>)>,
+    /// The last turn.
+    last: Option<Ended>,
+    closed: bool,
+}
+
+enum Job {
+    Prompt { message: Message, author: Author, cancel: CancellationToken },
+    GoOn { cancel: CancellationToken },
+    Compact { cancel: CancellationToken, done: oneshot::Sender<Result<(), Outcome>> },
+    Close,
+}
+
+/// What the agent does next.
+enum Next {
+    Prompt { message: Message, author: Author, cancel: CancellationToken },
+    GoOn { cancel: CancellationToken, so_far: Option<TurnReport> },
+    Rest,
+}
+
+/// What became of a prompt at once.
+enum Begin {
+    Taken(Ticket),
+    Running(Message),
+}
+
+/// A turn has ended.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// Everything that the turn has shown stands before this place in the feed.
+    pub at: Cursor,
+    /// What came of it.
+    pub report: Arc<TurnReport>,
+}
+
+/// How a prompt was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// It began a turn.
+    Began,
+    /// It goes into the turn that was running.
+    Joined,
+}
+
+/// Somebody waits for the end of a turn.
+#[derive(Debug)]
+pub struct Ticket {
+    /// How the prompt was taken.
+    pub taken: Taken,
+    ended: oneshot::Receiver<Ended>,
+}
+
+impl Ticket {
+    /// Waits for the end of the turn; `None` when the session was closed first.
+    pub async fn ended(&mut self) -> Option<Ended> {
+        (&mut self.ended).await.ok()
+    }
+}
+
+impl SessionHost {
+    /// Gives the agent a task of its own.
+    pub fn start(agent: Agent, clients: Clients) -> Self {
+        let kit = agent.kit();
+        let about = About {
+            id: kit.session.clone(),
+            cwd: kit.workspace.root().to_owned(),
+            label: kit.label.clone(),
+            model: kit.model.clone(),
+            provider: kit.provider.name().to_owned(),
+            purse: kit.purse.clone(),
+        };
+        let policy = kit.policy.clone();
+        let mode = policy.read().unwrap_or_else(PoisonError::into_inner).mode;
+        let shared = Arc::new(Shared {
+            handle: agent.handle(),
+            window: Arc::new(AtomicU64::new(agent.window())),
+            board: Mutex::default(),
+        });
+        let (jobs, inbox) = mpsc::unbounded_channel();
+        let runner = tokio::spawn(run(agent, inbox, Gone(shared.clone())));
+        let (runner, mode) = (Mutex::new(Some(runner)), watch::Sender::new(mode));
+        Self(Arc::new(Owned { shared, jobs, runner, about, policy, mode, clients }))
+    }
+
+    /// The session's id.
+    pub fn id(&self) -> &str {
+        &self.0.about.id
+    }
+
+    /// Where the agent works.
+    pub fn cwd(&self) -> &Path {
+        &self.0.about.cwd
+    }
+
+    /// Its name for people.
+    pub fn label(&self) -> Option<&str> {
+        self.0.about.label.as_deref()
+    }
+
+    /// The agent's handle: its feed and its asks.
+    pub fn handle(&self) -> &Handle {
+        &self.0.shared.handle
+    }
+
+    /// Who answers its questions.
+    pub fn clients(&self) -> Clients {
+        self.0.clients
+    }
+
+    /// How many tokens the model can hold, as far as is known.
+    pub(crate) fn window(&self) -> Arc<AtomicU64> {
+        self.0.shared.window.clone()
+    }
+
+    /// Whether the agent is at work.
+    pub fn is_running(&self) -> bool {
+        self.0.shared.board().running.is_some()
+    }
+
+    /// Says something to the agent: begins a turn, or goes into the one that runs (and is on the disk when this
+    /// returns). Pictures cannot go into a running turn; they begin the next one.
+    pub async fn prompt(&self, message: Message, author: Author) -> Result<Ticket, Unsaid> {
+        let message = match self.begin(message, author)? {
+            Begin::Taken(ticket) => return Ok(ticket),
+            Begin::Running(message) => message,
+        };
+        self.deliver(message.text(), None).await
+    }
+
+    /// Says something to the agent, whatever it does. It is on the disk when this returns; the same `sender` id twice is
+    /// one message.
+    pub async fn deliver(&self, text: String, sender: Option<String>) -> Result<Ticket, Unsaid> {
+        if self.0.shared.board().closed {
+            return Err(Unsaid::Closed);
+        }
+        self.handle().steer(text, sender).await?;
+        let (waiter, ended) = oneshot::channel();
+        let mut board = self.0.shared.board();
+        if board.closed {
+            return Err(Unsaid::Closed);
+        }
+        if board.running.is_some() {
+            board.waiting.push(waiter);
+            return Ok(Ticket { taken: Taken::Joined, ended });
+        }
+        match board.last.clone() {
+            // The turn has heard it and ended meanwhile.
+            Some(last) if !self.handle().is_queue_waiting() => {
+                let _here = waiter.send(last);
+                Ok(Ticket { taken: Taken::Joined, ended })
+            }
+            _ => {
+                let cancel = CancellationToken::new();
+                board.running = Some(cancel.clone());
+                board.waiting.push(waiter);
+                self.0.jobs.send(Job::GoOn { cancel }).map_err(|_| Unsaid::Closed)?;
+                Ok(Ticket { taken: Taken::Began, ended })
+            }
+        }
+    }
+
+    /// Begins a turn, or says that one is running.
+    fn begin(&self, message: Message, author: Author) -> Result<Begin, Unsaid> {
+        let mut board = self.0.shared.board();
+        if board.closed {
+            return Err(Unsaid::Closed);
+        }
+        let is_text = message.blocks.iter().all(|block| matches!(block, Block::Text { .. }));
+        if board.running.is_some() && is_text {
+            return Ok(Begin::Running(message));
+        }
+        let (waiter, ended) = oneshot::channel();
+        if board.running.is_some() {
+            board.next.push_back((message, author, waiter));
+            return Ok(Begin::Taken(Ticket { taken: Taken::Joined, ended }));
+        }
+        let cancel = CancellationToken::new();
+        board.running = Some(cancel.clone());
+        board.waiting.push(waiter);
+        self.0.jobs.send(Job::Prompt { message, author, cancel }).map_err(|_| Unsaid::Closed)?;
+        Ok(Begin::Taken(Ticket { taken: Taken::Began, ended }))
+    }
+
+    /// Goes on with a turn that a crash or a kill cut short.
+    pub fn go_on(&self) -> Result<Ticket, Unavailable> {
+        let mut board = self.0.shared.board();
+        let cancel = board.occupy()?;
+        let (sender, ended) = oneshot::channel();
+        board.waiting.push(sender);
+        self.0.jobs.send(Job::GoOn { cancel }).map_err(|_| Unavailable::Closed)?;
+        Ok(Ticket { taken: Taken::Began, ended })
+    }
+
+    /// Makes room in the model's window now.
+    pub fn compact(&self) -> Result<oneshot::Receiver<Result<(), Outcome>>, Unavailable> {
+        let cancel = self.0.shared.board().occupy()?;
+        let (done, result) = oneshot::channel();
+        self.0.jobs.send(Job::Compact { cancel, done }).map_err(|_| Unavailable::Closed)?;
+        Ok(result)
+    }
+
+    /// Stops what runs now.
+    pub fn cancel(&self) {
+        if let Some(cancel) = &self.0.shared.board().running {
+            cancel.cancel();
+        }
+    }
+
+    /// What may be done when no rule says anything.
+    pub fn mode(&self) -> Mode {
+        *self.0.mode.borrow()
+    }
+
+    /// Changes that; all clients are told.
+    pub fn set_mode(&self, mode: Mode) {
+        self.0.policy.write().unwrap_or_else(PoisonError::into_inner).mode = mode;
+        self.0.mode.send_replace(mode);
+    }
+
+    pub(crate) fn modes(&self) -> watch::Receiver<Mode> {
+        self.0.mode.subscribe()
+    }
+
+    /// The state of things in a few lines.
+    pub(crate) fn status(&self) -> String {
+        let about = &self.0.about;
+        let spent = about.purse.spent().usage;
+        let cost =
+            about.purse.micro_usd().map(|micro| format!(", ${}.{:06}", micro / 1_000_000, micro % 1_000_000));
+        format!(
+            "session: {}\nmodel: {} ({})\ndirectory: {}\npermission mode: {}\ntokens: {} in, {} out, {} from the cache{}",
+            about.id,
+            about.model,
+            about.provider,
+            about.cwd.display(),
+            self.mode(),
+            spent.input + spent.cache_write,
+            spent.output,
+            spent.cache_read,
+            cost.unwrap_or_default(),
+        )
+    }
+
+    /// Cancels what runs, ends everything that the agent has started, and waits for that.
+    pub async fn close(&self) {
+        self.0.shared.shut();
+        // The task may have ended already.
+        let _gone = self.0.jobs.send(Job::Close);
+        let runner = self.0.runner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(runner) = runner
+            && let Err(error) = runner.await
+        {
+            tracing::error!(session = self.id(), %error, "the agent's task has crashed");
+        }
+    }
+}
+
+impl Board {
+    /// The turn that was lined up, or rest.
+    fn next_prompt(&mut self) -> Next {
+        self.running = None;
+        let Some((message, author, waiter)) = self.next.pop_front().filter(|_| !self.closed) else {
+            return Next::Rest;
+        };
+        let cancel = CancellationToken::new();
+        self.running = Some(cancel.clone());
+        self.waiting.push(waiter);
+        Next::Prompt { message, author, cancel }
+    }
+
+    fn occupy(&mut self) -> Result<CancellationToken, Unavailable> {
+        if self.closed {
+            return Err(Unavailable::Closed);
+        }
+        if self.running.is_some() {
+            return Err(Unavailable::Busy);
+        }
+        let cancel = CancellationToken::new();
+        self.running = Some(cancel.clone());
+        Ok(cancel)
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // The task sees that nobody can send it jobs any more, closes the agent and ends.
+        self.shared.shut();
+    }
+}
+
+impl Shared {
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shut(&self) {
+        let mut board = self.board();
+        board.closed = true;
+        if let Some(cancel) = &board.running {
+            cancel.cancel();
+        }
+    }
+
+    /// The turn is over: decides what comes next, and tells who waited for it.
+    fn end_turn(&self, report: TurnReport) -> Next {
+        let mut board = self.board();
+        let goes_well = matches!(report.outcome, Outcome::Done | Outcome::TurnLimit { .. });
+        // Said too late for this turn, heard in another one; who waits, waits for that.
+        if goes_well && !board.closed && self.handle.is_queue_waiting() {
+            let cancel = CancellationToken::new();
+            board.running = Some(cancel.clone());
+            return Next::GoOn { cancel, so_far: Some(report) };
+        }
+        let was_cancelled = report.outcome == Outcome::Cancelled;
+        let ended = Ended { at: self.handle.feed().end(), report: Arc::new(report) };
+        board.last = Some(ended.clone());
+        let mut waiting = std::mem::take(&mut board.waiting);
+        if was_cancelled || board.closed {
+            waiting.extend(board.next.drain(..).map(|(_, _, waiter)| waiter));
+        }
+        for waiter in waiting {
+            // A client that has gone needs no answer.
+            let _gone = waiter.send(ended.clone());
+        }
+        board.next_prompt()
+    }
+
+    /// Something other than a turn is over.
+    fn rest(&self) -> Next {
+        let mut board = self.board();
+        if !board.closed && self.handle.is_queue_waiting() {
+            let cancel = CancellationToken::new();
+            board.running = Some(cancel.clone());
+            return Next::GoOn { cancel, so_far: None };
+        }
+        board.next_prompt()
+    }
+}
+
+/// When the agent's task ends, in whatever way, nobody waits for it in vain.
+struct Gone(Arc<Shared>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        let mut board = self.0.board();
+        board.closed = true;
+        board.running = None;
+        board.waiting.clear();
+        board.next.clear();
+        drop(board);
+        self.0.handle.feed().close();
+    }
+}
+
+async fn run(mut agent: Agent, mut jobs: mpsc::UnboundedReceiver<Job>, gone: Gone) {
+    let shared = gone.0.clone();
+    while let Some(job) = jobs.recv().await {
+        let mut next = match job {
+            Job::Prompt { message, author, cancel } => Next::Prompt { message, author, cancel },
+            Job::GoOn { cancel } => Next::GoOn { cancel, so_far: None },
+            Job::Compact { cancel, done } => {
+                let result = agent.compact(&cancel).await;
+                let next = shared.rest();
+                // Who asked may have gone.
+                let _gone = done.send(result);
+                next
+            }
+            Job::Close => break,
+        };
+        loop {
+            next = match next {
+                Next::Prompt { message, author, cancel } => {
+                    shared.end_turn(agent.prompt(message, author, &cancel).await)
+                }
+                Next::GoOn { cancel, so_far } => {
+                    let report = agent.go_on(&cancel).await;
+                    shared.end_turn(match so_far {
+                        Some(earlier) => both(earlier, report),
+                        None => report,
+                    })
+                }
+                Next::Rest => break,
+            };
+            // The server may have told it with the first answer.
+            shared.window.store(agent.window(), Ordering::Relaxed);
+        }
+    }
+    agent.close().await;
+    drop(gone);
+}
+
+/// Two turns that are one for those who wait.
+fn both(earlier: TurnReport, later: TurnReport) -> TurnReport {
+    TurnReport {
+        usage: earlier.usage + later.usage,
+        micro_usd: earlier.micro_usd.zip(later.micro_usd).map(|(a, b)| a.saturating_add(b)),
+        turns: earlier.turns.saturating_add(later.turns),
+        refused: earlier.refused.into_iter().chain(later.refused).collect(),
+        elapsed: earlier.elapsed + later.elapsed,
+        outcome: later.outcome,
+        text: later.text,
+    }
+}

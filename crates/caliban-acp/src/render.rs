@@ -1,0 +1,451 @@
+//! From the log of a conversation to the updates that a client gets.
+//!
+//! Pure: one entry in, updates out. A live watcher and one that replays walk the same log through the same code, so
+//! they see the same. What streamed in is not repeated when its record follows; a transcript read from disk has only
+//! records and is shown from those.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use agent_client_protocol_schema::v1::{
+    ContentBlock, ContentChunk, Cost, MessageId, Meta, Notice, NoticeSeverity, SessionInfoUpdate,
+    SessionUpdate, ToolCall, ToolCallContent, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
+    UsageUpdate,
+};
+use caliban_agent::{
+    event::{Author, Event, Outcome, Record},
+    feed::Entry,
+};
+use caliban_core::message::{Block, Message, StopReason};
+use serde_json::{Value, json};
+
+use crate::{
+    content::{self, boundary},
+    tools,
+    turn_end::TurnEnded,
+};
+
+/// How much of a running command's output is shown while it runs: the end of it.
+const LIVE_TAIL_BYTES: usize = 8 * 1024;
+/// The longest title made from a prompt.
+const TITLE_CHARS: usize = 80;
+
+/// What goes to the client.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Shown {
+    Update(SessionUpdate),
+    TurnEnded(TurnEnded),
+}
+
+/// Whether an entry is history for the client or happens now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    Replay,
+    Live,
+}
+
+/// What the client can show.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Abilities {
+    pub(crate) notices: bool,
+}
+
+/// Where one client stands in a conversation.
+#[derive(Debug)]
+pub(crate) struct Renderer {
+    abilities: Abilities,
+    window: Arc<AtomicU64>,
+    root: PathBuf,
+    replies: u32,
+    prompts: u32,
+    titled: bool,
+    attempt: Attempt,
+    /// The calls that have not ended, as they were last shown.
+    calls: BTreeMap<String, Call>,
+    live: BTreeMap<String, Tail>,
+    used: u64,
+    /// Why the model last stopped.
+    stop: Option<StopReason>,
+}
+
+/// What the answer that is coming in has shown so far.
+#[derive(Debug, Default)]
+struct Attempt {
+    number: u32,
+    text: bool,
+    thinking: bool,
+    calls: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+struct Call {
+    name: String,
+    input: Value,
+}
+
+#[derive(Debug, Default)]
+struct Tail {
+    text: String,
+    changed: bool,
+}
+
+impl Renderer {
+    pub(crate) fn new(abilities: Abilities, window: Arc<AtomicU64>) -> Self {
+        Self {
+            abilities,
+            window,
+            root: PathBuf::new(),
+            replies: 0,
+            prompts: 0,
+            titled: false,
+            attempt: Attempt::default(),
+            calls: BTreeMap::new(),
+            live: BTreeMap::new(),
+            used: 0,
+            stop: None,
+        }
+    }
+
+    /// What the entry shows. `is_mine` tells whether this client said these blocks itself.
+    pub(crate) fn take(
+        &mut self,
+        entry: &Entry,
+        when: When,
+        is_mine: &mut dyn FnMut(&[Block]) -> bool,
+    ) -> Vec<Shown> {
+        let mut out = Vec::new();
+        match entry {
+            Entry::Record(record) => self.record(record, is_mine, &mut out),
+            Entry::Text(text) => {
+                self.attempt.text = true;
+                self.say(text, &mut out);
+            }
+            Entry::Thinking(text) => {
+                self.attempt.thinking = true;
+                self.think(text, &mut out);
+            }
+            Entry::ToolUse { id, name } => self.tool_use(id, name, &mut out),
+            Entry::ToolOutput { id, text } => self.live.entry(id.clone()).or_default().push(text),
+            Entry::Restart { reason } => self.restart(reason, &mut out),
+            Entry::Waiting { reason, ms } if when == When::Live => {
+                let text = format!("waiting {} s: {reason}", ms.div_ceil(1000));
+                self.note(NoticeSeverity::Info, &text, &mut out);
+            }
+            Entry::Waiting { .. } | Entry::SubAsked(_) | Entry::SubAnswered { .. } => {}
+        }
+        out
+    }
+
+    /// Whether there is live output that was not shown yet.
+    pub(crate) fn has_live_output(&self) -> bool {
+        self.live.values().any(|tail| tail.changed)
+    }
+
+    /// The live output since the last time.
+    pub(crate) fn live_output(&mut self) -> Vec<SessionUpdate> {
+        let changed = self.live.iter_mut().filter(|(_, tail)| tail.changed);
+        changed
+            .map(|(id, tail)| {
+                tail.changed = false;
+                let content: Vec<ToolCallContent> =
+                    content::texts(&content::fenced(&tail.text)).map(ToolCallContent::from).collect();
+                update(id, ToolCallUpdateFields::new().content(content))
+            })
+            .collect()
+    }
+
+    /// Where the agent works.
+    pub(crate) fn root(&self) -> &std::path::Path {
+        &self.root
+    }
+
+    /// Why the model last stopped.
+    pub(crate) fn stop(&self) -> Option<&StopReason> {
+        self.stop.as_ref()
+    }
+
+    fn record(&mut self, record: &Record, is_mine: &mut dyn FnMut(&[Block]) -> bool, out: &mut Vec<Shown>) {
+        match &record.event {
+            Event::Started(header) => {
+                self.root.clone_from(&header.cwd);
+                if let Some(label) = &header.label {
+                    self.title(label, record, out);
+                }
+            }
+            Event::Resumed { cwd, .. } => self.root.clone_from(cwd),
+            Event::Prompt { message, author, context, .. } => {
+                self.prompt(message, author, *context, record, is_mine, out);
+            }
+            Event::Reply { message, usage, stop, .. } => {
+                self.reply(message, out);
+                self.stop = Some(stop.clone());
+                self.used = usage.prompt().saturating_add(usage.output);
+                out.push(Shown::Update(self.usage(None)));
+            }
+            Event::CallStarted { id, name, input, .. } => self.call_started(id, name, input, out),
+            Event::CallEnded { id, content, is_error, summary, exit_code, whole, ms } => {
+                let details = json!({"summary": summary, "exitCode": exit_code, "whole": whole, "ms": ms});
+                let call = self.calls.remove(id);
+                self.live.remove(id);
+                let status = if *is_error { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
+                let name = call.as_ref().map_or("", |call| call.name.as_str());
+                let mut fields =
+                    ToolCallUpdateFields::new().status(status).raw_output(without_nulls(details));
+                let keeps_change = !*is_error
+                    && call
+                        .as_ref()
+                        .is_some_and(|call| tools::change(name, &call.input, &self.root).is_some());
+                if !keeps_change {
+                    fields = fields.content(blocks(content::result(content, tools::gives_output(name))));
+                }
+                out.push(Shown::Update(update(id, fields)));
+            }
+            Event::CallRefused { id, message, .. } => {
+                self.calls.remove(id);
+                let fields = ToolCallUpdateFields::new()
+                    .status(ToolCallStatus::Failed)
+                    .content(blocks(content::texts(message).collect()));
+                out.push(Shown::Update(update(id, fields)));
+            }
+            Event::Note { text } => self.note(NoticeSeverity::Warning, text, out),
+            Event::Summarised { .. } => {
+                let text = "the older part of the conversation was summarised to make room";
+                self.note(NoticeSeverity::Info, text, out);
+            }
+            Event::TurnEnded { outcome, usage, micro_usd, turns } => {
+                self.void_attempt(out);
+                match outcome {
+                    Outcome::Budget { limit } => {
+                        self.say_apart(&format!("[stopped: {limit}]"), "budget", out);
+                    }
+                    Outcome::TurnLimit { limit } => {
+                        let text = format!("[stopped: the limit of {limit} model requests is reached]");
+                        self.say_apart(&text, "turn_limit", out);
+                    }
+                    Outcome::Done | Outcome::Failed { .. } | Outcome::Cancelled => {}
+                }
+                out.push(Shown::Update(self.usage(*micro_usd)));
+                out.push(Shown::TurnEnded(TurnEnded {
+                    outcome: outcome.clone(),
+                    stop: self.stop.clone(),
+                    usage: *usage,
+                    turns: *turns,
+                }));
+            }
+            Event::AskOpened(_)
+            | Event::AskAnswered { .. }
+            | Event::Queued { .. }
+            | Event::ResultsCleared { .. } => {}
+        }
+    }
+
+    fn prompt(
+        &mut self,
+        message: &Message,
+        author: &Author,
+        context: usize,
+        record: &Record,
+        is_mine: &mut dyn FnMut(&[Block]) -> bool,
+        out: &mut Vec<Shown>,
+    ) {
+        self.prompts += 1;
+        // Calls that a crash left open: whoever speaks next finds them closed.
+        for id in std::mem::take(&mut self.calls).into_keys() {
+            let fields = ToolCallUpdateFields::new().status(ToolCallStatus::Failed);
+            out.push(Shown::Update(update(&id, fields)));
+        }
+        let typed = message.blocks.get(context..).unwrap_or_default();
+        let who = match author {
+            Author::User => None,
+            Author::Parent => Some("parent".to_owned()),
+            Author::Hook(event) => Some(format!("hook:{event}")),
+            // "Go on where you stopped": nothing that a person said or needs to see.
+            Author::Caliban => return,
+        };
+        if let Some(text) = record.event.typed().filter(|_| !matches!(author, Author::Hook(_))) {
+            self.title(&text, record, out);
+        }
+        if *author == Author::User && is_mine(typed) {
+            return;
+        }
+        for block in content::shown(typed) {
+            let mut chunk = ContentChunk::new(block).message_id(MessageId::new(format!("u{}", self.prompts)));
+            if let Some(who) = &who {
+                chunk = chunk.meta(meta("author", json!(who)));
+            }
+            out.push(Shown::Update(SessionUpdate::UserMessageChunk(chunk)));
+        }
+    }
+
+    fn reply(&mut self, message: &Message, out: &mut Vec<Shown>) {
+        for block in &message.blocks {
+            match block {
+                Block::Text { text } if !self.attempt.text => self.say(text, out),
+                Block::Thinking { text, .. } if !self.attempt.thinking => self.think(text, out),
+                Block::ToolUse { id, name, input, .. } => {
+                    let call = tools::call(id, name, input, &self.root);
+                    out.push(Shown::Update(match self.attempt.calls.remove(id) {
+                        true => update(id, fields_of(call)),
+                        false => SessionUpdate::ToolCall(call),
+                    }));
+                    self.calls.insert(id.clone(), Call { name: name.clone(), input: input.clone() });
+                }
+                Block::Text { .. }
+                | Block::Thinking { .. }
+                | Block::ToolResult { .. }
+                | Block::Image { .. } => {}
+            }
+        }
+        self.replies += 1;
+        self.attempt = Attempt::default();
+    }
+
+    fn tool_use(&mut self, id: &str, name: &str, out: &mut Vec<Shown>) {
+        self.attempt.calls.insert(id.to_owned());
+        let call =
+            ToolCall::new(id.to_owned(), name.to_owned()).name(name.to_owned()).kind(tools::kind(name));
+        out.push(Shown::Update(SessionUpdate::ToolCall(call)));
+    }
+
+    fn call_started(&mut self, id: &str, name: &str, input: &Value, out: &mut Vec<Shown>) {
+        let mut fields = ToolCallUpdateFields::new();
+        // A hook may have changed the arguments.
+        if self.calls.get(id).is_none_or(|call| call.input != *input) {
+            fields = fields_of(tools::call(id, name, input, &self.root));
+            self.calls.insert(id.to_owned(), Call { name: name.to_owned(), input: input.clone() });
+        }
+        out.push(Shown::Update(update(id, fields.status(ToolCallStatus::InProgress))));
+        if let Some(plan) = tools::plan(name, input) {
+            out.push(Shown::Update(SessionUpdate::Plan(plan)));
+        }
+    }
+
+    /// What was shown cannot be taken back: the client is told that it starts again.
+    fn restart(&mut self, reason: &str, out: &mut Vec<Shown>) {
+        let number = self.attempt.number + 1;
+        let was_shown = self.attempt.text || self.attempt.thinking;
+        self.void_attempt(out);
+        if was_shown {
+            let text = format!("\n\n[cut off ({}); starting again]\n\n", caliban_core::inert::line(reason));
+            self.say_apart(&text, "restart", out);
+        }
+        self.attempt = Attempt { number, ..Attempt::default() };
+    }
+
+    /// Calls that an attempt has announced and that will never be made.
+    fn void_attempt(&mut self, out: &mut Vec<Shown>) {
+        for id in std::mem::take(&mut self.attempt).calls {
+            out.push(Shown::Update(update(&id, ToolCallUpdateFields::new().status(ToolCallStatus::Failed))));
+        }
+    }
+
+    fn say(&self, text: &str, out: &mut Vec<Shown>) {
+        out.extend(content::texts(text).map(|block| {
+            Shown::Update(SessionUpdate::AgentMessageChunk(
+                ContentChunk::new(block).message_id(self.message_id()),
+            ))
+        }));
+    }
+
+    fn think(&self, text: &str, out: &mut Vec<Shown>) {
+        out.extend(content::texts(text).map(|block| {
+            Shown::Update(SessionUpdate::AgentThoughtChunk(
+                ContentChunk::new(block).message_id(self.message_id()),
+            ))
+        }));
+    }
+
+    /// Text of ours in the place of the model's.
+    fn say_apart(&self, text: &str, what: &str, out: &mut Vec<Shown>) {
+        let chunk = ContentChunk::new(ContentBlock::from(text)).meta(meta(what, json!(true)));
+        out.push(Shown::Update(SessionUpdate::AgentMessageChunk(chunk)));
+    }
+
+    fn note(&self, severity: NoticeSeverity, text: &str, out: &mut Vec<Shown>) {
+        let update = if self.abilities.notices {
+            let (title, rest) = text.split_once('\n').unwrap_or((text, ""));
+            let rest = Some(rest.to_owned()).filter(|rest| !rest.is_empty());
+            SessionUpdate::Notice(Notice::new(severity, title).description(rest))
+        } else {
+            let chunk = ContentChunk::new(ContentBlock::from(format!("[{text}]\n")));
+            SessionUpdate::AgentThoughtChunk(chunk.meta(meta("note", json!(true))))
+        };
+        out.push(Shown::Update(update));
+    }
+
+    fn title(&mut self, text: &str, record: &Record, out: &mut Vec<Shown>) {
+        let line = text.trim().lines().next().unwrap_or_default();
+        if std::mem::replace(&mut self.titled, true) || line.is_empty() {
+            return;
+        }
+        let title: String = caliban_core::inert::line(line).chars().take(TITLE_CHARS).collect();
+        let info = SessionInfoUpdate::new().title(title).updated_at(record.at.to_string());
+        out.push(Shown::Update(SessionUpdate::SessionInfoUpdate(info)));
+    }
+
+    fn usage(&self, micro_usd: Option<u64>) -> SessionUpdate {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "an amount for people; exact up to billions of dollars"
+        )]
+        let cost = micro_usd.map(|micro| Cost::new(micro as f64 / 1e6, "USD"));
+        SessionUpdate::UsageUpdate(
+            UsageUpdate::new(self.used, self.window.load(Ordering::Relaxed)).cost(cost),
+        )
+    }
+
+    fn message_id(&self) -> MessageId {
+        match self.attempt.number {
+            0 => MessageId::new(format!("m{}", self.replies)),
+            again => MessageId::new(format!("m{}.{again}", self.replies)),
+        }
+    }
+}
+
+impl Tail {
+    fn push(&mut self, more: &str) {
+        self.text.push_str(more);
+        self.changed = true;
+        if self.text.len() > 2 * LIVE_TAIL_BYTES {
+            let from = boundary(&self.text, self.text.len() - LIVE_TAIL_BYTES);
+            self.text.drain(..from);
+        }
+    }
+}
+
+/// Our own word in the protocol's `_meta`.
+pub(crate) fn meta(name: &str, value: Value) -> Meta {
+    Meta::from_iter([("caliban".to_owned(), json!({name: value}))])
+}
+
+pub(crate) fn update(id: &str, fields: ToolCallUpdateFields) -> SessionUpdate {
+    SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.to_owned(), fields))
+}
+
+/// A whole call as an update of itself.
+pub(crate) fn fields_of(call: ToolCall) -> ToolCallUpdateFields {
+    ToolCallUpdateFields::new()
+        .kind(call.kind)
+        .title(call.title)
+        .name(call.name)
+        .content(call.content)
+        .locations(call.locations)
+        .raw_input(call.raw_input)
+}
+
+fn blocks(content: Vec<ContentBlock>) -> Vec<ToolCallContent> {
+    content.into_iter().map(ToolCallContent::from).collect()
+}
+
+fn without_nulls(mut value: Value) -> Value {
+    if let Value::Object(fields) = &mut value {
+        fields.retain(|_, field| !field.is_null());
+    }
+    value
+}

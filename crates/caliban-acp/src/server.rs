@@ -1,0 +1,386 @@
+//! Serves sessions to one client over one connection.
+//!
+//! Owns the order of the protocol (initialise first, once) and which method does what. Handlers never run a turn: they
+//! hand it to the session's host and return, so a cancel is always heard.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use agent_client_protocol_schema::{
+    ProtocolVersion,
+    v1::{
+        AGENT_METHOD_NAMES, AgentCapabilities, AuthenticateResponse, CancelNotification, CloseSessionRequest,
+        CloseSessionResponse, Error, Implementation, InitializeRequest, InitializeResponse,
+        ListSessionsRequest, ListSessionsResponse, LoadSessionRequest, McpCapabilities, NewSessionRequest,
+        PromptCapabilities, PromptRequest, ResumeSessionRequest, SessionAdditionalDirectoriesCapabilities,
+        SessionCapabilities, SessionCloseCapabilities, SessionListCapabilities, SessionResumeCapabilities,
+        SetSessionModeRequest, SetSessionModeResponse,
+    },
+};
+use caliban_permissions::Mode;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    task::JoinSet,
+};
+
+use crate::{
+    attach::{Arrival, Attachment},
+    commands::Command,
+    conn::{ConnError, Inbox, Incoming, Limits, Params, Responder},
+    content,
+    host::SessionHost,
+    render::Abilities,
+    sessions::{LoadSession, NewSession, Sessions},
+};
+
+/// The longest line before the client has introduced itself.
+const GATE_LINE_BYTES: usize = 64 * 1024;
+/// How long a client of a socket may take to introduce itself.
+pub const INITIALIZE_WITHIN: Duration = Duration::from_secs(30);
+
+/// How clients are served.
+#[derive(Debug, Clone)]
+pub struct ServeOptions {
+    /// The caps of the connection.
+    pub limits: Limits,
+    /// How long a client may take to introduce itself; for ever when absent.
+    pub initialize_within: Option<Duration>,
+    /// The version that clients are told.
+    pub version: String,
+    /// Whether the factory takes MCP servers over HTTP.
+    pub mcp_http: bool,
+}
+
+impl ServeOptions {
+    /// For clients that come over a socket.
+    pub fn socket(version: impl Into<String>) -> Self {
+        let initialize_within = Some(INITIALIZE_WITHIN);
+        Self { limits: Limits::default(), initialize_within, version: version.into(), mcp_http: true }
+    }
+
+    /// For the one client that started us, or lives in the same process: it may take its time.
+    pub fn private(version: impl Into<String>) -> Self {
+        let limits = Limits { write_timeout: None, ..Limits::default() };
+        Self { limits, initialize_within: None, version: version.into(), mcp_http: true }
+    }
+}
+
+/// Serves one client until it hangs up. The sessions stay as they are.
+pub async fn serve(
+    reader: impl AsyncRead + Send + Unpin + 'static,
+    writer: impl AsyncWrite + Send + Unpin + 'static,
+    sessions: Arc<Sessions>,
+    options: ServeOptions,
+) -> Result<(), ConnError> {
+    let mut inbox = Inbox::open(reader, writer, Limits { line: GATE_LINE_BYTES, ..options.limits });
+    let result = match introduction(&mut inbox, &sessions, &options).await {
+        Ok(Some(abilities)) => {
+            inbox.set_line_limit(options.limits.line);
+            let server = Server { sessions, abilities, attached: Arc::default() };
+            server.run(&mut inbox).await
+        }
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
+    };
+    inbox.close().await;
+    result
+}
+
+/// Waits for `initialize`; everything else is refused. `None` when the client hangs up first.
+async fn introduction(
+    inbox: &mut Inbox,
+    sessions: &Sessions,
+    options: &ServeOptions,
+) -> Result<Option<Abilities>, ConnError> {
+    let gate = async {
+        while let Some(incoming) = inbox.next().await? {
+            let Incoming::Request { method, params, responder } = incoming else { continue };
+            if method != AGENT_METHOD_NAMES.initialize {
+                let error = Error::invalid_request().data("initialize first");
+                responder.answer::<()>(Err(error)).await?;
+                continue;
+            }
+            match params.parse::<InitializeRequest>() {
+                Ok(request) => {
+                    responder.answer(Ok(welcome(sessions, options))).await?;
+                    let session = request.client_capabilities.session;
+                    return Ok(Some(Abilities {
+                        notices: session.is_some_and(|session| session.notices.is_some()),
+                    }));
+                }
+                Err(error) => responder.answer::<()>(Err(error)).await?,
+            }
+        }
+        Ok(None)
+    };
+    match options.initialize_within {
+        Some(limit) => tokio::time::timeout(limit, gate).await.unwrap_or_else(|_| {
+            Err(ConnError::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "no initialize came")))
+        }),
+        None => gate.await,
+    }
+}
+
+/// Whatever version the client speaks, ours is 1: it decides whether that will do.
+fn welcome(sessions: &Sessions, options: &ServeOptions) -> InitializeResponse {
+    let mut session = SessionCapabilities::new()
+        .list(SessionListCapabilities::new())
+        .resume(SessionResumeCapabilities::new());
+    if sessions.are_the_clients() {
+        session = session
+            .close(SessionCloseCapabilities::new())
+            .additional_directories(SessionAdditionalDirectoriesCapabilities::new());
+    }
+    let capabilities = AgentCapabilities::new()
+        .load_session(true)
+        .prompt_capabilities(PromptCapabilities::new().image(true).embedded_context(true))
+        .mcp_capabilities(McpCapabilities::new().http(options.mcp_http && sessions.are_the_clients()))
+        .session_capabilities(session);
+    InitializeResponse::new(ProtocolVersion::V1)
+        .agent_capabilities(capabilities)
+        .agent_info(Implementation::new("caliban", options.version.clone()).title("Caliban"))
+}
+
+#[derive(Clone)]
+struct Server {
+    sessions: Arc<Sessions>,
+    abilities: Abilities,
+    attached: Arc<Mutex<HashMap<String, Attachment>>>,
+}
+
+impl Server {
+    async fn run(self, inbox: &mut Inbox) -> Result<(), ConnError> {
+        let mut handlers = JoinSet::new();
+        loop {
+            tokio::select! {
+                incoming = inbox.next() => match incoming? {
+                    Some(Incoming::Request { method, params, responder }) => {
+                        self.request(inbox, &mut handlers, &method, &params, responder);
+                    }
+                    Some(Incoming::Notification { method, params }) => self.notification(&method, &params),
+                    None => break,
+                },
+                Some(_) = handlers.join_next(), if !handlers.is_empty() => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn notification(&self, method: &str, params: &Params) {
+        if method == AGENT_METHOD_NAMES.session_cancel
+            && let Ok(cancel) = params.parse::<CancelNotification>()
+            && let Some(attachment) = self.attached().get(&*cancel.session_id.0)
+        {
+            attachment.host().cancel();
+        }
+    }
+
+    /// Begins to handle a request. What can take long goes on in a task.
+    fn request(
+        &self,
+        inbox: &Inbox,
+        handlers: &mut JoinSet<()>,
+        method: &str,
+        params: &Params,
+        responder: Responder,
+    ) {
+        let names = AGENT_METHOD_NAMES;
+        let (server, peer, params) = (self.clone(), inbox.peer().clone(), params.clone());
+        if method == names.session_prompt {
+            if let Err((responder, error)) = self.prompt(handlers, &params, responder) {
+                refuse(handlers, responder, error);
+            }
+        } else if method == names.session_new {
+            handlers.spawn(async move {
+                let made = cancellable(&responder, server.create(&params)).await;
+                server.arrive(made, responder, peer, Arrival::New).await;
+            });
+        } else if method == names.session_load {
+            handlers.spawn(async move {
+                let loaded = cancellable(&responder, server.load(&params)).await;
+                server.arrive(loaded, responder, peer, Arrival::Load).await;
+            });
+        } else if method == names.session_resume {
+            handlers.spawn(async move {
+                let loaded = cancellable(&responder, server.resume(&params)).await;
+                server.arrive(loaded, responder, peer, Arrival::Resume).await;
+            });
+        } else if method == names.session_list {
+            handlers.spawn(async move {
+                let listed = cancellable(&responder, server.list(&params)).await;
+                let _gone = responder.answer(listed).await;
+            });
+        } else if method == names.session_close && self.sessions.are_the_clients() {
+            handlers.spawn(async move {
+                let closed = server.close(&params).await;
+                let _gone = responder.answer(closed).await;
+            });
+        } else if method == names.session_set_mode {
+            let set = self.set_mode(&params);
+            handlers.spawn(async move {
+                let _gone = responder.answer(set).await;
+            });
+        } else if method == names.authenticate {
+            // Keys come from the settings; there is nothing to log in to.
+            handlers.spawn(async move {
+                let _gone = responder.answer(Ok(AuthenticateResponse::new())).await;
+            });
+        } else if method == names.initialize {
+            refuse(handlers, responder, Error::invalid_request().data("initialize comes once"));
+        } else {
+            refuse(handlers, responder, Error::method_not_found().data(method.to_owned()));
+        }
+    }
+
+    async fn create(&self, params: &Params) -> Result<SessionHost, Error> {
+        let request: NewSessionRequest = params.parse()?;
+        let wanted = NewSession {
+            cwd: request.cwd,
+            additional_directories: request.additional_directories,
+            mcp_servers: request.mcp_servers,
+            meta: request.meta,
+        };
+        Ok(self.sessions.create(wanted).await?)
+    }
+
+    async fn load(&self, params: &Params) -> Result<SessionHost, Error> {
+        let request: LoadSessionRequest = params.parse()?;
+        let place = NewSession {
+            cwd: request.cwd,
+            additional_directories: request.additional_directories,
+            mcp_servers: request.mcp_servers,
+            meta: request.meta,
+        };
+        Ok(self.sessions.load(LoadSession { id: request.session_id.to_string(), place }).await?)
+    }
+
+    async fn resume(&self, params: &Params) -> Result<SessionHost, Error> {
+        let request: ResumeSessionRequest = params.parse()?;
+        let place = NewSession {
+            cwd: request.cwd,
+            additional_directories: request.additional_directories,
+            mcp_servers: request.mcp_servers,
+            meta: request.meta,
+        };
+        Ok(self.sessions.load(LoadSession { id: request.session_id.to_string(), place }).await?)
+    }
+
+    async fn list(&self, params: &Params) -> Result<ListSessionsResponse, Error> {
+        let request: ListSessionsRequest = params.parse()?;
+        Ok(ListSessionsResponse::new(self.sessions.list(request.cwd).await?))
+    }
+
+    async fn close(&self, params: &Params) -> Result<CloseSessionResponse, Error> {
+        let request: CloseSessionRequest = params.parse()?;
+        let id = request.session_id.to_string();
+        if !self.attached().contains_key(&id) {
+            return Err(Error::session_not_found(id));
+        }
+        // Its walk ends by itself, after it has told the end of the session.
+        self.sessions.close(&id).await;
+        Ok(CloseSessionResponse::new())
+    }
+
+    /// The client's walk of the session begins; it gives the answer.
+    async fn arrive(
+        &self,
+        host: Result<SessionHost, Error>,
+        responder: Responder,
+        peer: crate::conn::Peer,
+        arrival: fn(Responder) -> Arrival,
+    ) {
+        let host = match host {
+            Ok(host) => host,
+            Err(error) => {
+                let _gone = responder.answer::<()>(Err(error)).await;
+                return;
+            }
+        };
+        let id = host.id().to_owned();
+        let refused = {
+            let mut attached = self.attached();
+            attached.retain(|_, attachment| !attachment.is_over());
+            if attached.get(&id).is_some_and(Attachment::is_waiting) {
+                Some(responder)
+            } else {
+                attached.insert(id, Attachment::start(host, peer, self.abilities, arrival(responder)));
+                None
+            }
+        };
+        if let Some(responder) = refused {
+            let error =
+                Error::invalid_request().data("a prompt of this connection is running in this session");
+            let _gone = responder.answer::<()>(Err(error)).await;
+        }
+    }
+
+    fn prompt(
+        &self,
+        handlers: &mut JoinSet<()>,
+        params: &Params,
+        responder: Responder,
+    ) -> Result<(), (Responder, Error)> {
+        let parsed = params.parse::<PromptRequest>().and_then(|request| {
+            let message = content::message(&request.prompt)?;
+            Ok((request.session_id.to_string(), message))
+        });
+        let (id, message) = match parsed {
+            Ok(parsed) => parsed,
+            Err(error) => return Err((responder, error)),
+        };
+        let attached = self.attached();
+        let Some(attachment) = attached.get(&id) else {
+            return Err((responder, Error::session_not_found(id)));
+        };
+        if let Some(command) = Command::of(&message) {
+            let (server, host) = (self.clone(), attachment.host().clone());
+            drop(attached);
+            handlers.spawn(async move {
+                let said = command.run(&host).await;
+                if let Some(attachment) = server.attached().get(&id) {
+                    attachment.say(said, responder);
+                }
+            });
+            return Ok(());
+        }
+        handlers.spawn(attachment.prompt(message, responder));
+        Ok(())
+    }
+
+    fn set_mode(&self, params: &Params) -> Result<SetSessionModeResponse, Error> {
+        let request: SetSessionModeRequest = params.parse()?;
+        let attached = self.attached();
+        let attachment = attached
+            .get(&*request.session_id.0)
+            .ok_or_else(|| Error::session_not_found(request.session_id.clone()))?;
+        let mode: Mode = request.mode_id.0.parse().map_err(|error: caliban_permissions::ModeError| {
+            Error::invalid_params().data(error.to_string())
+        })?;
+        attachment.host().set_mode(mode);
+        Ok(SetSessionModeResponse::new())
+    }
+
+    fn attached(&self) -> MutexGuard<'_, HashMap<String, Attachment>> {
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn refuse(handlers: &mut JoinSet<()>, responder: Responder, error: Error) {
+    handlers.spawn(async move {
+        let _gone = responder.answer::<()>(Err(error)).await;
+    });
+}
+
+/// Does the work unless the client takes its request back.
+async fn cancellable<T>(
+    responder: &Responder,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    tokio::select! {
+        result = work => result,
+        () = responder.cancelled().cancelled() => Err(Error::request_cancelled()),
+    }
+}

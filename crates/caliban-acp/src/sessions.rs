@@ -1,0 +1,171 @@
+//! The sessions that a server offers: those that a factory makes and loads, or exactly one.
+
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    path::PathBuf,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use agent_client_protocol_schema::v1::{McpServer, Meta, SessionInfo};
+use caliban_agent::Agent;
+
+use crate::{
+    failure::{AcpFailure, FailureKind},
+    host::{Clients, SessionHost},
+};
+
+/// A boxed future, as trait objects need it.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Makes agents: what the binary knows of settings, providers and session directories.
+pub trait Factory: Send + Sync {
+    /// A new conversation. Its kit must have `Attendance::Somebody`.
+    fn create(&self, wanted: NewSession) -> BoxFuture<'_, Result<Agent, AcpFailure>>;
+
+    /// A recorded one, resumed: its feed holds the history.
+    fn load(&self, wanted: LoadSession) -> BoxFuture<'_, Result<Agent, AcpFailure>>;
+
+    /// The recorded ones, newest first; only those of a directory when one is given.
+    fn list(&self, cwd: Option<PathBuf>) -> BoxFuture<'_, Result<Vec<SessionInfo>, AcpFailure>>;
+}
+
+/// A session that a client wants.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewSession {
+    /// Where it works; absolute.
+    pub cwd: PathBuf,
+    /// Further directories that belong to the work.
+    pub additional_directories: Vec<PathBuf>,
+    /// MCP servers that the client brings along.
+    pub mcp_servers: Vec<McpServer>,
+    /// What else the client says.
+    pub meta: Option<Meta>,
+}
+
+/// A recorded session that a client wants.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadSession {
+    /// Its id.
+    pub id: String,
+    /// As for a new one.
+    pub place: NewSession,
+}
+
+/// The sessions that a server offers.
+pub struct Sessions {
+    source: Source,
+    open: Mutex<BTreeMap<String, SessionHost>>,
+    /// One at a time, so that a session is never loaded twice.
+    loading: tokio::sync::Mutex<()>,
+}
+
+enum Source {
+    Factory(Arc<dyn Factory>),
+    One(SessionHost),
+}
+
+impl Sessions {
+    /// Sessions of a factory, for one client: `caliban acp`, and the foreground.
+    pub fn made_by(factory: Arc<dyn Factory>) -> Self {
+        Self {
+            source: Source::Factory(factory),
+            open: Mutex::default(),
+            loading: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// One session, for any number of clients: a fleet worker.
+    pub fn only(host: SessionHost) -> Self {
+        Self { source: Source::One(host), open: Mutex::default(), loading: tokio::sync::Mutex::default() }
+    }
+
+    /// Whether clients can make and close sessions.
+    pub(crate) fn are_the_clients(&self) -> bool {
+        matches!(self.source, Source::Factory(_))
+    }
+
+    /// A new session.
+    pub async fn create(&self, wanted: NewSession) -> Result<SessionHost, AcpFailure> {
+        match &self.source {
+            Source::Factory(factory) => {
+                let agent = factory.create(wanted).await?;
+                Ok(self.opened(agent))
+            }
+            Source::One(host) => Err(AcpFailure::new(
+                FailureKind::Invalid,
+                "this agent has one session, and no others can be made here",
+            )
+            .with_hint(format!("load session {}", host.id()))),
+        }
+    }
+
+    /// A session that is open, or recorded.
+    pub async fn load(&self, wanted: LoadSession) -> Result<SessionHost, AcpFailure> {
+        match &self.source {
+            Source::Factory(factory) => {
+                let _turn = self.loading.lock().await;
+                if let Some(host) = self.find(&wanted.id) {
+                    return Ok(host);
+                }
+                let agent = factory.load(wanted).await?;
+                Ok(self.opened(agent))
+            }
+            Source::One(host) if host.id() == wanted.id => Ok(host.clone()),
+            Source::One(host) => {
+                let message = format!("there is no session {}", wanted.id);
+                let failure = AcpFailure::new(FailureKind::NotFound, message);
+                Err(failure.with_hint(format!("this agent's session is {}", host.id())))
+            }
+        }
+    }
+
+    /// All sessions that can be loaded.
+    pub async fn list(&self, cwd: Option<PathBuf>) -> Result<Vec<SessionInfo>, AcpFailure> {
+        match &self.source {
+            Source::Factory(factory) => factory.list(cwd).await,
+            Source::One(host) => {
+                let info = SessionInfo::new(host.id().to_owned(), host.cwd());
+                let info = info.title(host.label().map(str::to_owned));
+                Ok(vec![info]
+                    .into_iter()
+                    .filter(|info| cwd.as_ref().is_none_or(|cwd| *cwd == info.cwd))
+                    .collect())
+            }
+        }
+    }
+
+    /// Closes a session that a client has made. The one session of a fleet worker stays.
+    pub async fn close(&self, id: &str) {
+        let host = self.open().remove(id);
+        if let Some(host) = host {
+            host.close().await;
+        }
+    }
+
+    /// Closes all that clients have made.
+    pub async fn close_all(&self) {
+        let hosts = std::mem::take(&mut *self.open());
+        for host in hosts.values() {
+            host.cancel();
+        }
+        for host in hosts.into_values() {
+            host.close().await;
+        }
+    }
+
+    fn opened(&self, agent: Agent) -> SessionHost {
+        let host = SessionHost::start(agent, Clients::One);
+        self.open().insert(host.id().to_owned(), host.clone());
+        host
+    }
+
+    fn find(&self, id: &str) -> Option<SessionHost> {
+        self.open().get(id).cloned()
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeMap<String, SessionHost>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
