@@ -5,16 +5,17 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, RwLock},
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use caliban_core::{
+    access::Access,
     budget,
     message::Effort,
     price::{self, Billing, Price},
     redact::Redactor,
 };
-use caliban_permissions::Policy;
+use caliban_permissions::{Policy, Verdict};
 use caliban_providers::Provider;
 use caliban_tools::{Tool, Workspace, WorkspaceOptions};
 
@@ -167,6 +168,13 @@ impl Blueprint {
         // Outputs that were too long for the model are kept there, for it to read in parts.
         subagent::allow_below(&mut policy, "Read", workspace.output_dir(), "whole outputs");
         let policy = Arc::new(RwLock::new(policy));
+        workspace.set_off_limits(Arc::new({
+            let policy = policy.clone();
+            move |path| {
+                let policy = policy.read().unwrap_or_else(PoisonError::into_inner);
+                matches!(policy.decide("Read", &[Access::Read(path.to_owned())]), Verdict::Deny { .. })
+            }
+        }));
         let mut tools = caliban_tools::builtin(&workspace);
         tools.extend(self.foreign_tools.iter().cloned());
         let is_sub_agent = parent.is_some();

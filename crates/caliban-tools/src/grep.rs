@@ -168,6 +168,7 @@ fn grep_now(
         base: real,
         matcher: matcher(input)?,
         glob: input.glob.as_deref().map(PathGlob::new).transpose()?,
+        off_limits: workspace.off_limits(),
         types: input.file_type.as_deref().map(types).transpose()?,
         multiline: input.multiline,
         lines: input.mode() == Mode::Content,

@@ -40,7 +40,7 @@ pub use crate::{
     reaper::{REAP_MODE, reaper_main},
     todo::{Todo, TodoStatus},
     whole::Redact,
-    workspace::{PrivateAddresses, Workspace, WorkspaceError, WorkspaceOptions},
+    workspace::{OffLimits, PrivateAddresses, Workspace, WorkspaceError, WorkspaceOptions},
 };
 
 /// A boxed future, as trait objects need it.

@@ -44,6 +44,9 @@ pub struct WorkspaceOptions {
     pub limits: Limits,
 }
 
+/// Whether a file must not be shown, whatever directory it was found in.
+pub type OffLimits = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
+
 /// Whether WebFetch may talk to addresses that are not public.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PrivateAddresses {
@@ -81,6 +84,7 @@ pub struct Workspace {
     pub(crate) http: Client,
     cwd: Mutex<PathBuf>,
     todos: Mutex<Vec<Todo>>,
+    off_limits: Mutex<Option<OffLimits>>,
 }
 
 impl Workspace {
@@ -124,6 +128,7 @@ impl Workspace {
             http,
             cwd: Mutex::new(root),
             todos: Mutex::new(Vec::new()),
+            off_limits: Mutex::new(None),
         }))
     }
 
@@ -150,6 +155,16 @@ impl Workspace {
     /// The next command starts there. For a resumed session and for Bash.
     pub fn set_cwd(&self, cwd: PathBuf) {
         *self.cwd.lock().unwrap_or_else(PoisonError::into_inner) = cwd;
+    }
+
+    /// From now on a search shows no line of a file of which this says so. A call is judged by the directory that
+    /// it searches; this is for rules about files in it.
+    pub fn set_off_limits(&self, is_off_limits: OffLimits) {
+        *self.off_limits.lock().unwrap_or_else(PoisonError::into_inner) = Some(is_off_limits);
+    }
+
+    pub(crate) fn off_limits(&self) -> Option<OffLimits> {
+        self.off_limits.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The todo list.

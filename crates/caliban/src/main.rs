@@ -3,6 +3,7 @@
 //! Nothing is built before it is needed: `--version` ends before the arguments are even defined, and the
 //! verbs that only read settings start no runtime.
 
+mod acp;
 mod cli;
 mod compose;
 mod place;
@@ -64,9 +65,7 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         Command::Worktrees(command) => {
             runtime()?.block_on(worktrees::worktrees(command, &environment, &cwd, &mut out))?;
         }
-        Command::Acp(_) => {
-            return Err(Failure::new("this build has no agent in it"));
-        }
+        Command::Acp(args) => return runtime()?.block_on(acp::acp(&args.agent, &environment)),
     }
     Ok(Code::Done)
 }

@@ -20,6 +20,7 @@ use crate::{
     limits::{GREP_BYTES, GREP_HEAP, WALK_ENTRIES},
     target,
     walk::{self, Bounds, Ignored, PathGlob},
+    workspace::OffLimits,
 };
 
 /// Characters of a matching line that are kept.
@@ -32,6 +33,7 @@ pub(super) struct Search {
     pub(super) base: PathBuf,
     pub(super) matcher: RegexMatcher,
     pub(super) glob: Option<PathGlob>,
+    pub(super) off_limits: Option<OffLimits>,
     pub(super) types: Option<Types>,
     pub(super) multiline: bool,
     /// Whether the lines are kept, or only counted.
@@ -123,9 +125,17 @@ impl Search {
                 WalkState::Continue
             })
         });
+        let mut files = shared.files.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut unreadable = shared.unreadable.into_inner();
+        if let Some(is_off_limits) = &self.off_limits {
+            // Asked only of files with matches: a rule may follow links, and most files have none.
+            let all = files.len();
+            files.retain(|file| !is_off_limits(&file.path));
+            unreadable += (all - files.len()) as u64;
+        }
         Hits {
-            files: shared.files.into_inner().unwrap_or_else(PoisonError::into_inner),
-            unreadable: shared.unreadable.into_inner(),
+            files,
+            unreadable,
             stopped: shared.stopped.into_inner(),
         }
     }

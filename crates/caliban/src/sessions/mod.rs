@@ -55,7 +55,7 @@ fn records(found: &Found) -> Result<Vec<Record>, Failure> {
 }
 
 /// The first thing that the user asked for, in one line.
-fn title(records: &[Record]) -> String {
+pub(crate) fn title(records: &[Record]) -> String {
     /// As much as fits beside the other columns.
     const TITLE_CHARS: usize = 60;
     let text = records.iter().find_map(|record| record.event.typed()).unwrap_or_default();

@@ -269,3 +269,17 @@ fn context_files_and_facts_come_once_and_in_front() {
     assert!(requests[0].body["system"].to_string().contains("Be brief."));
     assert_eq!(requests[1].body.to_string().matches("Always write tests.").count(), 1);
 }
+
+#[test]
+fn a_search_shows_no_line_of_a_file_that_may_not_be_read() {
+    let place = Place::new(script![
+        tool("Grep", json!({"pattern": "canary|friend", "output_mode": "content"})),
+        text("ok"),
+    ]);
+    place.env.write(place.repo.join("secret/keys.txt"), "canary\n");
+    place.env.write(place.repo.join("open.txt"), "friend\n");
+    place.ask("search", ["--deny", "Read(secret/**)"]).ok();
+    let second = place.server.model_requests()[1].body.to_string();
+    assert!(second.contains("friend"), "{second}");
+    assert!(!second.contains("canary\\n") && !second.contains("keys.txt"), "{second}");
+}

@@ -1,0 +1,103 @@
+//! `caliban acp`: the same agent for an editor, over stdin and stdout.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use caliban_acp::{
+    AcpFailure, Factory, FailureKind, LoadSession, NewSession,
+    sessions::BoxFuture,
+    v1::SessionInfo,
+};
+use caliban_agent::{Agent, Attendance, conversation::Conversation};
+
+use crate::{
+    cli::AgentFlags,
+    compose::{Which, compose},
+    place::{Found, Sessions},
+    report::{Code, Failure, note},
+    settings::Environment,
+};
+
+/// Serves the client that started us.
+pub(crate) async fn acp(flags: &AgentFlags, environment: &Environment) -> Result<Code, Failure> {
+    let factory = Editor { flags: flags.clone(), environment: environment.clone() };
+    caliban_acp::serve_stdio(Arc::new(factory), env!("CARGO_PKG_VERSION"))
+        .await
+        .map_err(|error| Failure::new(crate::compose::chain(&error)))?;
+    Ok(Code::Done)
+}
+
+/// Makes the sessions that an editor asks for.
+struct Editor {
+    flags: AgentFlags,
+    environment: Environment,
+}
+
+impl Editor {
+    async fn open(&self, place: &NewSession, id: Option<&str>) -> Result<Agent, AcpFailure> {
+        if !place.cwd.is_absolute() {
+            return Err(AcpFailure::new(FailureKind::Invalid, "cwd must be an absolute path"));
+        }
+        let mut flags = self.flags.clone();
+        flags.add_dir.extend(place.additional_directories.iter().cloned());
+        let composition = compose(&self.environment, &place.cwd, &flags, None, Attendance::Somebody)
+            .await
+            .map_err(failure)?;
+        for text in &composition.notes {
+            note(text);
+        }
+        let which = match id {
+            Some(id) => {
+                let sessions = Sessions::new(composition.repo_dir.clone());
+                Which::Old(sessions.find(id).map_err(|error| AcpFailure {
+                    kind: FailureKind::NotFound,
+                    ..failure(error)
+                })?)
+            }
+            None => Which::New,
+        };
+        composition.open(which).await.map_err(failure)
+    }
+
+    fn recorded(&self, cwd: &Path) -> Result<Vec<SessionInfo>, Failure> {
+        let root = crate::settings::project_root(cwd)?;
+        let sessions = Sessions::new(self.environment.paths()?.repo(&root));
+        Ok(sessions.list().iter().filter_map(info).collect())
+    }
+}
+
+impl Factory for Editor {
+    fn create(&self, wanted: NewSession) -> BoxFuture<'_, Result<Agent, AcpFailure>> {
+        Box::pin(async move { self.open(&wanted, None).await })
+    }
+
+    fn load(&self, wanted: LoadSession) -> BoxFuture<'_, Result<Agent, AcpFailure>> {
+        Box::pin(async move { self.open(&wanted.place, Some(&wanted.id)).await })
+    }
+
+    fn list(&self, cwd: Option<PathBuf>) -> BoxFuture<'_, Result<Vec<SessionInfo>, AcpFailure>> {
+        Box::pin(async move {
+            let cwd = match cwd {
+                Some(cwd) => cwd,
+                None => std::env::current_dir()
+                    .map_err(|error| AcpFailure::new(FailureKind::Internal, error.to_string()))?,
+            };
+            self.recorded(&cwd).map_err(failure)
+        })
+    }
+}
+
+/// What a list of sessions says about one; nothing when it cannot be read.
+fn info(found: &Found) -> Option<SessionInfo> {
+    let records = caliban_agent::transcript::read(&found.directory).ok()?;
+    let conversation = Conversation::replay(records.iter().map(|record| &record.event));
+    let info = SessionInfo::new(found.id.to_string(), conversation.header()?.cwd.clone());
+    let changed = records.last()?.at.to_string();
+    Some(info.title(crate::sessions::title(&records)).updated_at(changed))
+}
+
+fn failure(failure: Failure) -> AcpFailure {
+    AcpFailure { kind: FailureKind::Internal, message: failure.message, hint: failure.hint }
+}
