@@ -11,6 +11,7 @@
 pub mod broker;
 pub mod doorbell;
 pub mod error;
+pub mod fleet;
 pub mod open;
 pub mod stamp;
 pub mod url;

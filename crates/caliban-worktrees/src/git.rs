@@ -115,8 +115,8 @@ const HARD_ENV: [(&str, &str); 12] = [
 ];
 
 /// The configuration of a hardened call. Beyond SANDBOX.md 5: what could hide a change from `status`
-/// (untracked cache, case folding, stale sparse bits), and a sync of everything that is written.
-const HARD_CONFIG: [&str; 46] = [
+/// (untracked cache, case folding, stale sparse bits).
+const HARD_CONFIG: [&str; 45] = [
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
     "core.attributesFile=/dev/null",
@@ -153,7 +153,6 @@ const HARD_CONFIG: [&str; 46] = [
     "sparse.expectFilesOutsideOfPatterns=false",
     "core.trustctime=true",
     "core.checkStat=default",
-    "core.fsync=all",
     "core.splitIndex=false",
     "color.ui=never",
     "core.quotePath=false",
@@ -350,6 +349,15 @@ impl Git {
 
     /// A call that trusts nothing.
     pub(crate) fn hardened(&self, place: Place<'_>, subcommand: &str) -> Call {
+        self.hardened_with(place, &[], subcommand)
+    }
+
+    /// The same for a call that saves work: what it wrote is on the disk when it ends.
+    pub(crate) fn durable(&self, place: Place<'_>, subcommand: &str) -> Call {
+        self.hardened_with(place, &["core.fsync=all"], subcommand)
+    }
+
+    fn hardened_with(&self, place: Place<'_>, more: &[&str], subcommand: &str) -> Call {
         let mut command = base_command(&self.options);
         match place {
             Place::Store { common } => {
@@ -369,7 +377,7 @@ impl Git {
             command.env(format!("GIT_CONFIG_KEY_{n}"), key).env(format!("GIT_CONFIG_VALUE_{n}"), nothing);
         }
         command.arg("--no-pager");
-        for config in HARD_CONFIG {
+        for config in HARD_CONFIG.iter().chain(more) {
             command.arg("-c").arg(config);
         }
         if cfg!(target_os = "linux") {

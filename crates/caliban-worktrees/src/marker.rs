@@ -88,13 +88,12 @@ impl Marker {
         serde_json::from_slice(&beneath::read_small(&admin.join(FILE), SIZE_CAP).ok()?).ok()
     }
 
-    /// Writes it whole or not at all.
+    /// Writes it whole or not at all. Not synced: a worktree whose marker a power cut took is never touched.
     pub(crate) fn write(&self, admin: &Path) -> Result<()> {
         let (path, new) = (admin.join(FILE), admin.join("caliban.json.new"));
         let write = || {
             let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;
             file.write_all(&serde_json::to_vec(self)?)?;
-            file.sync_all()?;
             std::fs::rename(&new, &path)
         };
         write().map_err(|e| Error::at("writing", &path, e))

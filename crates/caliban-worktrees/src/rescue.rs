@@ -146,7 +146,7 @@ impl Repo {
             message,
             refs: refs.clone(),
         };
-        let written = save::write(self.git.hardened(self.store(), "fast-import"), snapshot, cancel).await;
+        let written = save::write(self.git.durable(self.store(), "fast-import"), snapshot, cancel).await;
         let made = match &written {
             Ok(written) => self.name_rescue(&at.name, written, cancel).await,
             Err(_) => Err(Error::Cancelled),
@@ -182,7 +182,7 @@ impl Repo {
     pub(crate) async fn update_refs(&self, orders: &str, cancel: &CancellationToken) -> Result<()> {
         let quiet = |_: &str| {};
         let answer = retry_locks(cancel, &quiet, || {
-            let call = self.git.hardened(self.store(), "update-ref").args(["--stdin", "-z"]);
+            let call = self.git.durable(self.store(), "update-ref").args(["--stdin", "-z"]);
             call.stdin(orders.as_bytes().to_vec())
         });
         answer.await?.ok().map(drop)

@@ -51,6 +51,9 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
     let Some(command) = &cli.command else {
         return runtime()?.block_on(print::print(cli, &environment, &cwd));
     };
+    if let Command::Acp(args) = command {
+        return runtime()?.block_on(acp::acp(&args.agent, &environment));
+    }
     let mut out = anstream::stdout().lock();
     match command {
         Command::Config(command) => cli::config::config(command, &environment, &cwd, &mut out)?,
@@ -65,7 +68,8 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         Command::Worktrees(command) => {
             runtime()?.block_on(worktrees::worktrees(command, &environment, &cwd, &mut out))?;
         }
-        Command::Acp(args) => return runtime()?.block_on(acp::acp(&args.agent, &environment)),
+        // Answered above, before stdout was locked.
+        Command::Acp(_) => {}
     }
     Ok(Code::Done)
 }

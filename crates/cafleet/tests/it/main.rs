@@ -12,6 +12,7 @@ mod clock;
 mod crowd;
 mod fake_agent;
 mod faults;
+mod guide;
 mod inputs;
 mod messages;
 mod panes;

@@ -512,3 +512,16 @@ fn concurrent_senders_type_one_after_the_other() {
     queue.reverse();
     assert_eq!(typed, queue, "typed whole, once, and in the store's order");
 }
+
+#[test]
+fn m08_a_numbered_line_in_the_talk_holds_nothing() {
+    let Some(tmux) = Tmux::start() else { return };
+    tmux.session("claude");
+    tmux.agent("claude", "free");
+    // What a user entered before looks like a choice of a dialog, but the input line is below it.
+    tmux.tmux(&["send-keys", "-t", "%0", "1. Yes", "Enter"]).status().expect("tmux");
+    eventually("the entry", || tmux.screen().contains("> 1. Yes").then_some(()));
+    tmux.showing("free");
+    tmux.world.send("T", "bob", "D", "x");
+    assert_eq!(tmux.delivery("T"), json!({"state": "confirmed", "note": null}));
+}

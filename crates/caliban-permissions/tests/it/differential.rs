@@ -75,6 +75,17 @@ fn nested() -> impl Strategy<Value = String> {
             "f() { A; }; B",
             "x=A B",
             "echo {A,B}",
+            "bash -c 'A'",
+            "bash -c \"A\"",
+            "env A",
+            "env x=B A",
+            "timeout 5 A",
+            "nice A",
+            "command A",
+            "eval A",
+            "A > /dev/null",
+            "A 2>&1 B",
+            "A <<< B",
             "$((A))",
             "[[ A == B ]]",
             "echo `echo \\`A\\``",
@@ -107,6 +118,10 @@ fn holds(place: &Place, line: &str) -> Result<(), TestCaseError> {
     stub(&stubs, "evil", &format!(": > '{}'", mark.display()));
     stub(&stubs, "ok", "exit 0");
     stub(&stubs, "cat", "exit 0");
+    for wrapper in ["bash", "env", "timeout", "nice"] {
+        // One that is not there tests nothing, and harms nothing.
+        let _ = std::os::unix::fs::symlink(format!("/usr/bin/{wrapper}"), stubs.join(wrapper));
+    }
     let mut bash = Command::new(BASH);
     bash.args(["--norc", "--noprofile", "-c", line]).env_clear().env("PATH", &stubs).current_dir(&place.root);
     bash.stdin(Stdio::null()).output().unwrap();

@@ -1,7 +1,7 @@
 //! Creation: w01–w05, w08, w09 and what else the issue asks of it.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+
 use std::sync::Mutex;
 
 use caliban_worktrees::{
@@ -387,7 +387,7 @@ async fn the_list_tells_what_is_there() {
     );
     assert_eq!(list[0].owner.as_deref(), Some("agent-1"));
     assert_eq!(list[0].tip.as_ref(), Some(&held.created.base));
-    assert_eq!(list[0].path, PathBuf::from(lab.wt("a")));
+    assert_eq!(list[0].path, lab.wt("a"));
     serde_json::to_string(&list).unwrap();
     assert_eq!(names(&lab.repo().join(".caliban/worktrees")), ["a", "b", "users"]);
 }

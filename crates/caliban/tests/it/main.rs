@@ -2,11 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "test code: a failed step is a failed test")]
 
+mod compaction;
 mod config;
 mod doctor;
+mod hooks;
 mod models;
 mod place;
+mod resume;
 mod secrets;
+mod sessions;
+mod sub_agents;
 mod trust;
 mod words;
 mod work;

@@ -41,10 +41,20 @@ impl Place {
         self.env.run_in(&self.repo, args)
     }
 
+    /// The directories of the sessions of the one repo that was worked in.
+    pub(crate) fn sessions(&self) -> Vec<PathBuf> {
+        let repos = children(&self.env.data().join("caliban/repos"));
+        repos.last().map(|repo| children(&repo.join("sessions"))).unwrap_or_default()
+    }
+
+    /// The id of the only session.
+    pub(crate) fn session_id(&self) -> String {
+        self.session().file_name().unwrap().to_str().unwrap().to_owned()
+    }
+
     /// The directory of the only session.
     pub(crate) fn session(&self) -> PathBuf {
-        let repos = self.env.data().join("caliban/repos");
-        let sessions = children(&children(&repos).pop().unwrap().join("sessions"));
+        let sessions = self.sessions();
         assert_eq!(sessions.len(), 1, "{sessions:?}");
         sessions[0].clone()
     }
@@ -57,8 +67,8 @@ impl Place {
 }
 
 fn children(directory: &std::path::Path) -> Vec<PathBuf> {
-    let mut children: Vec<PathBuf> =
-        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let mut children: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     children.sort();
     children
 }
