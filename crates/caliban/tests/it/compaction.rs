@@ -1,0 +1,159 @@
+//! Room in the model's window: old results go first, then a summary; what matters stays.
+
+use serde_json::{Value, json};
+use testkit::{ModelServer, Outcome, Recorded, StepExt, script, script::{Script, When}, text, tool};
+
+use crate::place::Place;
+
+const WINDOW: usize = 16_000;
+/// Tokens of a text, by the rule of thumb that everybody here uses.
+const CHARS_PER_TOKEN: usize = 4;
+const FILES: usize = 16;
+const TASK: &str = "read every file and tell me the word";
+const SHORTENED: &str = "The conversation is about to be shortened";
+
+/// A chain of files, each of which names the next: the model reads them one after another.
+fn chain() -> Script {
+    let after = |number: usize| When {
+        tool_result_contains: Some(format!("this is file {number};")),
+        ..When::default()
+    };
+    let read = |number: usize| tool("Read", json!({"file_path": format!("file{number}.txt")}));
+    let todos = json!({"todos": [{"content": "find the word", "status": "in_progress"}]});
+    let mut steps = vec![
+        text("SUMMARY: some files are read, the word is not found yet.").on(SHORTENED).forever(),
+        tool("TodoWrite", todos).and_tool("Read", json!({"file_path": "file0.txt"})).when(When {
+            turn: Some(0),
+            contains: Some(TASK.to_owned()),
+            ..When::default()
+        }),
+    ];
+    steps.extend((1..FILES).map(|number| read(number).when(after(number - 1)).forever()));
+    steps.push(text("The word is found.").when(after(FILES - 1)).forever());
+    steps.push(text("You are welcome.").on("thank you"));
+    Script { steps }
+}
+
+fn place_with_files() -> Place {
+    let place = Place::new(chain());
+    let settings = format!("context_window = {WINDOW}\n[limits]\nmax_turns = 60\n");
+    place.env.write(place.env.config().join("caliban/settings.toml"), settings);
+    for number in 0..FILES {
+        let line = format!("filler of file {number} {}\n", "lorem ipsum ".repeat(6));
+        let text = format!("this is file {number};\n{}", line.repeat(90));
+        place.env.write(place.repo.join(format!("file{number}.txt")), text);
+    }
+    place
+}
+
+fn is_summary(request: &Recorded) -> bool {
+    request.body["messages"].to_string().contains(SHORTENED)
+}
+
+#[test]
+fn old_results_go_first_then_a_summary_and_the_task_and_todos_stay() {
+    let place = place_with_files();
+    let output = place.ask(TASK, []).ok();
+    assert_eq!(output.stdout, "The word is found.\n");
+    let requests = place.server.model_requests();
+    assert!(requests.iter().all(|request| request.outcome == Outcome::Answered));
+
+    // Never more than the window, whatever was read.
+    let largest = requests.iter().map(|request| request.raw.len() / CHARS_PER_TOKEN).max().unwrap();
+    assert!(largest < WINDOW, "{largest} tokens in a request, the window is {WINDOW}");
+    let read: usize = (0..FILES).map(|number| place.env.read(place.repo.join(format!("file{number}.txt"))).len()).sum();
+    assert!(read / CHARS_PER_TOKEN > WINDOW, "the files would not have fitted: otherwise this tests nothing");
+
+    // First results, then a summary.
+    let records = place.transcript();
+    let room: Vec<&str> = records
+        .iter()
+        .filter_map(|record| record["event"].as_str())
+        .filter(|event| ["results_cleared", "summarised"].contains(event))
+        .collect();
+    assert_eq!(room.first(), Some(&"results_cleared"), "{room:?}");
+    assert!(room.contains(&"summarised"), "{room:?}");
+
+    // What matters is in every request, in its own words.
+    for request in &requests {
+        assert!(request.body["messages"][0].to_string().contains(TASK), "{}", request.body["messages"][0]);
+    }
+    let summarised = requests.iter().position(is_summary).unwrap();
+    let after: Vec<&Recorded> = requests[summarised + 1..].iter().filter(|request| !is_summary(request)).collect();
+    for request in after {
+        let first = request.body["messages"][0].to_string();
+        assert!(first.contains("SUMMARY: some files are read"), "{first}");
+        assert!(first.contains("<todo list>\\n[~] find the word\\n</todo list>"), "{first}");
+        assert_eq!(first.matches("<summary of the work so far>").count(), 1, "{first}");
+    }
+
+    // The last results are there as they came: the file that was read last, and the one before it.
+    for (number, request) in requests.iter().filter(|request| !is_summary(request)).enumerate().skip(2) {
+        let sent = request.body["messages"].to_string();
+        assert!(sent.contains(&format!("this is file {};", number - 1)), "request {number}");
+    }
+
+    // The transcript keeps everything.
+    let transcript = place.env.read(place.session().join("transcript.jsonl"));
+    for number in 0..FILES {
+        assert!(transcript.contains(&format!("filler of file {number} lorem")), "file {number}");
+    }
+}
+
+#[test]
+fn a_resumed_session_sends_what_the_running_one_would_have() {
+    let place = place_with_files();
+    place.ask(TASK, []).ok();
+    let before = place.server.model_requests();
+    let last = before.last().unwrap().body["messages"].as_array().unwrap().clone();
+    place.ask("thank you", ["--continue"]).ok();
+    let requests = place.server.model_requests();
+    let resumed = requests[before.len()].body["messages"].as_array().unwrap().clone();
+    let plain = |message: &Value| {
+        let mut text = message.clone();
+        for block in text["content"].as_array_mut().unwrap() {
+            block.as_object_mut().unwrap().remove("cache_control");
+        }
+        text
+    };
+    assert_eq!(resumed.iter().take(last.len()).map(plain).collect::<Vec<_>>(), last.iter().map(plain).collect::<Vec<_>>());
+    let more: Vec<Value> = resumed[last.len()..].iter().map(plain).collect();
+    assert_eq!(
+        more,
+        [
+            json!({"role": "assistant", "content": [{"type": "text", "text": "The word is found."}]}),
+            json!({"role": "user", "content": [{"type": "text", "text": "thank you"}]}),
+        ]
+    );
+    place.server.assert_drained();
+}
+
+#[test]
+fn a_model_that_says_that_it_is_too_much_gets_less() {
+    let body = testkit::Protocol::Anthropic.error_body(400, "prompt is too long: 250000 tokens > 200000 maximum");
+    let long = "x".repeat(2_000);
+    let place = Place::with(
+        ModelServer::start(script![
+            text("short").on(SHORTENED).forever(),
+            tool("Bash", json!({"command": format!("echo one {long}")})).when(When { turn: Some(0), ..When::default() }),
+            tool("Bash", json!({"command": format!("echo two {long}")})).when(When { turn: Some(1), ..When::default() }),
+            text("done").status(400).body(body),
+        ]),
+        testkit::Protocol::Anthropic,
+    );
+    place.env.write(place.env.config().join("caliban/settings.toml"), "context_window = 60000\n");
+    let output = place.ask("go", ["--allow", "Bash(echo *)"]).ok();
+    assert_eq!(output.stdout, "done\n");
+    assert!(place.transcript().iter().any(|record| record["event"] == "summarised"));
+}
+
+#[test]
+fn a_prompt_of_ten_megabytes_is_refused_in_clear_words() {
+    let place = Place::new(script![text("never")]);
+    let output = place.caliban().args(["-p", "sum it up"]).stdin("word ".repeat(2 * 1024 * 1024)).output();
+    let output = output.expect_code(1);
+    assert!(output.stderr.starts_with("error: about 26214") , "{}", output.stderr);
+    assert!(output.stderr.contains(" tokens are too many for test-model, which takes "), "{}", output.stderr);
+    assert!(output.stderr.contains("hint: put long material into files that the agent can read in parts"), "{}", output.stderr);
+    assert!(place.server.model_requests().is_empty(), "it was not even sent");
+}
