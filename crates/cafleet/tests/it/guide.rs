@@ -1,0 +1,75 @@
+//! The guide says what the program takes.
+
+use std::path::Path;
+
+use crate::world::World;
+
+const VERBS: [&[&str]; 18] = [
+    &["session", "create"],
+    &["session", "list"],
+    &["session", "show"],
+    &["session", "delete"],
+    &["agent", "register"],
+    &["agent", "list"],
+    &["agent", "show"],
+    &["agent", "deregister"],
+    &["message", "send"],
+    &["message", "broadcast"],
+    &["message", "poll"],
+    &["message", "ack"],
+    &["message", "cancel"],
+    &["message", "show"],
+    &["message", "deliver"],
+    &["db", "init"],
+    &["doctor"],
+    &["completions"],
+];
+
+#[test]
+fn the_guide_has_every_command_with_all_its_flags_and_no_others() {
+    let world = World::new();
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/broker.md");
+    let guide = std::fs::read_to_string(guide).expect("guide");
+    for verb in VERBS {
+        let name = verb.join(" ");
+        let row = guide.lines().find(|line| line.starts_with("| `") && line.contains(&format!("`{name}")));
+        let row = row.unwrap_or_else(|| panic!("the guide does not have {name}"));
+        let help = world.run(&[verb, &["--help"]].concat()).out;
+        let options =
+            help.split("Options:").nth(1).and_then(|rest| rest.split("\n\n").next()).unwrap_or_default();
+        // A flag leads its line; other flags may be named in the words about it.
+        let mut takes: Vec<&str> = options
+            .lines()
+            .filter_map(|line| {
+                flags(line.trim_start()).next().filter(|flag| line.trim_start().starts_with(flag))
+            })
+            .filter(|flag| *flag != "--json")
+            .collect();
+        let row = row.replace("\\|", "/");
+        let mut told: Vec<&str> = row.split('|').nth(2).map(|cell| flags(cell).collect()).unwrap_or_default();
+        takes.sort_unstable();
+        told.sort_unstable();
+        assert_eq!(told, takes, "{name}");
+    }
+}
+
+/// The long flags at the beginning of words.
+fn flags(text: &str) -> impl Iterator<Item = &str> {
+    text.split([' ', '\n', '`', ',']).filter(|word| word.starts_with("--") && word.len() > 2)
+}
+
+#[test]
+fn the_guide_has_the_defaults_of_the_program() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/broker.md");
+    let guide = std::fs::read_to_string(guide).expect("guide");
+    let page = caliban_store::broker::DEFAULT_PAGE;
+    let prefix = caliban_store::broker::IdPrefix::MIN_LEN;
+    for words in [
+        format!("at most {page} messages"),
+        format!("prefix of at least {prefix} characters"),
+        "| `CAFLEET_MAX_TEXT_LEN` | 200 |".to_owned(),
+        "A body has at most 1 MiB.".to_owned(),
+    ] {
+        assert!(guide.replace('\n', " ").contains(&words), "the guide does not say: {words}");
+    }
+}
