@@ -53,9 +53,14 @@ fn the_guide_has_every_command_with_all_its_flags_and_no_others() {
     }
 }
 
-/// The long flags at the beginning of words.
+/// The words that are long flags.
 fn flags(text: &str) -> impl Iterator<Item = &str> {
-    text.split([' ', '\n', '`', ',']).filter(|word| word.starts_with("--") && word.len() > 2)
+    let is_flag = |word: &&str| {
+        word.starts_with("--")
+            && word.len() > 2
+            && word.bytes().all(|byte| byte == b'-' || byte.is_ascii_lowercase())
+    };
+    text.split([' ', '\n', '`', ',']).filter(is_flag)
 }
 
 #[test]
