@@ -205,6 +205,22 @@ fn r09_the_same_id_twice_is_one_message() {
         assert_eq!(said, taken);
     }
     assert_eq!((world.mailbox("bob").len(), world.mailbox("eve").len()), (1, 0));
+    // A retry is a retry even when the recipient has left; a new message to it is not.
+    assert_eq!(world.run(&["--session-id", "@S", "agent", "deregister", "--agent-id", "@bob"]).code, 0);
+    assert_eq!(world.run(&args), ok("feedc0de"));
+    let new = world.run(&[
+        "--session-id",
+        "@S",
+        "message",
+        "send",
+        "--agent-id",
+        "@D",
+        "--to",
+        "@bob",
+        "--text",
+        "once",
+    ]);
+    assert_eq!(new, refused("Destination agent not found: <bob>"));
 }
 
 #[test]

@@ -96,6 +96,11 @@ impl IdPrefix {
         &self.given
     }
 
+    /// Whether it is the beginning of this agent's id.
+    pub(crate) fn begins(&self, id: AgentId) -> bool {
+        id.to_string().starts_with(&self.low)
+    }
+
     /// The smallest id that it can mean.
     pub(crate) fn low(&self) -> &str {
         &self.low

@@ -4,7 +4,7 @@
 //! to a different message is refused. The recipients' bells ring after the commit.
 
 use super::ids::{AgentId, IdPrefix, SessionId, TaskId};
-use super::resolve::{agent_exists, find_agent, task_by_id};
+use super::resolve::{agent_by_id, agent_exists, find_agent, task_by_id};
 use super::row::{self, agent_columns, task_columns};
 use super::types::{Agent, AgentStatus, Delivery, DeliveryState, Task, TaskKind, TaskState};
 use super::{Broker, BrokerError};
@@ -79,29 +79,13 @@ impl Broker {
     pub async fn send(&mut self, new: &NewMessage, now: Stamp) -> Result<Sent, BrokerError> {
         let id = new.id.unwrap_or_else(TaskId::random);
         let mut tx = self.db.begin().await?;
-        let outcome: Result<Sent, BrokerError> = async {
-            let tx = &mut tx;
-            let from = active_sender(tx, new.session, &new.from).await?;
-            let recipient = destination(tx, new.session, &new.to).await?;
-            let task = message(id, &from, &recipient, &new.text, None, now);
-            if let Some(task) = insert_task(tx, task).await? {
-                return Ok(Sent { task, recipient, freshness: Freshness::New });
-            }
-            let known = task_by_id(tx.conn(), id).await.map_err(|e| tx.words(e))?;
-            match known {
-                Some(known)
-                    if known.kind == TaskKind::Unicast
-                        && known.from == from.id
-                        && known.to == Some(recipient.id)
-                        && known.origin.is_none()
-                        && known.text == new.text =>
-                {
-                    Ok(Sent { task: known, recipient, freshness: Freshness::Repeated })
-                }
-                _ => Err(BrokerError::IdTaken(id)),
-            }
-        }
-        .await;
+        let outcome = match store_message(&mut tx, id, new, now).await {
+            Ok(Some(sent)) => Ok(sent),
+            Ok(None) => known_message(&mut tx, id, new, BrokerError::IdTaken(id)).await,
+            Err(BrokerError::Store(failure)) => Err(failure.into()),
+            // A retry is a retry even if sender or recipient has left in the meantime.
+            Err(refusal) => known_message(&mut tx, id, new, refusal).await,
+        };
         let sent = tx.finish(outcome).await?;
         self.bells.ring(&sent.recipient.id.to_string());
         Ok(sent)
@@ -146,6 +130,43 @@ impl Broker {
     }
 }
 
+/// Checks both ends and writes the message; `None` when its id is taken.
+async fn store_message(
+    tx: &mut Tx<'_>,
+    id: TaskId,
+    new: &NewMessage,
+    now: Stamp,
+) -> Result<Option<Sent>, BrokerError> {
+    let from = active_sender(tx, new.session, &new.from).await?;
+    let recipient = destination(tx, new.session, &new.to).await?;
+    let stored = insert_task(tx, message(id, &from, &recipient, &new.text, None, now)).await?;
+    Ok(stored.map(|task| Sent { task, recipient, freshness: Freshness::New }))
+}
+
+/// A repeated message, if it is the same one; else the refusal.
+async fn known_message(
+    tx: &mut Tx<'_>,
+    id: TaskId,
+    new: &NewMessage,
+    refusal: BrokerError,
+) -> Result<Sent, BrokerError> {
+    let known = task_by_id(tx.conn(), id).await.map_err(|e| tx.words(e))?;
+    let same = |task: &Task| {
+        task.kind == TaskKind::Unicast
+            && task.origin.is_none()
+            && new.from.begins(task.from)
+            && new.to.begins(task.context)
+            && task.text == new.text
+    };
+    let Some(task) = known.filter(same) else { return Err(refusal) };
+    match agent_by_id(tx.conn(), task.context).await.map_err(|e| tx.words(e))? {
+        Some(recipient) if recipient.session == new.session => {
+            Ok(Sent { task, recipient, freshness: Freshness::Repeated })
+        }
+        _ => Err(refusal),
+    }
+}
+
 /// A repeated broadcast, if it is the same one.
 async fn known_broadcast(
     tx: &mut Tx<'_>,
@@ -174,7 +195,7 @@ async fn known_broadcast(
         if copy.text != text {
             return Err(taken());
         }
-        let agent = super::resolve::agent_by_id(tx.conn(), copy.context).await.map_err(|e| tx.words(e))?;
+        let agent = agent_by_id(tx.conn(), copy.context).await.map_err(|e| tx.words(e))?;
         recipients.extend(agent);
     }
     Ok(Broadcast { summary, recipients, freshness: Freshness::Repeated })
