@@ -27,7 +27,7 @@ use crate::{
     guard::Guard,
     handle::Handle,
     hooks::{HookEvent, Hooks},
-    session_file,
+    session_file, subagent,
     transcript::{Durability, Transcript, TranscriptError},
     turn::Halt,
 };
@@ -186,6 +186,9 @@ impl Agent {
             Transcript::resume(&kit.directory, kit.redactor.clone(), kit.feed.clone())?;
         let conversation = Conversation::replay(records.iter().map(|record: &Record| &record.event));
         kit.purse.carry_over(conversation.usage());
+        for (usage, micro_usd) in subagent::spent_below(&kit.directory) {
+            kit.purse.carry_over_helper(usage, micro_usd);
+        }
         let mut agent = Self::with(kit, transcript, conversation);
         if agent.conversation.header().is_none() {
             // Killed between making the file and its first record: begin here.

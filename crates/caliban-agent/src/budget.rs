@@ -9,7 +9,7 @@ use std::{
 
 use caliban_core::{
     budget::{AccountError, Estimate, Ledger, Limits, Millis, Refused, Reservation, Spent},
-    price::Price,
+    price::{MicroUsd, Price},
     usage::Usage,
 };
 
@@ -53,7 +53,15 @@ impl Purse {
 
     /// Books what an earlier process spent in the same conversation.
     pub fn carry_over(&self, usage: Usage) {
-        let cost = self.cost(usage);
+        self.book(usage, self.cost(usage));
+    }
+
+    /// Books what a helper spent in an earlier process; without a price of its own it is taken for one like this.
+    pub(crate) fn carry_over_helper(&self, usage: Usage, micro_usd: Option<u64>) {
+        self.book(usage, micro_usd.map(MicroUsd).or_else(|| self.cost(usage)));
+    }
+
+    fn book(&self, usage: Usage, cost: Option<MicroUsd>) {
         let spent = Spent {
             usage,
             usd: cost.unwrap_or_default(),
@@ -129,7 +137,7 @@ impl Purse {
         }
     }
 
-    fn cost(&self, usage: Usage) -> Option<caliban_core::price::MicroUsd> {
+    fn cost(&self, usage: Usage) -> Option<MicroUsd> {
         self.price.map(|price| price.cost(usage))
     }
 

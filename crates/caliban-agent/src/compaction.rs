@@ -5,8 +5,11 @@
 
 use std::time::Instant;
 
-use caliban_core::message::{Block, Message, ResultPart, Role};
-use caliban_providers::{Delta, ModelRequest};
+use caliban_core::{
+    message::{Block, Message, ResultPart, Role},
+    usage::Usage,
+};
+use caliban_providers::{Delta, ModelRequest, ProviderError};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -107,21 +110,34 @@ impl Agent {
         Ok(())
     }
 
-    async fn ask_for_summary(
-        &mut self,
-        cancel: &CancellationToken,
-    ) -> Result<(String, caliban_core::usage::Usage), Halt> {
+    async fn ask_for_summary(&mut self, cancel: &CancellationToken) -> Result<(String, Usage), Halt> {
         let mut messages = self.conversation.messages().to_vec();
+        let feed = self.transcript.feed();
+        feed.push(Entry::Waiting { reason: "making room: summarising the older part".to_owned(), ms: 0 });
+        let answer = match self.request_summary(&messages, cancel).await {
+            // What is to be summed up is too much itself: then from the beginnings of the results.
+            Err(Failed::Model(ProviderError::ContextTooLong { .. })) => {
+                messages.iter_mut().for_each(shorten_results);
+                self.request_summary(&messages, cancel).await
+            }
+            other => other,
+        };
+        answer.map_err(Failed::into_halt)
+    }
+
+    async fn request_summary(
+        &self,
+        messages: &[Message],
+        cancel: &CancellationToken,
+    ) -> Result<(String, Usage), Failed> {
+        let mut messages = messages.to_vec();
         match messages.last_mut() {
             Some(last) if last.role == Role::User => {
                 last.blocks.push(Block::Text { text: INSTRUCTION.to_owned() });
             }
             _ => messages.push(Message::user(INSTRUCTION)),
         }
-        let reservation =
-            self.kit.purse.reserve(self.estimate()).map_err(|refusal| Failed::Budget(refusal).into_halt())?;
-        let feed = self.transcript.feed().clone();
-        feed.push(Entry::Waiting { reason: "making room: summarising the older part".to_owned(), ms: 0 });
+        let reservation = self.kit.purse.reserve(self.estimate()).map_err(Failed::Budget)?;
         let started = Instant::now();
         let request = ModelRequest {
             model: &self.kit.model,
@@ -138,13 +154,28 @@ impl Agent {
                 self.kit.purse.settle(reservation, reply.usage);
                 tracing::debug!(ms = milliseconds(started.elapsed()), "summarised");
                 let text = reply.message.text();
-                let text =
-                    if text.trim().is_empty() { "(the model gave no summary)".to_owned() } else { text };
+                let text = if text.trim().is_empty() { "(the model gave no summary)".to_owned() } else { text };
                 Ok((text, reply.usage))
             }
             Err(error) => {
-                self.kit.purse.release(reservation);
-                Err(Failed::Model(error).into_halt())
+                self.give_back(reservation, &error);
+                Err(Failed::Model(error))
+            }
+        }
+    }
+}
+
+/// Leaves the beginning of each result.
+fn shorten_results(message: &mut Message) {
+    for block in &mut message.blocks {
+        let Block::ToolResult { content, .. } = block else { continue };
+        for part in content {
+            match part {
+                ResultPart::Text { text } if text.len() > SMALL_RESULT => {
+                    *text = text.chars().take(SMALL_RESULT).chain("\n[cut]".chars()).collect();
+                }
+                ResultPart::Text { .. } => {}
+                ResultPart::Image { .. } => *part = ResultPart::Text { text: CLEARED.to_owned() },
             }
         }
     }

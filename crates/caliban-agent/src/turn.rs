@@ -5,7 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use caliban_core::message::{Block, Message, StopReason, ToolSpec};
+use caliban_core::{
+    budget::Reservation,
+    message::{Block, Message, StopReason, ToolSpec},
+};
 use caliban_providers::{Delta, ModelReply, ModelRequest, ProviderError};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -145,6 +148,8 @@ impl Agent {
         }
         let reply = match self.request_once(cancel).await {
             Err(Failed::Model(ProviderError::ContextTooLong { .. })) => {
+                // It takes less than we thought: from now on at most what was just too much.
+                self.kit.window = Some(self.window().min(self.conversation.estimated_tokens().max(1)));
                 self.make_room(cancel).await?;
                 self.request_once(cancel).await
             }
@@ -190,13 +195,7 @@ impl Agent {
                 Ok((reply, milliseconds(started.elapsed())))
             }
             Err(error) => {
-                match error {
-                    // Sent, perhaps answered in part: it may be on the bill.
-                    ProviderError::Cancelled | ProviderError::Cut { .. } | ProviderError::Stalled { .. } => {
-                        self.kit.purse.settle_unknown(reservation);
-                    }
-                    _ => self.kit.purse.release(reservation),
-                }
+                self.give_back(reservation, &error);
                 if !cancel.is_cancelled()
                     && let Some(refusal) = self.kit.purse.time_is_up()
                 {
@@ -204,6 +203,17 @@ impl Agent {
                 }
                 Err(Failed::Model(error))
             }
+        }
+    }
+
+    /// The reservation of a request that failed.
+    pub(crate) fn give_back(&self, reservation: Reservation, error: &ProviderError) {
+        match error {
+            // Sent, perhaps answered in part: it may be on the bill.
+            ProviderError::Cancelled | ProviderError::Cut { .. } | ProviderError::Stalled { .. } => {
+                self.kit.purse.settle_unknown(reservation);
+            }
+            _ => self.kit.purse.release(reservation),
         }
     }
 

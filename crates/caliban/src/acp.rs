@@ -14,7 +14,7 @@ use caliban_agent::{Agent, Attendance, conversation::Conversation};
 
 use crate::{
     cli::AgentFlags,
-    compose::{Which, compose},
+    compose::{Request, Which, compose},
     place::{Found, Sessions},
     report::{Code, Failure, note},
     settings::Environment,
@@ -42,7 +42,7 @@ impl Editor {
         }
         let mut flags = self.flags.clone();
         flags.add_dir.extend(place.additional_directories.iter().cloned());
-        let composition = compose(&self.environment, &place.cwd, &flags, None, Attendance::Somebody)
+        let composition = compose(&self.environment, Request::here(&place.cwd, &flags, Attendance::Somebody))
             .await
             .map_err(failure)?;
         for text in &composition.notes {

@@ -17,13 +17,14 @@ use caliban_agent::{
     hooks::{CommandHook, HookEvent, HookPlace, Hooks},
     prompt::ContextFiles,
     spawner::NoSpawner,
-    subagent::Isolation,
+    subagent::{Isolation, policy_in_worktree},
 };
 use caliban_core::{
     budget,
     price::{Billing, MicroUsd},
     redact::Redactor,
 };
+use caliban_permissions::Policy;
 use caliban_providers::{Provider, ProviderKind};
 use caliban_tools::{PrivateAddresses, WorkspaceOptions};
 use caliban_worktrees::{Keep, Setup};
@@ -36,7 +37,7 @@ use crate::{
     settings::{
         Environment, Loaded,
         provider::{Choice, Endpoint, Target, nothing_set},
-        schema::Settings,
+        schema::{Fleet, Settings},
         tool_environment::{secrets, tool_environment},
     },
     trust::Trust,
@@ -55,16 +56,34 @@ pub(crate) struct Composition {
     pub repo_dir: PathBuf,
     /// Lines for people.
     pub notes: Vec<String>,
+    /// The fleet's settings.
+    pub fleet: Fleet,
+}
+
+/// What an agent is composed for.
+pub(crate) struct Request<'a> {
+    /// Where the user stands: whose settings count.
+    pub cwd: &'a Path,
+    /// A worktree of the agent's own, when it does not work in `cwd`.
+    pub worktree: Option<&'a Path>,
+    /// The flags.
+    pub flags: &'a AgentFlags,
+    /// What the user adds to the system prompt.
+    pub append: Option<String>,
+    /// Who can be asked.
+    pub attendance: Attendance,
+}
+
+impl<'a> Request<'a> {
+    /// An agent in the user's own directory.
+    pub(crate) fn here(cwd: &'a Path, flags: &'a AgentFlags, attendance: Attendance) -> Self {
+        Self { cwd, worktree: None, flags, append: None, attendance }
+    }
 }
 
 /// Reads the settings and puts everything together.
-pub(crate) async fn compose(
-    environment: &Environment,
-    cwd: &Path,
-    flags: &AgentFlags,
-    append: Option<String>,
-    attendance: Attendance,
-) -> Result<Composition, Failure> {
+pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> Result<Composition, Failure> {
+    let Request { cwd, worktree, flags, append, attendance } = request;
     let loaded = crate::settings::load(environment, cwd, flags.layer())?;
     let target = decide(&loaded).await?;
     let provider = provider(&loaded, &target, environment)?;
@@ -73,12 +92,12 @@ pub(crate) async fn compose(
     let env = tool_environment(environment, &settings.bash.env_allow);
     let helper = own_program()?;
     let redactor = Redactor::new(secrets(environment, settings));
-    let cwd = canonical(cwd)?;
+    let root = canonical(worktree.unwrap_or(cwd))?;
     let is_repo = loaded.root.join(".git").symlink_metadata().is_ok();
     let repo = is_repo.then(|| loaded.root.clone());
     let mut notes = loaded.notes.clone();
     let workspace = WorkspaceOptions {
-        root: cwd.clone(),
+        root: root.clone(),
         extra_dirs: settings.permissions.add_dirs.clone(),
         output_dir: PathBuf::new(),
         env: env.clone(),
@@ -110,10 +129,11 @@ pub(crate) async fn compose(
             max_bytes: usize::try_from(settings.context.max_bytes).unwrap_or(usize::MAX),
             user_directory: Some(loaded.paths.config.clone()),
         },
-        repo: repo.clone(),
+        // In a worktree, its own files are the project's.
+        repo: worktree.map_or_else(|| repo.clone(), |_| Some(root.clone())),
         date: jiff::Zoned::now().date().to_string(),
         foreign_tools: Vec::new(),
-        policy: loaded.policy(),
+        policy: policy(&loaded, worktree.map(|_| root.as_path())),
         hooks: hooks(settings, HookPlace { root: loaded.root.clone(), env, ..HookPlace::default() }),
         budget: budget_limits(settings),
         limits: Limits { max_turns: settings.limits.max_turns.get() },
@@ -125,7 +145,16 @@ pub(crate) async fn compose(
         spawner: Arc::new(NoSpawner),
     };
     let repo_dir = loaded.paths.repo(&loaded.root);
-    Ok(Composition { blueprint, workspace, repo_dir, notes })
+    Ok(Composition { blueprint, workspace, repo_dir, notes, fleet: loaded.settings.fleet.clone() })
+}
+
+/// The settings' policy; in a worktree of its own an agent edits without a question.
+fn policy(loaded: &Loaded, worktree: Option<&Path>) -> Policy {
+    let policy = loaded.policy();
+    match worktree {
+        Some(worktree) => policy_in_worktree(policy, worktree),
+        None => policy,
+    }
 }
 
 /// Which conversation is wanted.

@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, RwLock},
 };
 
-use caliban_core::{access::Access, message::ToolSpec, redact::Redactor, spec::SpawnSpec};
+use caliban_core::{access::Access, message::ToolSpec, redact::Redactor, spec::SpawnSpec, usage::Usage};
 use caliban_permissions::{Effect, Policy};
 use caliban_tools::{BoxFuture, Call, Tool, ToolOutput, Workspace};
 use serde_json::Value;
@@ -19,6 +19,7 @@ use serde_json::Value;
 use crate::{
     agent::{Agent, Limits},
     blueprint::{Blueprint, Kin, Parent, Wanted, WorkspaceSource},
+    conversation::Conversation,
     event::{Author, Event},
     feed::{Cursor, Entry},
     spawner::Handover,
@@ -33,6 +34,8 @@ pub const NAME: &str = "AgentTool";
 pub const MAX_TURNS: u32 = 20;
 /// The most characters of its answer that the parent gets.
 pub const MAX_ANSWER_CHARS: usize = 5_000;
+/// Where the sessions of sub-agents are, below the parent's.
+const SESSIONS: &str = "sub";
 
 /// What starts sub-agents: the parent's blueprint and what is the parent's own.
 pub struct Starter {
@@ -117,7 +120,7 @@ impl Starter {
         let wanted = Wanted {
             session: session.clone(),
             label: input.label.clone(),
-            directory: self.directory.join("sub").join(&session),
+            directory: self.directory.join(SESSIONS).join(&session),
             workspace: WorkspaceSource::Ready(workspace),
             kin: Kin::SubAgent(self.parent.clone()),
             tools: allowlist.clone(),
@@ -168,7 +171,7 @@ impl Starter {
     fn new_session(&self, input: &Input) -> Result<String, String> {
         let base = input.label.as_deref().unwrap_or("helper");
         let base = caliban_core::names::Slug::slugify(base);
-        let parent = self.directory.join("sub");
+        let parent = self.directory.join(SESSIONS);
         let cannot = |error: std::io::Error| {
             format!("the sub-agent's session cannot be made in {}: {error}", parent.display())
         };
@@ -184,6 +187,24 @@ impl Starter {
             }
         }
     }
+}
+
+/// What the sub-agents of the session in this directory have spent: tokens, and micro-dollars where that is known.
+pub(crate) fn spent_below(directory: &Path) -> Vec<(Usage, Option<u64>)> {
+    let Ok(entries) = std::fs::read_dir(directory.join(SESSIONS)) else { return Vec::new() };
+    let spent = |entry: std::io::Result<std::fs::DirEntry>| {
+        let path = entry.ok()?.path();
+        let records = crate::transcript::read(&path)
+            .inspect_err(|error| tracing::warn!(%error, "what a sub-agent spent is not known"))
+            .ok()?;
+        let micro_usd = records.iter().rev().find_map(|record| match &record.event {
+            Event::TurnEnded { micro_usd, .. } => Some(*micro_usd),
+            _ => None,
+        });
+        let conversation = Conversation::replay(records.iter().map(|record| &record.event));
+        Some((conversation.usage(), micro_usd.flatten()))
+    };
+    entries.filter_map(spent).collect()
 }
 
 /// Runs the sub-agent to its end; what it does is shown to those who watch the parent.
@@ -234,14 +255,17 @@ fn show(entry: &Entry, redactor: &Redactor, span: &tracing::Span, call: &Call<'_
     }
 }
 
-/// The parent's policy, as it stands, for a sub-agent. In a worktree made for it, files there can be edited without a
-/// question (that is what it was made for), and nothing outside it can be written.
+/// The parent's policy, as it stands, for a sub-agent.
 fn policy_below(parent: &Policy, root: &Path, is_worktree: bool) -> Policy {
-    let mut policy = parent.clone();
-    if is_worktree {
-        policy.worktree = Some(root.to_owned());
-        allow_below(&mut policy, "Edit", root, "the sub-agent's own worktree");
-    }
+    let policy = parent.clone();
+    if is_worktree { policy_in_worktree(policy, root) } else { policy }
+}
+
+/// A policy for an agent in a worktree that was made for it: files there can be edited without a question (that is what
+/// it was made for), and nothing outside it can be written.
+pub fn policy_in_worktree(mut policy: Policy, root: &Path) -> Policy {
+    policy.worktree = Some(root.to_owned());
+    allow_below(&mut policy, "Edit", root, "the agent's own worktree");
     policy
 }
 

@@ -1,6 +1,11 @@
 //! Asks a person at the terminal, in plain lines. The terminal UI will do this better.
+//!
+//! The agent goes on while somebody thinks: questions wait in a line of their own, one at a time.
 
-use std::io::{BufRead as _, Write as _};
+use std::{
+    io::{BufRead as _, Write as _},
+    sync::mpsc,
+};
 
 use caliban_agent::{
     event::{Answer, Ask, Event},
@@ -9,20 +14,40 @@ use caliban_agent::{
 };
 use caliban_core::inert;
 
-/// Puts the question of this entry, if it is one, and answers it.
-pub(super) async fn answer(entry: &Entry, handle: &Handle) {
-    let ask = match entry {
-        Entry::SubAsked(ask) => ask,
-        Entry::Record(record) => match &record.event {
-            Event::AskOpened(ask) => ask,
+/// Puts questions to the person, in the order in which they come.
+pub(super) struct Asker {
+    questions: mpsc::Sender<Ask>,
+}
+
+impl Asker {
+    /// Reading a terminal blocks and cannot be called off: that is a thread's work, which the program's end leaves
+    /// behind.
+    pub(super) fn start(handle: Handle) -> Self {
+        let (questions, asked) = mpsc::channel::<Ask>();
+        std::thread::spawn(move || {
+            for ask in asked {
+                // It may have gone meanwhile: cancelled, or allowed by an earlier "always".
+                if handle.asks().open().contains(&ask) {
+                    handle.asks().answer_exactly(&ask, question(&ask));
+                }
+            }
+        });
+        Self { questions }
+    }
+
+    /// Takes the question of this entry, if it is one.
+    pub(super) fn entry(&self, entry: &Entry) {
+        let ask = match entry {
+            Entry::SubAsked(ask) => ask,
+            Entry::Record(record) => match &record.event {
+                Event::AskOpened(ask) => ask,
+                _ => return,
+            },
             _ => return,
-        },
-        _ => return,
-    };
-    let shown = ask.clone();
-    // Reading a terminal blocks: it has a thread of its own, which an interrupt leaves behind.
-    let answer = tokio::task::spawn_blocking(move || question(&shown)).await;
-    handle.asks().answer(&ask.id, answer.unwrap_or(Answer::No(None)));
+        };
+        // The thread lives as long as this does.
+        let _gone = self.questions.send(ask.clone());
+    }
 }
 
 fn question(ask: &Ask) -> Answer {
@@ -34,9 +59,8 @@ fn question(ask: &Ask) -> Answer {
         if rules.is_empty() { String::new() } else { format!(", a = always allow {}", inert::line(&rules)) };
     let asked = write!(
         out,
-        "\n{} {}{who}\n  {}\n  y = yes{always}, n = no, or say what to do instead: ",
-        ask.name,
-        what,
+        "\n{} {what}{who}\n  {}\n  y = yes{always}, n = no, or say what to do instead: ",
+        inert::line(&ask.name),
         inert::line(&ask.why)
     )
     .and_then(|()| out.flush());

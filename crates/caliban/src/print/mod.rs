@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cli::{Cli, run::OutputFormat},
-    compose::{Composition, Which, compose},
+    compose::{Composition, Request, Which, compose},
     place::Sessions,
     report::{self, Code, Failure},
     settings::Environment,
@@ -53,7 +53,8 @@ pub(crate) async fn print(cli: &Cli, environment: &Environment, cwd: &Path) -> R
         && std::io::stderr().is_terminal();
     let attendance = if is_attended { Attendance::Somebody } else { Attendance::Nobody };
     let append = cli.run.system_prompt_append.clone();
-    let composition = compose(environment, cwd, &cli.agent, append, attendance).await?;
+    let request = Request { append, ..Request::here(cwd, &cli.agent, attendance) };
+    let composition = compose(environment, request).await?;
     for note in &composition.notes {
         report::note(note);
     }
@@ -130,7 +131,7 @@ async fn drive(cli: &Cli, mut agent: Agent, prompt: Option<String>) -> Result<Co
     let handle = agent.handle();
     let cancel = CancellationToken::new();
     let _watching = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(interrupts(cancel.clone())));
-    let asking = agent.kit().attendance == Attendance::Somebody;
+    let asker = (agent.kit().attendance == Attendance::Somebody).then(|| ask::Asker::start(handle.clone()));
     let mut cursor = handle.feed().end();
     let report = {
         let work = async {
@@ -146,8 +147,8 @@ async fn drive(cli: &Cli, mut agent: Agent, prompt: Option<String>) -> Result<Co
                 entry = handle.feed().wait(&mut cursor) => {
                     if let Some(entry) = entry {
                         show(printer.as_mut(), &entry);
-                        if asking {
-                            ask::answer(&entry, &handle).await;
+                        if let Some(asker) = &asker {
+                            asker.entry(&entry);
                         }
                     }
                 }

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cli::AgentFlags,
-    compose::{Which, compose},
+    compose::{Request, Which, compose},
     place::Found,
     report::{Code, Failure},
     settings::Environment,
@@ -20,7 +20,7 @@ pub(super) fn compact(
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
     crate::runtime()?.block_on(async {
-        let composition = compose(environment, cwd, &AgentFlags::default(), None, Attendance::Nobody).await?;
+        let composition = compose(environment, Request::here(cwd, &AgentFlags::default(), Attendance::Nobody)).await?;
         let mut agent = composition.open(Which::Old(found.clone())).await?;
         let before = agent.conversation().messages().len();
         let result = agent.compact(&CancellationToken::new()).await;

@@ -58,6 +58,8 @@ pub(crate) struct Settings {
     pub background_agents: BackgroundAgents,
     /// Worktrees of sub-agents.
     pub worktrees: Worktrees,
+    /// Agents in the background.
+    pub fleet: Fleet,
     /// What is done about a model that does not answer.
     pub retry: Retry,
 }
@@ -81,6 +83,7 @@ impl Default for Settings {
             bash: Bash::default(),
             background_agents: BackgroundAgents::default(),
             worktrees: Worktrees::default(),
+            fleet: Fleet::default(),
             retry: Retry::default(),
         }
     }
@@ -353,6 +356,48 @@ impl Default for Worktrees {
     fn default() -> Self {
         Self { keep: false, setup: None, setup_timeout: nonzero32::<600>() }
     }
+}
+
+/// `[fleet]`: agents in the background.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Fleet {
+    /// How many work at the same time; more wait in order.
+    pub max_running: NonZeroU32,
+    /// Where agents that are started from the shell work, in a repo with commits.
+    pub isolation: FleetIsolation,
+    /// Seconds that an agent gets between TERM and KILL.
+    pub grace_seconds: NonZeroU32,
+    /// Minutes after which an idle interactive agent leaves memory; it comes back when it is needed.
+    pub idle_minutes: NonZeroU32,
+    /// Whether worktrees of agents that nobody knows any more go when the daemon starts.
+    pub sweep: bool,
+    /// A command line that is run when an agent needs a person or has ended: `CALIBAN_EVENT` is `needs_you`, `done` or
+    /// `failed`, `CALIBAN_AGENT` its id, `CALIBAN_LABEL` its label, `CALIBAN_TEXT` what it is about.
+    pub notify: Option<String>,
+}
+
+impl Default for Fleet {
+    fn default() -> Self {
+        Self {
+            max_running: nonzero32::<8>(),
+            isolation: FleetIsolation::Worktree,
+            grace_seconds: nonzero32::<5>(),
+            idle_minutes: nonzero32::<10>(),
+            sweep: true,
+            notify: None,
+        }
+    }
+}
+
+/// Where a background agent works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FleetIsolation {
+    /// In a worktree of its own.
+    Worktree,
+    /// In the caller's directory.
+    None,
 }
 
 /// `[retry]`: what is done about a model that does not answer.

@@ -1,0 +1,27 @@
+//! `caliban daemon …`: the arguments.
+
+use clap::Subcommand;
+
+/// What to do about the daemon of this repo.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum DaemonCommand {
+    /// Show its health, process, uptime, agents and socket, and what it found when it started
+    Status {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// End it when the requests in flight are answered; agents go on
+    Stop,
+    /// Replace it, whatever its version or state; agents go on and are adopted by the new one
+    Restart,
+    /// Print its log
+    Logs {
+        /// Stay and print what comes; Ctrl+C ends it
+        #[arg(long, short)]
+        follow: bool,
+        /// Only the last lines
+        #[arg(long, short = 'n', value_name = "LINES")]
+        lines: Option<usize>,
+    },
+}

@@ -1,0 +1,341 @@
+//! The arguments that `caliban agents …`, its top-level shorthands and `--bg` share.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+
+use super::run::AgentFlags;
+
+/// What is said about a background agent beside how it is set up.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Background agent")]
+pub(crate) struct TaskFlags {
+    /// A name for people, shown in lists and usable instead of the id
+    #[arg(long, value_name = "NAME")]
+    pub label: Option<String>,
+    /// Where it works: a git worktree of its own, or your directory
+    #[arg(long, value_name = "WHERE", value_enum)]
+    pub isolation: Option<Isolation>,
+    /// What its worktree starts from: head, fresh, or any revision
+    #[arg(long, value_name = "REV")]
+    pub base: Option<String>,
+    /// Check out only this directory; may be given again
+    #[arg(long, value_name = "DIR")]
+    pub sparse: Vec<String>,
+    /// Link this directory of the repo into the worktree instead of checking it out; may be given again
+    #[arg(long, value_name = "DIR")]
+    pub symlink: Vec<String>,
+    /// The only tools that it has, separated by commas; may be given again
+    #[arg(long, value_name = "TOOL", value_delimiter = ',')]
+    pub tools: Vec<String>,
+    /// Its kind: one of `caliban agents types`
+    #[arg(long = "agent", value_name = "TYPE")]
+    pub agent_type: Option<String>,
+    /// Stay for further messages when the task is done
+    #[arg(long)]
+    pub interactive: bool,
+    /// Start when this agent has ended done; may be given again
+    #[arg(long, value_name = "ID")]
+    pub after: Vec<String>,
+}
+
+impl TaskFlags {
+    /// What is wrong with the flags taken together.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let of_worktree = [
+            ("--base", self.base.is_some()),
+            ("--sparse", !self.sparse.is_empty()),
+            ("--symlink", !self.symlink.is_empty()),
+        ];
+        match (self.isolation, of_worktree.iter().find(|(_, given)| *given)) {
+            (Some(Isolation::None), Some((flag, _))) => {
+                Err(format!("{flag} is about a worktree, and --isolation none makes none"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where an agent works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Isolation {
+    /// In a git worktree of its own
+    Worktree,
+    /// In your directory
+    None,
+}
+
+/// `caliban agents spawn`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct SpawnArgs {
+    /// What it shall do
+    #[arg(long, value_name = "TEXT", required_unless_present = "prompt_file")]
+    pub prompt: Option<String>,
+    /// Read what it shall do from this file; - is stdin
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    pub prompt_file: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The task.
+    #[command(flatten)]
+    pub task: TaskFlags,
+    /// How the agent is set up.
+    #[command(flatten)]
+    pub agent: AgentFlags,
+}
+
+/// `caliban agents list`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ListArgs {
+    /// Print JSON; with --watch one object for each change, one to a line
+    #[arg(long)]
+    pub json: bool,
+    /// Stay and show what changes; Ctrl+C ends it
+    #[arg(long, short)]
+    pub watch: bool,
+}
+
+/// One agent.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct IdArg {
+    /// The agent: its id, the beginning of it, or its label
+    pub id: String,
+}
+
+/// Several agents.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct IdArgs {
+    /// The agents: id, the beginning of it, or label
+    #[arg(required = true, value_name = "ID")]
+    pub ids: Vec<String>,
+}
+
+/// `caliban agents attach`.
+#[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+What you type goes to the agent. While it asks for a permission: y = yes, a = always, n = no, or say what to do
+instead. /cancel stops its turn, /help lists more. Ctrl+D leaves; the agent goes on.")]
+pub(crate) struct AttachArgs {
+    /// Which.
+    #[command(flatten)]
+    pub agent: IdArg,
+}
+
+/// `caliban agents logs`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct LogsArgs {
+    /// Which.
+    #[command(flatten)]
+    pub agent: IdArg,
+    /// Stay and print what comes, until the agent has ended
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Print what the worker process wrote to its stdout and stderr instead
+    #[arg(long)]
+    pub raw: bool,
+    /// Print the session file as JSON; with --follow the records, one to a line
+    #[arg(long, conflicts_with = "raw")]
+    pub json: bool,
+}
+
+/// `caliban agents send`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct SendArgs {
+    /// Which.
+    #[command(flatten)]
+    pub agent: IdArg,
+    /// What to say; - reads it from stdin
+    #[arg(value_name = "TEXT")]
+    pub text: String,
+}
+
+/// `caliban agents wait`.
+#[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Exit codes:
+  0    all of them (with --any: the first) ended done, or are idle and wait for a message
+  1    one failed, crashed or was killed
+  4    one reached a budget or its turn limit
+  124  the time was up")]
+pub(crate) struct WaitArgs {
+    /// Which.
+    #[command(flatten)]
+    pub agents: IdArgs,
+    /// Return when the first of them has ended
+    #[arg(long)]
+    pub any: bool,
+    /// Give up after this time: seconds, or a number with s, m or h
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `caliban agents kill`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct KillArgs {
+    /// Which.
+    #[command(flatten)]
+    pub agents: IdArgs,
+    /// How long it gets to end by itself before it is ended by force: seconds, or a number with s, m or h
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub grace: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `caliban agents respawn`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct RespawnArgs {
+    /// Which.
+    #[command(flatten)]
+    pub agent: IdArg,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `caliban agents resume`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ResumeArgs {
+    /// Which.
+    #[command(flatten)]
+    pub agent: IdArg,
+    /// Its next message; without one it goes on where it was
+    #[arg(long, value_name = "TEXT")]
+    pub prompt: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `caliban agents rm`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct RmArgs {
+    /// Which.
+    #[command(flatten)]
+    pub agents: IdArgs,
+    /// Kill it first if it is not stopped
+    #[arg(long, short)]
+    pub force: bool,
+    /// Leave its worktree where it is
+    #[arg(long)]
+    pub keep: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `caliban agents diff`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct DiffArgs {
+    /// Which.
+    #[command(flatten)]
+    pub agent: IdArg,
+    /// Only the commits, the files and how many lines changed in each
+    #[arg(long)]
+    pub stat: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `caliban agents merge`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct MergeArgs {
+    /// Which.
+    #[command(flatten)]
+    pub agent: IdArg,
+    /// First commit what the agent left uncommitted, with this message
+    #[arg(long, value_name = "MESSAGE")]
+    pub commit: Option<String>,
+    /// Land everything as one ordinary commit
+    #[arg(long)]
+    pub squash: bool,
+    /// The branch to merge into, instead of the one that is checked out here
+    #[arg(long, value_name = "BRANCH")]
+    pub into: Option<String>,
+    /// The message of the merge
+    #[arg(long, short, value_name = "MESSAGE")]
+    pub message: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `caliban approvals`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ApprovalsArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `caliban approve`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ApproveArgs {
+    /// The number that `caliban approvals` shows, or the agent when it asks one thing only
+    #[arg(value_name = "N|ID")]
+    pub ask: String,
+    /// Allow calls like it from now on, too
+    #[arg(long)]
+    pub always: bool,
+}
+
+/// `caliban deny`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct DenyArgs {
+    /// The number that `caliban approvals` shows, or the agent when it asks one thing only
+    #[arg(value_name = "N|ID")]
+    pub ask: String,
+    /// Why not, or what to do instead; the agent reads it
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+}
+
+/// `90`, `90s`, `5m`, `2h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "expected seconds, or a number with s, m or h (90, 90s, 5m, 2h)".to_owned();
+    let (number, unit) = match text.find(|c: char| !c.is_ascii_digit() && c != '.') {
+        Some(at) => text.split_at(at),
+        None => (text, "s"),
+    };
+    let seconds = match unit {
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_unless_they_say_otherwise() {
+        let cases =
+            [("90", 90.0), ("0.5", 0.5), ("90s", 90.0), ("5m", 300.0), ("2h", 7200.0), ("1.5m", 90.0)];
+        for (text, seconds) in cases {
+            assert_eq!(duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
+        }
+        for text in ["", "s", "-1", "5d", "5 m", "1e400h", "..5"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn worktree_flags_without_a_worktree_are_refused() {
+        let task = TaskFlags { isolation: Some(Isolation::None), base: Some("main".into()), ..TaskFlags::default() };
+        assert_eq!(
+            task.check(),
+            Err("--base is about a worktree, and --isolation none makes none".to_owned())
+        );
+        assert_eq!(TaskFlags { isolation: Some(Isolation::Worktree), ..task }.check(), Ok(()));
+    }
+}

@@ -1,0 +1,101 @@
+//! The agent's own socket: anybody of the same user may attach.
+
+use std::{
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use caliban_acp::{ServeOptions, Sessions, serve};
+use tokio::{net::UnixListener, task::JoinSet};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use crate::report::Failure;
+
+/// How long clients that are attached at the end may take to read what is left.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How many may be attached at once.
+const MAX_CLIENTS: usize = 64;
+
+/// The listening end.
+pub(super) struct Server {
+    path: PathBuf,
+    clients: Arc<AtomicUsize>,
+    ending: CancellationToken,
+    accepting: Option<AbortOnDropHandle<()>>,
+}
+
+impl Server {
+    /// Listens at `path`, which becomes visible only when it is ready.
+    pub(super) fn listen(path: &Path, sessions: Arc<Sessions>) -> Result<Self, Failure> {
+        let beside = path.with_extension("new");
+        let cannot = |error: std::io::Error| Failure::new(format!("cannot listen at {}: {error}", path.display()));
+        // Left by a worker that was killed in between.
+        let _none = std::fs::remove_file(&beside);
+        let listener = UnixListener::bind(&beside).map_err(cannot)?;
+        std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o600)).map_err(cannot)?;
+        std::fs::rename(&beside, path).map_err(cannot)?;
+        let (clients, ending) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
+        let accepting = tokio::spawn(accept(listener, sessions, clients.clone(), ending.clone()));
+        let accepting = Some(AbortOnDropHandle::new(accepting));
+        Ok(Self { path: path.to_owned(), clients, ending, accepting })
+    }
+
+    /// Whether somebody is attached.
+    pub(super) fn has_clients(&self) -> bool {
+        self.clients.load(Ordering::Relaxed) > 0
+    }
+
+    /// Takes no more clients, and gives those that are there a moment to read the end.
+    pub(super) async fn finish(mut self) {
+        let _gone = std::fs::remove_file(&self.path);
+        self.ending.cancel();
+        if let Some(accepting) = self.accepting.take() {
+            let _late = tokio::time::timeout(LAST_WORDS, accepting).await;
+        }
+    }
+}
+
+async fn accept(
+    listener: UnixListener,
+    sessions: Arc<Sessions>,
+    clients: Arc<AtomicUsize>,
+    ending: CancellationToken,
+) {
+    let mut served = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = served.join_next() => continue,
+            () = ending.cancelled() => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of descriptors, mostly: wait for somebody to leave instead of spinning.
+                tracing::warn!(%error, "cannot accept");
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                continue;
+            }
+        };
+        let is_ours = stream.peer_cred().is_ok_and(|peer| peer.uid() == rustix::process::geteuid().as_raw());
+        if !is_ours || served.len() >= MAX_CLIENTS {
+            continue;
+        }
+        let (sessions, clients) = (sessions.clone(), clients.clone());
+        clients.fetch_add(1, Ordering::Relaxed);
+        served.spawn(async move {
+            let (reader, writer) = stream.into_split();
+            let options = ServeOptions::socket(env!("CARGO_PKG_VERSION"));
+            if let Err(error) = serve(reader, writer, sessions, options).await {
+                tracing::debug!(%error, "a client is gone");
+            }
+            clients.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+    while served.join_next().await.is_some() {}
+}

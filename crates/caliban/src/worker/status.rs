@@ -1,0 +1,248 @@
+//! `status.json`: how the agent stands, for everybody who does not want to read its transcript.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use caliban_agent::{
+    event::{Ask, Event, Outcome},
+    feed::Entry,
+};
+use caliban_core::{inert, price::MicroUsd};
+use caliban_supervisor::records::{
+    self, Ask as ShownAsk, EndingKind, STATUS, STATUS_VERSION, Waiting, WorkerEnding, WorkerState, WorkerStatus,
+};
+use jiff::Timestamp;
+
+use crate::report::Failure;
+
+/// What is shown of the last text.
+const LAST_TEXT_CHARS: usize = 200;
+
+/// Keeps the file; written only when it differs.
+pub(super) struct Status {
+    directory: PathBuf,
+    now: WorkerStatus,
+    written: Option<WorkerStatus>,
+    /// How the last turn ended; none while one is under way.
+    outcome: Option<Outcome>,
+    told: BTreeSet<String>,
+    untold: Vec<String>,
+}
+
+impl Status {
+    pub(super) fn new(directory: &Path, nonce: &str) -> Self {
+        let now = WorkerStatus {
+            version: STATUS_VERSION,
+            nonce: nonce.to_owned(),
+            state: WorkerState::Running,
+            ..WorkerStatus::default()
+        };
+        Self {
+            directory: directory.to_owned(),
+            now,
+            written: None,
+            outcome: None,
+            told: BTreeSet::new(),
+            untold: Vec::new(),
+        }
+    }
+
+    pub(super) fn model(&mut self, model: &str) {
+        self.now.model = Some(model.to_owned());
+    }
+
+    pub(super) fn activity(&mut self, activity: &str) {
+        self.now.activity = Some(activity.to_owned());
+        self.write();
+    }
+
+    pub(super) fn worktree(&mut self, path: &Path, branch: &str, base: &str) {
+        self.now.worktree = Some(path.to_owned());
+        self.now.branch = Some(branch.to_owned());
+        self.now.base_commit = Some(base.to_owned());
+    }
+
+    /// Takes in what happened.
+    pub(super) fn take(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Record(record) => self.record(&record.event),
+            Entry::Waiting { reason, ms } if *ms > 0 => {
+                let until = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default() + ms;
+                self.now.waiting_for = Some(Waiting::RateLimit { until });
+                self.now.activity = Some(inert::line(reason).into_owned());
+            }
+            Entry::Text(_) | Entry::Thinking(_) | Entry::ToolUse { .. } => {
+                if matches!(self.now.waiting_for, Some(Waiting::RateLimit { .. })) {
+                    self.now.waiting_for = None;
+                }
+            }
+            Entry::Waiting { .. }
+            | Entry::ToolOutput { .. }
+            | Entry::Restart { .. }
+            | Entry::SubAsked(_)
+            | Entry::SubAnswered { .. } => {}
+        }
+    }
+
+    fn record(&mut self, event: &Event) {
+        match event {
+            Event::Prompt { .. } | Event::Queued { .. } => {
+                self.outcome = None;
+                self.now.state = WorkerState::Running;
+                self.now.ending = None;
+                self.now.waiting_for = None;
+                self.now.activity = Some("asking the model".to_owned());
+            }
+            Event::Reply { message, usage, .. } => {
+                self.now.turns += 1;
+                self.now.usage += *usage;
+                self.now.waiting_for = None;
+                let text = message.text();
+                if !text.is_empty() {
+                    self.now.last_text = Some(inert::line(&text).chars().take(LAST_TEXT_CHARS).collect());
+                }
+            }
+            Event::CallStarted { name, input, .. } => {
+                let what = format!("{name} {}", caliban_agent::describe(input));
+                self.now.activity = Some(inert::line(&what).into_owned());
+            }
+            Event::CallEnded { .. } | Event::CallRefused { .. } => {
+                self.now.activity = Some("asking the model".to_owned());
+            }
+            Event::Summarised { usage, .. } => self.now.usage += *usage,
+            Event::TurnEnded { outcome, micro_usd, .. } => {
+                self.outcome = Some(outcome.clone());
+                self.now.activity = None;
+                self.now.micro_usd = micro_usd.map(MicroUsd);
+            }
+            Event::Started(_)
+            | Event::Resumed { .. }
+            | Event::AskOpened(_)
+            | Event::AskAnswered { .. }
+            | Event::ResultsCleared { .. }
+            | Event::Note { .. } => {}
+        }
+    }
+
+    /// The calls that wait for a person now.
+    pub(super) fn asks(&mut self, open: &[Ask]) {
+        let before = std::mem::take(&mut self.now.asks);
+        let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
+        self.now.asks = open
+            .iter()
+            .map(|ask| {
+                let opened_at = before.iter().find(|old| old.id == ask.id).map_or(now, |old| old.opened_at);
+                let who = ask.agent.as_deref().map(|agent| format!("{agent}: ")).unwrap_or_default();
+                ShownAsk {
+                    id: ask.id.clone(),
+                    name: ask.name.clone(),
+                    what: inert::line(&format!("{who}{} {}", ask.name, caliban_agent::describe(&ask.input)))
+                        .into_owned(),
+                    why: Some(inert::line(&ask.why).into_owned()),
+                    suggestions: ask.suggestions.clone(),
+                    opened_at,
+                }
+            })
+            .collect();
+        for ask in &self.now.asks {
+            if self.told.insert(ask.id.clone()) {
+                self.untold.push(ask.what.clone());
+            }
+        }
+        if !self.now.asks.is_empty() {
+            self.now.waiting_for = Some(Waiting::Approval);
+        } else if self.now.waiting_for == Some(Waiting::Approval) {
+            self.now.waiting_for = None;
+        }
+    }
+
+    /// An ask that nobody has been told of yet.
+    pub(super) fn new_ask(&mut self) -> Option<String> {
+        self.untold.pop()
+    }
+
+    pub(super) fn is_turn_over(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    pub(super) fn outcome(&self) -> Option<Outcome> {
+        self.outcome.clone()
+    }
+
+    pub(super) fn idle(&mut self) {
+        self.now.state = WorkerState::Idle;
+        self.now.waiting_for = Some(Waiting::Input);
+    }
+
+    /// For good, as the last turn ended.
+    pub(super) fn ended(&mut self) {
+        let (state, kind, text) = match self.outcome.take() {
+            Some(Outcome::Done) | None => (WorkerState::Done, EndingKind::Finished, None),
+            Some(Outcome::TurnLimit { limit }) => {
+                let text = format!("the limit of {limit} turns is reached");
+                (WorkerState::Failed, EndingKind::TurnLimit, Some(text))
+            }
+            Some(Outcome::Budget { limit }) => (WorkerState::Failed, EndingKind::Budget, Some(limit)),
+            Some(Outcome::Cancelled) => (WorkerState::Failed, EndingKind::Cancelled, None),
+            Some(Outcome::Failed { error, hint }) => {
+                let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+                (WorkerState::Failed, EndingKind::Error, Some(format!("{error}{hint}")))
+            }
+        };
+        self.end(state, kind, text);
+    }
+
+    /// It could not even begin.
+    pub(super) fn failed(&mut self, failure: &Failure) {
+        let hint = failure.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        self.end(WorkerState::Failed, EndingKind::Error, Some(format!("{}{hint}", failure.message)));
+    }
+
+    pub(super) fn hibernated(&mut self) {
+        self.now.hibernated = true;
+        self.durably();
+    }
+
+    /// How it ended, in words.
+    pub(super) fn ending_text(&self) -> &str {
+        let ending = self.now.ending.as_ref().and_then(|ending| ending.text.as_deref());
+        ending.or(self.now.last_text.as_deref()).unwrap_or("done")
+    }
+
+    /// Writes the file when it differs from what is there.
+    pub(super) fn write(&mut self) {
+        if self.written.as_ref() == Some(&self.now) {
+            return;
+        }
+        self.stamp();
+        self.keep(records::write(&self.directory, STATUS, &self.now));
+    }
+
+    fn end(&mut self, state: WorkerState, kind: EndingKind, text: Option<String>) {
+        self.now.state = state;
+        self.now.activity = None;
+        self.now.waiting_for = None;
+        self.now.asks.clear();
+        self.now.ending = Some(WorkerEnding { kind, text });
+        self.durably();
+    }
+
+    fn durably(&mut self) {
+        self.stamp();
+        self.keep(records::write_durably(&self.directory, STATUS, &self.now));
+    }
+
+    fn stamp(&mut self) {
+        self.now.updated_at = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
+    }
+
+    fn keep(&mut self, result: std::io::Result<()>) {
+        match result {
+            Ok(()) => self.written = Some(self.now.clone()),
+            // The transcript is the truth; the next change tries again.
+            Err(error) => tracing::warn!(%error, "status.json cannot be written"),
+        }
+    }
+}
