@@ -28,8 +28,8 @@ impl Judge<'_> {
             }
         }
         let blanket = self.rules(Effect::Allow).find(|rule| everything(&rule.rule)).map(by_rule);
-        let line = Line { judge: self, line, blanket };
-        let analysis = analyse(line.line, cwd, &self.policy.home);
+        let analysis = analyse(line, cwd, &self.policy.home);
+        let line = Line { judge: self, line, blanket, variables: analysis.sets_variables() };
         line.analysis(&analysis).unwrap_or_else(|| Verdict::allow("it runs nothing"))
     }
 }
@@ -39,6 +39,8 @@ struct Line<'a> {
     line: &'a str,
     /// The rule that allows all commands, when there is one.
     blanket: Option<Verdict>,
+    /// Whether variables are set that a reading command may act on.
+    variables: bool,
 }
 
 impl Line<'_> {
@@ -200,7 +202,8 @@ impl Line<'_> {
                 return unattended();
             }
         }
-        if let Some(files) = read_only::reads(run) {
+        let free = run.words[0].literal() == Some("export") || !self.variables;
+        if let Some(files) = read_only::reads(run).filter(|_| free) {
             let reads = files.iter().map(|path| self.judge.path("Read", FileAccess::Read, path));
             return reads.fold(Verdict::allow("a command that only reads"), Verdict::and);
         }

@@ -51,6 +51,8 @@ pub struct Policy {
     pub root: PathBuf,
     /// Further directories that count as inside the project.
     pub extra_dirs: Vec<PathBuf>,
+    /// Directories that can be read without a question but are not the project's: where whole outputs are kept.
+    pub read_dirs: Vec<PathBuf>,
     /// The user's home directory, absolute.
     pub home: PathBuf,
     /// The agent's own worktree, when it has one: then only files there (and in `extra_dirs`) count as inside
@@ -68,6 +70,7 @@ impl Policy {
             mode: Mode::Default,
             root: root.into(),
             extra_dirs: Vec::new(),
+            read_dirs: Vec::new(),
             home: home.into(),
             worktree: None,
             parent: None,
@@ -132,7 +135,12 @@ impl<'a> Judge<'a> {
         let extra = both(policy.extra_dirs.iter().collect());
         Self {
             policy,
-            readable: project.iter().chain(&extra).cloned().collect(),
+            readable: project
+                .iter()
+                .chain(&extra)
+                .cloned()
+                .chain(both(policy.read_dirs.iter().collect()))
+                .collect(),
             writable: both(vec![own]).into_iter().chain(extra).collect(),
             home: both(vec![&policy.home]),
             project,

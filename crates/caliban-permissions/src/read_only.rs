@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 
 use globset::GlobBuilder;
 
-use crate::shell::{Run, word::Word};
+use crate::shell::{
+    Run,
+    word::{Word, declared_name},
+};
 
 /// The files and directories that a read-only command reads; nothing when it is not known to read only.
 pub(crate) fn reads(run: &Run) -> Option<Vec<PathBuf>> {
@@ -17,6 +20,7 @@ pub(crate) fn reads(run: &Run) -> Option<Vec<PathBuf>> {
         "git" => git(words, run),
         "find" => find(words, run),
         "date" => date(words),
+        "export" => words.iter().all(|word| declared_name(word).is_some()).then(Vec::new),
         "hostname" if words.is_empty() => Some(Vec::new()),
         "command" | "type" | "which" => looked_up(name.literal()?, words),
         // `-v` names a variable, and its subscript is evaluated.

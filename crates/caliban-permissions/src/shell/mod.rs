@@ -23,7 +23,10 @@ mod variables;
 pub(crate) mod word;
 mod wrappers;
 
-use self::word::{Context, Word, scan};
+use self::{
+    variables::Influence,
+    word::{Context, Word, scan},
+};
 use crate::path::normalise;
 
 /// All that a line would do.
@@ -33,6 +36,16 @@ pub(crate) struct Analysis {
     pub(crate) files: Vec<FileUse>,
     /// Why the two lists may be incomplete.
     pub(crate) doubts: Vec<String>,
+    /// Whether variables are set that some program may act on.
+    pub(crate) variables: bool,
+}
+
+impl Analysis {
+    /// The same for all that it contains.
+    pub(crate) fn sets_variables(&self) -> bool {
+        let inside = |run: &Run| run.inner.as_ref().is_some_and(|inner| inner.analysis.sets_variables());
+        self.variables || self.runs.iter().any(inside)
+    }
 }
 
 /// One simple command.
@@ -373,8 +386,24 @@ impl Walk<'_> {
     }
 
     fn assigned(&mut self, name: &str) {
-        if !variables::harmless(name) {
-            self.doubt(format!("setting {name} may change what runs"));
+        match variables::influence(name) {
+            Influence::None => {}
+            Influence::Some => self.found.variables = true,
+            Influence::Strong => self.doubt(format!("setting {name} changes what runs")),
+        }
+    }
+
+    /// `export A=b` and its kin.
+    fn declared(&mut self, words: &[Word]) {
+        if !matches!(words[0].literal(), Some("export" | "declare" | "typeset" | "readonly" | "local")) {
+            return;
+        }
+        for word in &words[1..] {
+            match (word::declared_name(word), word) {
+                (Some(name), _) => self.assigned(name),
+                (None, Word::Literal(_)) => {}
+                (None, _) => self.doubt("the name of a variable is known only when it runs"),
+            }
         }
     }
 
@@ -465,6 +494,7 @@ impl Walk<'_> {
         if words[0].literal().is_none_or(str::is_empty) {
             self.doubt("the name of a command is known only when it runs");
         }
+        self.declared(&words);
         let inner = wrappers::unwrap(&words).map(|wrapped| {
             let mut walk = Walk {
                 home: self.home,

@@ -1,6 +1,35 @@
-//! Which variables a command line may set without changing which programs run, or how.
+//! What it means when a command line sets a variable.
 
-/// Upper-case names that only steer output or logging.
+/// What setting a variable can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Influence {
+    /// Output and logging only.
+    None,
+    /// Some program may act on it: commands that need no rule otherwise need one now.
+    Some,
+    /// It changes which programs run.
+    Strong,
+}
+
+pub(crate) fn influence(name: &str) -> Influence {
+    let upper = name.to_ascii_uppercase();
+    if HARMLESS.contains(&name) {
+        Influence::None
+    } else if STRONG.contains(&upper.as_str())
+        || STRONG_STARTS.iter().any(|start| upper.starts_with(start))
+        || STRONG_ENDS.iter().any(|end| upper.ends_with(end))
+    {
+        Influence::Strong
+    } else if name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && !name.starts_with('_')
+    {
+        // A variable of the script itself.
+        Influence::None
+    } else {
+        Influence::Some
+    }
+}
+
 const HARMLESS: &[&str] = &[
     "CI",
     "NO_COLOR",
@@ -12,21 +41,81 @@ const HARMLESS: &[&str] = &[
     "LANG",
     "LC_ALL",
     "TZ",
-    "DEBUG",
-    "VERBOSE",
     "RUST_BACKTRACE",
     "RUST_LOG",
     "CARGO_TERM_COLOR",
-    "NODE_ENV",
-    "PYTHONUNBUFFERED",
-    "PYTHONDONTWRITEBYTECODE",
 ];
 
-/// Any other upper-case name may be read by some program (`PATH`, `LD_PRELOAD`, `GIT_SSH_COMMAND`, `CC`).
-pub(crate) fn harmless(name: &str) -> bool {
-    HARMLESS.contains(&name)
-        || (!name.contains("proxy")
-            && !name.starts_with("npm_")
-            && !name.starts_with('_')
-            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'))
-}
+const STRONG: &[&str] = &[
+    "PATH",
+    "IFS",
+    "ENV",
+    "HOME",
+    "SHELL",
+    "CDPATH",
+    "SHELLOPTS",
+    "PS4",
+    "PROMPT_COMMAND",
+    "EDITOR",
+    "VISUAL",
+    "BROWSER",
+    "RUSTC",
+    "RUSTFLAGS",
+    "RUSTDOC",
+    "CARGO_HOME",
+    "CARGO_ENCODED_RUSTFLAGS",
+    "CC",
+    "CXX",
+    "CPP",
+    "LD",
+    "AR",
+    "MAKEFLAGS",
+    "LESSOPEN",
+    "LESSCLOSE",
+    "LESS",
+    "PYTHONSTARTUP",
+    "PYTHONHOME",
+    "PERL5OPT",
+    "PERL5LIB",
+    "PERL5DB",
+    "RUBYOPT",
+    "RUBYLIB",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "XDG_CONFIG_HOME",
+    "RIPGREP_CONFIG_PATH",
+    "GREP_OPTIONS",
+    "GCONV_PATH",
+    "HOSTALIASES",
+    "TAR_OPTIONS",
+    "UNZIP",
+];
+
+const STRONG_STARTS: &[&str] = &[
+    "LD_",
+    "DYLD_",
+    "BASH",
+    "GIT_",
+    "NPM_CONFIG",
+    "CARGO_BUILD_",
+    "CARGO_UNSTABLE",
+    "SSH_",
+    "SUDO_",
+    "PIP_",
+    "UV_",
+];
+
+const STRONG_ENDS: &[&str] = &[
+    "_PRELOAD",
+    "PAGER",
+    "_EDITOR",
+    "_COMMAND",
+    "_ASKPASS",
+    "_WRAPPER",
+    "_LINKER",
+    "_RUNNER",
+    "_OPTIONS",
+    "_OPTS",
+    "_PROXY",
+    "_RUSTFLAGS",
+];

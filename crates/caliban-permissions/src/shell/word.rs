@@ -59,6 +59,23 @@ pub(crate) fn scan(raw: &str, context: Context, home: &Path) -> Result<Scanned, 
     Ok(Scanned { word, commands: sink.commands })
 }
 
+/// The name in `NAME` or `NAME=value`, when the word surely begins with one.
+pub(crate) fn declared_name(word: &Word) -> Option<&str> {
+    let (text, plain) = match word {
+        Word::Literal(text) => (text, true),
+        Word::Glob(text) | Word::Computed(text) => (text, false),
+    };
+    let name = match text.split_once('=') {
+        Some((name, _)) => name.strip_suffix('+').unwrap_or(name),
+        None if plain => text,
+        None => return None,
+    };
+    let first = name.chars().next()?;
+    let identifier = (first.is_ascii_alphabetic() || first == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    identifier.then_some(name)
+}
+
 /// Whether every quote, bracket and here-document of a whole line ends in it. The parser is asked only then: it
 /// panics on some lines of which this is not true.
 pub(crate) fn balanced(line: &str) -> Result<(), Doubt> {

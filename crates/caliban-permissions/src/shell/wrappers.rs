@@ -75,7 +75,10 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Wrapped> {
         "sudo" | "doas" | "exec" | "setsid" | "chroot" | "unshare" | "flock" | "strace" | "watch"
         | "entr" | "parallel" | "busybox" | "toybox" | "caffeinate" | "script" | "rtk" | "proxychains"
         | "taskset" | "chrt" => wrapped(Trust::Opaque, somewhere_in(rest)),
-        "eval" | "trap" | "alias" => wrapped(Trust::Opaque, joined(rest)),
+        "eval" | "trap" => wrapped(Trust::Opaque, joined(rest)),
+        "alias" | "shopt" | "enable" | "hash" | "bind" | "complete" => {
+            wrapped(Trust::Opaque, vec![What::Unknown("what it changes decides what later names run")])
+        }
         "source" | "." => wrapped(Trust::Opaque, vec![What::Unknown("a script that is read when it runs")]),
         "bash" | "sh" | "dash" | "zsh" | "ksh" | "ash" => shell(rest, known),
         "find" | "fd" | "fdfind" => find(rest),

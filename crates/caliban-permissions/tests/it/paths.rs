@@ -192,6 +192,9 @@ fn extra_directories_and_a_worktree_count_as_inside() {
         short(&policy.decide("Write", &[write(place.home.join(path))]))
     };
     assert_eq!((verdict(&policy, "notes/a.md"), verdict(&policy, "other")), ("allow", "ask"));
+    policy.read_dirs = vec![place.home.join("outputs")];
+    assert_eq!(verdict(&policy, "outputs/bash-1.txt"), "ask");
+    assert_eq!(short(&policy.decide("Read", &[read(place.home.join("outputs/bash-1.txt"))])), "allow");
     policy.worktree = Some(place.home.join("tree"));
     assert_eq!((verdict(&policy, "tree/src/a.rs"), verdict(&policy, "other")), ("allow", "ask"));
     assert_eq!(short(&policy.decide("Write", &[write(place.root.join("src/main.rs"))])), "ask");
