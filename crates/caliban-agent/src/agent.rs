@@ -254,9 +254,10 @@ impl Agent {
             || self.steering_waits()
     }
 
-    /// Ends everything that the agent has started, and the feed.
+    /// Ends everything that the agent has started, the transcript and the feed.
     pub async fn close(self) {
         self.kit.workspace.shutdown().await;
+        self.transcript.close().await;
         self.transcript.feed().close();
     }
 

@@ -95,10 +95,9 @@ pub struct Transcript {
 }
 
 #[derive(Debug)]
-struct Job {
-    event: Event,
-    durability: Durability,
-    done: oneshot::Sender<Result<(), TranscriptError>>,
+enum Job {
+    Append { event: Event, durability: Durability, done: oneshot::Sender<Result<(), TranscriptError>> },
+    Close { done: oneshot::Sender<()> },
 }
 
 impl Transcript {
@@ -134,11 +133,24 @@ impl Transcript {
         let path = writer.path.clone();
         let transcript = Self { jobs, feed: feed.clone(), path };
         std::thread::spawn(move || {
+            let mut closing = None;
             while let Ok(job) = inbox.recv() {
-                let result = writer.append(job.event, job.durability);
-                let result = result.map(|record| feed.push(Entry::Record(Arc::new(record))));
-                // The asker may have gone away; the record is there all the same.
-                let _gone = job.done.send(result);
+                match job {
+                    Job::Append { event, durability, done } => {
+                        let result = writer.append(event, durability);
+                        let result = result.map(|record| feed.push(Entry::Record(Arc::new(record))));
+                        // The asker may have gone away; the record is there all the same.
+                        let _gone = done.send(result);
+                    }
+                    Job::Close { done } => {
+                        closing = Some(done);
+                        break;
+                    }
+                }
+            }
+            drop((writer, inbox));
+            if let Some(done) = closing {
+                let _gone = done.send(());
             }
         });
         transcript
@@ -149,7 +161,7 @@ impl Transcript {
     pub async fn append(&self, event: Event, durability: Durability) -> Result<(), TranscriptError> {
         loop {
             let (done, result) = oneshot::channel();
-            let job = Job { event: event.clone(), durability, done };
+            let job = Job::Append { event: event.clone(), durability, done };
             self.jobs.send(job).map_err(|_| TranscriptError::Closed)?;
             match result.await.map_err(|_| TranscriptError::Closed)? {
                 Err(TranscriptError::Io { path, source }) if is_full(&source) => {
@@ -160,6 +172,16 @@ impl Transcript {
                 }
                 other => return other,
             }
+        }
+    }
+
+    /// Closes the file, and with it the lock, for all who hold this transcript: when this returns, another process can
+    /// take the conversation up.
+    pub async fn close(&self) {
+        let (done, closed) = oneshot::channel();
+        if self.jobs.send(Job::Close { done }).is_ok() {
+            // An error means that it was closed already.
+            let _closed = closed.await;
         }
     }
 
