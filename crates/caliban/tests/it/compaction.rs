@@ -1,11 +1,15 @@
 //! Room in the model's window: old results go first, then a summary; what matters stays.
 
 use serde_json::{Value, json};
-use testkit::{ModelServer, Outcome, Recorded, StepExt, script, script::{Script, When}, text, tool};
+use testkit::{
+    Outcome, Protocol, Recorded, StepExt, script,
+    script::{Script, Step, When},
+    text, tool,
+};
 
 use crate::place::Place;
 
-const WINDOW: usize = 16_000;
+const WINDOW: usize = 12_000;
 /// Tokens of a text, by the rule of thumb that everybody here uses.
 const CHARS_PER_TOKEN: usize = 4;
 const FILES: usize = 16;
@@ -40,7 +44,7 @@ fn place_with_files() -> Place {
     place.env.write(place.env.config().join("caliban/settings.toml"), settings);
     for number in 0..FILES {
         let line = format!("filler of file {number} {}\n", "lorem ipsum ".repeat(6));
-        let text = format!("this is file {number};\n{}", line.repeat(90));
+        let text = format!("this is file {number};\n{}", line.repeat(70));
         place.env.write(place.repo.join(format!("file{number}.txt")), text);
     }
     place
@@ -128,23 +132,43 @@ fn a_resumed_session_sends_what_the_running_one_would_have() {
     place.server.assert_drained();
 }
 
+/// Two long results, then a model that takes less than its window is said to be; so does the summary, if it is to.
+fn too_much(summary: Step) -> Place {
+    let body = Protocol::Anthropic.error_body(400, "prompt is too long: 250000 tokens > 200000 maximum");
+    let result = |text: &str| When { tool_result_contains: Some(text.to_owned()), ..When::default() };
+    let echo = |word: &str| tool("Bash", json!({"command": format!("echo {word} {}", "x".repeat(3_000))}));
+    Place::new(script![
+        summary.on(SHORTENED),
+        text("done").on("<summary of the work so far>"),
+        text("never").status(400).body(body).when(result("two x")),
+        echo("two").when(result("one x")),
+        echo("one").on("go"),
+    ])
+}
+
 #[test]
 fn a_model_that_says_that_it_is_too_much_gets_less() {
-    let body = testkit::Protocol::Anthropic.error_body(400, "prompt is too long: 250000 tokens > 200000 maximum");
-    let long = "x".repeat(2_000);
-    let place = Place::with(
-        ModelServer::start(script![
-            text("short").on(SHORTENED).forever(),
-            tool("Bash", json!({"command": format!("echo one {long}")})).when(When { turn: Some(0), ..When::default() }),
-            tool("Bash", json!({"command": format!("echo two {long}")})).when(When { turn: Some(1), ..When::default() }),
-            text("done").status(400).body(body),
-        ]),
-        testkit::Protocol::Anthropic,
-    );
-    place.env.write(place.env.config().join("caliban/settings.toml"), "context_window = 60000\n");
+    let place = too_much(text("short"));
     let output = place.ask("go", ["--allow", "Bash(echo *)"]).ok();
     assert_eq!(output.stdout, "done\n");
-    assert!(place.transcript().iter().any(|record| record["event"] == "summarised"));
+    let requests = place.server.model_requests();
+    let sizes: Vec<usize> = requests.iter().map(|request| request.raw.len()).collect();
+    assert_eq!(sizes.len(), 5, "one, two, too much, summary, done: {sizes:?}");
+    assert!(sizes[4] < sizes[2], "{sizes:?}");
+    assert!(requests[4].body["messages"].to_string().contains("<summary of the work so far>\\nshort"));
+}
+
+#[test]
+fn a_summary_that_is_too_much_itself_is_made_of_less() {
+    let body = Protocol::Anthropic.error_body(400, "prompt is too long: 250000 tokens > 200000 maximum");
+    let place = too_much(text("short").status(400).body(body));
+    let output = place.ask("go", ["--allow", "Bash(echo *)"]).ok();
+    assert_eq!(output.stdout, "done\n");
+    let requests = place.server.model_requests();
+    let summaries: Vec<String> =
+        requests.iter().filter(|request| is_summary(request)).map(|request| request.body["messages"].to_string()).collect();
+    assert_eq!(summaries.len(), 2);
+    assert!(summaries[1].contains("[cut]") && !summaries[0].contains("[cut]"), "{summaries:?}");
 }
 
 #[test]
