@@ -179,6 +179,7 @@ impl Repo {
         let checked = self.check(&request, recorded, cancel).await?;
         exclude::ensure(self.common_dir(), &format!("/{PLACE}/"))?;
         let place = self.open_place(Missing::Make)?;
+        self.clear_half_made(&checked.name, &place, cancel).await?;
         let mut undo = Undo { claimed: false, branch_made: false };
         let made = self.make(&request, &checked, &place, &mut undo, progress, cancel).await;
         if made.is_err() {
@@ -243,17 +244,8 @@ impl Repo {
         let lease = self.claim(&checked.name, place, undo)?;
         undo.branch_made = self.make_branch(checked, cancel).await? == Branch::Made;
         let branch = branch_of(&checked.name);
-        let quiet = |_: &str| {};
-        retry_locks(cancel, &quiet, || {
-            let call = self.trusted_store("worktree").args(["add", "--quiet", "--no-checkout", "--"]);
-            call.arg(&path).arg(&branch)
-        })
-        .await?
-        .ok()?;
-        let admin = self.admin_of(&path)?.ok_or_else(|| Error::Answer {
-            command: "worktree add",
-            detail: format!("no record of {} was made", path.display()),
-        })?;
+        let admin = self.record(&path, &branch, cancel).await?;
+        let lease = self.keep_lease(lease, &checked.name, place)?;
         let mut marker = Marker {
             name: checked.name.clone(),
             base: checked.recorded.clone().unwrap_or_else(|| checked.base.clone()),
@@ -293,6 +285,35 @@ impl Repo {
         Ok(Worktree { created, lease, branch_made: undo.branch_made })
     }
 
+    /// Lets git record the worktree, without files yet, and gives its administrative directory.
+    async fn record(&self, path: &Path, branch: &str, cancel: &CancellationToken) -> Result<PathBuf> {
+        let _records = self.lock_records(cancel).await?;
+        let quiet = |_: &str| {};
+        let added = retry_locks(cancel, &quiet, || {
+            let call = self.trusted_store("worktree").args(["add", "--quiet", "--no-checkout", "--"]);
+            call.arg(path).arg(branch)
+        });
+        added.await?.ok()?;
+        self.admin_of(path)?.ok_or_else(|| Error::Answer {
+            command: "worktree add",
+            detail: format!("no record of {} was made", path.display()),
+        })
+    }
+
+    /// A `git worktree add` that failed and was tried again may have made the directory anew.
+    fn keep_lease(&self, lease: Lease, name: &Slug, place: &OwnedFd) -> Result<Lease> {
+        let path = self.path_of(name);
+        let failed = |e: std::io::Error| Error::at("locking", &path, e);
+        let id =
+            |fd: &OwnedFd| rustix::fs::fstat(fd).map(|s| (s.st_dev, s.st_ino)).map_err(|e| failed(e.into()));
+        let there = beneath::open_dir_at(place, name.as_str()).map_err(failed)?;
+        if id(&there)? == id(&lease.fd)? {
+            return Ok(lease);
+        }
+        let busy = || Error::Busy { name: name.as_str().to_owned(), path: path.clone() };
+        Lease::take(there).map_err(failed)?.ok_or_else(busy)
+    }
+
     /// Makes the directory: of two that try, one wins. A directory that a killed creation left empty and
     /// unlocked is taken over.
     fn claim(&self, name: &Slug, place: &OwnedFd, undo: &mut Undo) -> Result<Lease> {
@@ -313,16 +334,13 @@ impl Repo {
         {
             return Err(exists());
         }
-        if !made {
-            let empty =
-                beneath::entries(lease.fd.as_fd()).map_err(|e| Error::at("reading", &path, e))?.is_empty();
-            if !empty || self.admin_of(&path)?.is_some() {
-                return Err(exists());
+        let empty =
+            beneath::entries(lease.fd.as_fd()).map_err(|e| Error::at("reading", &path, e))?.is_empty();
+        if !empty || self.admin_of(&path)?.is_some() {
+            if made {
+                // The files are gone, the record is not: its index and HEAD may still hold work.
+                let _emptied = rustix::fs::unlinkat(place, text, AtFlags::REMOVEDIR);
             }
-        }
-        if self.admin_of(&path)?.is_some() {
-            // The files are gone, the record is not: its index and HEAD may still hold work.
-            let _emptied = rustix::fs::unlinkat(place, text, AtFlags::REMOVEDIR);
             return Err(exists());
         }
         undo.claimed = true;
@@ -464,6 +482,7 @@ impl Repo {
             if let Ok(place) = place {
                 let _tried = beneath::delete(place.as_fd(), OsStr::new(directory.as_str()));
             }
+            // Not under the lock for records: an undo must not wait, and a git that meets it tries again.
             if let (Some(id), Ok(records)) =
                 (admin.as_deref().and_then(Path::file_name), beneath::open_dir(&records))
             {

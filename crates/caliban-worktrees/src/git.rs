@@ -413,6 +413,8 @@ fn met_a_lock(stderr: &str) -> bool {
     stderr.contains("could not lock config file")
         || (stderr.contains(".lock'") && stderr.contains("File exists"))
         || stderr.contains("Another git process seems to be running")
+        // A record that another git is writing or deleting.
+        || (stderr.contains("failed to read") && stderr.contains("/worktrees/"))
 }
 
 /// A command with the chosen environment, without anything that would lead git astray.

@@ -13,6 +13,7 @@ mod diff;
 mod error;
 mod exclude;
 mod git;
+mod half;
 mod include;
 mod inspect;
 mod links;

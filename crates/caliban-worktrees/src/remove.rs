@@ -175,7 +175,10 @@ impl Repo {
         // From here on the work is safe, and a caller that gives up must not leave half a removal.
         let never = CancellationToken::new();
         let trashed = this.hide(&at)?;
-        this.delete_record(&at, &records).await?;
+        {
+            let _records = this.lock_records(&never).await?;
+            this.delete_record(&at, &records).await?;
+        }
         let branch_fate = this.settle_branch(&at, &weighed, ahead, &never).await?;
         if let Some((trash, hidden)) = trashed {
             let gone =
@@ -207,7 +210,8 @@ impl Repo {
         cancel: &CancellationToken,
     ) -> Result<Weighed> {
         let tip = self.resolve_ref(&format!("refs/heads/{}", at.branch()), cancel).await?;
-        let checked_out_elsewhere = tip.is_some() && self.checked_out_elsewhere(at, cancel).await?;
+        let checked_out_elsewhere =
+            tip.is_some() && self.checked_out(&at.branch(), Some(&at.path), cancel).await?;
         let merged = match &tip {
             Some(tip) => self.kept(std::slice::from_ref(tip), Some(&at.branch()), cancel).await?,
             None => false,
@@ -228,7 +232,12 @@ impl Repo {
     }
 
     /// Whether every one of `commits` is reachable from a ref that is kept, leaving out `branch`.
-    async fn kept(&self, commits: &[Oid], branch: Option<&str>, cancel: &CancellationToken) -> Result<bool> {
+    pub(crate) async fn kept(
+        &self,
+        commits: &[Oid],
+        branch: Option<&str>,
+        cancel: &CancellationToken,
+    ) -> Result<bool> {
         if commits.is_empty() {
             return Ok(true);
         }
@@ -245,15 +254,22 @@ impl Repo {
         Ok(answer.stdout.is_empty())
     }
 
-    async fn checked_out_elsewhere(&self, at: &Located, cancel: &CancellationToken) -> Result<bool> {
+    /// Whether a worktree other than the one at `but` has the branch checked out.
+    pub(crate) async fn checked_out(
+        &self,
+        branch: &str,
+        but: Option<&Path>,
+        cancel: &CancellationToken,
+    ) -> Result<bool> {
         let call = self.git.hardened(self.store(), "worktree").args(["list", "--porcelain", "-z"]);
         let answer = call.run(cancel).await?.ok()?;
-        let wanted = format!("branch refs/heads/{}", at.branch());
+        let wanted = format!("branch refs/heads/{branch}");
+        let but = but.map(|path| path.as_os_str().as_encoded_bytes());
         let mut path: &[u8] = b"";
         for line in split_nul(&answer.stdout) {
             if let Some(worktree) = line.strip_prefix(b"worktree ") {
                 path = worktree;
-            } else if line == wanted.as_bytes() && path != at.path.as_os_str().as_encoded_bytes() {
+            } else if line == wanted.as_bytes() && Some(path) != but {
                 return Ok(true);
             }
         }

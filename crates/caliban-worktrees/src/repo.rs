@@ -26,8 +26,8 @@ const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
 /// The largest `gitdir` file that is read: one path.
 const GITDIR_CAP: u64 = 16 * 1024;
-/// How long a removal waits for another one in the same repository, between looks.
-const LOCK_LOOK: std::time::Duration = std::time::Duration::from_millis(10);
+/// How long one waits for a lock between two looks.
+const LOCK_LOOK: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// An open repository. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -227,24 +227,36 @@ impl Repo {
         Ok(if answer.status.success() { Oid::parse(&answer.line()) } else { None })
     }
 
-    /// Takes the repository's lock for changes of refs: two removals must not each count on the other's branch.
+    /// Takes the lock for removals: two of them must not each count on the other's branch. `records` is the
+    /// open `.git/worktrees`.
     pub(crate) async fn lock_removals(
         &self,
-        place: &OwnedFd,
+        records: &OwnedFd,
         cancel: &CancellationToken,
-    ) -> Result<RemovalLock> {
-        let own =
-            beneath::open_dir_at(place, ".").map_err(|e| Error::io("opening the place for worktrees", e))?;
-        loop {
-            match rustix::fs::flock(&own, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(RemovalLock { _held: own }),
-                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(Error::io("locking the place for worktrees", e)),
-            }
-            tokio::select! {
-                () = tokio::time::sleep(LOCK_LOOK) => {}
-                () = cancel.cancelled() => return Err(Error::Cancelled),
-            }
+    ) -> Result<Locked> {
+        let own = beneath::open_dir_at(records, ".")
+            .map_err(|e| Error::io("opening the records of worktrees", e))?;
+        lock(own, cancel).await
+    }
+
+    /// Takes the lock for git's records: a `git worktree add` fails when it meets one that is half written or
+    /// half deleted. Held for milliseconds.
+    pub(crate) async fn lock_records(&self, cancel: &CancellationToken) -> Result<Locked> {
+        let own = beneath::open_dir(&self.common).map_err(|e| Error::at("opening", &self.common, e))?;
+        lock(own, cancel).await
+    }
+}
+
+async fn lock(own: OwnedFd, cancel: &CancellationToken) -> Result<Locked> {
+    loop {
+        match rustix::fs::flock(&own, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Locked { _held: own }),
+            Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(Error::io("locking the repository's worktrees", e)),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOCK_LOOK) => {}
+            () = cancel.cancelled() => return Err(Error::Cancelled),
         }
     }
 }
@@ -256,9 +268,9 @@ pub(crate) enum Missing {
     Fail,
 }
 
-/// Held while refs are weighed and deleted.
+/// A lock, given back by drop.
 #[derive(Debug)]
-pub(crate) struct RemovalLock {
+pub(crate) struct Locked {
     _held: OwnedFd,
 }
 

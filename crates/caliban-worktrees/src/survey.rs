@@ -16,7 +16,7 @@ use crate::blobs;
 use crate::error::{Error, Result};
 use crate::git::Call;
 use crate::marker::{Marker, Oid};
-use crate::repo::{Located, Repo};
+use crate::repo::{Located, Repo, split_nul};
 use crate::status::{
     INDEX_ARGS, IndexEntry, IndexFacts, STATUS_ARGS, Status, Tracked, parse_index, parse_status,
 };
@@ -245,15 +245,20 @@ impl Repo {
             if !answer.status.success() {
                 return Ok(None);
             }
-            let Some(status) = parse_status(&answer.stdout) else { return Ok(None) };
+            let Some(mut status) = parse_status(&answer.stdout) else { return Ok(None) };
+            if index.is_some() {
+                self.forgive_sparse(at, &mut status, cancel).await?;
+            }
             let staged = status.tracked.iter().any(|entry| entry.staged != b'.');
             if let (true, Some(head), None) = (staged, &status.head, index)
                 && *head != at.marker.base
                 && self.index_is_base(at, cancel).await?
             {
-                // A fenced agent commits with an index of its own; this one is as old as the worktree.
+                // A fenced agent commits with an index of its own; this one is as old as the worktree. Brought up
+                // to HEAD beside it, it keeps what it knows about files that did not change.
+                scratch.fill(&at.admin)?;
                 let call = self.git.hardened(self.tree(at), "read-tree").env("GIT_INDEX_FILE", &scratch.path);
-                call.arg(head.as_str()).run(cancel).await?.ok()?;
+                call.args(["-i", "-m", head.as_str()]).run(cancel).await?.ok()?;
                 index = Some(&scratch.path);
                 continue;
             }
@@ -263,6 +268,26 @@ impl Repo {
                 .ok()?;
             return Ok(parse_index(&answer.stdout).map(|facts| (status, facts)));
         }
+    }
+
+    /// Files outside the cone of a sparse worktree are not missing from it.
+    async fn forgive_sparse(
+        &self,
+        at: &Located,
+        status: &mut Status,
+        cancel: &CancellationToken,
+    ) -> Result<()> {
+        let missing = |t: &Tracked| t.unstaged == b'D';
+        if !status.tracked.iter().any(missing) || !at.admin.join("info/sparse-checkout").is_file() {
+            return Ok(());
+        }
+        let bytes = |t: &Tracked| [t.path.as_os_str().as_encoded_bytes(), b"\0"].concat();
+        let asked = status.tracked.iter().filter(|t| missing(t)).flat_map(bytes).collect();
+        let call = self.git.hardened(self.tree(at), "sparse-checkout").args(["check-rules", "-z"]);
+        let answer = call.stdin(asked).run(cancel).await?.ok()?;
+        let inside: BTreeSet<&[u8]> = split_nul(&answer.stdout).collect();
+        status.tracked.retain(|t| !missing(t) || inside.contains(t.path.as_os_str().as_encoded_bytes()));
+        Ok(())
     }
 
     async fn index_is_base(&self, at: &Located, cancel: &CancellationToken) -> Result<bool> {
@@ -362,6 +387,18 @@ struct ScratchIndex {
 impl ScratchIndex {
     fn new(common: &Path) -> Self {
         Self { path: common.join(crate::save::nonce_name("caliban-index")) }
+    }
+
+    /// Copies a worktree's index here, if it is a plain file.
+    fn fill(&self, admin: &Path) -> Result<()> {
+        let copy = || -> std::io::Result<()> {
+            let admin = beneath::open_dir(admin)?;
+            if let Found::File { mut file, .. } = beneath::look(admin.as_fd(), Path::new("index"))? {
+                beneath::copy_file(&mut file, &mut std::fs::File::create_new(&self.path)?)?;
+            }
+            Ok(())
+        };
+        copy().map_err(|e| Error::at("copying the index to", &self.path, e))
     }
 }
 

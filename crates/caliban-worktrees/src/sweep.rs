@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::beneath;
 use crate::error::{Error, Result};
 use crate::remove::{RemoveOptions, RemoveReport, TRASH, trash_of};
-use crate::repo::{Lease, Missing, Repo};
+use crate::repo::{Missing, Repo};
 
 /// Whether a sweep does anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -106,13 +106,36 @@ impl Repo {
             });
         }
         let this = self.clone();
-        let leftovers = tokio::task::spawn_blocking(move || this.sweep_leftovers(mode)).await;
-        let leftovers = leftovers.map_err(|e| Error::io("sweeping", std::io::Error::other(e)))?;
+        let leftovers = tokio::task::spawn_blocking(move || this.sweep_trash(mode)).await;
+        let mut leftovers = leftovers.map_err(|e| Error::io("sweeping", std::io::Error::other(e)))?;
+        leftovers.extend(self.sweep_half_made(live, mode, cancel).await?);
         Ok(SweepReport { orphans, leftovers })
     }
 
-    /// Files that a killed removal had saved and hidden, and directories that a killed creation had only made.
-    fn sweep_leftovers(&self, mode: SweepMode) -> Vec<PathBuf> {
+    /// What killed creations left.
+    async fn sweep_half_made(
+        &self,
+        live: &BTreeSet<Slug>,
+        mode: SweepMode,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        let Ok(place) = self.open_place(Missing::Fail) else { return Ok(found) };
+        for (name, _) in beneath::entries(place.as_fd()).unwrap_or_default() {
+            let Some(name) = name.to_str().ok().and_then(|n| Slug::parse(n).ok()) else { continue };
+            if live.contains(&name) || !self.is_half_made(&name, &place) {
+                continue;
+            }
+            if mode == SweepMode::Remove {
+                self.clear_half_made(&name, &place, cancel).await?;
+            }
+            found.push(self.path_of(&name));
+        }
+        Ok(found)
+    }
+
+    /// Files that a killed removal had saved and hidden.
+    fn sweep_trash(&self, mode: SweepMode) -> Vec<PathBuf> {
         let Ok(place) = self.open_place(Missing::Fail) else { return Vec::new() };
         let at = self.root().join(crate::PLACE);
         let mut found = Vec::new();
@@ -123,21 +146,6 @@ impl Repo {
                     .is_ok();
             if done {
                 found.push(at.join(TRASH).join(hidden));
-            }
-        }
-        for (name, _) in beneath::entries(place.as_fd()).unwrap_or_default() {
-            let Some(name) = name.to_str().ok().and_then(|n| Slug::parse(n).ok()) else { continue };
-            let path = self.path_of(&name);
-            let Ok(dir) = beneath::open_dir_at(&place, name.as_str()) else { continue };
-            let Ok(Some(lease)) = Lease::take(dir) else { continue };
-            let empty = beneath::entries(lease.fd.as_fd()).is_ok_and(|e| e.is_empty());
-            if !empty || self.admin_of(&path).map_or(true, |admin| admin.is_some()) {
-                continue;
-            }
-            let removed =
-                || rustix::fs::unlinkat(&place, name.as_str(), rustix::fs::AtFlags::REMOVEDIR).is_ok();
-            if mode == SweepMode::DryRun || removed() {
-                found.push(path);
             }
         }
         if mode == SweepMode::Remove {

@@ -16,8 +16,20 @@ use crate::git::Place;
 use crate::marker::Oid;
 use crate::repo::{Located, Repo, split_nul};
 
-/// Commits that an unfinished operation stands on.
-const PENDING: [&str; 4] = ["MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD"];
+/// Files of the record that name commits which an unfinished operation stands on.
+const PENDING: [&str; 11] = [
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "REBASE_HEAD",
+    "MERGE_AUTOSTASH",
+    "rebase-merge/autostash",
+    "rebase-merge/orig-head",
+    "rebase-merge/amend",
+    "rebase-apply/autostash",
+    "rebase-apply/orig-head",
+    "BISECT_HEAD",
+];
 const PENDING_CAP: u64 = 64 * 1024;
 /// The largest log of HEAD that is read.
 const LOG_CAP: u64 = 64 * 1024 * 1024;
@@ -129,10 +141,14 @@ impl Repo {
     }
 }
 
-/// The ids in the files of unfinished operations.
+/// The ids in the files of unfinished operations, and in refs that only this worktree has.
 fn unfinished(admin: &Path) -> Vec<Oid> {
+    let mut files: Vec<PathBuf> = PENDING.iter().map(PathBuf::from).collect();
+    if let Ok(root) = beneath::open_dir(admin) {
+        files.extend(beneath::files_beneath(root.as_fd(), Path::new("refs")).unwrap_or_default());
+    }
     let mut found = Vec::new();
-    for name in PENDING {
+    for name in files {
         let Ok(bytes) = beneath::read_small(&admin.join(name), PENDING_CAP) else { continue };
         found.extend(String::from_utf8_lossy(&bytes).lines().filter_map(Oid::parse));
     }

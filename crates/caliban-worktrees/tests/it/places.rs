@@ -137,14 +137,12 @@ async fn an_unchanged_lfs_file_is_clean_although_its_filter_does_not_run() {
     // What git-lfs does, in two lines of shell: a pointer in git, the content in its store.
     let store = lab.repo().join(".git/lfs/objects");
     let content = "large content\n";
-    let oid = "e7bb4d2d0ba7f9e9dd5b9ba1e85d33bd5afd6c98ea42a6e1ba0ea7cc1c29bea8";
     let sum = std::process::Command::new("sh")
         .arg("-c")
         .arg(format!("printf '{}' | sha256sum | cut -d' ' -f1", "large content\\n"))
         .output()
         .unwrap();
     let real = String::from_utf8(sum.stdout).unwrap().trim().to_owned();
-    assert_ne!(real, oid);
     let object = store.join(&real[..2]).join(&real[2..4]).join(&real);
     write(&object, content);
     let pointer =

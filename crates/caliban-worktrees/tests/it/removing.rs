@@ -494,3 +494,50 @@ async fn a_restore_takes_the_kept_branch_again_or_another_name() {
     let error = repo.restore("x", RestoreTo::Directory(lab.repo()), &quiet, &token()).await.unwrap_err();
     assert!(error.to_string().ends_with("it exists and is not an empty directory"), "{error}");
 }
+
+#[tokio::test]
+async fn r19_a_stale_index_of_a_sparse_worktree_is_no_change() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    let mut asked = caliban_worktrees::CreateRequest::new(slug("x"));
+    asked.sparse_paths = vec!["src/".into()];
+    let path = crate::lab::try_create(&repo, asked).await.unwrap().created.path;
+    let index = lab.repo().join(".git/worktrees/x/index");
+    let old = std::fs::read(&index).unwrap();
+    commit(&lab, &path, "src/committed");
+    std::fs::write(&index, old).unwrap();
+    assert_eq!(repo.inspect(&slug("x"), &token()).await.unwrap().dirty, []);
+    assert_eq!(remove(&repo, "x").await.rescue, None);
+}
+
+#[tokio::test]
+async fn r19_commits_that_only_the_record_names_are_saved() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    let path = make(&repo, "x").await;
+    lab.git_at(&path, &["checkout", "-q", "--detach"]);
+    let private = commit(&lab, &path, "private");
+    lab.git_at(&path, &["update-ref", "refs/worktree/mine", &private]);
+    lab.git_at(&path, &["checkout", "-q", "caliban/x"]);
+    let rescue = remove(&repo, "x").await.rescue.unwrap();
+    let parents = lab.git(&["rev-parse", &format!("{}^@", rescue.commit)]);
+    assert!(parents.contains(&private), "{parents}");
+}
+
+#[tokio::test]
+async fn r19_an_unfinished_rebase_keeps_its_autostash() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    let path = make(&repo, "x").await;
+    write(&path.join("README.md"), "theirs\n");
+    lab.git_at(&path, &["commit", "-qam", "theirs"]);
+    lab.write("README.md", "ours\n");
+    lab.git(&["commit", "-qam", "ours"]);
+    write(&path.join("run.sh"), "stashed away\n");
+    assert!(!lab.try_git(&path, &["rebase", "-q", "--autostash", "main"]).status.success());
+    assert_ne!(std::fs::read_to_string(path.join("run.sh")).unwrap(), "stashed away\n");
+    let rescue = remove(&repo, "x").await.rescue.unwrap();
+    let parents = lab.git(&["rev-parse", &format!("{}^@", rescue.commit)]);
+    let saved = parents.lines().filter(|p| lab.git(&["show", &format!("{p}:run.sh")]) == "stashed away");
+    assert_eq!(saved.count(), 1);
+}

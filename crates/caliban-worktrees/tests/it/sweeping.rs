@@ -54,3 +54,34 @@ async fn w06_a_sweep_removes_orphans_and_nothing_else() {
     let report = repo.sweep(&live, SweepMode::Remove, &options, &token()).await.unwrap();
     assert_eq!(report.orphans.len(), 1, "let go of, it is an orphan too");
 }
+
+#[tokio::test]
+async fn a_creation_that_was_killed_can_be_repeated_and_is_swept() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    let before = lab.traces();
+    // Killed after each of its first steps: the directory, the branch, git's record.
+    let leave = |name: &str, steps: u32| {
+        std::fs::create_dir_all(lab.wt(name)).unwrap();
+        let branch = format!("caliban/{name}");
+        if steps > 1 {
+            lab.git(&["branch", &branch]);
+        }
+        if steps > 2 {
+            let path = lab.wt(name);
+            lab.git(&["worktree", "add", "-q", "--no-checkout", path.to_str().unwrap(), &branch]);
+        }
+    };
+    for steps in 1..=3 {
+        let name = format!("again-{steps}");
+        leave(&name, steps);
+        make(&repo, &name).await;
+        assert_eq!(lab.git_at(lab.wt(&name), &["status", "--porcelain"]), "");
+        crate::lab::remove(&repo, &name).await;
+        leave(&format!("swept-{steps}"), steps);
+    }
+    let options = RemoveOptions::default();
+    let report = repo.sweep(&BTreeSet::new(), SweepMode::Remove, &options, &token()).await.unwrap();
+    assert_eq!(report.leftovers, [lab.wt("swept-1"), lab.wt("swept-2"), lab.wt("swept-3")]);
+    assert_eq!(lab.traces(), before);
+}

@@ -1,0 +1,73 @@
+//! What a creation leaves that was killed before it wrote its marker: a directory without files, perhaps a
+//! record without an index, and a branch without commits. It holds nothing, so it may go.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+use caliban_core::names::Slug;
+use rustix::fs::AtFlags;
+use tokio_util::sync::CancellationToken;
+
+use crate::beneath;
+use crate::error::{Error, Result};
+use crate::marker::{self, Oid};
+use crate::repo::{Lease, Repo, branch_of};
+
+/// A half-made worktree, held.
+struct HalfMade {
+    lease: Lease,
+    admin: Option<PathBuf>,
+}
+
+impl Repo {
+    /// Whether `name` is half-made and nobody is making it.
+    pub(crate) fn is_half_made(&self, name: &Slug, place: &OwnedFd) -> bool {
+        self.half_made(name, place).is_some()
+    }
+
+    fn half_made(&self, name: &Slug, place: &OwnedFd) -> Option<HalfMade> {
+        let dir = beneath::open_dir_at(place, name.as_str()).ok()?;
+        let lease = Lease::take(dir).ok()??;
+        let names = beneath::entries(lease.fd.as_fd()).ok()?;
+        let admin = self.admin_of(&self.path_of(name)).ok()?;
+        let only_git = names.iter().all(|(name, _)| name.to_bytes() == b".git");
+        let nothing = match &admin {
+            Some(admin) => !admin.join(marker::FILE).exists() && !admin.join("index").exists() && only_git,
+            None => names.is_empty(),
+        };
+        nothing.then_some(HalfMade { lease, admin })
+    }
+
+    /// Takes it away, its branch too if that holds nothing. Nothing half-made: nothing is done.
+    pub(crate) async fn clear_half_made(
+        &self,
+        name: &Slug,
+        place: &OwnedFd,
+        cancel: &CancellationToken,
+    ) -> Result<()> {
+        let Some(HalfMade { lease, admin }) = self.half_made(name, place) else { return Ok(()) };
+        let path = self.path_of(name);
+        let failed = |e: std::io::Error| Error::at("clearing", &path, e);
+        if let Some(id) = admin.as_deref().and_then(std::path::Path::file_name) {
+            let _locked = self.lock_records(cancel).await?;
+            let records = beneath::open_dir(&self.common_dir().join("worktrees")).map_err(failed)?;
+            beneath::delete(records.as_fd(), id).map_err(failed)?;
+        }
+        beneath::delete(lease.fd.as_fd(), OsStr::new(".git")).map_err(failed)?;
+        rustix::fs::unlinkat(place, name.as_str(), AtFlags::REMOVEDIR).map_err(|e| failed(e.into()))?;
+        let branch = branch_of(name);
+        let reference = format!("refs/heads/{branch}");
+        if let Some(tip) = self.resolve_ref(&reference, cancel).await?
+            && self.holds_nothing(&branch, &tip, cancel).await?
+        {
+            self.update_refs(&format!("delete {reference}\0{tip}\0"), cancel).await?;
+        }
+        Ok(())
+    }
+
+    async fn holds_nothing(&self, branch: &str, tip: &Oid, cancel: &CancellationToken) -> Result<bool> {
+        let elsewhere = self.kept(std::slice::from_ref(tip), Some(branch), cancel).await?;
+        Ok(elsewhere && !self.checked_out(branch, None, cancel).await?)
+    }
+}
