@@ -246,7 +246,7 @@ impl<'a> Judge<'a> {
         };
         let allowing = self.rules(Effect::Allow).find(|rule| {
             self.covers_path(&rule.rule, tool, access, path, Reading::Narrow)
-                && protected.as_ref().is_none_or(|protected| names(&rule.rule, protected))
+                && protected.as_ref().is_none_or(|protected| self.names(&rule.rule, protected))
         });
         if let Some(rule) = allowing {
             return by_rule(rule);
@@ -263,7 +263,7 @@ impl<'a> Judge<'a> {
                 format!("writes {shown}, outside the project"),
                 vec![format!("Edit({})", escaped(path))],
             ),
-            (FileAccess::Write, _, Some(Protected::Name(name))) => Verdict::ask(
+            (FileAccess::Write, _, Some(Protected::Name(name, _))) => Verdict::ask(
                 format!("writes {shown}: {name} is protected"),
                 vec![format!("Edit({})", self.pattern_for(path))],
             ),
@@ -310,15 +310,33 @@ impl<'a> Judge<'a> {
     }
 
     fn protected(&self, path: &Path, inside: bool) -> Option<Protected> {
-        let below = self
-            .writable
-            .iter()
-            .filter_map(|base| path.strip_prefix(base).ok())
-            .min_by_key(|rest| rest.components().count());
-        match protected_name(below.unwrap_or(path)) {
-            Some(name) => Some(Protected::Name(name)),
+        let below = self.writable.iter().filter_map(|base| path.strip_prefix(base).ok());
+        // The project itself may lie in a place of that name.
+        let below = below.min_by_key(|rest| rest.components().count()).unwrap_or(path);
+        match protected_name(below) {
+            Some((name, count)) => {
+                let base = path.components().count() - below.components().count();
+                Some(Protected::Name(name, path.components().take(base + count).collect()))
+            }
             None if inside => None,
             None => Some(Protected::Outside),
+        }
+    }
+
+    /// Whether a rule speaks of the protected place itself, not just of everything.
+    fn names(&self, rule: &Rule, protected: &Protected) -> bool {
+        match (&rule.covers, protected) {
+            (Covers::Edit(pattern), Protected::Outside) => pattern.literal.starts_with(['/', '~']),
+            (Covers::Edit(pattern), Protected::Name(name, place)) => {
+                if let Some(rest) = pattern.literal.strip_prefix("~/") {
+                    self.home.iter().any(|home| home.join(rest).starts_with(place))
+                } else if pattern.literal.starts_with('/') {
+                    Path::new(&pattern.literal).starts_with(place)
+                } else {
+                    pattern.literal.split('/').any(|part| part.eq_ignore_ascii_case(name))
+                }
+            }
+            _ => false,
         }
     }
 
@@ -335,19 +353,9 @@ impl<'a> Judge<'a> {
 
 /// Why writing somewhere always asks.
 enum Protected {
-    Name(&'static str),
+    /// The name, and the path down to it.
+    Name(&'static str, PathBuf),
     Outside,
-}
-
-/// Whether a rule speaks of the protected place itself, not just of everything.
-fn names(rule: &Rule, protected: &Protected) -> bool {
-    match (&rule.covers, protected) {
-        (Covers::Edit(pattern), Protected::Outside) => pattern.literal.starts_with(['/', '~']),
-        (Covers::Edit(pattern), Protected::Name(name)) => {
-            pattern.literal.split('/').any(|part| part.eq_ignore_ascii_case(name))
-        }
-        _ => false,
-    }
 }
 
 pub(crate) fn by_rule(rule: &SourcedRule) -> Verdict {

@@ -29,11 +29,13 @@ const START_FILES: &[&str] = &[
     ".netrc",
 ];
 
-/// The protected name in the path below its base, if there is one.
-pub(crate) fn protected_name(path: &Path) -> Option<&'static str> {
-    path.components().find_map(|component| {
+/// The protected name in a path, if there is one, and how many components lead up to it, itself included.
+pub(crate) fn protected_name(path: &Path) -> Option<(&'static str, usize)> {
+    path.components().enumerate().find_map(|(at, component)| {
         let name = component.as_os_str().to_str()?;
         // Some file systems do not tell the cases apart.
-        ANYWHERE.iter().chain(START_FILES).find(|protected| name.eq_ignore_ascii_case(protected)).copied()
+        let found =
+            ANYWHERE.iter().chain(START_FILES).find(|protected| name.eq_ignore_ascii_case(protected))?;
+        Some((*found, at + 1))
     })
 }

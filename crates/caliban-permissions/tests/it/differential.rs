@@ -130,7 +130,7 @@ fn holds(place: &Place, line: &str) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(80))]
     #[test]
     fn what_is_allowed_never_runs_evil(a in pieces(), b in pieces(), c in pieces()) {
         let place = Place::new();

@@ -84,7 +84,7 @@ pub(crate) fn pieces() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn random_text_is_answered(line in ".{0,60}", shellish in pieces()) {
         let place = Place::new();

@@ -202,3 +202,16 @@ fn extra_directories_and_a_worktree_count_as_inside() {
     crate::place::add(&mut policy, "deny Edit(src/**)");
     assert_eq!(verdict(&policy, "tree/src/a.rs"), "deny");
 }
+
+#[test]
+fn a_worktree_in_a_protected_place_protects_its_own() {
+    let place = Place::new();
+    let tree = place.home.join(".caliban/worktrees/x");
+    std::fs::create_dir_all(&tree).unwrap();
+    let rule = format!("Edit(/{}/**)", tree.display());
+    let mut policy = place.policy(Mode::Default, &[&rule, "Edit(~/.caliban/worktrees/x/.claude/**)"]);
+    policy.worktree = Some(tree.clone());
+    let verdict = |path: &str| short(&policy.decide("Write", &[write(tree.join(path))]));
+    let verdicts = ["src/a.rs", ".caliban/settings.toml", ".git", ".claude/x", "../y/src/a.rs"].map(verdict);
+    assert_eq!(verdicts, ["allow", "ask", "ask", "allow", "ask"]);
+}
