@@ -130,7 +130,7 @@ impl Search {
         if let Some(is_off_limits) = &self.off_limits {
             // Asked only of files with matches: a rule may follow links, and most files have none.
             let all = files.len();
-            files.retain(|file| !is_off_limits(&file.path));
+            files.retain(|file| !is_off_limits(&self.base.join(&file.path)));
             unreadable += (all - files.len()) as u64;
         }
         Hits {

@@ -54,8 +54,6 @@ pub(crate) struct Settings {
     pub web: Web,
     /// Running commands.
     pub bash: Bash,
-    /// `/bg` agents of a session.
-    pub background_agents: BackgroundAgents,
     /// Worktrees of sub-agents.
     pub worktrees: Worktrees,
     /// Agents in the background.
@@ -81,7 +79,6 @@ impl Default for Settings {
             context: Context::default(),
             web: Web::default(),
             bash: Bash::default(),
-            background_agents: BackgroundAgents::default(),
             worktrees: Worktrees::default(),
             fleet: Fleet::default(),
             retry: Retry::default(),
@@ -315,28 +312,6 @@ impl Default for Bash {
         let time = caliban_tools::Limits::default().command_time.as_millis();
         let time = u64::try_from(time).ok().and_then(NonZeroU64::new).unwrap_or(NonZeroU64::MIN);
         Self { timeout_ms: time, env_allow: Vec::new() }
-    }
-}
-
-/// `[background_agents]`: `/bg` agents of a session (b09).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct BackgroundAgents {
-    /// How many may run at the same time.
-    pub max_agents: NonZeroU32,
-    /// Tokens for each.
-    pub per_agent_budget: NonZeroU64,
-    /// Tokens for all of them together.
-    pub global_budget: NonZeroU64,
-}
-
-impl Default for BackgroundAgents {
-    fn default() -> Self {
-        Self {
-            max_agents: nonzero32::<3>(),
-            per_agent_budget: nonzero64::<50_000>(),
-            global_budget: nonzero64::<200_000>(),
-        }
     }
 }
 
