@@ -90,17 +90,6 @@ fn without_anything_every_value_is_its_default() {
 }
 
 #[test]
-fn b09_background_agents_have_the_promised_defaults() {
-    let settings: Settings = toml::from_str("").unwrap();
-    let of = |text: &str| toml::from_str::<Settings>(text).unwrap().background_agents;
-    assert_eq!(
-        settings.background_agents,
-        of("[background_agents]\nmax_agents = 3\nper_agent_budget = 50000\nglobal_budget = 200000\n")
-    );
-    assert_ne!(settings.background_agents, of("[background_agents]\nmax_agents = 4\n"));
-}
-
-#[test]
 fn each_layer_wins_over_the_ones_below_it() {
     let mut world = World::new();
     let text = |turns| format!("model = 'm{turns}'\nlimits.max_turns = {turns}\n");
