@@ -76,6 +76,21 @@ pub struct Changes {
 }
 
 impl Changes {
+    /// One line a file, `M src/lib.rs +3 -1`, and the summary: what `git diff --stat` tells.
+    pub fn stat(&self) -> Vec<String> {
+        let line = |f: &FileChange| match (f.added, f.deleted) {
+            (Some(added), Some(deleted)) => format!("{} {} +{added} -{deleted}", f.status, f.path),
+            _ => format!("{} {} binary", f.status, f.path),
+        };
+        let mut lines: Vec<String> = self.files.iter().map(line).collect();
+        let more = self.file_count - self.files.len();
+        if more > 0 {
+            lines.push(format!("and {more} more"));
+        }
+        lines.push(self.summary());
+        lines
+    }
+
     /// `3 files changed, 10 insertions(+), 2 deletions(-)`.
     pub fn summary(&self) -> String {
         let sum = |of: fn(&FileChange) -> Option<u64>| self.files.iter().filter_map(of).sum::<u64>();

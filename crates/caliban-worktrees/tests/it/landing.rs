@@ -40,6 +40,7 @@ async fn changes_are_committed_and_uncommitted_work_against_the_base() {
         ]
     );
     assert_eq!(changes.summary(), "6 files changed, 5 insertions(+), 2 deletions(-)");
+    assert_eq!(changes.stat()[..2], ["M README.md +1 -1", "A bin binary"]);
     let subjects: Vec<_> = changes.commits.iter().map(|c| (c.subject.as_str(), c.author.as_str())).collect();
     assert_eq!(subjects, [("new \u{e9}", "Agent"), ("more", "Agent")]);
     assert_eq!((changes.commit_count, changes.file_count, changes.branch.as_str()), (2, 6, "caliban/x"));

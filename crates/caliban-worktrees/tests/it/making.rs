@@ -405,3 +405,18 @@ async fn creating_is_a_future_that_can_be_sent() {
     sendable(repo.changes(&name, &cancel)).await.unwrap();
     sendable(repo.remove(&name, None, &Default::default(), &cancel)).await.unwrap();
 }
+
+#[test]
+fn the_guide_names_the_defaults() {
+    let guide = include_str!("../../../../docs/guide/worktrees.md");
+    for said in [
+        format!("({} seconds unless set otherwise)", caliban_worktrees::SETUP_SECONDS),
+        format!("`{}/<name>/`", caliban_worktrees::PLACE),
+        format!("`{}<name>`", caliban_worktrees::BRANCH_PREFIX),
+        format!("`{}<name>`", caliban_worktrees::RESCUE_PREFIX),
+        format!("`.git{}`", caliban_worktrees::ESCAPE),
+        format!("`{}/`", caliban_worktrees::EXTRAS),
+    ] {
+        assert!(guide.contains(&said), "{said}");
+    }
+}

@@ -541,3 +541,17 @@ async fn r19_an_unfinished_rebase_keeps_its_autostash() {
     let saved = parents.lines().filter(|p| lab.git(&["show", &format!("{p}:run.sh")]) == "stashed away");
     assert_eq!(saved.count(), 1);
 }
+
+#[tokio::test]
+async fn a_cancelled_removal_changes_nothing() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    let path = make(&repo, "x").await;
+    write(&path.join("new"), "new");
+    let (was, before) = (tree(&path), lab.traces());
+    let cancel = token();
+    cancel.cancel();
+    let error = repo.remove(&slug("x"), None, &RemoveOptions::default(), &cancel).await.unwrap_err();
+    assert!(matches!(error, Error::Cancelled), "{error}");
+    assert_eq!((tree(&path), lab.traces()), (was, before));
+}
