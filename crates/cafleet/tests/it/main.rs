@@ -17,6 +17,7 @@ mod inputs;
 mod messages;
 mod panes;
 mod poll;
+mod real_agents;
 mod seed;
 mod sessions;
 mod usage;

@@ -91,9 +91,15 @@ impl Tmux {
         });
     }
 
-    fn screen(&self) -> String {
+    pub(crate) fn screen(&self) -> String {
         let said = self.tmux(&["capture-pane", "-p", "-t", "%0"]).output().expect("tmux");
         String::from_utf8_lossy(&said.stdout).into_owned()
+    }
+
+    /// Types into the pane as its user would.
+    pub(crate) fn keys(&self, keys: &[&str]) {
+        let typed = self.tmux(&[&["send-keys", "-t", "%0"][..], keys].concat()).status().expect("tmux");
+        assert!(typed.success());
     }
 
     /// What the agent got, line by line.
@@ -103,7 +109,7 @@ impl Tmux {
     }
 
     /// A session whose Director sits in the pane, and an agent `bob` without one.
-    fn session(&self, coding_agent: &str) {
+    pub(crate) fn session(&self, coding_agent: &str) {
         let made = self.world.json(&["session", "create", "--coding-agent", coding_agent, "--json"]);
         self.world.name_session(&made);
         self.world.agent("bob");
@@ -113,7 +119,7 @@ impl Tmux {
         self.world.run(&["--session-id", "@S", "message", "deliver", "--agent-id", "@bob"])
     }
 
-    fn delivery(&self, task: &str) -> Value {
+    pub(crate) fn delivery(&self, task: &str) -> Value {
         let task = format!("@{task}");
         let shown = self.world.json(&[
             "--session-id",
