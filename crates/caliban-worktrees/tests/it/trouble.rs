@@ -57,7 +57,7 @@ impl<'a> Small<'a> {
             .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
             .arg(at)
             .output();
-        mount.is_ok_and(|m| m.status.success()).then_some(Self(at))
+        mount.is_ok_and(|m| m.status.success()).then(|| Self(at))
     }
 }
 
@@ -97,4 +97,33 @@ async fn r11_a_full_disk_leaves_nothing_half_made() {
     make(&repo, "full").await;
     remove(&repo, "full").await;
     assert_eq!(listing(), before);
+}
+
+#[tokio::test]
+async fn r19_what_cannot_be_read_is_not_removed() {
+    use std::os::unix::fs::PermissionsExt;
+    if rustix::process::geteuid().is_root() {
+        println!("skipped: root reads everything");
+        return;
+    }
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    for (name, locked) in [("file", "locked"), ("directory", "work")] {
+        let path = make(&repo, name).await;
+        write(&path.join("work/inner"), "inner");
+        write(&path.join("locked"), "locked");
+        let rights = |mode| {
+            std::fs::set_permissions(path.join(locked), std::fs::Permissions::from_mode(mode)).unwrap()
+        };
+        rights(0o000);
+        let before = lab.traces();
+        let error = repo.remove(&slug(name), None, &RemoveOptions::default(), &token()).await.unwrap_err();
+        assert!(matches!(error, Error::Unreadable { .. }), "{name}: {error}");
+        assert_eq!(lab.traces(), before, "{name}");
+        rights(0o755);
+        let rescue = remove(&repo, name).await.rescue.unwrap();
+        for (file, text) in [("work/inner", "inner"), ("locked", "locked")] {
+            assert_eq!(lab.git(&["show", &format!("{}:{file}", rescue.commit)]), text);
+        }
+    }
 }
