@@ -1,0 +1,140 @@
+//! The fleet's registry: which agents there are, how each stands, and what is wanted of it.
+//!
+//! Owns the table of agents. One daemon writes it; a batch of changes is one transaction, synced before it is
+//! acknowledged. The order of agents is `seq`, never a time. What an agent said or spent is not here but in its
+//! directory.
+
+mod row;
+mod schema;
+
+use std::path::PathBuf;
+
+use caliban_core::ids::AgentId;
+use caliban_core::lifecycle::Status;
+
+pub use schema::SCHEMA;
+
+use crate::open::{Db, Prepared, Tx};
+use crate::{StoreError, StoreUrl};
+
+/// An open registry.
+#[derive(Debug)]
+pub struct Registry {
+    db: Db,
+}
+
+/// One agent, as far as the registry knows it. The request itself is kept beside it, see [`Registry::spec`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// The order of spawning.
+    pub seq: i64,
+    /// Its id.
+    pub id: AgentId,
+    /// The caller's key of the request, by which a repeated one is known.
+    pub key: Option<String>,
+    /// State, what it waits for, how it ended.
+    pub status: Status,
+    /// What somebody asked for and is not done yet.
+    pub wanted: Wanted,
+    /// The run: committed before anything is started, and run once.
+    pub nonce: String,
+    /// How many runs there were, this one included.
+    pub runs: u32,
+    /// Those who must still end `done` before it starts.
+    pub after: Vec<AgentId>,
+    /// The worker's program.
+    pub program: PathBuf,
+    /// Whether its environment has a secret part.
+    pub has_secrets: bool,
+    /// What a resumed worker is told.
+    pub resume_prompt: Option<String>,
+    /// More about its end.
+    pub note: Option<String>,
+    /// When it was spawned, in milliseconds since 1970.
+    pub created_at: u64,
+    /// When the record last changed.
+    pub updated_at: u64,
+}
+
+/// What is wanted of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// That it does its work.
+    Run,
+    /// That it ends.
+    Kill,
+}
+
+/// One change of a batch.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// A new agent, with its request as JSON.
+    Insert(Box<Record>, String),
+    /// The present state of one that is there.
+    Update(Box<Record>),
+    /// One that is gone.
+    Delete(AgentId),
+}
+
+impl Registry {
+    /// Opens the registry and brings it to the current schema.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn open(url: &StoreUrl) -> Result<Self, StoreError> {
+        Ok(Self { db: Db::open(url, &SCHEMA).await? })
+    }
+
+    /// What opening had to do.
+    #[must_use]
+    pub fn prepared(&self) -> Prepared {
+        self.db.prepared()
+    }
+
+    /// All agents, in their order, each with its request as JSON.
+    ///
+    /// # Errors
+    /// See [`StoreError`]; a row that makes no sense is `Damaged`.
+    pub async fn all(&mut self) -> Result<Vec<(Record, String)>, StoreError> {
+        let rows = sqlx::query("SELECT * FROM agents ORDER BY seq").fetch_all(self.db.conn()).await;
+        let rows = rows.map_err(|error| self.db.words(error))?;
+        rows.iter()
+            .map(|row| {
+                row::read(row)
+                    .map_err(|detail| StoreError::Damaged { file: self.db.url().file().to_owned(), detail })
+            })
+            .collect()
+    }
+
+    /// The request of one agent.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn spec(&mut self, id: AgentId) -> Result<Option<String>, StoreError> {
+        let found = sqlx::query_scalar("SELECT spec FROM agents WHERE id = $1")
+            .bind(id.to_string())
+            .fetch_optional(self.db.conn())
+            .await;
+        found.map_err(|error| self.db.words(error))
+    }
+
+    /// Makes all changes or none. When it returns `Ok` they are on the disk.
+    ///
+    /// # Errors
+    /// See [`StoreError`]; after [`StoreError::is_unconfirmed`] nobody knows, and nothing may be acknowledged.
+    pub async fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        self.db
+            .write(async |tx: &mut Tx<'_>| -> Result<(), StoreError> {
+                for change in changes {
+                    row::write(tx.conn(), change).await.map_err(|error| tx.words(error))?;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    /// Closes the registry.
+    pub async fn close(self) {
+        self.db.close().await;
+    }
+}

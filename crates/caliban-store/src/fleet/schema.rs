@@ -1,0 +1,32 @@
+//! The registry's table. Steps are appended, never changed.
+
+use crate::open::Schema;
+
+/// The registry's schema.
+pub const SCHEMA: Schema = Schema {
+    // "calf"
+    application_id: 0x6361_6c66,
+    steps: &[STEP_1],
+};
+
+const STEP_1: &str = "
+CREATE TABLE agents (
+  seq INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  request_key TEXT UNIQUE,
+  state TEXT NOT NULL CHECK (state IN ('spawning', 'running', 'idle', 'killed', 'done', 'failed', 'crashed')),
+  waiting_for TEXT,
+  ending TEXT,
+  wanted TEXT NOT NULL CHECK (wanted IN ('run', 'kill')),
+  nonce TEXT NOT NULL,
+  runs BIGINT NOT NULL,
+  after_ids TEXT NOT NULL,
+  program TEXT NOT NULL,
+  has_secrets BIGINT NOT NULL,
+  resume_prompt TEXT,
+  note TEXT,
+  created_at BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  spec TEXT NOT NULL
+);
+";

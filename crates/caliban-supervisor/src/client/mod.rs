@@ -1,0 +1,377 @@
+//! The client side: one HTTP connection on the daemon's socket, for short commands and long ones alike.
+//!
+//! Owns finding, starting and talking to the daemon. Refuses to trust a socket or an answer that is not the
+//! daemon's of this user and this protocol.
+
+mod events;
+mod start;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+
+pub use events::Events;
+pub use start::StartOptions;
+
+use crate::places::{Places, PlacesError};
+use crate::protocol::{
+    ANSWER_CAP, AgentList, AgentRow, ApiError, Awake, DaemonStatus, ErrorBody, HEADER, KillRequest, Removed,
+    RespawnRequest, Respawned, ResumeRequest, RmRequest, SpawnRequest, Spawned, VERSION,
+};
+
+/// How long a daemon may take for the answer to a question that it answers from memory.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// How long a daemon may take to accept a connection.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// The pause between two tries.
+const CONNECT_PAUSE: Duration = Duration::from_millis(5);
+
+/// A connection to the daemon of one repo.
+#[derive(Debug)]
+pub struct Client {
+    places: Places,
+    start: Option<StartOptions>,
+    connection: Option<Connection>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// There is no place for a socket.
+    #[error(transparent)]
+    Places(#[from] PlacesError),
+    /// Nobody listens.
+    #[error("no daemon is running for {repo}", repo = .0.display())]
+    NotRunning(PathBuf),
+    /// A daemon could not be started.
+    #[error("the daemon could not be started: {0}")]
+    Start(String),
+    /// The socket belongs to somebody else.
+    #[error("the daemon's socket {socket} is served by another user (uid {uid}); it is not trusted", socket = socket.display())]
+    Stranger {
+        /// The socket.
+        socket: PathBuf,
+        /// Who serves it.
+        uid: u32,
+    },
+    /// Another version of the protocol.
+    #[error("the daemon speaks protocol {daemon}, this program {VERSION}")]
+    Protocol {
+        /// What the daemon said.
+        daemon: String,
+    },
+    /// The daemon refused, in its words.
+    #[error(transparent)]
+    Refused(#[from] ApiError),
+    /// The connection broke.
+    #[error("the connection to the daemon broke: {0}")]
+    Broken(String),
+    /// No answer within the limit.
+    #[error("the daemon does not answer (waited {0:?})")]
+    Silent(Duration),
+}
+
+impl ClientError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Places(error) => Some(error.hint().to_owned()),
+            Self::NotRunning(_) => Some("any `caliban agents` command that needs it starts one".to_owned()),
+            Self::Start(_) => Some("`caliban daemon logs` may say more".to_owned()),
+            Self::Stranger { .. } => {
+                Some("set CALIBAN_DAEMON_RUNTIME_DIR to a directory that only you can write".to_owned())
+            }
+            Self::Protocol { .. } => {
+                Some("run `caliban daemon restart`: running agents live on and are adopted".to_owned())
+            }
+            Self::Refused(error) => error.hint.clone(),
+            Self::Broken(_) => Some("try again".to_owned()),
+            Self::Silent(_) => {
+                Some("is it stopped or swapped out? `caliban daemon restart` replaces it".to_owned())
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Connects, and starts a daemon if there is none (f06).
+    pub async fn connect_or_start(places: &Places, start: StartOptions) -> Result<Self, ClientError> {
+        places.prepare_runtime()?;
+        let connection = match connect(places).await {
+            Err(ClientError::NotRunning(_)) => start::start(places, &start).await?,
+            other => other?,
+        };
+        Ok(Self { places: places.clone(), start: Some(start), connection: Some(connection) })
+    }
+
+    /// Connects to a daemon that runs; [`ClientError::NotRunning`] when there is none.
+    pub async fn connect(places: &Places) -> Result<Self, ClientError> {
+        if places.runtime().exists() {
+            places.prepare_runtime()?;
+        }
+        let connection = connect(places).await?;
+        Ok(Self { places: places.clone(), start: None, connection: Some(connection) })
+    }
+
+    /// The places of the repo.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// How the daemon is.
+    pub async fn status(&mut self) -> Result<DaemonStatus, ClientError> {
+        self.again(Method::GET, "/v1/status", None).await
+    }
+
+    /// All agents.
+    pub async fn list(&mut self) -> Result<Vec<AgentRow>, ClientError> {
+        let list: AgentList = self.again(Method::GET, "/v1/agents", None).await?;
+        Ok(list.agents)
+    }
+
+    /// One agent, by id, unique prefix or label.
+    pub async fn show(&mut self, agent: &str) -> Result<AgentRow, ClientError> {
+        self.again(Method::GET, &agent_path(agent, ""), None).await
+    }
+
+    /// Registers an agent. When this returns, it is on the disk and will run, whatever happens to the daemon.
+    /// A broken connection is tried again with the same key, so it is registered once.
+    pub async fn spawn(&mut self, mut request: SpawnRequest) -> Result<Spawned, ClientError> {
+        if request.key.is_none() {
+            request.key = Some(random_key()?);
+        }
+        self.again(Method::POST, "/v1/agents", Some(body(&request)?)).await
+    }
+
+    /// Ends an agent; returns when its whole process tree is gone. One that has ended stays as it is.
+    pub async fn kill(&mut self, agent: &str, request: &KillRequest) -> Result<AgentRow, ClientError> {
+        self.again(Method::POST, &agent_path(agent, "/kill"), Some(body(request)?)).await
+    }
+
+    /// Starts anew from the original spec: new id, the old one is gone.
+    pub async fn respawn(&mut self, agent: &str, request: &RespawnRequest) -> Result<Respawned, ClientError> {
+        self.once(Method::POST, &agent_path(agent, "/respawn"), Some(body(request)?)).await
+    }
+
+    /// Lets an ended agent go on in its conversation.
+    pub async fn resume(&mut self, agent: &str, request: &ResumeRequest) -> Result<AgentRow, ClientError> {
+        self.once(Method::POST, &agent_path(agent, "/resume"), Some(body(request)?)).await
+    }
+
+    /// Removes a stopped agent (or any, with force) from the registry.
+    pub async fn rm(&mut self, agent: &str, request: RmRequest) -> Result<Removed, ClientError> {
+        let path = agent_path(agent, &format!("?force={}&keep={}", request.force, request.keep));
+        self.once(Method::DELETE, &path, None).await
+    }
+
+    /// Makes sure that the agent's worker listens, and says where (for attach and send).
+    pub async fn wake(&mut self, agent: &str) -> Result<Awake, ClientError> {
+        self.again(Method::POST, &agent_path(agent, "/wake"), None).await
+    }
+
+    /// Asks the daemon to leave; returns when it has let go of everything. Agents live on.
+    pub async fn shutdown(mut self) -> Result<(), ClientError> {
+        let _stopping: serde_json::Value = self.once(Method::POST, "/v1/shutdown", None).await?;
+        drop(self.connection.take());
+        start::wait_until_gone(&self.places).await
+    }
+
+    /// What happens, from now on: first every agent, then news. Uses a connection of its own.
+    pub async fn events(&self) -> Result<Events, ClientError> {
+        let mut connection = connect(&self.places).await?;
+        let answer = connection.send(Method::GET, "/v1/events", None).await?;
+        if !answer.status().is_success() {
+            return Err(refusal(answer).await);
+        }
+        Ok(Events::new(connection, answer.into_body()))
+    }
+
+    /// Any request, with the answer as it came; for what has no method here (`/openapi.json`).
+    pub async fn get(&mut self, path: &str) -> Result<serde_json::Value, ClientError> {
+        self.again(Method::GET, path, None).await
+    }
+
+    /// A request that may be sent twice: on a broken connection it is, over a new one.
+    async fn again<T: DeserializeOwned>(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<T, ClientError> {
+        match self.once(method.clone(), path, body.clone()).await {
+            Err(ClientError::Broken(_)) => self.once(method, path, body).await,
+            Err(ClientError::Refused(error)) if error.code == crate::protocol::ErrorCode::Stopping => {
+                self.connection = None;
+                start::wait_until_gone(&self.places).await?;
+                self.once(method, path, body).await
+            }
+            other => other,
+        }
+    }
+
+    async fn once<T: DeserializeOwned>(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<T, ClientError> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => match (connect(&self.places).await, &self.start) {
+                (Err(ClientError::NotRunning(_)), Some(options)) => {
+                    start::start(&self.places, options).await?
+                }
+                (other, _) => other?,
+            },
+        };
+        let answer = connection.send(method, path, body).await?;
+        if !answer.status().is_success() {
+            let refused = refusal(answer).await;
+            self.connection = Some(connection);
+            return Err(refused);
+        }
+        let value = read_json(answer).await?;
+        self.connection = Some(connection);
+        Ok(value)
+    }
+}
+
+/// One connection, and the task that drives it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    driver: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Connection {
+    async fn open(stream: UnixStream) -> Result<Self, ClientError> {
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        let driver = tokio::spawn(async move {
+            // What goes wrong is seen by the request that waits.
+            let _seen_elsewhere = connection.await;
+        });
+        Ok(Self { sender, driver })
+    }
+
+    /// Sends a request and waits for the head of the answer, whose protocol is checked.
+    pub(crate) async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "caliband")
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(HEADER, VERSION)
+            .body(Full::new(body.unwrap_or_default()))
+            .map_err(|error| ClientError::Broken(error.to_string()))?;
+        self.sender.ready().await.map_err(broken)?;
+        let answer = self.sender.send_request(request).await.map_err(broken)?;
+        match answer.headers().get(HEADER).map(|value| value.to_str().unwrap_or("?")) {
+            Some(version) if version == VERSION.to_string() => Ok(answer),
+            // A refusal of our version says so in its own words.
+            Some(version) => Err(ClientError::Protocol { daemon: version.to_owned() }),
+            None => Err(ClientError::Protocol { daemon: "none".to_owned() }),
+        }
+    }
+}
+
+/// Connects to a listening daemon and checks who it is.
+pub(crate) async fn connect(places: &Places) -> Result<Connection, ClientError> {
+    let socket = places.socket();
+    let give_up = tokio::time::Instant::now() + CONNECT_LIMIT;
+    let stream = loop {
+        match UnixStream::connect(&socket).await {
+            Ok(stream) => break stream,
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                    return Err(ClientError::NotRunning(places.repo().to_owned()));
+                }
+                // Too many at once; the daemon takes them in turn.
+                io::ErrorKind::WouldBlock if tokio::time::Instant::now() < give_up => {
+                    tokio::time::sleep(CONNECT_PAUSE).await;
+                }
+                io::ErrorKind::WouldBlock => return Err(ClientError::Silent(CONNECT_LIMIT)),
+                _ => return Err(ClientError::Broken(format!("{}: {error}", socket.display()))),
+            },
+        }
+    };
+    check_peer(&stream, &socket)?;
+    Connection::open(stream).await
+}
+
+/// A socket that another user serves is not trusted (a01).
+pub(crate) fn check_peer(stream: &UnixStream, socket: &Path) -> Result<(), ClientError> {
+    let peer = stream.peer_cred().map_err(|error| ClientError::Broken(error.to_string()))?;
+    if peer.uid() == rustix::process::getuid().as_raw() {
+        Ok(())
+    } else {
+        Err(ClientError::Stranger { socket: socket.to_owned(), uid: peer.uid() })
+    }
+}
+
+async fn read_json<T: DeserializeOwned>(answer: Response<Incoming>) -> Result<T, ClientError> {
+    let bytes = read_all(answer).await?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| ClientError::Broken(format!("the answer cannot be read: {error}")))
+}
+
+async fn read_all(answer: Response<Incoming>) -> Result<Bytes, ClientError> {
+    let body = Limited::new(answer.into_body(), ANSWER_CAP).collect();
+    match tokio::time::timeout(ANSWER_LIMIT, body).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) => Err(ClientError::Broken(error.to_string())),
+        Err(_) => Err(ClientError::Silent(ANSWER_LIMIT)),
+    }
+}
+
+async fn refusal(answer: Response<Incoming>) -> ClientError {
+    let status = answer.status();
+    match read_json::<ErrorBody>(answer).await {
+        Ok(body) => ClientError::Refused(body.error),
+        Err(_) => ClientError::Broken(format!("the daemon answered {status}")),
+    }
+}
+
+fn broken(error: hyper::Error) -> ClientError {
+    ClientError::Broken(error.to_string())
+}
+
+fn body(value: &impl Serialize) -> Result<Bytes, ClientError> {
+    serde_json::to_vec(value).map(Bytes::from).map_err(|error| ClientError::Broken(error.to_string()))
+}
+
+/// The path of an agent; what a person typed is encoded, so it stays one segment.
+fn agent_path(agent: &str, rest: &str) -> String {
+    let mut path = String::from("/v1/agents/");
+    for byte in agent.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => path.push(char::from(byte)),
+            other => path += &format!("%{other:02X}"),
+        }
+    }
+    path + rest
+}
+
+fn random_key() -> Result<String, ClientError> {
+    crate::random_hex::<16>().map_err(|error| ClientError::Broken(error.to_string()))
+}

@@ -1,0 +1,186 @@
+//! Starting the daemon: exactly one, whatever happened before and however many try (r08).
+//!
+//! Whoever finds nobody listening takes the start lock, looks again, starts one and waits for its word. The
+//! others wait for the lock or for a daemon that listens, whichever comes first.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{ClientError, Connection, connect};
+use crate::daemon_mode::{READY, RUNNING_ALREADY};
+use crate::lock::{self, Held};
+use crate::options::DaemonOptions;
+use crate::places::Places;
+
+/// How long a daemon may take to be ready.
+const START_LIMIT: Duration = Duration::from_secs(30);
+/// How long a daemon that was asked to leave may take for its requests in flight.
+const LEAVE_LIMIT: Duration = Duration::from_secs(60);
+/// How often the others look.
+const LOOK: Duration = Duration::from_millis(5);
+/// The most that a daemon says while it starts.
+const WORD_CAP: u64 = 16 * 1024;
+
+/// How a daemon is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartOptions {
+    /// The programs to try, in order, each with the arguments that make it a daemon; see
+    /// [`StartOptions::programs`].
+    pub programs: Vec<(PathBuf, Vec<OsString>)>,
+    /// Its environment: what git and the search for programs need (`PATH`, `HOME`, `LANG`), nothing secret.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// Its settings.
+    pub options: DaemonOptions,
+}
+
+impl StartOptions {
+    /// The order of programs: `caliband` beside the own executable, on `path` (the value of `PATH`), else the
+    /// own executable (`caliban`) in daemon mode.
+    pub fn programs(own: &Path, path: Option<&std::ffi::OsStr>) -> Vec<(PathBuf, Vec<OsString>)> {
+        let beside = own.parent().map(|dir| dir.join("caliband"));
+        let on_path = path.into_iter().flat_map(std::env::split_paths).map(|dir| dir.join("caliband"));
+        let mut programs: Vec<(PathBuf, Vec<OsString>)> = beside
+            .into_iter()
+            .chain(on_path)
+            .filter(|program| program.is_absolute() && program.is_file())
+            .map(|program| (program, Vec::new()))
+            .collect();
+        programs.truncate(2);
+        programs.push((own.to_owned(), vec![crate::daemon_mode::DAEMON_MODE.into()]));
+        programs
+    }
+}
+
+/// Connects to a daemon that somebody starts: we, or another client that was faster.
+pub(super) async fn start(places: &Places, options: &StartOptions) -> Result<Connection, ClientError> {
+    places.prepare()?;
+    let give_up = Instant::now() + START_LIMIT;
+    loop {
+        let taken = Held::try_take(&places.start_lock())
+            .map_err(|error| ClientError::Start(format!("{}: {error}", places.start_lock().display())))?;
+        if let Some(_lock) = taken {
+            // The last holder may have started one.
+            return match connect(places).await {
+                Err(ClientError::NotRunning(_)) => launch(places, options, give_up).await,
+                other => other,
+            };
+        }
+        match connect(places).await {
+            Err(ClientError::NotRunning(_)) if Instant::now() < give_up => sleep(LOOK).await,
+            Err(ClientError::NotRunning(_)) => {
+                return Err(ClientError::Start(
+                    "another command has been starting it for too long".to_owned(),
+                ));
+            }
+            other => return other,
+        }
+    }
+}
+
+async fn launch(
+    places: &Places,
+    options: &StartOptions,
+    give_up: Instant,
+) -> Result<Connection, ClientError> {
+    let settings = serde_json::to_string(&options.options).map_err(|e| ClientError::Start(e.to_string()))?;
+    let mut missing = Vec::new();
+    for (program, arguments) in &options.programs {
+        let log = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(places.log())
+            .map_err(|error| ClientError::Start(format!("{}: {error}", places.log().display())))?;
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .arg("--repo")
+            .arg(places.repo())
+            .arg("--runtime")
+            .arg(places.runtime())
+            .arg("--base")
+            .arg(places.base())
+            .arg("--options")
+            .arg(&settings)
+            .env_clear()
+            .envs(&options.environment)
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log);
+        match command.spawn() {
+            Ok(mut child) => {
+                let Some(word) = child.stdout.take() else {
+                    return Err(ClientError::Start("its output cannot be read".to_owned()));
+                };
+                return wait_ready(places, word, give_up).await;
+            }
+            Err(error) => missing.push(format!("{}: {error}", program.display())),
+        }
+    }
+    Err(ClientError::Start(missing.join("; ")))
+}
+
+/// Waits for the daemon's first word: that it is ready, that there is another, or what went wrong.
+async fn wait_ready(
+    places: &Places,
+    mut word: tokio::process::ChildStdout,
+    give_up: Instant,
+) -> Result<Connection, ClientError> {
+    let mut text = Vec::new();
+    let read = async {
+        let mut chunk = [0; 1024];
+        while !text.ends_with(b"\n") && (text.len() as u64) < WORD_CAP {
+            match word.read(&mut chunk).await? {
+                0 => break,
+                n => text.extend_from_slice(&chunk[..n]),
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    match timeout_at(give_up, read).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Err(ClientError::Start(error.to_string())),
+        Err(_) => return Err(ClientError::Start(format!("it was not ready within {START_LIMIT:?}"))),
+    }
+    let said = String::from_utf8_lossy(&text).trim().to_owned();
+    match said.as_str() {
+        READY => connect(places).await,
+        RUNNING_ALREADY => loop {
+            match connect(places).await {
+                Err(ClientError::NotRunning(_)) if Instant::now() < give_up => sleep(LOOK).await,
+                other => return other,
+            }
+        },
+        "" => Err(ClientError::Start(format!("it ended without a word (see {})", places.log().display()))),
+        other => Err(ClientError::Start(other.to_owned())),
+    }
+}
+
+/// Waits until no daemon holds the lock.
+pub(super) async fn wait_until_gone(places: &Places) -> Result<(), ClientError> {
+    let give_up = Instant::now() + LEAVE_LIMIT;
+    let path = places.daemon_lock();
+    loop {
+        match Held::try_take(&path) {
+            Ok(Some(_free)) => return Ok(()),
+            Ok(None) if Instant::now() < give_up => sleep(LOOK).await,
+            Ok(None) => {
+                let who = lock::holder(&path).unwrap_or_default();
+                return Err(ClientError::Broken(format!(
+                    "the daemon ({who}) has not left after {LEAVE_LIMIT:?}"
+                )));
+            }
+            Err(error) => return Err(ClientError::Broken(format!("{}: {error}", path.display()))),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What a daemon finds when it starts: agents that live are adopted with the same id, pid and state; those whose
+//! processes are gone are what their last words say, or `crashed`.
+//!
+//! A living shim is known by nonce, boot and start time. On any mismatch it counts as gone and gets no signal (r04).
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use caliban_core::ids::AgentId;
+use caliban_core::lifecycle::{Event, State};
+use caliban_core::spec::SpawnSpec;
+use caliban_store::fleet::{Record, Wanted};
+
+use super::agent::{About, Agent, Keeper};
+use super::rm::{self, LEAVING};
+use super::{Owner, spawn};
+use crate::lock::Held;
+use crate::process::{self, Traces};
+use crate::records::{self, ExitRecord, ShimRecord};
+
+/// What is known of an agent's run before its shim is looked at.
+enum Run {
+    /// None has begun.
+    NotBegun,
+    /// It began in this boot.
+    Begun(ShimRecord),
+    /// It began in an earlier boot, or its shim's word is lost.
+    Lost,
+}
+
+impl Owner {
+    /// Takes over what the registry and the agents' directories say.
+    pub(super) async fn adopt(&mut self, rows: Vec<(Record, String)>) -> Result<(), String> {
+        let mut dead: Vec<(AgentId, Traces)> = Vec::new();
+        for (record, spec) in rows {
+            let (id, nonce) = (record.id, record.nonce.clone());
+            self.next_seq = self.next_seq.max(record.seq + 1);
+            let mut agent = Agent::new(record, about(&spec));
+            agent.read_report(&self.places);
+            let (over, state, wanted) = (agent.state().is_ending(), agent.state(), agent.record.wanted);
+            self.agents.insert(id, agent);
+            if over {
+                continue;
+            }
+            let run = self.run_of(id, &nonce).map_err(|error| format!("agent {id}: {error}"))?;
+            match (run, state) {
+                (Run::NotBegun, State::Spawning) if wanted == Wanted::Kill => {
+                    self.apply(id, Event::Killed { signal: None });
+                }
+                (Run::NotBegun, State::Spawning) => self.found.queued += 1,
+                // It hibernates, or was about to be woken.
+                (Run::NotBegun, State::Idle) => {}
+                (Run::NotBegun | Run::Lost, _) => {
+                    let exit = self.exit_of(id, &nonce).map_err(|error| format!("agent {id}: {error}"))?;
+                    self.gone(id, &nonce, exit.as_ref());
+                }
+                (Run::Begun(shim), _) => self.take_over(id, &nonce, shim, &mut dead)?,
+            }
+        }
+        self.end_dead(dead).await;
+        self.settle_queue();
+        self.clear_directories();
+        self.count_found();
+        Ok(())
+    }
+
+    fn run_of(&self, id: AgentId, nonce: &str) -> std::io::Result<Run> {
+        let shim = records::try_read::<ShimRecord>(&self.places.agent_dir(id), records::SHIM)?;
+        Ok(match shim.filter(|shim| shim.nonce == nonce) {
+            Some(shim) if shim.boot_id == self.boot_id => Run::Begun(shim),
+            Some(_) => Run::Lost,
+            None => Run::NotBegun,
+        })
+    }
+
+    fn exit_of(&self, id: AgentId, nonce: &str) -> std::io::Result<Option<ExitRecord>> {
+        let exit = records::try_read::<ExitRecord>(&self.places.agent_dir(id), records::EXIT)?;
+        Ok(exit.filter(|exit| exit.nonce == nonce))
+    }
+
+    /// Watches the shim of a run if it lives.
+    fn take_over(
+        &mut self,
+        id: AgentId,
+        nonce: &str,
+        shim: ShimRecord,
+        dead: &mut Vec<(AgentId, Traces)>,
+    ) -> Result<(), String> {
+        let has_worker = shim.worker_pid.is_some();
+        let living = super::watch::open(&shim);
+        let Some(agent) = self.agents.get_mut(&id) else { return Ok(()) };
+        match living {
+            Ok(Some(alive)) => agent.keeper = Keeper::Alive(alive),
+            // It lives for all we know; it is looked at again every tick.
+            Err(error) => {
+                tracing::warn!(%id, "its shim cannot be watched now: {error}");
+                agent.keeper = Keeper::Unwatched(shim);
+            }
+            Ok(None) => {
+                let traces = agent.traces(Some(&shim));
+                match self.exit_of(id, nonce).map_err(|error| format!("agent {id}: {error}"))? {
+                    Some(exit) => self.gone(id, nonce, Some(&exit)),
+                    None => dead.push((id, traces)),
+                }
+                return Ok(());
+            }
+        }
+        self.found.adopted += 1;
+        if has_worker && self.agents.get(&id).is_some_and(|agent| agent.state() == State::Spawning) {
+            self.apply(id, Event::Started);
+        }
+        self.watch_run(id);
+        // Its report was read above; what it says counts now that the run is known to live.
+        if let Some(agent) = self.agents.get_mut(&id) {
+            agent.report = None;
+        }
+        self.follow(id);
+        self.stop_if_wanted(id);
+        Ok(())
+    }
+
+    /// Ends what shims that were killed left behind, all in one look.
+    async fn end_dead(&mut self, dead: Vec<(AgentId, Traces)>) {
+        if dead.is_empty() {
+            return;
+        }
+        let runs: Vec<Traces> = dead.iter().map(|(_, traces)| traces.clone()).collect();
+        let strays = tokio::task::spawn_blocking(move || process::end_strays(&runs)).await;
+        let gone = match strays {
+            Ok(Ok(strays)) => {
+                self.found.strays = strays.ended as u64;
+                strays.left == 0
+            }
+            Ok(Err(error)) => {
+                tracing::warn!("cannot look for processes: {error}");
+                false
+            }
+            Err(error) => {
+                tracing::error!("{error}");
+                false
+            }
+        };
+        for (id, _) in dead {
+            let Some(nonce) = self.agents.get(&id).map(|agent| agent.record.nonce.clone()) else { continue };
+            if gone {
+                self.gone(id, &nonce, None);
+            } else if let Ok(Some(shim)) =
+                records::try_read::<ShimRecord>(&self.places.agent_dir(id), records::SHIM)
+                && let Some(agent) = self.agents.get_mut(&id)
+            {
+                // Looked after every tick, until nothing is left.
+                agent.keeper = Keeper::Unwatched(shim);
+            }
+        }
+    }
+
+    /// Those who wait for somebody who has ended, or is not there any more.
+    fn settle_queue(&mut self) {
+        let waited_for: BTreeSet<AgentId> = self
+            .agents
+            .values()
+            .filter(|agent| !agent.state().is_ending())
+            .flat_map(|agent| agent.record.after.iter().copied())
+            .collect();
+        for id in waited_for {
+            match self.agents.get(&id).map(Agent::state) {
+                Some(state) if state.is_ending() => self.ended(id, state),
+                Some(_) => {}
+                None => self.replaced(id, None),
+            }
+        }
+    }
+
+    /// Finishes removals, and puts aside what is in no registry.
+    fn clear_directories(&mut self) {
+        for entry in fs::read_dir(self.places.agents_dir()).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with(LEAVING) {
+                let leaving = entry.path();
+                self.tasks.spawn_blocking(move || rm::delete(&leaving));
+                continue;
+            }
+            let Ok(id) = name.parse::<AgentId>() else { continue };
+            if self.agents.contains_key(&id) {
+                continue;
+            }
+            let begun = entry.path().join(records::SHIM_LOCK).exists();
+            if !begun {
+                // Never acknowledged: its daemon died before the commit.
+                spawn::forget_files(&self.places, id);
+            } else if matches!(Held::try_take(&entry.path().join(records::SHIM_LOCK)), Ok(Some(_))) {
+                let to = rm::archive(&self.places, id);
+                self.found
+                    .notes
+                    .push(format!("agent {id} was in no registry; its files are in {}", to.display()));
+            } else {
+                self.found.notes.push(format!("agent {id} lives but is in no registry; it is left alone"));
+            }
+        }
+    }
+
+    fn count_found(&mut self) {
+        // What was saved in this start is what was found: nobody else has written anything yet.
+        for state in self.batch.endings() {
+            match state {
+                State::Crashed => self.found.crashed += 1,
+                _ => self.found.ended += 1,
+            }
+        }
+    }
+}
+
+/// What of a stored request is shown. One that cannot be read (a later version's) is shown as such.
+fn about(spec: &str) -> About {
+    match SpawnSpec::from_json(spec) {
+        Ok(spec) => About::of(&spec),
+        Err(error) => About {
+            label: None,
+            prompt: error.to_string(),
+            cwd: "/".into(),
+            model: None,
+            parent: None,
+            depth: 0,
+            has_worktree: true,
+        },
+    }
+}

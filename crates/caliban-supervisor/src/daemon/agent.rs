@@ -1,0 +1,224 @@
+//! One agent in memory: what the registry has, what its files say, and who keeps it.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use caliban_core::ids::AgentId;
+use caliban_core::lifecycle::State;
+use caliban_core::spec::{Isolation, SpawnSpec};
+use caliban_store::fleet::{Record, Wanted};
+use tokio::io::unix::AsyncFd;
+use tokio::time::Instant;
+
+use super::Reply;
+use crate::places::Places;
+use crate::process::Traces;
+use crate::protocol::{AgentRow, RespawnRequest, RmRequest};
+use crate::records::{self, ShimRecord, WorkerStatus};
+
+/// Characters of a prompt's first line that a row shows.
+const PROMPT_CHARS: usize = 200;
+
+pub(super) struct Agent {
+    pub(super) record: Record,
+    pub(super) about: About,
+    pub(super) keeper: Keeper,
+    /// What the worker said last, in this run or an earlier one.
+    pub(super) report: Option<WorkerStatus>,
+    /// Whether it is on the disk; before that nobody sees it.
+    pub(super) registered: bool,
+    /// What is being done to it (`removed`), during which nothing else is.
+    pub(super) busy: Option<&'static str>,
+    /// Who waits for its registration.
+    pub(super) spawning: Vec<Reply>,
+    /// Who waits for the end of its run.
+    pub(super) waiting: Vec<Waiter>,
+    /// Whether its record could not be saved.
+    pub(super) unsaved: bool,
+    /// When a start that failed for a passing reason is tried again.
+    pub(super) retry_at: Option<Instant>,
+    /// The whole request, only between its arrival and its start.
+    pub(super) spec: Option<Box<SpawnSpec>>,
+}
+
+/// What of the request is shown or needed all the time. The rest, with the environment, is in the registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct About {
+    pub(super) label: Option<String>,
+    pub(super) prompt: String,
+    pub(super) cwd: PathBuf,
+    pub(super) model: Option<String>,
+    pub(super) parent: Option<AgentId>,
+    pub(super) depth: u32,
+    pub(super) has_worktree: bool,
+}
+
+/// Who keeps the worker.
+#[derive(Debug, Clone)]
+pub(super) enum Keeper {
+    /// Nobody: not started, hibernating or ended.
+    Nobody,
+    /// A start is on its way.
+    Starting,
+    /// A shim that is watched.
+    Alive(Alive),
+    /// A shim that lives and cannot be watched just now (out of file descriptors).
+    Unwatched(ShimRecord),
+}
+
+/// A shim that is watched.
+#[derive(Debug, Clone)]
+pub(super) struct Alive {
+    pub(super) shim: ShimRecord,
+    pub(super) process: Arc<AsyncFd<OwnedFd>>,
+}
+
+/// Who waits for the end of a run, and what for.
+#[derive(Debug)]
+pub(super) enum Waiter {
+    Kill(Reply),
+    Respawn(RespawnRequest, Reply),
+    Rm(RmRequest, Reply),
+}
+
+impl About {
+    pub(super) fn of(spec: &SpawnSpec) -> Self {
+        let line = spec.prompt.trim_start().lines().next().unwrap_or_default();
+        Self {
+            label: spec.label.as_ref().map(|label| label.as_str().to_owned()),
+            prompt: line.chars().take(PROMPT_CHARS).collect(),
+            cwd: spec.cwd.clone(),
+            model: spec.model.clone(),
+            parent: spec.parent,
+            depth: spec.depth,
+            has_worktree: matches!(spec.isolation, Isolation::Worktree(_)),
+        }
+    }
+}
+
+impl Agent {
+    pub(super) fn new(record: Record, about: About) -> Self {
+        Self {
+            record,
+            about,
+            keeper: Keeper::Nobody,
+            report: None,
+            registered: true,
+            busy: None,
+            spawning: Vec::new(),
+            waiting: Vec::new(),
+            unsaved: false,
+            retry_at: None,
+            spec: None,
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.record.status.state()
+    }
+
+    /// Whether it waits for its start.
+    pub(super) fn is_queued(&self) -> bool {
+        self.registered
+            && self.state() == State::Spawning
+            && matches!(self.keeper, Keeper::Nobody)
+            && self.record.wanted == Wanted::Run
+    }
+
+    /// Whether it takes one of the places.
+    pub(super) fn takes_place(&self) -> bool {
+        match self.keeper {
+            Keeper::Nobody => false,
+            Keeper::Starting => true,
+            Keeper::Alive(_) | Keeper::Unwatched(_) => self.state() != State::Idle,
+        }
+    }
+
+    pub(super) fn shim(&self) -> Option<&ShimRecord> {
+        match &self.keeper {
+            Keeper::Nobody | Keeper::Starting => None,
+            Keeper::Alive(alive) => Some(&alive.shim),
+            Keeper::Unwatched(shim) => Some(shim),
+        }
+    }
+
+    /// What the worker of the present run said last.
+    pub(super) fn own_report(&self) -> Option<&WorkerStatus> {
+        self.report.as_ref().filter(|report| report.nonce == self.record.nonce)
+    }
+
+    /// How to find what is left of the present run.
+    pub(super) fn traces(&self, shim: Option<&ShimRecord>) -> Traces {
+        let mut known = Vec::new();
+        if let Some(shim) = shim {
+            known.push((shim.pid, shim.start_time));
+            known.extend(shim.worker_pid.zip(shim.worker_start_time));
+        }
+        Traces { marker: self.marker(), known, session: None }
+    }
+
+    /// The value of `CALIBAN_AGENT_ID` for the present run.
+    pub(super) fn marker(&self) -> String {
+        format!("{}:{}", self.record.id, self.record.nonce)
+    }
+
+    pub(super) fn ending_in_words(&self) -> String {
+        self.record.status.ending().map_or_else(String::new, |ending| format!(" ({ending})"))
+    }
+
+    /// Reads what the worker says; true when that is news.
+    pub(super) fn read_report(&mut self, places: &Places) -> bool {
+        let found = records::read::<WorkerStatus>(&places.agent_dir(self.record.id), records::STATUS);
+        match found {
+            // A later format may mean something else by the same words (r22).
+            Some(report) if report.version > records::STATUS_VERSION => false,
+            Some(report) if self.report.as_ref() != Some(&report) => {
+                self.report = Some(report);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// As lists show it.
+    pub(super) fn row(&self, places: &Places, queued_behind: Option<u64>) -> AgentRow {
+        let silent = WorkerStatus::default();
+        let report = self.report.as_ref().unwrap_or(&silent);
+        let status = &self.record.status;
+        let living = !status.state().is_ending();
+        let id = self.record.id;
+        AgentRow {
+            id,
+            label: self.about.label.clone(),
+            state: status.state(),
+            waiting_for: status.waiting_for().cloned(),
+            activity: report.activity.clone().filter(|_| living),
+            asks: if living { report.asks.clone() } else { Vec::new() },
+            turns: report.turns,
+            usage: report.usage,
+            micro_usd: report.micro_usd,
+            created_at: self.record.created_at,
+            age_ms: crate::wall_ms().saturating_sub(self.record.created_at),
+            updated_at: self.record.updated_at.max(report.updated_at),
+            branch: report.branch.clone(),
+            worktree: report.worktree.clone(),
+            base_commit: report.base_commit.clone(),
+            cwd: self.about.cwd.clone(),
+            prompt: self.about.prompt.clone(),
+            pid: self.shim().and_then(|shim| shim.worker_pid),
+            shim_pid: self.shim().map(|shim| shim.pid),
+            socket: places.agent_socket(id),
+            dir: places.agent_dir(id),
+            ending: status.ending().cloned(),
+            note: self.record.note.clone(),
+            model: report.model.clone().or_else(|| self.about.model.clone()),
+            last_text: report.last_text.clone(),
+            parent: self.about.parent,
+            after: self.record.after.clone(),
+            queued_behind,
+            hibernated: status.state() == State::Idle && matches!(self.keeper, Keeper::Nobody),
+            runs: self.record.runs,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `GET /v1/events`: everybody's rows, then news, as server-sent events.
+//!
+//! News goes through one ring for all readers. A reader that falls behind loses what the ring forgets, is told so,
+//! and gets all rows anew; it never makes anybody wait (r23).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use caliban_core::ids::AgentId;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::{Answer, Msg, Owner, Request};
+use crate::protocol::{AgentRow, FleetEvent};
+
+/// Events that the ring remembers.
+const RING: usize = 256;
+/// Events that wait for one reader beyond the ring and the socket.
+const AHEAD: usize = 8;
+
+/// The ring.
+pub(super) struct Feed {
+    ring: broadcast::Sender<Arc<FleetEvent>>,
+}
+
+/// What a reader starts with.
+#[derive(Debug)]
+pub(super) struct Subscription {
+    rows: Vec<AgentRow>,
+    news: broadcast::Receiver<Arc<FleetEvent>>,
+}
+
+impl Feed {
+    pub(super) fn new() -> Self {
+        Self { ring: broadcast::channel(RING).0 }
+    }
+
+    pub(super) fn removed(&self, id: AgentId) {
+        self.say(|| FleetEvent::Removed { id });
+    }
+
+    fn say(&self, event: impl FnOnce() -> FleetEvent) {
+        if self.ring.receiver_count() > 0 {
+            let _nobody_left = self.ring.send(Arc::new(event()));
+        }
+    }
+}
+
+impl Owner {
+    pub(super) fn subscribe(&mut self) -> Answer {
+        self.refresh();
+        // In this order, with nothing in between: no gap and no duplicate.
+        Answer::Events(Subscription { rows: self.rows(), news: self.events.ring.subscribe() })
+    }
+
+    /// Tells readers how an agent stands.
+    pub(super) fn publish(&self, id: AgentId) {
+        let Some(agent) = self.agents.get(&id).filter(|agent| agent.registered) else { return };
+        self.events.say(|| FleetEvent::Agent(Box::new(agent.row(&self.places, self.queued_behind(id)))));
+    }
+}
+
+/// Feeds one reader until it or the daemon leaves.
+pub(super) fn feed(
+    first: Subscription,
+    inbox: mpsc::Sender<Msg>,
+    stop: CancellationToken,
+) -> mpsc::Receiver<Bytes> {
+    let (to_reader, blocks) = mpsc::channel(AHEAD);
+    tokio::spawn(async move {
+        // The reader left.
+        let _left = pump(first, &inbox, &stop, &to_reader).await;
+    });
+    blocks
+}
+
+struct Left;
+
+async fn pump(
+    first: Subscription,
+    inbox: &mpsc::Sender<Msg>,
+    stop: &CancellationToken,
+    reader: &mpsc::Sender<Bytes>,
+) -> Result<(), Left> {
+    let mut subscription = first;
+    loop {
+        for row in std::mem::take(&mut subscription.rows) {
+            send(reader, stop, &FleetEvent::Agent(Box::new(row))).await?;
+        }
+        send(reader, stop, &FleetEvent::Ready {}).await?;
+        let missed = loop {
+            let news = tokio::select! {
+                news = subscription.news.recv() => news,
+                () = stop.cancelled() => {
+                    let _last_word = reader.try_send(block(&FleetEvent::Bye {}));
+                    return Err(Left);
+                }
+                () = reader.closed() => return Err(Left),
+            };
+            match news {
+                Ok(event) => send(reader, stop, &event).await?,
+                Err(RecvError::Lagged(missed)) => break missed,
+                Err(RecvError::Closed) => return Err(Left),
+            }
+        };
+        send(reader, stop, &FleetEvent::Gap { missed }).await?;
+        let (reply, answer) = oneshot::channel();
+        inbox.send(Msg::Request(Request::Events, reply)).await.map_err(|_| Left)?;
+        match answer.await {
+            Ok(Ok(Answer::Events(anew))) => subscription = anew,
+            _ => return Err(Left),
+        }
+    }
+}
+
+/// Hands an event on as soon as the reader takes it.
+async fn send(
+    reader: &mpsc::Sender<Bytes>,
+    stop: &CancellationToken,
+    event: &FleetEvent,
+) -> Result<(), Left> {
+    tokio::select! {
+        sent = reader.send(block(event)) => sent.map_err(|_| Left),
+        // A reader that takes nothing does not keep us.
+        () = stop.cancelled() => Err(Left),
+    }
+}
+
+/// An event in the format of server-sent events.
+fn block(event: &FleetEvent) -> Bytes {
+    let (name, data) = match event {
+        FleetEvent::Agent(row) => ("agent", serde_json::to_string(row)),
+        FleetEvent::Removed { id } => ("removed", serde_json::to_string(&serde_json::json!({ "id": id }))),
+        FleetEvent::Ready {} => ("ready", Ok("{}".to_owned())),
+        FleetEvent::Gap { missed } => ("gap", Ok(format!("{{\"missed\":{missed}}}"))),
+        FleetEvent::Bye {} => ("bye", Ok("{}".to_owned())),
+    };
+    match data {
+        Ok(data) => Bytes::from(format!("event: {name}\ndata: {data}\n\n")),
+        Err(error) => Bytes::from(format!(": {error}\n\n")),
+    }
+}

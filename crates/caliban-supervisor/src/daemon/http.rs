@@ -1,0 +1,334 @@
+//! The server on the socket: connections, limits, and the way from a route to the owner and back.
+//!
+//! Owns every limit of a reader: who may connect (a01), how many at once, how long a head and a body may take,
+//! how large they may be (a14). Out of file descriptors it waits; it never spins (r13).
+
+use std::convert::Infallible;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request as HttpRequest, Response, header};
+use http_body::Frame;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::{Answer, Msg, Request, events, wake};
+use crate::places::Places;
+use crate::protocol::routes::{self, Verb};
+use crate::protocol::{
+    AgentList, ApiError, BODY_CAP, ErrorBody, ErrorCode, HEADER, KillRequest, RespawnRequest, ResumeRequest,
+    RmRequest, SpawnRequest, VERSION, openapi,
+};
+
+/// Connections at once; more wait to be accepted.
+const CONNECTIONS: usize = 512;
+/// How long the head of a request may take, from the connection or the last answer on.
+const HEAD_LIMIT: Duration = Duration::from_secs(30);
+/// How long a body may take.
+const BODY_LIMIT: Duration = Duration::from_secs(30);
+/// The largest head.
+const HEAD_CAP: usize = 32 * 1024;
+/// How long requests in flight are waited for when the daemon leaves.
+const DRAIN_LIMIT: Duration = Duration::from_secs(45);
+/// The pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+type Body = BoxBody<Bytes, Infallible>;
+
+/// Listens: under a temporary name first, then in place in one step, so that nobody ever finds a socket that does
+/// not answer. Whoever calls this holds the daemon's lock, so what is in place is stale.
+pub(super) fn bind(places: &Places) -> Result<UnixListener, String> {
+    let socket = places.socket();
+    let new = places.sockets_dir().join("daemon.new");
+    let _stale = fs::remove_file(&new);
+    let words = |error: std::io::Error| format!("{}: {error}", socket.display());
+    let listener = UnixListener::bind(&new).map_err(words)?;
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).map_err(words)?;
+    fs::rename(&new, &socket).map_err(words)?;
+    Ok(listener)
+}
+
+/// Serves until `stop`, then finishes what is in flight.
+pub(super) async fn serve(
+    listener: UnixListener,
+    places: &Places,
+    inbox: mpsc::Sender<Msg>,
+    stop: CancellationToken,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.len() >= CONNECTIONS {
+            connections.join_next().await;
+        }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    if let Some(peer) = check_peer(&stream) {
+                        connections.spawn(converse(stream, peer, inbox.clone(), stop.clone()));
+                    }
+                }
+                Err(error) => {
+                    tracing::error!("no connection can be accepted: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    // First out of the way, so that new clients start another daemon, which waits for our lock.
+    let _replaced = fs::remove_file(places.socket());
+    drop(listener);
+    let drained = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(DRAIN_LIMIT, drained).await.is_err() {
+        tracing::warn!("left {} requests unanswered after {DRAIN_LIMIT:?}", connections.len());
+    }
+}
+
+/// The process id of a caller of our own user.
+fn check_peer(stream: &UnixStream) -> Option<Option<i32>> {
+    match stream.peer_cred() {
+        Ok(peer) if peer.uid() == rustix::process::getuid().as_raw() => Some(peer.pid()),
+        Ok(peer) => {
+            tracing::warn!(uid = peer.uid(), "a connection of another user was refused");
+            None
+        }
+        Err(error) => {
+            tracing::warn!("a connection of nobody was refused: {error}");
+            None
+        }
+    }
+}
+
+async fn converse(stream: UnixStream, peer: Option<i32>, inbox: mpsc::Sender<Msg>, stop: CancellationToken) {
+    let stopping = stop.clone();
+    let service = service_fn(move |request| {
+        let (inbox, stop) = (inbox.clone(), stop.clone());
+        async move { Ok::<_, Infallible>(respond(request, peer, inbox, stop).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_LIMIT)
+        .max_buf_size(HEAD_CAP)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let outcome = tokio::select! {
+        outcome = connection.as_mut() => outcome,
+        () = stopping.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = outcome
+        && !error.is_incomplete_message()
+    {
+        tracing::debug!("a connection ended: {error}");
+    }
+}
+
+async fn respond(
+    request: HttpRequest<Incoming>,
+    peer: Option<i32>,
+    inbox: mpsc::Sender<Msg>,
+    stop: CancellationToken,
+) -> Response<Body> {
+    let outcome = match answer(request, peer, &inbox).await {
+        Ok(Answered::Json(status, bytes)) => Response::builder()
+            .status(status)
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(full(bytes)),
+        Ok(Answered::Events(subscription)) => {
+            let feed = Feed { blocks: events::feed(subscription, inbox, stop) };
+            Response::builder()
+                .header(header::CONTENT_TYPE, "text/event-stream")
+                .header(header::CACHE_CONTROL, "no-store")
+                .body(BoxBody::new(feed))
+        }
+        Err(error) => {
+            let status = error.code.status();
+            let bytes = serde_json::to_vec(&ErrorBody { error }).unwrap_or_default();
+            Response::builder()
+                .status(status)
+                .header(header::CONTENT_TYPE, "application/json")
+                .body(full(bytes))
+        }
+    };
+    let mut response = outcome.unwrap_or_else(|_| Response::new(full(Vec::new())));
+    response.headers_mut().insert(HEADER, VERSION.into());
+    response
+}
+
+enum Answered {
+    Json(u16, Vec<u8>),
+    Events(events::Subscription),
+}
+
+async fn answer(
+    request: HttpRequest<Incoming>,
+    peer: Option<i32>,
+    inbox: &mpsc::Sender<Msg>,
+) -> Result<Answered, ApiError> {
+    check_protocol(&request)?;
+    let (path, method) = (request.uri().path().to_owned(), request.method().clone());
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let Some((route, id)) = routes::find(method.as_str(), &path) else { return Err(no_route(&path)) };
+    let id = decode(id)?;
+    let ask = match route.verb {
+        Verb::OpenApi => return json(200, &openapi::document()),
+        Verb::Wake => return json(200, &wake::until_awake(id, inbox).await?),
+        Verb::Status => Request::Status,
+        Verb::List => Request::List,
+        Verb::Show => Request::Show(id),
+        Verb::Events => Request::Events,
+        Verb::Shutdown => Request::Shutdown,
+        Verb::Rm => Request::Rm(id, rm_request(&query)?),
+        Verb::Spawn => Request::Spawn(Box::new(body::<SpawnRequest>(request).await?), peer),
+        Verb::Kill => Request::Kill(id, body_or_default::<KillRequest>(request).await?),
+        Verb::Respawn => Request::Respawn(id, body_or_default::<RespawnRequest>(request).await?),
+        Verb::Resume => Request::Resume(id, body_or_default::<ResumeRequest>(request).await?),
+    };
+    let stopping = || ApiError::new(ErrorCode::Stopping, "the daemon is leaving");
+    let (reply, answer) = oneshot::channel();
+    inbox.send(Msg::Request(ask, reply)).await.map_err(|_| stopping())?;
+    match answer.await.map_err(|_| stopping())?? {
+        Answer::Status(status) => json(200, &status),
+        Answer::List(agents) => json(200, &AgentList { agents }),
+        Answer::Row(row) => json(200, &row),
+        Answer::Spawned(spawned) => json(201, &spawned),
+        Answer::Respawned(respawned) => json(201, &respawned),
+        Answer::Removed(removed) => json(200, &removed),
+        Answer::Events(subscription) => Ok(Answered::Events(subscription)),
+        Answer::Stopping => json(202, &serde_json::json!({ "stopping": true })),
+        Answer::Waking(_) => Err(ApiError::new(ErrorCode::Internal, "wake was answered twice")),
+    }
+}
+
+fn json(status: u16, value: &impl Serialize) -> Result<Answered, ApiError> {
+    let bytes = serde_json::to_vec(value);
+    Ok(Answered::Json(status, bytes.map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?))
+}
+
+/// A client of another protocol is told so; one that says nothing (curl) is served.
+fn check_protocol(request: &HttpRequest<Incoming>) -> Result<(), ApiError> {
+    match request.headers().get(HEADER).map(|value| value.to_str().unwrap_or("?")) {
+        Some(theirs) if theirs != VERSION.to_string() => {
+            let text = format!("this daemon speaks protocol {VERSION}, the client {theirs}");
+            Err(ApiError::new(ErrorCode::Protocol, text)
+                .hint("`caliban daemon restart` starts the client's version; running agents live on"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn no_route(path: &str) -> ApiError {
+    let methods = routes::methods(path);
+    let text = if methods.is_empty() {
+        format!("there is no {}", caliban_core::inert::quoted(path))
+    } else {
+        format!("{} takes {}", caliban_core::inert::quoted(path), methods.join(", "))
+    };
+    ApiError::new(ErrorCode::NoRoute, text).hint("GET /openapi.json lists what there is")
+}
+
+async fn body<T: DeserializeOwned>(request: HttpRequest<Incoming>) -> Result<T, ApiError> {
+    let bytes = read(request).await?;
+    serde_json::from_slice(&bytes).map_err(|error| ApiError::new(ErrorCode::BadRequest, error.to_string()))
+}
+
+async fn body_or_default<T: DeserializeOwned + Default>(
+    request: HttpRequest<Incoming>,
+) -> Result<T, ApiError> {
+    let bytes = read(request).await?;
+    if bytes.is_empty() {
+        return Ok(T::default());
+    }
+    serde_json::from_slice(&bytes).map_err(|error| ApiError::new(ErrorCode::BadRequest, error.to_string()))
+}
+
+async fn read(request: HttpRequest<Incoming>) -> Result<Bytes, ApiError> {
+    let collected = Limited::new(request.into_body(), BODY_CAP).collect();
+    match tokio::time::timeout(BODY_LIMIT, collected).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(ApiError::new(ErrorCode::TooLarge, format!("a request has at most {BODY_CAP} bytes")))
+        }
+        Ok(Err(error)) => Err(ApiError::new(ErrorCode::BadRequest, error.to_string())),
+        Err(_) => Err(ApiError::new(ErrorCode::Timeout, format!("the body took more than {BODY_LIMIT:?}"))),
+    }
+}
+
+fn rm_request(query: &str) -> Result<RmRequest, ApiError> {
+    let mut request = RmRequest::default();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, "true"));
+        let value = match value {
+            "true" | "1" | "" => true,
+            "false" | "0" => false,
+            _ => return Err(ApiError::new(ErrorCode::BadRequest, format!("{name} is true or false"))),
+        };
+        match name {
+            "force" => request.force = value,
+            "keep" => request.keep = value,
+            _ => {
+                return Err(ApiError::new(
+                    ErrorCode::BadRequest,
+                    format!("there is no parameter {}", caliban_core::inert::quoted(name)),
+                ));
+            }
+        }
+    }
+    Ok(request)
+}
+
+/// Takes `%41` for `A`.
+fn decode(text: &str) -> Result<String, ApiError> {
+    let bad = || ApiError::new(ErrorCode::BadRequest, "the path is not encoded rightly");
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
+        let (Some(high), Some(low)) = (digit(), digit()) else { return Err(bad()) };
+        bytes.push(u8::try_from(high * 16 + low).map_err(|_| bad())?);
+    }
+    String::from_utf8(bytes).map_err(|_| bad())
+}
+
+fn full(bytes: Vec<u8>) -> Body {
+    BoxBody::new(Full::new(Bytes::from(bytes)))
+}
+
+/// The body of an event stream.
+struct Feed {
+    blocks: mpsc::Receiver<Bytes>,
+}
+
+impl http_body::Body for Feed {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.blocks.poll_recv(context).map(|block| block.map(|block| Ok(Frame::data(block))))
+    }
+}

@@ -1,0 +1,140 @@
+//! `POST /v1/agents/{id}/kill`: that it is wanted is committed first; then TERM, grace, KILL; `killed` is said
+//! when the whole tree is gone. A daemon that dies in between leaves the rest to the next.
+
+use std::time::Duration;
+
+use caliban_core::ids::AgentId;
+use caliban_core::lifecycle::Event;
+use caliban_store::fleet::Wanted;
+use rustix::process::Signal;
+
+use super::agent::{Keeper, Waiter};
+use super::store::Then;
+use super::{Owner, Reply, answer_to, decide};
+use crate::protocol::{ApiError, ErrorCode, GRACE_CAP_MS, KillRequest};
+use crate::records::{self, ExitRecord, StopOrder};
+
+/// How long a shim may take, after the grace, to end what only KILL ends. After that it is ended itself.
+const SHIM_LIMIT: Duration = Duration::from_secs(15);
+
+impl Owner {
+    pub(super) fn kill(&mut self, query: &str, request: &KillRequest, reply: Reply) {
+        let grace = request.grace_ms.unwrap_or(self.options.grace_ms);
+        if grace > GRACE_CAP_MS {
+            let text = format!("a grace of {grace} ms is over the limit of {GRACE_CAP_MS}");
+            return answer_to(reply, Err(ApiError::new(ErrorCode::BadRequest, text)));
+        }
+        match self.resolve_free(query) {
+            Ok(id) => self.kill_then(id, grace, Waiter::Kill(reply)),
+            Err(error) => answer_to(reply, Err(error)),
+        }
+    }
+
+    /// Ends an agent's run if there is one; `waiter` goes on when it is over.
+    pub(super) fn kill_then(&mut self, id: AgentId, grace: u64, waiter: Waiter) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        agent.waiting.push(waiter);
+        if agent.state().is_ending() {
+            return self.run_is_over(id);
+        }
+        agent.record.wanted = Wanted::Kill;
+        match agent.keeper {
+            Keeper::Nobody => {
+                self.apply(id, Event::Killed { signal: None });
+                self.run_is_over(id);
+            }
+            Keeper::Starting | Keeper::Alive(_) | Keeper::Unwatched(_) => {
+                self.save(id, Then::KillOrdered { id, grace });
+            }
+        }
+    }
+
+    /// That it should end is on the disk.
+    pub(super) fn stop_run(&mut self, id: AgentId, grace: u64) {
+        let Some(agent) = self.agents.get(&id) else { return };
+        let Keeper::Alive(alive) = &agent.keeper else { return };
+        tracing::info!(%id, "ending its run (grace {grace} ms)");
+        let order = StopOrder { nonce: agent.record.nonce.clone(), grace_ms: grace };
+        if let Err(error) = records::write(&self.places.agent_dir(id), records::STOP, &order) {
+            tracing::warn!(%id, "it gets the usual grace: stop.json: {error}");
+        }
+        for signal in [Signal::TERM, Signal::CONT] {
+            let _gone_already = rustix::process::pidfd_send_signal(alive.process.get_ref(), signal);
+        }
+        let process = alive.process.clone();
+        let limit = Duration::from_millis(grace.max(self.options.grace_ms)) + SHIM_LIMIT;
+        self.later(async move {
+            if tokio::time::timeout(limit, process.readable()).await.is_err() {
+                tracing::error!(%id, "its shim does not end the tree; ending both");
+                let _gone_already = rustix::process::pidfd_send_signal(process.get_ref(), Signal::KILL);
+            }
+            None
+        });
+    }
+
+    /// A run that began although its end was wanted.
+    pub(super) fn stop_if_wanted(&mut self, id: AgentId) {
+        if self.agents.get(&id).is_some_and(|agent| agent.record.wanted == Wanted::Kill) {
+            self.stop_run(id, self.options.grace_ms);
+        }
+    }
+
+    /// A start that failed, of an agent whose end was wanted.
+    pub(super) fn killed_before_start(&mut self, id: AgentId) {
+        if self.agents.get(&id).is_some_and(|agent| agent.record.wanted == Wanted::Kill) {
+            self.apply(id, Event::Killed { signal: None });
+            self.run_is_over(id);
+        }
+    }
+
+    /// The order could not be saved, so nothing was done.
+    pub(super) fn not_killed(&mut self, id: AgentId, refusal: &ApiError) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        agent.record.wanted = Wanted::Run;
+        for waiter in std::mem::take(&mut agent.waiting) {
+            match waiter {
+                Waiter::Kill(reply) | Waiter::Respawn(_, reply) | Waiter::Rm(_, reply) => {
+                    answer_to(reply, Err(refusal.clone()));
+                }
+            }
+        }
+    }
+
+    /// A run is over and its whole tree is gone.
+    pub(super) fn gone(&mut self, id: AgentId, nonce: &str, exit: Option<&ExitRecord>) {
+        let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.record.nonce == nonce) else {
+            return;
+        };
+        agent.read_report(&self.places);
+        let facts = decide::Facts {
+            state: agent.state(),
+            wanted: agent.record.wanted,
+            report: agent.own_report(),
+            exit,
+        };
+        let meaning = decide::end_of_run(&facts);
+        agent.keeper = Keeper::Nobody;
+        agent.record.note = meaning.note;
+        self.watch.remove(id);
+        let _nobodys = std::fs::remove_file(self.places.agent_socket(id));
+        for event in meaning.events {
+            self.apply(id, event);
+        }
+        self.publish(id);
+        self.run_is_over(id);
+        self.start_ready();
+    }
+
+    /// Goes on with what was to happen after the end of a run.
+    pub(super) fn run_is_over(&mut self, id: AgentId) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        for waiter in std::mem::take(&mut agent.waiting) {
+            match waiter {
+                // After the end is on the disk.
+                Waiter::Kill(reply) => self.save(id, Then::Row(id, reply)),
+                Waiter::Respawn(request, reply) => self.respawn_ended(id, request, reply),
+                Waiter::Rm(request, reply) => self.rm_ended(id, request, reply),
+            }
+        }
+    }
+}

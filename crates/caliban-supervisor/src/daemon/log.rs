@@ -1,0 +1,52 @@
+//! `daemon.log`: what the daemon did and why, within a cap; the one before it is `daemon.log.1`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+/// The size at which a log is put aside.
+const CAP: u64 = 2 * 1024 * 1024;
+
+/// Sends what the daemon says to this file from now on.
+pub(crate) fn install(path: PathBuf) {
+    let log = Mutex::new(Log { path, file: None, size: 0 });
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(log)
+        .with_ansi(false)
+        .with_target(false)
+        .with_max_level(tracing::Level::INFO)
+        .finish();
+    // Fails when there is one already, as in a test that runs the daemon inside itself.
+    let _have_one = tracing::subscriber::set_global_default(subscriber);
+}
+
+struct Log {
+    path: PathBuf,
+    file: Option<File>,
+    size: u64,
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.size > CAP {
+            let _stays = std::fs::rename(&self.path, self.path.with_extension("log.1"));
+            self.file = None;
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)?;
+                self.size = file.metadata()?.len();
+                none.insert(file)
+            }
+        };
+        self.size += bytes.len() as u64;
+        file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,422 @@
+//! The daemon: one task owns the fleet, decides, and has others carry out what it decided.
+//!
+//! One file per verb. The owner never waits: commits go to [`store`], starts to [`start`], ends of processes come
+//! from [`watch`], and each sends its result back as a [`Msg`]. What is acknowledged was committed before.
+
+mod adopt;
+mod agent;
+mod decide;
+mod events;
+mod http;
+mod kill;
+mod list;
+pub(crate) mod log;
+mod queue;
+mod respawn;
+mod resume;
+mod rm;
+mod spawn;
+mod start;
+mod status;
+mod stop;
+mod store;
+mod wake;
+mod watch;
+mod worktree;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use caliban_core::ids::{AgentId, Candidate, ResolveError, resolve};
+use caliban_core::lifecycle::Event;
+use caliban_store::fleet::{Change, Registry};
+use caliban_store::{StoreError, StoreUrl};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::agent::Agent;
+use self::store::{Batch, Store, Then};
+use self::watch::Watch;
+use crate::options::DaemonOptions;
+use crate::places::Places;
+use crate::protocol::{
+    AgentRow, ApiError, DaemonStatus, ErrorCode, FoundAtStart, KillRequest, Removed, RespawnRequest,
+    Respawned, ResumeRequest, RmRequest, SpawnRequest, Spawned,
+};
+use crate::records::{ExitRecord, ShimRecord};
+
+/// Messages to the owner that may wait.
+const INBOX: usize = 1024;
+/// How many messages are decided before what they changed is handed on to be committed together.
+const BATCH: usize = 64;
+/// How often the owner looks by itself: for what could not be saved, started or watched.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What the owner is told.
+#[derive(Debug)]
+pub(in crate::daemon) enum Msg {
+    /// Somebody asks.
+    Request(Request, Reply),
+    /// A batch is on the disk, or not.
+    Stored(Vec<Then>, Result<(), Arc<StoreError>>),
+    /// A start is over.
+    Started { id: AgentId, nonce: String, outcome: Result<ShimRecord, start::StartError> },
+    /// A run is over, its whole tree is gone.
+    Gone { id: AgentId, nonce: String, exit: Option<ExitRecord> },
+    /// A worktree was taken care of, for a removal or a respawn.
+    Disposed { id: AgentId, purpose: Box<worktree::Purpose>, outcome: Result<worktree::Disposed, String> },
+    /// The sweep at start is over.
+    Swept { count: u64, notes: Vec<String> },
+}
+
+/// What somebody asks.
+#[derive(Debug)]
+pub(in crate::daemon) enum Request {
+    Status,
+    List,
+    Show(String),
+    /// The process that asks, by its id.
+    Spawn(Box<SpawnRequest>, Option<i32>),
+    Kill(String, KillRequest),
+    Respawn(String, RespawnRequest),
+    Resume(String, ResumeRequest),
+    Rm(String, RmRequest),
+    Wake(String),
+    Events,
+    Shutdown,
+}
+
+/// What they get.
+#[derive(Debug)]
+pub(in crate::daemon) enum Answer {
+    Status(Box<DaemonStatus>),
+    List(Vec<AgentRow>),
+    Row(Box<AgentRow>),
+    Spawned(Spawned),
+    Respawned(Respawned),
+    Removed(Removed),
+    Waking(wake::Waking),
+    Events(events::Subscription),
+    Stopping,
+}
+
+pub(in crate::daemon) type Reply = oneshot::Sender<Result<Answer, ApiError>>;
+
+/// Runs the daemon until it is asked to leave. `ready` is called when it listens.
+pub(crate) async fn serve(
+    places: &Places,
+    options: &DaemonOptions,
+    ready: impl FnOnce(),
+) -> Result<(), String> {
+    let url = StoreUrl::sqlite(places.database());
+    let mut registry = Registry::open(&url).await.map_err(|error| error.to_string())?;
+    let stop = CancellationToken::new();
+    stop::on_signals(&stop).map_err(|error| format!("signals: {error}"))?;
+    let (inbox, messages) = mpsc::channel(INBOX);
+    let rows = registry.all().await.map_err(|error| error.to_string())?;
+    let (store, writer) = Store::new(registry, inbox.clone());
+    let mut owner = Owner::new(places, options, inbox.clone(), store, stop.clone())?;
+    owner.adopt(rows).await?;
+    let listener = http::bind(places)?;
+    tracing::info!(pid = std::process::id(), socket = %places.socket().display(), "listening; {}", owner.found.line());
+    ready();
+    owner.sweep_worktrees();
+    let over = CancellationToken::new();
+    let server = async {
+        http::serve(listener, places, inbox, stop.clone()).await;
+        over.cancel();
+    };
+    let decide = async { owner.run(messages, over.clone()).await.close().await };
+    tokio::join!(decide, server, writer);
+    tracing::info!("left; agents live on");
+    Ok(())
+}
+
+/// The one who owns the fleet.
+pub(in crate::daemon) struct Owner {
+    places: Places,
+    options: DaemonOptions,
+    agents: BTreeMap<AgentId, Agent>,
+    next_seq: i64,
+    found: FoundAtStart,
+    since: Instant,
+    batch: Batch,
+    store: Store,
+    inbox: mpsc::Sender<Msg>,
+    tasks: JoinSet<()>,
+    watch: Watch,
+    events: events::Feed,
+    stop: CancellationToken,
+    /// What is wrong with the store, as long as it is.
+    trouble: Option<String>,
+    boot_id: String,
+    own_program: std::path::PathBuf,
+}
+
+impl Owner {
+    fn new(
+        places: &Places,
+        options: &DaemonOptions,
+        inbox: mpsc::Sender<Msg>,
+        store: Store,
+        stop: CancellationToken,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            places: places.clone(),
+            options: options.clone(),
+            agents: BTreeMap::new(),
+            next_seq: 1,
+            found: FoundAtStart::default(),
+            since: Instant::now(),
+            batch: Batch::default(),
+            store,
+            inbox,
+            tasks: JoinSet::new(),
+            watch: Watch::new(),
+            events: events::Feed::new(),
+            stop,
+            trouble: None,
+            boot_id: crate::process::boot_id().map_err(|error| format!("boot id: {error}"))?,
+            own_program: start::own_program(),
+        })
+    }
+
+    /// Decides until the server is over.
+    async fn run(mut self, mut messages: mpsc::Receiver<Msg>, over: CancellationToken) -> Self {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        self.start_ready();
+        self.flush();
+        loop {
+            tokio::select! {
+                biased;
+                message = messages.recv() => match message {
+                    Some(message) => {
+                        self.take(message);
+                        for _ in 1..BATCH {
+                            match messages.try_recv() {
+                                Ok(message) => self.take(message),
+                                Err(_) => break,
+                            }
+                        }
+                    }
+                    None => break,
+                },
+                () = self.watch.changed() => self.refresh(),
+                Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
+                () = over.cancelled() => break,
+                _ = tick.tick() => self.tick(),
+            }
+            self.flush();
+        }
+        self
+    }
+
+    /// Lets go of everything; the writer ends when it has written what is left.
+    async fn close(mut self) {
+        self.tasks.shutdown().await;
+    }
+
+    fn take(&mut self, message: Msg) {
+        match message {
+            Msg::Request(request, reply) => self.request(request, reply),
+            Msg::Stored(thens, Ok(())) => {
+                self.trouble = None;
+                thens.into_iter().for_each(|then| self.stored(then));
+            }
+            Msg::Stored(thens, Err(error)) => {
+                self.store_failed(&error);
+                thens.into_iter().for_each(|then| self.not_stored(then, &error));
+            }
+            Msg::Started { id, nonce, outcome } => self.started(id, &nonce, outcome),
+            Msg::Gone { id, nonce, exit } => self.gone(id, &nonce, exit.as_ref()),
+            Msg::Disposed { id, purpose, outcome } => self.disposed(id, *purpose, outcome),
+            Msg::Swept { count, notes } => {
+                self.found.swept = count;
+                self.found.notes.extend(notes);
+            }
+        }
+    }
+
+    fn request(&mut self, request: Request, reply: Reply) {
+        let answer = match request {
+            Request::Status => Ok(self.status()),
+            Request::List => Ok(self.list()),
+            Request::Show(query) => self.show(&query),
+            Request::Events => Ok(self.subscribe()),
+            Request::Shutdown => Ok(self.shutdown()),
+            Request::Wake(query) => self.wake(&query),
+            Request::Spawn(request, peer) => return self.spawn(*request, peer, reply),
+            Request::Kill(query, request) => return self.kill(&query, &request, reply),
+            Request::Respawn(query, request) => return self.respawn(&query, request, reply),
+            Request::Resume(query, request) => return self.resume(&query, request, reply),
+            Request::Rm(query, request) => return self.rm(&query, request, reply),
+        };
+        answer_to(reply, answer);
+    }
+
+    /// What was waiting for the disk happens.
+    fn stored(&mut self, then: Then) {
+        match then {
+            Then::Nothing(_) => {}
+            Then::Spawned(id) => self.spawned(id),
+            Then::KillOrdered { id, grace } => self.stop_run(id, grace),
+            Then::Row(id, reply) => answer_to(reply, self.row_answer(id)),
+            Then::Start(id) => {
+                self.unbusy(id);
+                self.start_run(id);
+            }
+            Then::Resumed(id, reply) => self.resumed(id, reply),
+            Then::Removed { removed, reply } => self.removed(removed, reply),
+            Then::Respawned { respawned, reply } => self.respawned(respawned, reply),
+        }
+    }
+
+    /// What was waiting for the disk does not happen.
+    fn not_stored(&mut self, then: Then, error: &StoreError) {
+        let refusal = store_refusal(error);
+        match then {
+            // What has happened has happened; it is saved when that works again.
+            Then::Nothing(id) => self.mark_unsaved(id),
+            Then::Start(id) => {
+                self.unbusy(id);
+                self.mark_unsaved(id);
+            }
+            Then::Spawned(id) => self.not_spawned(id, &refusal),
+            Then::KillOrdered { id, .. } => self.not_killed(id, &refusal),
+            Then::Row(id, reply) => {
+                self.mark_unsaved(id);
+                answer_to(reply, Err(refusal));
+            }
+            Then::Resumed(id, reply) => self.not_resumed(id, reply, refusal),
+            Then::Removed { removed, reply } => {
+                self.unbusy(removed.id);
+                answer_to(reply, Err(refusal));
+            }
+            Then::Respawned { respawned, reply } => self.not_respawned(&respawned, reply, refusal),
+        }
+    }
+
+    fn store_failed(&mut self, error: &StoreError) {
+        let text = error.to_string();
+        if self.trouble.as_deref() != Some(&text) {
+            tracing::error!("the registry cannot be written: {text}");
+        }
+        self.trouble = Some(text);
+        if error.is_unconfirmed() {
+            // A failed sync says nothing about what the disk has. The next daemon reads what is there.
+            tracing::error!("leaving, so that the next daemon reads what the disk really has");
+            self.stop.cancel();
+        }
+    }
+
+    /// Applies an event, and has the result saved and told. An event that does not fit changes nothing.
+    fn apply(&mut self, id: AgentId, event: Event) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        let before = agent.record.status.clone();
+        match agent.record.status.apply(event) {
+            Ok(after) => agent.record.status = after,
+            Err(refused) => return tracing::warn!(%id, "{refused}"),
+        }
+        let after = agent.record.status.state();
+        if before.state() != after {
+            tracing::info!(%id, "{} -> {after}{}", before.state(), agent.ending_in_words());
+        }
+        self.save(id, Then::Nothing(id));
+        self.publish(id);
+        if before.state() != after && after.is_ending() {
+            self.ended(id, after);
+        }
+    }
+
+    /// Has the present record committed; `then` happens afterwards.
+    fn save(&mut self, id: AgentId, then: Then) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        agent.record.updated_at = crate::wall_ms();
+        agent.unsaved = false;
+        self.batch.add(Change::Update(Box::new(agent.record.clone())), then);
+    }
+
+    fn mark_unsaved(&mut self, id: AgentId) {
+        if let Some(agent) = self.agents.get_mut(&id) {
+            agent.unsaved = true;
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.batch.is_empty() {
+            self.store.commit(std::mem::take(&mut self.batch));
+        }
+    }
+
+    fn tick(&mut self) {
+        let unsaved: Vec<AgentId> =
+            self.agents.iter().filter(|(_, agent)| agent.unsaved).map(|(id, _)| *id).collect();
+        for id in unsaved {
+            self.save(id, Then::Nothing(id));
+        }
+        self.look_again();
+        self.refresh_all();
+        self.start_ready();
+    }
+
+    /// The agent that somebody's words mean.
+    fn resolve(&self, query: &str) -> Result<AgentId, ApiError> {
+        let registered = self.agents.values().filter(|agent| agent.registered);
+        let candidates =
+            registered.map(|agent| Candidate { id: agent.record.id, label: agent.about.label.clone() });
+        resolve(query, candidates).map_err(|error| {
+            let (code, hint) = match &error {
+                ResolveError::Unknown { .. } => {
+                    (ErrorCode::NotFound, "`caliban agents list` shows all agents")
+                }
+                ResolveError::Ambiguous { .. } => (ErrorCode::Ambiguous, "write more of the id"),
+            };
+            ApiError::new(code, error.to_string()).hint(hint)
+        })
+    }
+
+    /// The agent that somebody wants to change, unless something else is being done to it.
+    fn resolve_free(&self, query: &str) -> Result<AgentId, ApiError> {
+        let id = self.resolve(query)?;
+        match self.agents.get(&id).and_then(|agent| agent.busy) {
+            None => Ok(id),
+            Some(what) => Err(ApiError::new(ErrorCode::Conflict, format!("agent {id} is being {what}"))),
+        }
+    }
+
+    fn unbusy(&mut self, id: AgentId) {
+        if let Some(agent) = self.agents.get_mut(&id) {
+            agent.busy = None;
+        }
+    }
+
+    /// Sends a message to ourselves from a task.
+    fn later(&mut self, task: impl Future<Output = Option<Msg>> + Send + 'static) {
+        let inbox = self.inbox.clone();
+        self.tasks.spawn(async move {
+            if let Some(message) = task.await {
+                // The owner may have left: then the next daemon finds out by itself.
+                let _left = inbox.send(message).await;
+            }
+        });
+    }
+}
+
+/// Answers; whoever asked may have gone.
+pub(in crate::daemon) fn answer_to(reply: Reply, answer: Result<Answer, ApiError>) {
+    let _gone = reply.send(answer);
+}
+
+/// A failure of the store, for whoever asked for the change.
+fn store_refusal(error: &StoreError) -> ApiError {
+    let code = if matches!(error, StoreError::Full(_)) { ErrorCode::DiskFull } else { ErrorCode::Store };
+    let hint = match error {
+        StoreError::Full(_) => "make room and try again; running agents are not touched",
+        _ => "nothing was acknowledged; `caliban daemon logs` may say more",
+    };
+    ApiError::new(code, error.to_string()).hint(hint)
+}

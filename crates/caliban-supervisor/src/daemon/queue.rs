@@ -1,0 +1,94 @@
+//! Who starts when: in the order of spawning, as places get free, after those whom they wait for.
+
+use caliban_core::ids::AgentId;
+use caliban_core::lifecycle::{Event, State};
+use tokio::time::Instant;
+
+use super::Owner;
+use super::store::Then;
+
+impl Owner {
+    /// Starts whoever may start now.
+    pub(super) fn start_ready(&mut self) {
+        if self.stop.is_cancelled() {
+            return;
+        }
+        let taken = self.agents.values().filter(|agent| agent.takes_place()).count();
+        let free = usize::try_from(self.options.max_running).unwrap_or(usize::MAX).saturating_sub(taken);
+        if free == 0 {
+            return;
+        }
+        let now = Instant::now();
+        let mut ready: Vec<(i64, AgentId)> = self
+            .agents
+            .values()
+            .filter(|agent| agent.is_queued() && agent.record.after.is_empty() && agent.busy.is_none())
+            .filter(|agent| agent.retry_at.is_none_or(|at| at <= now))
+            .map(|agent| (agent.record.seq, agent.record.id))
+            .collect();
+        ready.sort_unstable();
+        for (_, id) in ready.into_iter().take(free) {
+            self.start_run(id);
+        }
+    }
+
+    /// How many are before an agent in the queue.
+    pub(super) fn queued_behind(&self, id: AgentId) -> Option<u64> {
+        let agent = self.agents.get(&id).filter(|agent| agent.is_queued())?;
+        let before =
+            self.agents.values().filter(|other| other.is_queued() && other.record.seq < agent.record.seq);
+        Some(before.count() as u64)
+    }
+
+    /// An agent has ended: those who wait for it may start, or never will.
+    pub(super) fn ended(&mut self, id: AgentId, state: State) {
+        let waiting: Vec<AgentId> = self
+            .agents
+            .values()
+            .filter(|agent| agent.record.after.contains(&id) && !agent.state().is_ending())
+            .map(|agent| agent.record.id)
+            .collect();
+        for other in waiting {
+            if state == State::Done {
+                if let Some(agent) = self.agents.get_mut(&other) {
+                    agent.record.after.retain(|after| *after != id);
+                }
+                self.save(other, Then::Nothing(other));
+                self.publish(other);
+            } else {
+                let text = format!("it was to start after {id}, which ended {state}");
+                self.apply(other, Event::SpawnFailed { text });
+            }
+        }
+    }
+
+    /// An agent is gone from the registry: those who wait for it wait for its successor, or fail.
+    pub(super) fn replaced(&mut self, id: AgentId, successor: Option<AgentId>) {
+        let waiting: Vec<AgentId> = self
+            .agents
+            .values()
+            .filter(|agent| agent.record.after.contains(&id) && !agent.state().is_ending())
+            .map(|agent| agent.record.id)
+            .collect();
+        for other in waiting {
+            match successor {
+                Some(successor) => {
+                    if let Some(agent) = self.agents.get_mut(&other) {
+                        agent
+                            .record
+                            .after
+                            .iter_mut()
+                            .filter(|after| **after == id)
+                            .for_each(|after| *after = successor);
+                    }
+                    self.save(other, Then::Nothing(other));
+                    self.publish(other);
+                }
+                None => {
+                    let text = format!("it was to start after {id}, which was removed");
+                    self.apply(other, Event::SpawnFailed { text });
+                }
+            }
+        }
+    }
+}

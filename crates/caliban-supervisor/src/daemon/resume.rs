@@ -1,0 +1,82 @@
+//! `POST /v1/agents/{id}/resume`: an ended agent goes on in its conversation, with the same id.
+
+use caliban_core::ids::AgentId;
+use caliban_core::lifecycle::Event;
+use caliban_core::spec::MAX_PROMPT_BYTES;
+use caliban_store::fleet::Wanted;
+
+use super::store::Then;
+use super::{Owner, Reply, answer_to, spawn};
+use crate::protocol::{ApiError, ErrorCode, ResumeRequest};
+
+impl Owner {
+    pub(super) fn resume(&mut self, query: &str, request: ResumeRequest, reply: Reply) {
+        match self.resume_now(query, request) {
+            Ok(id) => self.save(id, Then::Resumed(id, reply)),
+            Err(error) => answer_to(reply, Err(error)),
+        }
+    }
+
+    fn resume_now(&mut self, query: &str, request: ResumeRequest) -> Result<AgentId, ApiError> {
+        let id = self.resolve_free(query)?;
+        if request.prompt.as_ref().is_some_and(|prompt| prompt.len() > MAX_PROMPT_BYTES) {
+            let text = format!("a message has at most {MAX_PROMPT_BYTES} bytes");
+            return Err(ApiError::new(ErrorCode::BadRequest, text));
+        }
+        let program = match &request.program {
+            Some(program) => Some(spawn::find_program(Some(program), &self.own_program)?),
+            None => None,
+        };
+        let nonce = spawn::new_nonce()?;
+        let Some(agent) = self.agents.get_mut(&id) else {
+            return Err(ApiError::new(ErrorCode::NotFound, format!("agent {id} is gone")));
+        };
+        let status = agent.record.status.apply(Event::Resumed).map_err(|refused| {
+            ApiError::new(ErrorCode::Conflict, refused.to_string()).hint(format!(
+                "it has not ended; `caliban attach {id}` or `caliban agents send {id}` reaches it"
+            ))
+        })?;
+        if !request.secrets.is_empty() {
+            spawn::write_secrets(&self.places.agent_secrets(id), &request.secrets)
+                .map_err(|error| spawn::file_refusal("its secrets cannot be written", &error))?;
+            agent.record.has_secrets = true;
+        } else if agent.record.has_secrets && !self.places.agent_secrets(id).exists() {
+            // Gone with a reboot; whoever resumes it has none, so it goes on without.
+            agent.record.has_secrets = false;
+        }
+        agent.record.status = status;
+        agent.record.wanted = Wanted::Run;
+        agent.record.nonce = nonce;
+        agent.record.runs += 1;
+        agent.record.resume_prompt = request.prompt;
+        agent.record.note = None;
+        agent.record.after.clear();
+        agent.record.program = program.unwrap_or_else(|| agent.record.program.clone());
+        // Not to be started before it is on the disk.
+        agent.busy = Some("resumed");
+        Ok(id)
+    }
+
+    /// It is on the disk.
+    pub(super) fn resumed(&mut self, id: AgentId, reply: Reply) {
+        tracing::info!(%id, "resumed");
+        self.unbusy(id);
+        self.publish(id);
+        self.start_ready();
+        answer_to(reply, self.row_answer(id));
+    }
+
+    /// It could not be saved. It stays queued and is saved when that works again; the caller is told what is so.
+    pub(super) fn not_resumed(&mut self, id: AgentId, reply: Reply, refusal: ApiError) {
+        self.unbusy(id);
+        if let Some(agent) = self.agents.get_mut(&id) {
+            // As if nobody had asked: it was ended without its work done, and it can be resumed again.
+            let text = "a resume could not be recorded".to_owned();
+            if let Ok(status) = agent.record.status.apply(Event::SpawnFailed { text }) {
+                agent.record.status = status;
+            }
+            agent.unsaved = true;
+        }
+        answer_to(reply, Err(refusal));
+    }
+}

@@ -1,0 +1,271 @@
+//! `POST /v1/agents`: commit first, answer then, start.
+
+use std::fs;
+use std::io;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use caliban_core::ids::AgentId;
+use caliban_core::lifecycle::{State, Status};
+use caliban_core::spec::SpawnSpec;
+use caliban_store::fleet::{Change, Record, Wanted};
+
+use super::agent::{About, Agent};
+use super::store::Then;
+use super::{Answer, Owner, Reply, answer_to};
+use crate::places::{Places, private_dir};
+use crate::process;
+use crate::protocol::{ApiError, ErrorCode, SpawnRequest, Spawned};
+use crate::records;
+
+/// The longest key of a request.
+const KEY_CAP: usize = 128;
+/// How far up the processes above a caller are followed.
+const ANCESTORS: usize = 64;
+
+impl Owner {
+    pub(super) fn spawn(&mut self, mut request: SpawnRequest, peer: Option<i32>, reply: Reply) {
+        if let Some(known) = self.by_key(request.key.as_deref()) {
+            return match self.agents.get_mut(&known) {
+                Some(agent) if !agent.registered => agent.spawning.push(reply),
+                _ => answer_to(reply, Ok(self.spawned_answer(known))),
+            };
+        }
+        let prepared = self.check_spawn(&mut request, peer).and_then(|after| {
+            let json = serde_json::to_string(&request.spec).map_err(|error| bad(error.to_string()))?;
+            Ok((self.prepare_spawn(&request, after)?, json))
+        });
+        match prepared {
+            Ok((mut agent, json)) => {
+                let id = agent.record.id;
+                agent.spawning.push(reply);
+                agent.spec = Some(Box::new(request.spec));
+                self.batch.add(Change::Insert(Box::new(agent.record.clone()), json), Then::Spawned(id));
+                self.agents.insert(id, agent);
+            }
+            Err(error) => {
+                tracing::warn!("a spawn was refused: {error}");
+                answer_to(reply, Err(error));
+            }
+        }
+    }
+
+    /// It is on the disk.
+    pub(super) fn spawned(&mut self, id: AgentId) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        agent.registered = true;
+        let replies = std::mem::take(&mut agent.spawning);
+        tracing::info!(%id, "registered{}", agent.about.label.as_ref().map_or(String::new(), |l| format!(" as {l}")));
+        for reply in replies {
+            answer_to(reply, Ok(self.spawned_answer(id)));
+        }
+        self.publish(id);
+        self.start_ready();
+        // One that waits for its turn is read from the registry again when it comes.
+        if let Some(agent) = self.agents.get_mut(&id) {
+            agent.spec = None;
+        }
+    }
+
+    /// It is not on the disk: there never was one.
+    pub(super) fn not_spawned(&mut self, id: AgentId, refusal: &ApiError) {
+        if let Some(agent) = self.agents.remove(&id) {
+            forget_files(&self.places, id);
+            for reply in agent.spawning {
+                answer_to(reply, Err(refusal.clone()));
+            }
+        }
+    }
+
+    fn spawned_answer(&self, id: AgentId) -> Answer {
+        Answer::Spawned(Spawned { id, dir: self.places.agent_dir(id) })
+    }
+
+    fn by_key(&self, key: Option<&str>) -> Option<AgentId> {
+        let key = key?;
+        self.agents
+            .values()
+            .find(|agent| agent.record.key.as_deref() == Some(key))
+            .map(|agent| agent.record.id)
+    }
+
+    /// Whether the request can be carried out; those whom it must still wait for.
+    fn check_spawn(&self, request: &mut SpawnRequest, peer: Option<i32>) -> Result<Vec<AgentId>, ApiError> {
+        if self.stop.is_cancelled() {
+            return Err(ApiError::new(ErrorCode::Stopping, "the daemon is leaving"));
+        }
+        if request.key.as_ref().is_some_and(|key| key.is_empty() || key.len() > KEY_CAP) {
+            return Err(bad(format!("a key has 1 to {KEY_CAP} bytes")));
+        }
+        // Who asks is seen, not believed: an agent cannot spawn as nobody's child (a11).
+        if let Some(parent) = peer.and_then(|peer| self.agent_above(peer)) {
+            request.spec.parent = Some(parent);
+        }
+        if let Some(parent) = request.spec.parent {
+            let above = self.agents.get(&parent).filter(|agent| agent.registered);
+            let above = above.ok_or_else(|| bad(format!("its parent {parent} is not registered")))?;
+            request.spec.depth = above.about.depth + 1;
+        }
+        request.spec.check().map_err(|error| bad(error.to_string()))?;
+        let mut after = Vec::new();
+        for id in &request.spec.after {
+            let Some(other) = self.agents.get(id).filter(|agent| agent.registered) else {
+                return Err(ApiError::new(
+                    ErrorCode::NotFound,
+                    format!("it is to start after {id}, which is not registered"),
+                ));
+            };
+            match other.state() {
+                State::Done => {}
+                State::Spawning | State::Running | State::Idle => after.push(*id),
+                ended @ (State::Killed | State::Failed | State::Crashed) => {
+                    let text = format!("it is to start after {id}, which has ended {ended}");
+                    return Err(
+                        ApiError::new(ErrorCode::Conflict, text).hint(format!("`caliban resume {id}` first"))
+                    );
+                }
+            }
+        }
+        Ok(after)
+    }
+
+    /// The agent among whose processes this one is.
+    fn agent_above(&self, peer: i32) -> Option<AgentId> {
+        let shims: std::collections::BTreeMap<i32, AgentId> =
+            self.agents.values().filter_map(|agent| Some((agent.shim()?.pid, agent.record.id))).collect();
+        if shims.is_empty() {
+            return None;
+        }
+        let mut at = peer;
+        for _ in 0..ANCESTORS {
+            if let Some(id) = shims.get(&at) {
+                return Some(*id);
+            }
+            at = process::stat(at)?.parent;
+        }
+        None
+    }
+
+    /// The new agent, with its files in place.
+    fn prepare_spawn(&mut self, request: &SpawnRequest, after: Vec<AgentId>) -> Result<Agent, ApiError> {
+        let program = find_program(request.program.as_deref(), &self.own_program)?;
+        let id = self.new_id()?;
+        let now = crate::wall_ms();
+        let record = Record {
+            seq: self.next_seq,
+            id,
+            key: request.key.clone(),
+            status: Status::default(),
+            wanted: Wanted::Run,
+            nonce: new_nonce()?,
+            runs: 1,
+            after,
+            program,
+            has_secrets: !request.secrets.is_empty(),
+            resume_prompt: None,
+            note: None,
+            created_at: now,
+            updated_at: now,
+        };
+        let written = write_files(&self.places, id, &request.spec, &request.secrets);
+        if let Err(error) = written {
+            forget_files(&self.places, id);
+            return Err(file_refusal("the agent's directory cannot be written", &error));
+        }
+        self.next_seq += 1;
+        let mut agent = Agent::new(record, About::of(&request.spec));
+        agent.registered = false;
+        Ok(agent)
+    }
+
+    /// An id that nobody has or had a directory under.
+    pub(super) fn new_id(&self) -> Result<AgentId, ApiError> {
+        loop {
+            let mut bytes = [0; 4];
+            getrandom::fill(&mut bytes)
+                .map_err(|error| ApiError::new(ErrorCode::Internal, format!("no random numbers: {error}")))?;
+            let id = AgentId::from_random(bytes);
+            let archived = self.places.archive_dir().join(id.to_string());
+            if !self.agents.contains_key(&id) && !self.places.agent_dir(id).exists() && !archived.exists() {
+                return Ok(id);
+            }
+        }
+    }
+}
+
+/// A run's name.
+pub(super) fn new_nonce() -> Result<String, ApiError> {
+    crate::random_hex::<16>()
+        .map_err(|error| ApiError::new(ErrorCode::Internal, format!("no random numbers: {error}")))
+}
+
+/// The directory of an agent with its request, and its secrets in the runtime directory. Not synced: the registry
+/// has the request, and secrets need not outlive the machine.
+pub(super) fn write_files(
+    places: &Places,
+    id: AgentId,
+    spec: &SpawnSpec,
+    secrets: &std::collections::BTreeMap<String, String>,
+) -> io::Result<()> {
+    let dir = places.agent_dir(id);
+    private_dir(&dir).map_err(|error| match error {
+        crate::places::PlacesError::Make { source, .. } => source,
+        other => io::Error::other(other.to_string()),
+    })?;
+    records::write(&dir, records::SPEC, spec)?;
+    if !secrets.is_empty() {
+        write_secrets(&places.agent_secrets(id), secrets)?;
+    }
+    Ok(())
+}
+
+/// Secrets for an agent, for our eyes only.
+pub(super) fn write_secrets(
+    path: &Path,
+    secrets: &std::collections::BTreeMap<String, String>,
+) -> io::Result<()> {
+    let new = path.with_extension("env.new");
+    let bytes = serde_json::to_vec(secrets).map_err(io::Error::other)?;
+    let _stale = fs::remove_file(&new);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    file.write_all(&bytes)?;
+    fs::rename(new, path)
+}
+
+/// Removes what was written for an agent that was not registered. Best effort: the next daemon does it again.
+pub(super) fn forget_files(places: &Places, id: AgentId) {
+    let _none = fs::remove_dir_all(places.agent_dir(id));
+    let _none = fs::remove_file(places.agent_secrets(id));
+}
+
+/// A failed write of an agent's files, for whoever asked.
+pub(super) fn file_refusal(what: &str, error: &io::Error) -> ApiError {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            ApiError::new(ErrorCode::DiskFull, "the disk is full; nothing was started")
+                .hint("make room and try again; running agents are not touched")
+        }
+        _ => ApiError::new(ErrorCode::Internal, format!("{what}: {error}")),
+    }
+}
+
+/// The program of the worker: the one that was asked for, else `caliban` beside us.
+pub(super) fn find_program(asked: Option<&Path>, own: &Path) -> Result<PathBuf, ApiError> {
+    let program = match asked {
+        Some(program) => program.to_owned(),
+        None => own.with_file_name("caliban"),
+    };
+    if !program.is_absolute() {
+        return Err(bad(format!("the program {} is not absolute", program.display())));
+    }
+    if !program.is_file() {
+        return Err(bad(format!("there is no program {}", program.display()))
+            .hint("is caliban installed beside caliband?"));
+    }
+    Ok(program)
+}
+
+fn bad(text: String) -> ApiError {
+    ApiError::new(ErrorCode::BadRequest, text)
+}

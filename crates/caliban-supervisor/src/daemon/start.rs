@@ -1,0 +1,271 @@
+//! Starting a run: the agent's files, its environment, its shim.
+//!
+//! A start may be repeated: a shim that finds its run under way says so, and the one that has it is watched.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use caliban_core::ids::AgentId;
+use caliban_core::lifecycle::{Event, Outcome, State};
+use caliban_core::spec::SpawnSpec;
+use caliban_store::fleet::Wanted;
+use rustix::process::{Pid, WaitOptions};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe::Receiver;
+
+use super::agent::Keeper;
+use super::store::Specs;
+use super::{Msg, Owner};
+use crate::places::{Places, private_dir};
+use crate::process::MARKER;
+use crate::records::{self, ResumeOrder, ShimRecord};
+use crate::shim::{SHIM_MODE, ShimArgs, Word, arguments};
+
+/// How long a shim may take to start a worker. It may have to wait for the shim of an earlier run.
+const WORD_LIMIT: Duration = Duration::from_secs(40);
+/// The most that a shim says.
+const WORD_CAP: usize = 64 * 1024;
+/// When a start that failed for a passing reason is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// The largest file of secrets.
+const SECRETS_CAP: u64 = 4 * 1024 * 1024;
+
+/// Why a run was not started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum StartError {
+    /// Something that passes: out of descriptors, processes, memory, room.
+    Later(String),
+    /// Something that does not.
+    Never(String),
+}
+
+/// All that a start needs.
+struct Order {
+    id: AgentId,
+    nonce: String,
+    marker: String,
+    program: PathBuf,
+    shim: PathBuf,
+    has_secrets: bool,
+    resume_prompt: Option<String>,
+    is_resumed: bool,
+    grace_ms: u64,
+    spec: Option<Box<SpawnSpec>>,
+    specs: Specs,
+    places: Places,
+}
+
+impl Owner {
+    /// Starts the run of an agent.
+    pub(super) fn start_run(&mut self, id: AgentId) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        if !matches!(agent.keeper, Keeper::Nobody) || agent.record.wanted == Wanted::Kill {
+            return;
+        }
+        agent.keeper = Keeper::Starting;
+        agent.retry_at = None;
+        let order = Order {
+            id,
+            nonce: agent.record.nonce.clone(),
+            marker: agent.marker(),
+            program: agent.record.program.clone(),
+            shim: self.own_program.clone(),
+            has_secrets: agent.record.has_secrets,
+            resume_prompt: agent.record.resume_prompt.clone(),
+            is_resumed: agent.record.runs > 1,
+            grace_ms: self.options.grace_ms,
+            spec: agent.spec.take(),
+            specs: self.store.specs(),
+            places: self.places.clone(),
+        };
+        self.later(async move {
+            let nonce = order.nonce.clone();
+            let outcome = start(order).await;
+            Some(Msg::Started { id, nonce, outcome })
+        });
+    }
+
+    /// A start is over.
+    pub(super) fn started(&mut self, id: AgentId, nonce: &str, outcome: Result<ShimRecord, StartError>) {
+        let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.record.nonce == nonce) else {
+            return;
+        };
+        match outcome {
+            Ok(shim) => {
+                let has_worker = shim.worker_pid.is_some();
+                agent.keeper = Keeper::Unwatched(shim);
+                agent.record.note = None;
+                if agent.state() == State::Spawning && has_worker {
+                    self.apply(id, Event::Started);
+                }
+                self.look(id);
+                self.follow(id);
+                self.publish(id);
+                self.stop_if_wanted(id);
+            }
+            Err(StartError::Later(text)) => {
+                agent.keeper = Keeper::Nobody;
+                agent.retry_at = Some(tokio::time::Instant::now() + RETRY);
+                if agent.record.note.as_deref() != Some(&text) {
+                    tracing::warn!(%id, "not started, tried again soon: {text}");
+                    agent.record.note = Some(text);
+                }
+                self.killed_before_start(id);
+                self.publish(id);
+            }
+            Err(StartError::Never(text)) => {
+                agent.keeper = Keeper::Nobody;
+                let event = match agent.state() {
+                    State::Spawning => Event::SpawnFailed { text },
+                    _ => Event::Ended(Outcome::Error { text }),
+                };
+                self.apply(id, event);
+                self.run_is_over(id);
+            }
+        }
+    }
+}
+
+/// The program that shims are started from: our own, which is small and of our version.
+pub(super) fn own_program() -> PathBuf {
+    // When the file was replaced by an upgrade, the kernel's link still leads to what we run.
+    let link = PathBuf::from("/proc/self/exe");
+    std::env::current_exe().ok().filter(|path| path.is_file()).unwrap_or(link)
+}
+
+async fn start(mut order: Order) -> Result<ShimRecord, StartError> {
+    let spec = match order.spec.take() {
+        Some(spec) => *spec,
+        None => {
+            let text = order.specs.get(order.id).await.map_err(StartError::Never)?;
+            SpawnSpec::from_json(&text).map_err(|error| StartError::Never(error.to_string()))?
+        }
+    };
+    let launched = tokio::task::spawn_blocking(move || launch(&order, &spec).map(|child| (child, order)));
+    let (child, order) = launched.await.map_err(|error| StartError::Never(error.to_string()))??;
+    let word = tokio::time::timeout(WORD_LIMIT, hear(child.word)).await;
+    let dir = order.places.agent_dir(order.id);
+    let record = match word {
+        Ok(Ok(Word::Started(record))) => record,
+        Ok(Ok(Word::Duplicate)) => {
+            reap(child.pid).await;
+            records::try_read::<ShimRecord>(&dir, records::SHIM)
+                .map_err(|error| passing("shim.json", &error))?
+                .filter(|record| record.nonce == order.nonce)
+                .ok_or_else(|| StartError::Later("another shim has the run and has not said so".to_owned()))?
+        }
+        Ok(Ok(Word::Error { text })) => {
+            reap(child.pid).await;
+            return Err(StartError::Never(text));
+        }
+        Ok(Err(error)) => {
+            reap(child.pid).await;
+            return Err(StartError::Later(format!("the shim ended without a word: {error}")));
+        }
+        Err(_) => return Err(StartError::Later("the shim says nothing".to_owned())),
+    };
+    Ok(record)
+}
+
+struct Launched {
+    pid: i32,
+    word: OwnedFd,
+}
+
+/// Prepares the files and starts the shim. Blocks for as long as that takes.
+fn launch(order: &Order, spec: &SpawnSpec) -> Result<Launched, StartError> {
+    let places = &order.places;
+    let dir = places.agent_dir(order.id);
+    for needed in [places.sockets_dir(), dir.clone()] {
+        private_dir(&needed).map_err(|error| StartError::Never(error.to_string()))?;
+    }
+    if !dir.join(records::SPEC).is_file() {
+        records::write(&dir, records::SPEC, spec).map_err(|error| passing("spec.json", &error))?;
+    }
+    if order.is_resumed {
+        let resume = ResumeOrder { nonce: order.nonce.clone(), prompt: order.resume_prompt.clone() };
+        records::write(&dir, records::RESUME, &resume).map_err(|error| passing("resume.json", &error))?;
+    }
+    let secrets =
+        if order.has_secrets { read_secrets(&places.agent_secrets(order.id))? } else { BTreeMap::new() };
+    let args = ShimArgs {
+        dir: dir.clone(),
+        program: order.program.clone(),
+        cwd: spec.cwd.clone(),
+        socket: places.agent_socket(order.id),
+        nonce: order.nonce.clone(),
+        grace_ms: order.grace_ms,
+    };
+    // A socket of an earlier run is nobody's.
+    let _none = std::fs::remove_file(&args.socket);
+    let mut child = Command::new(&order.shim)
+        .arg(SHIM_MODE)
+        .args(arguments(&args))
+        .current_dir(&dir)
+        .env_clear()
+        .envs(&spec.env)
+        .envs(&secrets)
+        .env(MARKER, &order.marker)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| passing("the shim cannot be started", &error))?;
+    let word = child.stdout.take().ok_or_else(|| StartError::Never("no pipe".to_owned()))?;
+    let pid = i32::try_from(child.id()).map_err(|_| StartError::Never("no process id".to_owned()))?;
+    Ok(Launched { pid, word: word.into() })
+}
+
+fn read_secrets(path: &Path) -> Result<BTreeMap<String, String>, StartError> {
+    match records::read_capped(path, SECRETS_CAP) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|_| {
+            StartError::Never(format!(
+                "the secrets in {} cannot be read; resume it with new ones",
+                path.display()
+            ))
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StartError::Never(
+            "its secrets are gone (they do not outlive a reboot); `caliban resume` takes yours".to_owned(),
+        )),
+        Err(error) => Err(passing("its secrets", &error)),
+    }
+}
+
+/// Whether an error passes by itself.
+fn passing(what: &str, error: &io::Error) -> StartError {
+    use rustix::io::Errno;
+    let text = format!("{what}: {error}");
+    let passes =
+        [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT, Errno::TXTBSY];
+    if passes.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) {
+        StartError::Later(text)
+    } else {
+        StartError::Never(text)
+    }
+}
+
+/// The shim's word.
+async fn hear(word: OwnedFd) -> io::Result<Word> {
+    rustix::io::ioctl_fionbio(&word, true)?;
+    let mut pipe = Receiver::from_owned_fd(word)?;
+    let mut line = Vec::new();
+    while !line.ends_with(b"\n") && line.len() < WORD_CAP {
+        let mut chunk = [0; 1024];
+        match pipe.read(&mut chunk).await? {
+            0 => break,
+            n => line.extend_from_slice(&chunk[..n]),
+        }
+    }
+    serde_json::from_slice(&line).map_err(io::Error::other)
+}
+
+/// Takes the end of a shim that has said its last word.
+async fn reap(pid: i32) {
+    let Some(id) = Pid::from_raw(pid) else { return };
+    let wait = move || rustix::process::waitpid(Some(id), WaitOptions::empty());
+    let _taken = tokio::task::spawn_blocking(wait).await;
+}

@@ -1,0 +1,39 @@
+//! `POST /v1/shutdown`, TERM and INT (f17): requests in flight are finished, then the daemon leaves. Agents are not
+//! touched.
+
+use std::io;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::{Answer, Owner};
+
+impl Owner {
+    pub(super) fn shutdown(&mut self) -> Answer {
+        tracing::info!("asked to leave");
+        self.stop.cancel();
+        Answer::Stopping
+    }
+}
+
+/// Makes the signals that ask a daemon to leave do so.
+pub(super) fn on_signals(stop: &CancellationToken) -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    // Taken and not listened to: a terminal that closes is nothing to us.
+    let mut hangup = signal(SignalKind::hangup())?;
+    let stop = stop.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => {}
+                () = stop.cancelled() => return,
+            }
+        }
+        tracing::info!("asked to leave by a signal");
+        stop.cancel();
+    });
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! The one writer of the registry: batches come in, are committed together, and come back with what was waiting
+//! for them.
+//!
+//! Group commit: while a commit is on its way to the disk further batches gather, and go together as the next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use caliban_core::ids::AgentId;
+use caliban_core::lifecycle::State;
+use caliban_store::StoreError;
+use caliban_store::fleet::{Change, Registry};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Msg, Reply};
+use crate::protocol::{Removed, Respawned};
+
+/// Changes with what happens when they are on the disk.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    changes: Vec<Change>,
+    thens: Vec<Then>,
+}
+
+impl Batch {
+    pub(super) fn add(&mut self, change: Change, then: Then) {
+        self.changes.push(change);
+        self.thens.push(then);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// The endings that will be recorded, one for each agent.
+    pub(super) fn endings(&self) -> Vec<State> {
+        let mut last = BTreeMap::new();
+        for change in &self.changes {
+            if let Change::Update(record) = change {
+                last.insert(record.id, record.status.state());
+            }
+        }
+        last.into_values().filter(|state| state.is_ending()).collect()
+    }
+}
+
+/// What happens when a change is on the disk.
+#[derive(Debug)]
+pub(super) enum Then {
+    /// Nothing more: the change records what has happened to this agent.
+    Nothing(AgentId),
+    /// It is registered.
+    Spawned(AgentId),
+    /// Its run may be ended.
+    KillOrdered { id: AgentId, grace: u64 },
+    /// Its row is the answer.
+    Row(AgentId, Reply),
+    /// Its run may be started at once, place or not.
+    Start(AgentId),
+    /// It may be started, and its row is the answer.
+    Resumed(AgentId, Reply),
+    /// It is gone from the registry.
+    Removed { removed: Removed, reply: Reply },
+    /// It is gone, another has its place.
+    Respawned { respawned: Respawned, reply: Reply },
+}
+
+enum Job {
+    Commit(Batch),
+    Spec(AgentId, oneshot::Sender<Result<Option<String>, StoreError>>),
+}
+
+/// The handle of the writer.
+pub(super) struct Store {
+    // Unbounded, because the owner must not wait; what can be in it is bounded by the requests in flight.
+    jobs: mpsc::UnboundedSender<Job>,
+}
+
+/// A way to ask for an agent's request.
+#[derive(Clone)]
+pub(super) struct Specs(mpsc::UnboundedSender<Job>);
+
+impl Store {
+    /// The handle, and the writer, which runs until the last handle is gone and everything is written.
+    pub(super) fn new(registry: Registry, inbox: mpsc::Sender<Msg>) -> (Self, impl Future<Output = ()>) {
+        let (jobs, queue) = mpsc::unbounded_channel();
+        (Self { jobs }, write(registry, queue, inbox))
+    }
+
+    pub(super) fn commit(&self, batch: Batch) {
+        if self.jobs.send(Job::Commit(batch)).is_err() {
+            tracing::error!("the writer of the registry is gone");
+        }
+    }
+
+    pub(super) fn specs(&self) -> Specs {
+        Specs(self.jobs.clone())
+    }
+}
+
+impl Specs {
+    /// The request of an agent, as JSON.
+    pub(super) async fn get(&self, id: AgentId) -> Result<String, String> {
+        let (reply, answer) = oneshot::channel();
+        if self.0.send(Job::Spec(id, reply)).is_err() {
+            return Err("the registry is closed".to_owned());
+        }
+        match answer.await {
+            Ok(Ok(Some(spec))) => Ok(spec),
+            Ok(Ok(None)) => Err("it is not in the registry any more".to_owned()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("the registry is closed".to_owned()),
+        }
+    }
+}
+
+async fn write(mut registry: Registry, mut queue: mpsc::UnboundedReceiver<Job>, inbox: mpsc::Sender<Msg>) {
+    let mut next = None;
+    loop {
+        let job = match next.take() {
+            Some(job) => job,
+            None => match queue.recv().await {
+                Some(job) => job,
+                None => break,
+            },
+        };
+        match job {
+            Job::Spec(id, reply) => {
+                let _gone = reply.send(registry.spec(id).await);
+            }
+            Job::Commit(mut batch) => {
+                while let Ok(job) = queue.try_recv() {
+                    match job {
+                        Job::Commit(more) => {
+                            batch.changes.extend(more.changes);
+                            batch.thens.extend(more.thens);
+                        }
+                        other => {
+                            next = Some(other);
+                            break;
+                        }
+                    }
+                }
+                let outcome = registry.commit(&batch.changes).await.map_err(Arc::new);
+                let _owner_left = inbox.send(Msg::Stored(batch.thens, outcome)).await;
+            }
+        }
+    }
+    registry.close().await;
+}

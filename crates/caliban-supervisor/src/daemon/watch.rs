@@ -1,0 +1,268 @@
+//! What happens without us: workers replace their `status.json`, shims end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use caliban_core::ids::AgentId;
+use rustix::fs::inotify;
+use rustix::process::{Pid, WaitOptions};
+use tokio::io::unix::AsyncFd;
+
+use super::agent::{Alive, Keeper};
+use super::{Msg, Owner, decide};
+use crate::process;
+use crate::records::{self, ExitRecord};
+
+/// How often it is tried again to end what a killed shim left, or to look for it.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Bytes of news that are read at once.
+const NEWS: usize = 4096;
+
+/// Tells whose directory has a new file. Without it (no watches left) the owner looks every tick.
+pub(super) struct Watch {
+    source: Option<AsyncFd<OwnedFd>>,
+    dirs: BTreeMap<i32, AgentId>,
+    by_id: BTreeMap<AgentId, i32>,
+}
+
+impl Watch {
+    pub(super) fn new() -> Self {
+        let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
+        let source = inotify::init(flags).map_err(std::io::Error::from).and_then(asynchronous);
+        if let Err(error) = &source {
+            tracing::warn!("changes are seen once a second only: {error}");
+        }
+        Self { source: source.ok(), dirs: BTreeMap::new(), by_id: BTreeMap::new() }
+    }
+
+    pub(super) fn add(&mut self, id: AgentId, dir: &Path) {
+        let Some(source) = &self.source else { return };
+        if self.by_id.contains_key(&id) {
+            return;
+        }
+        // Best effort: without it the owner still looks every tick.
+        if let Ok(watch) = inotify::add_watch(source.get_ref(), dir, inotify::WatchFlags::MOVED_TO) {
+            self.dirs.insert(watch, id);
+            self.by_id.insert(id, watch);
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: AgentId) {
+        let Some(source) = &self.source else { return };
+        if let Some(watch) = self.by_id.remove(&id) {
+            self.dirs.remove(&watch);
+            let _gone_already = inotify::remove_watch(source.get_ref(), watch);
+        }
+    }
+
+    /// Waits until there is news.
+    pub(super) async fn changed(&self) {
+        match &self.source {
+            Some(source) => {
+                if source.readable().await.is_err() {
+                    std::future::pending().await
+                }
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes the news: who has a new file.
+    fn news(&mut self) -> BTreeSet<AgentId> {
+        let mut changed = BTreeSet::new();
+        let Some(source) = &mut self.source else { return changed };
+        let mut buffer = [MaybeUninit::uninit(); NEWS];
+        let mut overflow = false;
+        {
+            let mut reader = inotify::Reader::new(source.get_ref(), &mut buffer);
+            while let Ok(event) = reader.next() {
+                overflow |= event.events().contains(inotify::ReadFlags::QUEUE_OVERFLOW);
+                changed.extend(self.dirs.get(&event.wd()).copied());
+            }
+        }
+        // All has been read: wait for the next.
+        if let Some(Ok(mut guard)) = readiness(source) {
+            guard.clear_ready();
+        }
+        if overflow {
+            changed.extend(self.by_id.keys().copied());
+        }
+        changed
+    }
+}
+
+#[expect(deprecated, reason = "its successor is unsafe for handles that are not owned; ours are")]
+fn asynchronous(fd: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(fd, tokio::io::Interest::READABLE)
+}
+
+/// The readiness of a source, if it is ready.
+fn readiness(
+    source: &AsyncFd<OwnedFd>,
+) -> Option<std::io::Result<tokio::io::unix::AsyncFdReadyGuard<'_, OwnedFd>>> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match source.poll_read_ready(&mut context) {
+        std::task::Poll::Ready(guard) => Some(guard),
+        std::task::Poll::Pending => None,
+    }
+}
+
+impl Owner {
+    /// Follows whoever has said something new.
+    pub(super) fn refresh(&mut self) {
+        for id in self.watch.news() {
+            self.follow(id);
+        }
+    }
+
+    /// Looks at all who live; for what the watch may have missed.
+    pub(super) fn refresh_all(&mut self) {
+        let living: Vec<AgentId> = self
+            .agents
+            .values()
+            .filter(|agent| agent.shim().is_some())
+            .map(|agent| agent.record.id)
+            .collect();
+        for id in living {
+            self.follow(id);
+        }
+    }
+
+    /// Follows what the worker says.
+    pub(super) fn follow(&mut self, id: AgentId) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        if !agent.read_report(&self.places) {
+            return;
+        }
+        let events = match (agent.shim().is_some(), agent.own_report()) {
+            (true, Some(report)) => decide::follow(&agent.record.status, report),
+            _ => Vec::new(),
+        };
+        if events.is_empty() {
+            return self.publish(id);
+        }
+        for event in events {
+            self.apply(id, event);
+        }
+        // One who became idle has freed a place.
+        self.start_ready();
+    }
+
+    /// Waits for the end of a run that is watched.
+    pub(super) fn watch_run(&mut self, id: AgentId) {
+        let Some(agent) = self.agents.get(&id) else { return };
+        let Keeper::Alive(alive) = &agent.keeper else { return };
+        let mut traces = agent.traces(Some(&alive.shim));
+        // Its end is seen as it happens: nobody can have this session's number by then.
+        traces.session = Some(alive.shim.pid);
+        let (alive, nonce, dir) = (alive.clone(), agent.record.nonce.clone(), self.places.agent_dir(id));
+        self.watch.add(id, &dir);
+        self.later(async move {
+            let exit = wait_for_end(&alive, &dir, &nonce, traces).await?;
+            Some(Msg::Gone { id, nonce, exit })
+        });
+    }
+
+    /// Tries again to watch those whom we could not.
+    pub(super) fn look_again(&mut self) {
+        let unwatched: Vec<AgentId> = self
+            .agents
+            .values()
+            .filter(|agent| matches!(agent.keeper, Keeper::Unwatched(_)))
+            .map(|agent| agent.record.id)
+            .collect();
+        for id in unwatched {
+            self.look(id);
+        }
+    }
+
+    /// Looks at the shim of an agent: watches it, or finds that the run is over.
+    pub(super) fn look(&mut self, id: AgentId) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        let Keeper::Unwatched(shim) = &agent.keeper else { return };
+        match open(shim) {
+            Ok(Some(alive)) => {
+                agent.keeper = Keeper::Alive(alive);
+                self.watch_run(id);
+            }
+            Ok(None) => {
+                // Over before it could be watched; perhaps it is our child.
+                take_end(shim.pid);
+                let (traces, nonce) = (agent.traces(Some(shim)), agent.record.nonce.clone());
+                let dir = self.places.agent_dir(id);
+                agent.keeper = Keeper::Starting;
+                self.later(async move {
+                    let exit = clear_up(&dir, &nonce, traces).await?;
+                    Some(Msg::Gone { id, nonce, exit })
+                });
+            }
+            Err(error) => tracing::warn!(%id, "its shim cannot be watched now: {error}"),
+        }
+    }
+}
+
+/// A handle on a living shim; none when it is gone.
+pub(super) fn open(shim: &records::ShimRecord) -> std::io::Result<Option<Alive>> {
+    let Some(process) = process::open(shim.pid, shim.start_time)? else { return Ok(None) };
+    let process = std::sync::Arc::new(asynchronous(process)?);
+    Ok(Some(Alive { shim: shim.clone(), process }))
+}
+
+/// Waits for the shim's end and for that of everything below it.
+async fn wait_for_end(
+    alive: &Alive,
+    dir: &Path,
+    nonce: &str,
+    traces: process::Traces,
+) -> Option<Option<ExitRecord>> {
+    let ended = alive.process.readable().await;
+    if let Err(error) = ended {
+        tracing::error!("a shim cannot be watched: {error}");
+        return None;
+    }
+    take_end(alive.shim.pid);
+    clear_up(dir, nonce, traces).await
+}
+
+/// Takes the end of a shim. It is our child unless an earlier daemon started it.
+fn take_end(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _not_ours = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
+    }
+}
+
+/// The last word of a shim that is gone. Without one it was killed, and what it left is ended first.
+async fn clear_up(dir: &Path, nonce: &str, traces: process::Traces) -> Option<Option<ExitRecord>> {
+    loop {
+        match records::try_read::<ExitRecord>(dir, records::EXIT) {
+            Ok(Some(exit)) if exit.nonce == nonce => return Some(Some(exit)),
+            Ok(_) => break,
+            Err(error) => tracing::warn!("{}: {error}", dir.join(records::EXIT).display()),
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+    loop {
+        let runs = [traces.clone()];
+        match tokio::task::spawn_blocking(move || process::end_strays(&runs)).await {
+            Ok(Ok(strays)) if strays.left == 0 => {
+                if strays.ended > 0 {
+                    tracing::warn!(
+                        "{}: its shim was killed; {} processes ended",
+                        traces.marker,
+                        strays.ended
+                    );
+                }
+                return Some(None);
+            }
+            Ok(Ok(strays)) => {
+                tracing::error!("{}: {} processes cannot be ended", traces.marker, strays.left);
+            }
+            Ok(Err(error)) => tracing::warn!("{}: cannot look for processes: {error}", traces.marker),
+            Err(error) => tracing::error!("{}: {error}", traces.marker),
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}

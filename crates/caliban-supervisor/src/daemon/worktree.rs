@@ -1,0 +1,149 @@
+//! The worktrees of agents that go: removed through caliban-worktrees, which loses no byte (r19).
+
+use std::collections::BTreeSet;
+
+use caliban_core::ids::AgentId;
+use caliban_core::names::Slug;
+use caliban_core::spec::SpawnSpec;
+use caliban_worktrees::{Error, GitOptions, IgnoredFiles, Keep, RemoveOptions, Repo, SweepMode, Swept};
+use tokio_util::sync::CancellationToken;
+
+use super::store::Specs;
+use super::{Msg, Owner, Reply};
+use crate::options::Sweep;
+use crate::places::Places;
+use crate::protocol::{RespawnRequest, RmRequest};
+
+/// What a worktree is taken care of for.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    Rm(RmRequest, Reply),
+    Respawn(RespawnRequest, Reply),
+}
+
+/// What was done.
+#[derive(Debug)]
+pub(super) struct Disposed {
+    /// Where the agent's work is, line by line.
+    pub(super) work: Vec<String>,
+    /// The original request, for a respawn.
+    pub(super) spec: Option<Box<SpawnSpec>>,
+}
+
+impl Owner {
+    /// Takes care of the worktree of an ended agent, and goes on with `purpose` when that is done.
+    pub(super) fn dispose(&mut self, id: AgentId, purpose: Purpose) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        let (what, keep) = match &purpose {
+            Purpose::Rm(request, _) => ("removed", request.keep),
+            Purpose::Respawn(..) => ("respawned", false),
+        };
+        agent.busy = Some(what);
+        let keep = if keep || self.options.keep_worktrees { Keep::All } else { Keep::Remove };
+        let (has_worktree, places, specs) =
+            (agent.about.has_worktree, self.places.clone(), self.store.specs());
+        self.later(async move {
+            // The request first: without it nothing may be removed for a respawn.
+            let spec = match &purpose {
+                Purpose::Rm(..) => Ok(None),
+                Purpose::Respawn(..) => spec_of(&specs, id).await.map(|spec| Some(Box::new(spec))),
+            };
+            let outcome = match spec {
+                Ok(spec) if has_worktree => {
+                    remove(&places, id, keep).await.map(|work| Disposed { work, spec })
+                }
+                Ok(spec) => Ok(Disposed { work: Vec::new(), spec }),
+                Err(text) => Err(text),
+            };
+            Some(Msg::Disposed { id, purpose: Box::new(purpose), outcome })
+        });
+    }
+
+    /// The worktree was taken care of.
+    pub(super) fn disposed(&mut self, id: AgentId, purpose: Purpose, outcome: Result<Disposed, String>) {
+        match purpose {
+            Purpose::Rm(_, reply) => self.rm_disposed(id, outcome, reply),
+            Purpose::Respawn(request, reply) => self.respawn_disposed(id, request, outcome, reply),
+        }
+    }
+
+    /// Removes worktrees of agents that nobody knows (w06), if the settings say so.
+    pub(super) fn sweep_worktrees(&mut self) {
+        if self.options.sweep == Sweep::Off || self.options.keep_worktrees {
+            return;
+        }
+        let known: BTreeSet<Slug> = self.agents.keys().map(|id| Slug::from(*id)).collect();
+        let places = self.places.clone();
+        self.later(async move {
+            let (count, notes) = sweep(&places, known).await;
+            Some(Msg::Swept { count, notes })
+        });
+    }
+}
+
+/// The original request of an agent.
+async fn spec_of(specs: &Specs, id: AgentId) -> Result<SpawnSpec, String> {
+    let text = specs.get(id).await?;
+    SpawnSpec::from_json(&text).map_err(|error| error.to_string())
+}
+
+async fn open(places: &Places) -> Result<Repo, Error> {
+    Repo::open(places.repo(), GitOptions::default(), &CancellationToken::new()).await
+}
+
+/// Removes the worktree of an agent, and says where its work is.
+async fn remove(places: &Places, id: AgentId, keep: Keep) -> Result<Vec<String>, String> {
+    let repo = match open(places).await {
+        Ok(repo) => repo,
+        Err(Error::NotARepository { .. }) => {
+            return Ok(vec![format!(
+                "{} is no repository any more; no worktree was touched",
+                places.repo().display()
+            )]);
+        }
+        Err(error) => return Err(error.to_string()),
+    };
+    let options = RemoveOptions { keep, ignored: IgnoredFiles::default() };
+    match repo.remove(&Slug::from(id), None, &options, &CancellationToken::new()).await {
+        Ok(report) => Ok(report.lines()),
+        // It never came to have one, or somebody removed it by hand.
+        Err(Error::NotFound { .. }) => Ok(Vec::new()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Removes the worktrees that are named like agents and have none.
+async fn sweep(places: &Places, known: BTreeSet<Slug>) -> (u64, Vec<String>) {
+    let never = CancellationToken::new();
+    let swept = async {
+        let repo = open(places).await?;
+        // Those of sessions and people are theirs: only an agent's name makes an orphan.
+        let mut live = known;
+        let others = repo.list(&never).await?.into_iter().map(|listed| listed.name);
+        live.extend(others.filter(|name| name.as_str().parse::<AgentId>().is_err()));
+        repo.sweep(&live, SweepMode::Remove, &RemoveOptions::default(), &never).await
+    };
+    let report = match swept.await {
+        Ok(report) => report,
+        Err(Error::NotARepository { .. }) => return (0, Vec::new()),
+        Err(error) => return (0, vec![format!("worktrees were not swept: {error}")]),
+    };
+    let (mut count, mut notes) = (0, Vec::new());
+    for orphan in report.orphans {
+        match orphan {
+            Swept::Done(report) => {
+                count += 1;
+                notes.extend(report.lines());
+            }
+            Swept::Left { name, why } => notes.push(format!("worktree {name} stays: {why}")),
+            Swept::Failed { name, error } => {
+                notes.push(format!("worktree {name} could not be swept: {error}"))
+            }
+            Swept::Orphan { .. } => {}
+        }
+    }
+    if count > 0 {
+        tracing::info!("swept {count} worktrees: {}", notes.join("; "));
+    }
+    (count, notes)
+}

@@ -1,0 +1,163 @@
+//! The daemon as a process: its arguments, its one lock, its log, and its first word to whoever started it.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit};
+
+use crate::daemon;
+use crate::lock::{self, Held};
+use crate::options::DaemonOptions;
+use crate::places::Places;
+
+/// The first argument that makes `caliban` a daemon.
+pub const DAEMON_MODE: &str = "__daemon";
+
+/// The daemon's first word when it listens.
+pub(crate) const READY: &str = "ready";
+/// Its first and last word when another one does.
+pub(crate) const RUNNING_ALREADY: &str = "running already";
+
+/// How long a daemon that is leaving may hold the lock.
+const LOCK_LIMIT: Duration = Duration::from_secs(25);
+/// The pause between two looks.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// What a daemon is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DaemonArgs {
+    /// Where everything is.
+    pub places: Places,
+    /// Its settings.
+    pub options: DaemonOptions,
+}
+
+impl DaemonArgs {
+    /// From a command line: `--repo DIR --runtime DIR --base DIR [--options JSON]`.
+    pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+        let mut args = args.into_iter();
+        let (mut repo, mut runtime, mut base, mut options) = (None, None, None, DaemonOptions::default());
+        while let Some(name) = args.next() {
+            let value = args.next().ok_or_else(|| format!("no value for {}", name.display()))?;
+            match name.to_str() {
+                Some("--repo") => repo = Some(PathBuf::from(value)),
+                Some("--runtime") => runtime = Some(PathBuf::from(value)),
+                Some("--base") => base = Some(PathBuf::from(value)),
+                Some("--options") => {
+                    let text = value.to_str().ok_or("--options is not text")?;
+                    options = serde_json::from_str(text).map_err(|error| {
+                        format!("--options: {error}; are caliban and caliband of the same version?")
+                    })?;
+                }
+                _ => return Err(format!("the daemon does not know {}", name.display())),
+            }
+        }
+        let (Some(repo), Some(runtime), Some(base)) = (repo, runtime, base) else {
+            return Err("--repo, --runtime and --base are needed together".to_owned());
+        };
+        let places = Places::exactly(repo, runtime, base).map_err(|error| error.to_string())?;
+        Ok(Self { places, options })
+    }
+}
+
+/// Runs the daemon with the arguments after the mode; returns when it was asked to leave.
+pub fn daemon_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match DaemonArgs::parse(args) {
+        Ok(args) => run_daemon(&args),
+        Err(text) => {
+            say(&text);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs the daemon; returns when it was asked to leave.
+pub fn run_daemon(args: &DaemonArgs) -> ExitCode {
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            tracing::error!("{text}");
+            say(&text);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What the lock file of a daemon says: by this its own agents know it.
+pub(crate) fn lock_text(pid: i32, start_time: u64) -> String {
+    format!("pid {pid} start {start_time}")
+}
+
+/// One line to whoever started us. Nobody may be listening.
+fn say(line: &str) {
+    let line = line.replace('\n', " ");
+    let _nobody_listens = writeln!(io::stdout(), "{line}").and_then(|()| io::stdout().flush());
+}
+
+fn run(args: &DaemonArgs) -> Result<(), String> {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    // Fails when we lead a group already: then we are no terminal's child either, or a person started us.
+    let _leader_already = rustix::process::setsid();
+    let places = &args.places;
+    places.prepare().map_err(|error| format!("{error} (hint: {})", error.hint()))?;
+    let Some(mut held) = take_lock(places)? else {
+        say(RUNNING_ALREADY);
+        return Ok(());
+    };
+    daemon::log::install(places.log());
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let start_time = crate::process::stat(own).ok_or("/proc cannot be read")?.start_time;
+    held.say(&lock_text(own, start_time))
+        .map_err(|error| format!("{}: {error}", places.daemon_lock().display()))?;
+    raise_file_limit();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_keep_alive(Duration::from_secs(2))
+        .build()
+        .map_err(|error| format!("no runtime: {error}"))?;
+    let outcome = runtime.block_on(daemon::serve(places, &args.options, || say(READY)));
+    // What still runs on other threads is a read or a start that the next daemon repeats.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    drop(held);
+    outcome
+}
+
+/// Starts and looks at files wait on these; the owner of the fleet never does.
+const BLOCKING_THREADS: usize = 4;
+
+/// The lock for life; none when another daemon answers.
+fn take_lock(places: &Places) -> Result<Option<Held>, String> {
+    let path = places.daemon_lock();
+    let give_up = Instant::now() + LOCK_LIMIT;
+    loop {
+        let taken = Held::try_take(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        if taken.is_some() {
+            return Ok(taken);
+        }
+        if std::os::unix::net::UnixStream::connect(places.socket()).is_ok() {
+            return Ok(None);
+        }
+        if Instant::now() > give_up {
+            let who = lock::holder(&path).unwrap_or_else(|| "unknown".to_owned());
+            return Err(format!("another daemon ({who}) holds {} and does not listen", path.display()));
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+}
+
+/// As many open files as a daemon may need; not more, because what it starts inherits the limit.
+const FILES: u64 = 16 * 1024;
+
+/// Each living agent costs a descriptor.
+fn raise_file_limit() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(FILES, |hard| hard.min(FILES)).max(limit.current.unwrap_or(FILES));
+    let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
+    if let Err(error) = rustix::process::setrlimit(Resource::Nofile, raised) {
+        tracing::warn!("the limit of open files stays at {:?}: {error}", limit.current);
+    }
+}

@@ -1,0 +1,39 @@
+//! The daemon's settings, as the binary hands them over.
+
+use serde::{Deserialize, Serialize};
+
+/// How many agents run at once, when nobody says.
+pub const MAX_RUNNING: u32 = 8;
+/// How long a tree gets between TERM and KILL, when nobody says.
+pub const GRACE_MS: u64 = 5_000;
+
+/// Settings of one daemon. Passed as JSON with `--options`; fields that are absent take their defaults.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DaemonOptions {
+    /// How many agents run at once; more wait in order (`fleet.max_running`). Idle ones do not count.
+    pub max_running: u32,
+    /// How long a tree gets between TERM and KILL (`fleet.grace`).
+    pub grace_ms: u64,
+    /// What becomes of worktrees of agents that are in no registry, when a daemon starts (`fleet.sweep`).
+    pub sweep: Sweep,
+    /// Whether worktrees are removed at all (`CALIBAN_KEEP_WORKTREES`, `worktrees.keep`).
+    pub keep_worktrees: bool,
+}
+
+/// The orphan sweep at start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sweep {
+    /// Worktrees of agents that nobody knows are removed; what is nowhere else goes under a rescue ref first.
+    #[default]
+    Remove,
+    /// They stay.
+    Off,
+}
+
+impl Default for DaemonOptions {
+    fn default() -> Self {
+        Self { max_running: MAX_RUNNING, grace_ms: GRACE_MS, sweep: Sweep::Remove, keep_worktrees: false }
+    }
+}

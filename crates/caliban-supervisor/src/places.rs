@@ -1,0 +1,339 @@
+//! Where everything of one repo's fleet is: sockets and secrets in the runtime directory, the rest in the data
+//! directory.
+//!
+//! Owns the names (f04, f05), the limit of a socket's path (a02) and the checks that a directory is ours alone
+//! (a01). Refuses to read the environment: the binary hands in what it found there, as [`PlaceSources`].
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use caliban_core::ids::AgentId;
+use sha2::{Digest as _, Sha256};
+
+/// The longest path of a socket that every system takes, with its end mark.
+pub const SOCKET_PATH_LIMIT: usize = 104;
+
+/// What the longest socket path adds to the runtime directory: `/<hash>/<id>.sock`.
+const LONGEST_TAIL: usize = 1 + HASH_LEN + 1 + AgentId::LEN + 5;
+/// Characters of a repo's hash.
+const HASH_LEN: usize = 16;
+/// The largest `.git` or `commondir` file: one path.
+const GIT_FILE_CAP: u64 = 16 * 1024;
+
+/// What the binary found in its environment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlaceSources {
+    /// `$CALIBAN_DAEMON_RUNTIME_DIR`.
+    pub daemon_runtime_dir: Option<PathBuf>,
+    /// `$XDG_RUNTIME_DIR`.
+    pub xdg_runtime_dir: Option<PathBuf>,
+    /// `$TMPDIR`; `/tmp` when absent.
+    pub tmpdir: Option<PathBuf>,
+    /// Caliban's data directory: `$XDG_DATA_HOME/caliban`, else `~/.local/share/caliban`.
+    pub data: PathBuf,
+}
+
+/// The places of one repo's fleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    repo: PathBuf,
+    hash: String,
+    runtime: PathBuf,
+    base: PathBuf,
+}
+
+/// Why there is no place.
+#[derive(Debug, thiserror::Error)]
+pub enum PlacesError {
+    /// The directory of the repo cannot be resolved.
+    #[error("the directory {path} cannot be used: {source}", path = path.display())]
+    Repo {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A directory cannot be made or looked at.
+    #[error("the directory {path} cannot be made: {source}", path = path.display())]
+    Make {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is not ours alone.
+    #[error("the directory {path} is refused: {why}", path = path.display())]
+    NotOurs {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A relative directory would mean another place in another process.
+    #[error("the directory {path} is not absolute", path = .0.display())]
+    Relative(PathBuf),
+    /// Even the short path is over the limit.
+    #[error("the socket path {path} has {} bytes, the system takes less than {SOCKET_PATH_LIMIT}", .path.as_os_str().len(), path = .path.display())]
+    TooLong {
+        /// The path.
+        path: PathBuf,
+    },
+}
+
+impl PlacesError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Repo { .. } => "run the command in a directory that exists",
+            Self::Make { .. } => {
+                "set CALIBAN_DAEMON_RUNTIME_DIR (sockets) and XDG_DATA_HOME (data) to directories that you can write"
+            }
+            Self::NotOurs { .. } => {
+                "it must be a directory of yours that nobody else can write; remove it, or set CALIBAN_DAEMON_RUNTIME_DIR to another one"
+            }
+            Self::Relative(_) => "write the whole path, beginning with /",
+            Self::TooLong { .. } => "set CALIBAN_DAEMON_RUNTIME_DIR to a shorter directory",
+        }
+    }
+}
+
+impl Places {
+    /// The places of the repo that `start` is in.
+    pub fn find(start: &Path, sources: &PlaceSources) -> Result<Self, PlacesError> {
+        let repo = repo_root(start).map_err(|source| PlacesError::Repo { path: start.to_owned(), source })?;
+        Self::of(repo, sources)
+    }
+
+    /// The places of the repo with this root, which must be absolute and canonical.
+    pub fn of(repo: PathBuf, sources: &PlaceSources) -> Result<Self, PlacesError> {
+        let hash = repo_hash(&repo);
+        let base = sources.data.join("repos").join(&hash);
+        let wanted = runtime_dir(sources);
+        for path in [&repo, &base, &wanted] {
+            if !path.is_absolute() {
+                return Err(PlacesError::Relative(path.clone()));
+            }
+        }
+        let runtime = if wanted.as_os_str().len() + LONGEST_TAIL < SOCKET_PATH_LIMIT {
+            wanted
+        } else {
+            short_dir(&wanted)
+        };
+        Ok(Self { repo, hash, runtime, base })
+    }
+
+    /// Exactly these, as the client hands them to the daemon that it starts.
+    pub fn exactly(repo: PathBuf, runtime: PathBuf, base: PathBuf) -> Result<Self, PlacesError> {
+        for path in [&repo, &runtime, &base] {
+            if !path.is_absolute() {
+                return Err(PlacesError::Relative(path.clone()));
+            }
+        }
+        let places = Self { hash: repo_hash(&repo), repo, runtime, base };
+        let longest = places.runtime.as_os_str().len() + LONGEST_TAIL;
+        if longest >= SOCKET_PATH_LIMIT {
+            return Err(PlacesError::TooLong { path: places.socket() });
+        }
+        Ok(places)
+    }
+
+    /// Makes the directories, or makes sure that those which are there are ours alone.
+    pub fn prepare(&self) -> Result<(), PlacesError> {
+        self.prepare_runtime()?;
+        for dir in [self.base.clone(), self.agents_dir(), self.sockets_dir()] {
+            private_dir(&dir)?;
+        }
+        let note = self.base.join("repo");
+        if !note.exists() {
+            let mut text = self.repo.as_os_str().as_bytes().to_vec();
+            text.push(b'\n');
+            // Best effort: the note is for people.
+            let _for_people = fs::write(note, text);
+        }
+        Ok(())
+    }
+
+    /// The part of [`Places::prepare`] that a client needs before it trusts a socket.
+    pub fn prepare_runtime(&self) -> Result<(), PlacesError> {
+        if let Some(parent) = self.runtime.parent().filter(|_| self.is_short()) {
+            private_dir(parent)?;
+        }
+        private_dir(&self.runtime)
+    }
+
+    /// The repo's root.
+    pub fn repo(&self) -> &Path {
+        &self.repo
+    }
+
+    /// The repo's hash (f05).
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// The directory of the sockets.
+    pub fn runtime(&self) -> &Path {
+        &self.runtime
+    }
+
+    /// `<base>`: the data directory of the repo.
+    pub fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// The daemon's socket (f04).
+    pub fn socket(&self) -> PathBuf {
+        self.runtime.join(format!("{}.sock", self.hash))
+    }
+
+    /// The lock that clients take to start a daemon.
+    pub fn start_lock(&self) -> PathBuf {
+        self.runtime.join(format!("{}.start", self.hash))
+    }
+
+    /// The directory of the agents' sockets and secrets.
+    pub fn sockets_dir(&self) -> PathBuf {
+        self.runtime.join(&self.hash)
+    }
+
+    /// An agent's socket (f19).
+    pub fn agent_socket(&self, id: AgentId) -> PathBuf {
+        self.sockets_dir().join(format!("{id}.sock"))
+    }
+
+    /// The part of an agent's environment that is never on disk for long.
+    pub fn agent_secrets(&self, id: AgentId) -> PathBuf {
+        self.sockets_dir().join(format!("{id}.env"))
+    }
+
+    /// The directory of the agents.
+    pub fn agents_dir(&self) -> PathBuf {
+        self.base.join("agents")
+    }
+
+    /// An agent's directory.
+    pub fn agent_dir(&self, id: AgentId) -> PathBuf {
+        self.agents_dir().join(id.to_string())
+    }
+
+    /// Where the directories of agents go that are in no registry any more.
+    pub fn archive_dir(&self) -> PathBuf {
+        self.base.join("archive")
+    }
+
+    /// The registry.
+    pub fn database(&self) -> PathBuf {
+        self.base.join("fleet.db")
+    }
+
+    /// What the daemon says.
+    pub fn log(&self) -> PathBuf {
+        self.base.join("daemon.log")
+    }
+
+    /// The lock that a daemon holds for life.
+    pub fn daemon_lock(&self) -> PathBuf {
+        self.base.join("daemon.lock")
+    }
+
+    fn is_short(&self) -> bool {
+        self.runtime.parent() == Some(&short_parent())
+    }
+}
+
+/// The first 16 hex characters of the SHA-256 of the absolute repo root path (f05).
+pub fn repo_hash(root: &Path) -> String {
+    hex_prefix(root, HASH_LEN)
+}
+
+/// The root that stands for the repo: the directory with `.git` above `start`; for a linked worktree the main
+/// one, so that all worktrees of a repo share a daemon; outside of git the directory itself.
+pub fn repo_root(start: &Path) -> io::Result<PathBuf> {
+    let start = start.canonicalize()?;
+    for dir in start.ancestors() {
+        let git = dir.join(".git");
+        let Ok(found) = fs::symlink_metadata(&git) else { continue };
+        if found.is_file()
+            && let Some(main) = main_root(dir, &git)
+        {
+            return main.canonicalize();
+        }
+        return Ok(dir.to_owned());
+    }
+    Ok(start)
+}
+
+/// The main root behind the `.git` file of a linked worktree; none for a submodule.
+fn main_root(dir: &Path, git_file: &Path) -> Option<PathBuf> {
+    let text = read_path_file(git_file)?;
+    let admin = dir.join(text.strip_prefix("gitdir:")?.trim());
+    let common = admin.join(read_path_file(&admin.join("commondir"))?.trim()).canonicalize().ok()?;
+    let hidden = common.file_name().is_some_and(|name| name.as_bytes().starts_with(b"."));
+    if hidden { common.parent().map(Path::to_owned) } else { Some(common) }
+}
+
+fn read_path_file(path: &Path) -> Option<String> {
+    let bytes = crate::records::read_capped(path, GIT_FILE_CAP).ok()?;
+    String::from_utf8(bytes).ok()
+}
+
+fn runtime_dir(sources: &PlaceSources) -> PathBuf {
+    // The XDG rules: what is not absolute counts as not set.
+    let absolute = |dir: &Option<PathBuf>| dir.clone().filter(|dir| dir.is_absolute());
+    if let Some(dir) = sources.daemon_runtime_dir.clone().filter(|dir| !dir.as_os_str().is_empty()) {
+        return dir;
+    }
+    match absolute(&sources.xdg_runtime_dir) {
+        Some(dir) => dir.join("caliban"),
+        None => absolute(&sources.tmpdir).unwrap_or_else(|| PathBuf::from("/tmp")).join("caliban-daemon"),
+    }
+}
+
+/// The stand-in for a directory that is too deep for sockets (a02).
+fn short_dir(wanted: &Path) -> PathBuf {
+    short_parent().join(hex_prefix(wanted, HASH_LEN))
+}
+
+fn short_parent() -> PathBuf {
+    PathBuf::from(format!("/tmp/caliban-{}", rustix::process::getuid().as_raw()))
+}
+
+fn hex_prefix(path: &Path, len: usize) -> String {
+    let digest = Sha256::digest(path.as_os_str().as_bytes());
+    digest.iter().take(len / 2).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Makes a directory that only we can use, or checks the one that is there (a01).
+pub(crate) fn private_dir(path: &Path) -> Result<(), PlacesError> {
+    let make = |source| PlacesError::Make { path: path.to_owned(), source };
+    let refuse = |why| Err(PlacesError::NotOurs { path: path.to_owned(), why });
+    match fs::symlink_metadata(path) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(make)?;
+        }
+        Err(error) => return Err(make(error)),
+    }
+    // Looked at after making: somebody else may have been faster.
+    let found = fs::symlink_metadata(path).map_err(make)?;
+    if found.file_type().is_symlink() {
+        return refuse("it is a symbolic link");
+    }
+    if !found.is_dir() {
+        return refuse("it is not a directory");
+    }
+    if found.uid() != rustix::process::getuid().as_raw() {
+        return refuse("it belongs to somebody else");
+    }
+    if found.mode() & 0o022 != 0 {
+        return refuse("others can write in it");
+    }
+    if found.mode() & 0o077 != 0 {
+        // Ours, and only readable: made by an older program or by hand.
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700)).map_err(make)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! Processes of this machine as `/proc` shows them: who is who, and ending those that belong to a run.
+//!
+//! A process is known by its id, its start time and the boot (a reused id has another start time). One of a run
+//! is also known by [`MARKER`] in its environment. Refuses to signal anything that does not fit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::records::read_capped;
+
+/// The variable that every process of a run has, unless it took it away: `<agent id>:<nonce>`.
+pub const MARKER: &str = "CALIBAN_AGENT_ID";
+
+/// The largest environment that is looked through.
+const ENVIRON_CAP: u64 = 4 * 1024 * 1024;
+/// How long ending a stray tree is tried: only what is stuck in the kernel outlives this.
+const KILL_LIMIT: Duration = Duration::from_secs(10);
+/// The pause between two rounds.
+const KILL_PAUSE: Duration = Duration::from_millis(2);
+
+/// This boot.
+pub(crate) fn boot_id() -> io::Result<String> {
+    let bytes = read_capped("/proc/sys/kernel/random/boot_id".as_ref(), 256)?;
+    Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+}
+
+/// What `/proc/<pid>/stat` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) state: u8,
+    pub(crate) parent: i32,
+    pub(crate) session: i32,
+    pub(crate) start_time: u64,
+}
+
+impl Stat {
+    /// Whether it has ended and only waits for its parent.
+    pub(crate) fn is_over(self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+}
+
+/// Reads it; none when there is no such process.
+pub(crate) fn stat(pid: i32) -> Option<Stat> {
+    try_stat(pid).ok().flatten()
+}
+
+/// The same, and an error when nothing can be said.
+fn try_stat(pid: i32) -> io::Result<Option<Stat>> {
+    Ok(read_proc(&format!("/proc/{pid}/stat"))?.and_then(|text| parse_stat(&text)))
+}
+
+fn parse_stat(text: &[u8]) -> Option<Stat> {
+    // The name may hold anything, a parenthesis too: what counts comes after the last one.
+    let rest = text.get(text.iter().rposition(|byte| *byte == b')')? + 1..)?;
+    let fields: Vec<&str> = std::str::from_utf8(rest).ok()?.split_ascii_whitespace().collect();
+    Some(Stat {
+        state: *fields.first()?.as_bytes().first()?,
+        parent: fields.get(1)?.parse().ok()?,
+        session: fields.get(3)?.parse().ok()?,
+        // Field 22 of the whole line; the state is field 3.
+        start_time: fields.get(19)?.parse().ok()?,
+    })
+}
+
+/// A handle on the living process `pid` that the kernel started at `start_time`, if there is one and it is ours.
+/// An error says nothing about the process (out of file descriptors).
+pub(crate) fn open(pid: i32, start_time: u64) -> io::Result<Option<OwnedFd>> {
+    let Some(id) = Pid::from_raw(pid) else { return Ok(None) };
+    let fd = match rustix::process::pidfd_open(id, PidfdFlags::NONBLOCK) {
+        Ok(fd) => fd,
+        Err(Errno::SRCH | Errno::INVAL) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    // Looked at after opening: the handle stays with the process that had the id then.
+    let fits = try_stat(pid)?.is_some_and(|stat| stat.start_time == start_time && !stat.is_over());
+    let owner = fs::metadata(format!("/proc/{pid}")).map(|found| found.uid());
+    Ok((fits && owner.is_ok_and(|owner| owner == rustix::process::getuid().as_raw())).then_some(fd))
+}
+
+/// How to find what is left of a run whose shim is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Traces {
+    /// The value of [`MARKER`].
+    pub(crate) marker: String,
+    /// Worker and shim: id and start time.
+    pub(crate) known: Vec<(i32, u64)>,
+    /// The session of the shim; only given when its end was seen as it happened, because its id cannot have
+    /// been used again then.
+    pub(crate) session: Option<i32>,
+}
+
+/// Ends whatever is left of these runs, and says how many processes that were and whether all are gone.
+///
+/// An error says nothing about them (out of file descriptors).
+pub(crate) fn end_strays(runs: &[Traces]) -> io::Result<Strays> {
+    let give_up = std::time::Instant::now() + KILL_LIMIT;
+    let mut seen = BTreeSet::new();
+    loop {
+        let found = find(runs)?;
+        if found.is_empty() {
+            return Ok(Strays { ended: seen.len(), left: 0 });
+        }
+        for (pid, start_time) in &found {
+            seen.insert((*pid, *start_time));
+            if let Some(fd) = open(*pid, *start_time)? {
+                let _gone_already = rustix::process::pidfd_send_signal(&fd, Signal::KILL);
+            }
+        }
+        if std::time::Instant::now() > give_up {
+            return Ok(Strays { ended: seen.len() - found.len(), left: found.len() });
+        }
+        std::thread::sleep(KILL_PAUSE);
+    }
+}
+
+/// What [`end_strays`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Strays {
+    pub(crate) ended: usize,
+    pub(crate) left: usize,
+}
+
+/// Living processes of these runs: marked, known, of the session, or below one of those.
+fn find(runs: &[Traces]) -> io::Result<BTreeSet<(i32, u64)>> {
+    let markers: BTreeSet<&str> = runs.iter().map(|run| run.marker.as_str()).collect();
+    let known: BTreeSet<(i32, u64)> = runs.iter().flat_map(|run| run.known.iter().copied()).collect();
+    let sessions: BTreeSet<i32> = runs.iter().filter_map(|run| run.session).collect();
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let uid = rustix::process::getuid().as_raw();
+    let mut all: BTreeMap<i32, Stat> = BTreeMap::new();
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        if pid == own || !entry.metadata().is_ok_and(|found| found.uid() == uid) {
+            continue;
+        }
+        if let Some(stat) = try_stat(pid)?.filter(|stat| !stat.is_over()) {
+            all.insert(pid, stat);
+        }
+    }
+    let mut found = BTreeSet::new();
+    for (pid, stat) in &all {
+        let known = known.contains(&(*pid, stat.start_time)) || sessions.contains(&stat.session);
+        if known || is_marked(*pid, &markers)? {
+            found.insert(*pid);
+        }
+    }
+    loop {
+        let below: Vec<i32> = all
+            .iter()
+            .filter(|(pid, stat)| !found.contains(pid) && found.contains(&stat.parent))
+            .map(|(pid, _)| *pid)
+            .collect();
+        if below.is_empty() {
+            break;
+        }
+        found.extend(below);
+    }
+    Ok(found.into_iter().filter_map(|pid| Some((pid, all.get(&pid)?.start_time))).collect())
+}
+
+fn is_marked(pid: i32, markers: &BTreeSet<&str>) -> io::Result<bool> {
+    Ok(marker(pid)?.is_some_and(|value| markers.contains(value.as_str())))
+}
+
+/// The value of [`MARKER`] in the environment of a process.
+pub(crate) fn marker(pid: i32) -> io::Result<Option<String>> {
+    let Some(environ) = read_proc(&format!("/proc/{pid}/environ"))? else { return Ok(None) };
+    Ok(environ.split(|byte| *byte == 0).find_map(|variable| {
+        let value = variable.strip_prefix(MARKER.as_bytes())?.strip_prefix(b"=")?;
+        String::from_utf8(value.to_vec()).ok()
+    }))
+}
+
+/// A file of `/proc`; none when the process is gone or not to be looked at.
+fn read_proc(path: &str) -> io::Result<Option<Vec<u8>>> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(ENVIRON_CAP).read_to_end(&mut bytes));
+    match read {
+        Ok(_) => Ok(Some(bytes)),
+        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r04_a_process_with_another_start_time_is_a_stranger() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let start_time = stat(own).unwrap().start_time;
+        assert!(open(own, start_time).unwrap().is_some());
+        assert!(open(own, start_time + 1).unwrap().is_none());
+        assert!(open(own, start_time - 1).unwrap().is_none());
+        assert_eq!(boot_id().unwrap().len(), 36);
+    }
+
+    #[test]
+    fn strays_are_found_by_marker_and_strangers_left_alone() {
+        let spawn =
+            |value: &str| std::process::Command::new("sleep").arg("600").env(MARKER, value).spawn().unwrap();
+        let (mut ours, mut other) = (spawn("0000aaaa:1"), spawn("0000aaaa:2"));
+        let run = Traces { marker: "0000aaaa:1".into(), known: Vec::new(), session: None };
+        let reaper = std::thread::spawn(move || ours.wait().unwrap());
+        assert_eq!(end_strays(&[run]).unwrap(), Strays { ended: 1, left: 0 });
+        assert!(!reaper.join().unwrap().success());
+        assert_eq!(other.try_wait().unwrap(), None);
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+}

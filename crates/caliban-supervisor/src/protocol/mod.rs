@@ -1,0 +1,393 @@
+//! The control protocol: what goes over the daemon's socket, as HTTP with JSON bodies.
+//!
+//! Owns the shapes and their version. Every answer carries [`HEADER`]; a request may (curl need not). Fields are
+//! added, never changed; a change that an old side would misunderstand raises [`VERSION`].
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use caliban_core::ids::AgentId;
+use caliban_core::lifecycle::{Ending, State, WaitingFor};
+use caliban_core::price::MicroUsd;
+use caliban_core::spec::SpawnSpec;
+use caliban_core::usage::Usage;
+use serde::{Deserialize, Serialize};
+
+use crate::records::Ask;
+
+pub mod openapi;
+pub mod routes;
+
+/// The protocol spoken here.
+pub const VERSION: u32 = 1;
+/// The header that carries it, both ways.
+pub const HEADER: &str = "caliban-protocol";
+/// The largest request body.
+pub const BODY_CAP: usize = 8 * 1024 * 1024;
+/// The largest answer that a client takes.
+pub const ANSWER_CAP: usize = 64 * 1024 * 1024;
+/// The longest grace between TERM and KILL that may be asked for.
+pub const GRACE_CAP_MS: u64 = 10 * 60 * 1000;
+
+/// `POST /v1/agents`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SpawnRequest {
+    /// What is asked for. `spec.env` holds the caller's environment without secrets.
+    pub spec: SpawnSpec,
+    /// The secret part of the caller's environment. Never in the registry, never below `<base>`.
+    #[serde(default)]
+    pub secrets: BTreeMap<String, String>,
+    /// The `caliban` that is started as worker; found beside the daemon or on `PATH` when absent.
+    #[serde(default)]
+    pub program: Option<PathBuf>,
+    /// A random text of the caller's. A second request with the same key is the same request: it gets the same
+    /// id, so a caller that lost the answer may ask again.
+    #[serde(default)]
+    pub key: Option<String>,
+}
+
+/// The answer to a spawn: it is registered, durably.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spawned {
+    /// The new agent.
+    pub id: AgentId,
+    /// Its directory.
+    pub dir: PathBuf,
+}
+
+/// `POST /v1/agents/{id}/kill`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KillRequest {
+    /// How long it gets between TERM and KILL; the setting when absent.
+    pub grace_ms: Option<u64>,
+}
+
+/// `POST /v1/agents/{id}/respawn`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RespawnRequest {
+    /// Secrets of the caller; those of the old agent when empty.
+    pub secrets: BTreeMap<String, String>,
+    /// Like in [`SpawnRequest`]; the old agent's when absent.
+    pub program: Option<PathBuf>,
+}
+
+/// The answer to a respawn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Respawned {
+    /// The new agent.
+    pub id: AgentId,
+    /// The id that is gone.
+    pub old: AgentId,
+    /// Where the old agent's transcript is now.
+    pub archived: PathBuf,
+    /// What became of its work, line by line.
+    pub work: Vec<String>,
+}
+
+/// `POST /v1/agents/{id}/resume`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResumeRequest {
+    /// Secrets of the caller; those that are still there when empty.
+    pub secrets: BTreeMap<String, String>,
+    /// Like in [`SpawnRequest`]; the one of before when absent.
+    pub program: Option<PathBuf>,
+    /// The next message; without one the agent goes on where it was.
+    pub prompt: Option<String>,
+}
+
+/// What `DELETE /v1/agents/{id}` may do (`?force=true&keep=true`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RmRequest {
+    /// Kill it first if it is not stopped.
+    pub force: bool,
+    /// Leave its worktree where it is.
+    pub keep: bool,
+}
+
+/// The answer to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removed {
+    /// Who is gone.
+    pub id: AgentId,
+    /// What became of its work, line by line.
+    pub work: Vec<String>,
+}
+
+/// The answer to `POST /v1/agents/{id}/wake`: somebody listens there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Awake {
+    /// Who.
+    pub id: AgentId,
+    /// Its socket (ACP).
+    pub socket: PathBuf,
+}
+
+/// `GET /v1/agents`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct AgentList {
+    /// All of them, in the order in which they were spawned.
+    pub agents: Vec<AgentRow>,
+}
+
+/// One agent, as lists show it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentRow {
+    /// Its id.
+    pub id: AgentId,
+    /// Its label.
+    pub label: Option<String>,
+    /// Its state.
+    pub state: State,
+    /// What it cannot go on without.
+    pub waiting_for: Option<WaitingFor>,
+    /// What it is doing.
+    pub activity: Option<String>,
+    /// Calls that wait for a person.
+    pub asks: Vec<Ask>,
+    /// Turns so far.
+    pub turns: u64,
+    /// Tokens so far.
+    pub usage: Usage,
+    /// Cost so far, when known.
+    pub micro_usd: Option<MicroUsd>,
+    /// When it was spawned, in milliseconds since 1970.
+    pub created_at: u64,
+    /// How long ago that is.
+    pub age_ms: u64,
+    /// When something about it last changed, in milliseconds since 1970.
+    pub updated_at: u64,
+    /// The branch of its worktree.
+    pub branch: Option<String>,
+    /// Its worktree.
+    pub worktree: Option<PathBuf>,
+    /// The commit that its work is measured against.
+    pub base_commit: Option<String>,
+    /// Its caller's directory.
+    pub cwd: PathBuf,
+    /// The first line of its prompt.
+    pub prompt: String,
+    /// The worker's process id, while there is one.
+    pub pid: Option<i32>,
+    /// The shim's.
+    pub shim_pid: Option<i32>,
+    /// Its socket.
+    pub socket: PathBuf,
+    /// Its directory: transcript, session, logs.
+    pub dir: PathBuf,
+    /// How it ended.
+    pub ending: Option<Ending>,
+    /// What else there is to say about its end (`the kernel ended it for want of memory`).
+    pub note: Option<String>,
+    /// The model.
+    pub model: Option<String>,
+    /// The end of what it said last.
+    pub last_text: Option<String>,
+    /// Who started it, when an agent did.
+    pub parent: Option<AgentId>,
+    /// Those who must end `done` before it starts.
+    pub after: Vec<AgentId>,
+    /// How many are before it in the queue, when it waits for a place.
+    pub queued_behind: Option<u64>,
+    /// Whether it has left memory.
+    pub hibernated: bool,
+    /// How often a worker was started for it.
+    pub runs: u32,
+}
+
+/// `GET /v1/status` (f16).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonStatus {
+    /// In a word: `ok`, or what is wrong.
+    pub health: String,
+    /// The daemon's process.
+    pub pid: u32,
+    /// Its program's version.
+    pub version: String,
+    /// The protocol that it speaks.
+    pub protocol: u32,
+    /// How long it runs.
+    pub uptime_ms: u64,
+    /// How many agents are registered.
+    pub agents: u64,
+    /// How many of them in each state that occurs.
+    pub states: BTreeMap<String, u64>,
+    /// How many wait for a place or for others.
+    pub queued: u64,
+    /// How many run at once at most.
+    pub max_running: u32,
+    /// Its socket.
+    pub socket: PathBuf,
+    /// The repo.
+    pub repo: PathBuf,
+    /// The data directory.
+    pub base: PathBuf,
+    /// Its log.
+    pub log: PathBuf,
+    /// What it found and did when it started.
+    pub found: FoundAtStart,
+}
+
+/// What a daemon found when it started.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FoundAtStart {
+    /// Living agents that were adopted.
+    pub adopted: u64,
+    /// Agents that had ended meanwhile by themselves or on request.
+    pub ended: u64,
+    /// Agents whose worker was gone without a word.
+    pub crashed: u64,
+    /// Agents that waited for their start.
+    pub queued: u64,
+    /// Processes without a shim that were ended.
+    pub strays: u64,
+    /// Worktrees of nobody that were removed.
+    pub swept: u64,
+    /// More to say, line by line: where rescued work is, what could not be done.
+    pub notes: Vec<String>,
+}
+
+impl FoundAtStart {
+    /// In one line (`found 3 living agents, 1 crashed, swept 2 worktrees`).
+    pub fn line(&self) -> String {
+        let mut parts = Vec::new();
+        let mut say = |count: u64, one: &str, many: &str| match count {
+            0 => {}
+            1 => parts.push(format!("1 {one}")),
+            more => parts.push(format!("{more} {many}")),
+        };
+        say(self.adopted, "living agent", "living agents");
+        say(self.crashed, "crashed", "crashed");
+        say(self.ended, "ended", "ended");
+        say(self.queued, "queued", "queued");
+        let mut line = if parts.is_empty() {
+            "found nothing to do".to_owned()
+        } else {
+            format!("found {}", parts.join(", "))
+        };
+        for (count, verb, one, many) in [
+            (self.strays, "ended", "stray process", "stray processes"),
+            (self.swept, "swept", "worktree", "worktrees"),
+        ] {
+            if count > 0 {
+                line += &format!(", {verb} {count} {}", if count == 1 { one } else { many });
+            }
+        }
+        line
+    }
+}
+
+/// One thing that `GET /v1/events` says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", content = "data", rename_all = "snake_case")]
+pub enum FleetEvent {
+    /// An agent is there or has changed. Right after connecting, one for each agent.
+    Agent(Box<AgentRow>),
+    /// An agent is gone from the registry.
+    Removed {
+        /// Which.
+        id: AgentId,
+    },
+    /// All agents have been said; what follows is news.
+    Ready {},
+    /// The reader was too slow and has missed this many; all agents follow anew, then `ready`.
+    Gap {
+        /// How many.
+        missed: u64,
+    },
+    /// The daemon leaves; agents go on.
+    Bye {},
+}
+
+/// An error as it is sent: `{"error": {…}}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// The error.
+    pub error: ApiError,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct ApiError {
+    /// For programs.
+    pub code: ErrorCode,
+    /// For people.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// The kinds of error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    /// The request makes no sense.
+    BadRequest,
+    /// No agent fits.
+    NotFound,
+    /// Several fit.
+    Ambiguous,
+    /// There is no such path, or not with this method.
+    NoRoute,
+    /// The agent's state does not allow it.
+    Conflict,
+    /// The agent waits for a place.
+    Queued,
+    /// The agent has ended.
+    Ended,
+    /// The body is too large.
+    TooLarge,
+    /// It took too long.
+    Timeout,
+    /// Another version of the protocol.
+    Protocol,
+    /// No room on the disk.
+    DiskFull,
+    /// The store failed; nothing was acknowledged.
+    Store,
+    /// The daemon leaves.
+    Stopping,
+    /// Too many connections, or out of file descriptors.
+    Busy,
+    /// Something else, in words.
+    Internal,
+    /// A kind that this version does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+impl ErrorCode {
+    /// The HTTP status that goes with it.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::BadRequest | Self::Protocol => 400,
+            Self::NotFound | Self::NoRoute => 404,
+            Self::Ambiguous | Self::Conflict | Self::Queued | Self::Ended => 409,
+            Self::Timeout => 504,
+            Self::TooLarge => 413,
+            Self::DiskFull => 507,
+            Self::Stopping | Self::Busy => 503,
+            Self::Store | Self::Internal | Self::Unknown => 500,
+        }
+    }
+}
+
+impl ApiError {
+    /// An error without a hint.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), hint: None }
+    }
+
+    /// With what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}

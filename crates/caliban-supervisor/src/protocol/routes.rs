@@ -1,0 +1,176 @@
+//! The one table of routes: the router, the OpenAPI document and the client's paths come from it.
+
+/// What a route does; files in `daemon/` are called like this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// How the daemon is.
+    Status,
+    /// All agents.
+    List,
+    /// A new agent.
+    Spawn,
+    /// One agent.
+    Show,
+    /// End one.
+    Kill,
+    /// Start one anew from its spec.
+    Respawn,
+    /// Let an ended one go on.
+    Resume,
+    /// Remove one from the registry.
+    Rm,
+    /// Bring one into memory.
+    Wake,
+    /// What happens.
+    Events,
+    /// Leave.
+    Shutdown,
+    /// This table.
+    OpenApi,
+}
+
+/// A route.
+#[derive(Debug, Clone, Copy)]
+pub struct Route {
+    /// What it does.
+    pub verb: Verb,
+    /// The method.
+    pub method: &'static str,
+    /// The path; `{id}` stands for an id, a unique prefix of one, or a label.
+    pub path: &'static str,
+    /// In words.
+    pub summary: &'static str,
+    /// Query parameters: name and meaning. All are `true` or `false`.
+    pub query: &'static [(&'static str, &'static str)],
+    /// The name of the body's schema.
+    pub body: Option<&'static str>,
+    /// The name of the answer's schema.
+    pub answer: &'static str,
+}
+
+/// Method and path of every route.
+pub const ROUTES: [Route; 12] = [
+    route(
+        Verb::Status,
+        "GET",
+        "/v1/status",
+        "How the daemon is, and what it found when it started",
+        None,
+        "DaemonStatus",
+    ),
+    route(Verb::List, "GET", "/v1/agents", "All agents, in the order of their spawn", None, "AgentList"),
+    route(
+        Verb::Spawn,
+        "POST",
+        "/v1/agents",
+        "Register an agent durably; it starts as soon as there is a place",
+        Some("SpawnRequest"),
+        "Spawned",
+    ),
+    route(Verb::Show, "GET", "/v1/agents/{id}", "One agent", None, "AgentRow"),
+    route(
+        Verb::Kill,
+        "POST",
+        "/v1/agents/{id}/kill",
+        "End an agent; answers when its whole process tree is gone",
+        Some("KillRequest"),
+        "AgentRow",
+    ),
+    route(
+        Verb::Respawn,
+        "POST",
+        "/v1/agents/{id}/respawn",
+        "Start anew from the original spec, with a new id",
+        Some("RespawnRequest"),
+        "Respawned",
+    ),
+    route(
+        Verb::Resume,
+        "POST",
+        "/v1/agents/{id}/resume",
+        "Let an ended agent go on in its conversation, same id",
+        Some("ResumeRequest"),
+        "AgentRow",
+    ),
+    Route {
+        query: &[("force", "kill it first if it is not stopped"), ("keep", "leave its worktree where it is")],
+        ..route(
+            Verb::Rm,
+            "DELETE",
+            "/v1/agents/{id}",
+            "Remove a stopped agent from the registry",
+            None,
+            "Removed",
+        )
+    },
+    route(
+        Verb::Wake,
+        "POST",
+        "/v1/agents/{id}/wake",
+        "Make sure that the agent's worker listens on its socket",
+        None,
+        "Awake",
+    ),
+    route(
+        Verb::Events,
+        "GET",
+        "/v1/events",
+        "What happens, as server-sent events: all agents, then news",
+        None,
+        "FleetEvent",
+    ),
+    route(
+        Verb::Shutdown,
+        "POST",
+        "/v1/shutdown",
+        "Leave after the requests in flight; agents live on",
+        None,
+        "Stopping",
+    ),
+    route(Verb::OpenApi, "GET", "/openapi.json", "This document", None, "OpenApi"),
+];
+
+const fn route(
+    verb: Verb,
+    method: &'static str,
+    path: &'static str,
+    summary: &'static str,
+    body: Option<&'static str>,
+    answer: &'static str,
+) -> Route {
+    Route { verb, method, path, summary, query: &[], body, answer }
+}
+
+/// The route of a request, and what stands for `{id}`, still encoded.
+pub fn find<'a>(method: &str, path: &'a str) -> Option<(&'static Route, &'a str)> {
+    ROUTES.iter().find_map(|route| Some((route, fits(route.path, path)?)).filter(|_| route.method == method))
+}
+
+/// The methods that a path has, for an error message.
+pub fn methods(path: &str) -> Vec<&'static str> {
+    ROUTES.iter().filter(|route| fits(route.path, path).is_some()).map(|route| route.method).collect()
+}
+
+fn fits<'a>(pattern: &str, path: &'a str) -> Option<&'a str> {
+    let Some((before, after)) = pattern.split_once("{id}") else { return (pattern == path).then_some("") };
+    let id = path.strip_prefix(before)?.strip_suffix(after)?;
+    (!id.is_empty() && !id.contains('/')).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_route_is_found_by_its_own_path() {
+        for route in &ROUTES {
+            let path = route.path.replace("{id}", "a3f8b2c1");
+            let (found, id) = find(route.method, &path).unwrap();
+            assert_eq!((found.verb, id.is_empty()), (route.verb, !route.path.contains("{id}")), "{path}");
+        }
+        assert!(find("GET", "/v1/agents/").is_none());
+        assert!(find("GET", "/v1/agents/a/b").is_none());
+        assert_eq!(methods("/v1/agents"), ["GET", "POST"]);
+        assert_eq!(methods("/v1/nothing"), Vec::<&str>::new());
+    }
+}

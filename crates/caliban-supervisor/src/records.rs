@@ -1,0 +1,313 @@
+//! The small files in an agent's directory: who writes which, and their shape.
+//!
+//! `shim.json` and `exit.json` are the shim's, `status.json` the worker's, `resume.json` and `stop.json` the
+//! daemon's. Each is replaced whole (temporary file, rename), so a reader sees the old one or the new one.
+//! Each carries the nonce of the run that it belongs to; one of another run does not count.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use caliban_core::lifecycle::{Outcome, WaitingFor};
+use caliban_core::price::MicroUsd;
+use caliban_core::usage::Usage;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The request, kept for respawn (`caliban_core::spec::SpawnSpec`).
+pub const SPEC: &str = "spec.json";
+/// The shim's word on who it is ([`ShimRecord`]).
+pub const SHIM: &str = "shim.json";
+/// The shim's word on how it ended ([`ExitRecord`]).
+pub const EXIT: &str = "exit.json";
+/// The worker's word on how it stands ([`WorkerStatus`]).
+pub const STATUS: &str = "status.json";
+/// What a resumed worker is told ([`ResumeOrder`]).
+pub const RESUME: &str = "resume.json";
+/// How a shim that is told to end should do it ([`StopOrder`]).
+pub const STOP: &str = "stop.json";
+/// The lock that a shim holds for life.
+pub const SHIM_LOCK: &str = "shim.lock";
+/// What the worker prints.
+pub const WORKER_LOG: &str = "worker.log";
+
+/// The format of `status.json` written today.
+pub const STATUS_VERSION: u32 = 1;
+/// The exit code of a worker that has left memory and wants to be woken.
+pub const HIBERNATED: i32 = 10;
+/// The largest of these files that is read.
+pub const RECORD_CAP: u64 = 256 * 1024;
+
+/// `shim.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShimRecord {
+    /// The shim's process id.
+    pub pid: i32,
+    /// When the kernel started it, in clock ticks since boot (`/proc/<pid>/stat`, field 22).
+    pub start_time: u64,
+    /// Which boot that was.
+    pub boot_id: String,
+    /// The run.
+    pub nonce: String,
+    /// The worker, once it is started.
+    #[serde(default)]
+    pub worker_pid: Option<i32>,
+    /// When the kernel started it.
+    #[serde(default)]
+    pub worker_start_time: Option<u64>,
+}
+
+/// `exit.json`: written when the whole process tree is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitRecord {
+    /// The run.
+    pub nonce: String,
+    /// The worker's exit code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    /// Or the signal that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// Why there was no worker at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_started: Option<String>,
+    /// Whether the kernel killed something of it for want of memory.
+    #[serde(default)]
+    pub out_of_memory: bool,
+    /// When, in milliseconds since 1970.
+    pub at: u64,
+}
+
+/// `status.json`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkerStatus {
+    /// [`STATUS_VERSION`].
+    pub version: u32,
+    /// The run, as the worker was told with `--nonce`.
+    pub nonce: String,
+    /// How it stands.
+    pub state: WorkerState,
+    /// What it is doing, in a few words (`Bash cargo test`).
+    pub activity: Option<String>,
+    /// What it cannot go on without.
+    pub waiting_for: Option<Waiting>,
+    /// Calls that wait for a person.
+    pub asks: Vec<Ask>,
+    /// Turns so far.
+    pub turns: u64,
+    /// Tokens so far.
+    pub usage: Usage,
+    /// Cost so far, when the price is known.
+    pub micro_usd: Option<MicroUsd>,
+    /// The model that it uses.
+    pub model: Option<String>,
+    /// The branch of its worktree.
+    pub branch: Option<String>,
+    /// Its worktree.
+    pub worktree: Option<std::path::PathBuf>,
+    /// The commit that its work is measured against.
+    pub base_commit: Option<String>,
+    /// The end of what it said last (at most 200 characters).
+    pub last_text: Option<String>,
+    /// How it ended, when `state` is `done` or `failed`.
+    pub ending: Option<WorkerEnding>,
+    /// Whether it leaves memory now and wants to be woken by a message or an attach.
+    pub hibernated: bool,
+    /// When this was written, in milliseconds since 1970.
+    pub updated_at: u64,
+}
+
+/// How a worker says that it stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkerState {
+    /// In a turn.
+    #[default]
+    Running,
+    /// Between turns.
+    Idle,
+    /// Ended, with its work done.
+    Done,
+    /// Ended, without.
+    Failed,
+}
+
+/// What a worker waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Waiting {
+    /// A yes or no to the calls in `asks`.
+    Approval,
+    /// A message.
+    Input,
+    /// The provider's rate limit.
+    RateLimit {
+        /// When it is over, in milliseconds since 1970.
+        #[serde(default)]
+        until: u64,
+    },
+}
+
+/// A call that waits for a person.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ask {
+    /// Names it in an answer.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// The exact call, in words.
+    pub what: String,
+    /// Why it asks.
+    pub why: Option<String>,
+    /// Rules that an "always" would add.
+    pub suggestions: Vec<String>,
+    /// When it was asked, in milliseconds since 1970.
+    pub opened_at: u64,
+}
+
+/// How a worker ended by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerEnding {
+    /// The kind.
+    pub kind: EndingKind,
+    /// More, in words.
+    #[serde(default)]
+    pub text: Option<String>,
+}
+
+/// The kinds of ending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndingKind {
+    /// It said that it is finished.
+    Finished,
+    /// It used up its turns.
+    TurnLimit,
+    /// The ledger refused its next request.
+    Budget,
+    /// Something went wrong.
+    Error,
+    /// It was cancelled in its turn.
+    Cancelled,
+}
+
+/// `resume.json`: the worker of this run goes on with this.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResumeOrder {
+    /// The run that it is for; a worker of another run ignores it.
+    pub nonce: String,
+    /// The next message, if the person gave one.
+    pub prompt: Option<String>,
+}
+
+/// `stop.json`: for the shim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopOrder {
+    /// The run.
+    pub nonce: String,
+    /// How long the tree gets between TERM and KILL.
+    pub grace_ms: u64,
+}
+
+impl WorkerStatus {
+    /// What it waits for, in the lifecycle's words.
+    pub fn waits_for(&self) -> Option<WaitingFor> {
+        Some(match self.waiting_for.as_ref()? {
+            Waiting::Approval => WaitingFor::Approval {
+                call: self.asks.first().map(|ask| ask.what.clone()).unwrap_or_default(),
+            },
+            Waiting::Input => WaitingFor::Input,
+            Waiting::RateLimit { until } => WaitingFor::RateLimit { until_ms: *until },
+        })
+    }
+
+    /// How it ended, in the lifecycle's words; none while it lives.
+    pub fn outcome(&self) -> Option<Outcome> {
+        let text = |default: &str| match self.ending.as_ref().and_then(|ending| ending.text.clone()) {
+            Some(text) => text,
+            None => default.to_owned(),
+        };
+        let kind = self.ending.as_ref().map(|ending| ending.kind);
+        match (self.state, kind) {
+            (WorkerState::Running | WorkerState::Idle, _) => None,
+            (WorkerState::Done, _) => Some(Outcome::Finished),
+            (WorkerState::Failed, Some(EndingKind::TurnLimit)) => {
+                Some(Outcome::TurnLimit { limit: self.turns })
+            }
+            (WorkerState::Failed, Some(EndingKind::Budget)) => {
+                Some(Outcome::BudgetExceeded { reason: text("the budget is used up") })
+            }
+            (WorkerState::Failed, Some(EndingKind::Cancelled)) => {
+                Some(Outcome::Error { text: text("cancelled") })
+            }
+            (WorkerState::Failed, Some(EndingKind::Error | EndingKind::Finished) | None) => {
+                Some(Outcome::Error { text: text("the worker gave no reason") })
+            }
+        }
+    }
+}
+
+/// Writes one of these files, whole or not at all. It is visible to others at once, and after a power failure
+/// perhaps not there.
+pub fn write(dir: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
+    put(dir, name, value, Sync::No)
+}
+
+/// Like [`write`](fn@write), and on the disk when it returns.
+pub fn write_durably(dir: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
+    put(dir, name, value, Sync::Yes)
+}
+
+/// Reads one of these files; none when it is not there, torn, too large or of another shape.
+pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> Option<T> {
+    serde_json::from_slice(&read_capped(&dir.join(name), RECORD_CAP).ok()?).ok()
+}
+
+/// Like [`read`], and an error when nothing can be said (out of file descriptors, a failing disk).
+pub(crate) fn try_read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Option<T>> {
+    match read_capped(&dir.join(name), RECORD_CAP) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::Other) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads a regular file of at most `cap` bytes. Never waits: a pipe that somebody put there is refused.
+pub(crate) fn read_capped(path: &Path, cap: u64) -> io::Result<Vec<u8>> {
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(found.len().min(cap)).unwrap_or(0));
+    file.take(cap + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > cap {
+        return Err(io::Error::other("too large"));
+    }
+    Ok(bytes)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sync {
+    Yes,
+    No,
+}
+
+fn put(dir: &Path, name: &str, value: &impl Serialize, sync: Sync) -> io::Result<()> {
+    let bytes = serde_json::to_vec(value).map_err(io::Error::other)?;
+    let new = dir.join(format!(".{name}.new"));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(&bytes)?;
+    if sync == Sync::Yes {
+        file.sync_all()?;
+    }
+    fs::rename(&new, dir.join(name))?;
+    if sync == Sync::Yes {
+        File::open(dir)?.sync_all()?;
+    }
+    Ok(())
+}

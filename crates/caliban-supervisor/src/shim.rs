@@ -1,0 +1,383 @@
+//! The shim: keeper of one worker, entered before any runtime is built.
+//!
+//! Owns the process tree of one run: session leader and child subreaper, so whatever the tree does (`setsid`,
+//! double fork, ignoring TERM) ends up below it. Writes `shim.json`, waits, reaps, ends what the worker left
+//! behind, writes `exit.json` when nothing is left, exits. TERM and INT make it end the tree.
+//!
+//! A run happens once: the shim holds `shim.lock` for life, and one that finds a `shim.json` of its own nonce
+//! leaves at once. So a daemon that does not know whether its predecessor came to start a run just starts it.
+//!
+//! Refuses: talking to the worker, deciding what an end means.
+
+mod args;
+mod log;
+mod tree;
+
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, WaitStatus};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use self::log::WorkerLog;
+use self::tree::Family;
+use crate::lock::Held;
+use crate::process;
+use crate::records::{self, ExitRecord, ShimRecord, StopOrder};
+use crate::wall_ms;
+
+pub(crate) use self::args::{ShimArgs, arguments};
+
+/// The first argument that enters this mode.
+pub const SHIM_MODE: &str = "__shim";
+
+/// The exit code of a shim whose run has happened or is happening under another one.
+pub(crate) const DUPLICATE: u8 = 3;
+/// How long what the worker left behind may end by itself.
+const NATURAL: Duration = Duration::from_millis(100);
+/// How long it gets after TERM.
+const LEFT_GRACE: Duration = Duration::from_millis(500);
+/// How long KILL is tried: only processes of other users and ones stuck in the kernel outlive this.
+const KILL_LIMIT: Duration = Duration::from_secs(10);
+/// The longest pause between two rounds of KILL.
+const KILL_PAUSE: Duration = Duration::from_millis(20);
+/// How long the shim of an earlier run may take to leave.
+const LOCK_LIMIT: Duration = Duration::from_secs(20);
+/// The pause between two looks at its lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+/// How much rather the kernel should end the worker than anything else of the user's, when memory is out.
+const OOM_SCORE: &str = "300";
+
+/// Runs the mode with the arguments after it; returns when the whole tree is gone.
+pub fn shim_main(args: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode {
+    let args = match ShimArgs::parse(args) {
+        Ok(args) => args,
+        Err(text) => {
+            say(&Word::Error { text });
+            return ExitCode::FAILURE;
+        }
+    };
+    // Fails when we lead a group already; then we have what it is for.
+    let _leader_already = rustix::process::setsid();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+    match runtime.map_err(|e| e.to_string()).and_then(|runtime| runtime.block_on(keep(&args))) {
+        Ok(code) => code,
+        Err(text) => {
+            say(&Word::Error { text });
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What a shim says on its standard output, once, in one line.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "word", rename_all = "snake_case")]
+pub(crate) enum Word {
+    /// The worker is started.
+    Started(ShimRecord),
+    /// This run happens, or has happened, under another shim.
+    Duplicate,
+    /// The shim itself could not do its work; nothing was started.
+    Error {
+        /// Why.
+        text: String,
+    },
+}
+
+fn say(word: &Word) {
+    if let Ok(mut line) = serde_json::to_vec(word) {
+        line.push(b'\n');
+        // The daemon may be gone; the run goes on without it.
+        let _nobody_listens = io::stdout().write_all(&line).and_then(|()| io::stdout().flush());
+    }
+}
+
+async fn keep(args: &ShimArgs) -> Result<ExitCode, String> {
+    let in_words = |what: &str| {
+        let what = what.to_owned();
+        move |error: io::Error| format!("{what}: {error}")
+    };
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|error| format!("the shim cannot adopt orphans: {error}"))?;
+    // Before anything is started, so that nothing is missed.
+    let mut events = Events::new().map_err(in_words("signals"))?;
+    let Some(_lock) = take_lock(args).await.map_err(in_words("shim.lock"))? else {
+        say(&Word::Duplicate);
+        return Ok(ExitCode::from(DUPLICATE));
+    };
+    if records::read::<ShimRecord>(&args.dir, records::SHIM).is_some_and(|found| found.nonce == args.nonce) {
+        say(&Word::Duplicate);
+        return Ok(ExitCode::from(DUPLICATE));
+    }
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let mut record = ShimRecord {
+        pid: own,
+        start_time: process::stat(own).ok_or("/proc cannot be read")?.start_time,
+        boot_id: process::boot_id().map_err(in_words("boot id"))?,
+        nonce: args.nonce.clone(),
+        worker_pid: None,
+        worker_start_time: None,
+    };
+    // Room for the last word, so that a full disk cannot take it away.
+    let reserved = reserve_exit(&args.dir);
+    records::write(&args.dir, records::SHIM, &record).map_err(in_words("shim.json"))?;
+    let oom_before = oom_kills();
+    let (mut log, output) = WorkerLog::open(&args.dir).map_err(in_words("worker.log"))?;
+    let main = match start(args, output) {
+        Ok(main) => main,
+        Err(text) => {
+            say(&Word::Started(record));
+            let exit = exit_record(args, None, Some(text));
+            return write_exit(&args.dir, &exit, reserved).map(|()| ExitCode::SUCCESS);
+        }
+    };
+    record.worker_pid = Some(main.as_raw_nonzero().get());
+    record.worker_start_time = process::stat(main.as_raw_nonzero().get()).map(|stat| stat.start_time);
+    // Best effort: without it the daemon still finds the worker by its marker.
+    let _told_less = records::write(&args.dir, records::SHIM, &record);
+    let _score = std::fs::write(format!("/proc/{}/oom_score_adj", main.as_raw_nonzero()), OOM_SCORE);
+    say(&Word::Started(record));
+
+    let mut tree = Tree { family: Family::new(args), main, ended: None, childless: false };
+    tree.reap();
+    let mut stop = false;
+    while tree.ended.is_none() && !stop {
+        tokio::select! {
+            biased;
+            stopped = events.stop_or_child() => stop = stopped,
+            () = log.copy_some() => {}
+        }
+        tree.reap();
+    }
+    if stop {
+        tree.stop(&mut events, &mut log, args).await;
+    } else if !tree.gone_by(&mut events, &mut log, Instant::now() + NATURAL).await {
+        tree.end(&mut events, &mut log, LEFT_GRACE).await;
+    }
+    log.drain();
+    let mut exit = exit_record(args, tree.ended, None);
+    exit.out_of_memory =
+        exit.signal == Some(rustix::process::Signal::KILL.as_raw()) && oom_kills() > oom_before;
+    write_exit(&args.dir, &exit, reserved).map(|()| ExitCode::SUCCESS)
+}
+
+/// The lock of this agent's shims; none when another shim has this very run.
+async fn take_lock(args: &ShimArgs) -> io::Result<Option<Held>> {
+    let give_up = Instant::now() + LOCK_LIMIT;
+    loop {
+        if let Some(lock) = Held::try_take(&args.dir.join(records::SHIM_LOCK))? {
+            return Ok(Some(lock));
+        }
+        let other = records::read::<ShimRecord>(&args.dir, records::SHIM);
+        if other.is_some_and(|other| other.nonce == args.nonce) {
+            return Ok(None);
+        }
+        if Instant::now() > give_up {
+            return Err(io::Error::other("the shim of an earlier run does not leave"));
+        }
+        sleep(LOCK_PAUSE).await;
+    }
+}
+
+fn start(args: &ShimArgs, output: std::os::fd::OwnedFd) -> Result<Pid, String> {
+    if !args.cwd.is_dir() {
+        return Err(format!("the directory {} is not there any more", args.cwd.display()));
+    }
+    let second = output.try_clone().map_err(|error| format!("worker.log: {error}"))?;
+    let child = Command::new(&args.program)
+        .arg("__worker")
+        .arg(&args.dir)
+        .arg("--nonce")
+        .arg(&args.nonce)
+        .arg("--socket")
+        .arg(&args.socket)
+        .current_dir(&args.cwd)
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(second)
+        .spawn()
+        .map_err(|error| format!("the worker {} cannot be started: {error}", args.program.display()))?;
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| "no process id".to_owned())
+}
+
+/// The grace that the daemon wrote for this run, else the one of the start.
+fn grace(args: &ShimArgs) -> Duration {
+    let order =
+        records::read::<StopOrder>(&args.dir, records::STOP).filter(|order| order.nonce == args.nonce);
+    Duration::from_millis(order.map_or(args.grace_ms, |order| order.grace_ms))
+}
+
+fn exit_record(args: &ShimArgs, ended: Option<WaitStatus>, not_started: Option<String>) -> ExitRecord {
+    let (code, signal) = match ended {
+        Some(status) => (status.exit_status(), status.terminating_signal()),
+        // It could not be killed, or never was.
+        None => (None, None),
+    };
+    ExitRecord { nonce: args.nonce.clone(), code, signal, not_started, out_of_memory: false, at: wall_ms() }
+}
+
+/// The name under which the room for `exit.json` waits.
+const RESERVED: &str = ".exit.reserved";
+/// Bytes of that room.
+const RESERVED_BYTES: usize = 4096;
+
+fn reserve_exit(dir: &Path) -> Option<std::fs::File> {
+    let mut file = std::fs::File::create(dir.join(RESERVED)).ok()?;
+    file.write_all(&[b' '; RESERVED_BYTES]).and_then(|()| file.sync_data()).ok()?;
+    Some(file)
+}
+
+/// Writes the last word durably; into the reserved room when there is no other.
+fn write_exit(dir: &Path, exit: &ExitRecord, reserved: Option<std::fs::File>) -> Result<(), String> {
+    let outcome = records::write_durably(dir, records::EXIT, exit).or_else(|error| {
+        use std::os::unix::fs::FileExt as _;
+        let file = reserved.ok_or(error)?;
+        let mut bytes = serde_json::to_vec(exit).map_err(io::Error::other)?;
+        bytes.resize(RESERVED_BYTES.max(bytes.len()), b' ');
+        file.write_all_at(&bytes, 0)?;
+        file.sync_all()?;
+        std::fs::rename(dir.join(RESERVED), dir.join(records::EXIT))
+    });
+    let _used_or_not = std::fs::remove_file(dir.join(RESERVED));
+    outcome.map_err(|error| format!("exit.json: {error}"))
+}
+
+/// How often the kernel ended something of our control group for want of memory.
+fn oom_kills() -> u64 {
+    let read = || {
+        let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+        let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?.to_owned();
+        let events = std::fs::read_to_string(format!("/sys/fs/cgroup/{path}/memory.events")).ok()?;
+        events.lines().find_map(|line| line.strip_prefix("oom_kill "))?.parse().ok()
+    };
+    read().unwrap_or(0)
+}
+
+struct Events {
+    child: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+    _hangup: Signal,
+}
+
+impl Events {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            child: signal(SignalKind::child())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            // Taken and not listened to: a terminal that closes is nothing to us.
+            _hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for a child's end (false) or for an order to stop (true).
+    async fn stop_or_child(&mut self) -> bool {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => true,
+            _ = self.interrupt.recv() => true,
+            _ = self.child.recv() => false,
+        }
+    }
+}
+
+/// The worker and everything below us.
+struct Tree {
+    family: Family,
+    main: Pid,
+    ended: Option<WaitStatus>,
+    /// Whether the kernel says that we have no child at all.
+    childless: bool,
+}
+
+impl Tree {
+    /// Takes every ended child.
+    fn reap(&mut self) {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.main => self.ended = Some(status),
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => {
+                    self.childless = false;
+                    return;
+                }
+                Err(_) => {
+                    self.childless = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.childless || (self.ended.is_some() && self.family.only_others())
+    }
+
+    /// Waits until nothing is left; false when something is at the deadline.
+    async fn gone_by(&mut self, events: &mut Events, log: &mut WorkerLog, deadline: Instant) -> bool {
+        loop {
+            self.reap();
+            if self.is_gone() {
+                return true;
+            }
+            tokio::select! {
+                biased;
+                _ = events.child.recv() => {}
+                () = log.copy_some() => {}
+                () = sleep_until(deadline) => {
+                    self.reap();
+                    return self.is_gone();
+                }
+            }
+        }
+    }
+
+    /// Ends the tree on request. A further request may shorten the grace.
+    async fn stop(&mut self, events: &mut Events, log: &mut WorkerLog, args: &ShimArgs) {
+        self.family.ask();
+        let mut deadline = Instant::now() + grace(args);
+        loop {
+            self.reap();
+            if self.is_gone() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                _ = events.child.recv() => {}
+                _ = events.terminate.recv() => deadline = deadline.min(Instant::now() + grace(args)),
+                () = log.copy_some() => {}
+                () = sleep_until(deadline) => break,
+            }
+        }
+        self.kill(events).await;
+    }
+
+    /// TERM, a grace, then KILL until nothing is left.
+    async fn end(&mut self, events: &mut Events, log: &mut WorkerLog, grace: Duration) {
+        self.family.ask();
+        if !self.gone_by(events, log, Instant::now() + grace).await {
+            self.kill(events).await;
+        }
+    }
+
+    /// KILL until nothing is left.
+    async fn kill(&mut self, events: &mut Events) {
+        let give_up = Instant::now() + KILL_LIMIT;
+        let mut pause = Duration::from_millis(1);
+        while Instant::now() < give_up {
+            self.family.kill();
+            self.reap();
+            if self.is_gone() {
+                return;
+            }
+            // Each end wakes us at once: a chain that forks and exits is followed as fast as it runs.
+            let _woken_or_not = tokio::time::timeout(pause, events.child.recv()).await;
+            pause = (pause * 2).min(KILL_PAUSE);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The processes below a shim. Every orphan becomes our child, so nothing that the worker starts gets away.
+//!
+//! Only direct children are killed by id: such an id cannot be used again before we reap it. Deeper ones become
+//! direct when their parents die.
+//!
+//! Not of our family are a daemon that the worker had to start, and the agents which that daemon started: they
+//! are everybody's. They are known by their records, which agents cannot write, not by what they say of themselves.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use super::args::ShimArgs;
+use crate::process::stat;
+use crate::records::{self, ShimRecord};
+
+/// Who is below us and belongs to the run.
+pub(super) struct Family {
+    own_dir: PathBuf,
+}
+
+impl Family {
+    pub(super) fn new(args: &ShimArgs) -> Self {
+        Self { own_dir: args.dir.clone() }
+    }
+
+    /// Whether all children that are left are everybody's. Asked only when there are children: without any
+    /// there is nobody below us.
+    pub(super) fn only_others(&self) -> bool {
+        // The kernel's list of children is not exact while they come and go; a look at everybody is, for
+        // those who stay. Twice, for those who fork on and on.
+        (0..2).all(|_| children_scan(own_pid()).into_iter().all(|child| self.is_everybodys(child)))
+    }
+
+    /// TERM to everybody, and CONT so that stopped processes get it.
+    pub(super) fn ask(&self) {
+        let own = own_pid();
+        for pid in self.members() {
+            let Some(id) = Pid::from_raw(pid) else { continue };
+            // The descriptor stays with this process; asking again afterwards whether it is below us makes
+            // sure that it is not a stranger with an id that was used again.
+            let Ok(process) = rustix::process::pidfd_open(id, PidfdFlags::empty()) else { continue };
+            if is_below(pid, own) {
+                let _gone_already = rustix::process::pidfd_send_signal(&process, Signal::TERM);
+                let _gone_already = rustix::process::pidfd_send_signal(&process, Signal::CONT);
+            }
+        }
+    }
+
+    /// One round of KILL: each direct child, with its group, which no fork escapes.
+    pub(super) fn kill(&self) {
+        let own = own_pid();
+        let members: BTreeSet<i32> = self.members().into_iter().collect();
+        for pid in members.iter().copied().filter(|pid| stat(*pid).is_some_and(|stat| stat.parent == own)) {
+            let Some(id) = Pid::from_raw(pid) else { continue };
+            // A child's group holds only descendants of ours: groups do not cross sessions, and ours began
+            // with us. Except our own group, which a child may join or never have left.
+            if let Ok(group) = rustix::process::getpgid(Some(id))
+                && group != rustix::process::getpgrp()
+            {
+                let _gone_already = rustix::process::kill_process_group(group, Signal::KILL);
+            }
+            let _gone_already = rustix::process::kill_process(id, Signal::KILL);
+        }
+    }
+
+    /// Living descendants, without those who are everybody's and what is below these.
+    fn members(&self) -> Vec<i32> {
+        let mut found: Vec<i32> = self.own_children(own_pid());
+        let mut at = 0;
+        while let Some(pid) = found.get(at).copied() {
+            found.extend(self.own_children(pid));
+            at += 1;
+        }
+        found.retain(|pid| stat(*pid).is_some_and(|stat| !stat.is_over()));
+        found
+    }
+
+    fn own_children(&self, pid: i32) -> Vec<i32> {
+        children(pid).into_iter().filter(|child| !self.is_everybodys(*child)).collect()
+    }
+
+    fn is_everybodys(&self, pid: i32) -> bool {
+        let Some(agents) = self.own_dir.parent() else { return false };
+        let Some(start_time) = stat(pid).map(|stat| stat.start_time) else { return false };
+        is_daemon(agents, pid, start_time) || self.is_other_shim(agents, pid, start_time)
+    }
+
+    fn is_other_shim(&self, agents: &Path, pid: i32, start_time: u64) -> bool {
+        let Some(dir) = shim_dir(pid) else { return false };
+        if dir == self.own_dir || dir.parent() != Some(agents) {
+            return false;
+        }
+        records::read::<ShimRecord>(&dir, records::SHIM)
+            .is_some_and(|record| record.pid == pid && record.start_time == start_time)
+    }
+}
+
+/// The daemon writes its id and start time into its lock file.
+fn is_daemon(agents: &Path, pid: i32, start_time: u64) -> bool {
+    let lock = agents.with_file_name("daemon.lock");
+    crate::lock::holder(&lock).is_some_and(|text| text == crate::daemon_mode::lock_text(pid, start_time))
+}
+
+/// The agent directory in the command line of a shim.
+fn shim_dir(pid: i32) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let mut words = line.split(|byte| *byte == 0);
+    let _program = words.next()?;
+    (words.next()? == super::SHIM_MODE.as_bytes())
+        .then(|| words.next().map(|dir| PathBuf::from(std::ffi::OsStr::from_bytes(dir))))?
+}
+
+fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+fn is_below(pid: i32, top: i32) -> bool {
+    let mut at = pid;
+    while let Some(found) = stat(at) {
+        if found.parent == top {
+            return true;
+        }
+        at = found.parent;
+    }
+    false
+}
+
+/// From `/proc/<pid>/task/*/children`, else by looking at everybody.
+fn children(pid: i32) -> Vec<i32> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let mut found = Vec::new();
+    for task in tasks.flatten() {
+        match fs::read_to_string(task.path().join("children")) {
+            Ok(text) => {
+                found.extend(text.split_ascii_whitespace().filter_map(|word| word.parse::<i32>().ok()))
+            }
+            // A kernel without that file; or a thread that ended just now, then the task is gone.
+            Err(_) if task.path().exists() => return children_scan(pid),
+            Err(_) => {}
+        }
+    }
+    found
+}
+
+fn children_scan(pid: i32) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|other| stat(*other).is_some_and(|stat| stat.parent == pid))
+        .collect()
+}
