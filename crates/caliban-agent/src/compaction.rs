@@ -154,7 +154,8 @@ impl Agent {
                 self.kit.purse.settle(reservation, reply.usage);
                 tracing::debug!(ms = milliseconds(started.elapsed()), "summarised");
                 let text = reply.message.text();
-                let text = if text.trim().is_empty() { "(the model gave no summary)".to_owned() } else { text };
+                let text =
+                    if text.trim().is_empty() { "(the model gave no summary)".to_owned() } else { text };
                 Ok((text, reply.usage))
             }
             Err(error) => {

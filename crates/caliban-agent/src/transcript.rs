@@ -96,7 +96,7 @@ pub struct Transcript {
 
 #[derive(Debug)]
 enum Job {
-    Append { event: Event, durability: Durability, done: oneshot::Sender<Result<(), TranscriptError>> },
+    Append { event: Box<Event>, durability: Durability, done: oneshot::Sender<Result<(), TranscriptError>> },
     Close { done: oneshot::Sender<()> },
 }
 
@@ -137,7 +137,7 @@ impl Transcript {
             while let Ok(job) = inbox.recv() {
                 match job {
                     Job::Append { event, durability, done } => {
-                        let result = writer.append(event, durability);
+                        let result = writer.append(*event, durability);
                         let result = result.map(|record| feed.push(Entry::Record(Arc::new(record))));
                         // The asker may have gone away; the record is there all the same.
                         let _gone = done.send(result);
@@ -161,7 +161,7 @@ impl Transcript {
     pub async fn append(&self, event: Event, durability: Durability) -> Result<(), TranscriptError> {
         loop {
             let (done, result) = oneshot::channel();
-            let job = Job::Append { event: event.clone(), durability, done };
+            let job = Job::Append { event: Box::new(event.clone()), durability, done };
             self.jobs.send(job).map_err(|_| TranscriptError::Closed)?;
             match result.await.map_err(|_| TranscriptError::Closed)? {
                 Err(TranscriptError::Io { path, source }) if is_full(&source) => {

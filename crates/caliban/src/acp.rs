@@ -6,9 +6,7 @@ use std::{
 };
 
 use caliban_acp::{
-    AcpFailure, Factory, FailureKind, LoadSession, NewSession,
-    sessions::BoxFuture,
-    v1::SessionInfo,
+    AcpFailure, Factory, FailureKind, LoadSession, NewSession, sessions::BoxFuture, v1::SessionInfo,
 };
 use caliban_agent::{Agent, Attendance, conversation::Conversation};
 
@@ -42,19 +40,22 @@ impl Editor {
         }
         let mut flags = self.flags.clone();
         flags.add_dir.extend(place.additional_directories.iter().cloned());
-        let composition = compose(&self.environment, Request::here(&place.cwd, &flags, Attendance::Somebody))
-            .await
-            .map_err(failure)?;
+        let request = Request {
+            mcp_servers: &place.mcp_servers,
+            ..Request::here(&place.cwd, &flags, Attendance::Somebody)
+        };
+        let composition = compose(&self.environment, request).await.map_err(failure)?;
         for text in &composition.notes {
             note(text);
         }
         let which = match id {
             Some(id) => {
                 let sessions = Sessions::new(composition.repo_dir.clone());
-                Which::Old(sessions.find(id).map_err(|error| AcpFailure {
-                    kind: FailureKind::NotFound,
-                    ..failure(error)
-                })?)
+                Which::Old(
+                    sessions
+                        .find(id)
+                        .map_err(|error| AcpFailure { kind: FailureKind::NotFound, ..failure(error) })?,
+                )
             }
             None => Which::New,
         };

@@ -11,7 +11,7 @@ use std::{
 };
 
 use caliban_agent::{
-    Agent, Attendance, Limits,
+    Agent, Attendance, Kit, Limits,
     blueprint::{Blueprint, Helpers, Kin, Wanted, WorkspaceSource},
     definitions,
     hooks::{CommandHook, HookEvent, HookPlace, Hooks},
@@ -24,6 +24,7 @@ use caliban_core::{
     price::{Billing, MicroUsd},
     redact::Redactor,
 };
+use caliban_mcp::Server;
 use caliban_permissions::Policy;
 use caliban_providers::{Provider, ProviderKind};
 use caliban_tools::{PrivateAddresses, WorkspaceOptions};
@@ -32,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cli::AgentFlags,
+    mcp,
     place::{Found, Sessions},
     report::Failure,
     settings::{
@@ -44,7 +46,7 @@ use crate::{
 };
 
 /// Whole outputs of tools, in a session's directory.
-pub(crate) const OUTPUTS: &str = "outputs";
+const OUTPUTS: &str = "outputs";
 
 /// What is needed to make agents in one place.
 pub(crate) struct Composition {
@@ -58,6 +60,8 @@ pub(crate) struct Composition {
     pub notes: Vec<String>,
     /// The fleet's settings.
     pub fleet: Fleet,
+    /// Connected MCP servers; they end with the last who holds them.
+    servers: Vec<Arc<Server>>,
 }
 
 /// What an agent is composed for.
@@ -72,18 +76,20 @@ pub(crate) struct Request<'a> {
     pub append: Option<String>,
     /// Who can be asked.
     pub attendance: Attendance,
+    /// MCP servers that a client brings along.
+    pub mcp_servers: &'a [caliban_acp::v1::McpServer],
 }
 
 impl<'a> Request<'a> {
     /// An agent in the user's own directory.
     pub(crate) fn here(cwd: &'a Path, flags: &'a AgentFlags, attendance: Attendance) -> Self {
-        Self { cwd, worktree: None, flags, append: None, attendance }
+        Self { cwd, worktree: None, flags, append: None, attendance, mcp_servers: &[] }
     }
 }
 
 /// Reads the settings and puts everything together.
 pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> Result<Composition, Failure> {
-    let Request { cwd, worktree, flags, append, attendance } = request;
+    let Request { cwd, worktree, flags, append, attendance, mcp_servers } = request;
     let loaded = crate::settings::load(environment, cwd, flags.layer())?;
     let target = decide(&loaded).await?;
     let provider = provider(&loaded, &target, environment)?;
@@ -144,8 +150,12 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         isolation: isolation(settings, repo, &workspace),
         spawner: Arc::new(NoSpawner),
     };
+    let mut configs = mcp::configured(settings, &workspace);
+    configs.extend(mcp::brought(mcp_servers, &workspace.env, &workspace.root));
+    let (servers, left_out) = mcp::connect(&configs, &workspace.http).await;
+    notes.extend(left_out);
     let repo_dir = loaded.paths.repo(&loaded.root);
-    Ok(Composition { blueprint, workspace, repo_dir, notes, fleet: loaded.settings.fleet.clone() })
+    Ok(Composition { blueprint, workspace, repo_dir, notes, fleet: loaded.settings.fleet.clone(), servers })
 }
 
 /// The settings' policy; in a worktree of its own an agent edits without a question.
@@ -166,8 +176,18 @@ pub(crate) enum Which {
 }
 
 impl Composition {
+    /// The kit of one agent, with the tools of MCP servers. Whole outputs are kept in the agent's directory.
+    pub(crate) fn kit(&mut self, mut wanted: Wanted) -> Result<Kit, Failure> {
+        let outputs = wanted.directory.join(OUTPUTS);
+        self.blueprint.foreign_tools = mcp::tools(&self.servers, &outputs, &self.workspace);
+        if let WorkspaceSource::New(options) = &mut wanted.workspace {
+            options.output_dir = outputs;
+        }
+        self.blueprint.kit(wanted).map_err(|error| Failure::new(chain(&error)))
+    }
+
     /// The agent of one conversation of this repo.
-    pub(crate) async fn open(self, which: Which) -> Result<Agent, Failure> {
+    pub(crate) async fn open(mut self, which: Which) -> Result<Agent, Failure> {
         let sessions = Sessions::new(self.repo_dir.clone());
         let (session, directory, is_old) = match which {
             Which::Old(found) => (found.id, found.directory, true),
@@ -180,16 +200,13 @@ impl Composition {
         let wanted = Wanted {
             session: session.to_string(),
             label: None,
-            workspace: WorkspaceSource::New(WorkspaceOptions {
-                output_dir: directory.join(OUTPUTS),
-                ..self.workspace
-            }),
+            workspace: WorkspaceSource::New(self.workspace.clone()),
             directory,
             kin: Kin::Independent,
             tools: None,
             role: None,
         };
-        let kit = self.blueprint.kit(wanted).map_err(|error| Failure::new(chain(&error)))?;
+        let kit = self.kit(wanted)?;
         let agent = if is_old { Agent::resume(kit).await } else { Agent::new(kit).await };
         agent.map_err(|error| Failure::new(chain(&error)))
     }

@@ -6,6 +6,7 @@
 mod acp;
 mod cli;
 mod compose;
+mod mcp;
 mod place;
 mod print;
 mod report;

@@ -37,6 +37,9 @@ pub const MAX_ANSWER_CHARS: usize = 5_000;
 /// Where the sessions of sub-agents are, below the parent's.
 const SESSIONS: &str = "sub";
 
+/// The source of the rule that lets an agent edit in its own worktree.
+const OWN_WORKTREE: &str = "the agent's own worktree";
+
 /// What starts sub-agents: the parent's blueprint and what is the parent's own.
 pub struct Starter {
     /// The blueprint.
@@ -265,7 +268,9 @@ fn policy_below(parent: &Policy, root: &Path, is_worktree: bool) -> Policy {
 /// it was made for), and nothing outside it can be written.
 pub fn policy_in_worktree(mut policy: Policy, root: &Path) -> Policy {
     policy.worktree = Some(root.to_owned());
-    allow_below(&mut policy, "Edit", root, "the agent's own worktree");
+    // Its parent's own worktree is not its own.
+    policy.rules.retain(|rule| rule.source != OWN_WORKTREE);
+    allow_below(&mut policy, "Edit", root, OWN_WORKTREE);
     policy
 }
 

@@ -133,11 +133,7 @@ impl Search {
             files.retain(|file| !is_off_limits(&self.base.join(&file.path)));
             unreadable += (all - files.len()) as u64;
         }
-        Hits {
-            files,
-            unreadable,
-            stopped: shared.stopped.into_inner(),
-        }
+        Hits { files, unreadable, stopped: shared.stopped.into_inner() }
     }
 
     fn searcher(&self) -> Searcher {

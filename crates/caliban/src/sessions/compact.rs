@@ -20,7 +20,8 @@ pub(super) fn compact(
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
     crate::runtime()?.block_on(async {
-        let composition = compose(environment, Request::here(cwd, &AgentFlags::default(), Attendance::Nobody)).await?;
+        let composition =
+            compose(environment, Request::here(cwd, &AgentFlags::default(), Attendance::Nobody)).await?;
         let mut agent = composition.open(Which::Old(found.clone())).await?;
         let before = agent.conversation().messages().len();
         let result = agent.compact(&CancellationToken::new()).await;

@@ -408,13 +408,3 @@ fn nonzero32<const N: u32>() -> NonZeroU32 {
         }
     }
 }
-
-/// A constant as a non-zero number; zero does not compile.
-fn nonzero64<const N: u64>() -> NonZeroU64 {
-    const {
-        match NonZeroU64::new(N) {
-            Some(number) => number,
-            None => panic!("a default that must not be zero"),
-        }
-    }
-}

@@ -29,11 +29,10 @@ use caliban_core::{
     spec::{AfterTurn, SpawnSpec},
 };
 use caliban_supervisor::records::{self, ResumeOrder};
-use caliban_tools::WorkspaceOptions;
 
 use crate::{
     cli::AgentFlags,
-    compose::{Composition, OUTPUTS, Request, chain, compose},
+    compose::{Composition, Request, chain, compose},
     report::Failure,
     settings::Environment,
 };
@@ -155,6 +154,7 @@ async fn prepare(order: &Order, status: &mut Status) -> Result<(Agent, SpawnSpec
         flags: &flags,
         append: None,
         attendance: Attendance::Somebody,
+        mcp_servers: &[],
     };
     let mut composition = compose(&environment, request).await?;
     for note in &composition.notes {
@@ -184,16 +184,13 @@ async fn prepare(order: &Order, status: &mut Status) -> Result<(Agent, SpawnSpec
     let wanted = Wanted {
         session: id,
         label: spec.label.as_ref().map(ToString::to_string),
-        workspace: WorkspaceSource::New(WorkspaceOptions {
-            output_dir: order.directory.join(OUTPUTS),
-            ..composition.workspace.clone()
-        }),
+        workspace: WorkspaceSource::New(composition.workspace.clone()),
         directory: order.directory.clone(),
         kin: Kin::Independent,
         tools: spec.tools.clone().or_else(|| definition.as_ref().and_then(|it| it.tools.clone())),
         role: definition.map(|it| it.role),
     };
-    let kit = composition.blueprint.kit(wanted).map_err(|error| Failure::new(chain(&error)))?;
+    let kit = composition.kit(wanted)?;
     let is_old = order.directory.join(transcript::FILE_NAME).exists();
     let agent = if is_old { Agent::resume(kit).await } else { Agent::new(kit).await };
     let agent = agent.map_err(|error| Failure::new(chain(&error)))?;

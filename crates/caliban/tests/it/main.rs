@@ -6,6 +6,7 @@ mod compaction;
 mod config;
 mod doctor;
 mod hooks;
+mod mcp;
 mod models;
 mod place;
 mod resume;

@@ -1,0 +1,63 @@
+//! A connection to an agent's own socket (ACP), for attach, send and answers.
+
+use std::path::{Path, PathBuf};
+
+use caliban_acp::{Client, ClientError, Events};
+use caliban_core::inert;
+use serde_json::{Value, json};
+use tokio::net::UnixStream;
+
+use crate::report::Failure;
+
+/// Says something to the agent; answered when it is recorded.
+pub(super) const SEND: &str = "_caliban/send";
+/// Answers one of its questions.
+pub(super) const ANSWER: &str = "_caliban/answer";
+
+/// A connection to one agent.
+pub(super) struct Link {
+    pub client: Client,
+    pub events: Events,
+    /// Its one session.
+    pub session: String,
+    /// Where it works.
+    pub cwd: PathBuf,
+}
+
+impl Link {
+    /// Connects to a worker that listens.
+    pub(super) async fn open(socket: &Path) -> Result<Self, Failure> {
+        let cannot = |why: String| Failure::new(format!("the agent cannot be reached at {}: {why}", socket.display()));
+        let stream = UnixStream::connect(socket).await.map_err(|error| cannot(error.to_string()))?;
+        let peer = stream.peer_cred().map_err(|error| cannot(error.to_string()))?;
+        if peer.uid() != rustix::process::getuid().as_raw() {
+            return Err(cannot(format!("it is served by another user (uid {})", peer.uid())));
+        }
+        let (reader, writer) = stream.into_split();
+        let (client, mut events) =
+            Client::connect(reader, writer, env!("CARGO_PKG_VERSION")).await.map_err(worded)?;
+        let sessions = {
+            let client = client.clone();
+            events.until(async move { client.list_sessions().await }).await.map_err(worded)?.map_err(worded)?
+        };
+        let session = sessions.sessions.into_iter().next().ok_or_else(|| cannot("it has no session".to_owned()))?;
+        Ok(Self { client, events, session: session.session_id.to_string(), cwd: session.cwd })
+    }
+
+    /// Calls one of our own methods and waits for its answer; what else comes is not shown.
+    pub(super) async fn call(&mut self, method: &str, mut params: Value) -> Result<Value, Failure> {
+        params["sessionId"] = json!(self.session);
+        let peer = self.client.peer().clone();
+        let answer = async move { peer.call::<Value>(method, &params).await };
+        self.events.until(answer).await.map_err(worded)?.map_err(|error| worded(error.into()))
+    }
+}
+
+/// The agent's words, with what to do about them.
+pub(super) fn worded(error: ClientError) -> Failure {
+    let failure = Failure::new(inert::block(&error.to_string()).into_owned());
+    match error.hint() {
+        Some(hint) => failure.hint(inert::block(&hint).into_owned()),
+        None => failure,
+    }
+}

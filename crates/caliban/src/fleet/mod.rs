@@ -1,0 +1,229 @@
+//! The background fleet from the command line: `--bg`, `caliban agents …`, its shorthands, approvals and the daemon.
+//! One file for each verb.
+//!
+//! Everything here is a client: of the daemon (what there is, start, end) and of an agent's own socket (talk).
+//! stdout is data, stderr is talk; text and JSON come from one struct.
+
+mod answer;
+mod approvals;
+mod attach;
+mod caller;
+mod daemon;
+mod diff;
+pub(crate) mod flags;
+mod git;
+mod kill;
+mod link;
+mod list;
+mod logs;
+mod merge;
+mod numbers;
+mod resume;
+mod respawn;
+mod rm;
+mod row;
+mod screen;
+mod send;
+mod spawn;
+pub(crate) mod spawner;
+mod tail;
+mod wait;
+mod watch;
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use caliban_core::names::Slug;
+use caliban_supervisor::{
+    Client, ClientError, DaemonOptions, PlaceSources, Places, StartOptions, Sweep, protocol::AgentRow,
+};
+
+use crate::{
+    cli::{Cli, Command, agents::AgentsCommand},
+    report::{self, Code, Failure},
+    settings::{Environment, Layer, Loaded, tool_environment::tool_environment},
+};
+
+/// The fleet of the repo that we are in.
+pub(crate) struct Fleet<'a> {
+    environment: &'a Environment,
+    cwd: PathBuf,
+    places: Places,
+}
+
+/// Whether the command is one of the fleet's.
+pub(crate) fn is_verb(command: &Command) -> bool {
+    match command {
+        Command::Agents(AgentsCommand::Types { .. }) => false,
+        Command::Agents(_)
+        | Command::Attach(_)
+        | Command::Logs(_)
+        | Command::Stop(_)
+        | Command::Kill(_)
+        | Command::Respawn(_)
+        | Command::Resume(_)
+        | Command::Rm(_)
+        | Command::Approvals(_)
+        | Command::Approve(_)
+        | Command::Deny(_)
+        | Command::Daemon(_) => true,
+        _ => false,
+    }
+}
+
+/// Carries a verb out. stdout is locked here only, because an attached terminal needs it line by line.
+pub(crate) async fn fleet(command: &Command, environment: &Environment, cwd: &Path) -> Result<Code, Failure> {
+    let fleet = Fleet::open(environment, cwd)?;
+    let mut out = anstream::stdout().lock();
+    let out: &mut dyn Write = &mut out;
+    match command {
+        Command::Agents(command) => match command {
+            AgentsCommand::Spawn(args) => spawn::from_args(&fleet, args, out).await,
+            AgentsCommand::List(args) => list::list(&fleet, args, out).await,
+            AgentsCommand::Attach(args) => attach::attach(&fleet, args, out).await,
+            AgentsCommand::Logs(args) => logs::logs(&fleet, args, out).await,
+            AgentsCommand::Send(args) => send::send(&fleet, args, out).await,
+            AgentsCommand::Wait(args) => wait::wait(&fleet, args, out).await,
+            AgentsCommand::Kill(args) => kill::kill(&fleet, args, out).await,
+            AgentsCommand::Respawn(args) => respawn::respawn(&fleet, args, out).await,
+            AgentsCommand::Resume(args) => resume::resume(&fleet, args, out).await,
+            AgentsCommand::Rm(args) => rm::rm(&fleet, args, out).await,
+            AgentsCommand::Diff(args) => diff::diff(&fleet, args, out).await,
+            AgentsCommand::Merge(args) => merge::merge(&fleet, args, out).await,
+            AgentsCommand::Types { .. } => Ok(Code::Done),
+        },
+        Command::Attach(args) => attach::attach(&fleet, args, out).await,
+        Command::Logs(args) => logs::logs(&fleet, args, out).await,
+        Command::Stop(args) | Command::Kill(args) => kill::kill(&fleet, args, out).await,
+        Command::Respawn(args) => respawn::respawn(&fleet, args, out).await,
+        Command::Resume(args) => resume::resume(&fleet, args, out).await,
+        Command::Rm(args) => rm::rm(&fleet, args, out).await,
+        Command::Approvals(args) => approvals::approvals(&fleet, args, out).await,
+        Command::Approve(args) => answer::approve(&fleet, args, out).await,
+        Command::Deny(args) => answer::deny(&fleet, args, out).await,
+        Command::Daemon(command) => daemon::daemon(&fleet, command, out).await,
+        _ => Ok(Code::Done),
+    }
+}
+
+/// `caliban --bg "…"`: the same as `caliban agents spawn --prompt "…"`.
+pub(crate) async fn background(cli: &Cli, environment: &Environment, cwd: &Path) -> Result<Code, Failure> {
+    let fleet = Fleet::open(environment, cwd)?;
+    spawn::from_cli(&fleet, cli, &mut anstream::stdout().lock()).await
+}
+
+impl<'a> Fleet<'a> {
+    /// The fleet of the repo that `cwd` is in.
+    pub(crate) fn open(environment: &'a Environment, cwd: &Path) -> Result<Self, Failure> {
+        let sources = place_sources(environment)?;
+        let places = Places::find(cwd, &sources)
+            .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+        let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
+        Ok(Self { environment, cwd, places })
+    }
+
+    /// A connection to the daemon, which is started when there is none.
+    pub(crate) async fn client(&self) -> Result<Client, Failure> {
+        let options = match crate::settings::load(self.environment, &self.cwd, Layer::default()) {
+            Ok(loaded) => daemon_options(&loaded),
+            // A mistake in a file must not keep people from seeing and stopping what runs.
+            Err(error) => {
+                report::note(&format!("{error}; without the settings for now"));
+                DaemonOptions::default()
+            }
+        };
+        self.client_with(options).await
+    }
+
+    /// The same with settings that are loaded already.
+    async fn client_with(&self, options: DaemonOptions) -> Result<Client, Failure> {
+        let own = crate::compose::own_program()?;
+        let start = StartOptions {
+            programs: StartOptions::programs(&own, self.environment.raw("PATH")),
+            environment: tool_environment(self.environment, &[]).into_iter().collect(),
+            options,
+        };
+        Client::connect_or_start(&self.places, start).await.map_err(worded)
+    }
+
+    /// Where everything of this repo's fleet is.
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// The caller's secrets for an agent that is started again.
+    fn secrets(&self) -> Result<std::collections::BTreeMap<String, String>, Failure> {
+        let loaded = crate::settings::load(self.environment, &self.cwd, Layer::default())?;
+        Ok(caller::caller(self.environment, &loaded).secrets)
+    }
+}
+
+/// What the environment says about the places of a fleet.
+pub(crate) fn place_sources(environment: &Environment) -> Result<PlaceSources, Failure> {
+    let path = |name: &str| environment.raw(name).map(PathBuf::from);
+    Ok(PlaceSources {
+        daemon_runtime_dir: path("CALIBAN_DAEMON_RUNTIME_DIR"),
+        xdg_runtime_dir: path("XDG_RUNTIME_DIR"),
+        tmpdir: path("TMPDIR"),
+        data: environment.paths()?.data,
+    })
+}
+
+/// What the settings say to a daemon.
+fn daemon_options(loaded: &Loaded) -> DaemonOptions {
+    let fleet = &loaded.settings.fleet;
+    DaemonOptions {
+        max_running: fleet.max_running.get(),
+        grace_ms: u64::from(fleet.grace_seconds) * 1000,
+        sweep: if fleet.sweep { Sweep::Remove } else { Sweep::Off },
+        keep_worktrees: loaded.settings.worktrees.keep,
+    }
+}
+
+/// The daemon's words, with what to do about them.
+fn worded(error: ClientError) -> Failure {
+    let failure = Failure::new(caliban_core::inert::block(&error.to_string()).into_owned());
+    match error.hint() {
+        Some(hint) => failure.hint(caliban_core::inert::block(&hint).into_owned()),
+        None => failure,
+    }
+}
+
+/// A git problem's words.
+fn worded_git(error: caliban_worktrees::Error) -> Failure {
+    let failure = Failure::new(error.to_string());
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// The name of an agent's worktree; an error for an agent that has none.
+fn worktree_name(row: &AgentRow) -> Result<Slug, Failure> {
+    if row.worktree.is_some() {
+        return Ok(Slug::from(row.id));
+    }
+    let id = row.id;
+    Err(match row.state {
+        caliban_core::lifecycle::State::Spawning => {
+            Failure::new(format!("agent {id} has not begun: there is no worktree yet"))
+                .hint(format!("wait for it: caliban agents wait {id}"))
+        }
+        _ => Failure::new(format!("agent {id} has no worktree: it worked in {}", row.cwd.display()))
+            .hint("its changes are in that directory: git diff shows them"),
+    })
+}
+
+fn json_line(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<(), Failure> {
+    serde_json::to_writer(&mut *out, value).map_err(std::io::Error::from)?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// A line of talk on stderr. A stderr that is gone cannot be told.
+fn say(line: &str) {
+    let _gone = writeln!(anstream::stderr().lock(), "{}", caliban_core::inert::line(line));
+}

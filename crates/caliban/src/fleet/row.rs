@@ -1,0 +1,261 @@
+//! One agent in words: what it is doing, whether it needs a person, what it has spent. Pure.
+
+use std::time::Duration;
+
+use caliban_core::{
+    inert,
+    lifecycle::{State, WaitingFor},
+};
+use caliban_supervisor::protocol::AgentRow;
+use serde::Serialize;
+
+/// An agent as lists show it; text and JSON come from it alike.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Shown<'a> {
+    /// What the daemon says.
+    #[serde(flatten)]
+    pub row: &'a AgentRow,
+    /// Whether it cannot go on without a person.
+    pub needs_you: bool,
+    /// What it is doing, waits for, or how it ended.
+    pub doing: String,
+}
+
+impl<'a> Shown<'a> {
+    pub(super) fn new(row: &'a AgentRow, now_ms: u64) -> Self {
+        Self { row, needs_you: needs_you(row), doing: doing(row, now_ms) }
+    }
+}
+
+/// Whether it cannot go on without a person.
+pub(super) fn needs_you(row: &AgentRow) -> bool {
+    !row.asks.is_empty() || row.waiting_for == Some(WaitingFor::Input)
+}
+
+/// Whether it has ended, in whatever way.
+pub(super) fn has_ended(state: State) -> bool {
+    match state {
+        State::Spawning | State::Running | State::Idle => false,
+        State::Killed | State::Done | State::Failed | State::Crashed => true,
+    }
+}
+
+/// The id, with the label where there is one.
+pub(super) fn name(row: &AgentRow) -> String {
+    match &row.label {
+        Some(label) => format!("{} ({})", row.id, inert::line(label)),
+        None => row.id.to_string(),
+    }
+}
+
+/// What it is doing, waits for, or how it ended; one line that is safe to print.
+pub(super) fn doing(row: &AgentRow, now_ms: u64) -> String {
+    if let Some(ask) = row.asks.first() {
+        let more = match row.asks.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        return format!("asks: {} {}{more}", inert::line(&ask.name), inert::line(&ask.what));
+    }
+    match (&row.waiting_for, row.state) {
+        (Some(WaitingFor::Approval { call }), _) => return format!("asks: {}", inert::line(call)),
+        (Some(WaitingFor::RateLimit { until_ms }), _) => {
+            let left = Duration::from_millis(until_ms.saturating_sub(now_ms));
+            return format!("rate limit, {} left", time(left));
+        }
+        (Some(WaitingFor::Input), _) if row.hibernated => return "asleep, waits for your message".to_owned(),
+        (Some(WaitingFor::Input), _) => return "waits for your message".to_owned(),
+        (None, _) => {}
+    }
+    match row.state {
+        State::Spawning => starting(row),
+        State::Running => row.activity.as_deref().map_or("thinking".into(), inert::line).into_owned(),
+        State::Idle if row.hibernated => "asleep".to_owned(),
+        State::Idle => "idle".to_owned(),
+        State::Killed | State::Done | State::Failed | State::Crashed => ended(row),
+    }
+}
+
+/// How it ended, in words.
+pub(super) fn ended(row: &AgentRow) -> String {
+    let how = row.ending.as_ref().map_or_else(|| row.state.to_string(), ToString::to_string);
+    match &row.note {
+        Some(note) => format!("{how} ({})", inert::line(note)),
+        None => how,
+    }
+}
+
+fn starting(row: &AgentRow) -> String {
+    match (row.queued_behind, row.after.as_slice()) {
+        (_, [_, ..]) => {
+            let ids: Vec<String> = row.after.iter().map(ToString::to_string).collect();
+            format!("queued, starts after {}", ids.join(", "))
+        }
+        (Some(0), []) => "queued, next to start".to_owned(),
+        (Some(before), []) => format!("queued behind {before}"),
+        (None, []) => "starting".to_owned(),
+    }
+}
+
+/// `45s`, `12m`, `3h 5m`, `2d 4h`.
+pub(super) fn time(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m"),
+        (0, _, _) => format!("{hours}h {}m", minutes % 60),
+        _ => format!("{days}d {}h", hours % 24),
+    }
+}
+
+/// `812`, `12.3k`, `4.56M`.
+pub(super) fn tokens(count: u64) -> String {
+    match count {
+        0..1_000 => count.to_string(),
+        1_000..1_000_000 => format!("{:.1}k", count as f64 / 1e3),
+        _ => format!("{:.2}M", count as f64 / 1e6),
+    }
+}
+
+/// What it has cost, when that is known.
+pub(super) fn cost(row: &AgentRow) -> String {
+    match row.micro_usd {
+        None => "-".to_owned(),
+        Some(micro) if micro.0 == 0 => "$0".to_owned(),
+        Some(micro) if micro.0 < 10_000 => format!("${:.4}", micro.0 as f64 / 1e6),
+        Some(micro) => format!("${:.2}", micro.0 as f64 / 1e6),
+    }
+}
+
+/// What it has spent, in a line.
+pub(super) fn spent(row: &AgentRow) -> String {
+    let turns = if row.turns == 1 { "turn" } else { "turns" };
+    let cost = match row.micro_usd {
+        Some(_) => format!(", {}", cost(row)),
+        None => String::new(),
+    };
+    format!("{} {turns}, {} tokens{cost}", row.turns, tokens(row.usage.total()))
+}
+
+/// Milliseconds since 1970.
+pub(super) fn now_ms() -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use caliban_core::{lifecycle::Ending, price::MicroUsd};
+    use caliban_supervisor::records::Ask;
+
+    use super::*;
+
+    pub(crate) fn row(state: State) -> AgentRow {
+        AgentRow {
+            id: "a3f8b2c1".parse().unwrap(),
+            label: None,
+            state,
+            waiting_for: None,
+            activity: None,
+            asks: Vec::new(),
+            turns: 0,
+            usage: Default::default(),
+            micro_usd: None,
+            created_at: 0,
+            age_ms: 0,
+            updated_at: 0,
+            branch: None,
+            worktree: None,
+            base_commit: None,
+            cwd: "/repo".into(),
+            prompt: "task".into(),
+            pid: None,
+            shim_pid: None,
+            socket: "/s".into(),
+            dir: "/d".into(),
+            ending: None,
+            note: None,
+            model: None,
+            last_text: None,
+            parent: None,
+            after: Vec::new(),
+            queued_behind: None,
+            hibernated: false,
+            runs: 1,
+        }
+    }
+
+    fn ask(what: &str) -> Ask {
+        Ask { name: "Bash".into(), what: what.into(), ..Ask::default() }
+    }
+
+    #[test]
+    fn what_an_agent_does_is_one_harmless_line() {
+        let running = row(State::Running);
+        let asks = |asks: Vec<Ask>| AgentRow {
+            waiting_for: Some(WaitingFor::Approval { call: "make".into() }),
+            asks,
+            ..row(State::Running)
+        };
+        let id = |text: &str| text.parse().unwrap();
+        let cases = [
+            (running.clone(), "thinking"),
+            (AgentRow { activity: Some("Bash cargo test".into()), ..running.clone() }, "Bash cargo test"),
+            (AgentRow { activity: Some("Bash a\n\x1b[2Jb".into()), ..running.clone() }, "Bash a␊␛[2Jb"),
+            (asks(vec![ask("make\ninstall")]), "asks: Bash make␊install"),
+            (asks(vec![ask("make"), ask("rm")]), "asks: Bash make (and 1 more)"),
+            (asks(vec![]), "asks: make"),
+            (
+                AgentRow { waiting_for: Some(WaitingFor::RateLimit { until_ms: 91_000 }), ..running },
+                "rate limit, 1m left",
+            ),
+            (
+                AgentRow { waiting_for: Some(WaitingFor::Input), ..row(State::Idle) },
+                "waits for your message",
+            ),
+            (
+                AgentRow { waiting_for: Some(WaitingFor::Input), hibernated: true, ..row(State::Idle) },
+                "asleep, waits for your message",
+            ),
+            (row(State::Spawning), "starting"),
+            (AgentRow { queued_behind: Some(0), ..row(State::Spawning) }, "queued, next to start"),
+            (AgentRow { queued_behind: Some(3), ..row(State::Spawning) }, "queued behind 3"),
+            (
+                AgentRow { after: vec![id("00000001"), id("00000002")], ..row(State::Spawning) },
+                "queued, starts after 00000001, 00000002",
+            ),
+            (AgentRow { ending: Some(Ending::Finished), ..row(State::Done) }, "finished"),
+            (
+                AgentRow {
+                    ending: Some(Ending::Signal { number: 9 }),
+                    note: Some("the kernel ended it for want of memory".into()),
+                    ..row(State::Crashed)
+                },
+                "ended by signal 9 (the kernel ended it for want of memory)",
+            ),
+        ];
+        for (row, words) in cases {
+            assert_eq!(doing(&row, 1_000), words);
+        }
+    }
+
+    #[test]
+    fn who_asks_or_waits_for_a_message_needs_a_person() {
+        assert!(!needs_you(&row(State::Running)));
+        assert!(!needs_you(&row(State::Failed)));
+        assert!(needs_you(&AgentRow { asks: vec![ask("make")], ..row(State::Running) }));
+        assert!(needs_you(&AgentRow { waiting_for: Some(WaitingFor::Input), ..row(State::Idle) }));
+    }
+
+    #[test]
+    fn amounts_are_short() {
+        let shown = |micro| cost(&AgentRow { micro_usd: micro, ..row(State::Done) });
+        assert_eq!(
+            [None, Some(0), Some(1_234), Some(9_999), Some(12_345_678)].map(|m| shown(m.map(MicroUsd))),
+            ["-", "$0", "$0.0012", "$0.0100", "$12.35"]
+        );
+        assert_eq!([812, 12_345, 4_560_000].map(tokens), ["812", "12.3k", "4.56M"]);
+        let seconds = [59, 60, 3_900, 100_000].map(|s| time(Duration::from_secs(s)));
+        assert_eq!(seconds, ["59s", "1m", "1h 5m", "1d 3h"]);
+    }
+}

@@ -1,0 +1,259 @@
+//! What an attached person sees: updates of the agent as lines and streamed text.
+//!
+//! Owns the looks only. Everything that comes from the agent is made inert before it is written.
+
+use std::{collections::BTreeMap, io::Write};
+
+use anstyle::{AnsiColor, Style};
+use caliban_acp::{
+    TurnEndedNotice,
+    client::Question,
+    v1::{
+        ContentBlock, ContentChunk, SessionUpdate, ToolCallContent, ToolCallStatus, ToolCallUpdateFields,
+    },
+};
+use caliban_agent::event::Outcome;
+use caliban_core::inert;
+
+const DIM: Style = Style::new().dimmed();
+const YELLOW: Style = AnsiColor::Yellow.on_default();
+const CYAN: Style = AnsiColor::Cyan.on_default();
+
+/// Of a tool's output, so many lines are shown.
+const OUTPUT_LINES: usize = 12;
+
+/// One attached terminal, or pipe.
+#[derive(Debug, Default)]
+pub(super) struct Screen {
+    /// What kind of text the cursor stands behind, if it is in a line.
+    inside: Option<Voice>,
+    calls: BTreeMap<String, Call>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Voice {
+    Agent,
+    Thought,
+    User,
+}
+
+#[derive(Debug, Default)]
+struct Call {
+    title: String,
+    content: Vec<ToolCallContent>,
+    is_shown: bool,
+}
+
+impl Screen {
+    /// Shows an update.
+    pub(super) fn update(&mut self, update: SessionUpdate, out: &mut dyn Write) -> std::io::Result<()> {
+        match update {
+            SessionUpdate::UserMessageChunk(chunk) => self.chunk(Voice::User, &chunk, out),
+            SessionUpdate::AgentMessageChunk(chunk) => self.chunk(Voice::Agent, &chunk, out),
+            SessionUpdate::AgentThoughtChunk(chunk) => self.chunk(Voice::Thought, &chunk, out),
+            SessionUpdate::ToolCall(call) => {
+                let known = self.calls.entry(call.tool_call_id.to_string()).or_default();
+                known.title = call.title;
+                known.content = call.content;
+                Ok(())
+            }
+            SessionUpdate::ToolCallUpdate(update) => {
+                self.call(&update.tool_call_id.to_string(), update.fields, out)
+            }
+            SessionUpdate::Notice(notice) => {
+                let more = notice.description.map(|text| format!(" ({text})")).unwrap_or_default();
+                self.line(YELLOW, &format!("note: {}{more}", notice.title), out)
+            }
+            SessionUpdate::CurrentModeUpdate(mode) => {
+                self.line(DIM, &format!("permission mode: {}", mode.current_mode_id), out)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Shows what the agent asks.
+    pub(super) fn question(
+        &mut self,
+        question: &Question,
+        can_answer: bool,
+        out: &mut dyn Write,
+    ) -> std::io::Result<()> {
+        let call = &question.request.tool_call;
+        let title = call.fields.title.as_deref().unwrap_or("a call");
+        let about = call.meta.as_ref().and_then(|meta| meta.get("caliban")?.get("ask").cloned());
+        let why = about.as_ref().and_then(|about| about.get("why")?.as_str());
+        self.line(YELLOW, &format!("? {title}"), out)?;
+        if let Some(why) = why {
+            self.line(Style::new(), &format!("  {why}"), out)?;
+        }
+        if !can_answer {
+            return self.line(Style::new(), "  answer with `caliban approvals`", out);
+        }
+        let rules = about.as_ref().and_then(|about| {
+            let rules: Vec<&str> = about.get("rules")?.as_array()?.iter().filter_map(|it| it.as_str()).collect();
+            Some(rules.join(", "))
+        });
+        let always = match rules.filter(|_| question.offers_always()) {
+            Some(rules) => format!(", a = always allow {rules}"),
+            None => String::new(),
+        };
+        self.line(Style::new(), &format!("  y = yes{always}, n = no, or say what to do instead"), out)
+    }
+
+    /// The end of a turn.
+    pub(super) fn turn_ended(&mut self, ended: &TurnEndedNotice, out: &mut dyn Write) -> std::io::Result<()> {
+        let how = match &ended.outcome {
+            Outcome::Done => "done".to_owned(),
+            Outcome::Failed { error, .. } => format!("failed: {error}"),
+            Outcome::TurnLimit { limit } => format!("stopped at the limit of {limit} turns"),
+            Outcome::Budget { limit } => format!("stopped: {limit}"),
+            Outcome::Cancelled => "interrupted".to_owned(),
+        };
+        self.line(DIM, &format!("-- turn over: {how} --"), out)
+    }
+
+    /// A line of its own.
+    pub(super) fn line(&mut self, style: Style, text: &str, out: &mut dyn Write) -> std::io::Result<()> {
+        self.end_line(out)?;
+        writeln!(out, "{style}{}{style:#}", inert::line(text))?;
+        out.flush()
+    }
+
+    /// The person has pressed Enter: the cursor stands at the start of a line.
+    pub(super) fn entered(&mut self) {
+        self.inside = None;
+    }
+
+    fn chunk(&mut self, voice: Voice, chunk: &ContentChunk, out: &mut dyn Write) -> std::io::Result<()> {
+        let text = match &chunk.content {
+            ContentBlock::Text(text) => text.text.as_str(),
+            _ => "[something that a terminal cannot show]",
+        };
+        if text.is_empty() {
+            return Ok(());
+        }
+        let style = match voice {
+            Voice::Agent => Style::new(),
+            Voice::Thought => DIM,
+            Voice::User => CYAN,
+        };
+        if self.inside != Some(voice) {
+            self.end_line(out)?;
+            if voice == Voice::User {
+                write!(out, "{style}> {style:#}")?;
+            }
+        }
+        write!(out, "{style}{}{style:#}", inert::block(text))?;
+        self.inside = if text.ends_with('\n') { None } else { Some(voice) };
+        out.flush()
+    }
+
+    fn call(&mut self, id: &str, fields: ToolCallUpdateFields, out: &mut dyn Write) -> std::io::Result<()> {
+        let call = self.calls.entry(id.to_owned()).or_default();
+        if let Some(title) = fields.title {
+            call.title = title;
+        }
+        if let Some(content) = fields.content {
+            call.content = content;
+        }
+        let is_over = matches!(fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
+        let begins = fields.status == Some(ToolCallStatus::InProgress) || is_over;
+        let first = (begins && !std::mem::replace(&mut call.is_shown, call.is_shown || begins))
+            .then(|| call.title.clone());
+        if let Some(title) = first {
+            self.line(CYAN, &format!("• {title}"), out)?;
+        }
+        if !is_over {
+            return Ok(());
+        }
+        let failed = fields.status == Some(ToolCallStatus::Failed);
+        let content = self.calls.remove(id).map(|call| call.content).unwrap_or_default();
+        for block in &content {
+            self.content(block, out)?;
+        }
+        let summary = fields.raw_output.as_ref().and_then(|raw| raw.get("summary")?.as_str());
+        match summary.filter(|summary| !summary.is_empty()) {
+            Some(summary) => self.line(if failed { YELLOW } else { DIM }, &format!("  ({summary})"), out),
+            None => Ok(()),
+        }
+    }
+
+    fn content(&mut self, content: &ToolCallContent, out: &mut dyn Write) -> std::io::Result<()> {
+        match content {
+            ToolCallContent::Content(content) => {
+                let ContentBlock::Text(text) = &content.content else { return Ok(()) };
+                self.output(&caliban_acp::unfenced(&text.text), out)
+            }
+            ToolCallContent::Diff(diff) => {
+                let old = diff.old_text.as_deref().unwrap_or_default().lines().count();
+                let new = diff.new_text.lines().count();
+                let line = format!("  {}: {old} lines become {new}", diff.path.display());
+                self.line(DIM, &line, out)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn output(&mut self, text: &str, out: &mut dyn Write) -> std::io::Result<()> {
+        for line in text.lines().take(OUTPUT_LINES) {
+            self.line(DIM, &format!("  {line}"), out)?;
+        }
+        match text.lines().count().saturating_sub(OUTPUT_LINES) {
+            0 => Ok(()),
+            more => self.line(DIM, &format!("  … {more} more lines"), out),
+        }
+    }
+
+    fn end_line(&mut self, out: &mut dyn Write) -> std::io::Result<()> {
+        if self.inside.take().is_some() { writeln!(out) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use caliban_acp::v1::{ToolCall, ToolCallUpdate};
+    use serde_json::json;
+
+    use super::*;
+
+    fn shown(updates: Vec<SessionUpdate>) -> String {
+        let (mut screen, mut out) = (Screen::default(), Vec::new());
+        for update in updates {
+            screen.update(update, &mut out).unwrap();
+        }
+        let text = String::from_utf8(out).unwrap();
+        anstream::adapter::strip_str(&text).to_string()
+    }
+
+    fn text(text: &str) -> ContentChunk {
+        ContentChunk::new(ContentBlock::from(text))
+    }
+
+    #[test]
+    fn a_conversation_reads_like_one() {
+        let fields = || ToolCallUpdateFields::new();
+        let result = vec![ToolCallContent::from(ContentBlock::from("ok\nfine"))];
+        let update = |fields| SessionUpdate::ToolCallUpdate(ToolCallUpdate::new("c1", fields));
+        let got = shown(vec![
+            SessionUpdate::UserMessageChunk(text("do it")),
+            SessionUpdate::AgentMessageChunk(text("I will")),
+            SessionUpdate::AgentMessageChunk(text(" \u{1b}[2Jtry.")),
+            SessionUpdate::ToolCall(ToolCall::new("c1", "Bash")),
+            update(fields().title("Bash: make".to_owned())),
+            update(fields().status(ToolCallStatus::InProgress)),
+            update(fields().status(ToolCallStatus::Completed).content(result).raw_output(json!({"summary": "exit 0"}))),
+            SessionUpdate::AgentMessageChunk(text("Done.")),
+        ]);
+        assert_eq!(got, "> do it\nI will ␛[2Jtry.\n• Bash: make\n  ok\n  fine\n  (exit 0)\nDone.");
+    }
+
+    #[test]
+    fn a_call_that_never_began_is_shown_with_its_end() {
+        let update = ToolCallUpdateFields::new().title("Bash: rm".to_owned()).status(ToolCallStatus::Failed);
+        let got = shown(vec![
+            SessionUpdate::ToolCall(ToolCall::new("c1", "Bash")),
+            SessionUpdate::ToolCallUpdate(ToolCallUpdate::new("c1", update)),
+        ]);
+        assert_eq!(got, "• Bash: rm\n");
+    }
+}

@@ -1,0 +1,190 @@
+//! `caliban agents spawn` and `caliban --bg`: registers an agent durably, prints its id, returns at once.
+
+use std::{
+    io::{Read as _, Write},
+    path::{Path, PathBuf},
+};
+
+use caliban_agent::definitions;
+use caliban_core::{
+    ids::AgentId,
+    inert,
+    names::Slug,
+    spec::{AfterTurn, Isolation, SpawnSpec, WorktreeSpec},
+};
+use caliban_supervisor::protocol::SpawnRequest;
+use serde::Serialize;
+
+use super::{Fleet, caller, flags, json_line, say, worded};
+use crate::{
+    cli::{
+        AgentFlags, Cli,
+        fleet::{self, SpawnArgs, TaskFlags},
+    },
+    report::{self, Code, Failure},
+    settings::{Loaded, schema::FleetIsolation},
+};
+
+/// The longest prompt that is read from a file or stdin: one byte more is refused by the spec's own check.
+const PROMPT_CAP: u64 = caliban_core::spec::MAX_PROMPT_BYTES as u64 + 1;
+
+/// What the caller gets to know; text and JSON come from it alike.
+#[derive(Debug, Serialize)]
+struct Spawned {
+    id: AgentId,
+    label: Option<String>,
+    /// Its directory: transcript, session, logs.
+    dir: PathBuf,
+    branch: Option<String>,
+    /// Where it works.
+    directory: PathBuf,
+}
+
+/// What is asked for.
+struct Task<'a> {
+    prompt: String,
+    task: &'a TaskFlags,
+    agent: &'a AgentFlags,
+    append: Option<&'a str>,
+}
+
+pub(super) async fn from_args(fleet: &Fleet<'_>, args: &SpawnArgs, out: &mut dyn Write) -> Result<Code, Failure> {
+    let prompt = match (&args.prompt, &args.prompt_file) {
+        (Some(prompt), _) => prompt.clone(),
+        (None, Some(file)) => prompt_file(&fleet.cwd, file)?,
+        (None, None) => String::new(),
+    };
+    let task = Task { prompt, task: &args.task, agent: &args.agent, append: None };
+    spawn(fleet, &task, args.json, out).await
+}
+
+pub(super) async fn from_cli(fleet: &Fleet<'_>, cli: &Cli, out: &mut dyn Write) -> Result<Code, Failure> {
+    let prompt = match &cli.run.prompt_file {
+        Some(file) => prompt_file(&fleet.cwd, file)?,
+        None => cli.run.prompt().unwrap_or_default().to_owned(),
+    };
+    let append = cli.run.system_prompt_append.as_deref();
+    spawn(fleet, &Task { prompt, task: &cli.task, agent: &cli.agent, append }, false, out).await
+}
+
+async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
+    let loaded = crate::settings::load(fleet.environment, &fleet.cwd, task.agent.layer())?;
+    for note in &loaded.notes {
+        report::note(note);
+    }
+    // Said here and now, rather than by an agent that has failed when the person is gone.
+    loaded.choose()?;
+    let mut spec = spec(fleet, &loaded, task)?;
+    let mut client = fleet.client_with(super::daemon_options(&loaded)).await?;
+    for after in &task.task.after {
+        spec.after.push(client.show(after).await.map_err(worded)?.id);
+    }
+    spec.check().map_err(|error| Failure::usage(error.to_string()))?;
+    let caller = caller::caller(fleet.environment, &loaded);
+    spec.env = caller.env;
+    let (label, isolation) = (spec.label.clone(), spec.isolation.clone());
+    let program = Some(crate::compose::own_program()?);
+    let request = SpawnRequest { spec, secrets: caller.secrets, program, key: None };
+    let made = client.spawn(request).await.map_err(worded)?;
+    let name = Slug::from(made.id);
+    let (branch, directory) = match isolation {
+        Isolation::Worktree(_) => (
+            Some(caliban_worktrees::branch_of(&name)),
+            fleet.places.repo().join(caliban_worktrees::PLACE).join(name.as_str()),
+        ),
+        Isolation::None => (None, fleet.cwd.clone()),
+    };
+    let label = label.map(|label| label.to_string());
+    show(&Spawned { id: made.id, label, dir: made.dir, branch, directory }, json, out)
+}
+
+fn show(spawned: &Spawned, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
+    if json {
+        json_line(spawned, out)?;
+        return Ok(Code::Done);
+    }
+    writeln!(out, "{}", spawned.id)?;
+    out.flush()?;
+    let place = spawned.directory.display();
+    match &spawned.branch {
+        Some(branch) => say(&format!("works on branch {branch} in {place}")),
+        None => say(&format!("works in {place}")),
+    }
+    say(&format!("watch it: caliban attach {}", spawned.id));
+    Ok(Code::Done)
+}
+
+fn spec(fleet: &Fleet<'_>, loaded: &Loaded, task: &Task<'_>) -> Result<SpawnSpec, Failure> {
+    let wanted = task.task;
+    let mut spec = SpawnSpec::new(task.prompt.clone(), fleet.cwd.clone());
+    spec.label = match &wanted.label {
+        Some(label) => Some(Slug::parse(label).map_err(|error| {
+            Failure::usage(format!("--label: {error}"))
+                .hint(format!("for example: --label {}", Slug::slugify(label)))
+        })?),
+        None => None,
+    };
+    spec.agent_type = wanted.agent_type.clone();
+    if let Some(kind) = &wanted.agent_type {
+        known_type(loaded, kind)?;
+    }
+    spec.isolation = isolation(fleet, loaded, wanted)?;
+    spec.tools = Some(wanted.tools.clone()).filter(|tools| !tools.is_empty());
+    spec.after_turn = if wanted.interactive { AfterTurn::Stay } else { AfterTurn::End };
+    flags::put(task.agent, task.append, &fleet.cwd, &mut spec);
+    Ok(spec)
+}
+
+fn known_type(loaded: &Loaded, kind: &str) -> Result<(), Failure> {
+    let directories = crate::compose::definition_directories(loaded, Some(&loaded.root));
+    let (known, _) = definitions::load(&directories);
+    if known.iter().any(|definition| definition.name == kind) {
+        return Ok(());
+    }
+    let names: Vec<&str> = known.iter().map(|definition| definition.name.as_str()).collect();
+    let failure = Failure::usage(format!("there is no agent type {}", inert::quoted(kind)));
+    Err(if names.is_empty() {
+        failure.hint("none is defined yet: see `caliban agents types`")
+    } else {
+        failure.hint(format!("known: {}", inert::line(&names.join(", "))))
+    })
+}
+
+/// A worktree unless somebody says otherwise, where there is something to make one from.
+fn isolation(fleet: &Fleet<'_>, loaded: &Loaded, wanted: &TaskFlags) -> Result<Isolation, Failure> {
+    let spec = || WorktreeSpec {
+        base_ref: wanted.base.clone().unwrap_or_else(|| WorktreeSpec::default().base_ref),
+        sparse_paths: wanted.sparse.clone(),
+        symlink_directories: wanted.symlink.clone(),
+    };
+    let of_worktree = wanted.base.is_some() || !wanted.sparse.is_empty() || !wanted.symlink.is_empty();
+    let asked = match wanted.isolation {
+        Some(fleet::Isolation::None) => return Ok(Isolation::None),
+        Some(fleet::Isolation::Worktree) => true,
+        None if of_worktree => true,
+        None => match loaded.settings.fleet.isolation {
+            FleetIsolation::None => return Ok(Isolation::None),
+            FleetIsolation::Worktree => false,
+        },
+    };
+    match super::git::has_commits(&fleet.cwd) {
+        true => Ok(Isolation::Worktree(spec())),
+        false if asked => {
+            Err(Failure::usage(format!("{} is no git repo with a commit: there is nothing to make a worktree from", fleet.cwd.display()))
+                .hint("commit something first, or use --isolation none"))
+        }
+        false => Ok(Isolation::None),
+    }
+}
+
+fn prompt_file(cwd: &Path, file: &Path) -> Result<String, Failure> {
+    let cannot = |error: std::io::Error| Failure::usage(format!("cannot read {}: {error}", file.display()));
+    let mut bytes = Vec::new();
+    if file == Path::new("-") {
+        std::io::stdin().lock().take(PROMPT_CAP).read_to_end(&mut bytes).map_err(cannot)?;
+    } else {
+        let opened = std::fs::File::open(cwd.join(file)).map_err(cannot)?;
+        opened.take(PROMPT_CAP).read_to_end(&mut bytes).map_err(cannot)?;
+    }
+    String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{} is not UTF-8 text", file.display())))
+}

@@ -1,0 +1,209 @@
+//! `caliban agents wait`: until agents have ended; the exit code tells how.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write,
+};
+
+use caliban_core::{
+    ids::AgentId,
+    lifecycle::{Ending, State},
+};
+use caliban_supervisor::protocol::{AgentRow, ErrorCode, FleetEvent};
+use serde::Serialize;
+
+use super::{Fleet, json_line, row, say, worded};
+use crate::{
+    cli::fleet::WaitArgs,
+    report::{Code, Failure},
+};
+
+/// What came of one; text and JSON come from it alike.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Outcome {
+    id: AgentId,
+    label: Option<String>,
+    /// None when it was removed while we waited.
+    state: Option<State>,
+    ending: Option<Ending>,
+    /// The same in words.
+    how: String,
+}
+
+pub(super) async fn wait(fleet: &Fleet<'_>, args: &WaitArgs, out: &mut dyn Write) -> Result<Code, Failure> {
+    let mut client = fleet.client().await?;
+    let mut waiting = BTreeSet::new();
+    for id in &args.agents.ids {
+        waiting.insert(client.show(id).await.map_err(worded)?.id);
+    }
+    drop(client);
+    let mut seen = Seen { waiting, ended: BTreeMap::new(), told: BTreeSet::new(), labels: BTreeMap::new() };
+    let all = async {
+        loop {
+            follow(fleet, &mut seen, args.any).await?;
+            if seen.is_over(args.any) {
+                return Ok::<(), Failure>(());
+            }
+        }
+    };
+    let in_time = match args.timeout {
+        Some(limit) => match tokio::time::timeout(limit, all).await {
+            Ok(ended) => ended.map(|()| true)?,
+            Err(_) => false,
+        },
+        None => all.await.map(|()| true)?,
+    };
+    let outcomes: Vec<Outcome> = seen.ended.into_values().collect();
+    if args.json {
+        json_line(&outcomes, out)?;
+    } else {
+        for outcome in &outcomes {
+            let state = outcome.state.map_or_else(|| "removed".to_owned(), |state| state.to_string());
+            writeln!(out, "{}  {state}  {}", outcome.id, outcome.how)?;
+        }
+    }
+    if !in_time {
+        let names: Vec<String> = seen.waiting.iter().map(ToString::to_string).collect();
+        say(&format!("the time is up; still at work: {}", names.join(", ")));
+        return Ok(Code::Timeout);
+    }
+    Ok(code(&outcomes))
+}
+
+/// Watches until it is over, or until the daemon leaves.
+async fn follow(fleet: &Fleet<'_>, seen: &mut Seen, any: bool) -> Result<(), Failure> {
+    let mut client = fleet.client().await?;
+    let mut events = client.events().await.map_err(worded)?;
+    let mut present = BTreeSet::new();
+    loop {
+        // A connection that breaks is a daemon that left: the next one knows as much.
+        match events.next().await.unwrap_or(None) {
+            Some(FleetEvent::Agent(row)) => {
+                present.insert(row.id);
+                seen.look(&row);
+            }
+            Some(FleetEvent::Removed { id }) => seen.removed(id),
+            Some(FleetEvent::Ready {}) => {
+                for id in seen.waiting.clone() {
+                    if !present.contains(&id) {
+                        seen.gone(&mut client, id).await?;
+                    }
+                }
+            }
+            Some(FleetEvent::Gap { .. }) => present.clear(),
+            Some(FleetEvent::Bye {}) | None => return Ok(()),
+        }
+        if seen.is_over(any) {
+            return Ok(());
+        }
+    }
+}
+
+struct Seen {
+    waiting: BTreeSet<AgentId>,
+    ended: BTreeMap<AgentId, Outcome>,
+    /// Those whose person was told that they are needed.
+    told: BTreeSet<AgentId>,
+    labels: BTreeMap<AgentId, Option<String>>,
+}
+
+impl Seen {
+    fn is_over(&self, any: bool) -> bool {
+        self.waiting.is_empty() || (any && !self.ended.is_empty())
+    }
+
+    fn look(&mut self, row: &AgentRow) {
+        if !self.waiting.contains(&row.id) {
+            return;
+        }
+        self.labels.insert(row.id, row.label.clone());
+        // An idle agent has ended its turn; it will not end by itself.
+        if row::has_ended(row.state) || row.state == State::Idle {
+            self.waiting.remove(&row.id);
+            self.ended.insert(
+                row.id,
+                Outcome {
+                    id: row.id,
+                    label: row.label.clone(),
+                    state: Some(row.state),
+                    ending: row.ending.clone(),
+                    how: row::doing(row, row::now_ms()),
+                },
+            );
+        } else if row::needs_you(row) {
+            if self.told.insert(row.id) {
+                say(&format!("{} needs you: {}", row::name(row), row::doing(row, row::now_ms())));
+            }
+        } else {
+            self.told.remove(&row.id);
+        }
+    }
+
+    fn removed(&mut self, id: AgentId) {
+        if self.waiting.remove(&id) {
+            let label = self.labels.remove(&id).flatten();
+            let how = "removed while we waited".to_owned();
+            self.ended.insert(id, Outcome { id, label, state: None, ending: None, how });
+        }
+    }
+
+    /// One that the daemon did not name: asked for once more before it is called removed.
+    async fn gone(&mut self, client: &mut caliban_supervisor::Client, id: AgentId) -> Result<(), Failure> {
+        use caliban_supervisor::ClientError;
+        match client.show(&id.to_string()).await {
+            Ok(row) => self.look(&row),
+            Err(ClientError::Refused(error)) if error.code == ErrorCode::NotFound => self.removed(id),
+            Err(error) => return Err(worded(error)),
+        }
+        Ok(())
+    }
+}
+
+/// The worst of them.
+fn code(outcomes: &[Outcome]) -> Code {
+    let is_limit = |outcome: &Outcome| {
+        matches!(outcome.ending, Some(Ending::TurnLimit { .. } | Ending::BudgetExceeded { .. }))
+    };
+    let is_well = |outcome: &Outcome| matches!(outcome.state, Some(State::Done | State::Idle));
+    if outcomes.iter().any(|outcome| !is_well(outcome) && !is_limit(outcome)) {
+        Code::Failed
+    } else if outcomes.iter().any(|outcome| !is_well(outcome)) {
+        Code::Limit
+    } else {
+        Code::Done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_outcome_is_the_exit_code() {
+        let of = |state, ending| Outcome {
+            id: "a3f8b2c1".parse().unwrap(),
+            label: None,
+            state,
+            ending,
+            how: String::new(),
+        };
+        let done = of(Some(State::Done), Some(Ending::Finished));
+        let idle = of(Some(State::Idle), None);
+        let limit = of(Some(State::Failed), Some(Ending::TurnLimit { limit: 3 }));
+        let budget = of(Some(State::Failed), Some(Ending::BudgetExceeded { reason: "x".into() }));
+        let failed = of(Some(State::Failed), Some(Ending::Error { text: "x".into() }));
+        let killed = of(Some(State::Killed), Some(Ending::Stopped));
+        let removed = of(None, None);
+        let cases = [
+            (vec![done.clone(), idle], Code::Done),
+            (vec![done.clone(), limit.clone()], Code::Limit),
+            (vec![budget], Code::Limit),
+            (vec![limit, failed], Code::Failed),
+            (vec![done, killed], Code::Failed),
+            (vec![removed], Code::Failed),
+        ];
+        for (outcomes, expected) in cases {
+            assert_eq!(code(&outcomes), expected, "{outcomes:?}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! `caliban agents list --watch`: the list as it changes.
+//!
+//! On a terminal the table is drawn in place; elsewhere every change is a line. A bell rings when an agent begins to
+//! need a person; one that has ended is said without it.
+
+use std::{collections::BTreeMap, io::Write, time::Duration};
+
+use caliban_core::{ids::AgentId, lifecycle::State};
+use caliban_supervisor::{
+    Client,
+    protocol::{AgentRow, FleetEvent},
+};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use super::{
+    Fleet, json_line,
+    list::{cut, size, table},
+    row::{self, Shown},
+    say, worded,
+};
+use crate::report::{Code, Failure};
+
+/// How often the table is drawn again at most; ages move on once a second.
+const DRAW_EVERY: Duration = Duration::from_millis(100);
+const AGE_EVERY: Duration = Duration::from_secs(1);
+/// How long a daemon that is gone may take to come back before the watch ends.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The pause between two looks for it.
+const LOOK: Duration = Duration::from_millis(50);
+/// Lines of news that are kept below the table.
+const NEWS: usize = 3;
+
+pub(super) async fn watch(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
+    let terminal = if json { None } else { size() };
+    let mut view = View { rows: BTreeMap::new(), news: Vec::new(), drawn: 0, json, in_place: terminal.is_some() };
+    let mut client = fleet.client().await?;
+    let interrupted = async {
+        let _no_handler = tokio::signal::ctrl_c().await;
+    };
+    tokio::pin!(interrupted);
+    loop {
+        tokio::select! {
+            ended = follow(&client, &mut view, out) => ended?,
+            () = &mut interrupted => return Ok(Code::Done),
+        }
+        let Some(back) = again(fleet).await else {
+            say("the daemon has left; agents go on");
+            return Ok(Code::Done);
+        };
+        client = back;
+    }
+}
+
+/// Shows what happens until the daemon leaves.
+async fn follow(client: &Client, view: &mut View, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut events = client.events().await.map_err(worded)?;
+    let mut ready = false;
+    let mut age = interval(AGE_EVERY);
+    age.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut draw_at: Option<Instant> = None;
+    let mut fresh: BTreeMap<AgentId, AgentRow> = BTreeMap::new();
+    loop {
+        tokio::select! {
+            event = events.next() => match event.map_err(worded)? {
+                Some(FleetEvent::Agent(row)) if ready => view.changed(*row, out)?,
+                Some(FleetEvent::Agent(row)) => {
+                    fresh.insert(row.id, *row);
+                }
+                Some(FleetEvent::Removed { id }) => {
+                    fresh.remove(&id);
+                    view.removed(id, out)?;
+                }
+                Some(FleetEvent::Ready {}) => {
+                    ready = true;
+                    view.all(std::mem::take(&mut fresh), out)?;
+                }
+                // All agents follow anew.
+                Some(FleetEvent::Gap { .. }) => ready = false,
+                Some(FleetEvent::Bye {}) | None => return Ok(()),
+            },
+            _ = age.tick(), if view.in_place && ready => {
+                draw_at.get_or_insert_with(Instant::now);
+            }
+            () = tokio::time::sleep_until(draw_at.unwrap_or_else(Instant::now)), if draw_at.is_some() => {
+                draw_at = None;
+                view.draw(out)?;
+                continue;
+            }
+        }
+        if view.in_place && ready {
+            draw_at.get_or_insert_with(|| Instant::now() + DRAW_EVERY);
+        }
+    }
+}
+
+/// A daemon that somebody has started again. We start none: it may have been stopped on purpose.
+async fn again(fleet: &Fleet<'_>) -> Option<Client> {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        match Client::connect(fleet.places()).await {
+            Ok(client) => return Some(client),
+            Err(_) if Instant::now() < give_up => sleep(LOOK).await,
+            Err(_) => return None,
+        }
+    }
+}
+
+struct View {
+    rows: BTreeMap<AgentId, AgentRow>,
+    news: Vec<String>,
+    /// Lines that were drawn the last time.
+    drawn: usize,
+    json: bool,
+    in_place: bool,
+}
+
+impl View {
+    /// All agents as they are now.
+    fn all(&mut self, fresh: BTreeMap<AgentId, AgentRow>, out: &mut dyn Write) -> Result<(), Failure> {
+        let gone: Vec<AgentId> = self.rows.keys().filter(|id| !fresh.contains_key(id)).copied().collect();
+        for id in gone {
+            self.removed(id, out)?;
+        }
+        for row in fresh.into_values() {
+            if self.rows.get(&row.id).is_none_or(|known| !same(known, &row)) {
+                self.changed(row, out)?;
+            }
+        }
+        if self.in_place { self.draw(out) } else { Ok(()) }
+    }
+
+    fn changed(&mut self, row: AgentRow, out: &mut dyn Write) -> Result<(), Failure> {
+        let known = self.rows.get(&row.id);
+        let shown = Shown::new(&row, row::now_ms());
+        if self.json {
+            json_line(&shown, out)?;
+        } else if !self.in_place {
+            let mark = if shown.needs_you { "! " } else { "  " };
+            let line = format!("{mark}{}  {}  {}", row::name(&row), row.state, shown.doing);
+            let before = known.map(|known| (known.state, Shown::new(known, 0).doing));
+            // Turns and tokens change all the time; as lines they would bury the rest.
+            if before.is_none_or(|before| before != (row.state, shown.doing.clone())) {
+                writeln!(out, "{line}")?;
+                out.flush()?;
+            }
+        } else if let Some(news) = known.and_then(|known| news(known, &row)) {
+            if shown.needs_you {
+                write!(out, "\x07")?;
+            }
+            self.news.push(news);
+            let old = self.news.len().saturating_sub(NEWS);
+            self.news.drain(..old);
+        }
+        self.rows.insert(row.id, row);
+        Ok(())
+    }
+
+    fn removed(&mut self, id: AgentId, out: &mut dyn Write) -> Result<(), Failure> {
+        if self.rows.remove(&id).is_none() {
+            return Ok(());
+        }
+        if self.json {
+            json_line(&serde_json::json!({"id": id, "removed": true}), out)?;
+        } else if !self.in_place {
+            writeln!(out, "  {id}  removed")?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Draws the table over the one before.
+    fn draw(&mut self, out: &mut dyn Write) -> Result<(), Failure> {
+        let (columns, height) = size().unwrap_or((80, 24));
+        let now = row::now_ms();
+        let mut rows: Vec<AgentRow> = self.rows.values().cloned().collect();
+        rows.sort_by_key(|row| (row.created_at, row.id));
+        for row in &mut rows {
+            row.age_ms = now.saturating_sub(row.created_at);
+        }
+        let mut lines = table(&rows, now, Some(columns));
+        let room = height.saturating_sub(2 + self.news.len()).max(2);
+        if lines.len() > room {
+            let hidden = lines.len() - room + 1;
+            // The oldest go: what needs somebody is said in the last line anyway.
+            lines.drain(1..=hidden);
+            lines.insert(1, format!("  … {hidden} more above"));
+        }
+        lines.extend(self.news.iter().map(|line| cut(line, columns.saturating_sub(1))));
+        if self.drawn > 0 {
+            write!(out, "\x1b[{}F\x1b[J", self.drawn)?;
+        }
+        for line in &lines {
+            writeln!(out, "{line}")?;
+        }
+        out.flush()?;
+        self.drawn = lines.len();
+        Ok(())
+    }
+}
+
+/// Whether nothing but the age differs.
+fn same(one: &AgentRow, other: &AgentRow) -> bool {
+    AgentRow { age_ms: 0, ..one.clone() } == AgentRow { age_ms: 0, ..other.clone() }
+}
+
+/// What is worth a line of its own.
+fn news(before: &AgentRow, now: &AgentRow) -> Option<String> {
+    let name = row::name(now);
+    if row::needs_you(now) && !row::needs_you(before) {
+        return Some(format!("{name} needs you: {}", row::doing(now, 0)));
+    }
+    match (before.state == now.state, now.state) {
+        (true, _) => None,
+        (false, State::Done) => Some(format!("{name} is done: {}", row::spent(now))),
+        (false, State::Failed | State::Crashed | State::Killed) => {
+            Some(format!("{name} {}: {}", now.state, row::ended(now)))
+        }
+        (false, State::Spawning | State::Running | State::Idle) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use caliban_core::lifecycle::{Ending, WaitingFor};
+
+    use super::*;
+
+    #[test]
+    fn needing_a_person_and_being_done_are_told_apart() {
+        let running = row::tests::row(State::Running);
+        let asks = AgentRow {
+            waiting_for: Some(WaitingFor::Approval { call: "make".into() }),
+            asks: vec![caliban_supervisor::records::Ask { what: "make".into(), name: "Bash".into(), ..Default::default() }],
+            ..running.clone()
+        };
+        let done = AgentRow { ending: Some(Ending::Finished), ..row::tests::row(State::Done) };
+        let crashed = AgentRow { ending: Some(Ending::Unknown), ..row::tests::row(State::Crashed) };
+        let cases = [
+            ((&running, &asks), Some("a3f8b2c1 needs you: asks: Bash make")),
+            ((&asks, &asks), None),
+            ((&asks, &running), None),
+            ((&running, &done), Some("a3f8b2c1 is done: 0 turns, 0 tokens")),
+            ((&running, &crashed), Some("a3f8b2c1 crashed: gone, reason unknown")),
+        ];
+        for ((before, now), words) in cases {
+            assert_eq!(news(before, now).as_deref(), words);
+        }
+    }
+
+    #[test]
+    fn changes_are_lines_where_there_is_no_terminal() {
+        let mut view =
+            View { rows: BTreeMap::new(), news: Vec::new(), drawn: 0, json: false, in_place: false };
+        let mut out = Vec::new();
+        let running = row::tests::row(State::Running);
+        let id = running.id;
+        view.all([(id, running.clone())].into(), &mut out).unwrap();
+        view.changed(AgentRow { turns: 2, ..running }, &mut out).unwrap();
+        let done = AgentRow { ending: Some(Ending::Finished), ..row::tests::row(State::Done) };
+        view.changed(done, &mut out).unwrap();
+        view.all(BTreeMap::new(), &mut out).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "  a3f8b2c1  running  thinking\n  a3f8b2c1  done  finished\n  a3f8b2c1  removed\n"
+        );
+    }
+}

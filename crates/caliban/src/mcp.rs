@@ -1,0 +1,109 @@
+//! MCP servers: from the settings, and from an editor that brings its own, to connected ones.
+
+use std::{collections::BTreeMap, ffi::OsString, path::Path, sync::Arc, time::Duration};
+
+use caliban_acp::v1::McpServer as Brought;
+use caliban_mcp::{Endpoint, Outputs, Server, ServerConfig};
+use caliban_tools::{Tool, WorkspaceOptions};
+use tokio_util::sync::CancellationToken;
+
+use crate::settings::schema::{McpServer, Settings};
+
+/// The servers that the settings name, as far as they are switched on.
+pub(crate) fn configured(settings: &Settings, workspace: &WorkspaceOptions) -> Vec<ServerConfig> {
+    let enabled = settings.mcp.servers.iter().filter(|(_, server)| server.enabled);
+    enabled.filter_map(|(name, server)| config(name, server, workspace)).collect()
+}
+
+/// The servers that an editor brings along.
+pub(crate) fn brought(servers: &[Brought], env: &[(OsString, OsString)], cwd: &Path) -> Vec<ServerConfig> {
+    let mut configs = Vec::new();
+    for server in servers {
+        let (name, endpoint) = match server {
+            Brought::Stdio(stdio) => {
+                let more = stdio.env.iter().map(|variable| (variable.name.clone(), variable.value.clone()));
+                let endpoint = Endpoint::Stdio {
+                    command: stdio.command.clone().into_os_string(),
+                    args: stdio.args.iter().map(OsString::from).collect(),
+                    env: environment(env, more),
+                    cwd: cwd.to_owned(),
+                };
+                (stdio.name.clone(), endpoint)
+            }
+            Brought::Http(http) => {
+                let headers = http.headers.iter().map(|header| (header.name.clone(), header.value.clone()));
+                let endpoint = Endpoint::Http { url: http.url.clone(), headers: headers.collect() };
+                (http.name.clone(), endpoint)
+            }
+            // Not among the capabilities that we announce.
+            _ => continue,
+        };
+        configs.push(ServerConfig {
+            name,
+            endpoint,
+            timeout: caliban_mcp::DEFAULT_TIMEOUT,
+            startup_timeout: caliban_mcp::DEFAULT_STARTUP_TIMEOUT,
+        });
+    }
+    configs
+}
+
+/// Connects to all of them at once; those that do not answer are left out, with a line for people.
+pub(crate) async fn connect(
+    configs: &[ServerConfig],
+    http: &caliban_http::Options,
+) -> (Vec<Arc<Server>>, Vec<String>) {
+    if configs.is_empty() {
+        return (Vec::new(), Vec::new());
+    }
+    let client = Arc::new(caliban_http::Client::new(http.clone()));
+    let (mut servers, mut notes) = (Vec::new(), Vec::new());
+    for (name, result) in caliban_mcp::connect(configs, &client, &CancellationToken::new()).await {
+        match result {
+            Ok(server) => servers.push(server),
+            Err(error) => {
+                notes.push(format!("the MCP server {name} is left out: {}", crate::compose::chain(&error)));
+            }
+        }
+    }
+    (servers, notes)
+}
+
+/// The tools of connected servers, with whole outputs in `outputs`.
+pub(crate) fn tools(
+    servers: &[Arc<Server>],
+    outputs: &Path,
+    workspace: &WorkspaceOptions,
+) -> Vec<Arc<dyn Tool>> {
+    let outputs = Outputs::new(outputs.to_owned(), workspace.limits.output_chars, workspace.redact.clone());
+    caliban_mcp::tools(servers, &Arc::new(outputs))
+}
+
+fn config(name: &str, server: &McpServer, workspace: &WorkspaceOptions) -> Option<ServerConfig> {
+    let secrets = |map: &BTreeMap<String, crate::settings::values::Secret>| -> Vec<(String, String)> {
+        map.iter().map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect()
+    };
+    let endpoint = match (&server.command, &server.url) {
+        (Some(command), _) => Endpoint::Stdio {
+            command: command.into(),
+            args: server.args.iter().map(OsString::from).collect(),
+            env: environment(&workspace.env, secrets(&server.env)),
+            cwd: server.cwd.clone().unwrap_or_else(|| workspace.root.clone()),
+        },
+        (None, Some(url)) => Endpoint::Http { url: url.clone(), headers: secrets(&server.headers) },
+        // The settings refuse a server with neither.
+        (None, None) => return None,
+    };
+    let timeout = Duration::from_secs(server.timeout.get().into());
+    Some(ServerConfig { name: name.to_owned(), endpoint, timeout, startup_timeout: timeout })
+}
+
+/// The allow-listed environment, with what is set for this server.
+fn environment(
+    base: &[(OsString, OsString)],
+    more: impl IntoIterator<Item = (String, String)>,
+) -> Vec<(OsString, OsString)> {
+    let mut env: BTreeMap<OsString, OsString> = base.iter().cloned().collect();
+    env.extend(more.into_iter().map(|(name, value)| (name.into(), value.into())));
+    env.into_iter().collect()
+}

@@ -1,0 +1,62 @@
+//! Tools of an MCP server, from the settings to the model and back.
+
+use serde_json::{Value, json};
+use testkit::{script, text, tool};
+
+use crate::place::Place;
+
+/// A server of one tool, in shell: it answers `initialize`, `tools/list` and `tools/call`.
+const SERVER: &str = r#"#!/bin/sh
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*)
+      echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"shell","version":"1"}}}' ;;
+    *'"tools/list"'*)
+      echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"tools":[{"name":"greet","description":"Greets.","inputSchema":{"type":"object","properties":{"name":{"type":"string"}}}}]}}' ;;
+    *'"tools/call"'*)
+      echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"content":[{"type":"text","text":"hello from the server, '"$GREETING"'"}]}}' ;;
+  esac
+done
+"#;
+
+fn place_with_server() -> Place {
+    let place = Place::new(script![tool("mcp__shell__greet", json!({"name": "you"})), text("it greeted")]);
+    let server = place.env.write(place.env.root().join("server.sh"), SERVER);
+    let settings = format!(
+        "[mcp.servers.shell]\ncommand = \"sh\"\nargs = [{:?}]\nenv = {{ GREETING = \"friend\" }}\n",
+        server.display().to_string()
+    );
+    place.env.write(place.env.config().join("caliban/settings.toml"), settings);
+    place
+}
+
+#[test]
+fn a_servers_tools_are_offered_judged_and_called() {
+    let place = place_with_server();
+    let output = place.ask("greet me", ["--allow", "mcp__shell"]).ok();
+    assert_eq!(output.stdout, "it greeted\n");
+    let requests = place.server.model_requests();
+    let offered = requests[0].body["tools"].as_array().unwrap();
+    let names: Vec<&Value> = offered.iter().map(|tool| &tool["name"]).collect();
+    assert!(names.contains(&&json!("mcp__shell__greet")), "{names:?}");
+    assert!(requests[1].body.to_string().contains("hello from the server, friend"));
+    testkit::wait_until("the server is gone", || place.env.processes().is_empty());
+}
+
+#[test]
+fn a_servers_tools_need_a_permission() {
+    let place = place_with_server();
+    let output = place.ask("greet me", []).expect_code(3);
+    assert!(output.stderr.contains("--allow 'mcp__shell__greet'"), "{}", output.stderr);
+}
+
+#[test]
+fn a_server_that_does_not_start_is_left_out_in_words() {
+    let place = Place::new(script![text("ok")]);
+    let settings = "[mcp.servers.broken]\ncommand = \"/no/such/program\"\n";
+    place.env.write(place.env.config().join("caliban/settings.toml"), settings);
+    let output = place.ask("hello", []).ok();
+    assert_eq!(output.stdout, "ok\n");
+    assert!(output.stderr.contains("the MCP server broken is left out"), "{}", output.stderr);
+}
