@@ -161,6 +161,13 @@ impl Attachment {
         drop(self.tell.send(Tell::Said(responder, result)));
     }
 
+    /// Waits for the walk to end by itself, when its session is closed.
+    pub(crate) async fn over(self) {
+        if let Err(error) = self.walk.await {
+            tracing::error!(%error, "a client's walk has crashed");
+        }
+    }
+
     /// Whether the walk has ended: the client or the session is gone.
     pub(crate) fn is_over(&self) -> bool {
         self.walk.is_finished()

@@ -180,7 +180,7 @@ impl Inbox {
 
     /// Where the next line ends. A line over the limit is not looked at.
     fn line_end(&mut self) -> Option<usize> {
-        let found = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n');
+        let found = memchr::memchr(b'\n', &self.buffer[self.scanned..]);
         match found {
             Some(offset) if self.scanned + offset - self.start <= self.limits.line => {
                 Some(self.scanned + offset)

@@ -56,6 +56,11 @@ impl From<Closed> for CallError {
     }
 }
 
+/// What an answer holds.
+type Answered = Result<Box<RawValue>, Error>;
+/// Our requests that wait for an answer.
+type Requests = HashMap<i64, oneshot::Sender<Answered>>;
+
 /// The other side, for sending. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Peer(Arc<Shared>);
@@ -66,8 +71,7 @@ struct Shared {
     room: Arc<Semaphore>,
     capacity: usize,
     next_id: AtomicI64,
-    /// Our requests that wait for an answer.
-    pending: Mutex<HashMap<i64, oneshot::Sender<Result<Box<RawValue>, Error>>>>,
+    pending: Mutex<Requests>,
     /// Their requests that are being handled.
     in_flight: Mutex<HashMap<RequestId, CancellationToken>>,
     closed: CancellationToken,
@@ -173,7 +177,7 @@ impl Peer {
     }
 
     /// An answer has come in.
-    pub(crate) fn resolve(&self, id: &RequestId, result: Result<Box<RawValue>, Error>) {
+    pub(crate) fn resolve(&self, id: &RequestId, result: Answered) {
         let RequestId::Number(number) = id else { return };
         if let Some(sender) = self.pending().remove(number) {
             // Whoever asked may have gone.
@@ -203,7 +207,7 @@ impl Peer {
         }
     }
 
-    fn pending(&self) -> MutexGuard<'_, HashMap<i64, oneshot::Sender<Result<Box<RawValue>, Error>>>> {
+    fn pending(&self) -> MutexGuard<'_, Requests> {
         self.0.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -217,7 +221,7 @@ impl Peer {
 pub struct Pending {
     peer: Peer,
     number: i64,
-    answer: oneshot::Receiver<Result<Box<RawValue>, Error>>,
+    answer: oneshot::Receiver<Answered>,
 }
 
 impl Pending {

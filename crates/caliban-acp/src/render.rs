@@ -38,6 +38,7 @@ const TITLE_CHARS: usize = 80;
 
 /// What goes to the client.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "short-lived, and nearly all of them are updates")]
 pub(crate) enum Shown {
     Update(SessionUpdate),
     TurnEnded(TurnEnded),

@@ -50,21 +50,19 @@ pub struct ServeOptions {
     pub initialize_within: Option<Duration>,
     /// The version that clients are told.
     pub version: String,
-    /// Whether the factory takes MCP servers over HTTP.
-    pub mcp_http: bool,
 }
 
 impl ServeOptions {
     /// For clients that come over a socket.
     pub fn socket(version: impl Into<String>) -> Self {
         let initialize_within = Some(INITIALIZE_WITHIN);
-        Self { limits: Limits::default(), initialize_within, version: version.into(), mcp_http: true }
+        Self { limits: Limits::default(), initialize_within, version: version.into() }
     }
 
     /// For the one client that started us, or lives in the same process: it may take its time.
     pub fn private(version: impl Into<String>) -> Self {
         let limits = Limits { write_timeout: None, ..Limits::default() };
-        Self { limits, initialize_within: None, version: version.into(), mcp_http: true }
+        Self { limits, initialize_within: None, version: version.into() }
     }
 }
 
@@ -137,7 +135,7 @@ fn welcome(sessions: &Sessions, options: &ServeOptions) -> InitializeResponse {
     let capabilities = AgentCapabilities::new()
         .load_session(true)
         .prompt_capabilities(PromptCapabilities::new().image(true).embedded_context(true))
-        .mcp_capabilities(McpCapabilities::new().http(options.mcp_http && sessions.are_the_clients()))
+        .mcp_capabilities(McpCapabilities::new().http(sessions.takes_mcp_over_http()))
         .session_capabilities(session);
     InitializeResponse::new(ProtocolVersion::V1)
         .agent_capabilities(capabilities)
@@ -190,9 +188,7 @@ impl Server {
         let names = AGENT_METHOD_NAMES;
         let (server, peer, params) = (self.clone(), inbox.peer().clone(), params.clone());
         if method == names.session_prompt {
-            if let Err((responder, error)) = self.prompt(handlers, &params, responder) {
-                refuse(handlers, responder, error);
-            }
+            self.prompt(handlers, &params, responder);
         } else if method == names.session_new {
             handlers.spawn(async move {
                 let made = cancellable(&responder, server.create(&params)).await;
@@ -276,11 +272,12 @@ impl Server {
     async fn close(&self, params: &Params) -> Result<CloseSessionResponse, Error> {
         let request: CloseSessionRequest = params.parse()?;
         let id = request.session_id.to_string();
-        if !self.attached().contains_key(&id) {
+        let Some(attachment) = self.attached().remove(&id) else {
             return Err(Error::session_not_found(id));
-        }
-        // Its walk ends by itself, after it has told the end of the session.
+        };
         self.sessions.close(&id).await;
+        // It answers the prompts that still wait, and tells the end of the session.
+        attachment.over().await;
         Ok(CloseSessionResponse::new())
     }
 
@@ -317,37 +314,30 @@ impl Server {
         }
     }
 
-    fn prompt(
-        &self,
-        handlers: &mut JoinSet<()>,
-        params: &Params,
-        responder: Responder,
-    ) -> Result<(), (Responder, Error)> {
+    fn prompt(&self, handlers: &mut JoinSet<()>, params: &Params, responder: Responder) {
         let parsed = params.parse::<PromptRequest>().and_then(|request| {
             let message = content::message(&request.prompt)?;
             Ok((request.session_id.to_string(), message))
         });
         let (id, message) = match parsed {
             Ok(parsed) => parsed,
-            Err(error) => return Err((responder, error)),
+            Err(error) => return refuse(handlers, responder, error),
         };
         let attached = self.attached();
         let Some(attachment) = attached.get(&id) else {
-            return Err((responder, Error::session_not_found(id)));
+            return refuse(handlers, responder, Error::session_not_found(id));
         };
-        if let Some(command) = Command::of(&message) {
-            let (server, host) = (self.clone(), attachment.host().clone());
-            drop(attached);
-            handlers.spawn(async move {
-                let said = command.run(&host).await;
-                if let Some(attachment) = server.attached().get(&id) {
-                    attachment.say(said, responder);
-                }
-            });
-            return Ok(());
-        }
-        handlers.spawn(attachment.prompt(message, responder));
-        Ok(())
+        let Some(command) = Command::of(&message) else {
+            handlers.spawn(attachment.prompt(message, responder));
+            return;
+        };
+        let (server, host) = (self.clone(), attachment.host().clone());
+        handlers.spawn(async move {
+            let said = command.run(&host).await;
+            if let Some(attachment) = server.attached().get(&id) {
+                attachment.say(said, responder);
+            }
+        });
     }
 
     fn set_mode(&self, params: &Params) -> Result<SetSessionModeResponse, Error> {

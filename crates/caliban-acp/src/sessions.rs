@@ -29,6 +29,11 @@ pub trait Factory: Send + Sync {
 
     /// The recorded ones, newest first; only those of a directory when one is given.
     fn list(&self, cwd: Option<PathBuf>) -> BoxFuture<'_, Result<Vec<SessionInfo>, AcpFailure>>;
+
+    /// Whether MCP servers that a client brings along may be reached over HTTP; those over stdio always may.
+    fn takes_mcp_over_http(&self) -> bool {
+        false
+    }
 }
 
 /// A session that a client wants.
@@ -84,6 +89,13 @@ impl Sessions {
     /// Whether clients can make and close sessions.
     pub(crate) fn are_the_clients(&self) -> bool {
         matches!(self.source, Source::Factory(_))
+    }
+
+    pub(crate) fn takes_mcp_over_http(&self) -> bool {
+        match &self.source {
+            Source::Factory(factory) => factory.takes_mcp_over_http(),
+            Source::One(_) => false,
+        }
     }
 
     /// A new session.

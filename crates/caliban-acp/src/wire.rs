@@ -74,15 +74,17 @@ fn present_raw<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de
 
 /// Takes a line apart.
 pub(crate) fn parse(line: &[u8]) -> Result<Line, Malformed> {
-    let envelope: Envelope<'_> = serde_json::from_slice(line).map_err(|_| {
-        match serde_json::from_slice::<serde::de::IgnoredAny>(line) {
-            Ok(_) if line.trim_ascii_start().first() == Some(&b'[') => {
-                Malformed::NotRpc { id: RequestId::Null, why: "batches are not supported" }
-            }
-            Ok(_) => Malformed::NotRpc { id: RequestId::Null, why: "not a JSON-RPC message" },
+    let start = line.trim_ascii_start().first();
+    // A struct would be read from an array too.
+    let envelope =
+        (start == Some(&b'{')).then(|| serde_json::from_slice::<Envelope<'_>>(line).ok()).flatten();
+    let Some(envelope) = envelope else {
+        let why = if start == Some(&b'[') { "batches are not supported" } else { "not a JSON-RPC message" };
+        return Err(match serde_json::from_slice::<serde::de::IgnoredAny>(line) {
+            Ok(_) => Malformed::NotRpc { id: RequestId::Null, why },
             Err(_) => Malformed::NotJson,
-        }
-    })?;
+        });
+    };
     let not_rpc = |why| Malformed::NotRpc { id: envelope.id.clone().unwrap_or(RequestId::Null), why };
     if envelope.jsonrpc.as_deref() != Some("2.0") {
         return Err(not_rpc("jsonrpc must be \"2.0\""));

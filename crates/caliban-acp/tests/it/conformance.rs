@@ -1,0 +1,1 @@
+//! The protocol's own client against our server.

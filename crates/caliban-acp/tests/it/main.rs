@@ -1,0 +1,10 @@
+//! The server and the client, over streams in memory, with a real agent on a scripted model.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper that fails fails its test")]
+
+mod conformance;
+mod permissions;
+mod sharing;
+mod turns;
+mod wire;
+mod world;

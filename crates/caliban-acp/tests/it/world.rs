@@ -1,0 +1,376 @@
+//! What the tests work with: a directory, a model that follows a script, and clients that write down what they see.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use caliban_acp::{
+    AcpFailure, Client, ClientEvent, Clients, Events, Factory, FailureKind, LoadSession, NewSession,
+    ServeOptions, SessionHost, Sessions, TurnEndedNotice,
+    client::Question,
+    serve,
+    v1::{ContentBlock, McpServer, PromptResponse, SessionInfo, SessionUpdate, ToolCall, ToolCallStatus},
+};
+use caliban_agent::{
+    Agent, Attendance, Kit, Limits,
+    blueprint::{Blueprint, Helpers, Kin, Wanted, WorkspaceSource},
+    hooks::Hooks,
+    prompt::ContextFiles,
+    spawner::NoSpawner,
+    subagent::Isolation,
+};
+use caliban_core::{budget, message::Effort, price::Billing, redact::Redactor};
+use caliban_permissions::Policy;
+use caliban_providers::{
+    BoxFuture, Delta, ModelReply, ModelRequest, Provider, ProviderError, RetryPolicy, script::Script,
+    scripted::Scripted,
+};
+use caliban_tools::{PrivateAddresses, WorkspaceOptions};
+use serde_json::Value;
+use tokio::{io::DuplexStream, sync::Semaphore};
+use tokio_util::sync::CancellationToken;
+
+/// The size of a pipe.
+const PIPE_BYTES: usize = 64 * 1024;
+
+/// A model that answers when it is let.
+pub(crate) struct Gated {
+    model: Scripted,
+    pub(crate) gate: Arc<Semaphore>,
+}
+
+impl Provider for Gated {
+    fn name(&self) -> &str {
+        "gated"
+    }
+
+    fn respond<'a>(
+        &'a self,
+        request: ModelRequest<'a>,
+        observe: &'a mut (dyn FnMut(Delta) + Send),
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<ModelReply, ProviderError>> {
+        Box::pin(async move {
+            if let Ok(permit) = self.gate.acquire().await {
+                permit.forget();
+            }
+            self.model.respond(request, observe, cancel).await
+        })
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) directory: tempfile::TempDir,
+    provider: Arc<dyn Provider>,
+    budget: budget::Limits,
+    max_turns: u32,
+    made: Mutex<u32>,
+    pub(crate) wanted: Mutex<Vec<NewSession>>,
+}
+
+impl World {
+    pub(crate) fn new(script: Value) -> Self {
+        Self::with(Arc::new(scripted(script)))
+    }
+
+    pub(crate) fn gated(script: Value) -> (Self, Arc<Semaphore>) {
+        let gate = Arc::new(Semaphore::new(0));
+        (Self::with(Arc::new(Gated { model: scripted(script), gate: gate.clone() })), gate)
+    }
+
+    fn with(provider: Arc<dyn Provider>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("work")).unwrap();
+        let budget = budget::Limits::NONE;
+        Self { directory, provider, budget, max_turns: 50, made: Mutex::default(), wanted: Mutex::default() }
+    }
+
+    pub(crate) fn with_budget(mut self, budget: budget::Limits) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    pub(crate) fn with_max_turns(mut self, max_turns: u32) -> Self {
+        self.max_turns = max_turns;
+        self
+    }
+
+    /// Where the agents work.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.directory.path().join("work").canonicalize().unwrap()
+    }
+
+    pub(crate) fn kit(&self, session: &str) -> Kit {
+        let blueprint = Blueprint {
+            provider: self.provider.clone(),
+            model: "scripted".into(),
+            effort: Effort::Default,
+            max_output: None,
+            window: Some(100_000),
+            billing: Billing::Local,
+            append: None,
+            context_files: ContextFiles::default(),
+            repo: None,
+            date: "2026-11-15".into(),
+            foreign_tools: Vec::new(),
+            policy: Policy::new(self.root(), self.directory.path().join("home")),
+            hooks: Hooks::default(),
+            budget: self.budget,
+            limits: Limits { max_turns: self.max_turns },
+            attendance: Attendance::Somebody,
+            redactor: Redactor::new(Vec::<(String, String)>::new()),
+            helpers: Helpers::Off,
+            definitions: Arc::new([]),
+            isolation: Isolation::default(),
+            spawner: Arc::new(NoSpawner),
+        };
+        let wanted = Wanted {
+            session: session.to_owned(),
+            label: None,
+            directory: self.directory.path().join(session),
+            workspace: WorkspaceSource::New(WorkspaceOptions {
+                root: self.root(),
+                extra_dirs: Vec::new(),
+                output_dir: self.directory.path().join("outputs"),
+                env: Vec::new(),
+                helper: PathBuf::from("/bin/false"),
+                http: Default::default(),
+                private_addresses: PrivateAddresses::Refuse,
+                redact: None,
+                limits: caliban_tools::Limits::default(),
+            }),
+            kin: Kin::Independent,
+            tools: None,
+            role: None,
+        };
+        blueprint.kit(wanted).unwrap()
+    }
+
+    /// One session that any number of clients can share.
+    pub(crate) async fn host(&self, session: &str) -> SessionHost {
+        SessionHost::start(Agent::new(self.kit(session)).await.unwrap(), Clients::Many)
+    }
+}
+
+impl Factory for World {
+    fn create(&self, wanted: NewSession) -> caliban_acp::sessions::BoxFuture<'_, Result<Agent, AcpFailure>> {
+        Box::pin(async move {
+            if wanted.cwd != self.root() {
+                let failure = AcpFailure::new(FailureKind::Invalid, "no such directory");
+                return Err(failure.with_hint("make it"));
+            }
+            self.wanted.lock().unwrap().push(wanted);
+            let number = {
+                let mut made = self.made.lock().unwrap();
+                *made += 1;
+                *made
+            };
+            Ok(Agent::new(self.kit(&format!("s{number}"))).await.unwrap())
+        })
+    }
+
+    fn load(&self, wanted: LoadSession) -> caliban_acp::sessions::BoxFuture<'_, Result<Agent, AcpFailure>> {
+        Box::pin(async move {
+            Agent::resume(self.kit(&wanted.id))
+                .await
+                .map_err(|error| AcpFailure::new(FailureKind::NotFound, error.to_string()))
+        })
+    }
+
+    fn list(
+        &self,
+        _cwd: Option<PathBuf>,
+    ) -> caliban_acp::sessions::BoxFuture<'_, Result<Vec<SessionInfo>, AcpFailure>> {
+        Box::pin(async move { Ok(vec![SessionInfo::new("s1", self.root())]) })
+    }
+}
+
+fn scripted(script: Value) -> Scripted {
+    let wait = Duration::from_millis(1);
+    let policy = RetryPolicy { first_wait: wait, longest_wait: wait, ..RetryPolicy::default() };
+    Scripted::new(Script::parse(&script.to_string()).unwrap(), policy)
+}
+
+/// The other end of a connection to these sessions.
+pub(crate) fn pipe(sessions: &Arc<Sessions>) -> DuplexStream {
+    let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+    let (reader, writer) = tokio::io::split(theirs);
+    let sessions = sessions.clone();
+    tokio::spawn(async move { serve(reader, writer, sessions, ServeOptions::socket("0")).await });
+    ours
+}
+
+/// A client that writes down what it sees.
+pub(crate) struct Watcher {
+    pub(crate) client: Client,
+    pub(crate) events: Events,
+    pub(crate) updates: Vec<SessionUpdate>,
+    pub(crate) questions: Vec<Question>,
+    pub(crate) ends: Vec<TurnEndedNotice>,
+    pub(crate) closed: Vec<String>,
+}
+
+impl Watcher {
+    pub(crate) async fn connect(sessions: &Arc<Sessions>) -> Self {
+        let (reader, writer) = tokio::io::split(pipe(sessions));
+        let (client, events) = Client::connect(reader, writer, "0").await.unwrap();
+        Self { client, events, updates: vec![], questions: vec![], ends: vec![], closed: vec![] }
+    }
+
+    /// Connects and loads the session.
+    pub(crate) async fn attach(sessions: &Arc<Sessions>, host: &SessionHost) -> Self {
+        let mut watcher = Self::connect(sessions).await;
+        let client = watcher.client.clone();
+        watcher.run(client.load_session(host.id(), host.cwd())).await.unwrap();
+        watcher
+    }
+
+    /// Makes a session.
+    pub(crate) async fn new_session(&mut self, world: &World, servers: Vec<McpServer>) -> String {
+        let client = self.client.clone();
+        let made = self.run(client.new_session(&world.root(), servers)).await.unwrap();
+        made.session_id.to_string()
+    }
+
+    /// Takes events until the answer is there.
+    pub(crate) async fn run<T>(&mut self, answer: impl Future<Output = T>) -> T {
+        tokio::pin!(answer);
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => return answer,
+                event = self.events.next() => {
+                    let event = event.unwrap().expect("the agent hung up");
+                    self.note(event);
+                }
+            }
+        }
+    }
+
+    /// Takes events until something is true.
+    pub(crate) async fn until(&mut self, is_true: impl Fn(&Self) -> bool) {
+        while !is_true(self) {
+            let event = self.events.next().await.unwrap().expect("the agent hung up");
+            self.note(event);
+        }
+    }
+
+    pub(crate) async fn prompt(&mut self, session: &str, text: &str) -> PromptResponse {
+        let client = self.client.clone();
+        self.run(client.prompt(session, vec![ContentBlock::from(text)])).await.unwrap()
+    }
+
+    /// A prompt whose answer is not waited for here.
+    pub(crate) fn begin(
+        &self,
+        session: &str,
+        text: &str,
+    ) -> impl Future<Output = Result<PromptResponse, caliban_acp::ClientError>> + use<> {
+        let (client, session, text) = (self.client.clone(), session.to_owned(), text.to_owned());
+        async move { client.prompt(&session, vec![ContentBlock::from(text)]).await }
+    }
+
+    fn note(&mut self, event: ClientEvent) {
+        match event {
+            ClientEvent::Update(notification) => self.updates.push(notification.update),
+            ClientEvent::Permission(question) => self.questions.push(question),
+            ClientEvent::TurnEnded(end) => self.ends.push(end),
+            ClientEvent::Closed(session) => self.closed.push(session),
+        }
+    }
+
+    pub(crate) fn view(&self) -> Vec<Item> {
+        fold(&self.updates)
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let texts = self.view().into_iter().filter_map(|item| match item {
+            Item::Agent(text) => Some(text),
+            _ => None,
+        });
+        texts.collect()
+    }
+}
+
+/// What a person sees of a conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Item {
+    User(String),
+    Agent(String),
+    Thought(String),
+    Tool(Box<ToolCall>),
+    Plan(Vec<(String, String)>),
+    Title(String),
+    Notice(String),
+}
+
+/// Puts updates together as a client would.
+pub(crate) fn fold(updates: &[SessionUpdate]) -> Vec<Item> {
+    let mut items: Vec<Item> = Vec::new();
+    let mut tools: BTreeMap<String, usize> = BTreeMap::new();
+    // Two answers in a row are two, whatever stands between them.
+    let mut last_id = None;
+    let text = |content: &ContentBlock| match content {
+        ContentBlock::Text(text) => text.text.clone(),
+        other => format!("<{other:?}>"),
+    };
+    for update in updates {
+        match update {
+            SessionUpdate::UserMessageChunk(chunk) => items.push(Item::User(text(&chunk.content))),
+            SessionUpdate::AgentMessageChunk(chunk) => {
+                let is_same = last_id.replace(chunk.message_id.clone()) == Some(chunk.message_id.clone());
+                match items.last_mut() {
+                    Some(Item::Agent(last)) if is_same => last.push_str(&text(&chunk.content)),
+                    _ => items.push(Item::Agent(text(&chunk.content))),
+                }
+            }
+            SessionUpdate::AgentThoughtChunk(chunk) => {
+                let is_same = last_id.replace(chunk.message_id.clone()) == Some(chunk.message_id.clone());
+                match items.last_mut() {
+                    Some(Item::Thought(last)) if is_same => last.push_str(&text(&chunk.content)),
+                    _ => items.push(Item::Thought(text(&chunk.content))),
+                }
+            }
+            SessionUpdate::ToolCall(call) => {
+                tools.insert(call.tool_call_id.to_string(), items.len());
+                items.push(Item::Tool(Box::new(call.clone())));
+            }
+            SessionUpdate::ToolCallUpdate(update) => {
+                let at = tools[&update.tool_call_id.to_string()];
+                let Item::Tool(call) = &mut items[at] else { unreachable!("an index of a tool") };
+                call.update(update.fields.clone());
+            }
+            SessionUpdate::Plan(plan) => {
+                let entries =
+                    plan.entries.iter().map(|entry| (entry.content.clone(), format!("{:?}", entry.status)));
+                items.push(Item::Plan(entries.collect()));
+            }
+            SessionUpdate::SessionInfoUpdate(info) => {
+                items.push(Item::Title(info.title.clone().take().unwrap_or_default()));
+            }
+            SessionUpdate::Notice(notice) => items.push(Item::Notice(notice.title.clone())),
+            _ => {}
+        }
+    }
+    for item in &mut items {
+        // How long it took differs from run to run.
+        if let Item::Tool(call) = item
+            && let Some(Value::Object(output)) = &mut call.raw_output
+        {
+            output.remove("ms");
+        }
+    }
+    items
+}
+
+/// The tool calls of a view: title and status.
+pub(crate) fn calls(items: &[Item]) -> Vec<(String, ToolCallStatus)> {
+    let call = |item: &Item| match item {
+        Item::Tool(call) => Some((call.title.clone(), call.status)),
+        _ => None,
+    };
+    items.iter().filter_map(call).collect()
+}
