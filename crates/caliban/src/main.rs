@@ -14,6 +14,7 @@ mod sessions;
 mod settings;
 mod trust;
 mod types;
+mod worker;
 mod worktrees;
 
 use std::{ffi::OsString, io::Write as _, path::PathBuf, process::ExitCode};
@@ -28,6 +29,13 @@ fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     match args.get(1).and_then(|arg| arg.to_str()) {
         Some(caliban_tools::REAP_MODE) => return caliban_tools::reaper_main(),
+        Some(caliban_supervisor::SHIM_MODE) => {
+            return caliban_supervisor::shim_main(args.get(2..).unwrap_or_default().to_vec());
+        }
+        Some(caliban_supervisor::DAEMON_MODE) => {
+            return caliban_supervisor::daemon_main(args.get(2..).unwrap_or_default().to_vec());
+        }
+        Some(worker::WORKER_MODE) => return worker::worker_main(args.get(2..).unwrap_or_default()),
         Some("--version" | "-V") if args.len() == 2 => return finish(print_version()),
         _ => {}
     }

@@ -65,7 +65,8 @@ fn old_results_go_first_then_a_summary_and_the_task_and_todos_stay() {
     // Never more than the window, whatever was read.
     let largest = requests.iter().map(|request| request.raw.len() / CHARS_PER_TOKEN).max().unwrap();
     assert!(largest < WINDOW, "{largest} tokens in a request, the window is {WINDOW}");
-    let read: usize = (0..FILES).map(|number| place.env.read(place.repo.join(format!("file{number}.txt"))).len()).sum();
+    let read: usize =
+        (0..FILES).map(|number| place.env.read(place.repo.join(format!("file{number}.txt"))).len()).sum();
     assert!(read / CHARS_PER_TOKEN > WINDOW, "the files would not have fitted: otherwise this tests nothing");
 
     // First results, then a summary.
@@ -83,7 +84,8 @@ fn old_results_go_first_then_a_summary_and_the_task_and_todos_stay() {
         assert!(request.body["messages"][0].to_string().contains(TASK), "{}", request.body["messages"][0]);
     }
     let summarised = requests.iter().position(is_summary).unwrap();
-    let after: Vec<&Recorded> = requests[summarised + 1..].iter().filter(|request| !is_summary(request)).collect();
+    let after: Vec<&Recorded> =
+        requests[summarised + 1..].iter().filter(|request| !is_summary(request)).collect();
     for request in after {
         let first = request.body["messages"][0].to_string();
         assert!(first.contains("SUMMARY: some files are read"), "{first}");
@@ -120,7 +122,10 @@ fn a_resumed_session_sends_what_the_running_one_would_have() {
         }
         text
     };
-    assert_eq!(resumed.iter().take(last.len()).map(plain).collect::<Vec<_>>(), last.iter().map(plain).collect::<Vec<_>>());
+    assert_eq!(
+        resumed.iter().take(last.len()).map(plain).collect::<Vec<_>>(),
+        last.iter().map(plain).collect::<Vec<_>>()
+    );
     let more: Vec<Value> = resumed[last.len()..].iter().map(plain).collect();
     assert_eq!(
         more,
@@ -165,8 +170,11 @@ fn a_summary_that_is_too_much_itself_is_made_of_less() {
     let output = place.ask("go", ["--allow", "Bash(echo *)"]).ok();
     assert_eq!(output.stdout, "done\n");
     let requests = place.server.model_requests();
-    let summaries: Vec<String> =
-        requests.iter().filter(|request| is_summary(request)).map(|request| request.body["messages"].to_string()).collect();
+    let summaries: Vec<String> = requests
+        .iter()
+        .filter(|request| is_summary(request))
+        .map(|request| request.body["messages"].to_string())
+        .collect();
     assert_eq!(summaries.len(), 2);
     assert!(summaries[1].contains("[cut]") && !summaries[0].contains("[cut]"), "{summaries:?}");
 }
@@ -176,8 +184,12 @@ fn a_prompt_of_ten_megabytes_is_refused_in_clear_words() {
     let place = Place::new(script![text("never")]);
     let output = place.caliban().args(["-p", "sum it up"]).stdin("word ".repeat(2 * 1024 * 1024)).output();
     let output = output.expect_code(1);
-    assert!(output.stderr.starts_with("error: about 26214") , "{}", output.stderr);
+    assert!(output.stderr.starts_with("error: about 26214"), "{}", output.stderr);
     assert!(output.stderr.contains(" tokens are too many for test-model, which takes "), "{}", output.stderr);
-    assert!(output.stderr.contains("hint: put long material into files that the agent can read in parts"), "{}", output.stderr);
+    assert!(
+        output.stderr.contains("hint: put long material into files that the agent can read in parts"),
+        "{}",
+        output.stderr
+    );
     assert!(place.server.model_requests().is_empty(), "it was not even sent");
 }

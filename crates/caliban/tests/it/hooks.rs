@@ -50,7 +50,9 @@ fn last_result(place: &Place) -> String {
     assert_eq!(block["type"], "tool_result", "{block}");
     match &block["content"] {
         Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("|"),
+        Value::Array(parts) => {
+            parts.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("|")
+        }
         other => panic!("{other}"),
     }
 }
@@ -59,10 +61,7 @@ fn last_result(place: &Place) -> String {
 fn each_hook_is_told_what_happens_as_json() {
     let names = ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SubagentStop"];
     let hooks: Vec<_> = names.iter().map(|name| (*name, None, KEEP)).collect();
-    let place = with_hooks(
-        script![tool("Bash", json!({"command": "echo hi"})), text("done")],
-        &hooks,
-    );
+    let place = with_hooks(script![tool("Bash", json!({"command": "echo hi"})), text("done")], &hooks);
     place.ask("do it", ["--allow", "Bash(echo *)"]).ok();
     let base = |event: &str, more: Value| {
         let mut all = json!({
@@ -82,8 +81,11 @@ fn each_hook_is_told_what_happens_as_json() {
             base("SessionStart", json!({"source": "startup"})),
             base("UserPromptSubmit", json!({"prompt": "do it"})),
             base("PreToolUse", json!({"tool_name": "Bash", "tool_input": input})),
-            base("PostToolUse", json!({"tool_name": "Bash", "tool_input": input,
-                "tool_response": {"content": content, "is_error": false}})),
+            base(
+                "PostToolUse",
+                json!({"tool_name": "Bash", "tool_input": input,
+                "tool_response": {"content": content, "is_error": false}})
+            ),
             base("Stop", json!({"stop_hook_active": false})),
         ]
     );
@@ -120,7 +122,10 @@ fn what_a_hook_prints_at_the_start_and_at_a_prompt_goes_to_the_model() {
 fn a_prompt_can_be_blocked() {
     let place = with_hooks(
         script![text("never")],
-        &[("UserPromptSubmit", None, "echo 'not on fridays' >&2; exit 2"), ("UserPromptSubmit", None, "touch later")],
+        &[
+            ("UserPromptSubmit", None, "echo 'not on fridays' >&2; exit 2"),
+            ("UserPromptSubmit", None, "touch later"),
+        ],
     );
     let output = place.ask("deploy", []).expect_code(1);
     assert_eq!(output.stderr, "error: the prompt was blocked by a hook: not on fridays\n");
@@ -170,7 +175,14 @@ fn a_hook_can_allow_deny_and_ask() {
     check("allow", "", &[], 0, "allowed", "allowed by a hook");
     let reason = ", \"permissionDecisionReason\": \"no\"";
     check("deny", reason, &["--permission-mode", "unattended"], 3, "blocked", "a hook blocked this call: no");
-    check("ask", "", &["--permission-mode", "unattended"], 3, "unasked", "a hook wants it asked, and nobody is there to be asked");
+    check(
+        "ask",
+        "",
+        &["--permission-mode", "unattended"],
+        3,
+        "unasked",
+        "a hook wants it asked, and nobody is there to be asked",
+    );
     // A rule that denies is stronger than a hook that allows.
     let denied = "denied by Bash(touch *) (flag --deny)";
     check("allow", "", &["--deny", "Bash(touch *)"], 3, "denied", denied);
@@ -178,10 +190,10 @@ fn a_hook_can_allow_deny_and_ask() {
 
 #[test]
 fn a_hook_can_change_the_arguments_and_rules_judge_the_new_ones() {
-    let changed = |command: &str| deciding("ask", &format!(", \"updatedInput\": {{\"command\": \"{command}\"}}")).replace(
-        "\"permissionDecision\": \"ask\", ",
-        "",
-    );
+    let changed = |command: &str| {
+        deciding("ask", &format!(", \"updatedInput\": {{\"command\": \"{command}\"}}"))
+            .replace("\"permissionDecision\": \"ask\", ", "")
+    };
     let call = || script![tool("Bash", json!({"command": "touch wanted"})), text("ok")];
     let place = with_hooks(call(), &[("PreToolUse", None, &changed("touch better"))]);
     place.ask("go", ["--allow", "Bash(touch better)"]).ok();
@@ -202,20 +214,28 @@ fn feedback_after_a_tool_goes_to_the_model_with_the_result() {
     );
     place.ask("go", ["--allow", "Bash(echo *)"]).ok();
     let result = last_result(&place);
-    assert!(result.starts_with("result") && result.ends_with("|[a hook says: not formatted]|remember the tests"), "{result}");
+    assert!(
+        result.starts_with("result") && result.ends_with("|[a hook says: not formatted]|remember the tests"),
+        "{result}"
+    );
 }
 
 #[test]
 fn a_stop_hook_sends_the_agent_back_to_work() {
     let once = "test -e \"$CALIBAN_PROJECT_DIR/tested\" || { echo 'run the tests first' >&2; exit 2; }";
     let place = with_hooks(
-        script![text("done?"), tool("Bash", json!({"command": "touch tested"})).on("run the tests first"), text("done!")],
+        script![
+            text("done?"),
+            tool("Bash", json!({"command": "touch tested"})).on("run the tests first"),
+            text("done!")
+        ],
         &[("Stop", None, KEEP), ("Stop", None, once)],
     );
     assert_eq!(place.ask("go", ["--permission-mode", "unattended"]).ok().stdout, "done!\n");
     let active: Vec<Value> = told(&place).iter().map(|told| told["stop_hook_active"].clone()).collect();
     assert_eq!(active, [false, true]);
-    let authors: Vec<Value> = events(&place, "prompt").iter().map(|prompt| prompt["author"].clone()).collect();
+    let authors: Vec<Value> =
+        events(&place, "prompt").iter().map(|prompt| prompt["author"].clone()).collect();
     assert_eq!(authors, [json!("user"), json!({"hook": "Stop"})]);
     place.server.assert_drained();
 
@@ -319,7 +339,10 @@ fn a_hook_gets_the_project_and_no_secrets() {
 fn hostile_answers_of_a_hook_are_bounded_and_inert() {
     let place = with_hooks(
         script![text("ok")],
-        &[("SessionStart", None, "yes 'x' | head -c 10000000"), ("UserPromptSubmit", None, "printf '\\033]52;c;x\\007' >&2; exit 1")],
+        &[
+            ("SessionStart", None, "yes 'x' | head -c 10000000"),
+            ("UserPromptSubmit", None, "printf '\\033]52;c;x\\007' >&2; exit 1"),
+        ],
     );
     let output = place.ask("go", []).ok();
     assert!(!output.stderr.contains('\u{1b}') && output.stderr.contains("␛]52;c;x␇"), "{:?}", output.stderr);
@@ -356,6 +379,7 @@ fn a_person_is_asked_and_the_notification_hook_is_told() {
     terminal.send_keys(&["Enter"]);
     terminal.wait_for_text("made it");
     assert!(place.repo.join("made").exists());
-    let answers: Vec<Value> = events(&place, "ask_answered").iter().map(|event| event["answer"].clone()).collect();
+    let answers: Vec<Value> =
+        events(&place, "ask_answered").iter().map(|event| event["answer"].clone()).collect();
     assert_eq!(answers, ["once"]);
 }

@@ -201,7 +201,8 @@ impl Dice {
 fn r16_r17_random_kills_lose_nothing_and_repeat_nothing() {
     const STEPS: usize = 12;
     const KILLS: usize = 20;
-    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
+    let seed =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
     let mut dice = Dice(seed);
     // By the number of answers so far, not in order: an answer that a kill swallowed is given again.
     let at = |turn| When { turn: Some(turn), ..When::default() };
@@ -217,9 +218,11 @@ fn r16_r17_random_kills_lose_nothing_and_repeat_nothing() {
     let mut kills = 0;
     let mut running = start(&place, "count");
     let output = loop {
-        let lines = |place: &Place| fs::read(file(place)).map_or(0, |bytes| bytes.split(|b| *b == b'\n').count());
+        let lines =
+            |place: &Place| fs::read(file(place)).map_or(0, |bytes| bytes.split(|b| *b == b'\n').count());
         wait_until("the session is there", || {
-            place.env.data().join("caliban/repos").is_dir() && place.sessions().len() == 1 || !running.running()
+            place.env.data().join("caliban/repos").is_dir() && place.sessions().len() == 1
+                || !running.running()
         });
         // Not before the prompt is recorded: until then there is nothing to go on with.
         let goal = (lines(&place) + usize::try_from(dice.roll(6)).unwrap()).max(3);
@@ -271,7 +274,9 @@ fn r16_r17_random_kills_lose_nothing_and_repeat_nothing() {
         .server
         .model_requests()
         .into_iter()
-        .filter(|request| matches!(request.outcome, testkit::Outcome::Rejected(_) | testkit::Outcome::Unmatched(_)))
+        .filter(|request| {
+            matches!(request.outcome, testkit::Outcome::Rejected(_) | testkit::Outcome::Unmatched(_))
+        })
         .collect();
     assert!(stray.is_empty(), "{story}: {stray:?}");
 }
@@ -294,7 +299,11 @@ fn r16_a_torn_tail_is_repaired() {
     let kept = ["started", "prompt", "reply"];
     let again = ["resumed", "prompt", "reply", "turn_ended"];
     for cut in [last, last + 1, last + (whole.len() - last) / 2, whole.len() - 1] {
-        assert_eq!(seen_after(&place, &file, &whole[..cut]), [&kept[..], &again[..]].concat(), "cut at {cut}");
+        assert_eq!(
+            seen_after(&place, &file, &whole[..cut]),
+            [&kept[..], &again[..]].concat(),
+            "cut at {cut}"
+        );
     }
     for garbage in [&b"{\"seq\":"[..], b"\0\0\0\0\n", b"\xff\xfe garbage\n", b"{}\n"] {
         let torn = [&whole[..], garbage].concat();
@@ -312,7 +321,10 @@ fn r16_killed_before_the_first_record_the_session_can_still_be_used() {
     assert!(listed.stdout.contains("empty"), "{}", listed.stdout);
     place.ask("again", ["--continue"]).ok();
     let requests = place.server.model_requests();
-    assert_eq!(requests[0].body["messages"].to_string().replace("\"hi\"", "\"again\""), requests[1].body["messages"].to_string());
+    assert_eq!(
+        requests[0].body["messages"].to_string().replace("\"hi\"", "\"again\""),
+        requests[1].body["messages"].to_string()
+    );
 }
 
 #[test]
@@ -324,12 +336,17 @@ fn r16_a_broken_line_in_the_middle_is_named_and_nothing_is_changed() {
     lines[1] = "garbage".to_owned();
     let broken = lines.join("\n") + "\n";
     place.env.write(&file, &broken);
-    let at = format!("error: {}:2: not a transcript record: expected value at line 1 column 1\n", file.display());
+    let at =
+        format!("error: {}:2: not a transcript record: expected value at line 1 column 1\n", file.display());
     let id = place.session_id();
     let hint = format!("hint: `caliban sessions rm {id}` removes it\n");
     assert_eq!(place.ask("again", ["--continue"]).expect_code(1).stderr, at);
     for verb in ["show", "replay", "audit"] {
-        assert_eq!(place.verb(["sessions", verb, &id]).expect_code(1).stderr, format!("{at}{hint}"), "{verb}");
+        assert_eq!(
+            place.verb(["sessions", verb, &id]).expect_code(1).stderr,
+            format!("{at}{hint}"),
+            "{verb}"
+        );
     }
     assert!(place.verb(["sessions", "list"]).ok().stdout.contains("unreadable"));
     assert_eq!(place.env.read(&file), broken);
@@ -338,7 +355,11 @@ fn r16_a_broken_line_in_the_middle_is_named_and_nothing_is_changed() {
     lines.remove(1);
     place.env.write(&file, lines.join("\n") + "\n");
     let output = place.ask("again", ["--continue"]).expect_code(1);
-    assert!(output.stderr.contains(":2: not a transcript record: record 2 where 1 was expected"), "{}", output.stderr);
+    assert!(
+        output.stderr.contains(":2: not a transcript record: record 2 where 1 was expected"),
+        "{}",
+        output.stderr
+    );
     assert_eq!(place.server.model_requests().len(), 1);
 }
 

@@ -25,7 +25,8 @@ fn worked() -> Place {
 
 /// Output with what differs from run to run taken out: directories, the id, times and durations.
 fn plain(place: &Place, text: &str) -> String {
-    let text = text.replace(&place.session_id(), "SESSION1").replace(&place.env.root().display().to_string(), "~");
+    let text =
+        text.replace(&place.session_id(), "SESSION1").replace(&place.env.root().display().to_string(), "~");
     let Some((before, after)) = text.split_once(" after ") else { return text };
     format!("{before} after *{}", &after[after.find(" s").unwrap()..])
 }
@@ -37,7 +38,8 @@ fn without_column(text: &str, from: usize, to: usize) -> String {
         if number == 0 {
             return format!("{line}\n");
         }
-        let (before, after): (String, String) = (chars[..from].iter().collect(), chars[to..].iter().collect());
+        let (before, after): (String, String) =
+            (chars[..from].iter().collect(), chars[to..].iter().collect());
         format!("{before}*{after}\n")
     };
     text.lines().enumerate().map(line).collect()
@@ -136,7 +138,9 @@ fn replay_shows_the_conversation_as_it_ran() {
     // At a speed that leaves no time to wait it is the same.
     let replayed = place.verb(["sessions", "replay", &id, "--speed", "1000000"]).ok();
     assert_eq!(plain(&place, &replayed.stdout), expected);
-    assert!(place.verb(["sessions", "replay", &id, "--speed", "0"]).expect_code(2).stderr.contains("above 0"));
+    assert!(
+        place.verb(["sessions", "replay", &id, "--speed", "0"]).expect_code(2).stderr.contains("above 0")
+    );
 }
 
 #[test]
@@ -211,8 +215,12 @@ fn what_a_session_leaves_is_for_its_owner_alone() {
 
 #[test]
 fn continue_takes_the_latest_and_resume_the_one_that_is_named() {
-    let place = Place::new(script![text("one").on_first("first"), text("two").on_first("second"),
-        text("one again").on_first("first"), text("two again").on_first("second")]);
+    let place = Place::new(script![
+        text("one").on_first("first"),
+        text("two").on_first("second"),
+        text("one again").on_first("first"),
+        text("two again").on_first("second")
+    ]);
     let id = |output: testkit::Output| output.json::<Value>()["session_id"].as_str().unwrap().to_owned();
     let first = id(place.ask("first", ["--output-format", "json"]).ok());
     let second = id(place.ask("second", ["--output-format", "json"]).ok());
@@ -228,7 +236,8 @@ fn continue_takes_the_latest_and_resume_the_one_that_is_named() {
         "error: there is no session \"zzzzzzzz\"\nhint: `caliban sessions list` shows the sessions of this repo, \
          with --all those of every repo\n"
     );
-    let elsewhere = place.env.start("caliban", place.server.args(place.protocol)).args(["-p", "x", "--continue"]);
+    let elsewhere =
+        place.env.start("caliban", place.server.args(place.protocol)).args(["-p", "x", "--continue"]);
     assert_eq!(
         elsewhere.output().expect_code(2).stderr,
         "error: there is no session to go on with in this directory\nhint: start one: caliban -p \"…\"\n"
@@ -250,7 +259,11 @@ fn an_ambiguous_beginning_names_the_candidates() {
     }
     let pair = ids.windows(2).find(|pair| pair[0][..1] == pair[1][..1]).unwrap();
     let output = place.verb(["sessions", "show", &pair[0][..1]]).expect_code(2);
-    assert!(output.stderr.contains(&format!("several sessions begin with {:?}", &pair[0][..1])), "{}", output.stderr);
+    assert!(
+        output.stderr.contains(&format!("several sessions begin with {:?}", &pair[0][..1])),
+        "{}",
+        output.stderr
+    );
     assert!(pair.iter().all(|id| output.stderr.contains(id)), "{}", output.stderr);
 }
 
@@ -292,7 +305,9 @@ fn rm_removes_all_or_nothing_of_what_is_named() {
 fn compact_puts_a_summary_in_place_of_the_older_part() {
     let answer = |number: usize| text(format!("answer {number} {}", "x".repeat(2_000)));
     let summary = text("We talked.").on("The conversation is about to be shortened");
-    let place = Place::new(Script { steps: vec![answer(1), answer(2), answer(3), summary, text("more").on("go on")] });
+    let place = Place::new(Script {
+        steps: vec![answer(1), answer(2), answer(3), summary, text("more").on("go on")],
+    });
     place.env.write(place.env.config().join("caliban/settings.toml"), "context_window = 5000\n");
     place.ask("question 1", []).ok();
     place.ask("question 2", ["--continue"]).ok();
@@ -311,7 +326,8 @@ fn compact_puts_a_summary_in_place_of_the_older_part() {
     place.ask("go on", ["--continue"]).ok();
     let requests = place.server.model_requests();
     let sent = requests.last().unwrap().body["messages"].clone();
-    let texts: Vec<&str> = sent[0]["content"].as_array().unwrap().iter().filter_map(|b| b["text"].as_str()).collect();
+    let texts: Vec<&str> =
+        sent[0]["content"].as_array().unwrap().iter().filter_map(|b| b["text"].as_str()).collect();
     assert_eq!(texts[1..], ["question 1", "<summary of the work so far>\nWe talked.\n</summary>"]);
     assert!(sent[1]["content"].to_string().contains("answer 3"), "{sent}");
     assert!(!sent.to_string().contains("answer 2"), "{sent}");

@@ -3,7 +3,11 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use testkit::{Recorded, Signal, StepExt, script, script::{Script, Step}, text, tool, tools, wait_until};
+use testkit::{
+    Recorded, Signal, StepExt, script,
+    script::{Script, Step},
+    text, tool, tools, wait_until,
+};
 
 use crate::place::Place;
 
@@ -83,10 +87,16 @@ fn s01_s04_a_fresh_agent_whose_turns_are_not_the_parents() {
     let children = children(&place);
     let id = format!("{}-helper-1", place.session_id());
     assert_eq!(children, [place.session().join("sub").join(&id)]);
-    let first: Value = serde_json::from_str(place.env.read(children[0].join("transcript.jsonl")).lines().next().unwrap()).unwrap();
+    let first: Value =
+        serde_json::from_str(place.env.read(children[0].join("transcript.jsonl")).lines().next().unwrap())
+            .unwrap();
     assert_eq!((&first["session"], &first["parent"]), (&json!(id), &json!(place.session_id())));
     assert!(children[0].join("session.json").exists());
-    assert!(output.stderr.contains("It says: A repo.") && output.stderr.contains("Read README.md"), "{}", output.stderr);
+    assert!(
+        output.stderr.contains("It says: A repo.") && output.stderr.contains("Read README.md"),
+        "{}",
+        output.stderr
+    );
     place.server.assert_drained();
 }
 
@@ -94,7 +104,9 @@ fn s01_s04_a_fresh_agent_whose_turns_are_not_the_parents() {
 fn s02_at_most_twenty_turns() {
     let place = Place::new(with_child(
         agent("loop for ever"),
-        vec![tool("Glob", json!({"pattern": "*"})).and_text("still at it").on_first("loop for ever").forever()],
+        vec![
+            tool("Glob", json!({"pattern": "*"})).and_text("still at it").on_first("loop for ever").forever(),
+        ],
     ));
     assert_eq!(place.ask(TASK, ["--max-turns", "100"]).ok().stdout, "parent done\n");
     assert_eq!(of(&place.server.model_requests(), "loop for ever").len(), 20);
@@ -162,14 +174,16 @@ fn s06_the_model_can_be_another_one() {
 
 fn with_hook(place: &Place) {
     let keep = "cat >> \"$CALIBAN_PROJECT_DIR/told\"; echo >> \"$CALIBAN_PROJECT_DIR/told\"";
-    let settings: String =
-        ["PreToolUse", "SubagentStop", "Stop"].map(|event| format!("[[hooks.{event}]]\ncommand = '''{keep}'''\n")).concat();
+    let settings: String = ["PreToolUse", "SubagentStop", "Stop"]
+        .map(|event| format!("[[hooks.{event}]]\ncommand = '''{keep}'''\n"))
+        .concat();
     place.env.write(place.env.config().join("caliban/settings.toml"), settings);
 }
 
 fn told(place: &Place) -> Vec<(String, String)> {
     let text = place.env.read(place.repo.join("told"));
-    let told = text.lines().filter(|line| !line.is_empty()).map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let told =
+        text.lines().filter(|line| !line.is_empty()).map(|line| serde_json::from_str::<Value>(line).unwrap());
     told.map(|told| {
         let field = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
         (field("hook_event_name"), field("tool_name"))
@@ -180,18 +194,19 @@ fn told(place: &Place) -> Vec<(String, String)> {
 #[test]
 fn s07_hooks_are_inherited_unless_they_are_not_wanted() {
     let pair = |event: &str, tool: &str| (event.to_owned(), tool.to_owned());
-    let child = || {
-        vec![
-            tool("Glob", json!({"pattern": "*"})).on_first("look"),
-            text("seen").on_first("look"),
-        ]
-    };
+    let child =
+        || vec![tool("Glob", json!({"pattern": "*"})).on_first("look"), text("seen").on_first("look")];
     let place = Place::new(with_child(agent("look"), child()));
     with_hook(&place);
     place.ask(TASK, []).ok();
     assert_eq!(
         told(&place),
-        [pair("PreToolUse", "AgentTool"), pair("PreToolUse", "Glob"), pair("SubagentStop", ""), pair("Stop", "")]
+        [
+            pair("PreToolUse", "AgentTool"),
+            pair("PreToolUse", "Glob"),
+            pair("SubagentStop", ""),
+            pair("Stop", "")
+        ]
     );
     let place = Place::new(with_child(call(json!({"prompt": "look", "inherit_hooks": false})), child()));
     with_hook(&place);
@@ -327,10 +342,8 @@ fn the_budget_of_the_parent_counts_the_child() {
     assert!(failed && said.starts_with("[the sub-agent stopped: "), "{said}");
 
     // What the child has left is all that the parent has left.
-    let place = Place::new(with_child(
-        agent("spend"),
-        vec![text("spent").costs(48_000, 100).on_first("spend")],
-    ));
+    let place =
+        Place::new(with_child(agent("spend"), vec![text("spent").costs(48_000, 100).on_first("spend")]));
     let output = place.ask(TASK, ["--budget-tokens", "50000", "--output-format", "json"]).expect_code(4);
     let result: Value = output.json();
     assert_eq!(result["subtype"], "error_max_budget");
@@ -385,7 +398,10 @@ fn agent_types_are_listed_and_can_be_named() {
     let place = Place::new(script());
     let mine = place.env.write(place.env.config().join("caliban/agents/reviewer.md"), definition);
     let listed = place.verb(["agents", "types"]).ok().stdout;
-    assert_eq!(listed, format!("reviewer  (careful-model; Read, Grep)\n    Reads with care\n    {}\n", mine.display()));
+    assert_eq!(
+        listed,
+        format!("reviewer  (careful-model; Read, Grep)\n    Reads with care\n    {}\n", mine.display())
+    );
     let listed: Value = place.verb(["agents", "types", "--json"]).ok().json();
     assert_eq!(
         listed,
@@ -399,7 +415,11 @@ fn agent_types_are_listed_and_can_be_named() {
     let mut names = tool_names(child);
     names.sort();
     assert_eq!(names, ["Grep", "Read"]);
-    assert!(child.body["system"].to_string().contains("# Your role\\nBe strict."), "{}", child.body["system"]);
+    assert!(
+        child.body["system"].to_string().contains("# Your role\\nBe strict."),
+        "{}",
+        child.body["system"]
+    );
     assert!(requests[0].body["tools"].to_string().contains("reviewer: Reads with care"));
 
     // A repo's own count only once it is trusted.
@@ -420,7 +440,8 @@ fn r17_a_child_that_a_kill_interrupted_is_not_started_again() {
         steps: vec![
             agent("count").on_first(TASK),
             text("looked").on_first(TASK),
-            tool("Bash", json!({"command": "echo ran >> counter; touch started; sleep 600"})).on_first("count"),
+            tool("Bash", json!({"command": "echo ran >> counter; touch started; sleep 600"}))
+                .on_first("count"),
         ],
     });
     let mut running = place.caliban().args(["-p", TASK, "--permission-mode", "unattended"]).spawn();
