@@ -174,7 +174,8 @@ impl Runner<'_> {
         };
         if let Value::String(raw) = &call.input {
             let error = serde_json::from_str::<Value>(raw).err().map(|error| error.to_string());
-            let why = format!("the arguments are not a JSON object: {}", error.unwrap_or_default());
+            let error = error.unwrap_or_else(|| "an object was expected, not nested too deep".to_owned());
+            let why = format!("the arguments are not a JSON object: {error}");
             self.refuse(&mut ended, call, &call.input, refusal(Verdict::Invalid, why), Vec::new()).await?;
             return Ok(ended);
         }

@@ -10,7 +10,7 @@ use caliban_core::{
     message::{Block, Message, StopReason, ToolSpec},
 };
 use caliban_providers::{Delta, ModelReply, ModelRequest, ProviderError};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -28,6 +28,8 @@ const CONTINUATIONS: u32 = 3;
 const STOP_HOOK_ROUNDS: u32 = 5;
 /// Tokens of a usual answer, for the reservation.
 const USUAL_OUTPUT: u64 = 1_000;
+/// How deep the arguments of a call may be nested.
+const ARGUMENT_DEPTH: usize = 64;
 const GO_ON: &str = "Your answer was cut off by the output limit. Go on exactly where it stopped.";
 
 /// Why the loop ends before the model is done.
@@ -155,7 +157,8 @@ impl Agent {
             }
             other => other,
         };
-        let (reply, ms) = reply.map_err(Failed::into_halt)?;
+        let (mut reply, ms) = reply.map_err(Failed::into_halt)?;
+        flatten_deep_arguments(&mut reply.message);
         self.turns += 1;
         let event = Event::Reply {
             message: reply.message.clone(),
@@ -247,6 +250,27 @@ impl Agent {
         let message = Message::user(text);
         self.record(Event::Prompt { message, author, context: 0, queued: None }, Durability::Written).await?;
         Ok(())
+    }
+}
+
+/// Arguments nested deeper than anybody means become text, as arguments that are no JSON are: a record of them could
+/// not be read again, nor the request that sends them back.
+fn flatten_deep_arguments(message: &mut Message) {
+    for block in &mut message.blocks {
+        if let Block::ToolUse { input, .. } = block
+            && is_deeper(input, ARGUMENT_DEPTH)
+        {
+            *input = Value::String(input.to_string());
+        }
+    }
+}
+
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    let Some(below) = levels.checked_sub(1) else { return true };
+    match value {
+        Value::Array(items) => items.iter().any(|item| is_deeper(item, below)),
+        Value::Object(fields) => fields.values().any(|field| is_deeper(field, below)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
