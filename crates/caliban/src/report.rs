@@ -80,7 +80,9 @@ pub(crate) fn note(text: &str) {
 fn say(out: &mut dyn std::io::Write, label: &str, color: AnsiColor, text: &str) -> std::io::Result<()> {
     let style = Style::new().bold().fg_color(Some(color.into()));
     let indent = format!("\n{}", " ".repeat(label.len() + 2));
-    writeln!(out, "{style}{label}:{style:#} {}", text.trim_end().replace('\n', &indent))
+    // Errors quote paths, settings and what others said: none of it may reach the terminal as it is.
+    let text = caliban_core::inert::block(text.trim_end());
+    writeln!(out, "{style}{label}:{style:#} {}", text.replace('\n', &indent))
 }
 
 impl fmt::Display for Failure {

@@ -139,14 +139,14 @@ fn refused(error: &mut impl std::io::Write, report: &TurnReport) -> std::io::Res
     writeln!(error, "{YELLOW}{count} {calls} refused:{YELLOW:#}")?;
     let mut rules: Vec<&str> = Vec::new();
     for refused in &report.refused {
-        writeln!(error, "  {} {}: {}", refused.tool, refused.what, inert::line(&refused.why))?;
+        writeln!(error, "  {} {}: {}", inert::line(&refused.tool), refused.what, inert::line(&refused.why))?;
         rules.extend(refused.suggestions.iter().map(String::as_str));
     }
     rules.sort_unstable();
     rules.dedup();
     if !rules.is_empty() {
         let flags: Vec<String> =
-            rules.iter().map(|rule| format!("--allow '{}'", rule.replace('\'', r"'\''"))).collect();
+            rules.iter().map(|rule| format!("--allow '{}'", inert::line(rule).replace('\'', r"'\''"))).collect();
         writeln!(error, "hint: allow them with {}", flags.join(" "))?;
     }
     Ok(())

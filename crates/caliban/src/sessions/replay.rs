@@ -33,7 +33,7 @@ fn event(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
                 "session {} with {} in {}",
                 header.session,
                 inert::line(&header.model),
-                header.cwd.display()
+                inert::line(&header.cwd.display().to_string())
             )
         }
         Event::Resumed { model, .. } => writeln!(out, "\n-- taken up again with {} --", inert::line(model)),
@@ -58,7 +58,7 @@ fn event(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
             for part in content {
                 match part {
                     ResultPart::Text { text } => lines(text, out)?,
-                    ResultPart::Image { media_type, .. } => writeln!(out, "  [{media_type}]")?,
+                    ResultPart::Image { media_type, .. } => writeln!(out, "  [{}]", inert::line(media_type))?,
                 }
             }
             if summary.is_empty() { Ok(()) } else { writeln!(out, "  ({})", inert::line(summary)) }
