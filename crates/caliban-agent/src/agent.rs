@@ -309,7 +309,7 @@ impl Agent {
     pub(crate) async fn end_turn(&mut self, begun: Begun, result: Result<(), Halt>) -> TurnReport {
         let mut outcome = match result {
             Ok(()) => Outcome::Done,
-            Err(Halt::Outcome(outcome)) => outcome,
+            Err(Halt::Outcome(outcome)) => self.without_secrets(outcome),
             Err(Halt::Storage(error)) => storage_failure(&error),
         };
         let usage = self.conversation.usage();
@@ -338,6 +338,15 @@ impl Agent {
             turns: self.turns,
             refused: std::mem::take(&mut self.refused),
             elapsed: begun.at.elapsed(),
+        }
+    }
+
+    /// An error may quote what a server or a hook said, and ends up in logs.
+    fn without_secrets(&self, outcome: Outcome) -> Outcome {
+        let clean = |text: String| self.kit.redactor.redact(&text).into_owned();
+        match outcome {
+            Outcome::Failed { error, hint } => Outcome::Failed { error: clean(error), hint: hint.map(clean) },
+            other => other,
         }
     }
 

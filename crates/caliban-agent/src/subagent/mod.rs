@@ -94,7 +94,9 @@ impl Tool for AgentTool {
 }
 
 impl Starter {
-    async fn run(&self, input: Input, call: Call<'_>) -> Result<ToolOutput, String> {
+    async fn run(&self, mut input: Input, call: Call<'_>) -> Result<ToolOutput, String> {
+        // It becomes the name of a directory and of a branch.
+        input.label = input.label.map(|label| self.blueprint.redactor.redact(&label).into_owned());
         let definition = input.definition(&self.blueprint.definitions)?;
         let session = self.new_session(&input)?;
         let mut blueprint = self.blueprint.clone();
