@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use testkit::Env;
+use serde_json::json;
+use testkit::{Env, Signal, StepExt, script, script::Script, text, think, tool, tools, wait_until};
+
+use crate::place::Place;
 
 const CANARY: &str = "canary-4f1d9c7e2b";
 
@@ -52,4 +55,122 @@ fn a12_a_canary_reaches_neither_commands_nor_the_disk() {
     assert_eq!(leaks, Vec::<&PathBuf>::new());
     // What was said about the key is there, without the key.
     assert!(written.iter().any(|(_, text)| text.contains("The key is [redacted:")), "{written:?}");
+}
+
+/// A place whose environment holds the canary under several names, with a file that holds it too.
+fn with_canary(script: Script) -> Place {
+    let mut place = Place::new(script);
+    for name in ["ANTHROPIC_API_KEY", "FOO_TOKEN", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY"] {
+        place.env.set(name, CANARY);
+    }
+    place.env.write(place.repo.join(".env"), format!("KEY={CANARY}\n"));
+    place
+}
+
+/// The files, wherever the program may write, that hold the canary.
+fn leaks(place: &Place) -> Vec<PathBuf> {
+    let env = &place.env;
+    let dirs = [env.data(), env.state(), env.cache(), env.tmp(), env.runtime(), env.home(), env.config()];
+    dirs.iter().flat_map(|dir| files(dir)).filter(|(_, text)| text.contains(CANARY)).map(|(path, _)| path).collect()
+}
+
+const UNATTENDED: [&str; 2] = ["--permission-mode", "unattended"];
+
+#[test]
+fn a12_whatever_the_model_says_or_reads_the_disk_and_the_log_do_not_hold_it() {
+    let place = with_canary(script![
+        think(format!("The key is {CANARY}."))
+            .and_text(format!("I saw {CANARY}."))
+            .and_tool("Read", json!({"file_path": ".env"}))
+            .and_tool("Grep", json!({"pattern": "KEY", "output_mode": "content"}))
+            .and_tool("Bash", json!({"command": "cat .env", "description": CANARY}))
+            .and_tool("Bash", json!({"command": "true", "data": CANARY, "raw": {CANARY: CANARY}}))
+            .and_tool("NoSuchTool", json!({"extra": CANARY}))
+            .and_tool("TodoWrite", json!({"todos": [{"content": CANARY, "status": "pending"}]})),
+        text(format!("Done with {CANARY}.")),
+    ]);
+    let prompt = format!("use {CANARY}");
+    let output = place.caliban().args(["-p", &prompt, "--debug"]).args(UNATTENDED).output().ok();
+    // The person gets the answer as it is; the model was sent what it asked for.
+    assert_eq!(output.stdout, format!("Done with {CANARY}.\n"));
+    assert!(place.server.model_requests()[1].body["messages"].to_string().contains(&format!("KEY={CANARY}")));
+    assert!(!output.stderr.contains(CANARY), "{}", output.stderr);
+    assert_eq!(leaks(&place), Vec::<PathBuf>::new());
+    assert!(place.env.read(place.session().join("session.json")).contains("Done with [redacted:"));
+    // What was redacted can be gone on with: nothing of it is sent back to a model that would refuse it.
+    place.server.set_script(script![text("again")]);
+    place.ask("more", ["--continue"]).ok();
+    place.server.assert_drained();
+    assert_eq!(leaks(&place), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a12_long_outputs_are_kept_without_it_wherever_it_stands() {
+    // At every distance from any boundary that a reader may have.
+    let long: String = (0..9_000).map(|n| format!("{}{CANARY}\n", "x".repeat(n % 97))).collect();
+    let place = with_canary(script![
+        tools([
+            ("Bash", json!({"command": "cat long.txt"})),
+            ("Bash", json!({"command": "cat long.txt >&2; exit 3"})),
+            ("Bash", json!({"command": "cat long.txt", "run_in_background": true})),
+        ]),
+        text("ok"),
+    ]);
+    place.env.write(place.repo.join("long.txt"), long);
+    place.ask("read it", UNATTENDED).ok();
+    assert_eq!(leaks(&place), Vec::<PathBuf>::new());
+    let outputs = files(&place.session().join("outputs"));
+    assert!(outputs.iter().any(|(_, text)| text.len() > 100_000 && text.contains("[redacted:")), "{}", outputs.len());
+}
+
+#[test]
+fn a12_a_command_that_is_killed_leaves_none_of_it() {
+    let place = with_canary(script![tool("Bash", json!({"command": "yes \"$(cat .env)\" | head -n 20000; touch said; sleep 600"}))]);
+    let mut running = place.caliban().args(["-p", "go"]).args(UNATTENDED).spawn();
+    wait_until("the command has said it", || place.repo.join("said").exists());
+    running.signal(Signal::KILL);
+    running.wait();
+    wait_until("its processes are gone", || place.env.processes().is_empty());
+    assert_eq!(leaks(&place), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a12_sub_agents_keep_it_as_little() {
+    let place = with_canary(script![
+        tool("AgentTool", json!({"prompt": format!("child: use {CANARY}"), "label": CANARY})).on_first("parent"),
+        text("done").on_first("parent"),
+        tool("Bash", json!({"command": "cat .env; env"})).on_first("child"),
+        text(format!("{CANARY} {}", "long ".repeat(2_000))).on_first("child"),
+    ]);
+    let output = place.caliban().args(["-p", "parent", "--debug"]).args(UNATTENDED).output().ok();
+    assert!(output.stderr.contains("sub_agent"), "{}", output.stderr);
+    assert!(!output.stderr.contains(CANARY), "{}", output.stderr);
+    assert_eq!(leaks(&place), Vec::<PathBuf>::new());
+    let names: Vec<PathBuf> = files(&place.env.data()).into_iter().map(|(path, _)| path).collect();
+    assert!(!names.iter().any(|path| path.display().to_string().contains(CANARY)), "{names:?}");
+}
+
+#[test]
+fn a12_a_hook_that_blocks_with_it_and_an_error_that_quotes_it_do_not_leak() {
+    let place = with_canary(script![text("never")]);
+    let settings = "[[hooks.UserPromptSubmit]]\ncommand = 'cat .env >&2; exit 2'\n";
+    place.env.write(place.env.config().join("caliban/settings.toml"), settings);
+    place.ask("go", []).expect_code(1);
+    assert_eq!(leaks(&place), Vec::<PathBuf>::new());
+
+    let body = testkit::Protocol::Anthropic.error_body(401, &format!("invalid x-api-key {CANARY}"));
+    let place = with_canary(script![testkit::status(401).body(body)]);
+    let output = place.caliban().args(["-p", "go", "--debug"]).output().expect_code(1);
+    assert!(!output.stderr.contains(CANARY), "{}", output.stderr);
+    assert_eq!(leaks(&place), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a12_commands_get_what_the_settings_name_and_no_more() {
+    let place = with_canary(script![tool("Bash", json!({"command": "env > given"})), text("ok")]);
+    place.env.write(place.env.config().join("caliban/settings.toml"), "[bash]\nenv_allow = [\"FOO_TOKEN\"]\n");
+    place.ask("go", UNATTENDED).ok();
+    let given = place.env.read(place.repo.join("given"));
+    let holding: Vec<&str> = given.lines().filter(|line| line.contains(CANARY)).collect();
+    assert_eq!(holding, [format!("FOO_TOKEN={CANARY}")]);
 }
