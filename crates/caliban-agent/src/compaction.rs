@@ -43,7 +43,7 @@ that worked and how; errors and how they were solved; what is left to do and the
 impl Agent {
     /// Whether the next request would come close to the window.
     pub(crate) fn is_window_filling(&self) -> bool {
-        self.conversation.estimated_tokens() * 100 > self.window() * FULL_PERCENT
+        self.uses_more_than(FULL_PERCENT)
     }
 
     /// How many tokens the model can hold: by the settings, by the server where it could be asked, by the catalogue.
@@ -61,6 +61,15 @@ impl Agent {
         }
     }
 
+    fn uses_more_than(&self, percent: u64) -> bool {
+        self.conversation.estimated_tokens() > self.share_of_window(percent)
+    }
+
+    fn share_of_window(&self, percent: u64) -> u64 {
+        // Divided first: a server may claim any size.
+        self.window().div_ceil(100).saturating_mul(percent)
+    }
+
     /// Makes room now, whatever the use is: what `/compact` and `caliban sessions compact` do.
     pub async fn compact(&mut self, cancel: &CancellationToken) -> Result<(), Outcome> {
         let result = match self.clear_old_results().await {
@@ -76,7 +85,7 @@ impl Agent {
 
     pub(crate) async fn make_room(&mut self, cancel: &CancellationToken) -> Result<(), Halt> {
         self.clear_old_results().await?;
-        if self.conversation.estimated_tokens() * 100 > self.window() * ROOMY_PERCENT {
+        if self.uses_more_than(ROOMY_PERCENT) {
             self.summarise(cancel).await?;
         }
         if self.conversation.estimated_tokens() > self.window() {
@@ -101,7 +110,7 @@ impl Agent {
     }
 
     async fn summarise(&mut self, cancel: &CancellationToken) -> Result<(), Halt> {
-        let keep_tail = tail(self.conversation.messages(), self.window() * TAIL_PERCENT / 100);
+        let keep_tail = tail(self.conversation.messages(), self.share_of_window(TAIL_PERCENT));
         if self.conversation.messages().len() <= keep_tail + 1 {
             return Ok(());
         }
@@ -205,7 +214,7 @@ fn is_large(content: &[ResultPart]) -> bool {
 /// How many messages at the end stay: as many as fit, beginning with one of the model's, so that no result
 /// stands without its call.
 fn tail(messages: &[Message], tokens: u64) -> usize {
-    let room = usize::try_from(tokens * 4).unwrap_or(usize::MAX);
+    let room = usize::try_from(tokens.saturating_mul(4)).unwrap_or(usize::MAX);
     let (mut used, mut kept) = (0_usize, 0);
     for (back, message) in messages.iter().rev().enumerate() {
         used = used.saturating_add(characters(message));

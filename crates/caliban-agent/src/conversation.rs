@@ -77,7 +77,7 @@ impl Conversation {
                 }
             }
             Event::Queued { number, text, sender } => {
-                self.next_queued = self.next_queued.max(number + 1);
+                self.next_queued = self.next_queued.max(number.saturating_add(1));
                 self.queue.insert(*number, text.clone());
                 self.senders.extend(sender.clone());
             }
@@ -93,7 +93,7 @@ impl Conversation {
                 self.close_open_calls();
                 self.usage += *usage;
                 self.replies += 1;
-                self.last_prompt_tokens = usage.prompt() + usage.output;
+                self.last_prompt_tokens = usage.prompt().saturating_add(usage.output);
                 self.uncounted = 0;
                 self.open = message
                     .tool_uses()
@@ -190,7 +190,7 @@ impl Conversation {
     /// How many tokens the next request will have, about: what the provider counted last, plus a
     /// quarter of the characters that came since.
     pub fn estimated_tokens(&self) -> u64 {
-        self.last_prompt_tokens + (self.uncounted / 4) as u64
+        self.last_prompt_tokens.saturating_add((self.uncounted / 4) as u64)
     }
 
     /// Answers what is still open: begun calls are "interrupted", others "not run".

@@ -224,7 +224,7 @@ impl Agent {
     pub(crate) fn estimate(&self) -> Estimated {
         let fixed = if self.conversation.replies() == 0 { self.fixed_characters() as u64 / 4 } else { 0 };
         let output = self.kit.max_output.map_or(USUAL_OUTPUT, |limit| USUAL_OUTPUT.min(u64::from(limit)));
-        Estimated { prompt: self.conversation.estimated_tokens() + fixed, output }
+        Estimated { prompt: self.conversation.estimated_tokens().saturating_add(fixed), output }
     }
 
     /// The system prompt and the tools; part of every request.

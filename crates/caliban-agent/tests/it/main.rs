@@ -1,0 +1,6 @@
+//! The agent's crate from outside: what the whole program cannot show, byte for byte.
+
+#![expect(clippy::unwrap_used, reason = "test code: a failed step is a failed test")]
+
+mod compaction;
+mod transcript;
