@@ -20,6 +20,8 @@ use crate::settings::Settings;
 
 /// How long to wait for another process that types into the same pane.
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
+/// How long one command types what others have left before it; the rest is for the next.
+const DELIVER_LIMIT: Duration = Duration::from_secs(10);
 /// How long to look whether the agent took a message.
 const CONFIRM_LIMIT: Duration = Duration::from_millis(1500);
 /// How often to look.
@@ -66,7 +68,13 @@ pub(crate) async fn deliver(
         return Ok(0);
     }
     let mut typed = 0;
+    let enough = Instant::now() + DELIVER_LIMIT;
     for (at, task) in waiting.iter().enumerate() {
+        if at > 0 && Instant::now() >= enough {
+            let why = "more was waiting than could be typed in one go";
+            put_off(broker, &waiting[at..], DeliveryState::Held, why).await?;
+            break;
+        }
         match look(&target, settings).await {
             Verdict::Go(..) => {}
             Verdict::Hold(why) => {
