@@ -6,6 +6,7 @@
 mod acp;
 mod cli;
 mod compose;
+mod fleet;
 mod mcp;
 mod place;
 mod print;
@@ -58,8 +59,14 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         report::log_to_stderr();
     }
     let Some(command) = &cli.command else {
+        if cli.run.bg.is_some() {
+            return runtime()?.block_on(fleet::background(cli, &environment, &cwd));
+        }
         return runtime()?.block_on(print::print(cli, &environment, &cwd));
     };
+    if fleet::is_verb(command) {
+        return runtime()?.block_on(fleet::fleet(command, &environment, &cwd));
+    }
     if let Command::Acp(args) = command {
         return runtime()?.block_on(acp::acp(&args.agent, &environment));
     }
@@ -78,7 +85,19 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
             runtime()?.block_on(worktrees::worktrees(command, &environment, &cwd, &mut out))?;
         }
         // Answered above, before stdout was locked.
-        Command::Acp(_) => {}
+        Command::Acp(_)
+        | Command::Agents(_)
+        | Command::Attach(_)
+        | Command::Logs(_)
+        | Command::Stop(_)
+        | Command::Kill(_)
+        | Command::Respawn(_)
+        | Command::Resume(_)
+        | Command::Rm(_)
+        | Command::Approvals(_)
+        | Command::Approve(_)
+        | Command::Deny(_)
+        | Command::Daemon(_) => {}
     }
     Ok(Code::Done)
 }

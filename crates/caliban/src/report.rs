@@ -20,6 +20,8 @@ pub(crate) enum Code {
     Refused = 3,
     /// A budget or the turn limit was reached.
     Limit = 4,
+    /// The time that was given is up.
+    Timeout = 124,
     /// Interrupted.
     Interrupted = 130,
 }

@@ -2,10 +2,40 @@
 
 use clap::Subcommand;
 
-/// What to do about agents.
+use super::fleet::{
+    AttachArgs, DiffArgs, KillArgs, ListArgs, LogsArgs, MergeArgs, ResumeArgs, RespawnArgs, RmArgs, SendArgs,
+    SpawnArgs, WaitArgs,
+};
+
+/// What to do about background agents.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum AgentsCommand {
-    /// List the kinds of sub-agents that this repo and you define
+    /// Start an agent in the background and print its id
+    Spawn(Box<SpawnArgs>),
+    /// List all agents of this repo: state, what each is doing or waits for, what it has spent
+    List(ListArgs),
+    /// Watch an agent live and talk to it; Ctrl+D leaves it running
+    Attach(AttachArgs),
+    /// Print what an agent did
+    Logs(LogsArgs),
+    /// Say something to an agent
+    Send(SendArgs),
+    /// Wait until agents have ended; the exit code tells how
+    Wait(WaitArgs),
+    /// End agents with everything that they started
+    #[command(visible_alias = "stop")]
+    Kill(KillArgs),
+    /// Start an agent again from its original request, with a new id
+    Respawn(RespawnArgs),
+    /// Let an ended agent go on in its conversation, with the same id
+    Resume(ResumeArgs),
+    /// Remove stopped agents and their worktrees; unsaved work is saved under a rescue ref first
+    Rm(RmArgs),
+    /// Show what an agent changed, committed or not
+    Diff(DiffArgs),
+    /// Merge what an agent did; conflicts are told before anything is touched
+    Merge(MergeArgs),
+    /// List the kinds of agents that this repo and you define
     Types {
         /// Print JSON
         #[arg(long)]

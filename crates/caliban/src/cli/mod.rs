@@ -5,7 +5,9 @@
 pub(crate) mod agents;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod daemon;
 pub(crate) mod doctor;
+pub(crate) mod fleet;
 pub(crate) mod man;
 pub(crate) mod run;
 pub(crate) mod sessions;
@@ -41,6 +43,8 @@ Examples:
   git diff | caliban -p \"review this change\" --permission-mode plan
   caliban -p \"and now the docs\" --continue --output-format json
   caliban --provider ollama --model qwen3 -p \"what does this repo do?\"
+  caliban --bg \"refactor the auth module\" --label auth
+  caliban agents list --watch
   caliban doctor
 
 A prompt that is also the name of a command goes behind -p: caliban -p doctor";
@@ -65,6 +69,9 @@ pub(crate) struct Cli {
     /// How the agent is set up.
     #[command(flatten)]
     pub agent: AgentFlags,
+    /// What is said about a background agent.
+    #[command(flatten)]
+    pub task: fleet::TaskFlags,
     /// Another command than to work on a prompt.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -94,9 +101,32 @@ pub(crate) enum Command {
     Doctor(doctor::DoctorArgs),
     /// Trust a repo: use its settings, hooks and MCP servers
     Trust(trust::TrustArgs),
-    /// What there is about agents
+    /// Start, watch, steer, review and end agents in the background
     #[command(subcommand)]
     Agents(agents::AgentsCommand),
+    /// Watch a background agent live and talk to it; Ctrl+D leaves it running
+    Attach(fleet::AttachArgs),
+    /// Print what a background agent did
+    Logs(fleet::LogsArgs),
+    /// End background agents with everything that they started
+    Stop(fleet::KillArgs),
+    /// The same as stop
+    Kill(fleet::KillArgs),
+    /// Start a background agent again from its original request, with a new id
+    Respawn(fleet::RespawnArgs),
+    /// Let an ended background agent go on in its conversation
+    Resume(fleet::ResumeArgs),
+    /// Remove stopped background agents and their worktrees
+    Rm(fleet::RmArgs),
+    /// List what background agents ask for
+    Approvals(fleet::ApprovalsArgs),
+    /// Allow what a background agent asks for
+    Approve(fleet::ApproveArgs),
+    /// Refuse what a background agent asks for
+    Deny(fleet::DenyArgs),
+    /// Look at, stop and restart the daemon that keeps this repo's background agents
+    #[command(subcommand)]
+    Daemon(daemon::DaemonCommand),
     /// List, show, remove and rescue the worktrees of sub-agents
     #[command(subcommand)]
     Worktrees(worktrees::WorktreesCommand),
@@ -127,6 +157,10 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, cla
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     let conflict = |message: String| command.clone().error(ErrorKind::ArgumentConflict, message);
     cli.run.check().map_err(conflict)?;
+    if cli.command.is_none() && cli.run.bg.is_none() && cli.task != fleet::TaskFlags::default() {
+        return Err(conflict("--label, --isolation and the like are for an agent in the background: add --bg".to_owned()));
+    }
+    cli.task_flags().check().map_err(conflict)?;
     cli.agent_flags().map_or(Ok(()), AgentFlags::check).map_err(conflict)?;
     Ok(cli)
 }
@@ -137,9 +171,18 @@ impl Cli {
         match &self.command {
             None => Some(&self.agent),
             Some(Command::Acp(args)) => Some(&args.agent),
+            Some(Command::Agents(agents::AgentsCommand::Spawn(args))) => Some(&args.agent),
             Some(Command::Doctor(args)) => Some(&args.agent),
             Some(Command::Config(config::ConfigCommand::Show(args))) => Some(&args.agent),
             Some(_) => None,
+        }
+    }
+
+    /// What is said about a background agent, wherever the command has it.
+    fn task_flags(&self) -> &fleet::TaskFlags {
+        match &self.command {
+            Some(Command::Agents(agents::AgentsCommand::Spawn(args))) => &args.task,
+            _ => &self.task,
         }
     }
 }

@@ -26,6 +26,13 @@ pub(crate) struct RunFlags {
     /// Work on the prompt, print the answer and exit; stdin is appended to the prompt
     #[arg(short, long, value_name = "PROMPT", num_args = 0..=1)]
     pub print: Option<Option<String>>,
+    /// Work on the prompt in the background: print the agent's id and return at once
+    #[arg(long, value_name = "PROMPT", num_args = 0..=1,
+          conflicts_with_all = ["print", "output_format", "continue_last", "resume", "verbose"])]
+    pub bg: Option<Option<String>>,
+    /// With --bg: read the prompt from this file; - is stdin
+    #[arg(long, value_name = "FILE", requires = "bg")]
+    pub prompt_file: Option<PathBuf>,
     /// How the answer is printed
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = OutputFormat::Text)]
     pub output_format: OutputFormat,
@@ -46,7 +53,8 @@ pub(crate) struct RunFlags {
 impl RunFlags {
     /// The prompt, wherever it stands.
     pub(crate) fn prompt(&self) -> Option<&str> {
-        self.prompt.as_deref().or(self.print.as_ref().and_then(|print| print.as_deref()))
+        let behind = self.print.as_ref().or(self.bg.as_ref());
+        self.prompt.as_deref().or(behind.and_then(Option::as_deref))
     }
 
     /// Whether `-p` was given.
@@ -56,10 +64,16 @@ impl RunFlags {
 
     /// What is wrong with the flags taken together.
     pub(super) fn check(&self) -> Result<(), String> {
-        match (&self.prompt, &self.print) {
+        match (&self.prompt, self.print.as_ref().or(self.bg.as_ref())) {
             (Some(one), Some(Some(other))) => Err(format!(
                 "found two prompts, `{other}` and `{one}`, expected one; put a prompt of several words in quotes"
             )),
+            (None, Some(None)) if self.bg.is_some() && self.prompt_file.is_none() => {
+                Err("--bg needs a prompt: say what to do, or where it is written with --prompt-file".to_owned())
+            }
+            _ if self.prompt_file.is_some() && self.prompt().is_some() => {
+                Err("found a prompt and --prompt-file, expected one of them".to_owned())
+            }
             _ => Ok(()),
         }
     }

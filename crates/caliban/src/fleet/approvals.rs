@@ -62,5 +62,5 @@ pub(super) fn who(asked: &Numbered) -> String {
 
 /// The exact call. It may have lines of its own; they are shown, not hidden.
 pub(super) fn what(asked: &Numbered) -> String {
-    format!("{} {}", inert::line(&asked.ask.name), inert::line(&asked.ask.what))
+    inert::line(&asked.ask.what).into_owned()
 }

@@ -74,7 +74,17 @@ pub(super) async fn attach(fleet: &Fleet<'_>, args: &AttachArgs, out: &mut dyn W
             }
             Err(error) => return Err(worded(error)),
         };
-        let link = Link::open(&socket).await?;
+        let link = match Link::open(&socket).await {
+            Ok(link) => link,
+            Err(failure) => {
+                // It may have ended between the two.
+                agent = client.show(&id).await.map_err(worded)?;
+                if row::has_ended(agent.state) {
+                    continue;
+                }
+                return Err(failure);
+            }
+        };
         return match converse(link, &agent, &mut lines, out).await? {
             Over::Left => {
                 say(&format!("detached; agent {id} goes on"));

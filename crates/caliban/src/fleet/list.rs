@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_list_marks_who_needs_a_person() {
-        let asks = vec![Ask { name: "Bash".into(), what: "make install".into(), ..Ask::default() }];
+        let asks = vec![Ask { what: "Bash make install".into(), ..Ask::default() }];
         let rows = [
             AgentRow {
                 label: Some("auth".into()),

@@ -176,7 +176,7 @@ fn daemon_options(loaded: &Loaded) -> DaemonOptions {
     let fleet = &loaded.settings.fleet;
     DaemonOptions {
         max_running: fleet.max_running.get(),
-        grace_ms: u64::from(fleet.grace_seconds) * 1000,
+        grace_ms: u64::from(fleet.grace_seconds.get()) * 1000,
         sweep: if fleet.sweep { Sweep::Remove } else { Sweep::Off },
         keep_worktrees: loaded.settings.worktrees.keep,
     }

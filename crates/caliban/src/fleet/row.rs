@@ -55,7 +55,7 @@ pub(super) fn doing(row: &AgentRow, now_ms: u64) -> String {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
-        return format!("asks: {} {}{more}", inert::line(&ask.name), inert::line(&ask.what));
+        return format!("asks: {}{more}", inert::line(&ask.what));
     }
     match (&row.waiting_for, row.state) {
         (Some(WaitingFor::Approval { call }), _) => return format!("asks: {}", inert::line(call)),
@@ -186,7 +186,7 @@ pub(super) mod tests {
     }
 
     fn ask(what: &str) -> Ask {
-        Ask { name: "Bash".into(), what: what.into(), ..Ask::default() }
+        Ask { what: format!("Bash {what}"), ..Ask::default() }
     }
 
     #[test]

@@ -158,8 +158,8 @@ impl Screen {
         }
         let is_over = matches!(fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
         let begins = fields.status == Some(ToolCallStatus::InProgress) || is_over;
-        let first = (begins && !std::mem::replace(&mut call.is_shown, call.is_shown || begins))
-            .then(|| call.title.clone());
+        let first = (begins && !call.is_shown).then(|| call.title.clone());
+        call.is_shown |= begins;
         if let Some(title) = first {
             self.line(CYAN, &format!("• {title}"), out)?;
         }

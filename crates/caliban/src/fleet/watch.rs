@@ -230,7 +230,7 @@ mod tests {
         let running = row::tests::row(State::Running);
         let asks = AgentRow {
             waiting_for: Some(WaitingFor::Approval { call: "make".into() }),
-            asks: vec![caliban_supervisor::records::Ask { what: "make".into(), name: "Bash".into(), ..Default::default() }],
+            asks: vec![caliban_supervisor::records::Ask { what: "Bash make".into(), ..Default::default() }],
             ..running.clone()
         };
         let done = AgentRow { ending: Some(Ending::Finished), ..row::tests::row(State::Done) };

@@ -3,7 +3,7 @@
 mod audit;
 mod compact;
 mod list;
-mod replay;
+pub(crate) mod replay;
 mod rm;
 mod show;
 

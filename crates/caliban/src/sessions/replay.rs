@@ -25,7 +25,8 @@ pub(super) fn replay(found: &Found, speed: Option<f64>, out: &mut dyn Write) -> 
     Ok(())
 }
 
-fn event(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
+/// One event as people read it.
+pub(crate) fn event(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
     match event {
         Event::Started(header) => {
             writeln!(

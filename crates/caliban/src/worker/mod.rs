@@ -31,7 +31,6 @@ use caliban_core::{
 use caliban_supervisor::records::{self, ResumeOrder};
 
 use crate::{
-    cli::AgentFlags,
     compose::{Composition, Request, chain, compose},
     report::Failure,
     settings::Environment,
@@ -145,14 +144,14 @@ async fn work(order: &Order) -> Result<End, Failure> {
 async fn prepare(order: &Order, status: &mut Status) -> Result<(Agent, SpawnSpec, Composition), Failure> {
     let spec = read_spec(&order.directory)?;
     let environment = Environment::of_process();
-    let flags = flags(&spec)?;
+    let flags = crate::fleet::flags::of(&spec);
     let id = order.directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let worktree = isolation::worktree(&spec, &id, &environment, status).await?;
     let request = Request {
         cwd: &spec.cwd,
         worktree: worktree.as_deref(),
         flags: &flags,
-        append: None,
+        append: crate::fleet::flags::append_of(&spec),
         attendance: Attendance::Somebody,
         mcp_servers: &[],
     };
@@ -160,8 +159,8 @@ async fn prepare(order: &Order, status: &mut Status) -> Result<(Agent, SpawnSpec
     for note in &composition.notes {
         crate::report::note(note);
     }
-    if spec.extra.get("inherit_hooks") == Some(&serde_json::Value::Bool(false)) {
-        composition.blueprint.hooks.commands.clear();
+    if let Some(hooks) = crate::fleet::flags::hooks_of(&spec) {
+        composition.blueprint.hooks.commands = hooks;
     }
     let definition = match &spec.agent_type {
         Some(name) => Some(
@@ -203,29 +202,6 @@ fn read_spec(directory: &Path) -> Result<SpawnSpec, Failure> {
     let text = std::fs::read_to_string(&path)
         .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     SpawnSpec::from_json(&text).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
-}
-
-/// The spec as the flags that a person would have given.
-fn flags(spec: &SpawnSpec) -> Result<AgentFlags, Failure> {
-    let usd = spec.budget.usd.map(|micro| micro.0 as f64 / 1_000_000.0);
-    let permission_mode = match spec.permission_mode {
-        Some(mode) => {
-            let word = serde_json::to_value(mode).map_err(|error| Failure::new(error.to_string()))?;
-            word.as_str().map(|word| word.replace('_', "-"))
-        }
-        None => None,
-    };
-    Ok(AgentFlags {
-        provider: spec.provider.clone(),
-        model: spec.model.clone(),
-        max_turns: spec.max_turns.and_then(|turns| u32::try_from(turns).ok()).and_then(std::num::NonZeroU32::new),
-        budget_tokens: spec.budget.tokens.and_then(std::num::NonZeroU64::new),
-        budget_usd: usd.and_then(crate::settings::values::Usd::new),
-        permission_mode,
-        allow: spec.allow.clone(),
-        deny: spec.deny.clone(),
-        ..AgentFlags::default()
-    })
 }
 
 /// Keeps the status true until the agent has ended or leaves memory.

@@ -1,0 +1,111 @@
+//! `caliban agents diff`: everything that an agent changed against its recorded base, committed or not.
+
+use std::io::{IsTerminal as _, Write};
+
+use anstyle::{AnsiColor, Style};
+use caliban_core::inert;
+use caliban_worktrees::{Changes, GitOptions, Repo};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::{Fleet, json_line, say, worded, worded_git, worktree_name};
+use crate::{
+    cli::fleet::DiffArgs,
+    report::{Code, Failure},
+};
+
+/// The longest bar of a file's changes.
+const BAR: u64 = 40;
+
+/// What is shown; text and JSON come from it alike.
+#[derive(Debug, Serialize)]
+struct Diff {
+    #[serde(flatten)]
+    changes: Changes,
+    summary: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<String>,
+}
+
+pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write) -> Result<Code, Failure> {
+    let agent = fleet.client().await?.show(&args.agent.id).await.map_err(worded)?;
+    let name = worktree_name(&agent)?;
+    let cancel = CancellationToken::new();
+    let repo = Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await.map_err(worded_git)?;
+    if args.json || args.stat {
+        let changes = repo.changes(&name, &cancel).await.map_err(worded_git)?;
+        let patch = match args.stat {
+            true => None,
+            false => Some(whole(repo.patch(&name, &cancel).await.map_err(worded_git)?)),
+        };
+        let diff = Diff { summary: changes.summary(), changes, patch };
+        if args.json { json_line(&diff, out)? } else { stat(&diff, out)? }
+        return Ok(Code::Done);
+    }
+    let patch = whole(repo.patch(&name, &cancel).await.map_err(worded_git)?);
+    if patch.is_empty() {
+        say("no changes");
+    }
+    show(&patch, std::io::stdout().is_terminal(), out)?;
+    Ok(Code::Done)
+}
+
+fn whole(patch: caliban_worktrees::Patch) -> String {
+    if patch.truncated {
+        say(&format!("the patch is cut at {} bytes; --stat shows all files", caliban_worktrees::PATCH_CAP));
+    }
+    patch.text
+}
+
+/// For a person in colours and inert; for a program as it is, so that `git apply` takes it.
+fn show(patch: &str, is_person: bool, out: &mut dyn Write) -> std::io::Result<()> {
+    if !is_person {
+        return out.write_all(patch.as_bytes());
+    }
+    for line in patch.lines() {
+        let style = match line.as_bytes() {
+            [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => Style::new().bold(),
+            [b'+', ..] => AnsiColor::Green.on_default(),
+            [b'-', ..] => AnsiColor::Red.on_default(),
+            [b'@', b'@', ..] => AnsiColor::Cyan.on_default(),
+            [b' ', ..] => Style::new(),
+            _ => Style::new().bold(),
+        };
+        writeln!(out, "{style}{}{style:#}", inert::block(line))?;
+    }
+    Ok(())
+}
+
+fn stat(diff: &Diff, out: &mut dyn Write) -> Result<(), Failure> {
+    let changes = &diff.changes;
+    for commit in &changes.commits {
+        writeln!(out, "{}  {}", commit.oid.short(), inert::line(&commit.subject))?;
+    }
+    if !changes.commits.is_empty() {
+        writeln!(out)?;
+    }
+    let width = changes.files.iter().map(|file| inert::line(&file.path).chars().count()).max().unwrap_or(0);
+    let most = changes.files.iter().filter_map(|file| Some(file.added? + file.deleted?)).max().unwrap_or(0);
+    for file in &changes.files {
+        let path = inert::line(&file.path);
+        let bar = match (file.added, file.deleted) {
+            (Some(added), Some(deleted)) => {
+                let scaled = |count: u64| {
+                    let full = if most > BAR { (count * BAR).div_ceil(most) } else { count };
+                    usize::try_from(full).unwrap_or(0)
+                };
+                let (plus, minus) = ("+".repeat(scaled(added)), "-".repeat(scaled(deleted)));
+                format!("{:>5} {plus}{minus}", added + deleted)
+            }
+            _ => "  binary".to_owned(),
+        };
+        writeln!(out, "{} {path:<width$} |{bar}", file.status)?;
+    }
+    writeln!(out, "{}", diff.summary)?;
+    match changes.uncommitted.len() {
+        0 => {}
+        1 => writeln!(out, "1 path is not committed")?,
+        more => writeln!(out, "{more} paths are not committed")?,
+    }
+    Ok(())
+}
