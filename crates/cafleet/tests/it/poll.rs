@@ -121,7 +121,6 @@ fn how_soon_a_waiter_wakes() {
         let waiter = world.command(&wait).stdout(Stdio::piped()).spawn().expect("spawn");
         let bells = world.database().with_extension("db.bells").join(world.id("bob"));
         eventually("the bell", || std::fs::read_dir(&bells).ok()?.flatten().next());
-        std::thread::sleep(std::time::Duration::from_millis(300));
         let name = format!("T{round}");
         world.send(&name, "D", "bob", "x");
         let sent = Instant::now();
