@@ -185,3 +185,31 @@ async fn a_question_waits_for_whoever_comes_next_and_across_a_restart() {
     assert_eq!(answer.stop_reason, StopReason::EndTurn);
     host.close().await;
 }
+
+#[tokio::test]
+async fn a_helpers_question_is_asked_where_its_parent_is_watched() {
+    let world = World::new(json!({"steps": [
+        {"when": {"first_prompt_contains": "delegate"}, "tool_calls": [
+            {"name": "AgentTool", "input": {"prompt": "write the file", "label": "scribe"}}]},
+        {"when": {"first_prompt_contains": "write the file"}, "tool_calls": [write("a.txt")]},
+        {"when": {"first_prompt_contains": "write the file"}, "text": "written"},
+        {"when": {"first_prompt_contains": "delegate"}, "text": "it is done"},
+    ]}))
+    .with_helpers();
+    let host = world.host("s").await;
+    let sessions = Arc::new(Sessions::only(host.clone()));
+    let mut first = Watcher::attach(&sessions, &host).await;
+    let prompt = tokio::spawn(first.begin("s", "delegate this"));
+    first.until(|watcher| !watcher.questions.is_empty()).await;
+    let mut second = Watcher::attach(&sessions, &host).await;
+    second.until(|watcher| !watcher.questions.is_empty()).await;
+    let question = second.questions.pop().unwrap();
+    assert_eq!(question.request.tool_call.fields.title.as_deref(), Some("scribe: Write: a.txt"));
+    question.answer(Reply::AllowOnce).await.unwrap();
+    let answer = first.run(prompt).await.unwrap().unwrap();
+    assert_eq!((answer.stop_reason, first.text()), (StopReason::EndTurn, "it is done".into()));
+    let other = first.questions.pop().unwrap();
+    first.run(other.withdrawn().cancelled()).await;
+    assert!(world.root().join("a.txt").exists());
+    host.close().await;
+}

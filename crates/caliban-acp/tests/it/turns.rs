@@ -6,6 +6,7 @@ use caliban_acp::{
     ClientError, Sessions,
     v1::{SessionUpdate, StopReason, ToolCallContent, ToolCallStatus, ToolKind},
 };
+use caliban_agent::feed::Entry;
 use caliban_core::budget;
 use serde_json::json;
 
@@ -307,4 +308,25 @@ async fn a_prompt_the_agent_cannot_take_is_refused_in_words() {
     }
     let error = watcher.run(client.set_mode(&session, "yolo")).await.unwrap_err();
     assert!(error.to_string().contains("Invalid params"), "{error}");
+}
+
+#[tokio::test]
+async fn output_of_a_running_command_is_shown_while_it_runs() {
+    let world = World::new(json!({"steps": []}));
+    let host = world.host("s").await;
+    let sessions = Arc::new(Sessions::only(host.clone()));
+    let mut watcher = Watcher::attach(&sessions, &host).await;
+    let feed = host.handle().feed().clone();
+    feed.push(Entry::ToolUse { id: "c".into(), name: "Bash".into() });
+    feed.push(Entry::ToolOutput { id: "c".into(), text: "compiling\n".repeat(3_000) });
+    let shown = |update: &SessionUpdate| match update {
+        SessionUpdate::ToolCallUpdate(update) => update.fields.content.clone(),
+        _ => None,
+    };
+    watcher.until(|watcher| watcher.updates.iter().any(|update| shown(update).is_some())).await;
+    let content = watcher.updates.iter().find_map(shown).unwrap();
+    let [ToolCallContent::Content(content)] = content.as_slice() else { panic!("{content:?}") };
+    let caliban_acp::v1::ContentBlock::Text(text) = &content.content else { panic!("{content:?}") };
+    assert!(text.text.len() < 9_000 && text.text.ends_with("compiling\n```"), "{}", text.text.len());
+    host.close().await;
 }

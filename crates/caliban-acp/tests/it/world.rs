@@ -67,6 +67,7 @@ pub(crate) struct World {
     provider: Arc<dyn Provider>,
     budget: budget::Limits,
     max_turns: u32,
+    helpers: Helpers,
     made: Mutex<u32>,
     pub(crate) wanted: Mutex<Vec<NewSession>>,
 }
@@ -85,7 +86,15 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("work")).unwrap();
         let budget = budget::Limits::NONE;
-        Self { directory, provider, budget, max_turns: 50, made: Mutex::default(), wanted: Mutex::default() }
+        Self {
+            directory,
+            provider,
+            budget,
+            max_turns: 50,
+            helpers: Helpers::Off,
+            made: Mutex::default(),
+            wanted: Mutex::default(),
+        }
     }
 
     pub(crate) fn with_budget(mut self, budget: budget::Limits) -> Self {
@@ -95,6 +104,11 @@ impl World {
 
     pub(crate) fn with_max_turns(mut self, max_turns: u32) -> Self {
         self.max_turns = max_turns;
+        self
+    }
+
+    pub(crate) fn with_helpers(mut self) -> Self {
+        self.helpers = Helpers::Allowed;
         self
     }
 
@@ -122,7 +136,7 @@ impl World {
             limits: Limits { max_turns: self.max_turns },
             attendance: Attendance::Somebody,
             redactor: Redactor::new(Vec::<(String, String)>::new()),
-            helpers: Helpers::Off,
+            helpers: self.helpers,
             definitions: Arc::new([]),
             isolation: Isolation::default(),
             spawner: Arc::new(NoSpawner),
