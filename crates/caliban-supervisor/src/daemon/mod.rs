@@ -37,7 +37,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::agent::Agent;
+use self::agent::{Agent, Waiter};
 use self::store::{Batch, Store, Then};
 use self::watch::Watch;
 use crate::options::DaemonOptions;
@@ -325,9 +325,11 @@ impl Owner {
         if before.state() != after {
             tracing::info!(%id, "{} -> {after}{}", before.state(), agent.ending_in_words());
         }
+        // Those who wait for one that is respawned will wait for its successor.
+        let respawned = agent.waiting.iter().any(|waiter| matches!(waiter, Waiter::Respawn(..)));
         self.save(id, Then::Nothing(id));
         self.publish(id);
-        if before.state() != after && after.is_ending() {
+        if before.state() != after && after.is_ending() && !respawned {
             self.ended(id, after);
         }
     }

@@ -51,9 +51,17 @@ impl Owner {
                 self.batch.add(insert, Then::Respawned { respawned, reply });
             }
             Err(error) => {
-                self.unbusy(old);
+                self.stays(old);
                 answer_to(reply, Err(error));
             }
+        }
+    }
+
+    /// There is no successor: those who wait for this one are told how it ended.
+    fn stays(&mut self, old: AgentId) {
+        self.unbusy(old);
+        if let Some(state) = self.agents.get(&old).map(Agent::state) {
+            self.ended(old, state);
         }
     }
 
@@ -118,7 +126,7 @@ impl Owner {
 
     /// Nothing was changed.
     pub(super) fn not_respawned(&mut self, respawned: &Respawned, reply: Reply, refusal: ApiError) {
-        self.unbusy(respawned.old);
+        self.stays(respawned.old);
         self.not_spawned(respawned.id, &refusal);
         answer_to(reply, Err(refusal));
     }

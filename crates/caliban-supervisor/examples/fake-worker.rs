@@ -1,0 +1,123 @@
+//! A worker for the tests: does what the variable `FAKE` in its environment says.
+//!
+//! `done`, `fail`, `mute`, `hang`, `exit:<code>`, `gate:<file>` (done when the file is there),
+//! `sh:<script>` (starts it and hangs), `serve` (idle; obeys lines on its socket: `work`, `rest`, `ask`,
+//! `sleep`, `end`). Each start adds its nonce to the file `runs` in the agent's directory.
+
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use caliban_supervisor::records::{
+    self, Ask, EndingKind, HIBERNATED, ResumeOrder, STATUS_VERSION, Waiting, WorkerEnding, WorkerState,
+    WorkerStatus,
+};
+
+#[expect(clippy::disallowed_methods, reason = "a test program is told what to do by its environment")]
+fn plan() -> String {
+    std::env::var("FAKE").unwrap_or_else(|_| "done".to_owned())
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [_, dir, _, nonce, _, socket] = args.as_slice() else { return ExitCode::from(99) };
+    let worker = Worker { dir: PathBuf::from(dir), nonce: nonce.clone() };
+    let runs = OpenOptions::new().append(true).create(true).open(worker.dir.join("runs"));
+    if runs.and_then(|mut runs| writeln!(runs, "{nonce}")).is_err() {
+        return ExitCode::from(98);
+    }
+    let plan = plan();
+    match plan.split_once(':').unwrap_or((plan.as_str(), "")) {
+        ("done", _) => worker.end(WorkerState::Done, None),
+        ("fail", _) => worker.end(WorkerState::Failed, Some("the fake failed")),
+        ("mute", _) => hang(),
+        ("hang", _) => {
+            worker.say(WorkerState::Running, |_| {});
+            hang()
+        }
+        ("exit", code) => ExitCode::from(code.parse::<u8>().unwrap_or(97)),
+        ("gate", file) => {
+            worker.say(WorkerState::Running, |_| {});
+            while !Path::new(file).exists() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            worker.end(WorkerState::Done, None)
+        }
+        ("sh", script) => {
+            if Command::new("sh").arg("-c").arg(script).spawn().is_err() {
+                return ExitCode::from(96);
+            }
+            worker.say(WorkerState::Running, |_| {});
+            hang()
+        }
+        ("serve", _) => worker.serve(Path::new(socket)),
+        _ => ExitCode::from(95),
+    }
+}
+
+fn hang() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+struct Worker {
+    dir: PathBuf,
+    nonce: String,
+}
+
+impl Worker {
+    fn say(&self, state: WorkerState, more: impl FnOnce(&mut WorkerStatus)) {
+        let mut status = WorkerStatus {
+            version: STATUS_VERSION,
+            nonce: self.nonce.clone(),
+            state,
+            turns: 1,
+            ..Default::default()
+        };
+        more(&mut status);
+        if records::write(&self.dir, records::STATUS, &status).is_err() {
+            hang();
+        }
+    }
+
+    fn end(&self, state: WorkerState, text: Option<&str>) -> ExitCode {
+        let kind = if state == WorkerState::Done { EndingKind::Finished } else { EndingKind::Error };
+        self.say(state, |status| status.ending = Some(WorkerEnding { kind, text: text.map(str::to_owned) }));
+        ExitCode::SUCCESS
+    }
+
+    fn serve(&self, socket: &Path) -> ExitCode {
+        let _stale = fs::remove_file(socket);
+        let Ok(listener) = UnixListener::bind(socket) else { return ExitCode::from(94) };
+        let resumed: Option<ResumeOrder> = records::read(&self.dir, records::RESUME);
+        let prompt = resumed.filter(|order| order.nonce == self.nonce).and_then(|order| order.prompt);
+        self.say(WorkerState::Idle, |status| status.last_text = prompt);
+        for stream in listener.incoming().flatten() {
+            let mut line = String::new();
+            if BufReader::new(stream).read_line(&mut line).is_err() {
+                continue;
+            }
+            match line.trim() {
+                "work" => {
+                    self.say(WorkerState::Running, |status| status.activity = Some("Bash true".to_owned()))
+                }
+                "rest" => self.say(WorkerState::Idle, |_| {}),
+                "ask" => self.say(WorkerState::Running, |status| {
+                    status.waiting_for = Some(Waiting::Approval);
+                    status.asks = vec![Ask { id: "1".into(), what: "Bash rm -r x".into(), ..Ask::default() }];
+                }),
+                "sleep" => {
+                    self.say(WorkerState::Idle, |status| status.hibernated = true);
+                    return ExitCode::from(u8::try_from(HIBERNATED).unwrap_or(0));
+                }
+                "end" => return self.end(WorkerState::Done, None),
+                _ => {}
+            }
+        }
+        ExitCode::FAILURE
+    }
+}

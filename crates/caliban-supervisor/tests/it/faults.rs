@@ -1,0 +1,207 @@
+//! What may go wrong around a daemon: full disks, no descriptors, stopped agents, slow readers, other versions.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use caliban_core::ids::AgentId;
+use caliban_core::lifecycle::State;
+use caliban_supervisor::protocol::FleetEvent;
+use caliban_supervisor::records::{self, STATUS_VERSION, WorkerState, WorkerStatus};
+use caliban_supervisor::{Client, ClientError, PlaceSources, Places};
+use rustix::process::Signal;
+
+use crate::fleet::{Fleet, caliband, is_alive, processes_of, quick, refused, signal};
+
+#[tokio::test]
+async fn r05_stopped_and_mute_agents_stall_nobody() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let mut ids: Vec<AgentId> = Vec::new();
+    for n in 0..10 {
+        let id = fleet.spawn(&mut client, if n % 2 == 0 { "hang" } else { "mute" }).await;
+        fleet.until_row(&mut client, id, |row| row.pid.is_some()).await;
+        ids.push(id);
+    }
+    for id in &ids[..6] {
+        processes_of(&id.to_string()).into_iter().for_each(|pid| signal(pid, Signal::STOP));
+    }
+    // One puts a pipe where its status belongs.
+    let status = fleet.places.agent_dir(ids[7]).join(records::STATUS);
+    assert!(Command::new("mkfifo").arg(&status).status().unwrap().success());
+    assert_eq!(client.list().await.unwrap().len(), 10);
+    fleet.kill_daemon();
+    let mut client = fleet.client().await;
+    let states: Vec<State> = client.list().await.unwrap().into_iter().map(|row| row.state).collect();
+    assert_eq!(states, [State::Running; 10]);
+    // A stopped tree can be killed.
+    let row = client.kill(&ids[0].to_string(), &quick()).await.unwrap();
+    assert_eq!(row.state, State::Killed);
+    assert_eq!(processes_of(&ids[0].to_string()), Vec::<i32>::new());
+}
+
+/// A small file system of its own; none when we may not mount one.
+struct Small(std::path::PathBuf);
+
+impl Small {
+    fn mount(at: &std::path::Path, size: &str) -> Option<Self> {
+        fs::create_dir(at).unwrap();
+        let done = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size},mode=700"), "none"])
+            .arg(at)
+            .output();
+        done.is_ok_and(|done| done.status.success()).then(|| Self(at.to_owned()))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[tokio::test]
+async fn r11_a_full_disk_refuses_new_work_in_words_and_loses_nothing() {
+    let mut fleet = Fleet::new();
+    let data = fleet.temp.path().join("small");
+    let Some(_small) = Small::mount(&data, "2m") else {
+        eprintln!("skipped: mounting a small file system needs root");
+        return;
+    };
+    let sources = PlaceSources {
+        daemon_runtime_dir: Some(fleet.places.runtime().to_owned()),
+        data: data.join("caliban"),
+        ..PlaceSources::default()
+    };
+    fleet.places = Places::of(fleet.places.repo().to_owned(), &sources).unwrap();
+    let mut client = fleet.client().await;
+    let gate = fleet.temp.path().join("gate");
+    let running = fleet.spawn_up(&mut client, &format!("gate:{}", gate.display())).await;
+    let filler = data.join("filler");
+    let fill = || {
+        let _full = Command::new("dd").arg("if=/dev/zero").arg(format!("of={}", filler.display())).output();
+    };
+    fill();
+    let (code, message, hint) = refused(client.spawn(fleet.request("done")).await);
+    assert_eq!(code, "disk_full", "{message}");
+    assert_eq!(hint, "make room and try again; running agents are not touched");
+    let rows = client.list().await.unwrap();
+    assert_eq!(rows.iter().map(|row| (row.id, row.state)).collect::<Vec<_>>(), [(running, State::Running)]);
+    // It goes on by itself when there is room.
+    fs::remove_file(&filler).unwrap();
+    let after = fleet.spawn(&mut client, "done").await;
+    fleet.until_state(&mut client, after, State::Done).await;
+    crate::fleet::write(&gate, "");
+    fleet.until_state(&mut client, running, State::Done).await;
+    fleet.kill_daemon();
+    let states: Vec<_> =
+        fleet.client().await.list().await.unwrap().into_iter().map(|row| (row.id, row.state)).collect();
+    assert_eq!(states, [(running, State::Done), (after, State::Done)]);
+}
+
+#[tokio::test]
+async fn r13_out_of_descriptors_the_daemon_waits_and_recovers() {
+    let mut fleet = Fleet::new();
+    fleet.start.programs =
+        vec![("/usr/bin/prlimit".into(), vec!["--nofile=40:40".into(), caliband().into()])];
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "hang").await;
+    let before = client.show(&id.to_string()).await.unwrap();
+    let mut held: Vec<std::os::unix::net::UnixStream> = Vec::new();
+    for _ in 0..60 {
+        held.push(std::os::unix::net::UnixStream::connect(fleet.places.socket()).unwrap());
+    }
+    let failures =
+        || fleet.log().lines().filter(|line| line.contains("no connection can be accepted")).count();
+    crate::fleet::wait_until("the daemon has no descriptors", || failures() > 0);
+    // It does not spin: a loop without a pause would write thousands of these.
+    let (since, so_far) = (std::time::Instant::now(), failures());
+    crate::fleet::wait_until("it has tried again", || failures() >= so_far + 3);
+    assert!(since.elapsed() > Duration::from_millis(200));
+    assert!(failures() < 1000);
+    // A connection that was there before is still served, and the agent is as it was.
+    let row = client.show(&id.to_string()).await.unwrap();
+    assert_eq!((row.state, row.pid), (before.state, before.pid));
+    drop(held);
+    let id = fleet.spawn(&mut fleet.client().await, "done").await;
+    fleet.until_state(&mut client, id, State::Done).await;
+    assert!(is_alive(before.pid.unwrap()));
+}
+
+#[tokio::test]
+async fn r22_a_registry_of_a_later_version_is_refused_and_left_as_it_is() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "hang").await;
+    client.shutdown().await.unwrap();
+    // The version is a number in the header of the file.
+    let mut bytes = fs::read(fleet.places.database()).unwrap();
+    bytes[60..64].copy_from_slice(&99_u32.to_be_bytes());
+    fs::write(fleet.places.database(), &bytes).unwrap();
+    let error = Client::connect_or_start(&fleet.places, fleet.start.clone()).await.unwrap_err();
+    let ClientError::Start(text) = &error else { panic!("{error:?}") };
+    assert!(text.contains("has schema 99, this build knows 1; refusing to downgrade"), "{text}");
+    assert_eq!(fs::read(fleet.places.database()).unwrap(), bytes);
+    assert!(is_alive(fleet.shim(id).pid));
+}
+
+#[tokio::test]
+async fn r22_a_status_of_a_later_version_is_not_guessed_at() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "hang").await;
+    let nonce = fleet.shim(id).nonce;
+    let status =
+        WorkerStatus { version: 99, nonce, state: WorkerState::Idle, turns: 7, ..WorkerStatus::default() };
+    records::write(&fleet.places.agent_dir(id), records::STATUS, &status).unwrap();
+    let row = client.show(&id.to_string()).await.unwrap();
+    assert_eq!((row.state, row.turns), (State::Running, 1));
+}
+
+#[tokio::test]
+async fn r23_a_reader_that_does_not_read_is_told_of_a_gap_and_slows_nobody() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "hang").await;
+    let mut events = client.events().await.unwrap();
+    let nonce = fleet.shim(id).nonce;
+    let mut last = String::new();
+    for n in 0..800 {
+        last = format!("{n} {}", "x".repeat(8000));
+        let status = WorkerStatus {
+            version: STATUS_VERSION,
+            nonce: nonce.clone(),
+            turns: 1,
+            activity: Some(last.clone()),
+            ..WorkerStatus::default()
+        };
+        records::write(&fleet.places.agent_dir(id), records::STATUS, &status).unwrap();
+        assert_eq!(client.show(&id.to_string()).await.unwrap().activity.as_ref(), Some(&last));
+    }
+    let (mut gaps, mut missed) = (0, 0);
+    loop {
+        match events.next().await.unwrap() {
+            Some(FleetEvent::Gap { missed: n }) => {
+                gaps += 1;
+                missed += n;
+            }
+            Some(FleetEvent::Agent(row)) if row.activity.as_ref() == Some(&last) => break,
+            Some(_) => {}
+            None => panic!("the daemon left"),
+        }
+    }
+    assert!(gaps > 0 && missed > 0, "{gaps} {missed}");
+}
+
+#[tokio::test]
+async fn a_repo_that_is_gone_leaves_its_agents_and_their_fleet() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "hang").await;
+    fs::rename(fleet.places.repo(), fleet.temp.path().join("moved")).unwrap();
+    let late = fleet.spawn(&mut client, "done").await;
+    let row = fleet.until_state(&mut client, late, State::Failed).await;
+    let text = format!("the directory {} is not there any more", fleet.places.repo().display());
+    assert_eq!(row.ending, Some(caliban_core::lifecycle::Ending::Error { text }));
+    assert_eq!(client.kill(&id.to_string(), &quick()).await.unwrap().state, State::Killed);
+}

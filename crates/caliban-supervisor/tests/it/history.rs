@@ -1,0 +1,124 @@
+//! r01: random `kill -9` of the daemon under load; afterwards the history is checked: nothing that was acknowledged
+//! is lost, nothing is there twice, nothing ran twice.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use caliban_core::ids::AgentId;
+use caliban_core::lifecycle::State;
+use caliban_supervisor::protocol::{KillRequest, SpawnRequest};
+use caliban_supervisor::{Client, ClientError};
+use rustix::process::Signal;
+
+use crate::fleet::{Fleet, processes_of, signal};
+
+/// Kills in the ordinary tests; `CALIBAN_SOAK_KILLS` sets another number for `cargo xtask soak`.
+const KILLS: u64 = 50;
+/// Clients that spawn at once.
+const CLIENTS: u64 = 4;
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test is told by its environment how long to run, and with which seed"
+)]
+fn number(name: &str, default: impl FnOnce() -> u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or_else(default)
+}
+
+/// What was acknowledged: for each key the id, and whether it was then killed.
+type History = Arc<Mutex<BTreeMap<String, (AgentId, bool)>>>;
+
+#[tokio::test]
+async fn r01_no_kill_of_the_daemon_loses_or_doubles_an_acknowledged_spawn() {
+    let seed = number("CALIBAN_SOAK_SEED", || fastrand::u64(..));
+    let kills = number("CALIBAN_SOAK_KILLS", || KILLS);
+    println!("seed {seed}, {kills} kills (CALIBAN_SOAK_SEED={seed} repeats it)");
+    let fleet = Arc::new(Fleet::new());
+    let (history, over): (History, _) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|n| {
+            let (fleet, history, over) = (fleet.clone(), history.clone(), over.clone());
+            let random = fastrand::Rng::with_seed(seed.wrapping_add(n));
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(load(&fleet, n, random, &history, &over));
+            })
+        })
+        .collect();
+    let mut random = fastrand::Rng::with_seed(!seed);
+    let mut killed = 0;
+    while killed < kills {
+        tokio::time::sleep(Duration::from_micros(random.u64(500..40_000))).await;
+        let acknowledged = history.lock().unwrap().len();
+        if let Some(pid) = fleet.daemon_pid() {
+            signal(pid, Signal::KILL);
+            killed += 1;
+        }
+        // Under load: some of the kills hit a daemon that has acknowledged something.
+        if random.u8(..4) == 0 {
+            let progress = || async { history.lock().unwrap().len() > acknowledged };
+            crate::fleet::until("work goes on", progress).await;
+        }
+    }
+    over.store(true, Ordering::SeqCst);
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    check(&fleet, &history).await;
+}
+
+async fn load(fleet: &Fleet, n: u64, mut random: fastrand::Rng, history: &History, over: &AtomicBool) {
+    let mut count = 0;
+    while !over.load(Ordering::SeqCst) {
+        count += 1;
+        let key = format!("{n}-{count}");
+        let plan = if random.u8(..4) == 0 { "hang" } else { "done" };
+        let request = SpawnRequest { key: Some(key.clone()), ..fleet.request(plan) };
+        let id =
+            insist(fleet, async |client| client.spawn(request.clone()).await.map(|spawned| spawned.id)).await;
+        history.lock().unwrap().insert(key.clone(), (id, false));
+        if plan == "hang" {
+            let (name, quick) = (id.to_string(), KillRequest { grace_ms: Some(200) });
+            let state =
+                insist(fleet, async |client| client.kill(&name, &quick).await.map(|row| row.state)).await;
+            assert_eq!(state, State::Killed);
+            history.lock().unwrap().insert(key, (id, true));
+        }
+    }
+}
+
+/// Asks until there is an answer; only the daemon's death is an excuse.
+async fn insist<T>(fleet: &Fleet, mut ask: impl AsyncFnMut(&mut Client) -> Result<T, ClientError>) -> T {
+    loop {
+        let outcome = match Client::connect_or_start(&fleet.places, fleet.start.clone()).await {
+            Ok(mut client) => ask(&mut client).await,
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(value) => return value,
+            Err(ClientError::Broken(_) | ClientError::NotRunning(_) | ClientError::Start(_)) => {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+async fn check(fleet: &Fleet, history: &History) {
+    let history = history.lock().unwrap().clone();
+    let mut client = fleet.client().await;
+    for (id, killed) in history.values() {
+        let expected = if *killed { State::Killed } else { State::Done };
+        fleet.until_state(&mut client, *id, expected).await;
+        assert_eq!(processes_of(&id.to_string()), Vec::<i32>::new());
+        let runs = fleet.runs(*id);
+        // One that was killed may not have come to run; nothing runs twice.
+        assert!(runs == 1 || (*killed && runs == 0), "{id} ran {runs} times");
+    }
+    let mut registered: Vec<AgentId> = client.list().await.unwrap().into_iter().map(|row| row.id).collect();
+    let mut acknowledged: Vec<AgentId> = history.values().map(|(id, _)| *id).collect();
+    registered.sort_unstable();
+    acknowledged.sort_unstable();
+    assert_eq!(registered, acknowledged);
+    assert!(!acknowledged.is_empty());
+}

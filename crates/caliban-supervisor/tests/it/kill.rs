@@ -1,0 +1,144 @@
+//! Ending agents: nothing is left, and the state is true at every moment.
+
+use caliban_core::lifecycle::{Ending, State};
+use caliban_supervisor::protocol::{KillRequest, ResumeRequest};
+use rustix::process::Signal;
+
+use crate::fleet::{Fleet, is_alive, processes_of, quick, signal, wait_until};
+
+#[tokio::test]
+async fn f12_kill_is_term_and_after_the_grace_kill() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let obedient = fleet.spawn_up(&mut client, "hang").await;
+    let row = client.kill(&obedient.to_string(), &quick()).await.unwrap();
+    assert_eq!((row.state, row.ending), (State::Killed, Some(Ending::Signal { number: 15 })));
+    // Killing again changes nothing.
+    let again = client.kill(&obedient.to_string(), &quick()).await.unwrap();
+    assert_eq!((again.state, again.ending), (State::Killed, Some(Ending::Signal { number: 15 })));
+
+    let up = fleet.temp.path().join("up");
+    let stubborn = fleet
+        .spawn_up(&mut client, &format!("sh:trap '' TERM; : > {}; while :; do sleep 0.1; done", up.display()))
+        .await;
+    wait_until("the shell ignores TERM", || up.exists());
+    let row = client.kill(&stubborn.to_string(), &quick()).await.unwrap();
+    assert_eq!(row.state, State::Killed);
+    assert_eq!(processes_of(&stubborn.to_string()), Vec::<i32>::new());
+}
+
+#[tokio::test]
+async fn r06_kill_leaves_nothing_of_a_tree_that_resists() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let up = fleet.temp.path().join("up");
+    // Ignores TERM, leaves the session, forks twice, forks on and on, and one takes its marker away.
+    let script = format!(
+        "trap '' TERM
+         setsid sh -c 'trap \"\" TERM; (sleep 300 & sleep 301 &) ; while :; do sleep 0.05; done' &
+         (setsid sh -c 'trap \"\" TERM; (env -i /bin/sh -c \"trap : TERM; echo \\$\\$ > {0}.pid; mv {0}.pid {0}; while :; do sleep 0.05; done\" &)' &)
+         while :; do (sleep 0.01 &); sleep 0.02; done",
+        up.display()
+    );
+    let id = fleet.spawn_up(&mut client, &format!("sh:{script}")).await;
+    wait_until("the last of the tree is up", || up.exists());
+    let unmarked: i32 = std::fs::read_to_string(&up).unwrap().trim().parse().unwrap();
+    assert!(is_alive(unmarked));
+    let mut watcher = fleet.client().await;
+    let name = id.to_string();
+    let watched = name.clone();
+    let watch = async move {
+        loop {
+            let before = processes_of(&watched);
+            let row = watcher.show(&watched).await.unwrap();
+            if row.state == State::Killed {
+                return (processes_of(&watched), is_alive(unmarked));
+            }
+            assert_eq!(row.state, State::Running);
+            assert!(!before.is_empty());
+            tokio::task::yield_now().await;
+        }
+    };
+    let request = quick();
+    let (killed, seen) = tokio::join!(client.kill(&name, &request), watch);
+    assert_eq!(killed.unwrap().state, State::Killed);
+    assert_eq!(seen, (Vec::new(), false));
+}
+
+#[tokio::test]
+async fn what_a_finished_worker_leaves_behind_is_ended() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let gate = fleet.temp.path().join("gate");
+    let mut request = fleet.request(&format!("gate:{}", gate.display()));
+    request.program = Some(fleet.temp.path().join("worker"));
+    let script =
+        format!("#!/bin/sh\nsetsid sleep 300 &\nexec {} \"$@\"\n", crate::fleet::fake_worker().display());
+    crate::fleet::write(request.program.as_ref().unwrap(), &script);
+    let mode: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(request.program.as_ref().unwrap(), mode).unwrap();
+    let id = client.spawn(request).await.unwrap().id;
+    fleet.until_row(&mut client, id, |row| row.turns > 0).await;
+    wait_until("shim, worker and sleeper are there", || processes_of(&id.to_string()).len() == 3);
+    crate::fleet::write(&gate, "");
+    fleet.until_state(&mut client, id, State::Done).await;
+    assert_eq!(processes_of(&id.to_string()), Vec::<i32>::new());
+}
+
+#[tokio::test]
+async fn r07_a_killed_shim_is_noticed_its_tree_removed_and_resume_works() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "sh:setsid sleep 300 & sleep 301 & wait").await;
+    let name = id.to_string();
+    wait_until("the sleepers are there", || processes_of(&name).len() >= 5);
+    let shim = fleet.shim(id);
+    signal(shim.pid, Signal::KILL);
+    let row = fleet.until_state(&mut client, id, State::Crashed).await;
+    assert_eq!(row.ending, Some(Ending::Unknown));
+    assert_eq!(processes_of(&name), Vec::<i32>::new());
+    client.resume(&name, &ResumeRequest::default()).await.unwrap();
+    fleet.until_row(&mut client, id, |row| row.state == State::Running && row.turns > 0).await;
+    assert_eq!(fleet.runs(id), 2);
+}
+
+#[tokio::test]
+async fn a_kill_that_was_ordered_is_finished_by_the_next_daemon() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let up = fleet.temp.path().join("up");
+    let id = fleet
+        .spawn_up(&mut client, &format!("sh:trap '' TERM; : > {}; while :; do sleep 0.1; done", up.display()))
+        .await;
+    wait_until("the shell ignores TERM", || up.exists());
+    let name = id.to_string();
+    let stop = fleet.places.agent_dir(id).join("stop.json");
+    let long = KillRequest { grace_ms: Some(600_000) };
+    let mut other = fleet.client().await;
+    let kill = other.kill(&name, &long);
+    let die = async {
+        crate::fleet::until("the order is out", || async { stop.exists() }).await;
+        fleet.kill_daemon();
+    };
+    // The answer is lost with the daemon; the client asks the next one again.
+    let next = async {
+        die.await;
+        let mut client = fleet.client().await;
+        client.kill(&name, &quick()).await
+    };
+    let (first, second) = tokio::join!(kill, next);
+    assert_eq!(second.unwrap().state, State::Killed);
+    assert_eq!(first.unwrap().state, State::Killed);
+    assert_eq!(processes_of(&name), Vec::<i32>::new());
+}
+
+#[tokio::test]
+async fn a_queued_agent_is_killed_without_ever_running() {
+    let fleet = Fleet::with(|options| options.max_running = 1);
+    let mut client = fleet.client().await;
+    fleet.spawn_up(&mut client, "hang").await;
+    let queued = fleet.spawn(&mut client, "hang").await;
+    let row = client.kill(&queued.to_string(), &quick()).await.unwrap();
+    assert_eq!((row.state, row.ending), (State::Killed, Some(Ending::Stopped)));
+    assert_eq!(fleet.runs(queued), 0);
+}

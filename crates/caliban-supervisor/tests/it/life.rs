@@ -1,0 +1,218 @@
+//! Spawn, list, resume, respawn, rm, hibernate and wake.
+
+use caliban_core::lifecycle::{Ending, State, WaitingFor};
+use caliban_supervisor::protocol::{FleetEvent, RespawnRequest, ResumeRequest, RmRequest};
+
+use crate::fleet::{Fleet, is_alive, quick, refused};
+
+#[tokio::test]
+async fn f07_f08_list_shows_every_agent_with_its_state_as_a_word() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let mut expected = Vec::new();
+    for (plan, state) in [
+        ("done", State::Done),
+        ("fail", State::Failed),
+        ("exit:3", State::Failed),
+        ("hang", State::Running),
+        ("serve", State::Idle),
+        ("exit:0", State::Crashed),
+    ] {
+        let id = fleet.spawn(&mut client, plan).await;
+        fleet.until_state(&mut client, id, state).await;
+        expected.push((id, state.word().to_owned(), format!("do {plan}")));
+    }
+    let killed = fleet.spawn_up(&mut client, "hang").await;
+    client.kill(&killed.to_string(), &quick()).await.unwrap();
+    expected.push((killed, "killed".to_owned(), "do hang".to_owned()));
+    let rows = client.list().await.unwrap();
+    let shown: Vec<_> = rows.iter().map(|row| (row.id, row.state.to_string(), row.prompt.clone())).collect();
+    assert_eq!(shown, expected);
+    let endings: Vec<Option<Ending>> = rows.into_iter().map(|row| row.ending).collect();
+    let error = |text: &str| Some(Ending::Error { text: text.to_owned() });
+    assert_eq!(
+        endings,
+        [
+            Some(Ending::Finished),
+            error("the fake failed"),
+            error("the worker ended with code 3 and gave no reason; see its worker.log"),
+            None,
+            None,
+            Some(Ending::Unknown),
+            Some(Ending::Signal { number: 15 }),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn f09_a_label_and_a_unique_prefix_name_an_agent() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let mut request = fleet.request("hang");
+    request.spec.label = Some("my-agent".parse().unwrap());
+    let id = client.spawn(request.clone()).await.unwrap().id.to_string();
+    assert_eq!(client.show("my-agent").await.unwrap().id.to_string(), id);
+    assert_eq!(client.show(&id[..7]).await.unwrap().id.to_string(), id);
+    request.key = None;
+    let other = client.spawn(request).await.unwrap().id.to_string();
+    let (code, message, _) = refused(client.show("my-agent").await);
+    assert_eq!(code, "ambiguous");
+    assert_eq!(message, format!("\"my-agent\" fits several agents: {id} (my-agent), {other} (my-agent)"));
+    let (code, message, _) = refused(client.show("nobody/../x").await);
+    assert_eq!(
+        (code.as_str(), message.as_str()),
+        ("not_found", "no agent has the id, id prefix or label \"nobody/../x\"")
+    );
+}
+
+#[tokio::test]
+async fn f13_respawn_starts_anew_from_the_spec_with_a_new_id() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let old = fleet.spawn_up(&mut client, "hang").await;
+    let shim = fleet.shim(old);
+    let respawned = client.respawn(&old.to_string(), &RespawnRequest::default()).await.unwrap();
+    assert_eq!(respawned.old, old);
+    assert_ne!(respawned.id, old);
+    assert!(!is_alive(shim.pid) && !is_alive(shim.worker_pid.unwrap()));
+    let row = fleet.until_row(&mut client, respawned.id, |row| row.turns > 0).await;
+    assert_eq!((row.state, row.prompt.as_str()), (State::Running, "do hang"));
+    assert_eq!(refused(client.show(&old.to_string()).await).0, "not_found");
+    assert!(!fleet.places.agent_dir(old).exists());
+    assert_eq!(std::fs::read_to_string(respawned.archived.join("runs")).unwrap().lines().count(), 1);
+    assert_eq!(client.list().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn f14_rm_takes_a_stopped_agent_and_force_a_running_one() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "hang").await;
+    let name = id.to_string();
+    let (code, message, hint) = refused(client.rm(&name, RmRequest::default()).await);
+    assert_eq!(code, "conflict");
+    assert_eq!(message, format!("agent {id} is running; only a stopped agent is removed"));
+    assert_eq!(hint, format!("`caliban kill {id}` first, or `caliban rm {id} --force`"));
+    let pid = fleet.shim(id).worker_pid.unwrap();
+    let removed = client.rm(&name, RmRequest { force: true, keep: false }).await.unwrap();
+    assert_eq!((removed.id, removed.work), (id, Vec::new()));
+    assert!(!is_alive(pid));
+    assert_eq!(client.list().await.unwrap(), []);
+    assert!(!fleet.places.agent_dir(id).exists());
+    let done = fleet.spawn(&mut client, "done").await;
+    fleet.until_state(&mut client, done, State::Done).await;
+    client.rm(&done.to_string(), RmRequest::default()).await.unwrap();
+    assert_eq!(client.list().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn resume_goes_on_with_the_same_id_and_tells_the_worker_the_message() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "serve").await;
+    let name = id.to_string();
+    let (code, message, _) = refused(client.resume(&name, &ResumeRequest::default()).await);
+    assert_eq!(
+        (code, message),
+        ("conflict".to_owned(), "an agent that is idle cannot be resumed".to_owned())
+    );
+    client.kill(&name, &quick()).await.unwrap();
+    let prompt = Some("also the refresh path".to_owned());
+    client
+        .resume(&name, &ResumeRequest { prompt: prompt.clone(), ..ResumeRequest::default() })
+        .await
+        .unwrap();
+    let row = fleet.until_row(&mut client, id, |row| row.state == State::Idle && row.pid.is_some()).await;
+    assert_eq!((row.last_text, row.runs, row.ending), (prompt, 2, None));
+    assert_eq!(fleet.runs(id), 2);
+}
+
+#[tokio::test]
+async fn a_worker_shows_what_it_does_and_what_it_waits_for() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "serve").await;
+    let mut events = client.events().await.unwrap();
+    fleet.tell(id, "work");
+    let row = fleet.until_state(&mut client, id, State::Running).await;
+    assert_eq!(row.activity.as_deref(), Some("Bash true"));
+    fleet.tell(id, "ask");
+    let row = fleet.until_row(&mut client, id, |row| row.waiting_for.is_some()).await;
+    assert_eq!(row.waiting_for, Some(WaitingFor::Approval { call: "Bash rm -r x".to_owned() }));
+    assert_eq!(row.asks.len(), 1);
+    fleet.tell(id, "end");
+    fleet.until_state(&mut client, id, State::Done).await;
+    let mut states = Vec::new();
+    while let Some(event) = events.next().await.unwrap() {
+        let FleetEvent::Agent(row) = event else { continue };
+        if states.last() != Some(&row.state) {
+            states.push(row.state);
+        }
+        if row.state.is_ending() {
+            break;
+        }
+    }
+    assert_eq!(states, [State::Idle, State::Running, State::Done]);
+}
+
+#[tokio::test]
+async fn hibernating_agents_cost_no_process_and_wake_with_the_same_id() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "serve").await;
+    let shim = fleet.shim(id);
+    assert_eq!(client.wake(&id.to_string()).await.unwrap().socket, fleet.places.agent_socket(id));
+    fleet.tell(id, "sleep");
+    let row = fleet.until_row(&mut client, id, |row| row.hibernated).await;
+    assert_eq!((row.state, row.pid, row.ending), (State::Idle, None, None));
+    assert!(!is_alive(shim.pid));
+    // It stays so across a daemon.
+    fleet.kill_daemon();
+    let mut client = fleet.client().await;
+    assert!(client.show(&id.to_string()).await.unwrap().hibernated);
+    let awake = client.wake(&id.to_string()).await.unwrap();
+    assert_eq!((awake.id, awake.socket), (id, fleet.places.agent_socket(id)));
+    fleet.tell(id, "work");
+    let row = fleet.until_state(&mut client, id, State::Running).await;
+    assert_eq!((row.runs, row.hibernated), (2, false));
+    assert_eq!(fleet.runs(id), 2);
+}
+
+#[tokio::test]
+async fn wake_says_why_not() {
+    let fleet = Fleet::with(|options| options.max_running = 1);
+    let mut client = fleet.client().await;
+    let done = fleet.spawn(&mut client, "done").await;
+    fleet.until_state(&mut client, done, State::Done).await;
+    let (code, message, hint) = refused(client.wake(&done.to_string()).await);
+    assert_eq!((code.as_str(), message), ("ended", format!("agent {done} has ended done (finished)")));
+    assert_eq!(hint, format!("`caliban resume {done}` lets it go on"));
+    fleet.spawn_up(&mut client, "hang").await;
+    let queued = fleet.spawn(&mut client, "hang").await;
+    let (code, message, _) = refused(client.wake(&queued.to_string()).await);
+    assert_eq!((code.as_str(), message), ("queued", format!("agent {queued} waits for a place")));
+}
+
+#[tokio::test]
+async fn secrets_reach_the_worker_and_no_file_below_the_base() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let out = fleet.temp.path().join("out");
+    let mut request = fleet.request(&format!("sh:printenv CANARY > {0}.new; mv {0}.new {0}", out.display()));
+    request.secrets.insert("CANARY".to_owned(), "hunter2-canary".to_owned());
+    let id = client.spawn(request).await.unwrap().id;
+    crate::fleet::wait_until("the worker has its secret", || out.exists());
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "hunter2-canary\n");
+    let secrets = fleet.places.agent_secrets(id);
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&secrets).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    client.kill(&id.to_string(), &quick()).await.unwrap();
+    let found = std::process::Command::new("grep")
+        .args(["-rl", "hunter2-canary"])
+        .arg(fleet.places.base())
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&found.stdout), "");
+    client.rm(&id.to_string(), RmRequest::default()).await.unwrap();
+    assert!(!secrets.exists());
+}

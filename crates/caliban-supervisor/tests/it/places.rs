@@ -1,0 +1,168 @@
+//! Where things are, and who may be there.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use caliban_supervisor::{Client, PlaceSources, Places, SOCKET_PATH_LIMIT, repo_hash, repo_root};
+
+use crate::fleet::Fleet;
+
+fn sources(daemon: Option<&str>, xdg: Option<&str>, tmp: Option<&str>) -> PlaceSources {
+    let path = |text: Option<&str>| text.map(PathBuf::from);
+    PlaceSources {
+        daemon_runtime_dir: path(daemon),
+        xdg_runtime_dir: path(xdg),
+        tmpdir: path(tmp),
+        data: "/data/caliban".into(),
+    }
+}
+
+#[test]
+fn f04_the_socket_is_in_the_first_directory_that_is_set() {
+    let check = |sources: &PlaceSources, expected: &str| {
+        let places = Places::of("/repo".into(), sources).unwrap();
+        assert_eq!(
+            places.socket(),
+            Path::new(expected).join(format!("{}.sock", repo_hash(Path::new("/repo"))))
+        );
+    };
+    check(&sources(Some("/own"), Some("/run/user/1"), Some("/t")), "/own");
+    check(&sources(None, Some("/run/user/1"), Some("/t")), "/run/user/1/caliban");
+    check(&sources(None, None, Some("/t")), "/t/caliban-daemon");
+    check(&sources(None, None, None), "/tmp/caliban-daemon");
+    // XDG: a path that is not absolute counts as not set.
+    check(&sources(None, Some("run"), Some("/t")), "/t/caliban-daemon");
+    assert!(Places::of("/repo".into(), &sources(Some("own"), None, None)).is_err());
+}
+
+#[test]
+fn f05_hash_is_sixteen_hex_of_the_root_path() {
+    // printf /home/me/project | sha256sum
+    assert_eq!(repo_hash(Path::new("/home/me/project")), SHA);
+    let places = Places::of("/home/me/project".into(), &sources(Some("/own"), None, None)).unwrap();
+    assert_eq!(places.base(), Path::new("/data/caliban/repos").join(SHA));
+}
+
+const SHA: &str = "225df3094012a213";
+
+#[test]
+fn f03_all_worktrees_of_a_repo_have_its_root() {
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path().canonicalize().unwrap();
+    let repo = root.join("repo");
+    let git = |args: &[&str]| {
+        let done = std::process::Command::new("git")
+            .args(["-c", "user.name=x", "-c", "user.email=x@x", "-C"])
+            .arg(&root)
+            .args(args)
+            .env("HOME", &root)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    git(&["init", "-q", "repo"]);
+    git(&["-C", "repo", "commit", "-q", "--allow-empty", "-m", "x"]);
+    git(&["-C", "repo", "worktree", "add", "-q", "../linked"]);
+    fs::create_dir_all(repo.join("a/b")).unwrap();
+    fs::create_dir_all(root.join("linked/c")).unwrap();
+    fs::create_dir(root.join("plain")).unwrap();
+    for (start, expected) in
+        [("repo", "repo"), ("repo/a/b", "repo"), ("linked", "repo"), ("linked/c", "repo"), ("plain", "plain")]
+    {
+        assert_eq!(repo_root(&root.join(start)).unwrap(), root.join(expected), "{start}");
+    }
+}
+
+#[test]
+fn a01_a_runtime_directory_that_is_not_ours_alone_is_refused() {
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path();
+    let check = |dir: &Path, expected: &str| {
+        let sources =
+            PlaceSources { data: root.join("data"), ..sources(Some(dir.to_str().unwrap()), None, None) };
+        let places = Places::of("/repo".into(), &sources).unwrap();
+        let refused = places.prepare().map_err(|error| error.to_string());
+        assert_eq!(refused, Err(format!("the directory {} is refused: {expected}", dir.display())));
+    };
+    let open = root.join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o770)).unwrap();
+    check(&open, "others can write in it");
+    let link = root.join("link");
+    fs::create_dir(root.join("target")).unwrap();
+    std::os::unix::fs::symlink(root.join("target"), &link).unwrap();
+    check(&link, "it is a symbolic link");
+    fs::write(root.join("file"), "").unwrap();
+    check(&root.join("file"), "it is not a directory");
+    if rustix::process::getuid().is_root() {
+        let theirs = root.join("theirs");
+        fs::create_dir(&theirs).unwrap();
+        std::os::unix::fs::chown(&theirs, Some(65534), None).unwrap();
+        check(&theirs, "it belongs to somebody else");
+    }
+}
+
+#[tokio::test]
+async fn a01_everything_is_for_our_eyes_only() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "serve").await;
+    let places = &fleet.places;
+    let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
+    let dirs =
+        [places.runtime(), places.base(), &places.sockets_dir(), &places.agents_dir(), &places.agent_dir(id)];
+    assert_eq!(dirs.map(mode), [0o700; 5]);
+    let files = [places.socket(), places.database(), places.log(), places.agent_dir(id).join("spec.json")];
+    assert_eq!(files.map(|file| mode(&file)), [0o600; 4]);
+}
+
+#[tokio::test]
+async fn a02_a_runtime_directory_that_is_too_deep_gets_a_short_stand_in() {
+    let mut fleet = Fleet::new();
+    let deep = fleet.temp.path().join("d".repeat(120));
+    let sources = PlaceSources { data: fleet.temp.path().join("data"), ..sources(deep.to_str(), None, None) };
+    fleet.places = Places::of(fleet.places.repo().to_owned(), &sources).unwrap();
+    let id = "0123abcd".parse().unwrap();
+    assert!(fleet.places.agent_socket(id).as_os_str().len() < SOCKET_PATH_LIMIT);
+    let uid = rustix::process::getuid().as_raw();
+    assert!(fleet.places.socket().starts_with(format!("/tmp/caliban-{uid}")));
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "serve").await;
+    assert_eq!(client.wake(&id.to_string()).await.unwrap().socket, fleet.places.agent_socket(id));
+    client.kill(&id.to_string(), &crate::fleet::quick()).await.unwrap();
+    client.shutdown().await.unwrap();
+    fs::remove_dir_all(fleet.places.runtime()).unwrap();
+}
+
+#[tokio::test]
+async fn a02_places_given_to_the_daemon_are_refused_when_too_long() {
+    let fleet = Fleet::new();
+    let long = format!("/tmp/{}", "d".repeat(120));
+    let out = std::process::Command::new(crate::fleet::caliband())
+        .args(["--repo", "/repo", "--base", "/tmp/base", "--runtime", &long])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    assert!(
+        said.starts_with("the socket path /tmp/ddd") && said.ends_with("the system takes less than 104\n"),
+        "{said}"
+    );
+    drop(fleet);
+}
+
+#[tokio::test]
+async fn a_read_only_place_is_said_in_words() {
+    let fleet = Fleet::new();
+    let sources =
+        PlaceSources { data: "/proc/nowhere".into(), ..sources(fleet.places.runtime().to_str(), None, None) };
+    let places = Places::of("/repo".into(), &sources).unwrap();
+    let error = Client::connect_or_start(&places, fleet.start.clone()).await.unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.starts_with("the directory /proc/nowhere/repos/") && text.contains("cannot be made"),
+        "{text}"
+    );
+    assert!(error.hint().unwrap().contains("XDG_DATA_HOME"));
+}

@@ -1,0 +1,109 @@
+//! Places and order.
+
+use caliban_core::ids::AgentId;
+use caliban_core::lifecycle::{Ending, State};
+use caliban_supervisor::protocol::RespawnRequest;
+
+use crate::fleet::{Fleet, quick, refused, write};
+
+#[tokio::test]
+async fn more_than_max_running_wait_in_order_and_start_as_places_get_free() {
+    let fleet = Fleet::with(|options| options.max_running = 2);
+    let mut client = fleet.client().await;
+    let gate = |n: usize| fleet.temp.path().join(format!("gate{n}"));
+    let mut ids: Vec<AgentId> = Vec::new();
+    for n in 0..5 {
+        ids.push(fleet.spawn(&mut client, &format!("gate:{}", gate(n).display())).await);
+    }
+    for id in &ids[..2] {
+        fleet.until_row(&mut client, *id, |row| row.turns > 0).await;
+    }
+    let queue = |rows: Vec<caliban_supervisor::protocol::AgentRow>| -> Vec<_> {
+        rows.into_iter().map(|row| (row.state, row.queued_behind)).collect()
+    };
+    let (running, spawning) = ((State::Running, None), |n| (State::Spawning, Some(n)));
+    assert_eq!(
+        queue(client.list().await.unwrap()),
+        [running, running, spawning(0), spawning(1), spawning(2)]
+    );
+    let mut done = (State::Done, None);
+    done.1 = None;
+    write(&gate(1), "");
+    fleet.until_row(&mut client, ids[2], |row| row.turns > 0).await;
+    assert_eq!(queue(client.list().await.unwrap()), [running, done, running, spawning(0), spawning(1)]);
+    // The queue outlives the daemon.
+    fleet.kill_daemon();
+    let mut client = fleet.client().await;
+    assert_eq!(queue(client.list().await.unwrap()), [running, done, running, spawning(0), spawning(1)]);
+    for n in [0, 2, 3, 4] {
+        write(&gate(n), "");
+    }
+    for id in &ids {
+        fleet.until_state(&mut client, *id, State::Done).await;
+        assert_eq!(fleet.runs(*id), 1);
+    }
+}
+
+#[tokio::test]
+async fn idle_agents_take_no_place() {
+    let fleet = Fleet::with(|options| options.max_running = 1);
+    let mut client = fleet.client().await;
+    let idle = fleet.spawn_up(&mut client, "serve").await;
+    let other = fleet.spawn_up(&mut client, "hang").await;
+    let states: Vec<_> = client.list().await.unwrap().into_iter().map(|row| (row.id, row.state)).collect();
+    assert_eq!(states, [(idle, State::Idle), (other, State::Running)]);
+}
+
+#[tokio::test]
+async fn after_waits_for_done_and_fails_with_what_failed() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let gate = fleet.temp.path().join("gate");
+    let first = fleet.spawn(&mut client, &format!("gate:{}", gate.display())).await;
+    let hangs = fleet.spawn_up(&mut client, "hang").await;
+    let mut after_first = fleet.request("done");
+    after_first.spec.after = vec![first];
+    let after_first = client.spawn(after_first).await.unwrap().id;
+    let mut after_both = fleet.request("done");
+    after_both.spec.after = vec![first, hangs];
+    let after_both = client.spawn(after_both).await.unwrap().id;
+    fleet.until_row(&mut client, first, |row| row.turns > 0).await;
+    assert_eq!(client.show(&after_first.to_string()).await.unwrap().state, State::Spawning);
+    write(&gate, "");
+    fleet.until_state(&mut client, after_first, State::Done).await;
+    let row = client.show(&after_both.to_string()).await.unwrap();
+    assert_eq!((row.state, row.after), (State::Spawning, vec![hangs]));
+    client.kill(&hangs.to_string(), &quick()).await.unwrap();
+    let row = fleet.until_state(&mut client, after_both, State::Failed).await;
+    let text = format!("it was to start after {hangs}, which ended killed");
+    assert_eq!(row.ending, Some(Ending::Error { text }));
+    assert_eq!(fleet.runs(after_both), 0);
+    // Now it is known beforehand.
+    let mut late = fleet.request("done");
+    late.spec.after = vec![hangs];
+    let (code, message, _) = refused(client.spawn(late.clone()).await);
+    assert_eq!(
+        (code.as_str(), message),
+        ("conflict", format!("it is to start after {hangs}, which has ended killed"))
+    );
+    late.spec.after = vec!["00000000".parse().unwrap()];
+    assert_eq!(refused(client.spawn(late).await).0, "not_found");
+}
+
+#[tokio::test]
+async fn who_waits_for_a_respawned_agent_waits_for_its_successor() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let gate = fleet.temp.path().join("gate");
+    let first = fleet.spawn(&mut client, &format!("gate:{}", gate.display())).await;
+    fleet.until_row(&mut client, first, |row| row.turns > 0).await;
+    let mut waiting = fleet.request("done");
+    waiting.spec.after = vec![first];
+    let waiting = client.spawn(waiting).await.unwrap().id;
+    // The end of the old one by its own respawn is no failure to those who wait.
+    let new = client.respawn(&first.to_string(), &RespawnRequest::default()).await.unwrap().id;
+    let row = client.show(&waiting.to_string()).await.unwrap();
+    assert_eq!((row.state, row.after), (State::Spawning, vec![new]));
+    write(&gate, "");
+    fleet.until_state(&mut client, waiting, State::Done).await;
+}
