@@ -8,6 +8,7 @@
 
 mod beneath;
 mod blobs;
+mod commit;
 mod create;
 mod diff;
 mod error;

@@ -136,7 +136,7 @@ impl Starter {
         let redactor = kit.redactor.clone();
         let outcome = drive(kit, &input.prompt, &call).await;
         let work = match worktree {
-            Some(worktree) => Some(worktree.finish().await),
+            Some(worktree) => Some(worktree.finish(input.label.as_deref().unwrap_or(&session)).await),
             None => None,
         };
         let keep =

@@ -93,11 +93,19 @@ impl Made {
     }
 
     /// Puts what is not committed on the branch, then removes the worktree; nothing is ever lost.
-    pub(super) async fn finish(self) -> Work {
+    pub(super) async fn finish(self, label: &str) -> Work {
         // Not the call's own token: the work is saved also when the call was cancelled.
         let cancel = CancellationToken::new();
         let Worktree { created, lease, .. } = self.worktree;
         let changes = self.repo.changes(&created.name, &cancel).await;
+        if self.keep == Keep::Remove && changes.as_ref().is_ok_and(|changes| !changes.uncommitted.is_empty())
+        {
+            let message = format!("Work of the sub-agent {label}");
+            if let Err(error) = self.repo.commit_all(&created.name, &message, &cancel).await {
+                // Then the removal saves it under a rescue ref.
+                tracing::warn!(%error, "uncommitted work of a sub-agent could not be put on its branch");
+            }
+        }
         let options = RemoveOptions { keep: self.keep, ..RemoveOptions::default() };
         let removed = self.repo.remove(&created.name, Some(lease), &options, &cancel).await;
         Work { branch: created.branch, changes, removed }

@@ -15,7 +15,8 @@ fn prompt(text: &str) -> Event {
 }
 
 fn calls(ids: &[&str]) -> Event {
-    let call = |id: &&str| Block::ToolUse { id: (*id).to_owned(), name: "T".into(), input: json!({}), extra: None };
+    let call =
+        |id: &&str| Block::ToolUse { id: (*id).to_owned(), name: "T".into(), input: json!({}), extra: None };
     reply(ids.iter().map(call).collect())
 }
 
@@ -60,7 +61,8 @@ fn shown(events: &[Event]) -> Vec<String> {
 
 #[test]
 fn results_stand_together_in_the_models_order_whatever_ended_first() {
-    let events = [prompt("go"), calls(&["a", "b"]), started("a"), started("b"), ended("b", "2"), ended("a", "1")];
+    let events =
+        [prompt("go"), calls(&["a", "b"]), started("a"), started("b"), ended("b", "2"), ended("a", "1")];
     assert_eq!(shown(&events), ["user T:go", "model C:a C:b", "user R:a=1 R:b=2"]);
     // Until all are there, none is: a request would be refused.
     assert_eq!(shown(&events[..5]), ["user T:go", "model C:a C:b"]);
@@ -68,11 +70,15 @@ fn results_stand_together_in_the_models_order_whatever_ended_first() {
 
 #[test]
 fn what_a_prompt_finds_open_is_answered_for_it() {
-    let events = [prompt("go"), calls(&["a", "b", "c"]), started("a"), ended("a", "1"), started("b"), prompt("stop")];
+    let events =
+        [prompt("go"), calls(&["a", "b", "c"]), started("a"), ended("a", "1"), started("b"), prompt("stop")];
     assert_eq!(
         shown(&events),
-        ["user T:go".to_owned(), "model C:a C:b C:c".to_owned(),
-         format!("user R:a=1 R:b={INTERRUPTED} R:c={NOT_RUN} T:stop")]
+        [
+            "user T:go".to_owned(),
+            "model C:a C:b C:c".to_owned(),
+            format!("user R:a=1 R:b={INTERRUPTED} R:c={NOT_RUN} T:stop")
+        ]
     );
 }
 

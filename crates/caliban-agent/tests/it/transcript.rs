@@ -30,7 +30,13 @@ fn events() -> Vec<Event> {
     vec![
         Event::Started(header),
         Event::Prompt { message, author: Author::User, context: 0, queued: None },
-        Event::Reply { message: reply, usage: Usage::default(), stop: StopReason::EndTurn, model: "m".into(), ms: 1 },
+        Event::Reply {
+            message: reply,
+            usage: Usage::default(),
+            stop: StopReason::EndTurn,
+            model: "m".into(),
+            ms: 1,
+        },
         Event::TurnEnded { outcome: Outcome::Done, usage: Usage::default(), micro_usd: None, turns: 1 },
     ]
 }
@@ -78,7 +84,10 @@ async fn r16_cut_at_every_byte_the_whole_records_stay_and_the_next_one_fits() {
         let after = transcript::read(temp.path()).unwrap();
         let expected: Vec<Event> = all[..whole].iter().cloned().chain([note]).collect();
         assert_eq!(plain(&after), expected, "cut at {cut}");
-        assert_eq!(after.iter().map(|record| record.seq).collect::<Vec<_>>(), (0..=whole as u64).collect::<Vec<_>>());
+        assert_eq!(
+            after.iter().map(|record| record.seq).collect::<Vec<_>>(),
+            (0..=whole as u64).collect::<Vec<_>>()
+        );
     }
 }
 
@@ -161,7 +170,10 @@ async fn one_writer_at_a_time_and_a_reader_at_any() {
     }
     let second = Transcript::resume(temp.path(), Redactor::default(), Feed::default()).unwrap_err();
     assert!(matches!(second, TranscriptError::Busy { .. }), "{second}");
-    assert_eq!(second.to_string(), format!("{} is in use by another caliban process", temp.path().join(FILE_NAME).display()));
+    assert_eq!(
+        second.to_string(),
+        format!("{} is in use by another caliban process", temp.path().join(FILE_NAME).display())
+    );
     assert_eq!(plain(&transcript::read(temp.path()).unwrap()), events());
     let again = Transcript::create(temp.path(), Redactor::default(), Feed::default()).unwrap_err();
     assert!(matches!(again, TranscriptError::Io { .. }), "a transcript is never begun over another: {again}");

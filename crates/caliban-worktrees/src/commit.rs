@@ -1,0 +1,74 @@
+//! Putting a worktree's uncommitted work on its branch, when nobody works in it any more.
+//!
+//! The commit is made like a rescue: we read the files ourselves, no hook and no filter runs, and the worktree's files
+//! and logs stay as they are.
+
+use caliban_core::names::Slug;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::Result;
+use crate::marker::Oid;
+use crate::repo::{Repo, branch_of};
+use crate::save::{self, Snapshot, TemporaryRefs};
+use crate::survey::{ChangeKind, IgnoredFiles};
+
+impl Repo {
+    /// Commits everything that is in no commit onto the worktree's branch. `None` when there is nothing to commit, or
+    /// when a plain commit could not hold it (conflicts, repositories inside, files that a filter such as LFS would have
+    /// to clean first, another branch checked out): a removal then makes a rescue of it.
+    pub async fn commit_all(
+        &self,
+        name: &Slug,
+        message: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Oid>> {
+        let this = self.hardened(cancel).await?;
+        let at = this.locate(name)?;
+        let survey = this.survey(&at, IgnoredFiles::Drop, cancel).await?;
+        let plain = |kind: ChangeKind| {
+            matches!(
+                kind,
+                ChangeKind::Modified | ChangeKind::Deleted | ChangeKind::Staged | ChangeKind::Untracked
+            )
+        };
+        let is_plain = survey.changes.iter().all(|change| plain(change.kind))
+            && survey.pending.is_empty()
+            && this.git.drivers.is_empty()
+            && survey.branch.as_deref() == Some(branch_of(name).as_str());
+        let Some(head) = survey.head.clone().filter(|_| is_plain && !survey.changes.is_empty()) else {
+            return Ok(None);
+        };
+        let refs = TemporaryRefs::new();
+        // The tree of the files is the commit; what was only staged is an older state of them.
+        let mut plan = survey.plan;
+        plan.staged.clear();
+        let snapshot = Snapshot {
+            head: Some(head.clone()),
+            other_parents: Vec::new(),
+            files: survey.files,
+            plan,
+            message: format!("{}\n", message.trim_end()),
+            refs: refs.clone(),
+        };
+        let written = save::write(this.git.durable(this.store(), "fast-import"), snapshot, cancel).await;
+        let moved = match &written {
+            Ok(commit) => {
+                let branch = format!("refs/heads/{}", branch_of(name));
+                // Only from where it was: a commit that came in between is never lost.
+                this.update_refs(&format!("update {branch}\0{commit}\0{head}\0"), cancel).await
+            }
+            Err(_) => Ok(()),
+        };
+        let never = CancellationToken::new();
+        for name in [&refs.tree, &refs.index] {
+            // Best effort by name: a temporary ref that stays only keeps more.
+            let _tried = this.update_refs(&format!("delete {name}\0\0"), &never).await;
+        }
+        let written = written?;
+        moved?;
+        // The index shall stand where the branch does now. Written beside and renamed by git, so a link that somebody
+        // put in its place is replaced, not followed.
+        this.git.hardened(this.tree(&at), "read-tree").arg(written.as_str()).run(cancel).await?.ok()?;
+        Ok(Some(written))
+    }
+}

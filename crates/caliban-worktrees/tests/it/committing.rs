@@ -1,0 +1,43 @@
+//! Uncommitted work that goes on its branch before the worktree goes.
+
+use caliban_worktrees::{BranchFate, Outcome};
+
+use crate::lab::{Lab, make, make_executable, remove, slug, token, write};
+
+#[tokio::test]
+async fn r19_uncommitted_work_goes_on_the_branch_and_the_worktree_leaves_without_a_rescue() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    let path = make(&repo, "x").await;
+    write(&path.join("deep/new.sh"), "echo new\n");
+    make_executable(&path.join("deep/new.sh"));
+    write(&path.join("staged.txt"), "staged\n");
+    lab.git_at(&path, &["add", "staged.txt"]);
+    write(&path.join("staged.txt"), "and changed again\n");
+    let made = repo.commit_all(&slug("x"), "Work of x", &token()).await.unwrap().unwrap();
+    let report = remove(&repo, "x").await;
+    assert_eq!((report.outcome, report.rescue), (Outcome::Removed, None));
+    assert!(matches!(&report.branch_fate, BranchFate::Kept { tip, ahead: 1 } if *tip == made));
+    assert_eq!(lab.git(&["log", "-1", "--format=%s", "caliban/x"]), "Work of x");
+    assert_eq!(lab.git(&["show", "caliban/x:deep/new.sh"]), "echo new");
+    assert_eq!(lab.git(&["show", "caliban/x:staged.txt"]), "and changed again");
+    assert!(lab.git(&["ls-tree", "caliban/x", "deep/new.sh"]).starts_with("100755"));
+}
+
+#[tokio::test]
+async fn r19_what_a_plain_commit_cannot_hold_is_left_for_a_rescue() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    let path = make(&repo, "clean").await;
+    assert_eq!(repo.commit_all(&slug("clean"), "m", &token()).await.unwrap(), None);
+    lab.git_at(&path, &["checkout", "-q", "--detach"]);
+    write(&path.join("new"), "new\n");
+    assert_eq!(repo.commit_all(&slug("clean"), "m", &token()).await.unwrap(), None);
+    assert!(remove(&repo, "clean").await.rescue.is_some());
+
+    let path = make(&repo, "nested").await;
+    lab.git_at(&path, &["init", "-q", "inner"]);
+    write(&path.join("inner/file"), "inner\n");
+    assert_eq!(repo.commit_all(&slug("nested"), "m", &token()).await.unwrap(), None);
+    assert!(remove(&repo, "nested").await.rescue.is_some());
+}
