@@ -37,6 +37,7 @@ impl Owner {
             self.next_seq = self.next_seq.max(record.seq + 1);
             let mut agent = Agent::new(record, about(&spec));
             agent.read_report(&self.places);
+            agent.stop_with = (agent.record.wanted == Wanted::Kill).then_some(self.options.grace_ms);
             let (over, state, wanted) = (agent.state().is_ending(), agent.state(), agent.record.wanted);
             self.agents.insert(id, agent);
             if over {

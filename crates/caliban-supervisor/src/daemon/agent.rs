@@ -34,6 +34,8 @@ pub(super) struct Agent {
     pub(super) spawning: Vec<Reply>,
     /// Who waits for the end of its run.
     pub(super) waiting: Vec<Waiter>,
+    /// The grace of its end, once it is on the disk that it should end; before that no signal is sent.
+    pub(super) stop_with: Option<u64>,
     /// Whether its record could not be saved.
     pub(super) unsaved: bool,
     /// When a start that failed for a passing reason is tried again.
@@ -108,6 +110,7 @@ impl Agent {
             busy: None,
             spawning: Vec::new(),
             waiting: Vec::new(),
+            stop_with: None,
             unsaved: false,
             retry_at: None,
             spec: None,

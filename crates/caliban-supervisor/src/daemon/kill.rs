@@ -51,7 +51,8 @@ impl Owner {
 
     /// That it should end is on the disk.
     pub(super) fn stop_run(&mut self, id: AgentId, grace: u64) {
-        let Some(agent) = self.agents.get(&id) else { return };
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        agent.stop_with = Some(grace);
         let Keeper::Alive(alive) = &agent.keeper else { return };
         tracing::info!(%id, "ending its run (grace {grace} ms)");
         let order = StopOrder { nonce: agent.record.nonce.clone(), grace_ms: grace };
@@ -74,8 +75,8 @@ impl Owner {
 
     /// A run that began although its end was wanted.
     pub(super) fn stop_if_wanted(&mut self, id: AgentId) {
-        if self.agents.get(&id).is_some_and(|agent| agent.record.wanted == Wanted::Kill) {
-            self.stop_run(id, self.options.grace_ms);
+        if let Some(grace) = self.agents.get(&id).and_then(|agent| agent.stop_with) {
+            self.stop_run(id, grace);
         }
     }
 
@@ -114,6 +115,7 @@ impl Owner {
         };
         let meaning = decide::end_of_run(&facts);
         agent.keeper = Keeper::Nobody;
+        agent.stop_with = None;
         agent.record.note = meaning.note;
         self.watch.remove(id);
         let _nobodys = std::fs::remove_file(self.places.agent_socket(id));

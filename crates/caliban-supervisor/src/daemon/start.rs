@@ -105,7 +105,6 @@ impl Owner {
                 self.look(id);
                 self.follow(id);
                 self.publish(id);
-                self.stop_if_wanted(id);
             }
             Err(StartError::Later(text)) => {
                 agent.keeper = Keeper::Nobody;

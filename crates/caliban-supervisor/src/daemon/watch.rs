@@ -187,6 +187,7 @@ impl Owner {
             Ok(Some(alive)) => {
                 agent.keeper = Keeper::Alive(alive);
                 self.watch_run(id);
+                self.stop_if_wanted(id);
             }
             Ok(None) => {
                 // Over before it could be watched; perhaps it is our child.

@@ -81,7 +81,7 @@ async fn load(fleet: &Fleet, n: u64, mut random: fastrand::Rng, history: &Histor
             let (name, quick) = (id.to_string(), KillRequest { grace_ms: Some(200) });
             let state =
                 insist(fleet, async |client| client.kill(&name, &quick).await.map(|row| row.state)).await;
-            assert_eq!(state, State::Killed);
+            assert_eq!(state, State::Killed, "{id}\n{}", fleet.log());
             history.lock().unwrap().insert(key, (id, true));
         }
     }

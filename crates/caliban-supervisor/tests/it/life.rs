@@ -57,11 +57,11 @@ async fn f09_a_label_and_a_unique_prefix_name_an_agent() {
     let other = client.spawn(request).await.unwrap().id.to_string();
     let (code, message, _) = refused(client.show("my-agent").await);
     assert_eq!(code, "ambiguous");
-    assert_eq!(message, format!("\"my-agent\" fits several agents: {id} (my-agent), {other} (my-agent)"));
+    assert_eq!(message, format!("'my-agent' fits several agents: {id} (my-agent), {other} (my-agent)"));
     let (code, message, _) = refused(client.show("nobody/../x").await);
     assert_eq!(
         (code.as_str(), message.as_str()),
-        ("not_found", "no agent has the id, id prefix or label \"nobody/../x\"")
+        ("not_found", "no agent has the id, id prefix or label 'nobody/../x'")
     );
 }
 
