@@ -1,8 +1,12 @@
 //! What comes over the wire that should not, byte for byte.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use caliban_acp::{Sessions, conn::MAX_LINE_BYTES};
+use caliban_acp::{
+    ServeOptions, Sessions,
+    conn::{ConnError, Limits, MAX_IN_FLIGHT, MAX_LINE_BYTES},
+    serve,
+};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 
@@ -136,7 +140,7 @@ async fn a14_a_line_without_an_end_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn an_id_in_use_is_refused_and_too_many_requests_too() {
+async fn an_id_in_use_is_refused() {
     let (mut raw, world) = Raw::connect().await;
     raw.initialize().await;
     let new = json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": world.root(), "mcpServers": []}});
@@ -155,4 +159,50 @@ async fn a_hung_up_client_leaves_nothing_behind() {
     let mut rest = Vec::new();
     lines.into_inner().read_to_end(&mut rest).await.unwrap();
     assert_eq!(rest, b"");
+}
+
+#[tokio::test]
+async fn a14_too_many_requests_at_once_are_refused() {
+    let (world, _gate) = World::gated(json!({"steps": []}));
+    let host = world.host("s").await;
+    let (reader, writer) = tokio::io::split(pipe(&Arc::new(Sessions::only(host.clone()))));
+    let mut raw = Raw { lines: BufReader::new(reader).lines(), writer };
+    raw.initialize().await;
+    let load = json!({"jsonrpc": "2.0", "id": "l", "method": "session/load",
+        "params": {"sessionId": "s", "cwd": world.root(), "mcpServers": []}});
+    raw.send(&load.to_string()).await;
+    assert_eq!(raw.answer().await, (json!("l"), None));
+    for id in 0..MAX_IN_FLIGHT + 3 {
+        let prompt = json!({"jsonrpc": "2.0", "id": id, "method": "session/prompt",
+            "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "go"}]}});
+        raw.send(&prompt.to_string()).await;
+    }
+    for id in MAX_IN_FLIGHT..MAX_IN_FLIGHT + 3 {
+        assert_eq!(raw.answer().await, (json!(id), Some(-32600)));
+    }
+    // What goes on can still be cancelled.
+    raw.send(r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}"#).await;
+    for _ in 0..MAX_IN_FLIGHT {
+        assert_eq!(raw.answer().await.1, None);
+    }
+    host.close().await;
+}
+
+#[tokio::test]
+async fn r23_a_client_that_takes_nothing_for_too_long_is_dropped() {
+    let world = World::new(json!({"steps": []}));
+    let host = world.host("s").await;
+    let (mut ours, theirs) = tokio::io::duplex(1024);
+    let (reader, writer) = tokio::io::split(theirs);
+    let limits = Limits { write_timeout: Some(Duration::from_millis(20)), ..Limits::default() };
+    let options = ServeOptions { limits, ..ServeOptions::socket("0") };
+    let sessions = Arc::new(Sessions::only(host.clone()));
+    let server = tokio::spawn(serve(reader, writer, sessions, options));
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}});
+    let load = json!({"jsonrpc": "2.0", "id": 2, "method": "session/load",
+        "params": {"sessionId": "s", "cwd": world.root(), "mcpServers": []}});
+    ours.write_all(format!("{hello}\n{load}\n").as_bytes()).await.unwrap();
+    let ended = server.await.unwrap();
+    assert!(matches!(ended, Err(ConnError::Closed(_))), "{ended:?}");
+    host.close().await;
 }
