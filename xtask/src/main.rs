@@ -15,7 +15,8 @@ use anyhow::Result;
 const USAGE: &str = "\
 cargo xtask test [ARGS…]   installs what the tests need (Debian, as root) or says what is missing, builds the
                            programs and runs all tests; ARGS go to the test runner (a filter: f05)
-cargo xtask bench [NAME…]  measures the release programs, as ratios to a bare process start of the same run
+cargo xtask bench [NAME…]  measures the release programs beside something of the same run, and prints ratios:
+                           version, help, turn, tool-turn, request, worktree, broker, broker-load
     --runs N               how often each is run (default 40)
     --bin-dir DIR          measures programs that are built already
 cargo xtask ci             what the server does: .ci/run

@@ -1,12 +1,7 @@
-//! `caliban --help`: all arguments built and shown, nothing else loaded.
+//! `--help`: all arguments built and shown, nothing else loaded.
 
 use super::Bench;
-use super::measure::Subject;
+use super::version::started;
 
-pub(super) const BENCH: Bench = Bench {
-    name: "help",
-    subject: |programs, home| {
-        Subject::new(programs.join("caliban").to_string_lossy(), home).args(&["--help"])
-    },
-    at_most: Some(3.0),
-};
+pub(super) const BENCH: Bench =
+    Bench { name: "help", what: "× is to a bare process start (true)", run: |bed| started(bed, "--help") };

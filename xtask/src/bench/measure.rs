@@ -1,29 +1,40 @@
-//! Measuring one command: wall time, CPU time of its whole tree, peak memory.
+//! Measuring commands: wall time, CPU time of the whole tree, peak memory.
 //!
 //! Each subject is measured from a process of its own, because the kernel keeps one peak for all children of a
-//! process. What it reports can never be below the memory of that process itself, which the first row shows.
+//! process. What it reports can never be below the memory of that process itself, which the bare start shows.
+//! Subjects that are compared take turns, so that a change of the machine's load meets all of them.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
+use serde_json::{Value, json};
 
 use super::MEASURE;
 use crate::run;
 
-/// Runs before counting: files get into the cache.
-const WARM_UP: usize = 3;
+/// How often subjects that are compared take turns.
+const ROUNDS: usize = 5;
 
-/// A command to measure.
+/// Runs before counting, in each round: files get into the cache.
+const WARM_UP: usize = 1;
+
+/// What every subject finds programs in, behind its own directories.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// A command to measure, with its whole environment.
+#[derive(Debug, Clone)]
 pub(crate) struct Subject {
     words: Vec<String>,
-    home: String,
+    dir: PathBuf,
+    env: BTreeMap<String, String>,
 }
 
-/// Medians (the peak: of all runs).
+/// Medians (the peak: the highest of all runs).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cost {
     pub(crate) wall_us: f64,
@@ -32,23 +43,106 @@ pub(crate) struct Cost {
 }
 
 impl Subject {
-    /// A program that sees `home` as its home and nothing of the user's.
-    pub(crate) fn new(program: impl Into<String>, home: &Path) -> Self {
-        Self { words: vec![program.into()], home: home.to_string_lossy().into_owned() }
+    /// A program that sees `home` as its home and working directory, and nothing of the user's.
+    pub(crate) fn new(program: impl AsRef<Path>, home: &Path) -> Self {
+        let home_text = home.to_string_lossy().into_owned();
+        let env = [("HOME", home_text.clone()), ("TMPDIR", home_text), ("PATH", PATH.to_owned())];
+        Self {
+            words: vec![program.as_ref().to_string_lossy().into_owned()],
+            dir: home.to_path_buf(),
+            env: env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        }
     }
 
-    pub(crate) fn args(mut self, args: &[&str]) -> Self {
-        self.words.extend(args.iter().map(|arg| (*arg).to_owned()));
+    pub(crate) fn args<S: AsRef<str>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.words.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
+    }
+
+    pub(crate) fn dir(mut self, dir: &Path) -> Self {
+        self.dir = dir.to_path_buf();
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.env.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Lets it find programs here first.
+    pub(crate) fn path(self, dir: &Path) -> Self {
+        let path = format!("{}:{PATH}", dir.display());
+        self.env("PATH", path)
+    }
+
+    /// The command, without input and output.
+    pub(crate) fn command(&self) -> Result<Command> {
+        let (program, args) = self.words.split_first().context("nothing to run")?;
+        let mut command = Command::new(program);
+        command.args(args).env_clear().envs(&self.env).current_dir(&self.dir);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(command)
+    }
+
+    fn to_json(&self) -> String {
+        json!({"words": self.words, "dir": self.dir, "env": self.env}).to_string()
+    }
+
+    fn from_json(text: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        Some(Self {
+            words: value["words"].as_array()?.iter().filter_map(text).collect(),
+            dir: text(&value["dir"])?.into(),
+            env: value["env"]
+                .as_object()?
+                .iter()
+                .filter_map(|(name, value)| Some((name.clone(), text(value)?)))
+                .collect(),
+        })
     }
 }
 
-/// Measures a subject, from a process of its own.
-pub(crate) fn cost(subject: &Subject, runs: usize) -> Result<Cost> {
+/// Measures subjects that take turns.
+pub(crate) fn costs<const N: usize>(subjects: [&Subject; N], runs: usize) -> Result<[Cost; N]> {
+    let mut samples: [Vec<Cost>; N] = std::array::from_fn(|_| Vec::new());
+    for _ in 0..ROUNDS.min(runs) {
+        for (subject, samples) in subjects.iter().zip(&mut samples) {
+            samples.extend(sampled(subject, runs.div_ceil(ROUNDS), WARM_UP)?);
+        }
+    }
+    Ok(samples.map(|samples| summed_up(&samples)))
+}
+
+/// One run, without a warm-up.
+pub(crate) fn once(subject: &Subject) -> Result<Cost> {
+    Ok(summed_up(&sampled(subject, 1, 0)?))
+}
+
+/// The median of each kind, and the highest peak.
+pub(crate) fn summed_up(samples: &[Cost]) -> Cost {
+    let median = |value: fn(&Cost) -> f64| median(samples.iter().map(value).collect());
+    let peak_kb = samples.iter().map(|sample| sample.peak_kb).fold(0.0, f64::max);
+    Cost { wall_us: median(|cost| cost.wall_us), cpu_us: median(|cost| cost.cpu_us), peak_kb }
+}
+
+/// The middle of some numbers; 0 of none.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        n if n % 2 == 0 => (values[middle - 1] + values[middle]) / 2.0,
+        _ => values[middle],
+    }
+}
+
+/// Runs a subject from a process of its own.
+fn sampled(subject: &Subject, runs: usize, warm_up: usize) -> Result<Vec<Cost>> {
     let own = std::env::current_exe().context("cannot find this program")?;
     let mut child = Command::new(own);
-    child.arg(MEASURE).arg(runs.to_string()).arg(&subject.home).args(&subject.words);
-    child.current_dir(&subject.home).stdin(Stdio::null()).stderr(Stdio::inherit());
+    child.args([MEASURE, &runs.to_string(), &warm_up.to_string(), &subject.to_json()]);
+    child.stdin(Stdio::null()).stderr(Stdio::inherit());
     let report = run::output(&mut child)?;
     let mut samples = Vec::new();
     for line in report.lines() {
@@ -57,44 +151,29 @@ pub(crate) fn cost(subject: &Subject, runs: usize) -> Result<Cost> {
         samples.push(Cost { wall_us, cpu_us, peak_kb });
     }
     ensure!(samples.len() == runs, "{} of {runs} measurements came back", samples.len());
-    let median = |value: fn(&Cost) -> f64| median(samples.iter().map(value).collect());
-    let peak_kb = samples.iter().map(|sample| sample.peak_kb).fold(0.0, f64::max);
-    Ok(Cost { wall_us: median(|cost| cost.wall_us), cpu_us: median(|cost| cost.cpu_us), peak_kb })
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() % 2 {
-        0 => (values[middle - 1] + values[middle]) / 2.0,
-        _ => values[middle],
-    }
+    Ok(samples)
 }
 
 /// The process that measures: runs the command again and again, prints one line for each run.
 pub(crate) fn child(args: &[String]) -> Result<ExitCode> {
-    let [runs, home, program, rest @ ..] = args else { bail!("{MEASURE} is not for people") };
+    let [runs, warm_up, subject] = args else { bail!("{MEASURE} is not for people") };
     let runs: usize = runs.parse().context("the number of runs")?;
+    let warm_up: usize = warm_up.parse().context("the number of warm-ups")?;
+    let subject = Subject::from_json(subject).context("the subject")?;
     let mut report = String::new();
-    for turn in 0..WARM_UP + runs {
-        let mut command = Command::new(program);
-        command
-            .args(rest)
-            .env_clear()
-            .env("HOME", home)
-            .env("TMPDIR", home)
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    for turn in 0..warm_up + runs {
+        let mut command = subject.command()?;
+        command.stderr(Stdio::piped());
         let before = cpu_us()?;
         let start = Instant::now();
-        let output = command.output().with_context(|| format!("cannot run {program}"))?;
+        let output = command.output().with_context(|| format!("cannot run {}", subject.words[0]))?;
         let wall_us = start.elapsed().as_secs_f64() * 1e6;
         let cpu_us = cpu_us()? - before;
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr);
-            bail!("{program} {} ended with {}: {}", rest.join(" "), output.status, stderr.trim());
+            bail!("{} ended with {}: {}", subject.words.join(" "), output.status, stderr.trim());
         }
-        if turn >= WARM_UP {
+        if turn >= warm_up {
             let peak_kb = getrusage(UsageWho::RUSAGE_CHILDREN)?.max_rss();
             report += &format!("{wall_us} {cpu_us} {peak_kb}\n");
         }

@@ -1,12 +1,29 @@
-//! `caliban --version`: the price of being there at all.
+//! `--version`: the price of being there at all.
 
-use super::Bench;
-use super::measure::Subject;
+use anyhow::Result;
+
+use super::measure::{self, Subject};
+use super::table::Table;
+use super::{Bed, Bench};
 
 pub(super) const BENCH: Bench = Bench {
     name: "version",
-    subject: |programs, home| {
-        Subject::new(programs.join("caliban").to_string_lossy(), home).args(&["--version"])
-    },
-    at_most: Some(3.0),
+    what: "× is to a bare process start (true)",
+    run: |bed| started(bed, "--version"),
 };
+
+/// How many times the CPU time of a bare process start it may take.
+const AT_MOST: f64 = 3.0;
+
+/// Both programs with one flag.
+pub(super) fn started(bed: &Bed, flag: &str) -> Result<Table> {
+    let subject = |name: &str| Subject::new(bed.program(name), &bed.scratch).args([flag]);
+    let (caliban, cafleet) = (subject("caliban"), subject("cafleet"));
+    let [bare, caliban, cafleet] = measure::costs([&bed.bare(), &caliban, &cafleet], bed.runs)?;
+    let mut table = Table::of_costs();
+    table.cost("true", bare, None);
+    table.cost(format!("caliban {flag}"), caliban, Some(bare));
+    table.cost(format!("cafleet {flag}"), cafleet, Some(bare));
+    table.promise("CPU of caliban", caliban.cpu_us / bare.cpu_us.max(1.0), AT_MOST, "×");
+    Ok(table)
+}

@@ -1,0 +1,41 @@
+//! Small git repositories for benchmarks to work in.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use super::Bed;
+use crate::run;
+
+/// How many files the small repo has.
+pub(super) const FILES: usize = 20;
+
+/// A repo with a few files and one commit.
+pub(super) fn small(bed: &Bed) -> Result<PathBuf> {
+    let repo = bed.dir("repo")?;
+    if repo.join(".git").exists() {
+        return Ok(repo);
+    }
+    let src = repo.join("src");
+    std::fs::create_dir_all(&src).context("cannot create src")?;
+    for n in 0..FILES {
+        let text = format!("//! Part {n}.\n\npub fn part_{n}() -> usize {{\n    {n}\n}}\n");
+        std::fs::write(src.join(format!("part_{n}.rs")), text).context("cannot write a file")?;
+    }
+    for args in [&["init", "--quiet"][..], &["add", "."], &["commit", "--quiet", "--message", "all"]] {
+        run::output(git(&repo, &bed.scratch).args(args))?;
+    }
+    Ok(repo)
+}
+
+/// Git without the user's configuration.
+pub(super) fn git(repo: &Path, home: &Path) -> Command {
+    let mut git = Command::new("git");
+    git.current_dir(repo)
+        .env("HOME", home)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1");
+    git.args(["-c", "user.name=bench", "-c", "user.email=bench@localhost", "-c", "gc.auto=0"]);
+    git
+}

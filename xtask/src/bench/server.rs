@@ -1,0 +1,44 @@
+//! The test kit's model server as a process of its own, so that its work is not counted as a client's.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::Bed;
+
+/// A running server; it ends with this.
+pub(super) struct Server {
+    child: Child,
+    /// Where it listens.
+    pub(super) url: String,
+}
+
+impl Server {
+    /// Starts it with a script.
+    pub(super) fn start(bed: &Bed, script: &Value) -> Result<Self> {
+        let file = bed.scratch.join("script.json");
+        std::fs::write(&file, script.to_string()).context("cannot write the script")?;
+        let mut child = Command::new(bed.example("model-server")?)
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the model server")?;
+        let stdout = child.stdout.take().context("the model server has no output")?;
+        let mut server = Self { child, url: String::new() };
+        BufReader::new(stdout).read_line(&mut server.url).context("the model server says nothing")?;
+        server.url = server.url.trim().to_owned();
+        ensure!(server.url.starts_with("http://"), "the model server did not start");
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Best effort: it is gone, or it goes.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
