@@ -106,6 +106,7 @@ pub struct Wanted {
 }
 
 /// Where an agent works.
+#[expect(clippy::large_enum_variant, reason = "made once for each agent and moved once")]
 pub enum WorkspaceSource {
     /// In a place of its own.
     New(WorkspaceOptions),

@@ -41,7 +41,9 @@ fn no_repo_at_all_is_a_place_to_work_in() {
 
 #[test]
 fn a_broken_repo_is_a_place_to_work_in() {
-    for (file, content) in [(".git/HEAD", &b"\xff\xfe"[..]), (".git/HEAD", b""), (".git/packed-refs", b"\xff\n")] {
+    for (file, content) in
+        [(".git/HEAD", &b"\xff\xfe"[..]), (".git/HEAD", b""), (".git/packed-refs", b"\xff\n")]
+    {
         let place = Place::new(script![text("ok")]);
         place.env.write(place.repo.join(file), content);
         no_panic(&place.ask("hello", []).ok());
@@ -135,7 +137,10 @@ fn bytes_that_are_no_text_are_replaced_or_refused_never_a_panic() {
     place.env.write(place.repo.join("AGENTS.md"), b"instr\xfctions\n");
     use std::os::unix::ffi::OsStrExt as _;
     fs::write(place.repo.join(std::ffi::OsStr::from_bytes(b"na\xffme.txt")), "x").unwrap();
-    let output = place.caliban().args(["-p", "look", "--permission-mode", "unattended"]).stdin(b"pip\xffed\n".to_vec());
+    let output = place
+        .caliban()
+        .args(["-p", "look", "--permission-mode", "unattended"])
+        .stdin(b"pip\xffed\n".to_vec());
     let output = output.output().ok();
     no_panic(&output);
     let first = texts(&place, 0);
@@ -200,7 +205,10 @@ fn a_reader_that_goes_away_is_no_failure() {
 fn a14_arguments_nested_without_end_do_not_break_the_session() {
     let nested = |depth: usize| (0..depth).fold(json!(1), |inner, _| json!([inner]));
     for (depth, refused) in [(60, 0), (64, 1), (110, 1), (120, 1), (124, 1), (125, 1), (126, 1)] {
-        let place = Place::new(script![tool("Read", json!({"file_path": "README.md", "odd": nested(depth)})), text("ok")]);
+        let place = Place::new(script![
+            tool("Read", json!({"file_path": "README.md", "odd": nested(depth)})),
+            text("ok")
+        ]);
         let output = place.ask("go", []);
         no_panic(&output);
         assert_eq!((output.code, output.stdout.as_str()), (0, "ok\n"), "{depth}: {}", output.stderr);
@@ -214,7 +222,8 @@ fn a14_arguments_nested_without_end_do_not_break_the_session() {
 }
 
 /// What a terminal must not be sent: colours, OSC 52 (the clipboard), a title, a cursor move, bidi, C1, tags.
-const EVIL: &str = "\u{1b}[31mred\u{1b}]52;c;ZXZpbA==\u{7}\u{1b}]0;title\u{7}\rover\u{9b}2J\u{202e}txet\u{e0041}\u{200b}end";
+const EVIL: &str =
+    "\u{1b}[31mred\u{1b}]52;c;ZXZpbA==\u{7}\u{1b}]0;title\u{7}\rover\u{9b}2J\u{202e}txet\u{e0041}\u{200b}end";
 const INERT: &str = "␛[31mred␛]52;c;ZXZpbA==␇␛]0;title␇␍over<U+009B>2J<U+202E>txet<U+E0041><U+200B>end";
 
 /// No byte of it does anything.
@@ -260,7 +269,9 @@ fn a09_hostile_text_is_shown_inert_everywhere() {
         assert!(output.stdout.contains("␛[31mred"), "{}", output.stdout);
     }
     // Errors that quote what was given.
-    for args in [vec!["sessions", "show", EVIL], vec!["-p", "x", "--resume", EVIL], vec!["-C", EVIL, "-p", "x"]] {
+    for args in
+        [vec!["sessions", "show", EVIL], vec!["-p", "x", "--resume", EVIL], vec!["-C", EVIL, "-p", "x"]]
+    {
         let output = place.env.run_in(place.env.work(), &args);
         assert_ne!(output.code, 0);
         assert_inert(&format!("{args:?}"), &output.stderr);

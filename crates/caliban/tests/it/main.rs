@@ -7,6 +7,7 @@ mod compaction;
 mod config;
 mod doctor;
 mod hooks;
+mod isolation;
 mod mcp;
 mod models;
 mod place;

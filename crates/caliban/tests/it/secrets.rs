@@ -71,7 +71,11 @@ fn with_canary(script: Script) -> Place {
 fn leaks(place: &Place) -> Vec<PathBuf> {
     let env = &place.env;
     let dirs = [env.data(), env.state(), env.cache(), env.tmp(), env.runtime(), env.home(), env.config()];
-    dirs.iter().flat_map(|dir| files(dir)).filter(|(_, text)| text.contains(CANARY)).map(|(path, _)| path).collect()
+    dirs.iter()
+        .flat_map(|dir| files(dir))
+        .filter(|(_, text)| text.contains(CANARY))
+        .map(|(path, _)| path)
+        .collect()
 }
 
 const UNATTENDED: [&str; 2] = ["--permission-mode", "unattended"];
@@ -120,12 +124,19 @@ fn a12_long_outputs_are_kept_without_it_wherever_it_stands() {
     place.ask("read it", UNATTENDED).ok();
     assert_eq!(leaks(&place), Vec::<PathBuf>::new());
     let outputs = files(&place.session().join("outputs"));
-    assert!(outputs.iter().any(|(_, text)| text.len() > 100_000 && text.contains("[redacted:")), "{}", outputs.len());
+    assert!(
+        outputs.iter().any(|(_, text)| text.len() > 100_000 && text.contains("[redacted:")),
+        "{}",
+        outputs.len()
+    );
 }
 
 #[test]
 fn a12_a_command_that_is_killed_leaves_none_of_it() {
-    let place = with_canary(script![tool("Bash", json!({"command": "yes \"$(cat .env)\" | head -n 20000; touch said; sleep 600"}))]);
+    let place = with_canary(script![tool(
+        "Bash",
+        json!({"command": "yes \"$(cat .env)\" | head -n 20000; touch said; sleep 600"})
+    )]);
     let mut running = place.caliban().args(["-p", "go"]).args(UNATTENDED).spawn();
     wait_until("the command has said it", || place.repo.join("said").exists());
     running.signal(Signal::KILL);
@@ -137,7 +148,8 @@ fn a12_a_command_that_is_killed_leaves_none_of_it() {
 #[test]
 fn a12_sub_agents_keep_it_as_little() {
     let place = with_canary(script![
-        tool("AgentTool", json!({"prompt": format!("child: use {CANARY}"), "label": CANARY})).on_first("parent"),
+        tool("AgentTool", json!({"prompt": format!("child: use {CANARY}"), "label": CANARY}))
+            .on_first("parent"),
         text("done").on_first("parent"),
         tool("Bash", json!({"command": "cat .env; env"})).on_first("child"),
         text(format!("{CANARY} {}", "long ".repeat(2_000))).on_first("child"),
@@ -168,7 +180,9 @@ fn a12_a_hook_that_blocks_with_it_and_an_error_that_quotes_it_do_not_leak() {
 #[test]
 fn a12_commands_get_what_the_settings_name_and_no_more() {
     let place = with_canary(script![tool("Bash", json!({"command": "env > given"})), text("ok")]);
-    place.env.write(place.env.config().join("caliban/settings.toml"), "[bash]\nenv_allow = [\"FOO_TOKEN\"]\n");
+    place
+        .env
+        .write(place.env.config().join("caliban/settings.toml"), "[bash]\nenv_allow = [\"FOO_TOKEN\"]\n");
     place.ask("go", UNATTENDED).ok();
     let given = place.env.read(place.repo.join("given"));
     let holding: Vec<&str> = given.lines().filter(|line| line.contains(CANARY)).collect();
