@@ -98,7 +98,6 @@ fn say(line: &str) {
 }
 
 fn run(args: &DaemonArgs) -> Result<(), String> {
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     // Fails when we lead a group already: then we are no terminal's child either, or a person started us.
     let _leader_already = rustix::process::setsid();
     let places = &args.places;

@@ -181,7 +181,11 @@ impl Client {
 
     /// Asks the daemon to leave; returns when it has let go of everything. Agents live on.
     pub async fn shutdown(mut self) -> Result<(), ClientError> {
-        let _stopping: serde_json::Value = self.once(Method::POST, "/v1/shutdown", None).await?;
+        // Of whatever version it is: that is how an old daemon is replaced.
+        match self.once::<serde_json::Value>(Method::POST, SHUTDOWN, None).await {
+            Ok(_) | Err(ClientError::Protocol { .. }) => {}
+            Err(error) => return Err(error),
+        }
         drop(self.connection.take());
         start::wait_until_gone(&self.places).await
     }
@@ -225,7 +229,8 @@ impl Client {
         path: &str,
         body: Option<Bytes>,
     ) -> Result<T, ClientError> {
-        let mut connection = match self.connection.take() {
+        // One that the daemon has closed meanwhile, because it was idle, is no reason to fail.
+        let mut connection = match self.connection.take().filter(|kept| !kept.sender.is_closed()) {
             Some(connection) => connection,
             None => match (connect(&self.places).await, &self.start) {
                 (Err(ClientError::NotRunning(_)), Some(options)) => {
@@ -234,7 +239,13 @@ impl Client {
                 (other, _) => other?,
             },
         };
-        let answer = connection.send(method, path, body).await?;
+        let sent = connection.send(method.clone(), path, body);
+        let answer = match answers_at_once(&method, path) {
+            true => tokio::time::timeout(ANSWER_LIMIT, sent)
+                .await
+                .map_err(|_| ClientError::Silent(ANSWER_LIMIT))??,
+            false => sent.await?,
+        };
         if !answer.status().is_success() {
             let refused = refusal(answer).await;
             self.connection = Some(connection);
@@ -244,6 +255,14 @@ impl Client {
         self.connection = Some(connection);
         Ok(value)
     }
+}
+
+/// The path that asks a daemon to leave.
+const SHUTDOWN: &str = "/v1/shutdown";
+
+/// Whether the daemon answers from memory, or after one commit. The others take as long as processes and git do.
+fn answers_at_once(method: &Method, path: &str) -> bool {
+    *method == Method::GET || path == "/v1/agents" || path == SHUTDOWN
 }
 
 /// One connection, and the task that drives it.

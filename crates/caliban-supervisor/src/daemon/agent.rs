@@ -189,15 +189,16 @@ impl Agent {
         let silent = WorkerStatus::default();
         let report = self.report.as_ref().unwrap_or(&silent);
         let status = &self.record.status;
-        let living = !status.state().is_ending();
+        // What an earlier run did or asked is over.
+        let now = self.own_report().filter(|_| !status.state().is_ending());
         let id = self.record.id;
         AgentRow {
             id,
             label: self.about.label.clone(),
             state: status.state(),
             waiting_for: status.waiting_for().cloned(),
-            activity: report.activity.clone().filter(|_| living),
-            asks: if living { report.asks.clone() } else { Vec::new() },
+            activity: now.and_then(|report| report.activity.clone()),
+            asks: now.map(|report| report.asks.clone()).unwrap_or_default(),
             turns: report.turns,
             usage: report.usage,
             micro_usd: report.micro_usd,

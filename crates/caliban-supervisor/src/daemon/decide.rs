@@ -120,7 +120,7 @@ mod tests {
         let approval = Event::Waits(WaitingFor::Approval { call: "Bash rm".into() });
         let input = WorkerStatus { waiting_for: Some(Waiting::Input), ..report(WorkerState::Idle) };
         assert_eq!(follow(&running, &report(WorkerState::Running)), []);
-        assert_eq!(follow(&running, &asks), [approval.clone()]);
+        assert_eq!(follow(&running, &asks), std::slice::from_ref(&approval));
         let waiting = running.apply(approval.clone()).unwrap();
         assert_eq!(follow(&waiting, &asks), []);
         assert_eq!(follow(&waiting, &report(WorkerState::Running)), [Event::GoesOn]);

@@ -154,6 +154,8 @@ pub(in crate::daemon) struct Owner {
     trouble: Option<String>,
     boot_id: String,
     own_program: std::path::PathBuf,
+    /// While agents are taken over nothing is started: who has a place is not known yet.
+    adopting: bool,
 }
 
 impl Owner {
@@ -181,11 +183,13 @@ impl Owner {
             trouble: None,
             boot_id: crate::process::boot_id().map_err(|error| format!("boot id: {error}"))?,
             own_program: start::own_program(),
+            adopting: true,
         })
     }
 
     /// Decides until the server is over.
     async fn run(mut self, mut messages: mpsc::Receiver<Msg>, over: CancellationToken) -> Self {
+        self.adopting = false;
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         self.start_ready();
@@ -317,6 +321,8 @@ impl Owner {
     fn apply(&mut self, id: AgentId, event: Event) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
         let before = agent.record.status.clone();
+        let passing =
+            matches!(event, Event::TurnStarted | Event::TurnEnded | Event::Waits(_) | Event::GoesOn);
         match agent.record.status.apply(event) {
             Ok(after) => agent.record.status = after,
             Err(refused) => return tracing::warn!(%id, "{refused}"),
@@ -327,7 +333,12 @@ impl Owner {
         }
         // Those who wait for one that is respawned will wait for its successor.
         let respawned = agent.waiting.iter().any(|waiter| matches!(waiter, Waiter::Respawn(..)));
-        self.save(id, Then::Nothing(id));
+        if passing {
+            // The worker's own file says it too: it need not be synced at once, only some time.
+            agent.unsaved = true;
+        } else {
+            self.save(id, Then::Nothing(id));
+        }
         self.publish(id);
         if before.state() != after && after.is_ending() && !respawned {
             self.ended(id, after);

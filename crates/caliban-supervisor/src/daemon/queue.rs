@@ -10,7 +10,7 @@ use super::store::Then;
 impl Owner {
     /// Starts whoever may start now.
     pub(super) fn start_ready(&mut self) {
-        if self.stop.is_cancelled() {
+        if self.stop.is_cancelled() || self.adopting {
             return;
         }
         let taken = self.agents.values().filter(|agent| agent.takes_place()).count();

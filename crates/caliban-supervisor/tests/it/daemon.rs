@@ -315,3 +315,27 @@ async fn a11_an_agent_that_spawns_is_the_parent_whatever_it_says() {
     let row = client.show(spawned["id"].as_str().unwrap()).await.unwrap();
     assert_eq!(row.parent, Some(parent));
 }
+
+#[tokio::test]
+async fn r03_fifty_agents_survive_twenty_kills_with_the_same_pids() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    for _ in 0..50 {
+        fleet.spawn(&mut client, "hang").await;
+    }
+    let mut before = Vec::new();
+    for row in client.list().await.unwrap() {
+        let row = fleet.until_row(&mut client, row.id, |row| row.turns > 0).await;
+        before.push((row.id, row.pid.unwrap(), row.shim_pid.unwrap(), row.state));
+    }
+    for _ in 0..20 {
+        fleet.kill_daemon();
+        let rows = fleet.client().await.list().await.unwrap();
+        let after: Vec<_> =
+            rows.iter().map(|row| (row.id, row.pid.unwrap(), row.shim_pid.unwrap(), row.state)).collect();
+        assert_eq!(after, before);
+    }
+    assert!(
+        before.iter().all(|(id, pid, shim, _)| is_alive(*pid) && is_alive(*shim) && fleet.runs(*id) == 1)
+    );
+}

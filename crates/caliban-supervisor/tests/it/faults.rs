@@ -205,3 +205,36 @@ async fn a_repo_that_is_gone_leaves_its_agents_and_their_fleet() {
     assert_eq!(row.ending, Some(caliban_core::lifecycle::Ending::Error { text }));
     assert_eq!(client.kill(&id.to_string(), &quick()).await.unwrap().state, State::Killed);
 }
+
+#[tokio::test]
+async fn r12_a_failed_sync_is_not_acknowledged_and_the_next_daemon_reads_what_is_there() {
+    let mut fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let first = fleet.spawn(&mut client, "done").await;
+    fleet.until_state(&mut client, first, State::Done).await;
+    client.shutdown().await.unwrap();
+    // Every sync of the registry's log fails from now on.
+    let sound = fleet.start.programs.clone();
+    let trace = fleet.temp.path().join("trace");
+    let strace = ["-f", "-qq", "-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync,fsync:error=EIO", "-o"];
+    let mut arguments: Vec<std::ffi::OsString> = strace.iter().map(Into::into).collect();
+    arguments.extend([trace.into(), caliband().into()]);
+    fleet.start.programs = vec![("/usr/bin/strace".into(), arguments)];
+    let mut client = match Client::connect_or_start(&fleet.places, fleet.start.clone()).await {
+        Ok(client) => client,
+        Err(error) => {
+            eprintln!("skipped: no daemon under strace here: {error}");
+            return;
+        }
+    };
+    let daemon = fleet.daemon_pid().unwrap();
+    let (code, message, _) = refused(client.spawn(fleet.request("done")).await);
+    assert_eq!(code, "store", "{message}");
+    assert!(message.ends_with("the write is not confirmed"), "{message}");
+    crate::fleet::wait_until("the daemon has left", || !is_alive(daemon));
+    fleet.start.programs = sound;
+    let mut client = fleet.client().await;
+    assert_eq!(client.show(&first.to_string()).await.unwrap().state, State::Done);
+    let next = fleet.spawn(&mut client, "done").await;
+    fleet.until_state(&mut client, next, State::Done).await;
+}

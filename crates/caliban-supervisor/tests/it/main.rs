@@ -9,3 +9,4 @@ mod life;
 mod places;
 mod protocol;
 mod queue;
+mod worktrees;

@@ -72,6 +72,8 @@ async fn r22_a_client_of_another_protocol_is_told_so() {
     let answer = get(&fleet, "/v1/agents", "caliban-protocol: 99\r\n");
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
     assert!(answer.contains("this daemon speaks protocol 1, the client 99"), "{answer}");
+    // It may still look and replace the daemon.
+    assert!(get(&fleet, "/v1/status", "caliban-protocol: 99\r\n").starts_with("HTTP/1.1 200 "));
     // And without a word about it (curl) one is served.
     assert!(get(&fleet, "/v1/agents", "").contains("{\"agents\":[]}"));
 }
