@@ -383,3 +383,21 @@ fn a_person_is_asked_and_the_notification_hook_is_told() {
         events(&place, "ask_answered").iter().map(|event| event["answer"].clone()).collect();
     assert_eq!(answers, ["once"]);
 }
+
+#[test]
+fn an_interrupt_ends_a_question_too() {
+    let place = Place::new(script![tool("Bash", json!({"command": "touch made"})), text("never")]);
+    let terminal = Tmux::start(&place.env, 120, 30);
+    let program: PathBuf = place.env.cmd("caliban").get_program().into();
+    let args = place.server.args(place.protocol).join(" ");
+    let line = format!("cd {} && {} {args} 'make it'; echo code=$?", place.repo.display(), program.display());
+    terminal.send_text(&line);
+    terminal.send_keys(&["Enter"]);
+    terminal.wait_for_text("y = yes");
+    terminal.send_keys(&["C-c"]);
+    terminal.wait_for_text("code=130");
+    assert!(!place.repo.join("made").exists());
+    assert!(events(&place, "ask_answered").is_empty(), "nobody has said anything");
+    let refused = events(&place, "call_refused");
+    assert_eq!(refused[0]["decision"]["verdict"], "cancelled");
+}
