@@ -5,6 +5,7 @@
 
 use std::{
     collections::HashMap,
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -21,6 +22,7 @@ use agent_client_protocol_schema::{
     },
 };
 use caliban_permissions::Mode;
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     task::JoinSet,
@@ -40,6 +42,18 @@ use crate::{
 const GATE_LINE_BYTES: usize = 64 * 1024;
 /// How long a client of a socket may take to introduce itself.
 pub const INITIALIZE_WITHIN: Duration = Duration::from_secs(30);
+
+/// Our own method: says something to the agent, `{sessionId, text, id?}`. The same `id` twice is one message.
+pub const SEND: &str = "_caliban/send";
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SendRequest {
+    session_id: String,
+    text: String,
+    #[serde(default)]
+    id: Option<String>,
+}
 
 /// How clients are served.
 #[derive(Debug, Clone)]
@@ -224,10 +238,39 @@ impl Server {
             handlers.spawn(async move {
                 let _gone = responder.answer(Ok(AuthenticateResponse::new())).await;
             });
+        } else if method == SEND {
+            handlers.spawn(async move {
+                let sent = server.send(&params).await;
+                let _gone = responder.answer(sent).await;
+            });
         } else if method == names.initialize {
             refuse(handlers, responder, Error::invalid_request().data("initialize comes once"));
         } else {
             refuse(handlers, responder, Error::method_not_found().data(method.to_owned()));
+        }
+    }
+
+    /// Says something without waiting for the end of the turn; it is on the disk when this is answered. No session has
+    /// to be loaded for it.
+    async fn send(&self, params: &Params) -> Result<Value, Error> {
+        let request: SendRequest = params.parse()?;
+        let attached = self.attached().get(&request.session_id).map(|attachment| attachment.host().clone());
+        let host = match attached {
+            Some(host) => host,
+            None if self.sessions.are_the_clients() => return Err(Error::session_not_found(request.session_id)),
+            None => {
+                let place = NewSession {
+                    cwd: PathBuf::new(),
+                    additional_directories: Vec::new(),
+                    mcp_servers: Vec::new(),
+                    meta: None,
+                };
+                self.sessions.load(LoadSession { id: request.session_id, place }).await?
+            }
+        };
+        match host.deliver(request.text, request.id).await {
+            Ok(_nobody_waits) => Ok(json!({})),
+            Err(error) => Err(Error::new(Error::internal_error().code.into(), error.to_string())),
         }
     }
 

@@ -10,9 +10,7 @@ use tokio::net::UnixStream;
 use crate::report::Failure;
 
 /// Says something to the agent; answered when it is recorded.
-pub(super) const SEND: &str = "_caliban/send";
-/// Answers one of its questions.
-pub(super) const ANSWER: &str = "_caliban/answer";
+pub(super) use caliban_acp::server::SEND;
 
 /// A connection to one agent.
 pub(super) struct Link {

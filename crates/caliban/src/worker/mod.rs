@@ -40,6 +40,9 @@ use status::Status;
 /// The mode's name.
 pub(crate) const WORKER_MODE: &str = "__worker";
 
+/// How long it is waited between two looks whether a turn that has ended is over for the host, too.
+const SETTLE: Duration = Duration::from_millis(2);
+
 /// What the shim says.
 #[derive(Debug)]
 struct Order {
@@ -239,6 +242,8 @@ async fn watch(
                 Some(entry) => status.take(&entry),
                 None => return End::Finished,
             },
+            // The host knows of the end of a turn a moment after the feed does, and says nothing then.
+            () = tokio::time::sleep(SETTLE), if status.is_turn_over() && !is_over => {}
             () = tokio::time::sleep(idle), if is_over && !server.has_clients() => {
                 status.hibernated();
                 return End::Hibernated;
