@@ -42,10 +42,11 @@ impl Capture {
         Ok(Self { url, bodies })
     }
 
-    /// The length of the largest body since the last time: some clients ask small things first.
-    pub(super) fn largest(&self) -> Option<usize> {
+    /// The length of the first body since the last time. Later ones do not count: refused clients change what they
+    /// send.
+    pub(super) fn first(&self) -> Option<usize> {
         let mut bodies = self.bodies.lock().ok()?;
-        bodies.drain(..).max()
+        bodies.drain(..).next()
     }
 }
 

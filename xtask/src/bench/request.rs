@@ -39,7 +39,7 @@ fn run(bed: &Bed) -> Result<Table> {
     for (name, subject) in subjects {
         // They end with an error, as they are all refused; what counts is what they sent.
         let status = subject.command()?.status().with_context(|| format!("cannot run {name}"))?;
-        let Some(bytes) = capture.largest() else {
+        let Some(bytes) = capture.first() else {
             table.remark(format!("{name} sent nothing and ended with {status}"));
             continue;
         };
