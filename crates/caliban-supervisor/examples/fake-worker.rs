@@ -1,7 +1,7 @@
 //! A worker for the tests: does what the variable `FAKE` in its environment says.
 //!
-//! `done`, `fail`, `mute`, `hang`, `exit:<code>`, `gate:<file>` (done when the file is there),
-//! `sh:<script>` (starts it and hangs), `serve` (idle; obeys lines on its socket: `work`, `rest`, `ask`,
+//! `done`, `fail`, `mute`, `hang`, `exit:<code>`, `gate:<file>` (done when the file is there), `gate-exit:<file>`
+//! (ends with code 3 then), `sh:<script>` (starts it and hangs), `serve` (idle; obeys lines on its socket: `work`, `rest`, `ask`,
 //! `sleep`, `end`). Each start adds its nonce to the file `runs` in the agent's directory.
 
 use std::fs::{self, OpenOptions};
@@ -45,6 +45,13 @@ fn main() -> ExitCode {
                 std::thread::sleep(Duration::from_millis(5));
             }
             worker.end(WorkerState::Done, None)
+        }
+        ("gate-exit", file) => {
+            worker.say(WorkerState::Running, |_| {});
+            while !Path::new(file).exists() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            ExitCode::from(3)
         }
         ("sh", script) => {
             if Command::new("sh").arg("-c").arg(script).spawn().is_err() {

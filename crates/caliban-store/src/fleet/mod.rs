@@ -138,3 +138,78 @@ impl Registry {
         self.db.close().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use caliban_core::lifecycle::{Ending, Event, Outcome, State};
+
+    fn record(seq: i64, id: &str) -> Record {
+        Record {
+            seq,
+            id: id.parse().unwrap(),
+            key: Some(format!("key {seq}")),
+            status: Status::default(),
+            wanted: Wanted::Run,
+            nonce: "n".to_owned(),
+            runs: 1,
+            after: vec!["00000001".parse().unwrap()],
+            program: "/bin/caliban".into(),
+            has_secrets: true,
+            resume_prompt: None,
+            note: None,
+            created_at: 1,
+            updated_at: 2,
+        }
+    }
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn what_is_committed_is_read_back_and_a_batch_is_all_or_nothing() {
+        let temp = tempfile::tempdir().unwrap();
+        let url = StoreUrl::sqlite(temp.path().join("fleet.db"));
+        run(async {
+            let mut registry = Registry::open(&url).await.unwrap();
+            assert_eq!(registry.prepared(), Prepared::Created);
+            let (first, second) = (record(1, "aaaaaaaa"), record(2, "bbbbbbbb"));
+            let inserts = [
+                Change::Insert(Box::new(second.clone()), "{\"b\":1}".to_owned()),
+                Change::Insert(Box::new(first.clone()), "{\"a\":1}".to_owned()),
+            ];
+            registry.commit(&inserts).await.unwrap();
+            // The same id again: nothing of the batch happens.
+            let mut changed = first.clone();
+            changed.note = Some("changed".to_owned());
+            let batch = [
+                Change::Update(Box::new(changed.clone())),
+                Change::Insert(Box::new(record(3, "bbbbbbbb")), String::new()),
+            ];
+            assert!(registry.commit(&batch).await.is_err());
+            registry.close().await;
+            let mut registry = Registry::open(&url).await.unwrap();
+            assert_eq!(registry.prepared(), Prepared::Current);
+            let all = registry.all().await.unwrap();
+            assert_eq!(
+                all,
+                [(first.clone(), "{\"a\":1}".to_owned()), (second.clone(), "{\"b\":1}".to_owned())]
+            );
+
+            changed.status = changed.status.apply(Event::Started).unwrap();
+            changed.status = changed.status.apply(Event::Ended(Outcome::Finished)).unwrap();
+            changed.wanted = Wanted::Kill;
+            changed.after.clear();
+            let batch = [Change::Update(Box::new(changed.clone())), Change::Delete(second.id)];
+            registry.commit(&batch).await.unwrap();
+            let all = registry.all().await.unwrap();
+            assert_eq!(all, [(changed.clone(), "{\"a\":1}".to_owned())]);
+            let status = &all[0].0.status;
+            assert_eq!((status.state(), status.ending()), (State::Done, Some(&Ending::Finished)));
+            assert_eq!(registry.spec(first.id).await.unwrap().as_deref(), Some("{\"a\":1}"));
+            assert_eq!(registry.spec(second.id).await.unwrap(), None);
+            registry.close().await;
+        });
+    }
+}

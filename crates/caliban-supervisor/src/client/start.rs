@@ -113,6 +113,8 @@ async fn launch(
             .arg(&settings)
             .env_clear()
             .envs(&options.environment)
+            // A daemon that an agent had to start is nobody's child.
+            .env_remove(crate::process::MARKER)
             .current_dir("/")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

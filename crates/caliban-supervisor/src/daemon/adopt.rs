@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::time::{Duration, Instant};
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
@@ -17,6 +18,13 @@ use super::{Owner, spawn};
 use crate::lock::Held;
 use crate::process::{self, Traces};
 use crate::records::{self, ExitRecord, ShimRecord};
+
+/// The process of a run that was made void.
+const VOID_PID: i32 = 0;
+/// How long a shim that holds its lock may take to say who it is.
+const VOID_LIMIT: Duration = Duration::from_secs(5);
+/// The pause between two looks.
+const VOID_PAUSE: Duration = Duration::from_millis(2);
 
 /// What is known of an agent's run before its shim is looked at.
 enum Run {
@@ -45,12 +53,21 @@ impl Owner {
             }
             let run = self.run_of(id, &nonce).map_err(|error| format!("agent {id}: {error}"))?;
             match (run, state) {
+                // The last daemon may have started a shim that has not said so yet. One of a queued agent is
+                // found by starting the run again; here there is nothing to start, so the run is made void.
                 (Run::NotBegun, State::Spawning) if wanted == Wanted::Kill => {
-                    self.apply(id, Event::Killed { signal: None });
+                    match self.make_void(id, &nonce)? {
+                        Some(shim) => self.take_over(id, &nonce, shim, &mut dead)?,
+                        None => self.apply(id, Event::Killed { signal: None }),
+                    }
                 }
                 (Run::NotBegun, State::Spawning) => self.found.queued += 1,
-                // It hibernates, or was about to be woken.
-                (Run::NotBegun, State::Idle) => {}
+                // It was about to be woken; whoever wanted that asks again.
+                (Run::NotBegun, State::Idle) => {
+                    if let Some(shim) = self.make_void(id, &nonce)? {
+                        self.take_over(id, &nonce, shim, &mut dead)?;
+                    }
+                }
                 (Run::NotBegun | Run::Lost, _) => {
                     let exit = self.exit_of(id, &nonce).map_err(|error| format!("agent {id}: {error}"))?;
                     self.gone(id, &nonce, exit.as_ref());
@@ -65,9 +82,38 @@ impl Owner {
         Ok(())
     }
 
+    /// Makes sure that a run that has not begun never does; the shim, when it has begun after all.
+    fn make_void(&self, id: AgentId, nonce: &str) -> Result<Option<ShimRecord>, String> {
+        let dir = self.places.agent_dir(id);
+        let words = |error: std::io::Error| format!("agent {id}: {error}");
+        let give_up = Instant::now() + VOID_LIMIT;
+        while dir.is_dir() && Instant::now() < give_up {
+            let lock = Held::try_take(&dir.join(records::SHIM_LOCK)).map_err(words)?;
+            let shim = records::try_read::<ShimRecord>(&dir, records::SHIM).map_err(words)?;
+            if let Some(shim) = shim.filter(|shim| shim.nonce == nonce) {
+                return Ok(Some(shim).filter(|shim| shim.pid != VOID_PID));
+            }
+            if lock.is_some() {
+                let void = ShimRecord {
+                    pid: VOID_PID,
+                    start_time: 0,
+                    boot_id: self.boot_id.clone(),
+                    nonce: nonce.to_owned(),
+                    worker_pid: None,
+                    worker_start_time: None,
+                };
+                // A shim that comes later finds its run taken, and leaves.
+                records::write(&dir, records::SHIM, &void).map_err(words)?;
+                return Ok(None);
+            }
+            std::thread::sleep(VOID_PAUSE);
+        }
+        Ok(None)
+    }
+
     fn run_of(&self, id: AgentId, nonce: &str) -> std::io::Result<Run> {
         let shim = records::try_read::<ShimRecord>(&self.places.agent_dir(id), records::SHIM)?;
-        Ok(match shim.filter(|shim| shim.nonce == nonce) {
+        Ok(match shim.filter(|shim| shim.nonce == nonce && shim.pid != VOID_PID) {
             Some(shim) if shim.boot_id == self.boot_id => Run::Begun(shim),
             Some(_) => Run::Lost,
             None => Run::NotBegun,

@@ -42,8 +42,9 @@ const HEAD_LIMIT: Duration = Duration::from_secs(30);
 const BODY_LIMIT: Duration = Duration::from_secs(30);
 /// The largest head.
 const HEAD_CAP: usize = 32 * 1024;
-/// How long requests in flight are waited for when the daemon leaves.
-const DRAIN_LIMIT: Duration = Duration::from_secs(45);
+/// How long requests in flight are waited for when the daemon leaves. What takes longer (a kill with a long
+/// grace) is on the disk, and the client asks the next daemon again.
+const DRAIN_LIMIT: Duration = Duration::from_secs(15);
 /// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 

@@ -378,9 +378,11 @@ impl Owner {
 
     /// The agent that somebody's words mean.
     fn resolve(&self, query: &str) -> Result<AgentId, ApiError> {
-        let registered = self.agents.values().filter(|agent| agent.registered);
-        let candidates =
-            registered.map(|agent| Candidate { id: agent.record.id, label: agent.about.label.clone() });
+        let mut registered: Vec<&Agent> = self.agents.values().filter(|agent| agent.registered).collect();
+        registered.sort_unstable_by_key(|agent| agent.record.seq);
+        let candidates = registered
+            .into_iter()
+            .map(|agent| Candidate { id: agent.record.id, label: agent.about.label.clone() });
         resolve(query, candidates).map_err(|error| {
             let (code, hint) = match &error {
                 ResolveError::Unknown { .. } => {

@@ -28,6 +28,10 @@ impl Owner {
 
     /// It has ended.
     pub(super) fn respawn_ended(&mut self, id: AgentId, request: RespawnRequest, reply: Reply) {
+        // Somebody else who waited for its end may have been first.
+        if let Err(error) = self.resolve_free(&id.to_string()) {
+            return answer_to(reply, Err(error));
+        }
         self.dispose(id, Purpose::Respawn(request, reply));
     }
 

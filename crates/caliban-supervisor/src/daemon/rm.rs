@@ -36,6 +36,10 @@ impl Owner {
 
     /// It has ended: its worktree first, because that can fail.
     pub(super) fn rm_ended(&mut self, id: AgentId, request: RmRequest, reply: Reply) {
+        // Somebody else who waited for its end may have been first.
+        if let Err(error) = self.resolve_free(&id.to_string()) {
+            return answer_to(reply, Err(error));
+        }
         self.dispose(id, Purpose::Rm(request, reply));
     }
 

@@ -77,6 +77,8 @@ async fn r11_a_full_disk_refuses_new_work_in_words_and_loses_nothing() {
     let mut client = fleet.client().await;
     let gate = fleet.temp.path().join("gate");
     let running = fleet.spawn_up(&mut client, &format!("gate:{}", gate.display())).await;
+    let exit_gate = fleet.temp.path().join("exit-gate");
+    let ending = fleet.spawn_up(&mut client, &format!("gate-exit:{}", exit_gate.display())).await;
     let filler = data.join("filler");
     let fill = || {
         let _full = Command::new("dd").arg("if=/dev/zero").arg(format!("of={}", filler.display())).output();
@@ -86,7 +88,13 @@ async fn r11_a_full_disk_refuses_new_work_in_words_and_loses_nothing() {
     assert_eq!(code, "disk_full", "{message}");
     assert_eq!(hint, "make room and try again; running agents are not touched");
     let rows = client.list().await.unwrap();
-    assert_eq!(rows.iter().map(|row| (row.id, row.state)).collect::<Vec<_>>(), [(running, State::Running)]);
+    let states: Vec<_> = rows.iter().map(|row| (row.id, row.state)).collect();
+    assert_eq!(states, [(running, State::Running), (ending, State::Running)]);
+    // The last word of one that ends now is not lost either.
+    crate::fleet::write(&exit_gate, "");
+    let row = fleet.until_state(&mut client, ending, State::Failed).await;
+    let text = "the worker ended with code 3 and gave no reason; see its worker.log".to_owned();
+    assert_eq!(row.ending, Some(caliban_core::lifecycle::Ending::Error { text }));
     // It goes on by itself when there is room.
     fs::remove_file(&filler).unwrap();
     let after = fleet.spawn(&mut client, "done").await;
@@ -96,7 +104,7 @@ async fn r11_a_full_disk_refuses_new_work_in_words_and_loses_nothing() {
     fleet.kill_daemon();
     let states: Vec<_> =
         fleet.client().await.list().await.unwrap().into_iter().map(|row| (row.id, row.state)).collect();
-    assert_eq!(states, [(running, State::Done), (after, State::Done)]);
+    assert_eq!(states, [(running, State::Done), (ending, State::Failed), (after, State::Done)]);
 }
 
 #[tokio::test]
