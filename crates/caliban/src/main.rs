@@ -6,6 +6,7 @@
 mod acp;
 mod cli;
 mod compose;
+mod demo;
 mod fleet;
 mod mcp;
 mod place;
@@ -67,6 +68,9 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
     if fleet::is_verb(command) {
         return runtime()?.block_on(fleet::fleet(command, &environment, &cwd));
     }
+    if matches!(command, Command::Demo) {
+        return runtime()?.block_on(demo::demo(&environment));
+    }
     if let Command::Acp(args) = command {
         return runtime()?.block_on(acp::acp(&args.agent, &environment));
     }
@@ -97,7 +101,8 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         | Command::Approvals(_)
         | Command::Approve(_)
         | Command::Deny(_)
-        | Command::Daemon(_) => {}
+        | Command::Daemon(_)
+        | Command::Demo => {}
     }
     Ok(Code::Done)
 }

@@ -127,6 +127,8 @@ pub(crate) enum Command {
     /// Look at, stop and restart the daemon that keeps this repo's background agents
     #[command(subcommand)]
     Daemon(daemon::DaemonCommand),
+    /// Watch a fleet of three agents at work in a scratch repo; needs no model and leaves nothing behind
+    Demo,
     /// List, show, remove and rescue the worktrees of sub-agents
     #[command(subcommand)]
     Worktrees(worktrees::WorktreesCommand),

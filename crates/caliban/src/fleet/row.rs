@@ -69,7 +69,7 @@ pub(super) fn doing(row: &AgentRow, now_ms: u64) -> String {
     }
     match row.state {
         State::Spawning => starting(row),
-        State::Running => row.activity.as_deref().map_or("thinking".into(), inert::line).into_owned(),
+        State::Running => row.activity.as_deref().map_or("at work".into(), inert::line).into_owned(),
         State::Idle if row.hibernated => "asleep".to_owned(),
         State::Idle => "idle".to_owned(),
         State::Killed | State::Done | State::Failed | State::Crashed => ended(row),
@@ -199,7 +199,7 @@ pub(super) mod tests {
         };
         let id = |text: &str| text.parse().unwrap();
         let cases = [
-            (running.clone(), "thinking"),
+            (running.clone(), "at work"),
             (AgentRow { activity: Some("Bash cargo test".into()), ..running.clone() }, "Bash cargo test"),
             (AgentRow { activity: Some("Bash a\n\x1b[2Jb".into()), ..running.clone() }, "Bash a␊␛[2Jb"),
             (asks(vec![ask("make\ninstall")]), "asks: Bash make␊install"),

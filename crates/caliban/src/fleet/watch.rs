@@ -261,7 +261,7 @@ mod tests {
         view.all(BTreeMap::new(), &mut out).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            "  a3f8b2c1  running  thinking\n  a3f8b2c1  done  finished\n  a3f8b2c1  removed\n"
+            "  a3f8b2c1  running  at work\n  a3f8b2c1  done  finished\n  a3f8b2c1  removed\n"
         );
     }
 }
