@@ -43,6 +43,9 @@ pub(crate) const WORKER_MODE: &str = "__worker";
 /// How long it is waited between two looks whether a turn that has ended is over for the host, too.
 const SETTLE: Duration = Duration::from_millis(2);
 
+/// How soon to look again whether the host has let go of a turn that has ended.
+const SETTLING: Duration = Duration::from_millis(5);
+
 /// What the shim says.
 #[derive(Debug)]
 struct Order {
@@ -244,6 +247,8 @@ async fn watch(
             },
             // The host knows of the end of a turn a moment after the feed does, and says nothing then.
             () = tokio::time::sleep(SETTLE), if status.is_turn_over() && !is_over => {}
+            // The record of a turn's end comes a moment before the host has let go of the turn.
+            () = tokio::time::sleep(SETTLING), if status.is_turn_over() && !is_over => {}
             () = tokio::time::sleep(idle), if is_over && !server.has_clients() => {
                 status.hibernated();
                 return End::Hibernated;
