@@ -20,7 +20,11 @@ use crate::{StoreError, StoreUrl};
 /// An open registry.
 #[derive(Debug)]
 pub struct Registry {
-    db: Db,
+    url: StoreUrl,
+    prepared: Prepared,
+    /// None after a failed commit: what such a connection thinks of its transaction is not to be relied upon
+    /// (after a full disk it refuses every further one), so the next use opens another.
+    db: Option<Db>,
 }
 
 /// One agent, as far as the registry knows it. The request itself is kept beside it, see [`Registry::spec`].
@@ -82,13 +86,14 @@ impl Registry {
     /// # Errors
     /// See [`StoreError`].
     pub async fn open(url: &StoreUrl) -> Result<Self, StoreError> {
-        Ok(Self { db: Db::open(url, &SCHEMA).await? })
+        let db = Db::open(url, &SCHEMA).await?;
+        Ok(Self { url: url.clone(), prepared: db.prepared(), db: Some(db) })
     }
 
     /// What opening had to do.
     #[must_use]
     pub fn prepared(&self) -> Prepared {
-        self.db.prepared()
+        self.prepared
     }
 
     /// All agents, in their order, each with its request as JSON.
@@ -96,14 +101,12 @@ impl Registry {
     /// # Errors
     /// See [`StoreError`]; a row that makes no sense is `Damaged`.
     pub async fn all(&mut self) -> Result<Vec<(Record, String)>, StoreError> {
-        let rows = sqlx::query("SELECT * FROM agents ORDER BY seq").fetch_all(self.db.conn()).await;
-        let rows = rows.map_err(|error| self.db.words(error))?;
-        rows.iter()
-            .map(|row| {
-                row::read(row)
-                    .map_err(|detail| StoreError::Damaged { file: self.db.url().file().to_owned(), detail })
-            })
-            .collect()
+        let db = self.db().await?;
+        let rows = sqlx::query("SELECT * FROM agents ORDER BY seq").fetch_all(db.conn()).await;
+        let rows = rows.map_err(|error| db.words(error))?;
+        let file = db.url().file();
+        let damaged = |detail| StoreError::Damaged { file: file.to_owned(), detail };
+        rows.iter().map(|row| row::read(row).map_err(damaged)).collect()
     }
 
     /// The request of one agent.
@@ -111,11 +114,12 @@ impl Registry {
     /// # Errors
     /// See [`StoreError`].
     pub async fn spec(&mut self, id: AgentId) -> Result<Option<String>, StoreError> {
+        let db = self.db().await?;
         let found = sqlx::query_scalar("SELECT spec FROM agents WHERE id = $1")
             .bind(id.to_string())
-            .fetch_optional(self.db.conn())
+            .fetch_optional(db.conn())
             .await;
-        found.map_err(|error| self.db.words(error))
+        found.map_err(|error| db.words(error))
     }
 
     /// Makes all changes or none. When it returns `Ok` they are on the disk.
@@ -123,19 +127,36 @@ impl Registry {
     /// # Errors
     /// See [`StoreError`]; after [`StoreError::is_unconfirmed`] nobody knows, and nothing may be acknowledged.
     pub async fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        self.db
+        let db = self.db().await?;
+        let outcome = db
             .write(async |tx: &mut Tx<'_>| -> Result<(), StoreError> {
                 for change in changes {
                     row::write(tx.conn(), change).await.map_err(|error| tx.words(error))?;
                 }
                 Ok(())
             })
-            .await
+            .await;
+        if outcome.is_err()
+            && let Some(db) = self.db.take()
+        {
+            db.close().await;
+        }
+        outcome
+    }
+
+    async fn db(&mut self) -> Result<&mut Db, StoreError> {
+        let db = match self.db.take() {
+            Some(db) => db,
+            None => Db::open(&self.url, &SCHEMA).await?,
+        };
+        Ok(self.db.insert(db))
     }
 
     /// Closes the registry.
     pub async fn close(self) {
-        self.db.close().await;
+        if let Some(db) = self.db {
+            db.close().await;
+        }
     }
 }
 
@@ -188,6 +209,8 @@ mod tests {
                 Change::Insert(Box::new(record(3, "bbbbbbbb")), String::new()),
             ];
             assert!(registry.commit(&batch).await.is_err());
+            // A failure does not keep the next from working.
+            registry.commit(&[Change::Update(Box::new(first.clone()))]).await.unwrap();
             registry.close().await;
             let mut registry = Registry::open(&url).await.unwrap();
             assert_eq!(registry.prepared(), Prepared::Current);
