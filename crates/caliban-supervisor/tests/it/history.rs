@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
-use caliban_supervisor::protocol::{KillRequest, SpawnRequest};
+use caliban_supervisor::protocol::{ErrorCode, KillRequest, RmRequest, SpawnRequest};
 use caliban_supervisor::{Client, ClientError};
 use rustix::process::Signal;
 
@@ -27,8 +27,16 @@ fn number(name: &str, default: impl FnOnce() -> u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or_else(default)
 }
 
-/// What was acknowledged: for each key the id, and whether it was then killed.
-type History = Arc<Mutex<BTreeMap<String, (AgentId, bool)>>>;
+/// What was acknowledged last about an agent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Acknowledged {
+    Spawned,
+    Killed,
+    Removed,
+}
+
+/// What was acknowledged: for each key the id, and what was done to it last.
+type History = Arc<Mutex<BTreeMap<String, (AgentId, Acknowledged)>>>;
 
 #[tokio::test]
 async fn r01_no_kill_of_the_daemon_loses_or_doubles_an_acknowledged_spawn() {
@@ -76,13 +84,31 @@ async fn load(fleet: &Fleet, n: u64, mut random: fastrand::Rng, history: &Histor
         let request = SpawnRequest { key: Some(key.clone()), ..fleet.request(plan) };
         let id =
             insist(fleet, async |client| client.spawn(request.clone()).await.map(|spawned| spawned.id)).await;
-        history.lock().unwrap().insert(key.clone(), (id, false));
+        history.lock().unwrap().insert(key.clone(), (id, Acknowledged::Spawned));
         if plan == "hang" {
             let (name, quick) = (id.to_string(), KillRequest { grace_ms: Some(200) });
             let state =
                 insist(fleet, async |client| client.kill(&name, &quick).await.map(|row| row.state)).await;
             assert_eq!(state, State::Killed, "{id}\n{}", fleet.log());
-            history.lock().unwrap().insert(key, (id, true));
+            history.lock().unwrap().insert(key, (id, Acknowledged::Killed));
+        } else if random.u8(..4) == 0 {
+            let name = id.to_string();
+            while insist(fleet, async |client| client.show(&name).await.map(|row| row.state)).await
+                != State::Done
+            {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            // From here on nobody can say whether it is there, until the answer comes.
+            insist(fleet, async |client| match client.rm(&name, RmRequest::default()).await {
+                // The answer to an earlier try was lost.
+                Err(ClientError::Refused(error)) if error.code == ErrorCode::NotFound => Ok(()),
+                Err(ClientError::Refused(error)) if error.code == ErrorCode::Conflict => {
+                    Err(ClientError::Broken(error.message))
+                }
+                other => other.map(|_| ()),
+            })
+            .await;
+            history.lock().unwrap().insert(key, (id, Acknowledged::Removed));
         }
     }
 }
@@ -107,16 +133,26 @@ async fn insist<T>(fleet: &Fleet, mut ask: impl AsyncFnMut(&mut Client) -> Resul
 async fn check(fleet: &Fleet, history: &History) {
     let history = history.lock().unwrap().clone();
     let mut client = fleet.client().await;
-    for (id, killed) in history.values() {
-        let expected = if *killed { State::Killed } else { State::Done };
-        fleet.until_state(&mut client, *id, expected).await;
-        assert_eq!(processes_of(&id.to_string()), Vec::<i32>::new());
+    for (id, last) in history.values() {
         let runs = fleet.runs(*id);
-        // One that was killed may not have come to run; nothing runs twice.
-        assert!(runs == 1 || (*killed && runs == 0), "{id} ran {runs} times");
+        match last {
+            Acknowledged::Spawned => {
+                fleet.until_state(&mut client, *id, State::Done).await;
+                assert_eq!(fleet.runs(*id), 1, "{id}");
+            }
+            Acknowledged::Killed => {
+                let row = client.show(&id.to_string()).await.unwrap();
+                assert_eq!(row.state, State::Killed, "{id}");
+                // It may not have come to run.
+                assert!(runs <= 1, "{id} ran {runs} times");
+            }
+            Acknowledged::Removed => assert!(!fleet.places.agent_dir(*id).exists(), "{id}"),
+        }
+        assert_eq!(processes_of(&id.to_string()), Vec::<i32>::new());
     }
     let mut registered: Vec<AgentId> = client.list().await.unwrap().into_iter().map(|row| row.id).collect();
-    let mut acknowledged: Vec<AgentId> = history.values().map(|(id, _)| *id).collect();
+    let stays = history.values().filter(|(_, last)| *last != Acknowledged::Removed);
+    let mut acknowledged: Vec<AgentId> = stays.map(|(id, _)| *id).collect();
     registered.sort_unstable();
     acknowledged.sort_unstable();
     assert_eq!(registered, acknowledged);
