@@ -18,17 +18,3 @@ pub trait Spawner: Send + Sync {
     /// Starts an agent and returns its id; an error is worded for the model.
     fn spawn<'a>(&'a self, work: Handover) -> caliban_tools::BoxFuture<'a, Result<String, String>>;
 }
-
-/// Where no supervisor is installed.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoSpawner;
-
-impl Spawner for NoSpawner {
-    fn spawn<'a>(&'a self, _work: Handover) -> caliban_tools::BoxFuture<'a, Result<String, String>> {
-        Box::pin(async {
-            Err("background agents are not available in this version; call AgentTool without `background` and \
-                 wait for the answer"
-                .to_owned())
-        })
-    }
-}

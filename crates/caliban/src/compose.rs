@@ -16,11 +16,11 @@ use caliban_agent::{
     definitions,
     hooks::{CommandHook, HookEvent, HookPlace, Hooks},
     prompt::ContextFiles,
-    spawner::NoSpawner,
     subagent::{Isolation, policy_in_worktree},
 };
 use caliban_core::{
     budget,
+    ids::AgentId,
     price::{Billing, MicroUsd},
     redact::Redactor,
 };
@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cli::AgentFlags,
+    fleet::spawner::FleetSpawner,
     mcp,
     place::{Found, Sessions},
     report::Failure,
@@ -78,18 +79,20 @@ pub(crate) struct Request<'a> {
     pub attendance: Attendance,
     /// MCP servers that a client brings along.
     pub mcp_servers: &'a [caliban_acp::v1::McpServer],
+    /// Which agent of the fleet this is, and how many are above it.
+    pub fleet_agent: Option<(AgentId, u32)>,
 }
 
 impl<'a> Request<'a> {
     /// An agent in the user's own directory.
     pub(crate) fn here(cwd: &'a Path, flags: &'a AgentFlags, attendance: Attendance) -> Self {
-        Self { cwd, worktree: None, flags, append: None, attendance, mcp_servers: &[] }
+        Self { cwd, worktree: None, flags, append: None, attendance, mcp_servers: &[], fleet_agent: None }
     }
 }
 
 /// Reads the settings and puts everything together.
 pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> Result<Composition, Failure> {
-    let Request { cwd, worktree, flags, append, attendance, mcp_servers } = request;
+    let Request { cwd, worktree, flags, append, attendance, mcp_servers, fleet_agent } = request;
     let loaded = crate::settings::load(environment, cwd, flags.layer())?;
     let target = decide(&loaded).await?;
     let provider = provider(&loaded, &target, environment)?;
@@ -122,6 +125,11 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     };
     let (definitions, problems) = definitions::load(&definition_directories(&loaded, repo.as_deref()));
     notes.extend(problems);
+    let spawner = FleetSpawner::new(environment.clone(), flags.clone());
+    let spawner = match fleet_agent {
+        Some((id, depth)) => spawner.child_of(id, depth),
+        None => spawner,
+    };
     let blueprint = Blueprint {
         billing: billing(&target),
         provider,
@@ -148,7 +156,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         helpers: if settings.sub_agents { Helpers::Allowed } else { Helpers::Off },
         definitions: definitions.into(),
         isolation: isolation(settings, repo, &workspace),
-        spawner: Arc::new(NoSpawner),
+        spawner: Arc::new(spawner),
     };
     let mut configs = mcp::configured(settings, &workspace);
     configs.extend(mcp::brought(mcp_servers, &workspace.env, &workspace.root));

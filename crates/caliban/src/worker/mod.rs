@@ -160,6 +160,7 @@ async fn prepare(order: &Order, status: &mut Status) -> Result<(Agent, SpawnSpec
         append: crate::fleet::flags::append_of(&spec),
         attendance: Attendance::Somebody,
         mcp_servers: &[],
+        fleet_agent: id.parse().ok().map(|id| (id, spec.depth)),
     };
     let mut composition = compose(&environment, request).await?;
     for note in &composition.notes {

@@ -274,12 +274,20 @@ fn s10_without_isolation_it_works_in_the_parents_directory() {
 }
 
 #[test]
-fn s11_background_says_clearly_that_it_is_not_available() {
-    let place = Place::new(Script { steps: parent(call(json!({"prompt": "later", "background": true}))) });
+fn s11_f02_background_hands_over_to_the_fleet_and_names_the_way_back() {
+    let mut steps = parent(call(json!({"prompt": "LATER: look around", "background": true, "label": "later"})));
+    steps.push(text("I looked.").on_first("LATER"));
+    let place = Place::new(Script { steps });
     place.ask(TASK, []).ok();
     let (said, failed) = results(&place).remove(0);
-    assert!(failed && said.contains("not available"), "{said}");
-    assert!(children(&place).is_empty());
+    assert!(!failed, "{said}");
+    let id = said.strip_prefix("Started background agent ").and_then(|rest| rest.get(..8)).unwrap();
+    assert!(said.contains(&format!("caliban attach {id}")), "{said}");
+    assert!(children(&place).is_empty(), "it is an agent of the fleet, not of this session");
+    // It outlives the session that asked for it.
+    place.verb(["agents", "wait", id]).ok();
+    assert!(place.verb(["logs", id]).ok().stdout.contains("I looked."));
+    place.verb(["daemon", "stop"]).ok();
 }
 
 #[test]
