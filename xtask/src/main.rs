@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test | bench | ci`.
+//! The project's own commands: `cargo xtask test | bench | soak | ci`.
 //!
 //! Owns what a newcomer needs to see everything green. Nothing that ships depends on it.
 
@@ -6,6 +6,7 @@ mod bench;
 mod ci;
 mod needs;
 mod run;
+mod soak;
 mod test;
 
 use std::process::ExitCode;
@@ -19,6 +20,8 @@ cargo xtask bench [NAME…]  measures the release programs beside something of t
                            version, help, turn, tool-turn, request, worktree, broker, broker-load
     --runs N               how often each is run (default 40)
     --bin-dir DIR          measures programs that are built already
+cargo xtask soak           kills the daemon 1,000 times under load and checks that nothing is lost or doubled
+    --kills N --seed N     another number; the seed that a run has printed
 cargo xtask ci             what the server does: .ci/run
 ";
 
@@ -42,6 +45,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
         "test" => test::run(rest),
         "bench" => bench::run(rest),
         bench::MEASURE => bench::measure::child(rest),
+        "soak" => soak::run(rest),
         "ci" => ci::run(rest),
         "help" | "--help" | "-h" => {
             run::print(USAGE)?;
