@@ -54,6 +54,8 @@ const INBOX: usize = 1024;
 const BATCH: usize = 64;
 /// How often the owner looks by itself: for what could not be saved, started or watched.
 const TICK: Duration = Duration::from_secs(1);
+/// Every how many ticks it looks at everybody's files.
+const LOOK_AT_ALL: u32 = 5;
 
 /// What the owner is told.
 #[derive(Debug)]
@@ -154,6 +156,7 @@ pub(in crate::daemon) struct Owner {
     trouble: Option<String>,
     boot_id: String,
     own_program: std::path::PathBuf,
+    ticks: u32,
     /// While agents are taken over nothing is started: who has a place is not known yet.
     adopting: bool,
 }
@@ -183,6 +186,7 @@ impl Owner {
             trouble: None,
             boot_id: crate::process::boot_id().map_err(|error| format!("boot id: {error}"))?,
             own_program: start::own_program(),
+            ticks: 0,
             adopting: true,
         })
     }
@@ -372,7 +376,9 @@ impl Owner {
             self.save(id, Then::Nothing(id));
         }
         self.look_again();
-        self.refresh_all();
+        self.ticks = self.ticks.wrapping_add(1);
+        let all = self.ticks.is_multiple_of(LOOK_AT_ALL);
+        self.refresh_all(if all { watch::Whom::All } else { watch::Whom::NotCovered });
         self.start_ready();
     }
 

@@ -21,6 +21,8 @@ use crate::records;
 
 /// The longest key of a request.
 const KEY_CAP: usize = 128;
+/// Living agents that one agent may have started (a11). People are not limited.
+const CHILDREN: usize = 64;
 /// How far up the processes above a caller are followed.
 const ANCESTORS: usize = 64;
 
@@ -106,6 +108,12 @@ impl Owner {
             let above = self.agents.get(&parent).filter(|agent| agent.registered);
             let above = above.ok_or_else(|| bad(format!("its parent {parent} is not registered")))?;
             request.spec.depth = above.about.depth + 1;
+            let living = |agent: &&Agent| agent.about.parent == Some(parent) && !agent.state().is_ending();
+            if self.agents.values().filter(living).count() >= CHILDREN {
+                let text =
+                    format!("agent {parent} has {CHILDREN} living agents, which is all that one may have");
+                return Err(ApiError::new(ErrorCode::Conflict, text).hint("wait until some have ended"));
+            }
         }
         request.spec.check().map_err(|error| bad(error.to_string()))?;
         let mut after = Vec::new();

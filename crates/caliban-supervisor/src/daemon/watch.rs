@@ -58,6 +58,10 @@ impl Watch {
         }
     }
 
+    fn covers(&self, id: AgentId) -> bool {
+        self.by_id.contains_key(&id)
+    }
+
     /// Waits until there is news.
     pub(super) async fn changed(&self) {
         match &self.source {
@@ -99,6 +103,13 @@ fn asynchronous(fd: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(fd, tokio::io::Interest::READABLE)
 }
 
+/// Who is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whom {
+    All,
+    NotCovered,
+}
+
 /// The readiness of a source, if it is ready.
 fn readiness(
     source: &AsyncFd<OwnedFd>,
@@ -118,13 +129,15 @@ impl Owner {
         }
     }
 
-    /// Looks at all who live; for what the watch may have missed.
-    pub(super) fn refresh_all(&mut self) {
+    /// Looks at those who live and are not covered by the watch; now and then at all, for file systems whose
+    /// changes are not told.
+    pub(super) fn refresh_all(&mut self, whom: Whom) {
         let living: Vec<AgentId> = self
             .agents
             .values()
             .filter(|agent| agent.shim().is_some())
             .map(|agent| agent.record.id)
+            .filter(|id| whom == Whom::All || !self.watch.covers(*id))
             .collect();
         for id in living {
             self.follow(id);

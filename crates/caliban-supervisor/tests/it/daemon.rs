@@ -339,3 +339,23 @@ async fn r03_fifty_agents_survive_twenty_kills_with_the_same_pids() {
         before.iter().all(|(id, pid, shim, _)| is_alive(*pid) && is_alive(*shim) && fleet.runs(*id) == 1)
     );
 }
+
+#[tokio::test]
+async fn a11_one_agent_has_no_more_than_64_living_agents() {
+    let fleet = Fleet::with(|options| options.max_running = 1);
+    let mut client = fleet.client().await;
+    let parent = fleet.spawn_up(&mut client, "hang").await;
+    let child = || {
+        let mut request = fleet.request("hang");
+        request.spec.parent = Some(parent);
+        request
+    };
+    for _ in 0..64 {
+        client.spawn(child()).await.unwrap();
+    }
+    let (code, message, _) = crate::fleet::refused(client.spawn(child()).await);
+    let expected = format!("agent {parent} has 64 living agents, which is all that one may have");
+    assert_eq!((code.as_str(), message), ("conflict", expected));
+    // A person is not limited.
+    fleet.spawn(&mut client, "hang").await;
+}

@@ -1,5 +1,7 @@
 //! The fleet through its real programs: the daemon is `caliband`, the worker a fake one.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod daemon;
 mod faults;
 mod fleet;
