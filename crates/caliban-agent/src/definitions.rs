@@ -4,14 +4,17 @@
 //! parsing of the small part of YAML that people write there; what it does not understand it names.
 
 use std::{
-    fs,
+    collections::BTreeSet,
+    fs::{self, OpenOptions},
+    io::Read as _,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
 /// A larger file is not a definition.
 const MAX_BYTES: u64 = 256 * 1024;
 /// More of them in one directory are not read.
-const MAX_FILES: usize = 200;
+pub const MAX_FILES: usize = 200;
 
 /// A kind of agent that a call can name.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -31,43 +34,82 @@ pub struct Definition {
     pub path: PathBuf,
 }
 
-/// Reads all definitions below these directories; of two with one name the first wins. The second list says which
-/// files could not be read, and why.
-pub fn load(directories: &[PathBuf]) -> (Vec<Definition>, Vec<String>) {
+/// A definition file as it was read: what is judged and what is used are the same bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DefinitionFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its bytes, or why there are none.
+    pub content: Result<Vec<u8>, String>,
+}
+
+/// The definition files in a directory, in order, without a look into them; at most [`MAX_FILES`] and one more.
+pub fn list(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let mut paths = BTreeSet::new();
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        if path.extension().is_some_and(|extension| extension == "md") {
+            paths.insert(path);
+        }
+        if paths.len() > MAX_FILES + 1 {
+            paths.pop_last();
+        }
+    }
+    paths.into_iter().collect()
+}
+
+/// Reads the definition files in a directory.
+pub fn read(directory: &Path) -> Vec<DefinitionFile> {
+    let files = list(directory).into_iter().enumerate().map(|(index, path)| {
+        let content = if index < MAX_FILES {
+            read_file(&path)
+        } else {
+            Err(format!("not read, nor any after it: a directory may have {MAX_FILES} agent types"))
+        };
+        DefinitionFile { path, content }
+    });
+    files.collect()
+}
+
+/// The definitions in these files; of two with one name the first wins. The second list says which files are none, and
+/// why.
+pub fn parse_all<'a>(files: impl IntoIterator<Item = &'a DefinitionFile>) -> (Vec<Definition>, Vec<String>) {
     let (mut definitions, mut problems) = (Vec::<Definition>::new(), Vec::new());
-    for directory in directories {
-        for path in markdown_files(directory) {
-            match read(&path) {
-                Ok(definition) if definitions.iter().all(|other| other.name != definition.name) => {
-                    definitions.push(definition);
-                }
-                Ok(_) => {}
-                Err(problem) => problems.push(format!("{}: {problem}", path.display())),
+    for file in files {
+        match file.definition() {
+            Ok(definition) if definitions.iter().all(|other| other.name != definition.name) => {
+                definitions.push(definition);
             }
+            Ok(_) => {}
+            Err(problem) => problems.push(format!("{}: {problem}", file.path.display())),
         }
     }
     (definitions, problems)
 }
 
-fn markdown_files(directory: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
-    let mut paths: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
-        .collect();
-    paths.sort();
-    paths.truncate(MAX_FILES);
-    paths
+impl DefinitionFile {
+    fn definition(&self) -> Result<Definition, String> {
+        let bytes = self.content.as_ref().map_err(Clone::clone)?;
+        let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8")?;
+        let stem = self.path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        parse(text, &stem, &self.path)
+    }
 }
 
-fn read(path: &Path) -> Result<Definition, String> {
-    let meta = fs::metadata(path).map_err(|error| error.to_string())?;
-    if !meta.is_file() || meta.len() > MAX_BYTES {
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    let words = |error: std::io::Error| error.to_string();
+    // Without NONBLOCK a named pipe would hang the start for ever.
+    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(words)?;
+    let is_file = file.metadata().map_err(words)?.is_file();
+    let mut bytes = Vec::new();
+    if is_file {
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(words)?;
+    }
+    if !is_file || bytes.len() as u64 > MAX_BYTES {
         return Err(format!("not a file of at most {MAX_BYTES} bytes"));
     }
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
-    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    parse(&text, &stem, path)
+    Ok(bytes)
 }
 
 fn parse(text: &str, stem: &str, path: &Path) -> Result<Definition, String> {
@@ -162,6 +204,46 @@ mod tests {
             "---\ndescription: >\n  long\n  text\ntools:\n  - Read\n  - Bash\n---\nHi",
             ("x", "long text", Some(&["Read", "Bash"]), None, "Hi"),
         );
+    }
+
+    #[test]
+    fn a14_what_cannot_be_a_definition_is_named_and_hangs_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        fs::write(path("a.md"), "Good.").unwrap();
+        fs::write(path("b.md"), vec![b'x'; MAX_BYTES as usize + 1]).unwrap();
+        fs::create_dir(path("c.md")).unwrap();
+        fs::write(path("d.md"), b"\xff").unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, path("e.md"), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        fs::write(path("other.txt"), "no").unwrap();
+        let (definitions, problems) = parse_all(&read(place.path()));
+        let names: Vec<_> = definitions.iter().map(|definition| definition.name.as_str()).collect();
+        assert_eq!(names, ["a"]);
+        let too_large = format!("not a file of at most {MAX_BYTES} bytes");
+        let problem = |name: &str, why: &str| format!("{}: {why}", path(name).display());
+        assert_eq!(
+            problems,
+            [
+                problem("b.md", &too_large),
+                problem("c.md", &too_large),
+                problem("d.md", "not UTF-8"),
+                problem("e.md", &too_large)
+            ]
+        );
+    }
+
+    #[test]
+    fn a14_more_files_than_the_limit_are_left_out_with_one_line() {
+        let place = tempfile::tempdir().unwrap();
+        for number in 0..MAX_FILES + 20 {
+            fs::write(place.path().join(format!("{number:04}.md")), "Role.").unwrap();
+        }
+        let (definitions, problems) = parse_all(&read(place.path()));
+        assert_eq!((definitions.len(), definitions[MAX_FILES - 1].name.as_str()), (MAX_FILES, "0199"));
+        let last = place.path().join("0200.md");
+        let why = "not read, nor any after it: a directory may have 200 agent types";
+        assert_eq!(problems, [format!("{}: {why}", last.display())]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::{
 use caliban_agent::{
     Agent, Attendance, Kit, Limits,
     blueprint::{Blueprint, Helpers, Kin, Wanted, WorkspaceSource},
-    definitions,
+    definitions::{self, Definition},
     hooks::{CommandHook, HookEvent, HookPlace, Hooks},
     prompt::ContextFiles,
     subagent::{Isolation, policy_in_worktree},
@@ -123,7 +123,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         limits: tool_limits(settings),
         http: caliban_http::Options { proxy: environment.proxy(), ..Default::default() },
     };
-    let (definitions, problems) = definitions::load(&definition_directories(&loaded, repo.as_deref()));
+    let (definitions, problems) = agent_types(&loaded);
     notes.extend(problems);
     let spawner = FleetSpawner::new(environment.clone(), flags.clone());
     let spawner = match fleet_agent {
@@ -234,17 +234,14 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The directories of agent definitions: the repo's when it is trusted, and the user's own.
-pub(crate) fn definition_directories(loaded: &Loaded, repo: Option<&Path>) -> Vec<PathBuf> {
-    let mut directories = Vec::new();
-    if let (Some(repo), Trust::Trusted(_)) = (repo, &loaded.trust) {
-        directories.extend([repo.join(".caliban/agents"), repo.join(".claude/agents")]);
-    }
-    directories.push(loaded.paths.config.join("agents"));
-    if let Some(home) = &loaded.paths.home {
-        directories.push(home.join(".claude/agents"));
-    }
-    directories
+/// The agent types, and which files are none: the repo's when it is trusted, and the user's own.
+pub(crate) fn agent_types(loaded: &Loaded) -> (Vec<Definition>, Vec<String>) {
+    let mut files = match &loaded.trust {
+        Trust::Trusted(files) => files.agents().to_vec(),
+        Trust::NoFiles | Trust::Untrusted(_) | Trust::Changed(_) => Vec::new(),
+    };
+    files.extend(loaded.paths.own_agent_directories().iter().flat_map(|dir| definitions::read(dir)));
+    definitions::parse_all(&files)
 }
 
 /// Our own program: it has a hidden mode that keeps the commands of tools and hooks.

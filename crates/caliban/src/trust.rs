@@ -1,20 +1,30 @@
 //! Which repos the user trusts (a15): a path, and the content that was there when it was trusted.
 //!
-//! Owns `trusted.toml`, the reading of a repo's files and the judgement. A repo that is not in the store
-//! has its files neither read nor parsed; one whose files have changed since is judged by their digest
-//! alone. Context files (AGENTS.md, CLAUDE.md) are not its business: they are only text for the model.
+//! Owns `trusted.toml`, the reading of a repo's files (settings, MCP servers, agent types) and the judgement. A
+//! repo that is not in the store has its files neither read nor parsed; one whose files have changed since is
+//! judged by their digest alone. Context files (AGENTS.md, CLAUDE.md) are not its business: they are only text for the model.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, Permissions},
     io::Write as _,
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    },
     path::{Path, PathBuf},
 };
 
+use caliban_agent::definitions::{self, DefinitionFile};
+use caliban_core::inert;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::settings::{Paths, Place, SettingsError, file};
+
+/// Where a repo has its agent types, the strongest first.
+const AGENT_DIRECTORIES: [&str; 2] = [".caliban/agents", ".claude/agents"];
+/// So many agent files of one directory are named one by one in a line for people.
+const NAMED_AGENT_FILES: usize = 3;
 
 /// A file of a repo that decides what runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,41 +52,88 @@ impl RepoFile {
 
 /// The files of a repo as they were read, once: what is judged is what is parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RepoFiles(Vec<(RepoFile, Vec<u8>)>);
+pub(crate) struct RepoFiles {
+    root: PathBuf,
+    settings: Vec<(RepoFile, Vec<u8>)>,
+    agents: Vec<DefinitionFile>,
+}
 
 impl RepoFiles {
     /// Reads the ones that are there.
-    pub(crate) fn read(root: &Path) -> Result<Self, SettingsError> {
-        let mut files = Vec::new();
+    pub(crate) fn read(paths: &Paths, root: &Path) -> Result<Self, SettingsError> {
+        let mut settings = Vec::new();
         for kind in RepoFile::ALL {
             if let Some(bytes) = file::read(&root.join(kind.name()))? {
-                files.push((kind, bytes));
+                settings.push((kind, bytes));
             }
         }
-        Ok(Self(files))
+        let agents = agent_directories(paths, root).iter().flat_map(|dir| definitions::read(dir)).collect();
+        Ok(Self { root: root.to_owned(), settings, agents })
     }
 
     /// The bytes of one of them.
     pub(crate) fn get(&self, kind: RepoFile) -> Option<&[u8]> {
-        self.0.iter().find(|(known, _)| *known == kind).map(|(_, bytes)| bytes.as_slice())
+        self.settings.iter().find(|(known, _)| *known == kind).map(|(_, bytes)| bytes.as_slice())
     }
 
-    /// The names of the ones that are there.
-    pub(crate) fn names(&self) -> Vec<&'static str> {
-        self.0.iter().map(|(kind, _)| kind.name()).collect()
+    /// The definitions of agent types.
+    pub(crate) fn agents(&self) -> &[DefinitionFile] {
+        &self.agents
+    }
+
+    /// The names of the ones that are there, for people.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let settings = self.settings.iter().map(|(kind, _)| *kind).collect();
+        names(&self.root, settings, self.agents.iter().map(|file| file.path.as_path()))
     }
 
     /// A digest over the names, the lengths and the content.
     fn digest(&self) -> String {
         let mut digest = Sha256::new();
-        for (kind, bytes) in &self.0 {
-            digest.update(kind.name().as_bytes());
+        let mut add = |name: &[u8], content: Option<&[u8]>| {
+            digest.update(name);
             digest.update([0]);
-            digest.update((bytes.len() as u64).to_le_bytes());
-            digest.update(bytes);
+            // No file is that long: one that cannot be read is not one of any content.
+            let length = content.map_or(u64::MAX, |bytes| bytes.len() as u64);
+            digest.update(length.to_le_bytes());
+            digest.update(content.unwrap_or_default());
+        };
+        for (kind, bytes) in &self.settings {
+            add(kind.name().as_bytes(), Some(bytes));
+        }
+        for file in &self.agents {
+            let name = file.path.strip_prefix(&self.root).unwrap_or(&file.path);
+            add(name.as_os_str().as_bytes(), file.content.as_deref().ok());
         }
         digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
+}
+
+/// The directories in which a repo may define agent types. Where the "repo" is the user's home, `.claude/agents` in it is
+/// the user's own and needs no trust.
+fn agent_directories(paths: &Paths, root: &Path) -> Vec<PathBuf> {
+    let own: Vec<PathBuf> =
+        paths.own_agent_directories().iter().filter_map(|dir| dir.canonicalize().ok()).collect();
+    AGENT_DIRECTORIES
+        .iter()
+        .map(|name| root.join(name))
+        .filter(|dir| dir.canonicalize().is_ok_and(|dir| !own.contains(&dir)))
+        .collect()
+}
+
+/// The names of files below the root, in one line's worth: many agent types of a directory are only counted.
+fn names<'a>(root: &Path, settings: Vec<RepoFile>, agents: impl Iterator<Item = &'a Path>) -> Vec<String> {
+    let mut names: Vec<String> = settings.into_iter().map(|kind| kind.name().to_owned()).collect();
+    let agents: Vec<&Path> = agents.filter_map(|path| path.strip_prefix(root).ok()).collect();
+    for directory in AGENT_DIRECTORIES {
+        let here: Vec<&&Path> = agents.iter().filter(|path| path.starts_with(directory)).collect();
+        if here.len() > NAMED_AGENT_FILES {
+            names.push(format!("{directory} ({} files)", here.len()));
+        } else {
+            names.extend(here.iter().map(|path| inert::line(&path.display().to_string()).into_owned()));
+        }
+    }
+    names
 }
 
 /// The judgement about a repo.
@@ -87,9 +144,9 @@ pub(crate) enum Trust {
     /// Trusted, and this is what it says.
     Trusted(RepoFiles),
     /// Has these files, and nobody trusted it.
-    Untrusted(Vec<&'static str>),
+    Untrusted(Vec<String>),
     /// Was trusted, and its files have changed since.
-    Changed(Vec<&'static str>),
+    Changed(Vec<String>),
 }
 
 impl Trust {
@@ -151,13 +208,16 @@ impl TrustStore {
     }
 
     /// Judges the repo at a canonical root.
-    pub(crate) fn judge(&self, root: &Path) -> Result<Trust, SettingsError> {
+    pub(crate) fn judge(&self, paths: &Paths, root: &Path) -> Result<Trust, SettingsError> {
         let Some(entry) = self.repos.iter().find(|repo| repo.path == root) else {
             let there = |kind: &RepoFile| root.join(kind.name()).symlink_metadata().is_ok();
-            let names: Vec<_> = RepoFile::ALL.into_iter().filter(there).map(RepoFile::name).collect();
+            let settings = RepoFile::ALL.into_iter().filter(there).collect();
+            let agents: Vec<PathBuf> =
+                agent_directories(paths, root).iter().flat_map(|dir| definitions::list(dir)).collect();
+            let names = names(root, settings, agents.iter().map(PathBuf::as_path));
             return Ok(if names.is_empty() { Trust::NoFiles } else { Trust::Untrusted(names) });
         };
-        let files = RepoFiles::read(root)?;
+        let files = RepoFiles::read(paths, root)?;
         Ok(match (files.names(), files.digest() == entry.digest) {
             (names, _) if names.is_empty() => Trust::NoFiles,
             (_, true) => Trust::Trusted(files),

@@ -2,7 +2,6 @@
 
 use std::{io::Write, path::Path};
 
-use caliban_agent::definitions;
 use caliban_core::inert;
 
 use crate::{
@@ -17,8 +16,7 @@ pub(crate) fn types(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let loaded = crate::settings::load(environment, cwd, Layer::default())?;
-    let directories = crate::compose::definition_directories(&loaded, Some(&loaded.root));
-    let (definitions, problems) = definitions::load(&directories);
+    let (definitions, problems) = crate::compose::agent_types(&loaded);
     for note in loaded.notes.iter().chain(&problems) {
         report::note(note);
     }

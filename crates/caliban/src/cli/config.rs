@@ -116,8 +116,8 @@ fn files(loaded: &Loaded) -> Vec<SettingsFile> {
         let path = loaded.root.join(kind.name());
         let state = match &loaded.trust {
             Trust::Trusted(files) if files.get(kind).is_some() => "read",
-            Trust::Untrusted(names) if names.contains(&kind.name()) => "not trusted",
-            Trust::Changed(names) if names.contains(&kind.name()) => "changed since it was trusted",
+            Trust::Untrusted(names) if names.iter().any(|name| name == kind.name()) => "not trusted",
+            Trust::Changed(names) if names.iter().any(|name| name == kind.name()) => "changed since it was trusted",
             Trust::NoFiles | Trust::Trusted(_) | Trust::Untrusted(_) | Trust::Changed(_) => "absent",
         };
         files.push(SettingsFile { path: path.display().to_string(), state });

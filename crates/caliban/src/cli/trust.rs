@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use caliban_agent::definitions;
 use caliban_core::inert::line as inert;
 use caliban_providers::ProviderKind;
 use clap::{Args, Subcommand};
@@ -21,8 +22,8 @@ use crate::{
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-Until a repo is trusted, its .caliban/settings.toml, .caliban/settings.local.toml and .mcp.json are not even
-parsed. Trust is for the content that is there now: when one of these files changes, Caliban ignores them
+Until a repo is trusted, its .caliban/settings.toml, .caliban/settings.local.toml, .mcp.json and agent types
+(.caliban/agents/*.md, .claude/agents/*.md) are not even parsed. Trust is for the content that is there now: when one of these files changes, Caliban ignores them
 again until you repeat the command. AGENTS.md and CLAUDE.md are read in any case: they are only text."
 )]
 pub(crate) struct TrustArgs {
@@ -68,16 +69,17 @@ pub(crate) fn trust(
 fn add(environment: &Environment, dir: &Path, out: &mut dyn Write) -> Result<(), Failure> {
     let paths = environment.paths()?;
     let root = settings::project_root(dir)?;
-    let files = RepoFiles::read(&root)?;
+    let files = RepoFiles::read(&paths, &root)?;
     let mut merged = Layer::default();
     for layer in settings::repo_layers(&files, &root, paths.home.as_deref())? {
         merged.add(layer);
     }
-    let consequences = consequences(&settings::typed(&merged)?);
+    let mut consequences = consequences(&settings::typed(&merged)?);
+    consequences.extend(agent_types(&files));
     TrustStore::trust(&paths, &root, &files)?;
     writeln!(out, "trusted: {}", root.display())?;
     match files.names().as_slice() {
-        [] => writeln!(out, "it has no settings of its own yet")?,
+        [] => writeln!(out, "it has no settings or agent types of its own yet")?,
         names => writeln!(out, "in use now: {}", names.join(", "))?,
     }
     for line in consequences {
@@ -121,6 +123,18 @@ fn consequences(settings: &Settings) -> Vec<String> {
     lines
 }
 
+/// One line for each agent type, and for each file that is none.
+fn agent_types(files: &RepoFiles) -> Vec<String> {
+    let (definitions, problems) = definitions::parse_all(files.agents());
+    let described = definitions.iter().map(|definition| {
+        let tools =
+            definition.tools.as_ref().map_or_else(|| "all tools".to_owned(), |tools| tools.join(", "));
+        let model = definition.model.as_deref().unwrap_or("the caller's model");
+        format!("agent type {}: {}; {}", inert(&definition.name), inert(&tools), inert(model))
+    });
+    described.chain(problems.iter().map(|problem| format!("left out: {}", inert(problem)))).collect()
+}
+
 fn list(environment: &Environment, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     /// One line of the list.
     #[derive(serde::Serialize)]
@@ -128,13 +142,14 @@ fn list(environment: &Environment, json: bool, out: &mut dyn Write) -> Result<()
         path: PathBuf,
         state: &'static str,
     }
-    let store = TrustStore::read(&environment.paths()?)?;
+    let paths = environment.paths()?;
+    let store = TrustStore::read(&paths)?;
     let entries: Vec<Entry> = store
         .repos
         .iter()
         .map(|repo| Entry {
             path: repo.path.clone(),
-            state: match store.judge(&repo.path) {
+            state: match store.judge(&paths, &repo.path) {
                 _ if !repo.path.is_dir() => "gone",
                 Ok(Trust::Changed(_)) => "changed since it was trusted",
                 Ok(Trust::NoFiles | Trust::Trusted(_) | Trust::Untrusted(_)) => "trusted",

@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use caliban_agent::definitions;
 use caliban_core::{
     ids::AgentId,
     inert,
@@ -136,8 +135,7 @@ fn spec(fleet: &Fleet<'_>, loaded: &Loaded, task: &Task<'_>) -> Result<SpawnSpec
 }
 
 fn known_type(loaded: &Loaded, kind: &str) -> Result<(), Failure> {
-    let directories = crate::compose::definition_directories(loaded, Some(&loaded.root));
-    let (known, _) = definitions::load(&directories);
+    let (known, _) = crate::compose::agent_types(loaded);
     if known.iter().any(|definition| definition.name == kind) {
         return Ok(());
     }

@@ -235,6 +235,12 @@ impl Paths {
         self.config.join("settings.toml")
     }
 
+    /// Where the user's own agent types are, the strongest first.
+    pub(crate) fn own_agent_directories(&self) -> Vec<PathBuf> {
+        let claude = self.home.as_ref().map(|home| home.join(".claude/agents"));
+        [self.config.join("agents")].into_iter().chain(claude).collect()
+    }
+
     /// The directory for everything about one repo: `<data>/repos/<hash>`.
     pub(crate) fn repo(&self, root: &Path) -> PathBuf {
         self.data.join("repos").join(repo_hash(root))

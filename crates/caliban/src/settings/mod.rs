@@ -73,7 +73,7 @@ pub(crate) fn load(environment: &Environment, cwd: &Path, flags: Layer) -> Resul
         layer.resolve_paths(paths.home.as_deref().unwrap_or(&paths.config), paths.home.as_deref());
         merged.add(layer);
     }
-    let trust = TrustStore::read(&paths)?.judge(&root)?;
+    let trust = TrustStore::read(&paths)?.judge(&paths, &root)?;
     if let Trust::Trusted(files) = &trust {
         for layer in repo_layers(files, &root, paths.home.as_deref())? {
             merged.add(layer);

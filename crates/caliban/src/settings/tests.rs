@@ -56,7 +56,7 @@ impl World {
 
     fn trust(&self) {
         let paths = self.environment().paths().unwrap();
-        TrustStore::trust(&paths, &self.repo(), &RepoFiles::read(&self.repo()).unwrap()).unwrap();
+        TrustStore::trust(&paths, &self.repo(), &RepoFiles::read(&paths, &self.repo()).unwrap()).unwrap();
     }
 
     fn load(&self) -> Result<Loaded, SettingsError> {

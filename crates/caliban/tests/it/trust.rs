@@ -149,3 +149,106 @@ fn a15_a_hook_of_a_repo_runs_only_while_it_is_trusted() {
     env.run_in(&repo, ["trust", "remove"]).ok();
     assert_eq!(ran(), (false, 1));
 }
+
+fn notes(env: &Env, stderr: &str) -> Vec<String> {
+    stderr.lines().filter(|line| line.contains("caliban trust")).map(|line| plain(env, line)).collect()
+}
+
+#[test]
+fn a15_agent_types_alone_need_trust_and_a_change_takes_it_back() {
+    let env = Env::new();
+    let repo = env.repo();
+    let types = || env.run_in(&repo, ["agents", "types"]).ok();
+    let named = |stdout: &str| -> Vec<String> {
+        stdout.lines().filter(|line| !line.starts_with(' ')).map(str::to_owned).collect()
+    };
+    env.write(repo.join(".caliban/agents/reviewer.md"), "---\ntools: Read, Grep\nmodel: m1\n---\nBe strict.");
+    env.write(repo.join(".claude/agents/writer.md"), "Write.");
+    let before = types();
+    assert!(before.stdout.starts_with("No agent types."), "{}", before.stdout);
+    assert_eq!(
+        notes(&env, &before.stderr),
+        [
+            "note: .caliban/agents/reviewer.md, .claude/agents/writer.md ignored: you have not trusted this repo; \
+          look at them, then run: caliban trust ~/repo"
+        ]
+    );
+    assert_eq!(
+        plain(&env, &env.run_in(&repo, ["trust"]).ok().stdout),
+        "trusted: ~/repo\n\
+         in use now: .caliban/agents/reviewer.md, .claude/agents/writer.md\n\
+         \x20 agent type reviewer: Read, Grep; m1\n\
+         \x20 agent type writer: all tools; the caller's model\n"
+    );
+    let trusted = types();
+    assert_eq!(
+        named(&trusted.stdout),
+        ["reviewer  (m1; Read, Grep)", "writer  (the caller's model; all tools)"]
+    );
+    assert_eq!(trusted.stderr, "");
+
+    let mut expect_changed = |files: &str| {
+        let changed = types();
+        assert!(changed.stdout.starts_with("No agent types."), "{}", changed.stdout);
+        let note = format!(
+            "note: {files} ignored: they have changed since you trusted this repo; \
+             look at them, then run: caliban trust ~/repo"
+        );
+        assert_eq!(notes(&env, &changed.stderr), [note]);
+        env.run_in(&repo, ["trust"]).ok();
+        assert_eq!(types().stderr, "");
+    };
+    // Another content, one more, one less: each needs a new look.
+    env.write(repo.join(".claude/agents/writer.md"), "Write more.");
+    expect_changed(".caliban/agents/reviewer.md, .claude/agents/writer.md");
+    env.write(repo.join(".claude/agents/third.md"), "Third.");
+    expect_changed(".caliban/agents/reviewer.md, .claude/agents/third.md, .claude/agents/writer.md");
+    std::fs::remove_file(repo.join(".caliban/agents/reviewer.md")).unwrap();
+    expect_changed(".claude/agents/third.md, .claude/agents/writer.md");
+    // The same bytes under another name are another agent type.
+    std::fs::rename(repo.join(".claude/agents/third.md"), repo.join(".claude/agents/4th.md")).unwrap();
+    expect_changed(".claude/agents/4th.md, .claude/agents/writer.md");
+}
+
+#[test]
+fn a15_many_agent_types_are_one_short_line_and_names_are_inert() {
+    let env = Env::new();
+    let repo = env.repo();
+    for number in 0..20 {
+        env.write(repo.join(format!(".claude/agents/{number}.md")), "Role.");
+    }
+    env.write(repo.join(".caliban/agents/\u{1b}[2Kx.md"), "---\nname: \u{1b}[2Ky\n---\nRole.");
+    let note = notes(&env, &env.run_in(&repo, ["agents", "types"]).ok().stderr).remove(0);
+    assert!(note.contains(".claude/agents (20 files) ignored") && !note.contains('\u{1b}'), "{note:?}");
+    let said = env.run_in(&repo, ["trust"]).ok().stdout;
+    assert!(said.contains("  agent type 0: all tools") && !said.contains('\u{1b}'), "{said:?}");
+}
+
+#[test]
+fn an_agent_file_that_cannot_be_used_is_named_by_trust_and_stands_in_nobodys_way() {
+    let env = Env::new();
+    let repo = env.repo();
+    env.write(repo.join(".caliban/agents/good.md"), "Role.");
+    env.write(repo.join(".caliban/agents/huge.md"), vec![b'x'; 300 * 1024]);
+    let said = plain(&env, &env.run_in(&repo, ["trust"]).ok().stdout);
+    assert_eq!(
+        said.lines().skip(2).collect::<Vec<_>>(),
+        [
+            "  agent type good: all tools; the caller's model",
+            "  left out: ~/repo/.caliban/agents/huge.md: not a file of at most 262144 bytes"
+        ]
+    );
+    assert!(env.run_in(&repo, ["agents", "types"]).ok().stdout.starts_with("good  "));
+    // Once it can be used, it needs a look.
+    env.write(repo.join(".caliban/agents/huge.md"), "Small now.");
+    assert_eq!(notes(&env, &env.run_in(&repo, ["agents", "types"]).ok().stderr).len(), 1);
+}
+
+#[test]
+fn the_users_own_agent_types_need_no_trust_even_when_the_user_stands_at_home() {
+    let env = Env::new();
+    env.write(env.home().join(".claude/agents/mine.md"), "Role.");
+    let said = env.run_in(env.home(), ["agents", "types"]).ok();
+    assert!(said.stdout.starts_with("mine  "), "{}", said.stdout);
+    assert_eq!(said.stderr, "");
+}
