@@ -19,7 +19,7 @@ use caliban_agent::{
     blueprint::{Blueprint, Helpers, Kin, Wanted, WorkspaceSource},
     hooks::Hooks,
     prompt::ContextFiles,
-    spawner::NoSpawner,
+    spawner::{Handover, Spawner},
     subagent::Isolation,
 };
 use caliban_core::{budget, message::Effort, price::Billing, redact::Redactor};
@@ -139,7 +139,7 @@ impl World {
             helpers: self.helpers,
             definitions: Arc::new([]),
             isolation: Isolation::default(),
-            spawner: Arc::new(NoSpawner),
+            spawner: Arc::new(NoFleet),
         };
         let wanted = Wanted {
             session: session.to_owned(),
@@ -387,4 +387,13 @@ pub(crate) fn calls(items: &[Item]) -> Vec<(String, ToolCallStatus)> {
         _ => None,
     };
     items.iter().filter_map(call).collect()
+}
+
+/// There is no fleet behind these agents.
+struct NoFleet;
+
+impl Spawner for NoFleet {
+    fn spawn<'a>(&'a self, _work: Handover) -> caliban_tools::BoxFuture<'a, Result<String, String>> {
+        Box::pin(async { Err("no fleet here".to_owned()) })
+    }
 }
