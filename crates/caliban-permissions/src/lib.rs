@@ -4,7 +4,6 @@
 //! Everything here is a decision over data; only links are read from the file system. It never runs, asks,
 //! writes or reads the environment. What is not understood is never allowed.
 
-mod approval;
 mod command;
 mod command_pattern;
 mod mode;
@@ -16,7 +15,6 @@ mod rule;
 mod shell;
 mod verdict;
 
-pub use approval::{ApprovalError, Approvals};
 pub use mode::{Mode, ModeError};
 pub use path::{normalise, resolve};
 pub use policy::{Effect, Policy, SourcedRule, narrow};
