@@ -24,7 +24,8 @@ impl Owner {
             let text = format!("a grace of {grace} ms is over the limit of {GRACE_CAP_MS}");
             return answer_to(reply, Err(ApiError::new(ErrorCode::BadRequest, text)));
         }
-        match self.resolve_free(query) {
+        // Also one that is just being woken or resumed: then it is not started.
+        match self.resolve(query) {
             Ok(id) => self.kill_then(id, grace, Waiter::Kill(reply)),
             Err(error) => answer_to(reply, Err(error)),
         }

@@ -158,3 +158,62 @@ async fn check(fleet: &Fleet, history: &History) {
     assert_eq!(registered, acknowledged);
     assert!(!acknowledged.is_empty());
 }
+
+/// Calls at which the daemon, its threads and what it starts are killed, each in turn.
+const BOUNDARIES: &str = "write,pwrite64,fdatasync,fsync,rename,mkdir,unlink,ftruncate";
+
+#[tokio::test]
+async fn r02_a_kill_at_every_write_of_a_spawn_loses_and_doubles_nothing() {
+    if !std::path::Path::new("/usr/bin/strace").exists() {
+        println!("skipped: no strace");
+        return;
+    }
+    let (mut interrupted, mut acknowledged) = (0, 0);
+    // Later ones are the same calls again, in a run that is over.
+    let boundaries = number("CALIBAN_SOAK_BOUNDARIES", || 24);
+    for n in 1..=boundaries {
+        let mut fleet = Fleet::new();
+        let sound = std::mem::take(&mut fleet.start.programs);
+        let inject = format!("inject={BOUNDARIES}:signal=KILL:when={n}");
+        let trace = format!("trace={BOUNDARIES}");
+        let strace = ["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+        let mut arguments: Vec<std::ffi::OsString> = strace.iter().map(Into::into).collect();
+        arguments.push(crate::fleet::caliband().into());
+        fleet.start.programs = vec![("/usr/bin/strace".into(), arguments)];
+        let request = SpawnRequest { key: Some("once".to_owned()), ..fleet.request("done") };
+        // Whatever becomes of this one.
+        let first = match Client::connect_or_start(&fleet.places, fleet.start.clone()).await {
+            Ok(mut client) => client.spawn(request.clone()).await.map(|spawned| spawned.id),
+            Err(error) => Err(error),
+        };
+        fleet.start.programs = sound;
+        let id = insist(&fleet, async |client| client.spawn(request.clone()).await.map(|spawned| spawned.id))
+            .await;
+        match first {
+            Ok(first) => {
+                assert_eq!(first, id, "boundary {n}: acknowledged and not there");
+                acknowledged += 1;
+            }
+            Err(_) => interrupted += 1,
+        }
+        let name = id.to_string();
+        let state = loop {
+            let state = insist(&fleet, async |client| client.show(&name).await.map(|row| row.state)).await;
+            if state.is_ending() {
+                break state;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        // The shim or the worker may have been the one that was killed.
+        assert!(matches!(state, State::Done | State::Crashed), "boundary {n}: {state}\n{}", fleet.log());
+        let runs = fleet.runs(id);
+        assert!(
+            runs == 1 || (state == State::Crashed && runs == 0),
+            "boundary {n}: {state} after {runs} runs"
+        );
+        assert_eq!(processes_of(&name), Vec::<i32>::new(), "boundary {n}");
+        assert_eq!(insist(&fleet, async |client| client.list().await.map(|rows| rows.len())).await, 1);
+    }
+    println!("{interrupted} spawns were interrupted, {acknowledged} acknowledged");
+    assert!(interrupted > 0 && acknowledged > 0, "{interrupted} {acknowledged}");
+}

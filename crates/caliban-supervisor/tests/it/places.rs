@@ -166,3 +166,66 @@ async fn a_read_only_place_is_said_in_words() {
     );
     assert!(error.hint().unwrap().contains("XDG_DATA_HOME"));
 }
+
+#[tokio::test]
+async fn f03_caliband_by_hand_serves_the_repo_of_the_current_directory() {
+    let fleet = Fleet::new();
+    let run = fleet.temp.path().join("run");
+    fs::create_dir(&run).unwrap();
+    let mut daemon = std::process::Command::new(crate::fleet::caliband())
+        .current_dir(fleet.places.repo())
+        .env_clear()
+        .env("HOME", fleet.temp.path())
+        .env("XDG_RUNTIME_DIR", &run)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let root = fleet.places.repo().canonicalize().unwrap();
+    let socket = run.join("caliban").join(format!("{}.sock", repo_hash(&root)));
+    crate::fleet::wait_until("it listens", || std::os::unix::net::UnixStream::connect(&socket).is_ok());
+    let base = fleet.temp.path().join(".local/share/caliban/repos").join(repo_hash(&root));
+    assert_eq!(fs::read_to_string(base.join("repo")).unwrap(), format!("{}\n", root.display()));
+    crate::fleet::signal(i32::try_from(daemon.id()).unwrap(), rustix::process::Signal::TERM);
+    assert!(daemon.wait().unwrap().success());
+    assert!(!socket.exists());
+    let out = |arg: &str| {
+        let done = std::process::Command::new(crate::fleet::caliband()).arg(arg).output().unwrap();
+        (done.status.code(), String::from_utf8(done.stdout).unwrap())
+    };
+    assert_eq!(out("--version"), (Some(0), format!("caliband {}\n", env!("CARGO_PKG_VERSION"))));
+    assert!(out("--help").1.starts_with("caliband: the supervisor"));
+    assert_eq!(out("--nonsense").0, Some(2));
+    let homeless = std::process::Command::new(crate::fleet::caliband())
+        .current_dir(fleet.places.repo())
+        .env_clear()
+        .output()
+        .unwrap();
+    let said = String::from_utf8(homeless.stderr).unwrap();
+    assert_eq!(said, "caliband: neither XDG_DATA_HOME nor HOME is set; there is no place for data\n");
+}
+
+#[tokio::test]
+async fn a01_another_user_who_gets_as_far_as_the_socket_is_refused() {
+    let fleet = Fleet::new();
+    if !rustix::process::getuid().is_root() {
+        eprintln!("skipped: becoming another user needs root");
+        return;
+    }
+    let mut client = fleet.client().await;
+    let mode = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    for dir in [fleet.temp.path(), fleet.places.runtime()] {
+        mode(dir, 0o755);
+    }
+    mode(&fleet.places.socket(), 0o666);
+    let ask = |as_whom: &[&str]| {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(as_whom).args(["curl", "-s", "--unix-socket"]).arg(fleet.places.socket());
+        command.arg("http://x/v1/agents").output().unwrap()
+    };
+    let other = ask(&["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    assert!(!other.status.success());
+    assert_eq!(String::from_utf8_lossy(&other.stdout), "");
+    assert!(fleet.log().contains("a connection of another user was refused"), "{}", fleet.log());
+    assert_eq!(String::from_utf8_lossy(&ask(&[]).stdout), "{\"agents\":[]}");
+    assert_eq!(client.list().await.unwrap(), []);
+}
