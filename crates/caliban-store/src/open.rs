@@ -6,7 +6,7 @@
 //!
 //! The connection is single and has no pool: a short command pays for one thread and nothing else.
 //! A command that ends calls [`Db::leave`], which skips SQLite's checkpoint at close; instead the
-//! writer that finds the log grown past [`WAL_LIMIT`] folds it back (see [`Db::tidy`]).
+//! writer that finds the log grown past [`WAL_LIMIT`] folds it back (see `Db::tidy`).
 //!
 //! Refuses: downgrading, guessing about files of other programs, retrying a failed commit.
 
