@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use super::fleet::{
-    AttachArgs, DiffArgs, KillArgs, ListArgs, LogsArgs, MergeArgs, ResumeArgs, RespawnArgs, RmArgs, SendArgs,
+    AttachArgs, DiffArgs, KillArgs, ListArgs, LogsArgs, MergeArgs, RespawnArgs, ResumeArgs, RmArgs, SendArgs,
     SpawnArgs, WaitArgs,
 };
 

@@ -331,7 +331,8 @@ mod tests {
 
     #[test]
     fn worktree_flags_without_a_worktree_are_refused() {
-        let task = TaskFlags { isolation: Some(Isolation::None), base: Some("main".into()), ..TaskFlags::default() };
+        let task =
+            TaskFlags { isolation: Some(Isolation::None), base: Some("main".into()), ..TaskFlags::default() };
         assert_eq!(
             task.check(),
             Err("--base is about a worktree, and --isolation none makes none".to_owned())

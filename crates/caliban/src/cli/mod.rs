@@ -160,7 +160,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, cla
     let conflict = |message: String| command.clone().error(ErrorKind::ArgumentConflict, message);
     cli.run.check().map_err(conflict)?;
     if cli.command.is_none() && cli.run.bg.is_none() && cli.task != fleet::TaskFlags::default() {
-        return Err(conflict("--label, --isolation and the like are for an agent in the background: add --bg".to_owned()));
+        return Err(conflict(
+            "--label, --isolation and the like are for an agent in the background: add --bg".to_owned(),
+        ));
     }
     cli.task_flags().check().map_err(conflict)?;
     cli.agent_flags().map_or(Ok(()), AgentFlags::check).map_err(conflict)?;

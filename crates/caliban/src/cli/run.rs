@@ -69,7 +69,8 @@ impl RunFlags {
                 "found two prompts, `{other}` and `{one}`, expected one; put a prompt of several words in quotes"
             )),
             (None, Some(None)) if self.bg.is_some() && self.prompt_file.is_none() => {
-                Err("--bg needs a prompt: say what to do, or where it is written with --prompt-file".to_owned())
+                Err("--bg needs a prompt: say what to do, or where it is written with --prompt-file"
+                    .to_owned())
             }
             _ if self.prompt_file.is_some() && self.prompt().is_some() => {
                 Err("found a prompt and --prompt-file, expected one of them".to_owned())

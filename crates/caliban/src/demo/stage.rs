@@ -262,10 +262,8 @@ fn fresh(temporary: &Path) -> Result<PathBuf, Failure> {
 }
 
 fn environment(outer: &Environment, root: &Path) -> Environment {
-    let mut vars: Vec<(OsString, OsString)> = TAKEN
-        .iter()
-        .filter_map(|name| Some(((*name).into(), outer.raw(name)?.to_owned())))
-        .collect();
+    let mut vars: Vec<(OsString, OsString)> =
+        TAKEN.iter().filter_map(|name| Some(((*name).into(), outer.raw(name)?.to_owned()))).collect();
     for (name, below) in [
         ("HOME", "home"),
         ("XDG_CONFIG_HOME", "config"),

@@ -36,7 +36,11 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long the agent may take to ask us, and to act on the answer.
 const LIMIT: Duration = Duration::from_secs(30);
 
-pub(super) async fn approve(fleet: &Fleet<'_>, args: &ApproveArgs, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn approve(
+    fleet: &Fleet<'_>,
+    args: &ApproveArgs,
+    out: &mut dyn Write,
+) -> Result<Code, Failure> {
     let asked = find(fleet, &args.ask).await?;
     if args.always && asked.ask.suggestions.is_empty() {
         return Err(Failure::usage(format!("there is no rule that would allow {} always", what(&asked)))
@@ -106,7 +110,8 @@ async fn give(fleet: &Fleet<'_>, asked: &Numbered, reply: Reply) -> Result<(), F
             "somebody else has answered it first: {}",
             match answer {
                 Answer::Once | Answer::Always => "allowed".to_owned(),
-                Answer::No(reason) => format!("denied {}", inert::line(reason.as_deref().unwrap_or_default())),
+                Answer::No(reason) =>
+                    format!("denied {}", inert::line(reason.as_deref().unwrap_or_default())),
             }
         ))),
         _ => Ok(()),

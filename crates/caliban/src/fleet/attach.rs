@@ -45,7 +45,11 @@ enum Over {
     HungUp,
 }
 
-pub(super) async fn attach(fleet: &Fleet<'_>, args: &AttachArgs, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn attach(
+    fleet: &Fleet<'_>,
+    args: &AttachArgs,
+    out: &mut dyn Write,
+) -> Result<Code, Failure> {
     let mut client = fleet.client().await?;
     let mut agent = client.show(&args.agent.id).await.map_err(worded)?;
     let id = agent.id.to_string();
@@ -61,7 +65,9 @@ pub(super) async fn attach(fleet: &Fleet<'_>, args: &AttachArgs, out: &mut dyn W
             Ok(awake) => awake.socket,
             Err(ClientError::Refused(error)) if error.code == ErrorCode::Queued => {
                 say(&format!("{}; waiting (Ctrl+C leaves)", row::doing(&agent, row::now_ms())));
-                agent = until(&client, &agent, |row| row.state != State::Spawning || row.queued_behind.is_none()).await?;
+                agent =
+                    until(&client, &agent, |row| row.state != State::Spawning || row.queued_behind.is_none())
+                        .await?;
                 continue;
             }
             // It ended in the meantime.

@@ -72,7 +72,7 @@ fn named_in_settings(loaded: &Loaded) -> BTreeSet<String> {
     }
     if let Trust::Trusted(files) = &loaded.trust {
         for kind in [RepoFile::McpJson, RepoFile::Settings, RepoFile::LocalSettings] {
-            names.extend(files.get(kind).into_iter().flat_map(|bytes| variables(bytes)));
+            names.extend(files.get(kind).into_iter().flat_map(variables));
         }
     }
     names

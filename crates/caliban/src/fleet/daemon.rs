@@ -29,7 +29,11 @@ pub(super) async fn daemon(
     match command {
         DaemonCommand::Status { json } => status(fleet, *json, out).await,
         DaemonCommand::Stop => {
-            let line = if stop(fleet).await? { "The daemon has left; agents go on." } else { "No daemon was running." };
+            let line = if stop(fleet).await? {
+                "The daemon has left; agents go on."
+            } else {
+                "No daemon was running."
+            };
             writeln!(out, "{line}")?;
             Ok(Code::Done)
         }
@@ -167,14 +171,17 @@ async fn logs(
     for line in &lines {
         writeln!(out, "{}", inert::line(line))?;
     }
-    while follow {
-        out.flush()?;
+    out.flush()?;
+    if !follow {
+        return Ok(Code::Done);
+    }
+    loop {
         sleep(FOLLOW).await;
         for line in tail.all()? {
             writeln!(out, "{}", inert::line(&line))?;
         }
+        out.flush()?;
     }
-    Ok(Code::Done)
 }
 
 #[cfg(test)]

@@ -39,7 +39,11 @@ pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write
             false => Some(whole(repo.patch(&name, &cancel).await.map_err(worded_git)?)),
         };
         let diff = Diff { summary: changes.summary(), changes, patch };
-        if args.json { json_line(&diff, out)? } else { stat(&diff, out)? }
+        if args.json {
+            json_line(&diff, out)?
+        } else {
+            stat(&diff, out)?
+        }
         return Ok(Code::Done);
     }
     let patch = whole(repo.patch(&name, &cancel).await.map_err(worded_git)?);

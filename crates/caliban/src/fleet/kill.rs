@@ -3,7 +3,10 @@
 use std::io::Write;
 
 use caliban_core::lifecycle::State;
-use caliban_supervisor::protocol::{AgentRow, GRACE_CAP_MS, KillRequest};
+use caliban_supervisor::{
+    Client, ClientError,
+    protocol::{AgentRow, GRACE_CAP_MS, KillRequest},
+};
 
 use super::{Fleet, json_line, row, worded};
 use crate::{
@@ -20,17 +23,16 @@ pub(super) async fn kill(fleet: &Fleet<'_>, args: &KillArgs, out: &mut dyn Write
     let mut rows: Vec<AgentRow> = Vec::new();
     let mut failed = None;
     for id in &args.agents.ids {
-        match client.kill(id, &KillRequest { grace_ms }).await {
-            Ok(row) => {
+        match end(&mut client, id, grace_ms).await {
+            Ok((row, was)) => {
                 if !args.json {
-                    say_ended(&row, out)?;
+                    say_ended(&row, was, out)?;
                 }
                 rows.push(row);
             }
             // The others are ended all the same.
             Err(error) => {
-                let failure = worded(error);
-                if let Some(earlier) = failed.replace(failure) {
+                if let Some(earlier) = failed.replace(worded(error)) {
                     earlier.show();
                 }
             }
@@ -42,9 +44,16 @@ pub(super) async fn kill(fleet: &Fleet<'_>, args: &KillArgs, out: &mut dyn Write
     failed.map_or(Ok(Code::Done), Err)
 }
 
-fn say_ended(row: &AgentRow, out: &mut dyn Write) -> std::io::Result<()> {
-    match row.state {
-        State::Killed => writeln!(out, "{} killed", row::name(row)),
-        state => writeln!(out, "{} had ended already: {state} ({})", row::name(row), row::ended(row)),
+/// The agent at its end, and the state that we found it in.
+async fn end(client: &mut Client, id: &str, grace_ms: Option<u64>) -> Result<(AgentRow, State), ClientError> {
+    let before = client.show(id).await?;
+    let after = client.kill(&before.id.to_string(), &KillRequest { grace_ms }).await?;
+    Ok((after, before.state))
+}
+
+fn say_ended(row: &AgentRow, was: State, out: &mut dyn Write) -> std::io::Result<()> {
+    if row.state == State::Killed && !row::has_ended(was) {
+        return writeln!(out, "{} killed", row::name(row));
     }
+    writeln!(out, "{} had ended already: {} ({})", row::name(row), row.state, row::ended(row))
 }

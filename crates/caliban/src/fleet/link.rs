@@ -25,7 +25,8 @@ pub(super) struct Link {
 impl Link {
     /// Connects to a worker that listens.
     pub(super) async fn open(socket: &Path) -> Result<Self, Failure> {
-        let cannot = |why: String| Failure::new(format!("the agent cannot be reached at {}: {why}", socket.display()));
+        let cannot =
+            |why: String| Failure::new(format!("the agent cannot be reached at {}: {why}", socket.display()));
         let stream = UnixStream::connect(socket).await.map_err(|error| cannot(error.to_string()))?;
         let peer = stream.peer_cred().map_err(|error| cannot(error.to_string()))?;
         if peer.uid() != rustix::process::getuid().as_raw() {
@@ -36,9 +37,14 @@ impl Link {
             Client::connect(reader, writer, env!("CARGO_PKG_VERSION")).await.map_err(worded)?;
         let sessions = {
             let client = client.clone();
-            events.until(async move { client.list_sessions().await }).await.map_err(worded)?.map_err(worded)?
+            events
+                .until(async move { client.list_sessions().await })
+                .await
+                .map_err(worded)?
+                .map_err(worded)?
         };
-        let session = sessions.sessions.into_iter().next().ok_or_else(|| cannot("it has no session".to_owned()))?;
+        let session =
+            sessions.sessions.into_iter().next().ok_or_else(|| cannot("it has no session".to_owned()))?;
         Ok(Self { client, events, session: session.session_id.to_string(), cwd: session.cwd })
     }
 

@@ -59,7 +59,7 @@ pub(super) fn table(rows: &[AgentRow], now_ms: u64, width: Option<usize>) -> Vec
     if rows.is_empty() {
         return vec!["No agents. Start one: caliban --bg \"<task>\"".to_owned()];
     }
-    let cells: Vec<[String; 8]> = rows.iter().map(|row| cells(row)).collect();
+    let cells: Vec<[String; 8]> = rows.iter().map(cells).collect();
     let head = ["ID", "LABEL", "STATE", "TURNS", "TOKENS", "COST", "AGE", "BRANCH"].map(str::to_owned);
     let mut widths = [0; 8];
     for line in cells.iter().chain([&head]) {
@@ -84,7 +84,8 @@ pub(super) fn table(rows: &[AgentRow], now_ms: u64, width: Option<usize>) -> Vec
     let waiting = rows.iter().filter(|row| row::needs_you(row)).count();
     let asks: usize = rows.iter().map(|row| row.asks.len()).sum();
     if waiting > 0 {
-        let who = if waiting == 1 { "1 agent needs you".to_owned() } else { format!("{waiting} agents need you") };
+        let who =
+            if waiting == 1 { "1 agent needs you".to_owned() } else { format!("{waiting} agents need you") };
         let how = if asks > 0 { "caliban approvals lists what they ask" } else { "caliban attach ID" };
         lines.push(format!("{NEEDS_YOU}{who}:{NEEDS_YOU:#} {how}"));
     }
@@ -156,7 +157,7 @@ mod tests {
             },
             AgentRow { ending: Some(Ending::Finished), ..row::tests::row(State::Done) },
         ];
-        let plain: Vec<String> = table(&rows, 0, Some(100))
+        let plain: Vec<String> = table(&rows, 0, Some(93))
             .iter()
             .map(|line| anstream::adapter::strip_str(line).to_string().trim_end().to_owned())
             .collect();

@@ -99,7 +99,11 @@ fn show(landed: &Landed, json: bool, out: &mut dyn Write) -> Result<Code, Failur
         How::UpToDate => writeln!(out, "{into} has everything of {branch} already")?,
         How::Merge | How::Squash => {
             let verb = if landed.how == How::Squash { "squashed" } else { "merged" };
-            let commits = if landed.commits == 1 { "1 commit".to_owned() } else { format!("{} commits", landed.commits) };
+            let commits = if landed.commits == 1 {
+                "1 commit".to_owned()
+            } else {
+                format!("{} commits", landed.commits)
+            };
             let short: String = landed.commit.chars().take(10).collect();
             writeln!(out, "{verb} {branch} into {into}: {commits}, {}; now at {short}", landed.summary)?;
             say(&format!("done with it? caliban rm {}", landed.agent));
@@ -166,7 +170,10 @@ impl Target {
             return Ok(Self::Here { tree, name: head });
         }
         let reference = format!("refs/heads/{into}");
-        let known = git().args(["rev-parse", "--verify", "--quiet", "--end-of-options", reference.as_str()]).output().await?;
+        let known = git()
+            .args(["rev-parse", "--verify", "--quiet", "--end-of-options", reference.as_str()])
+            .output()
+            .await?;
         if !known.status.success() {
             return Err(Failure::usage(format!("there is no branch {}", inert::quoted(into))));
         }
@@ -176,8 +183,11 @@ impl Target {
             if let Some(path) = field.strip_prefix("worktree ") {
                 path.clone_into(&mut place);
             } else if field.strip_prefix("branch ") == Some(reference.as_str()) {
-                return Err(Failure::usage(format!("the branch {into} is checked out in {}", inert::line(&place)))
-                    .hint("give the command there, or with -C DIR"));
+                return Err(Failure::usage(format!(
+                    "the branch {into} is checked out in {}",
+                    inert::line(&place)
+                ))
+                .hint("give the command there, or with -C DIR"));
             }
         }
         Ok(Self::Branch { common: repo.common_dir().to_owned(), tree, name: into.to_owned() })
@@ -208,14 +218,24 @@ async fn check_tree(tree: &Path, preview: &MergePreview) -> Result<(), Failure> 
                 .hint("finish or abort it first: git status says how"));
         }
     }
-    let status = Git::plain(tree)
-        .args(["status", "--porcelain", "-z", "--no-renames", "--untracked-files=no", "--ignore-submodules=dirty"]);
+    let status = Git::plain(tree).args([
+        "status",
+        "--porcelain",
+        "-z",
+        "--no-renames",
+        "--untracked-files=no",
+        "--ignore-submodules=dirty",
+    ]);
     let status = status.fields().await?;
     let is_staged = |entry: &&String| !entry.starts_with(' ');
     let staged: Vec<&str> = status.iter().filter(is_staged).filter_map(|entry| entry.get(3..)).collect();
     if !staged.is_empty() {
-        return Err(Failure::new(format!("there are staged changes in {}: {}", tree.display(), listed(&staged)))
-            .hint("commit them first, or put them aside with git stash"));
+        return Err(Failure::new(format!(
+            "there are staged changes in {}: {}",
+            tree.display(),
+            listed(&staged)
+        ))
+        .hint("commit them first, or put them aside with git stash"));
     }
     let range = format!("{}...{}", preview.into, preview.head);
     let touched = Git::plain(tree)
@@ -293,7 +313,10 @@ async fn in_store(
     let commit = Git::plain(tree).args(args).text().await?;
     let reference = format!("refs/heads/{name}");
     let reason = "caliban agents merge";
-    Git::plain(tree).args(["update-ref", "-m", reason, reference.as_str(), commit.as_str(), into]).text().await?;
+    Git::plain(tree)
+        .args(["update-ref", "-m", reason, reference.as_str(), commit.as_str(), into])
+        .text()
+        .await?;
     Ok(commit)
 }
 
@@ -315,9 +338,11 @@ fn uncommitted(changes: &Changes) -> Failure {
 
 fn conflicts(changes: &Changes, into: &str, preview: &MergePreview) -> Failure {
     let files: Vec<&str> = preview.conflicts.iter().map(String::as_str).collect();
-    Failure::new(format!("{} does not merge into {into}: conflicts in {}", changes.branch, listed(&files))).hint(
-        format!("nothing was changed; merge by hand with `git merge {}`, or let the agent rebase its work", changes.branch),
-    )
+    Failure::new(format!("{} does not merge into {into}: conflicts in {}", changes.branch, listed(&files)))
+        .hint(format!(
+            "nothing was changed; merge by hand with `git merge {}`, or let the agent rebase its work",
+            changes.branch
+        ))
 }
 
 fn listed(paths: &[&str]) -> String {

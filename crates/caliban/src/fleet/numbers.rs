@@ -48,7 +48,8 @@ pub(super) fn number(base: &Path, rows: &[AgentRow]) -> io::Result<Vec<Numbered>
     open.sort_by_key(|(row, ask)| (ask.opened_at, row.id));
     fs::create_dir_all(base)?;
     let path = base.join(FILE);
-    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    let mut file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
     let mut book = read(&mut file)?;
     let mut numbers = BTreeMap::new();
@@ -90,7 +91,8 @@ mod tests {
     fn a_number_stays_with_its_question() {
         let dir = tempfile::tempdir().unwrap();
         let ask = |id: &str, opened_at| Ask { id: id.into(), opened_at, ..Ask::default() };
-        let row = |asks: &[Ask]| AgentRow { asks: asks.to_vec(), ..super::super::row::tests::row(State::Running) };
+        let row =
+            |asks: &[Ask]| AgentRow { asks: asks.to_vec(), ..super::super::row::tests::row(State::Running) };
         let numbers = |asks: &[Ask]| {
             let listed = number(dir.path(), &[row(asks)]).unwrap();
             listed.into_iter().map(|it| (it.number, it.ask.id)).collect::<Vec<_>>()

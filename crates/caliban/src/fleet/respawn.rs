@@ -10,9 +10,12 @@ use crate::{
     report::{Code, Failure},
 };
 
-pub(super) async fn respawn(fleet: &Fleet<'_>, args: &RespawnArgs, out: &mut dyn Write) -> Result<Code, Failure> {
-    let request =
-        RespawnRequest { secrets: fleet.secrets()?, program: Some(crate::compose::own_program()?) };
+pub(super) async fn respawn(
+    fleet: &Fleet<'_>,
+    args: &RespawnArgs,
+    out: &mut dyn Write,
+) -> Result<Code, Failure> {
+    let request = RespawnRequest { secrets: fleet.secrets()?, program: Some(crate::compose::own_program()?) };
     let made = fleet.client().await?.respawn(&args.agent.id, &request).await.map_err(worded)?;
     if args.json {
         json_line(&made, out)?;

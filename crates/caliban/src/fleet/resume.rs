@@ -10,7 +10,11 @@ use crate::{
     report::{Code, Failure},
 };
 
-pub(super) async fn resume(fleet: &Fleet<'_>, args: &ResumeArgs, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn resume(
+    fleet: &Fleet<'_>,
+    args: &ResumeArgs,
+    out: &mut dyn Write,
+) -> Result<Code, Failure> {
     let request = ResumeRequest {
         secrets: fleet.secrets()?,
         program: Some(crate::compose::own_program()?),

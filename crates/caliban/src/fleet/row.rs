@@ -209,10 +209,7 @@ pub(super) mod tests {
                 AgentRow { waiting_for: Some(WaitingFor::RateLimit { until_ms: 91_000 }), ..running },
                 "rate limit, 1m left",
             ),
-            (
-                AgentRow { waiting_for: Some(WaitingFor::Input), ..row(State::Idle) },
-                "waits for your message",
-            ),
+            (AgentRow { waiting_for: Some(WaitingFor::Input), ..row(State::Idle) }, "waits for your message"),
             (
                 AgentRow { waiting_for: Some(WaitingFor::Input), hibernated: true, ..row(State::Idle) },
                 "asleep, waits for your message",

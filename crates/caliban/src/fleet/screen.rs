@@ -8,9 +8,7 @@ use anstyle::{AnsiColor, Style};
 use caliban_acp::{
     TurnEndedNotice,
     client::Question,
-    v1::{
-        ContentBlock, ContentChunk, SessionUpdate, ToolCallContent, ToolCallStatus, ToolCallUpdateFields,
-    },
+    v1::{ContentBlock, ContentChunk, SessionUpdate, ToolCallContent, ToolCallStatus, ToolCallUpdateFields},
 };
 use caliban_agent::event::Outcome;
 use caliban_core::inert;
@@ -90,7 +88,8 @@ impl Screen {
             return self.line(Style::new(), "  answer with `caliban approvals`", out);
         }
         let rules = about.as_ref().and_then(|about| {
-            let rules: Vec<&str> = about.get("rules")?.as_array()?.iter().filter_map(|it| it.as_str()).collect();
+            let rules: Vec<&str> =
+                about.get("rules")?.as_array()?.iter().filter_map(|it| it.as_str()).collect();
             Some(rules.join(", "))
         });
         let always = match rules.filter(|_| question.offers_always()) {
@@ -182,7 +181,7 @@ impl Screen {
         match content {
             ToolCallContent::Content(content) => {
                 let ContentBlock::Text(text) = &content.content else { return Ok(()) };
-                self.output(&caliban_acp::unfenced(&text.text), out)
+                self.output(caliban_acp::unfenced(&text.text), out)
             }
             ToolCallContent::Diff(diff) => {
                 let old = diff.old_text.as_deref().unwrap_or_default().lines().count();
@@ -241,7 +240,12 @@ mod tests {
             SessionUpdate::ToolCall(ToolCall::new("c1", "Bash")),
             update(fields().title("Bash: make".to_owned())),
             update(fields().status(ToolCallStatus::InProgress)),
-            update(fields().status(ToolCallStatus::Completed).content(result).raw_output(json!({"summary": "exit 0"}))),
+            update(
+                fields()
+                    .status(ToolCallStatus::Completed)
+                    .content(result)
+                    .raw_output(json!({"summary": "exit 0"})),
+            ),
             SessionUpdate::AgentMessageChunk(text("Done.")),
         ]);
         assert_eq!(got, "> do it\nI will ␛[2Jtry.\n• Bash: make\n  ok\n  fine\n  (exit 0)\nDone.");

@@ -47,7 +47,11 @@ struct Task<'a> {
     append: Option<&'a str>,
 }
 
-pub(super) async fn from_args(fleet: &Fleet<'_>, args: &SpawnArgs, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn from_args(
+    fleet: &Fleet<'_>,
+    args: &SpawnArgs,
+    out: &mut dyn Write,
+) -> Result<Code, Failure> {
     let prompt = match (&args.prompt, &args.prompt_file) {
         (Some(prompt), _) => prompt.clone(),
         (None, Some(file)) => prompt_file(&fleet.cwd, file)?,
@@ -167,10 +171,11 @@ fn isolation(fleet: &Fleet<'_>, loaded: &Loaded, wanted: &TaskFlags) -> Result<I
     };
     match super::git::has_commits(&fleet.cwd) {
         true => Ok(Isolation::Worktree(spec())),
-        false if asked => {
-            Err(Failure::usage(format!("{} is no git repo with a commit: there is nothing to make a worktree from", fleet.cwd.display()))
-                .hint("commit something first, or use --isolation none"))
-        }
+        false if asked => Err(Failure::usage(format!(
+            "{} is no git repo with a commit: there is nothing to make a worktree from",
+            fleet.cwd.display()
+        ))
+        .hint("commit something first, or use --isolation none")),
         false => Ok(Isolation::None),
     }
 }

@@ -32,7 +32,8 @@ const NEWS: usize = 3;
 
 pub(super) async fn watch(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
     let terminal = if json { None } else { size() };
-    let mut view = View { rows: BTreeMap::new(), news: Vec::new(), drawn: 0, json, in_place: terminal.is_some() };
+    let mut view =
+        View { rows: BTreeMap::new(), news: Vec::new(), drawn: 0, json, in_place: terminal.is_some() };
     let mut client = fleet.client().await?;
     let interrupted = async {
         let _no_handler = tokio::signal::ctrl_c().await;

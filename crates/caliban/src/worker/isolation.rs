@@ -34,10 +34,10 @@ pub(super) async fn worktree(
     }
     status.activity("making the worktree");
     let settings = crate::settings::load(environment, &spec.cwd, Layer::default())?.settings;
-    let setup = settings.worktrees.setup.map(|command| Setup {
-        command,
-        timeout_seconds: settings.worktrees.setup_timeout.get().into(),
-    });
+    let setup = settings
+        .worktrees
+        .setup
+        .map(|command| Setup { command, timeout_seconds: settings.worktrees.setup_timeout.get().into() });
     let request = CreateRequest {
         base_ref: BaseRef::from(wanted.base_ref.clone()),
         sparse_paths: wanted.sparse_paths.clone(),

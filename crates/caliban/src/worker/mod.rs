@@ -135,14 +135,12 @@ async fn work(order: &Order) -> Result<End, Failure> {
         return Err(Failure::new("the session was closed before it began"));
     }
     if let Some(text) = first {
-        host.prompt(Message::user(text), Author::User)
-            .await
-            .map_err(|error| Failure::new(chain(&error)))?;
+        host.prompt(Message::user(text), Author::User).await.map_err(|error| Failure::new(chain(&error)))?;
     }
     let idle = Duration::from_secs(u64::from(composition.fleet.idle_minutes.get()) * 60);
     let end = watch(&host, &mut status, &notifier, spec.after_turn, idle, &server).await;
-    server.finish().await;
-    host.close().await;
+    // No new clients; those that are attached see the end of the session, and leave.
+    tokio::join!(server.finish(), host.close());
     Ok(end)
 }
 

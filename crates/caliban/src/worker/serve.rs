@@ -33,7 +33,8 @@ impl Server {
     /// Listens at `path`, which becomes visible only when it is ready.
     pub(super) fn listen(path: &Path, sessions: Arc<Sessions>) -> Result<Self, Failure> {
         let beside = path.with_extension("new");
-        let cannot = |error: std::io::Error| Failure::new(format!("cannot listen at {}: {error}", path.display()));
+        let cannot =
+            |error: std::io::Error| Failure::new(format!("cannot listen at {}: {error}", path.display()));
         // Left by a worker that was killed in between.
         let _none = std::fs::remove_file(&beside);
         let listener = UnixListener::bind(&beside).map_err(cannot)?;

@@ -11,7 +11,8 @@ use caliban_agent::{
 };
 use caliban_core::{inert, price::MicroUsd};
 use caliban_supervisor::records::{
-    self, Ask as ShownAsk, EndingKind, STATUS, STATUS_VERSION, Waiting, WorkerEnding, WorkerState, WorkerStatus,
+    self, Ask as ShownAsk, EndingKind, STATUS, STATUS_VERSION, Waiting, WorkerEnding, WorkerState,
+    WorkerStatus,
 };
 use jiff::Timestamp;
 

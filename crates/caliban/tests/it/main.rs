@@ -2,12 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "test code: a failed step is a failed test")]
 
+mod approvals;
+mod attach;
 mod bad_input;
 mod compaction;
 mod config;
+mod demo;
 mod doctor;
+mod fleet;
 mod hooks;
 mod isolation;
+mod landing;
 mod mcp;
 mod models;
 mod place;

@@ -35,11 +35,15 @@ impl Committed {
         let branch = format!("refs/heads/{}", changes.branch);
         let before = Git::hardened(&common).args(["rev-parse", "--verify", branch.as_str()]).text().await?;
         if changes.head.as_ref().map(|head| head.as_str()) != Some(before.as_str()) {
-            return Err(Failure::new(format!("the worktree does not have its branch {} checked out", changes.branch))
-                .hint(format!("look at it by hand in {}", worktree.display())));
+            return Err(Failure::new(format!(
+                "the worktree does not have its branch {} checked out",
+                changes.branch
+            ))
+            .hint(format!("look at it by hand in {}", worktree.display())));
         }
         let identity = |which: &'static str| Git::plain(repo.root()).args(["var", which]).text();
-        let (author, committer) = (identity("GIT_AUTHOR_IDENT").await?, identity("GIT_COMMITTER_IDENT").await?);
+        let (author, committer) =
+            (identity("GIT_AUTHOR_IDENT").await?, identity("GIT_COMMITTER_IDENT").await?);
         let place = format!("refs/caliban/landing/{}", changes.name);
         let mut stream = format!(
             "commit {place}\nauthor {author}\ncommitter {committer}\ndata {}\n{message}\nfrom {before}\n",
@@ -53,8 +57,10 @@ impl Committed {
         let import = ["fast-import", "--quiet", "--done", "--force", "--date-format=raw"];
         Git::hardened(&common).args(import).feed(stream).await?;
         let commit = Git::hardened(&common).args(["rev-parse", "--verify", place.as_str()]).text().await?;
-        let moved =
-            Git::hardened(&common).args(["update-ref", branch.as_str(), commit.as_str(), before.as_str()]).text().await;
+        let moved = Git::hardened(&common)
+            .args(["update-ref", branch.as_str(), commit.as_str(), before.as_str()])
+            .text()
+            .await;
         let dropped = Git::hardened(&common).args(["update-ref", "-d", place.as_str()]).text().await;
         moved?;
         dropped?;
@@ -69,7 +75,9 @@ impl Committed {
         if !index.symlink_metadata().is_ok_and(|found| found.is_file()) {
             return;
         }
-        let read = Git::hardened(&self.common).env("GIT_INDEX_FILE", &index).args(["read-tree", self.commit.as_str()]);
+        let read = Git::hardened(&self.common)
+            .env("GIT_INDEX_FILE", &index)
+            .args(["read-tree", self.commit.as_str()]);
         if let Err(failure) = read.text().await {
             say(&format!("the worktree's index is not up to date: {failure}"));
         }
@@ -93,7 +101,9 @@ fn add(worktree: &Path, change: &Change, stream: &mut Vec<u8>) -> Result<(), Fai
         // Neither is meant to be in a commit.
         ChangeKind::Ignored | ChangeKind::Included => return Ok(()),
         ChangeKind::Conflicted => return refuse("it is in conflict"),
-        ChangeKind::NestedRepository | ChangeKind::Submodule => return refuse("it is a repository of its own"),
+        ChangeKind::NestedRepository | ChangeKind::Submodule => {
+            return refuse("it is a repository of its own");
+        }
     }
     if change.path.contains('\u{FFFD}') {
         return refuse("its name is not text");
@@ -104,9 +114,10 @@ fn add(worktree: &Path, change: &Change, stream: &mut Vec<u8>) -> Result<(), Fai
         stream.extend_from_slice(format!("D {quoted}\n").as_bytes());
         return Ok(());
     };
-    let is_inside = path.parent().and_then(|dir| dir.canonicalize().ok()).is_some_and(|dir| {
-        worktree.canonicalize().is_ok_and(|root| dir.starts_with(root))
-    });
+    let is_inside = path
+        .parent()
+        .and_then(|dir| dir.canonicalize().ok())
+        .is_some_and(|dir| worktree.canonicalize().is_ok_and(|root| dir.starts_with(root)));
     if !is_inside {
         return refuse("it leads out of the worktree");
     }

@@ -1,0 +1,113 @@
+//! Questions of background agents: parked, listed, answered from anywhere, once.
+
+use serde_json::{Value, json};
+use testkit::{StepExt, script, text, wait_until};
+
+use crate::fleet::{Fleet, bash};
+
+fn asking() -> Fleet {
+    Fleet::new(script![bash("touch asked-for").on_first("the task"), text("thank you").on_first("the task"),])
+}
+
+fn results(fleet: &Fleet, id: &str) -> Vec<(Value, bool)> {
+    let records = fleet.run(["logs", id, "-f", "--json"]).ok().json_lines();
+    let ended = records
+        .iter()
+        .filter(|record| matches!(record["event"].as_str(), Some("call_ended" | "call_refused")));
+    ended.map(|record| (record["event"].clone(), record["is_error"] == true)).collect()
+}
+
+#[test]
+fn an_approved_call_runs_and_the_agent_goes_on() {
+    let fleet = asking();
+    let id = fleet.bg("the task", ["--label", "asker"]);
+    fleet.wait_for_ask(&id);
+    let list = fleet.run(["agents", "list"]).ok().stdout;
+    assert!(list.contains(&format!("! {id}")) && list.contains("asks: Bash touch asked-for"), "{list}");
+    assert!(list.contains("1 agent needs you"), "{list}");
+    let open: Vec<Value> = fleet.run(["approvals", "--json"]).ok().json();
+    assert_eq!((open.len(), &open[0]["number"], &open[0]["agent"]), (1, &json!(1), &json!(id)));
+    let text = fleet.run(["approvals"]).ok().stdout;
+    assert!(
+        text.starts_with(&format!("1  {id} (asker)  ")) && text.contains("   Bash touch asked-for\n"),
+        "{text}"
+    );
+    let approved = fleet.run(["approve", "1"]).ok().stdout;
+    assert_eq!(approved, format!("allowed for {id} (asker): Bash touch asked-for\n"));
+    fleet.run(["agents", "wait", &id]).ok();
+    assert!(fleet.worktree(&id).join("asked-for").exists());
+    assert_eq!(fleet.run(["approvals"]).ok().stdout, "Nobody asks anything.\n");
+    let late = fleet.run(["approve", "1"]).expect_code(2);
+    assert!(late.stderr.contains("there is no open question '1'"), "{}", late.stderr);
+}
+
+#[test]
+fn a_denied_call_does_not_run_and_the_model_reads_why() {
+    let fleet = asking();
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    let denied = fleet.run(["deny", &id, "--reason", "use make instead"]).ok().stdout;
+    assert_eq!(denied, format!("denied for {id}: Bash touch asked-for\n"));
+    fleet.run(["agents", "wait", &id]).ok();
+    assert!(!fleet.worktree(&id).join("asked-for").exists());
+    let requests = fleet.place.server.model_requests();
+    assert!(requests[1].body["messages"].to_string().contains("use make instead"), "{:#}", requests[1].body);
+}
+
+#[test]
+fn always_holds_for_the_next_call_too() {
+    let fleet = Fleet::new(script![bash("touch one"), bash("touch two"), text("done")]);
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    fleet.run(["approve", &id, "--always"]).ok();
+    fleet.run(["agents", "wait", &id]).ok();
+    let made = ["one", "two"].map(|file| fleet.worktree(&id).join(file).exists());
+    assert_eq!((made, results(&fleet, &id).len()), ([true, true], 2));
+}
+
+#[test]
+fn a_question_outlives_the_daemon() {
+    let fleet = asking();
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    let number =
+        |fleet: &Fleet| fleet.run(["approvals", "--json"]).ok().json::<Vec<Value>>()[0]["number"].clone();
+    let before = number(&fleet);
+    let status: Value = fleet.run(["daemon", "status", "--json"]).ok().json();
+    let pid =
+        rustix::process::Pid::from_raw(i32::try_from(status["pid"].as_i64().unwrap()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    wait_until("another daemon answers", || {
+        fleet.run(["agents", "list"]).code == 0
+            && fleet.run(["daemon", "status", "--json"]).ok().json::<Value>()["pid"] != status["pid"]
+    });
+    fleet.wait_for_ask(&id);
+    assert_eq!(number(&fleet), before);
+    fleet.run(["approve", "1"]).ok();
+    fleet.run(["agents", "wait", &id]).ok();
+    assert!(fleet.worktree(&id).join("asked-for").exists());
+}
+
+#[test]
+fn of_two_answers_the_first_counts_and_the_second_is_told() {
+    let fleet = asking();
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    let answer = |args: [&str; 2]| fleet.place.env.start("caliban", args).dir(&fleet.place.repo).spawn();
+    let (yes, no) = (answer(["approve", "1"]), answer(["deny", "1"]));
+    let (yes, no) = (yes.wait(), no.wait());
+    fleet.run(["agents", "wait", &id]).ok();
+    let ran = fleet.worktree(&id).join("asked-for").exists();
+    let codes = (yes.code == 0, no.code == 0);
+    assert_eq!(codes, (ran, !ran), "{yes:?}\n{no:?}");
+    assert_eq!(results(&fleet, &id).len(), 1);
+}
+
+#[test]
+fn edits_in_the_agents_own_worktree_need_no_approval() {
+    let fleet = Fleet::new(script![crate::fleet::write("new.txt", "new\n"), text("done")]);
+    let id = fleet.bg("the task", []);
+    fleet.run(["agents", "wait", &id]).ok();
+    assert_eq!(fleet.place.env.read(fleet.worktree(&id).join("new.txt")), "new\n");
+    assert!(!fleet.place.repo.join("new.txt").exists());
+}

@@ -1,0 +1,27 @@
+//! `caliban demo`, from outside: it must do what it shows, and leave nothing.
+
+use testkit::Env;
+
+#[test]
+fn the_demo_lands_the_work_of_three_agents_and_leaves_nothing() {
+    let env = Env::new();
+    let output = env.start("caliban", ["demo"]).limit(std::time::Duration::from_secs(300)).output().ok();
+    let said = &output.stdout;
+    for part in [
+        "FAILED  tests/sum.sh",
+        "asks: Bash sh release-notes.sh 'sum adds again'",
+        "allowed for ",
+        "+        total=$((total + number))",
+        "ok      tests/longest.sh\nok      tests/shout.sh\nok      tests/sum.sh\n",
+        "The daemon has left",
+        "No process is left",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in\n{said}\n{}", output.stderr);
+    }
+    assert_eq!(said.matches("merged caliban/").count(), 3, "{said}");
+    assert_eq!(env.processes(), []);
+    let left: Vec<_> = std::fs::read_dir(env.tmp()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left, Vec::<std::path::PathBuf>::new());
+    // Nothing of it is in the person's own places.
+    assert!(!env.data().join("caliban").exists() && !env.config().join("caliban").exists());
+}
