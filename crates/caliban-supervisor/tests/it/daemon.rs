@@ -215,7 +215,7 @@ async fn r18_after_a_reboot_agents_are_crashed_and_can_be_resumed() {
     assert!(stranger.try_wait().unwrap().is_none());
     client.resume(&id.to_string(), &ResumeRequest::default()).await.unwrap();
     fleet.until_row(&mut client, id, |row| row.state == State::Running && row.turns > 0).await;
-    assert_eq!(fleet.runs(id), 2);
+    wait_until("it runs again", || fleet.runs(id) == 2);
     stranger.kill().unwrap();
     stranger.wait().unwrap();
 }

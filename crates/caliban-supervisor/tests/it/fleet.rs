@@ -144,19 +144,28 @@ impl Fleet {
 }
 
 impl Drop for Fleet {
+    /// Ends whatever was started in our directories, also when the test failed half way.
     fn drop(&mut self) {
-        if let Some(pid) = self.daemon_pid().filter(|pid| is_caliband(*pid)) {
-            signal(pid, Signal::KILL);
-        }
-        let Ok(agents) = fs::read_dir(self.places.agents_dir()) else { return };
-        for dir in agents.flatten() {
-            if let Some(id) = dir.file_name().to_str().map(str::to_owned) {
-                for pid in processes_of(&id) {
-                    signal(pid, Signal::KILL);
-                }
-            }
+        let ours = self.temp.path().to_path_buf();
+        while processes_in(&ours).into_iter().map(|pid| signal(pid, Signal::KILL)).count() > 0 {
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
+}
+
+/// Living processes that have a directory in their command line, or work in it.
+fn processes_in(dir: &Path) -> Vec<i32> {
+    let text = dir.to_str().unwrap_or("/nowhere");
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| *pid != own && is_alive(*pid))
+        .filter(|pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let place = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(text) || place.starts_with(dir)
+        })
+        .collect()
 }
 
 /// The daemon's program.
@@ -180,11 +189,6 @@ pub(crate) fn is_alive(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").map(|(_, rest)| rest.starts_with(['Z', 'X']));
     state == Some(false)
-}
-
-fn is_caliband(pid: i32) -> bool {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    String::from_utf8_lossy(&line).contains("caliband")
 }
 
 /// Living processes that carry the marker of an agent, the shim included.

@@ -49,13 +49,11 @@ async fn r06_kill_leaves_nothing_of_a_tree_that_resists() {
     let watched = name.clone();
     let watch = async move {
         loop {
-            let before = processes_of(&watched);
             let row = watcher.show(&watched).await.unwrap();
             if row.state == State::Killed {
                 return (processes_of(&watched), is_alive(unmarked));
             }
             assert_eq!(row.state, State::Running);
-            assert!(!before.is_empty());
             tokio::task::yield_now().await;
         }
     };
@@ -99,7 +97,7 @@ async fn r07_a_killed_shim_is_noticed_its_tree_removed_and_resume_works() {
     assert_eq!(processes_of(&name), Vec::<i32>::new());
     client.resume(&name, &ResumeRequest::default()).await.unwrap();
     fleet.until_row(&mut client, id, |row| row.state == State::Running && row.turns > 0).await;
-    assert_eq!(fleet.runs(id), 2);
+    wait_until("it runs again", || fleet.runs(id) == 2);
 }
 
 #[tokio::test]

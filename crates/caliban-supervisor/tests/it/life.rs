@@ -3,7 +3,7 @@
 use caliban_core::lifecycle::{Ending, State, WaitingFor};
 use caliban_supervisor::protocol::{FleetEvent, RespawnRequest, ResumeRequest, RmRequest};
 
-use crate::fleet::{Fleet, is_alive, quick, refused};
+use crate::fleet::{Fleet, is_alive, quick, refused, wait_until};
 
 #[tokio::test]
 async fn f07_f08_list_shows_every_agent_with_its_state_as_a_word() {
@@ -124,7 +124,7 @@ async fn resume_goes_on_with_the_same_id_and_tells_the_worker_the_message() {
         .unwrap();
     let row = fleet.until_row(&mut client, id, |row| row.state == State::Idle && row.pid.is_some()).await;
     assert_eq!((row.last_text, row.runs, row.ending), (prompt, 2, None));
-    assert_eq!(fleet.runs(id), 2);
+    wait_until("it runs again", || fleet.runs(id) == 2);
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn hibernating_agents_cost_no_process_and_wake_with_the_same_id() {
     fleet.tell(id, "work");
     let row = fleet.until_state(&mut client, id, State::Running).await;
     assert_eq!((row.runs, row.hibernated), (2, false));
-    assert_eq!(fleet.runs(id), 2);
+    wait_until("it runs again", || fleet.runs(id) == 2);
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn secrets_reach_the_worker_and_no_file_below_the_base() {
     let mut request = fleet.request(&format!("sh:printenv CANARY > {0}.new; mv {0}.new {0}", out.display()));
     request.secrets.insert("CANARY".to_owned(), "hunter2-canary".to_owned());
     let id = client.spawn(request).await.unwrap().id;
-    crate::fleet::wait_until("the worker has its secret", || out.exists());
+    wait_until("the worker has its secret", || out.exists());
     assert_eq!(std::fs::read_to_string(&out).unwrap(), "hunter2-canary\n");
     let secrets = fleet.places.agent_secrets(id);
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&secrets).unwrap().permissions());
