@@ -20,13 +20,17 @@ pub(super) fn small(bed: &Bed) -> Result<PathBuf> {
     let src = repo.join("src");
     std::fs::create_dir_all(&src).context("cannot create src")?;
     for n in 0..FILES {
-        let text = format!("//! Part {n}.\n\npub fn part_{n}() -> usize {{\n    {n}\n}}\n");
-        std::fs::write(src.join(format!("part_{n}.rs")), text).context("cannot write a file")?;
+        std::fs::write(src.join(format!("part_{n}.rs")), text(n)).context("cannot write a file")?;
     }
     for args in [&["init", "--quiet"][..], &["add", "."], &["commit", "--quiet", "--message", "all"]] {
         run::output(git(&repo, &bed.scratch).args(args))?;
     }
     Ok(repo)
+}
+
+/// What `src/part_<n>.rs` holds.
+pub(super) fn text(n: usize) -> String {
+    format!("//! Part {n}.\n\npub fn part_{n}() -> usize {{\n    {n}\n}}\n")
 }
 
 /// Git without the user's configuration.
