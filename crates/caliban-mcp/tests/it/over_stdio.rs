@@ -139,10 +139,12 @@ async fn a_server_that_dies_is_told_of_and_started_anew() {
 async fn an_answer_just_before_the_end_is_not_lost() {
     let hub = Hub::new("").await;
     assert_eq!(hub.call("last_words", json!({})).await.content, vec![text("farewell")]);
-    // Calls at the same time start it once.
+    // A call that reaches it between its last word and the notice of its end is told so, and not made again.
+    while hub.call("echo", json!({"text": "0"})).await.is_error {}
     let (one, two) =
         tokio::join!(hub.call("echo", json!({"text": "1"})), hub.call("echo", json!({"text": "2"})));
     assert_eq!((one.content, two.content), (vec![text("1")], vec![text("2")]));
+    assert_eq!(hub.trace("starts").await.lines().count(), 2);
     hub.server.close().await;
 }
 
