@@ -4,6 +4,7 @@
 //! verbs that only read settings start no runtime.
 
 mod acp;
+mod broker;
 mod cli;
 mod compose;
 mod demo;

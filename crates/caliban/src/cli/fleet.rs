@@ -34,6 +34,9 @@ pub(crate) struct TaskFlags {
     /// Stay for further messages when the task is done
     #[arg(long)]
     pub interactive: bool,
+    /// Give it a mailbox in this broker session (see `cafleet session list`); needs --interactive to wait for mail
+    #[arg(long, value_name = "ID")]
+    pub session: Option<String>,
     /// Start when this agent has ended done; may be given again
     #[arg(long, value_name = "ID")]
     pub after: Vec<String>,

@@ -17,8 +17,8 @@ use crate::{
 };
 
 /// Beginnings of names that settings and providers read, beside what tools get.
-const PREFIXES: [&str; 7] =
-    ["CALIBAN_", "ANTHROPIC_", "OPENAI_", "GOOGLE_", "GEMINI_", "OPENROUTER_", "OLLAMA_"];
+const PREFIXES: [&str; 8] =
+    ["CAFLEET_", "CALIBAN_", "ANTHROPIC_", "OPENAI_", "GOOGLE_", "GEMINI_", "OPENROUTER_", "OLLAMA_"];
 
 /// Names that would be wrong in another process.
 const DROPPED: [&str; 3] = ["PWD", "OLDPWD", caliban_supervisor::MARKER];

@@ -17,6 +17,9 @@ pub(super) async fn respawn(
 ) -> Result<Code, Failure> {
     let request = RespawnRequest { secrets: fleet.secrets()?, program: Some(crate::compose::own_program()?) };
     let made = fleet.client().await?.respawn(&args.agent.id, &request).await.map_err(worded)?;
+    if let Err(problem) = crate::broker::leave_for_good(&made.archived).await {
+        say(&format!("{} is still registered with the broker: {problem}", made.old));
+    }
     if args.json {
         json_line(&made, out)?;
         return Ok(Code::Done);

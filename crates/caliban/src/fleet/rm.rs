@@ -8,7 +8,7 @@ use caliban_supervisor::protocol::{Removed, RmRequest};
 use super::{Fleet, json_line, worded};
 use crate::{
     cli::fleet::RmArgs,
-    report::{Code, Failure},
+    report::{self, Code, Failure},
 };
 
 pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) -> Result<Code, Failure> {
@@ -17,8 +17,15 @@ pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) ->
     let mut gone: Vec<Removed> = Vec::new();
     let mut failed = None;
     for id in &args.agents.ids {
+        // Who it is is looked up while it is there; its mailbox is closed when it is gone.
+        let leaving = client.show(id).await.ok().map(|row| crate::broker::leave_for_good(&row.dir));
         match client.rm(id, request).await {
             Ok(removed) => {
+                if let Some(leaving) = leaving
+                    && let Err(problem) = leaving.await
+                {
+                    report::note(&format!("{} is still registered with the broker: {problem}", removed.id));
+                }
                 if !args.json {
                     writeln!(out, "{} removed", removed.id)?;
                     for line in &removed.work {

@@ -78,6 +78,7 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
     // Said here and now, rather than by an agent that has failed when the person is gone.
     loaded.choose()?;
     let mut spec = spec(fleet, &loaded, task)?;
+    spec.broker_session = broker_session(fleet, &loaded, &spec, task.task.session.as_deref()).await?;
     let mut client = fleet.client_with(super::daemon_options(&loaded)).await?;
     for after in &task.task.after {
         spec.after.push(client.show(after).await.map_err(worded)?.id);
@@ -99,6 +100,19 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
     };
     let label = label.map(|label| label.to_string());
     show(&Spawned { id: made.id, label, dir: made.dir, branch, directory }, json, out)
+}
+
+/// The broker session that was asked for, by its whole id.
+async fn broker_session(
+    fleet: &Fleet<'_>,
+    loaded: &Loaded,
+    spec: &SpawnSpec,
+    asked: Option<&str>,
+) -> Result<Option<String>, Failure> {
+    let Some(given) = asked.or(loaded.settings.fleet.broker_session.as_deref()) else { return Ok(None) };
+    let label = spec.label.as_ref().map(Slug::as_str);
+    let session = crate::broker::living_session(fleet.environment, &fleet.cwd, given, label).await?;
+    Ok(Some(session.to_string()))
 }
 
 fn show(spawned: &Spawned, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {

@@ -350,6 +350,8 @@ pub(crate) struct Fleet {
     /// A command line that is run when an agent needs a person or has ended: `CALIBAN_EVENT` is `needs_you`, `done` or
     /// `failed`, `CALIBAN_AGENT` its id, `CALIBAN_LABEL` its label, `CALIBAN_TEXT` what it is about.
     pub notify: Option<String>,
+    /// The broker session in which agents get a mailbox, unless `--session` names another.
+    pub broker_session: Option<String>,
 }
 
 impl Default for Fleet {
@@ -361,6 +363,7 @@ impl Default for Fleet {
             idle_minutes: nonzero32::<10>(),
             sweep: true,
             notify: None,
+            broker_session: None,
         }
     }
 }

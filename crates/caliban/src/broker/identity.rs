@@ -1,0 +1,171 @@
+//! Who an agent of the fleet is in a broker session.
+//!
+//! Registered at the agent's first start, remembered in its directory, kept over kills and resumes. An agent that has
+//! ended leaves the session, so that nobody writes to it in vain; when it is resumed it registers anew, and what its
+//! former mailbox still holds is delivered first.
+
+use std::path::Path;
+
+use caliban_core::{inert, spec::SpawnSpec};
+use caliban_store::{
+    Stamp, StoreUrl,
+    broker::{Agent, AgentId, AgentStatus, Broker, BrokerError, IdPrefix, NewAgent, Session},
+};
+use caliban_supervisor::records;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{frame, limits::DESCRIPTION_CHARS, store_url, worded};
+use crate::{report::Failure, settings::Environment};
+
+/// The file in the agent's directory.
+const FILE: &str = "broker.json";
+/// How many former mailboxes are remembered.
+const FORMER: usize = 8;
+/// The key of our entry among the skills on an agent's card: which agent of which fleet it is.
+const CARD_KEY: &str = "caliban_agent";
+
+/// An agent's place in the broker.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    pub(super) url: StoreUrl,
+    pub(super) session: Session,
+    pub(super) me: Agent,
+    pub(super) former: Vec<AgentId>,
+}
+
+/// `broker.json`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Remembered {
+    url: String,
+    session: String,
+    agent: String,
+    #[serde(default)]
+    former: Vec<String>,
+}
+
+impl Identity {
+    /// The identity of the agent in `directory`: the one it has, or a new one. None when its spec wants none.
+    pub(crate) async fn of(
+        spec: &SpawnSpec,
+        id: &str,
+        directory: &Path,
+        environment: &Environment,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(session) = &spec.broker_session else { return Ok(None) };
+        let url = store_url(environment, &spec.cwd)?;
+        let mut broker = Broker::open(&url).await.map_err(|error| worded(&error))?;
+        let identity = join(&mut broker, url, session, spec, id, directory).await;
+        broker.close().await;
+        identity
+    }
+
+    /// What the agent is told about its mailbox.
+    pub(crate) fn instructions(&self) -> String {
+        frame::instructions(&self.me, self.session.id)
+    }
+
+    /// Leaves the session. Best effort: an agent has ended whether or not the broker hears of it.
+    pub(crate) async fn leave(&self) {
+        match deregister(&self.url, &self.session.id.to_string(), &self.me.id.to_string()).await {
+            Ok(()) | Err(BrokerError::AlreadyDeregistered(_)) => {}
+            Err(error) => tracing::warn!(%error, "the agent is still registered with the broker"),
+        }
+    }
+}
+
+/// Takes the agent in `directory`, which is about to be removed, out of its session. Does nothing for one without.
+/// The future is made before the directory goes, and awaited after.
+pub(crate) fn leave_for_good(directory: &Path) -> impl Future<Output = Result<(), String>> + use<> {
+    let remembered: Option<Remembered> = records::read(directory, FILE);
+    async move {
+        let Some(it) = remembered else { return Ok(()) };
+        let url = StoreUrl::parse(&it.url, Path::new("/")).map_err(|error| error.to_string())?;
+        match deregister(&url, &it.session, &it.agent).await {
+            Ok(()) | Err(BrokerError::AlreadyDeregistered(_) | BrokerError::NotAMember { .. }) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+async fn join(
+    broker: &mut Broker,
+    url: StoreUrl,
+    session: &str,
+    spec: &SpawnSpec,
+    id: &str,
+    directory: &Path,
+) -> Result<Option<Identity>, Failure> {
+    let refused = |error: BrokerError| match error {
+        BrokerError::Store(error) => worded(&error),
+        error => super::no_session(&error.to_string()),
+    };
+    let prefix = IdPrefix::parse(session).map_err(|error| super::no_session(&error.to_string()))?;
+    let session = broker.session(&prefix).await.map_err(refused)?;
+    let remembered: Option<Remembered> = records::read(directory, FILE);
+    let mut former: Vec<AgentId> = Vec::new();
+    if let Some(it) = &remembered {
+        former.extend(it.former.iter().filter_map(|id| AgentId::parse(id)));
+        if let Some(known) = AgentId::parse(&it.agent) {
+            match broker.member(session.id, &known.into()).await {
+                Ok(me) if me.status == AgentStatus::Active => {
+                    return Ok(Some(Identity { url, session, me, former }));
+                }
+                Ok(_) => former.push(known),
+                Err(BrokerError::NotAMember { .. }) => {}
+                Err(error) => return Err(refused(error)),
+            }
+        }
+    }
+    if remembered.is_some() && session.deleted_at.is_some() {
+        // Its work goes on; only its mail has ended.
+        crate::report::note(&format!(
+            "{}: the agent goes on without it",
+            BrokerError::SessionDeleted(session.id)
+        ));
+        return Ok(None);
+    }
+    // A worker that was killed between registering and writing the file is found by its card.
+    let mark = json!({CARD_KEY: directory.to_string_lossy()});
+    let registered = broker.agents(session.id).await.map_err(refused)?;
+    let me = match registered.into_iter().find(|agent| has_mark(agent, &mark)) {
+        Some(me) => me,
+        None => {
+            let first = spec.prompt.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+            let new = NewAgent {
+                name: spec.label.as_ref().map_or_else(|| id.to_owned(), ToString::to_string),
+                description: inert::line(first).chars().take(DESCRIPTION_CHARS).collect(),
+                skills: vec![mark],
+            };
+            broker.register(&session.id.into(), &new, Stamp::now()).await.map_err(refused)?
+        }
+    };
+    let skipped = former.len().saturating_sub(FORMER);
+    former.drain(..skipped);
+    let remember = Remembered {
+        url: format!("sqlite:///{}", url.file().display()),
+        session: session.id.to_string(),
+        agent: me.id.to_string(),
+        former: former.iter().map(ToString::to_string).collect(),
+    };
+    records::write_durably(directory, FILE, &remember)
+        .map_err(|error| Failure::new(format!("{}: {error}", directory.join(FILE).display())))?;
+    Ok(Some(Identity { url, session, me, former }))
+}
+
+fn has_mark(agent: &Agent, mark: &serde_json::Value) -> bool {
+    let card: serde_json::Value = serde_json::from_str(&agent.card).unwrap_or_default();
+    card["skills"].as_array().is_some_and(|skills| skills.contains(mark))
+}
+
+async fn deregister(url: &StoreUrl, session: &str, agent: &str) -> Result<(), BrokerError> {
+    let (Ok(session), Ok(agent)) = (IdPrefix::parse(session), IdPrefix::parse(agent)) else { return Ok(()) };
+    let mut broker = Broker::open(url).await?;
+    let result = async {
+        let session = broker.session(&session).await?.id;
+        broker.deregister(session, &agent, Stamp::now()).await.map(|_| ())
+    }
+    .await;
+    broker.close().await;
+    result
+}

@@ -1,0 +1,392 @@
+//! The broker's tools for the model: who is there, send, broadcast, read, acknowledge.
+//!
+//! They act as the one agent that the worker is (a11): no argument names a sender. They touch nothing but the broker, so
+//! no permission is asked for; rules by the tool's name apply.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use caliban_core::{access::Access, inert, message::ToolSpec, redact::Redactor};
+use caliban_store::{
+    Stamp,
+    broker::{
+        Agent, Broker, BrokerError, IdPrefix, NewBroadcast, NewMessage, PollQuery, Scope, Session, Task,
+        TaskState,
+    },
+};
+use caliban_tools::{BoxFuture, Call, Tool, ToolOutput};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    Identity, Role, frame,
+    limits::{BURST, DESCRIPTION_CHARS, EVERY, INBOX, LISTED, Rate, SENT_BYTES},
+};
+
+/// The tools of the agent with this identity.
+pub(crate) fn tools(identity: &Identity, redactor: &Redactor) -> Vec<Arc<dyn Tool>> {
+    let desk = Arc::new(Desk {
+        identity: identity.clone(),
+        redactor: redactor.clone(),
+        rate: Mutex::new(Rate::new(Instant::now())),
+        broker: tokio::sync::Mutex::new(None),
+    });
+    [Verb::Agents, Verb::Send, Verb::Broadcast, Verb::Inbox, Verb::Ack]
+        .into_iter()
+        .map(|verb| Arc::new(BrokerTool { desk: desk.clone(), verb, spec: verb.spec() }) as Arc<dyn Tool>)
+        .collect()
+}
+
+/// What the five share.
+struct Desk {
+    identity: Identity,
+    redactor: Redactor,
+    rate: Mutex<Rate>,
+    /// Opened by the first call, and anew after one that failed or was cancelled.
+    broker: tokio::sync::Mutex<Option<Broker>>,
+}
+
+struct BrokerTool {
+    desk: Arc<Desk>,
+    verb: Verb,
+    spec: ToolSpec,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Agents,
+    Send,
+    Broadcast,
+    Inbox,
+    Ack,
+}
+
+/// A call whose arguments make sense.
+#[derive(Debug, PartialEq)]
+enum Order {
+    Agents,
+    Send { to: String, text: String },
+    Broadcast { text: String },
+    Inbox,
+    Show { id: IdPrefix, offset: usize },
+    Ack { id: IdPrefix },
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Input {
+    to: Option<String>,
+    text: Option<String>,
+    id: Option<String>,
+    offset: Option<Value>,
+}
+
+/// Why a call failed.
+enum Refusal {
+    /// The connection is as it was.
+    Said(String),
+    /// The store failed.
+    Store(String),
+}
+
+impl From<BrokerError> for Refusal {
+    fn from(error: BrokerError) -> Self {
+        match error {
+            BrokerError::Store(error) => Self::Store(error.to_string()),
+            BrokerError::Ambiguous { given, candidates } => {
+                Self::Said(format!("'{given}' could be any of these: {}", candidates.join(", ")))
+            }
+            other => Self::Said(other.to_string()),
+        }
+    }
+}
+
+impl Verb {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Agents => "BrokerAgents",
+            Self::Send => "BrokerSend",
+            Self::Broadcast => "BrokerBroadcast",
+            Self::Inbox => "BrokerInbox",
+            Self::Ack => "BrokerAck",
+        }
+    }
+
+    fn spec(self) -> ToolSpec {
+        let text = json!({"type": "string", "description": "the message"});
+        let (description, properties, required) = match self {
+            Self::Agents => (
+                "List the agents of your broker session: id, name, role, what each is for.",
+                json!({}),
+                vec![],
+            ),
+            Self::Send => (
+                "Send a message to one agent. It is stored when this returns; an agent of the fleet hears it at its next \
+                 turn, and is woken when it is idle. Answers come to you by themselves: do not wait for them.",
+                json!({"to": {"type": "string", "description": "name or id of the agent"}, "text": text}),
+                vec!["to", "text"],
+            ),
+            Self::Broadcast => {
+                ("Send a message to every other agent of your session.", json!({"text": text}), vec!["text"])
+            }
+            Self::Inbox => (
+                "Without id: your messages that you have not heard yet (they come by themselves). With id: one message \
+                 that you sent or got, and whether its recipient has it.",
+                json!({
+                    "id": {"type": "string", "description": "a message's id"},
+                    "offset": {"type": "integer", "description": "read a long body from this character on"},
+                }),
+                vec![],
+            ),
+            Self::Ack => (
+                "Acknowledge a message that you have read with BrokerInbox. What came to you by itself is acknowledged \
+                 already.",
+                json!({"id": {"type": "string", "description": "the message's id"}}),
+                vec!["id"],
+            ),
+        };
+        ToolSpec {
+            name: self.name().into(),
+            description: description.into(),
+            input_schema: json!({"type": "object", "properties": properties, "required": required}),
+        }
+    }
+
+    fn order(self, input: &Value) -> Result<Order, String> {
+        let name = self.name();
+        let input = match input {
+            Value::Null => Input::default(),
+            Value::Object(_) => Input::deserialize(input).map_err(|error| format!("{name}: {error}"))?,
+            _ => return Err(format!("{name}: the arguments must be one JSON object")),
+        };
+        let missing = |field: &str| format!("{name}: `{field}` is missing");
+        let text = || checked(name, input.text.clone().ok_or_else(|| missing("text"))?);
+        let id = |id: &str| IdPrefix::parse(id.trim()).map_err(|error| format!("{name}: {error}"));
+        Ok(match self {
+            Self::Agents => Order::Agents,
+            Self::Send => Order::Send { to: input.to.clone().ok_or_else(|| missing("to"))?, text: text()? },
+            Self::Broadcast => Order::Broadcast { text: text()? },
+            Self::Inbox => match input.id.as_deref().filter(|id| !id.trim().is_empty()) {
+                Some(given) => Order::Show { id: id(given)?, offset: offset(name, input.offset.as_ref())? },
+                None => Order::Inbox,
+            },
+            Self::Ack => Order::Ack { id: id(input.id.as_deref().ok_or_else(|| missing("id"))?)? },
+        })
+    }
+}
+
+impl Tool for BrokerTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
+        self.verb.order(input).map(|_| vec![Access::Nothing])
+    }
+
+    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move {
+            let order = match self.verb.order(&input) {
+                Ok(order) => order,
+                Err(problem) => return ToolOutput::error(problem),
+            };
+            tokio::select! {
+                output = self.desk.carry_out(order) => output,
+                // The connection goes with the call: what was half done is rolled back.
+                () = call.cancel.cancelled() => {
+                    ToolOutput::error("cancelled; whether anything was sent is not known")
+                }
+            }
+        })
+    }
+}
+
+impl Desk {
+    async fn carry_out(&self, order: Order) -> ToolOutput {
+        let mut slot = self.broker.lock().await;
+        // Taken out: a call that is cancelled takes its connection with it.
+        let opened = match slot.take() {
+            Some(broker) => Ok(broker),
+            None => Broker::open(&self.identity.url).await,
+        };
+        let mut broker = match opened {
+            Ok(broker) => broker,
+            Err(error) => return ToolOutput::error(format!("the broker's store: {error}")),
+        };
+        let result = match order {
+            Order::Agents => self.agents(&mut broker).await,
+            Order::Send { to, text } => self.send(&mut broker, &to, &text).await,
+            Order::Broadcast { text } => self.broadcast(&mut broker, &text).await,
+            Order::Inbox => self.inbox(&mut broker).await,
+            Order::Show { id, offset } => self.show(&mut broker, &id, offset).await,
+            Order::Ack { id } => self.ack(&mut broker, &id).await,
+        };
+        match result {
+            Ok(output) => {
+                *slot = Some(broker);
+                output
+            }
+            Err(Refusal::Said(words)) => {
+                *slot = Some(broker);
+                ToolOutput::error(words)
+            }
+            Err(Refusal::Store(words)) => ToolOutput::error(format!("the broker's store: {words}")),
+        }
+    }
+
+    async fn agents(&self, broker: &mut Broker) -> Result<ToolOutput, Refusal> {
+        let session = &self.identity.session;
+        let agents = broker.agents(session.id).await?;
+        let mut text = String::new();
+        for agent in agents.iter().take(LISTED) {
+            let you = if agent.id == self.identity.me.id { " (you)" } else { "" };
+            let description: String =
+                inert::line(&agent.description).chars().take(DESCRIPTION_CHARS).collect();
+            let (name, role) = (frame::quoted(&agent.name), Role::of(agent.id, agent.kind, session).name());
+            text.push_str(&format!("{} {role} {name}{you}: {description}\n", agent.id));
+        }
+        if agents.len() > LISTED {
+            text.push_str(&format!("[and {} more]\n", agents.len() - LISTED));
+        }
+        Ok(ToolOutput::text(text, format!("{} agents", agents.len())))
+    }
+
+    async fn send(&self, broker: &mut Broker, to: &str, text: &str) -> Result<ToolOutput, Refusal> {
+        let (session, me) = (self.identity.session.id, self.identity.me.id);
+        let to = recipient(broker.agents(session).await?, to)?;
+        if to == me.into() {
+            return Err(Refusal::Said("that is you; nothing was sent".to_owned()));
+        }
+        self.within_rate()?;
+        let text = self.redactor.redact(text).into_owned();
+        let sent =
+            broker.send(&NewMessage { session, from: me.into(), to, text, id: None }, Stamp::now()).await?;
+        let name = frame::quoted(&sent.recipient.name);
+        let words = format!("sent to {name} ({}); message {}", sent.recipient.id, sent.task.id);
+        Ok(ToolOutput::text(words, format!("sent to {name}")))
+    }
+
+    async fn broadcast(&self, broker: &mut Broker, text: &str) -> Result<ToolOutput, Refusal> {
+        let (session, from) = (self.identity.session.id, self.identity.me.id.into());
+        self.within_rate()?;
+        let text = self.redactor.redact(text).into_owned();
+        let sent = broker.broadcast(&NewBroadcast { session, from, text, id: None }, Stamp::now()).await?;
+        let names: Vec<String> =
+            sent.recipients.iter().take(LISTED).map(|agent| frame::quoted(&agent.name)).collect();
+        let summary = format!("sent to {} agents", sent.recipients.len());
+        Ok(ToolOutput::text(format!("{summary}: {}", names.join(", ")), summary))
+    }
+
+    async fn inbox(&self, broker: &mut Broker) -> Result<ToolOutput, Refusal> {
+        let query = PollQuery {
+            agent: self.identity.me.id,
+            scope: Scope::Open,
+            since: None,
+            after: Some(0),
+            page_size: INBOX,
+        };
+        let page = broker.poll(&query).await?;
+        if page.tasks.is_empty() {
+            return Ok(ToolOutput::text("no message that you have not heard", "no messages"));
+        }
+        let mut parts = Vec::new();
+        for task in &page.tasks {
+            parts.push(self.framed(broker, task, 0).await?);
+        }
+        if page.more {
+            parts.push("[and more: acknowledge these to see them]".to_owned());
+        }
+        Ok(ToolOutput::text(parts.join("\n"), format!("{} messages", page.tasks.len())))
+    }
+
+    async fn show(&self, broker: &mut Broker, id: &IdPrefix, offset: usize) -> Result<ToolOutput, Refusal> {
+        let task = broker.task(self.identity.session.id, id).await?;
+        let me = |id| id == self.identity.me.id || self.identity.former.contains(&id);
+        if !me(task.from) && !me(task.context) {
+            return Err(Refusal::Said(format!("message {} is not yours", task.id)));
+        }
+        let state = match task.state {
+            TaskState::InputRequired => "its recipient has not heard it yet".to_owned(),
+            TaskState::Completed => format!("acknowledged {}", task.status_at),
+            TaskState::Canceled => format!("taken back by its sender {}", task.status_at),
+        };
+        let text = format!("{}\n[{state}]", self.framed(broker, &task, offset).await?);
+        Ok(ToolOutput::text(text, state))
+    }
+
+    async fn ack(&self, broker: &mut Broker, id: &IdPrefix) -> Result<ToolOutput, Refusal> {
+        let (session, me) = (self.identity.session.id, self.identity.me.id);
+        match broker.ack(session, &me.into(), id, Stamp::now()).await {
+            Ok(task) => Ok(ToolOutput::text(format!("message {} is acknowledged", task.id), "acknowledged")),
+            Err(BrokerError::CannotAck(TaskState::Completed)) => {
+                Ok(ToolOutput::text("it is acknowledged already", "acknowledged already"))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn framed(&self, broker: &mut Broker, task: &Task, offset: usize) -> Result<String, Refusal> {
+        let session: &Session = &self.identity.session;
+        let sender = match broker.member(session.id, &task.from.into()).await {
+            Ok(sender) => Some(sender),
+            Err(BrokerError::NotAMember { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let role = sender.as_ref().map_or(Role::Agent, |sender| Role::of(sender.id, sender.kind, session));
+        Ok(frame::message(task, sender.as_ref(), role, offset))
+    }
+
+    fn within_rate(&self) -> Result<(), Refusal> {
+        let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        rate.take(Instant::now()).map_err(|wait| {
+            Refusal::Said(format!(
+                "nothing was sent: at most {BURST} messages at once, then one every {} s; wait {} s, and say more in \
+                 fewer messages",
+                EVERY.as_secs(),
+                wait.as_secs() + 1,
+            ))
+        })
+    }
+}
+
+/// Who is meant: a name that one active agent has, or an id.
+fn recipient(agents: Vec<Agent>, to: &str) -> Result<IdPrefix, Refusal> {
+    let to = to.trim();
+    let named: Vec<&Agent> = agents.iter().filter(|agent| agent.name == to).collect();
+    match named[..] {
+        [agent] => Ok(agent.id.into()),
+        [] => IdPrefix::parse(to).map_err(|_| {
+            Refusal::Said(format!("no agent is called {}; BrokerAgents lists them", inert::quoted(to)))
+        }),
+        _ => {
+            let ids: Vec<String> = named.iter().map(|agent| agent.id.to_string()).collect();
+            Err(Refusal::Said(format!("several agents are called {}: {}", inert::quoted(to), ids.join(", "))))
+        }
+    }
+}
+
+fn checked(tool: &str, text: String) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err(format!("{tool}: the text is empty"));
+    }
+    if text.contains('\0') {
+        return Err(format!("{tool}: the text contains a NUL character"));
+    }
+    if text.len() > SENT_BYTES {
+        return Err(format!(
+            "{tool}: the text has {} bytes, at most {SENT_BYTES} are sent; put it in a file and name that",
+            text.len()
+        ));
+    }
+    Ok(text)
+}
+
+/// A whole number, also as text: many models quote them.
+fn offset(tool: &str, value: Option<&Value>) -> Result<usize, String> {
+    let found = match value {
+        None | Some(Value::Null) => return Ok(0),
+        Some(Value::String(text)) => text.trim().parse().ok(),
+        Some(value) => value.as_u64().and_then(|number| usize::try_from(number).ok()),
+    };
+    found.ok_or_else(|| format!("{tool}: `offset` must be a whole number"))
+}
