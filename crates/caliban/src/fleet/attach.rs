@@ -37,12 +37,17 @@ use crate::{
 /// How long the daemon may take to see that a worker which hung up has ended.
 const END_LIMIT: Duration = Duration::from_secs(30);
 
+/// The same for one that hung up before we had seen anything; one that lives and does not talk is an error.
+const UNSEEN_LIMIT: Duration = Duration::from_secs(10);
+
 /// Why the conversation on the screen is over.
 enum Over {
     /// The person has left.
     Left,
     /// The agent has hung up.
     HungUp,
+    /// It has hung up, or could not be reached, before it had told its history.
+    Unseen(Failure),
 }
 
 pub(super) async fn attach(
@@ -80,27 +85,25 @@ pub(super) async fn attach(
             }
             Err(error) => return Err(worded(error)),
         };
-        let link = match Link::open(&socket).await {
-            Ok(link) => link,
-            Err(failure) => {
-                // It may have ended between the two.
-                agent = client.show(&id).await.map_err(worded)?;
-                if row::has_ended(agent.state) {
-                    continue;
-                }
-                return Err(failure);
-            }
+        let over = match Link::open(&socket).await {
+            Ok(link) => converse(link, &agent, &mut lines, out).await?,
+            Err(failure) => Over::Unseen(failure),
         };
-        return match converse(link, &agent, &mut lines, out).await? {
+        match over {
             Over::Left => {
                 say(&format!("detached; agent {id} goes on"));
-                Ok(Code::Done)
+                return Ok(Code::Done);
             }
             Over::HungUp => {
                 ended(&client, &agent, out).await?;
-                Ok(Code::Done)
+                return Ok(Code::Done);
             }
-        };
+            // It ended while we came: what it did is in its files.
+            Over::Unseen(failure) => {
+                let over = until(&client, &agent, |row| row::has_ended(row.state) || row.hibernated);
+                agent = tokio::time::timeout(UNSEEN_LIMIT, over).await.map_err(|_| failure)??;
+            }
+        }
     }
 }
 
@@ -170,12 +173,10 @@ async fn converse(
     let mut screen = Screen::default();
     let mut questions: Vec<Question> = Vec::new();
     let mut said: JoinSet<Result<(), Failure>> = JoinSet::new();
-    let cwd = link.cwd.clone();
+    let loading = client.load_session(&session, &link.cwd);
+    tokio::pin!(loading);
+    let mut is_loaded = false;
     screen.line(Style::new(), &format!("agent {}: {}", row::name(agent), agent.prompt), out)?;
-    said.spawn({
-        let (client, session) = (client.clone(), session.clone());
-        async move { client.load_session(&session, &cwd).await.map(drop).map_err(link::worded) }
-    });
     if lines.is_some() {
         say("type to steer it; Ctrl+D leaves it running");
     }
@@ -199,10 +200,17 @@ async fn converse(
                     questions.push(question);
                 }
                 Ok(Some(ClientEvent::TurnEnded(ended))) => screen.turn_ended(&ended, out)?,
-                Ok(Some(ClientEvent::Closed(_)) | None) | Err(_) => {
+                Ok(Some(ClientEvent::Closed(_)) | None) | Err(_) if is_loaded => {
                     screen.line(Style::new(), "", out)?;
                     return Ok(Over::HungUp);
                 }
+                Ok(Some(ClientEvent::Closed(_)) | None) | Err(_) => {
+                    return Ok(Over::Unseen(Failure::new("the agent has hung up")));
+                }
+            },
+            answer = &mut loading, if !is_loaded => match answer {
+                Ok(_) => is_loaded = true,
+                Err(error) => return Ok(Over::Unseen(link::worded(error))),
             },
             line = next_line(lines) => {
                 screen.entered();

@@ -31,7 +31,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const NEWS: usize = 3;
 
 pub(super) async fn watch(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
-    let terminal = if json { None } else { size() };
+    let is_dumb = fleet.environment.raw("TERM").is_none_or(|term| term == "dumb");
+    let terminal = if json || is_dumb { None } else { size() };
     let mut view =
         View { rows: BTreeMap::new(), news: Vec::new(), drawn: 0, json, in_place: terminal.is_some() };
     let mut client = fleet.client().await?;
@@ -146,7 +147,7 @@ impl View {
             }
         } else if let Some(news) = known.and_then(|known| news(known, &row)) {
             if shown.needs_you {
-                write!(out, "\x07")?;
+                control("\x07", out)?;
             }
             self.news.push(news);
             let old = self.news.len().saturating_sub(NEWS);
@@ -188,7 +189,7 @@ impl View {
         }
         lines.extend(self.news.iter().map(|line| cut(line, columns.saturating_sub(1))));
         if self.drawn > 0 {
-            write!(out, "\x1b[{}F\x1b[J", self.drawn)?;
+            control(&format!("\x1b[{}F\x1b[J", self.drawn), out)?;
         }
         for line in &lines {
             writeln!(out, "{line}")?;
@@ -197,6 +198,14 @@ impl View {
         self.drawn = lines.len();
         Ok(())
     }
+}
+
+/// To the terminal itself: where colours are not wanted, every escape sequence is taken out of `out`.
+fn control(sequence: &str, out: &mut dyn Write) -> std::io::Result<()> {
+    out.flush()?;
+    let mut terminal = std::io::stdout();
+    terminal.write_all(sequence.as_bytes())?;
+    terminal.flush()
 }
 
 /// Whether nothing but the age differs.

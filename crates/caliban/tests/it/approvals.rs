@@ -111,3 +111,23 @@ fn edits_in_the_agents_own_worktree_need_no_approval() {
     assert_eq!(fleet.place.env.read(fleet.worktree(&id).join("new.txt")), "new\n");
     assert!(!fleet.place.repo.join("new.txt").exists());
 }
+
+#[test]
+fn the_watched_list_is_drawn_in_place_and_says_who_needs_a_person() {
+    let fleet = asking();
+    fleet.place.server.hold();
+    let id = fleet.bg("the task", ["--label", "asker"]);
+    fleet.place.server.wait_for_requests(1);
+    let tmux = testkit::Tmux::start(&fleet.place.env, 120, 20);
+    let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
+    tmux.send_text(&format!("clear; cd {} && {program} agents list --watch", fleet.place.repo.display()));
+    tmux.send_keys(&["Enter"]);
+    tmux.wait_for_text(&format!("  {id}  asker  running"));
+    fleet.place.server.release();
+    let screen = tmux.wait_for_text(&format!("{id} (asker) needs you: asks: Bash touch asked-for"));
+    assert!(screen.contains(&format!("! {id}  asker  running")), "{screen}");
+    fleet.run(["approve", &id]).ok();
+    let screen = tmux.wait_for_text(&format!("{id} (asker) is done: 2 turns"));
+    assert_eq!(screen.matches("LABEL").count(), 1, "{screen}");
+    tmux.send_keys(&["C-c"]);
+}
