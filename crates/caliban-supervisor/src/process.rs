@@ -38,12 +38,14 @@ pub(crate) struct Stat {
     pub(crate) parent: i32,
     pub(crate) session: i32,
     pub(crate) start_time: u64,
+    threads: u64,
 }
 
 impl Stat {
-    /// Whether it has ended and only waits for its parent.
+    /// Whether it has ended and only waits for its parent. One whose first thread has ended while others go on
+    /// looks the same but for their number.
     pub(crate) fn is_over(self) -> bool {
-        matches!(self.state, b'Z' | b'X')
+        matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
 }
 
@@ -67,6 +69,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         session: fields.get(3)?.parse().ok()?,
         // Field 22 of the whole line; the state is field 3.
         start_time: fields.get(19)?.parse().ok()?,
+        threads: fields.get(17)?.parse().ok()?,
     })
 }
 

@@ -25,14 +25,17 @@ pub use start::StartOptions;
 
 use crate::places::{Places, PlacesError};
 use crate::protocol::{
-    ANSWER_CAP, AgentList, AgentRow, ApiError, Awake, DaemonStatus, ErrorBody, HEADER, KillRequest, Removed,
-    RespawnRequest, Respawned, ResumeRequest, RmRequest, SpawnRequest, Spawned, VERSION,
+    ANSWER_CAP, AgentList, AgentRow, ApiError, Awake, DaemonStatus, ErrorBody, ErrorCode, HEADER,
+    KillRequest, Removed, RespawnRequest, Respawned, ResumeRequest, RmRequest, SpawnRequest, Spawned,
+    VERSION,
 };
 
 /// How long a daemon may take for the answer to a question that it answers from memory.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// How long a daemon may take to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// How often a request that may be sent twice is tried, when connections break.
+const TRIES: u32 = 4;
 /// The pause between two tries.
 const CONNECT_PAUSE: Duration = Duration::from_millis(5);
 
@@ -205,21 +208,25 @@ impl Client {
         self.again(Method::GET, path, None).await
     }
 
-    /// A request that may be sent twice: on a broken connection it is, over a new one.
+    /// A request that may be sent twice: on a broken connection it is, over new ones.
     async fn again<T: DeserializeOwned>(
         &mut self,
         method: Method,
         path: &str,
         body: Option<Bytes>,
     ) -> Result<T, ClientError> {
-        match self.once(method.clone(), path, body.clone()).await {
-            Err(ClientError::Broken(_)) => self.once(method, path, body).await,
-            Err(ClientError::Refused(error)) if error.code == crate::protocol::ErrorCode::Stopping => {
-                self.connection = None;
-                start::wait_until_gone(&self.places).await?;
-                self.once(method, path, body).await
+        let mut tries = TRIES;
+        loop {
+            tries -= 1;
+            match self.once(method.clone(), path, body.clone()).await {
+                // A daemon that is just dying may still seem to listen.
+                Err(ClientError::Broken(_)) if tries > 0 => tokio::time::sleep(CONNECT_PAUSE).await,
+                Err(ClientError::Refused(error)) if tries > 0 && error.code == ErrorCode::Stopping => {
+                    self.connection = None;
+                    start::wait_until_gone(&self.places).await?;
+                }
+                other => return other,
             }
-            other => other,
         }
     }
 

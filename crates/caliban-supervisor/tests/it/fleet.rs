@@ -78,7 +78,10 @@ impl Fleet {
     }
 
     pub(crate) async fn spawn(&self, client: &mut Client, plan: &str) -> AgentId {
-        client.spawn(self.request(plan)).await.unwrap().id
+        match client.spawn(self.request(plan)).await {
+            Ok(spawned) => spawned.id,
+            Err(error) => panic!("{error}\n{}", self.log()),
+        }
     }
 
     /// Spawns, and waits until its worker has said something.
@@ -184,11 +187,16 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
     let _gone = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), signal);
 }
 
-/// Whether a process is there and has not ended.
+/// Whether a process is there and has not ended. Its first thread may have ended before the others.
 pub(crate) fn is_alive(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.starts_with(['Z', 'X']));
-    state == Some(false)
+    let fields: Vec<&str> =
+        stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').collect()).unwrap_or_default();
+    match fields.first() {
+        None => false,
+        Some(&("Z" | "X")) => fields.get(17).is_some_and(|threads| *threads != "0" && *threads != "1"),
+        Some(_) => true,
+    }
 }
 
 /// Living processes that carry the marker of an agent, the shim included.
