@@ -3,11 +3,14 @@
 //! Nothing is queued per watcher, so a silent one costs nothing and blocks nobody. Text is coalesced.
 //! What a failed attempt has shown is marked void, never taken back.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use tokio::sync::watch;
 
-use crate::event::{Ask, Record};
+use crate::event::{Ask, Event, Record};
 
 /// Text entries grow to this size before a new one begins.
 const COALESCE_BYTES: usize = 4 * 1024;
@@ -87,8 +90,8 @@ pub struct Feed {
 struct Log {
     entries: Vec<Entry>,
     closed: bool,
-    /// The call whose output came last, and how much of it is kept.
-    tool_output: Option<(String, usize)>,
+    /// How much is kept of the output of each running call.
+    tool_output: BTreeMap<String, usize>,
 }
 
 impl Default for Feed {
@@ -102,14 +105,16 @@ impl Feed {
     pub fn push(&self, entry: Entry) {
         let mut log = self.lock();
         if let Entry::ToolOutput { id, text } = &entry {
-            let kept = match &mut log.tool_output {
-                Some((last, kept)) if last == id => kept,
-                other => &mut other.insert((id.clone(), 0)).1,
-            };
+            let kept = log.tool_output.entry(id.clone()).or_default();
             if *kept >= TOOL_OUTPUT_BYTES {
                 return;
             }
             *kept += text.len();
+        }
+        if let Entry::Record(record) = &entry
+            && let Event::CallEnded { id, .. } = &record.event
+        {
+            log.tool_output.remove(id);
         }
         match (log.entries.last_mut(), &entry) {
             (Some(Entry::Text(last)), Entry::Text(more))
@@ -236,6 +241,15 @@ mod tests {
             feed.push(Entry::ToolOutput { id: "1".into(), text: "x".repeat(1024) });
         }
         assert_eq!(drain(&feed, &mut Cursor::default()).len(), TOOL_OUTPUT_BYTES);
+    }
+
+    #[test]
+    fn live_output_of_calls_side_by_side_is_bounded() {
+        let feed = Feed::default();
+        for number in 0..200 {
+            feed.push(Entry::ToolOutput { id: (number % 2).to_string(), text: "x".repeat(1024) });
+        }
+        assert_eq!(drain(&feed, &mut Cursor::default()).len(), 2 * TOOL_OUTPUT_BYTES);
     }
 
     #[tokio::test]
