@@ -76,6 +76,8 @@ impl Agent {
             Ok(()) => self.summarise(cancel).await,
             Err(halt) => Err(halt),
         };
+        // The agent rests again: its time does not count.
+        self.kit.purse.pause();
         let result = result.and_then(|()| Ok(session_file::write(&self.kit.directory)?));
         result.map_err(|halt| match halt {
             Halt::Outcome(outcome) => outcome,
