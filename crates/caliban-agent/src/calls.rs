@@ -3,7 +3,11 @@
 //! Independent calls run in parallel; calls that could disturb each other run in the model's order. Each is
 //! judged (hook, then rules, then a person), recorded before it begins and after it has ended.
 
-use std::{path::PathBuf, time::Instant};
+use std::{
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    time::Instant,
+};
 
 use caliban_core::{access::Access, message::ResultPart};
 use caliban_permissions::{Effect, Verdict as Rules};
@@ -33,50 +37,25 @@ impl Agent {
         calls: Vec<OpenCall>,
         cancel: &CancellationToken,
     ) -> Result<(), Halt> {
-        let runner =
-            Runner { kit: &self.kit, transcript: &self.transcript, asks: self.handle.asks(), cancel };
+        let runner = Runner {
+            kit: &self.kit,
+            transcript: &self.transcript,
+            asks: self.handle.asks(),
+            cancel,
+            recorded: Mutex::default(),
+        };
         let (begun, calls): (Vec<OpenCall>, Vec<OpenCall>) = calls.into_iter().partition(|call| call.started);
-        let mut interrupted = Ended::default();
-        for call in &begun {
-            // From before a crash. It may have done its work: it is never run again.
-            runner.record(&mut interrupted, interruption(call), Durability::Written).await?;
-        }
-        let touches: Vec<Touch> = calls.iter().map(|call| Touch::of(&self.kit, call)).collect();
-        let mut status = vec![Status::Waiting; calls.len()];
-        let mut running = FuturesUnordered::new();
-        let mut ended = Vec::new();
-        loop {
-            for index in 0..calls.len() {
-                let is_free = status[index] == Status::Waiting
-                    && (0..index).all(|earlier| {
-                        status[earlier] == Status::Ended || !touches[index].disturbs(&touches[earlier])
-                    });
-                if is_free {
-                    status[index] = Status::Running;
-                    let (runner, call) = (&runner, &calls[index]);
-                    running.push(async move { (index, runner.run(call).await) });
-                }
-            }
-            let Some((index, result)) = running.next().await else { break };
-            status[index] = Status::Ended;
-            ended.push((index, result?));
-        }
-        drop(running);
-        for event in &interrupted.events {
+        let ended = runner.run_all(&begun, &calls).await;
+        // Also when the transcript fails in the middle: what it says has begun is not begun again.
+        let recorded = runner.recorded.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for event in &recorded {
             self.conversation.apply(event);
         }
-        ended.sort_by_key(|(index, _)| *index);
         let (mut stuck, mut stop) = (None, None);
-        for (index, ended) in ended {
+        for (index, ended) in ended? {
             let call = &calls[index];
-            let failed = ended.events.last().is_some_and(|event| {
-                matches!(event, Event::CallRefused { .. } | Event::CallEnded { is_error: true, .. })
-            });
-            for event in &ended.events {
-                self.conversation.apply(event);
-            }
             self.refused.extend(ended.refused);
-            if self.guard.is_stuck_after(&call.name, &call.input, failed) {
+            if self.guard.is_stuck_after(&call.name, &call.input, ended.failed) {
                 stuck = Some(call.name.clone());
             }
             stop = stop.or(ended.stop);
@@ -147,10 +126,10 @@ impl Touch {
     }
 }
 
-/// What came of one call: its events, already recorded.
+/// What came of one call.
 #[derive(Default)]
 struct Ended {
-    events: Vec<Event>,
+    failed: bool,
     refused: Option<Refused>,
     /// A hook wants the turn to end.
     stop: Option<String>,
@@ -161,9 +140,44 @@ struct Runner<'a> {
     transcript: &'a Transcript,
     asks: &'a Asks,
     cancel: &'a CancellationToken,
+    /// What is in the transcript and not yet in the conversation, in this order.
+    recorded: Mutex<Vec<Event>>,
 }
 
 impl Runner<'_> {
+    /// Runs the calls; those that had begun before a crash are not run again. What came of each, in the model's order.
+    async fn run_all(
+        &self,
+        begun: &[OpenCall],
+        calls: &[OpenCall],
+    ) -> Result<Vec<(usize, Ended)>, TranscriptError> {
+        for call in begun {
+            // It may have done its work.
+            self.record(interruption(call), Durability::Written).await?;
+        }
+        let touches: Vec<Touch> = calls.iter().map(|call| Touch::of(self.kit, call)).collect();
+        let mut status = vec![Status::Waiting; calls.len()];
+        let mut running = FuturesUnordered::new();
+        let mut ended = Vec::new();
+        loop {
+            for index in 0..calls.len() {
+                let is_free = status[index] == Status::Waiting
+                    && (0..index).all(|earlier| {
+                        status[earlier] == Status::Ended || !touches[index].disturbs(&touches[earlier])
+                    });
+                if is_free {
+                    status[index] = Status::Running;
+                    running.push(async move { (index, self.run(&calls[index]).await) });
+                }
+            }
+            let Some((index, result)) = running.next().await else { break };
+            status[index] = Status::Ended;
+            ended.push((index, result?));
+        }
+        ended.sort_by_key(|(index, _)| *index);
+        Ok(ended)
+    }
+
     async fn run(&self, call: &OpenCall) -> Result<Ended, TranscriptError> {
         let mut ended = Ended::default();
         let Some(tool) = self.kit.tools.iter().find(|tool| tool.spec().name == call.name) else {
@@ -181,7 +195,7 @@ impl Runner<'_> {
         }
         let details = json!({"tool_name": call.name, "tool_input": call.input});
         let hook = self.kit.hooks.ask(HookEvent::PreToolUse, Some(&call.name), details, self.cancel).await;
-        self.note(&mut ended, hook.warnings).await?;
+        self.note(hook.warnings).await?;
         ended.stop = hook.stop;
         let input = hook.input.unwrap_or_else(|| call.input.clone());
         if let Some(reason) = hook.block.or_else(|| ended.stop.clone()) {
@@ -196,7 +210,7 @@ impl Runner<'_> {
                 return Ok(ended);
             }
         };
-        match self.judge(&mut ended, call, &input, &accesses, hook.permission).await? {
+        match self.judge(call, &input, &accesses, hook.permission).await? {
             Judgement::May(decision) => {
                 self.carry_out(&mut ended, call, tool.as_ref(), input, &accesses, decision, hook.context)
                     .await?;
@@ -211,7 +225,6 @@ impl Runner<'_> {
     /// The rules, a hook's wish, and where they leave it open, a person.
     async fn judge(
         &self,
-        ended: &mut Ended,
         call: &OpenCall,
         input: &Value,
         accesses: &[Access],
@@ -220,12 +233,8 @@ impl Runner<'_> {
         if self.cancel.is_cancelled() {
             return Ok(Judgement::MayNot(refusal(Verdict::Cancelled, "cancelled".to_owned()), Vec::new()));
         }
-        let verdict = self
-            .kit
-            .policy
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .decide(&call.name, accesses);
+        let verdict =
+            self.kit.policy.read().unwrap_or_else(PoisonError::into_inner).decide(&call.name, accesses);
         let (why, suggestions) = match (verdict, hook) {
             (Rules::Deny { rule, why }, _) => {
                 return Ok(Judgement::MayNot(Decision { verdict: Verdict::Denied, rule, why }, Vec::new()));
@@ -246,12 +255,11 @@ impl Runner<'_> {
             let decision = refusal(Verdict::Unasked, format!("{why}, and nobody is there to be asked"));
             return Ok(Judgement::MayNot(decision, suggestions));
         }
-        self.ask_person(ended, call, input, why, suggestions).await
+        self.ask_person(call, input, why, suggestions).await
     }
 
     async fn ask_person(
         &self,
-        ended: &mut Ended,
         call: &OpenCall,
         input: &Value,
         why: String,
@@ -274,11 +282,11 @@ impl Runner<'_> {
             suggestions: suggestions.clone(),
         };
         let (answered, _parked) = self.asks.park(ask.clone());
-        self.record(ended, Event::AskOpened(ask.clone()), Durability::Synced).await?;
+        self.record(Event::AskOpened(ask.clone()), Durability::Synced).await?;
         let _mirrored = self.kit.mirror.as_ref().map(|feed| Mirrored::show(feed, ask));
         let details = json!({"message": format!("caliban needs your permission to use {}", call.name)});
         let notified = self.kit.hooks.ask(HookEvent::Notification, None, details, self.cancel).await;
-        self.note(ended, notified.warnings).await?;
+        self.note(notified.warnings).await?;
         let answer = tokio::select! {
             answer = answered => answer.unwrap_or(Answer::No(Some("nobody answered".to_owned()))),
             () = self.cancel.cancelled() => {
@@ -286,7 +294,7 @@ impl Runner<'_> {
             }
         };
         let event = Event::AskAnswered { id, answer: answer.clone() };
-        self.record(ended, event, Durability::Synced).await?;
+        self.record(event, Durability::Synced).await?;
         Ok(match answer {
             Answer::Once => Judgement::May(Decision { verdict: Verdict::Approved, rule: None, why }),
             Answer::Always => {
@@ -303,7 +311,7 @@ impl Runner<'_> {
     }
 
     fn allow_from_now_on(&self, suggestions: &[String]) {
-        let mut policy = self.kit.policy.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut policy = self.kit.policy.write().unwrap_or_else(PoisonError::into_inner);
         for text in suggestions {
             match text.parse() {
                 Ok(rule) => policy.add(Effect::Allow, rule, "approved in this session"),
@@ -328,7 +336,7 @@ impl Runner<'_> {
         let durability = if changes { Durability::Synced } else { Durability::Written };
         let (id, name) = (call.id.clone(), call.name.clone());
         let event = Event::CallStarted { id, name, input: input.clone(), decision };
-        self.record(ended, event, durability).await?;
+        self.record(event, durability).await?;
         let begun = Instant::now();
         let feed = self.transcript.feed();
         let progress =
@@ -337,6 +345,7 @@ impl Runner<'_> {
         let mut output = tool.call(input.clone(), going).await;
         let ms = milliseconds(begun.elapsed());
         self.after(ended, call, &input, &mut output).await?;
+        ended.failed = output.is_error;
         output.content.extend(context.into_iter().map(|text| ResultPart::Text { text }));
         let event = Event::CallEnded {
             id: call.id.clone(),
@@ -347,7 +356,7 @@ impl Runner<'_> {
             whole: output.whole,
             ms,
         };
-        self.record(ended, event, Durability::Written).await
+        self.record(event, Durability::Written).await
     }
 
     /// `PostToolUse`: what the hook has to say goes to the model with the result.
@@ -364,7 +373,7 @@ impl Runner<'_> {
             "tool_response": {"content": output.content, "is_error": output.is_error},
         });
         let hook = self.kit.hooks.ask(HookEvent::PostToolUse, Some(&call.name), details, self.cancel).await;
-        self.note(ended, hook.warnings).await?;
+        self.note(hook.warnings).await?;
         ended.stop = ended.stop.take().or(hook.stop);
         let feedback = hook.block.map(|reason| format!("[a hook says: {reason}]"));
         output.content.extend(feedback.into_iter().chain(hook.context).map(|text| ResultPart::Text { text }));
@@ -379,6 +388,7 @@ impl Runner<'_> {
         decision: Decision,
         suggestions: Vec<String>,
     ) -> Result<(), TranscriptError> {
+        ended.failed = true;
         let mut message = format!("Not carried out: {}.", decision.why.trim_end_matches('.'));
         if let Some(flags) = allowing_flags(&suggestions) {
             message.push_str(&format!(" The user can allow it with {flags}."));
@@ -399,23 +409,18 @@ impl Runner<'_> {
             message,
             suggestions,
         };
-        self.record(ended, event, Durability::Written).await
+        self.record(event, Durability::Written).await
     }
 
-    async fn record(
-        &self,
-        ended: &mut Ended,
-        event: Event,
-        durability: Durability,
-    ) -> Result<(), TranscriptError> {
+    async fn record(&self, event: Event, durability: Durability) -> Result<(), TranscriptError> {
         self.transcript.append(event.clone(), durability).await?;
-        ended.events.push(event);
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner).push(event);
         Ok(())
     }
 
-    async fn note(&self, ended: &mut Ended, notes: Vec<String>) -> Result<(), TranscriptError> {
+    async fn note(&self, notes: Vec<String>) -> Result<(), TranscriptError> {
         for text in notes {
-            self.record(ended, Event::Note { text }, Durability::Written).await?;
+            self.record(Event::Note { text }, Durability::Written).await?;
         }
         Ok(())
     }
