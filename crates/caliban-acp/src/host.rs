@@ -99,6 +99,8 @@ struct Board {
     waiting: Vec<oneshot::Sender<Ended>>,
     /// Prompts that cannot join a running turn: each begins one of its own when that has ended.
     next: VecDeque<(Message, Author, oneshot::Sender<Ended>)>,
+    /// Messages that are on their way to the disk.
+    coming: usize,
     /// The last turn.
     last: Option<Ended>,
     closed: bool,
@@ -230,12 +232,25 @@ impl SessionHost {
     /// Says something to the agent, whatever it does. It is on the disk when this returns; the same `sender` id twice is
     /// one message.
     pub async fn deliver(&self, text: String, sender: Option<String>) -> Result<Ticket, Unsaid> {
-        if self.0.shared.board().closed {
-            return Err(Unsaid::Closed);
+        // In a task of its own: who speaks may leave in the middle, and what is on the disk then must be heard.
+        let host = self.clone();
+        let said = tokio::spawn(async move { host.hear(text, sender).await });
+        said.await.unwrap_or(Err(Unsaid::Closed))
+    }
+
+    async fn hear(&self, text: String, sender: Option<String>) -> Result<Ticket, Unsaid> {
+        {
+            let mut board = self.0.shared.board();
+            if board.closed {
+                return Err(Unsaid::Closed);
+            }
+            board.coming += 1;
         }
-        self.handle().steer(text, sender).await?;
+        let recorded = self.handle().steer(text, sender).await;
         let (waiter, ended) = oneshot::channel();
         let mut board = self.0.shared.board();
+        board.coming -= 1;
+        recorded?;
         if board.closed {
             return Err(Unsaid::Closed);
         }
@@ -339,6 +354,17 @@ impl SessionHost {
             spent.cache_read,
             cost.unwrap_or_default(),
         )
+    }
+
+    /// Takes no more prompts and messages, unless the agent is at work or is just being told something: after this,
+    /// nothing that was acknowledged can be left unheard by closing.
+    pub fn retire(&self) -> Result<(), Unavailable> {
+        let mut board = self.0.shared.board();
+        if board.running.is_some() || board.coming > 0 {
+            return Err(Unavailable::Busy);
+        }
+        board.closed = true;
+        Ok(())
     }
 
     /// Cancels what runs, ends everything that the agent has started, and waits for that.

@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use tokio::sync::watch;
+
 use crate::{
     asks::Asks,
     conversation::Conversation,
@@ -19,6 +21,8 @@ pub struct Handle {
     transcript: Transcript,
     asks: Asks,
     queue: Arc<Mutex<Queue>>,
+    /// Changes when somebody has spoken, or has given up.
+    spoken: watch::Sender<()>,
 }
 
 /// What was said to the agent and not yet heard.
@@ -26,6 +30,8 @@ pub struct Handle {
 struct Queue {
     waiting: BTreeMap<u64, String>,
     senders: BTreeSet<String>,
+    /// The ids of what is on its way to the disk.
+    speaking: BTreeSet<String>,
     next: u64,
 }
 
@@ -34,9 +40,10 @@ impl Handle {
         let queue = Queue {
             waiting: conversation.queue().clone(),
             senders: conversation.senders().clone(),
+            speaking: BTreeSet::new(),
             next: conversation.next_queued(),
         };
-        Self { transcript, asks, queue: Arc::new(Mutex::new(queue)) }
+        Self { transcript, asks, queue: Arc::new(Mutex::new(queue)), spoken: watch::Sender::new(()) }
     }
 
     /// The live log.
@@ -57,29 +64,29 @@ impl Handle {
         sender: Option<String>,
     ) -> Result<(), TranscriptError> {
         let text = text.into();
-        let number = {
-            let mut queue = self.lock();
-            if sender.as_ref().is_some_and(|sender| !queue.senders.insert(sender.clone())) {
-                return Ok(());
-            }
-            queue.next += 1;
-            queue.next - 1
-        };
-        let event = Event::Queued { number, text: text.clone(), sender: sender.clone() };
-        let recorded = self.transcript.append(event, Durability::Synced).await;
-        let mut queue = self.lock();
-        match recorded {
-            Ok(()) => {
-                queue.waiting.insert(number, text);
-                Ok(())
-            }
-            Err(error) => {
-                if let Some(sender) = sender {
-                    queue.senders.remove(&sender);
+        let mut spoken = self.spoken.subscribe();
+        let number = loop {
+            {
+                let mut queue = self.lock();
+                match &sender {
+                    Some(sender) if queue.senders.contains(sender) => return Ok(()),
+                    Some(sender) if !queue.speaking.insert(sender.clone()) => {}
+                    _ => {
+                        queue.next += 1;
+                        break queue.next - 1;
+                    }
                 }
-                Err(error)
             }
-        }
+            // The same was said a moment ago: when that is on the disk, this is.
+            let _our_own_sender_lives = spoken.changed().await;
+        };
+        let _speaking = sender.clone().map(|sender| Speaking { handle: self, sender });
+        let event = Event::Queued { number, text: text.clone(), sender: sender.clone() };
+        self.transcript.append(event, Durability::Synced).await?;
+        let mut queue = self.lock();
+        queue.senders.extend(sender);
+        queue.waiting.insert(number, text);
+        Ok(())
     }
 
     pub(crate) fn take_queue(&self) -> BTreeMap<u64, String> {
@@ -93,5 +100,18 @@ impl Handle {
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody whose words are on their way to the disk.
+struct Speaking<'a> {
+    handle: &'a Handle,
+    sender: String,
+}
+
+impl Drop for Speaking<'_> {
+    fn drop(&mut self) {
+        self.handle.lock().speaking.remove(&self.sender);
+        self.handle.spoken.send_replace(());
     }
 }

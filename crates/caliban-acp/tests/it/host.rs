@@ -110,3 +110,95 @@ async fn a_host_that_nobody_holds_lets_go_of_its_conversation() {
     while feed.wait(&mut cursor).await.is_some() {}
     Agent::resume(world.kit("s")).await.unwrap();
 }
+
+#[tokio::test]
+async fn an_agent_at_work_does_not_retire_and_one_that_rests_takes_nothing_more() {
+    let (world, gate) = World::gated(json!({"steps": [{"text": "one"}]}));
+    let host = world.host("s").await;
+    let mut ticket = host.prompt(Message::user("go"), Author::User).await.unwrap();
+    assert_eq!(host.retire(), Err(Unavailable::Busy));
+    gate.add_permits(1);
+    ticket.ended().await.unwrap();
+    assert_eq!(host.retire(), Ok(()));
+    assert!(matches!(host.deliver("late".to_owned(), None).await, Err(Unsaid::Closed)));
+    assert!(matches!(host.prompt(Message::user("late"), Author::User).await, Err(Unsaid::Closed)));
+    assert_eq!(said(&host), ["user: go", "model: one", "end"]);
+    host.close().await;
+    let again = Agent::resume(world.kit("s")).await.unwrap();
+    assert!(!again.has_unfinished_turn(), "what was refused is not on the disk");
+}
+
+#[tokio::test]
+async fn a_message_that_was_acknowledged_is_never_left_behind_by_retiring() {
+    for round in 0..10 {
+        let world = World::new(json!({"steps": [{"text": "one"}, {"text": "two"}]}));
+        let host = world.host("s").await;
+        host.prompt(Message::user("go"), Author::User).await.unwrap().ended().await.unwrap();
+        let speaker = tokio::spawn({
+            let host = host.clone();
+            async move { host.deliver("also this".to_owned(), Some("1".to_owned())).await.is_ok() }
+        });
+        for _ in 0..round {
+            tokio::task::yield_now().await;
+        }
+        while host.retire().is_err() {
+            tokio::task::yield_now().await;
+        }
+        let is_acknowledged = speaker.await.unwrap();
+        host.close().await;
+        let is_heard = said(&host).contains(&"user: also this".to_owned());
+        assert_eq!(is_heard, is_acknowledged, "round {round}");
+        assert_eq!(said(&host).last().unwrap(), "end");
+    }
+}
+
+#[tokio::test]
+async fn who_leaves_while_speaking_is_heard_all_the_same() {
+    let world = World::new(json!({"steps": [{"text": "one"}]}));
+    let host = world.host("s").await;
+    // Begun, and dropped before the disk has said anything.
+    let mut speaking = Box::pin(host.deliver("hello".to_owned(), Some("1".to_owned())));
+    assert!(futures_util::poll!(&mut speaking).is_pending());
+    tokio::task::yield_now().await;
+    drop(speaking);
+    let mut again = host.deliver("hello".to_owned(), Some("1".to_owned())).await.unwrap();
+    assert_eq!(again.ended().await.unwrap().report.outcome, Outcome::Done);
+    assert_eq!(said(&host), ["user: hello", "model: one", "end"]);
+    host.close().await;
+}
+
+/// What began, and how often.
+fn begun(host: &SessionHost) -> Vec<String> {
+    let feed = host.handle().feed();
+    let mut cursor = Cursor::default();
+    let mut begun = Vec::new();
+    while let Some(entry) = feed.next(&mut cursor) {
+        let Entry::Record(record) = entry else { continue };
+        if let Event::CallStarted { input, .. } = &record.event {
+            begun.push(input["file_path"].as_str().unwrap().to_owned());
+        }
+    }
+    begun
+}
+
+#[tokio::test]
+async fn r17_a_call_whose_end_could_not_be_recorded_is_not_run_again() {
+    let write = |path: &str| json!({"name": "Write", "input": {"file_path": path, "content": "x"}});
+    let world = World::new(json!({"steps": [{"tool_calls": [write("a"), write("b")]}, {"text": "I see"}]}));
+    let mut kit = world.kit("s");
+    kit.policy.write().unwrap().mode = caliban_permissions::Mode::Unattended;
+    kit.hooks.closures.push(Arc::new(|event, details: &serde_json::Value| {
+        let is_second = event == HookEvent::PreToolUse && details["tool_input"]["file_path"] == "b";
+        // More than a record can hold.
+        let context = if is_second { vec!["x".repeat(64 << 20)] } else { Vec::new() };
+        HookAnswer { context, ..HookAnswer::default() }
+    }));
+    let host = SessionHost::start(Agent::new(kit).await.unwrap(), Clients::Many);
+    let mut ticket = host.prompt(Message::user("go"), Author::User).await.unwrap();
+    let outcome = ticket.ended().await.unwrap().report.outcome.clone();
+    assert!(matches!(&outcome, Outcome::Failed { error, .. } if error.contains("too large")), "{outcome:?}");
+    let mut ticket = host.deliver("go on".to_owned(), None).await.unwrap();
+    assert_eq!(ticket.ended().await.unwrap().report.outcome, Outcome::Done);
+    assert_eq!(begun(&host), ["a", "b"]);
+    host.close().await;
+}
