@@ -1,7 +1,7 @@
 //! The seam for `AgentTool {background: true}`: a helper that an agent starts becomes an agent of the fleet (f02, s11).
 
 use caliban_agent::spawner::{Handover, Spawner};
-use caliban_core::ids::AgentId;
+use caliban_core::{ids::AgentId, names::Slug};
 use caliban_supervisor::protocol::SpawnRequest;
 use caliban_tools::BoxFuture;
 
@@ -38,6 +38,11 @@ impl FleetSpawner {
         if let Some((id, depth)) = self.parent {
             spec.parent = Some(id);
             spec.depth = depth + 1;
+        }
+        if let Some(given) = &loaded.settings.fleet.broker_session {
+            let label = spec.label.as_ref().map(Slug::as_str);
+            let session = crate::broker::living_session(&self.environment, &fleet.cwd, given, label).await?;
+            spec.broker_session = Some(session.to_string());
         }
         spec.check().map_err(|error| Failure::new(error.to_string()))?;
         let caller = caller::caller(&self.environment, &loaded);

@@ -29,8 +29,10 @@ use caliban_core::{
     spec::{AfterTurn, SpawnSpec},
 };
 use caliban_supervisor::records::{self, ResumeOrder};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
+    broker::{self, Farewell, Identity, Postman, Settled},
     compose::{Composition, Request, chain, compose},
     report::Failure,
     settings::Environment,
@@ -39,9 +41,6 @@ use status::Status;
 
 /// The mode's name.
 pub(crate) const WORKER_MODE: &str = "__worker";
-
-/// How long it is waited between two looks whether a turn that has ended is over for the host, too.
-const SETTLE: Duration = Duration::from_millis(2);
 
 /// How soon to look again whether the host has let go of a turn that has ended.
 const SETTLING: Duration = Duration::from_millis(5);
@@ -112,7 +111,7 @@ async fn work(order: &Order) -> Result<End, Failure> {
     let mut status = Status::new(&order.directory, &order.nonce);
     status.write();
     let prepared = prepare(order, &mut status).await;
-    let (agent, spec, composition) = match prepared {
+    let (agent, spec, composition, identity) = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => {
             status.failed(&failure);
@@ -126,11 +125,7 @@ async fn work(order: &Order) -> Result<End, Failure> {
     let notifier = notify::Notifier::new(composition.fleet.notify.clone(), &agent, &composition.workspace);
     let host = SessionHost::start(agent, Clients::Many);
     let server = serve::Server::listen(&order.socket, Arc::new(Sessions::only(host.clone())))?;
-    let first = match (message, is_new) {
-        (Some(message), _) => Some(message),
-        (None, true) => Some(spec.prompt.clone()),
-        (None, false) => None,
-    };
+    let first = first_words(is_new.then_some(spec.prompt.as_str()), message);
     if is_unfinished && host.go_on().is_err() {
         return Err(Failure::new("the session was closed before it began"));
     }
@@ -138,14 +133,31 @@ async fn work(order: &Order) -> Result<End, Failure> {
         host.prompt(Message::user(text), Author::User).await.map_err(|error| Failure::new(chain(&error)))?;
     }
     let idle = Duration::from_secs(u64::from(composition.fleet.idle_minutes.get()) * 60);
-    let end = watch(&host, &mut status, &notifier, spec.after_turn, idle, &server).await;
+    let mut postman = identity.map(|identity| Postman::start(identity, host.clone()));
+    let end = watch(&host, &mut status, &notifier, spec.after_turn, idle, &server, postman.as_mut()).await;
+    if let Some(postman) = postman {
+        postman.finish(if matches!(end, End::Finished) { Farewell::Leave } else { Farewell::Stay }).await;
+    }
     // No new clients; those that are attached see the end of the session, and leave.
     tokio::join!(server.finish(), host.close());
     Ok(end)
 }
 
+/// What is said to the agent at the start of this run: its task when it has not heard that yet, and what the user has
+/// to say to it now.
+fn first_words(task: Option<&str>, message: Option<String>) -> Option<String> {
+    match (task, message) {
+        (Some(task), Some(message)) => Some(format!("{task}\n\n{message}")),
+        (Some(task), None) => Some(task.to_owned()),
+        (None, message) => message,
+    }
+}
+
 /// Everything up to an agent that can work.
-async fn prepare(order: &Order, status: &mut Status) -> Result<(Agent, SpawnSpec, Composition), Failure> {
+async fn prepare(
+    order: &Order,
+    status: &mut Status,
+) -> Result<(Agent, SpawnSpec, Composition, Option<Identity>), Failure> {
     let spec = read_spec(&order.directory)?;
     let environment = Environment::of_process();
     let flags = crate::fleet::flags::of(&spec);
@@ -185,21 +197,52 @@ async fn prepare(order: &Order, status: &mut Status) -> Result<(Agent, SpawnSpec
     if let (None, Some(model)) = (&spec.model, definition.as_ref().and_then(|it| it.model.clone())) {
         composition.blueprint.model = model;
     }
+    let tools = spec.tools.clone().or_else(|| definition.as_ref().and_then(|it| it.tools.clone()));
+    let identity = Identity::of(&spec, &id, &order.directory, &environment).await?;
     let wanted = Wanted {
         session: id,
         label: spec.label.as_ref().map(ToString::to_string),
         workspace: WorkspaceSource::New(composition.workspace.clone()),
         directory: order.directory.clone(),
         kin: Kin::Independent,
-        tools: spec.tools.clone().or_else(|| definition.as_ref().and_then(|it| it.tools.clone())),
+        tools: tools.clone(),
         role: definition.map(|it| it.role),
     };
-    let kit = composition.kit(wanted)?;
-    let is_old = order.directory.join(transcript::FILE_NAME).exists();
+    match begin(&mut composition, wanted, tools.as_deref(), identity.as_ref()).await {
+        Ok(agent) => {
+            status.model(&agent.kit().model);
+            Ok((agent, spec, composition, identity))
+        }
+        Err(failure) => {
+            if let Some(identity) = &identity {
+                identity.leave().await;
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// The agent, new or as its transcript has it. The broker's tools are the agent's own: its sub-agents do not have them.
+async fn begin(
+    composition: &mut Composition,
+    wanted: Wanted,
+    tools: Option<&[String]>,
+    identity: Option<&Identity>,
+) -> Result<Agent, Failure> {
+    let is_old = wanted.directory.join(transcript::FILE_NAME).exists();
+    let mut kit = composition.kit(wanted)?;
+    if let Some(identity) = identity {
+        for tool in broker::tools(identity, &kit.redactor) {
+            if tools.is_none_or(|names| names.contains(&tool.spec().name)) {
+                kit.specs.push(tool.spec().clone());
+                kit.tools.push(tool);
+            }
+        }
+        kit.system.push_str("\n\n");
+        kit.system.push_str(&identity.instructions());
+    }
     let agent = if is_old { Agent::resume(kit).await } else { Agent::new(kit).await };
-    let agent = agent.map_err(|error| Failure::new(chain(&error)))?;
-    status.model(&agent.kit().model);
-    Ok((agent, spec, composition))
+    agent.map_err(|error| Failure::new(chain(&error)))
 }
 
 fn read_spec(directory: &Path) -> Result<SpawnSpec, Failure> {
@@ -209,7 +252,8 @@ fn read_spec(directory: &Path) -> Result<SpawnSpec, Failure> {
     SpawnSpec::from_json(&text).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
-/// Keeps the status true until the agent has ended or leaves memory.
+/// Keeps the status true until the agent has ended or leaves memory. An agent that gets mail does not leave memory:
+/// nobody else would see that mail has come.
 async fn watch(
     host: &SessionHost,
     status: &mut Status,
@@ -217,7 +261,16 @@ async fn watch(
     after_turn: AfterTurn,
     idle: Duration,
     server: &serve::Server,
+    mut postman: Option<&mut Postman>,
 ) -> End {
+    let no_mail = postman.as_ref().map_or_else(
+        || {
+            let none = CancellationToken::new();
+            none.cancel();
+            none
+        },
+        |postman| postman.over().clone(),
+    );
     let feed = host.handle().feed().clone();
     let mut cursor = caliban_agent::feed::Cursor::default();
     loop {
@@ -225,33 +278,70 @@ async fn watch(
             status.take(&entry);
         }
         status.asks(&host.handle().asks().open());
-        if let Some(ask) = status.new_ask() {
-            notifier.needs_you(&ask).await;
-        }
         let is_over = status.is_turn_over() && !host.is_running();
-        if is_over {
-            let outcome = status.outcome();
-            if after_turn == AfterTurn::End || matches!(outcome, Some(Outcome::Failed { .. })) {
-                status.ended();
-                notifier.ended(status.ending_text(), matches!(outcome, Some(Outcome::Done))).await;
-                return End::Finished;
+        let is_last =
+            after_turn == AfterTurn::End || matches!(status.outcome(), Some(Outcome::Failed { .. }));
+        // What is in its mailbox when it would end is heard first.
+        let is_kept = match (&mut postman, status.outcome()) {
+            (Some(postman), Some(Outcome::Done)) if is_over && is_last => {
+                postman.settle().await == Settled::AtWork
             }
+            _ => false,
+        };
+        // From here on it takes no message: none is acknowledged and then left unheard.
+        if is_over && is_last && !is_kept && host.retire().is_ok() {
+            while let Some(entry) = feed.next(&mut cursor) {
+                status.take(&entry);
+            }
+            let is_done = matches!(status.outcome(), Some(Outcome::Done));
+            status.ended();
+            notifier.ended(status.ending_text(), is_done).await;
+            return End::Finished;
+        }
+        if let Some(postman) = &mut postman {
+            postman.go_on();
+        }
+        let is_idle = is_over && !is_last;
+        if is_idle {
             status.idle();
         }
         status.write();
+        for ask in status.new_asks() {
+            notifier.needs_you(&ask).await;
+        }
         tokio::select! {
             entry = feed.wait(&mut cursor) => match entry {
                 Some(entry) => status.take(&entry),
-                None => return End::Finished,
+                None => {
+                    status.failed(&Failure::new("the agent has crashed").hint("its worker.log may say why"));
+                    return End::Finished;
+                }
             },
-            // The host knows of the end of a turn a moment after the feed does, and says nothing then.
-            () = tokio::time::sleep(SETTLE), if status.is_turn_over() && !is_over => {}
-            // The record of a turn's end comes a moment before the host has let go of the turn.
-            () = tokio::time::sleep(SETTLING), if status.is_turn_over() && !is_over => {}
-            () = tokio::time::sleep(idle), if is_over && !server.has_clients() => {
-                status.hibernated();
-                return End::Hibernated;
+            // The record of a turn's end comes a moment before the host has let go of the turn, and a message may be
+            // on its way.
+            () = tokio::time::sleep(SETTLING), if status.is_turn_over() && !is_idle => {}
+            () = no_mail.cancelled(), if !no_mail.is_cancelled() => {}
+            () = tokio::time::sleep(idle), if is_idle && no_mail.is_cancelled() => {
+                // Clients come and go without a word in the feed.
+                if !server.has_clients() && host.retire().is_ok() {
+                    status.hibernated();
+                    return End::Hibernated;
+                }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_failed_before_it_heard_its_task_hears_it_when_it_is_resumed_with_a_message() {
+        let words = |task, message: Option<&str>| first_words(task, message.map(str::to_owned));
+        assert_eq!(words(Some("fix it"), Some("try again")).as_deref(), Some("fix it\n\ntry again"));
+        assert_eq!(words(Some("fix it"), None).as_deref(), Some("fix it"));
+        assert_eq!(words(None, Some("go on")).as_deref(), Some("go on"));
+        assert_eq!(words(None, None), None);
     }
 }

@@ -147,6 +147,8 @@ impl Status {
                 }
             })
             .collect();
+        // Some providers count their calls anew in each answer: an id may come again for another call.
+        self.told.retain(|id| open.iter().any(|ask| ask.id == *id));
         for ask in &self.now.asks {
             if self.told.insert(ask.id.clone()) {
                 self.untold.push(ask.what.clone());
@@ -159,9 +161,9 @@ impl Status {
         }
     }
 
-    /// An ask that nobody has been told of yet.
-    pub(super) fn new_ask(&mut self) -> Option<String> {
-        self.untold.pop()
+    /// The asks that nobody has been told of yet.
+    pub(super) fn new_asks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.untold)
     }
 
     pub(super) fn is_turn_over(&self) -> bool {
@@ -245,5 +247,34 @@ impl Status {
             // The transcript is the truth; the next change tries again.
             Err(error) => tracing::warn!(%error, "status.json cannot be written"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(id: &str, command: &str) -> Ask {
+        Ask {
+            id: id.into(),
+            agent: None,
+            name: "Bash".into(),
+            input: serde_json::json!({"command": command}),
+            why: "no rule".into(),
+            suggestions: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn every_ask_is_told_once_also_when_several_come_at_once_or_an_id_comes_again() {
+        let place = tempfile::tempdir().unwrap();
+        let mut status = Status::new(place.path(), "n");
+        status.asks(&[ask("1", "ls"), ask("2", "pwd")]);
+        assert_eq!(status.new_asks(), ["Bash ls", "Bash pwd"]);
+        status.asks(&[ask("1", "ls")]);
+        assert_eq!(status.new_asks(), Vec::<String>::new());
+        status.asks(&[]);
+        status.asks(&[ask("1", "date")]);
+        assert_eq!(status.new_asks(), ["Bash date"]);
     }
 }

@@ -5,6 +5,7 @@
 mod approvals;
 mod attach;
 mod bad_input;
+mod broker;
 mod compaction;
 mod config;
 mod demo;
