@@ -424,9 +424,11 @@ fn send_reaches_an_interactive_agent_that_has_answered() {
         fleet.run(["agents", "send", &id, "also the refresh path"]).ok().stdout,
         format!("{id} has it\n")
     );
-    let requests = fleet.place.server.wait_for_requests(2);
+    // What follows waits for the answer to this message.
+    fleet.run(["agents", "wait", &id]).ok();
+    assert!(fleet.run(["logs", &id]).ok().stdout.contains("second answer"));
+    let requests = fleet.place.server.model_requests();
     assert!(requests.last().unwrap().body["messages"].to_string().contains("also the refresh path"));
-    wait_until("the answer is there", || fleet.run(["logs", &id]).ok().stdout.contains("second answer"));
     fleet.run(["kill", &id]).ok();
     let ended = fleet.run(["agents", "send", &id, "more"]).expect_code(1);
     assert!(ended.stderr.contains("resume"), "{}", ended.stderr);
