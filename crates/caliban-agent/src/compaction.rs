@@ -160,7 +160,13 @@ impl Agent {
             session: &self.kit.session,
         };
         let mut ignore = |_: Delta| {};
-        match self.kit.provider.respond(request, &mut ignore, cancel).await {
+        let respond = self.kit.provider.respond(request, &mut ignore, cancel);
+        let result = tokio::select! {
+            result = respond => result,
+            () = cancel.cancelled() => Err(ProviderError::Cancelled),
+            () = self.kit.purse.out_of_time() => Err(ProviderError::Cancelled),
+        };
+        match result {
             Ok(reply) => {
                 self.kit.purse.settle(reservation, reply.usage);
                 tracing::debug!(ms = milliseconds(started.elapsed()), "summarised");
@@ -171,7 +177,7 @@ impl Agent {
             }
             Err(error) => {
                 self.give_back(reservation, &error);
-                Err(Failed::Model(error))
+                Err(self.failed(error, cancel))
             }
         }
     }

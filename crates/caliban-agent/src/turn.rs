@@ -199,13 +199,16 @@ impl Agent {
             }
             Err(error) => {
                 self.give_back(reservation, &error);
-                if !cancel.is_cancelled()
-                    && let Some(refusal) = self.kit.purse.time_is_up()
-                {
-                    return Err(Failed::Budget(refusal));
-                }
-                Err(Failed::Model(error))
+                Err(self.failed(error, cancel))
             }
+        }
+    }
+
+    /// Why a request failed: the end of the time that the agent may take shows as a cancelled request.
+    pub(crate) fn failed(&self, error: ProviderError, cancel: &CancellationToken) -> Failed {
+        match self.kit.purse.time_is_up() {
+            Some(refusal) if !cancel.is_cancelled() => Failed::Budget(refusal),
+            _ => Failed::Model(error),
         }
     }
 

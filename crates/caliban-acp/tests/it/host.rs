@@ -210,3 +210,34 @@ async fn r17_a_call_whose_end_could_not_be_recorded_is_not_run_again() {
     assert_eq!(begun(&host), ["a", "b"]);
     host.close().await;
 }
+
+/// A conversation that is worth a summary, with a model that does not answer any more.
+async fn long(world: &World, gate: &tokio::sync::Semaphore) -> SessionHost {
+    let host = world.host("s").await;
+    gate.add_permits(2);
+    for _ in 0..2 {
+        let words = Message::user("x".repeat(100_000));
+        host.prompt(words, Author::User).await.unwrap().ended().await.unwrap();
+    }
+    host
+}
+
+#[tokio::test]
+async fn a_summary_that_does_not_come_can_be_cancelled() {
+    let (world, gate) = World::gated(json!({"steps": [{"repeat": true, "text": "one"}]}));
+    let host = long(&world, &gate).await;
+    let result = host.compact().unwrap();
+    host.cancel();
+    assert_eq!(result.await.unwrap(), Err(Outcome::Cancelled));
+    host.close().await;
+}
+
+#[tokio::test]
+async fn a_summary_that_does_not_come_ends_with_the_time_that_the_agent_has() {
+    let limits = caliban_core::budget::Limits { wall_ms: Some(2_000), ..caliban_core::budget::Limits::NONE };
+    let (world, gate) = World::gated(json!({"steps": [{"repeat": true, "text": "one"}]}));
+    let host = long(&world.with_budget(limits), &gate).await;
+    let result = host.compact().unwrap().await.unwrap();
+    assert!(matches!(&result, Err(Outcome::Budget { .. })), "{result:?}");
+    host.close().await;
+}
