@@ -2,7 +2,7 @@
 //!
 //! Derived, never read back to go on: the transcript is the truth. Written beside and renamed into place.
 
-use std::{fs, path::Path};
+use std::{fs, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path};
 
 use caliban_core::{message::Message, usage::Usage};
 use jiff::Timestamp;
@@ -65,7 +65,9 @@ pub(crate) fn write(directory: &Path) -> Result<(), TranscriptError> {
     let io = |source| TranscriptError::Io { path: path.clone(), source };
     let text = serde_json::to_vec(&file).map_err(|error| io(error.into()))?;
     let beside = directory.join(".session.json.new");
-    fs::write(&beside, text).map_err(io)?;
+    let mut options = fs::OpenOptions::new();
+    let mut new = options.write(true).create(true).truncate(true).mode(0o600).open(&beside).map_err(io)?;
+    new.write_all(&text).map_err(io)?;
     fs::rename(&beside, &path).map_err(io)
 }
 

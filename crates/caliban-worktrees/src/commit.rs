@@ -67,8 +67,13 @@ impl Repo {
         let written = written?;
         moved?;
         // The index shall stand where the branch does now. Written beside and renamed by git, so a link that somebody
-        // put in its place is replaced, not followed.
-        this.git.hardened(this.tree(&at), "read-tree").arg(written.as_str()).run(cancel).await?.ok()?;
+        // put in its place is replaced, not followed. As a merge, which keeps what a sparse checkout left out.
+        this.git
+            .hardened(this.tree(&at), "read-tree")
+            .args(["-i", "-m", written.as_str()])
+            .run(cancel)
+            .await?
+            .ok()?;
         Ok(Some(written))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -54,7 +55,7 @@ impl Sessions {
         loop {
             let id = new_id()?;
             let directory = parent.join(id.to_string());
-            match fs::create_dir(&directory) {
+            match fs::DirBuilder::new().mode(0o700).create(&directory) {
                 Ok(()) => return Ok((id, directory)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(cannot(error)),

@@ -4,7 +4,7 @@ use std::{fmt, process::ExitCode};
 
 use anstyle::{AnsiColor, Style};
 
-use crate::settings::SettingsError;
+use crate::settings::{Place, SettingsError};
 
 /// The exit codes, as `--help` documents them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +97,8 @@ impl std::error::Error for Failure {}
 
 impl From<SettingsError> for Failure {
     fn from(error: SettingsError) -> Self {
-        Self { message: error.to_string(), hint: error.hint, code: Code::Failed }
+        let code = if matches!(error.place, Place::Flag(_)) { Code::Usage } else { Code::Failed };
+        Self { message: error.to_string(), hint: error.hint, code }
     }
 }
 

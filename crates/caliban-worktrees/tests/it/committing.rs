@@ -1,8 +1,8 @@
 //! Uncommitted work that goes on its branch before the worktree goes.
 
-use caliban_worktrees::{BranchFate, Outcome};
+use caliban_worktrees::{BaseRef, BranchFate, CreateRequest, Outcome, RemoveOptions};
 
-use crate::lab::{Lab, make, make_executable, remove, slug, token, write};
+use crate::lab::{Lab, make, make_executable, quiet, remove, slug, token, write};
 
 #[tokio::test]
 async fn r19_uncommitted_work_goes_on_the_branch_and_the_worktree_leaves_without_a_rescue() {
@@ -40,4 +40,23 @@ async fn r19_what_a_plain_commit_cannot_hold_is_left_for_a_rescue() {
     write(&path.join("inner/file"), "inner\n");
     assert_eq!(repo.commit_all(&slug("nested"), "m", &token()).await.unwrap(), None);
     assert!(remove(&repo, "nested").await.rescue.is_some());
+}
+
+#[tokio::test]
+async fn r19_a_sparse_worktree_loses_nothing_and_needs_no_rescue() {
+    let lab = Lab::new();
+    write(&lab.repo().join("far/away.txt"), "far away\n");
+    lab.git(&["add", "-A"]);
+    lab.git(&["commit", "-qm", "far"]);
+    let repo = lab.open().await;
+    let request = CreateRequest { base_ref: BaseRef::Fresh, ..CreateRequest::new(slug("s")) };
+    let made = repo.create(request, &quiet, &token()).await.unwrap();
+    assert!(!made.created.path.join("far").exists());
+    write(&made.created.path.join("new.txt"), "new\n");
+    repo.commit_all(&slug("s"), "Work of s", &token()).await.unwrap().unwrap();
+    let report =
+        repo.remove(&slug("s"), Some(made.lease), &RemoveOptions::default(), &token()).await.unwrap();
+    assert_eq!(report.rescue, None);
+    assert_eq!(lab.git(&["show", "caliban/s:new.txt"]), "new");
+    assert_eq!(lab.git(&["show", "caliban/s:far/away.txt"]), "far away");
 }

@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::Path};
 
-use caliban_agent::{Attendance, event::Outcome};
+use caliban_agent::{Attendance, conversation::Conversation, event::Outcome};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -13,6 +13,18 @@ use crate::{
     settings::Environment,
 };
 
+/// The session's own provider and model make the summary.
+fn as_before(found: &Found) -> Result<AgentFlags, Failure> {
+    let records = super::records(found)?;
+    let conversation = Conversation::replay(records.iter().map(|record| &record.event));
+    let header = conversation.header();
+    Ok(AgentFlags {
+        provider: header.map(|header| header.provider.clone()),
+        model: header.map(|header| header.model.clone()),
+        ..AgentFlags::default()
+    })
+}
+
 pub(super) fn compact(
     found: &Found,
     environment: &Environment,
@@ -20,8 +32,8 @@ pub(super) fn compact(
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
     crate::runtime()?.block_on(async {
-        let composition =
-            compose(environment, Request::here(cwd, &AgentFlags::default(), Attendance::Nobody)).await?;
+        let flags = as_before(found)?;
+        let composition = compose(environment, Request::here(cwd, &flags, Attendance::Nobody)).await?;
         let mut agent = composition.open(Which::Old(found.clone())).await?;
         let before = agent.conversation().messages().len();
         let result = agent.compact(&CancellationToken::new()).await;
