@@ -110,18 +110,20 @@ impl Order {
 async fn work(order: &Order) -> Result<End, Failure> {
     let mut status = Status::new(&order.directory, &order.nonce);
     status.write();
-    let prepared = prepare(order, &mut status).await;
-    let (agent, spec, composition, identity) = match prepared {
-        Ok(prepared) => prepared,
-        Err(failure) => {
-            status.failed(&failure);
-            return Err(failure);
-        }
-    };
+    let end = run(order, &mut status).await;
+    if let Err(failure) = &end {
+        status.failed(failure);
+    }
+    end
+}
+
+async fn run(order: &Order, status: &mut Status) -> Result<End, Failure> {
+    let (agent, spec, composition, identity) = prepare(order, status).await?;
     let resume: Option<ResumeOrder> = records::read(&order.directory, records::RESUME);
     let message = resume.filter(|resume| resume.nonce == order.nonce).and_then(|resume| resume.prompt);
-    let is_new = agent.conversation().messages().is_empty() && agent.conversation().queue().is_empty();
-    let is_unfinished = agent.has_unfinished_turn();
+    // Others may have spoken to it before it heard its task: that comes first all the same.
+    let is_new = agent.conversation().messages().is_empty();
+    let is_unfinished = !is_new && agent.has_unfinished_turn();
     let notifier = notify::Notifier::new(composition.fleet.notify.clone(), &agent, &composition.workspace);
     let host = SessionHost::start(agent, Clients::Many);
     let server = serve::Server::listen(&order.socket, Arc::new(Sessions::only(host.clone())))?;
@@ -134,7 +136,7 @@ async fn work(order: &Order) -> Result<End, Failure> {
     }
     let idle = Duration::from_secs(u64::from(composition.fleet.idle_minutes.get()) * 60);
     let mut postman = identity.map(|identity| Postman::start(identity, host.clone()));
-    let end = watch(&host, &mut status, &notifier, spec.after_turn, idle, &server, postman.as_mut()).await;
+    let end = watch(&host, status, &notifier, spec.after_turn, idle, &server, postman.as_mut()).await;
     if let Some(postman) = postman {
         postman.finish(if matches!(end, End::Finished) { Farewell::Leave } else { Farewell::Stay }).await;
     }
