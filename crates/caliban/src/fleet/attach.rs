@@ -4,7 +4,7 @@
 
 use std::{
     io::{BufRead as _, IsTerminal as _, Write},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anstyle::Style;
@@ -22,7 +22,9 @@ use serde_json::{Value, json};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
-    Fleet, link,
+    Fleet,
+    desk::{Desk, Taken},
+    link,
     link::{Link, SEND},
     logs::{replay, verdict},
     row, say,
@@ -171,7 +173,7 @@ async fn converse(
 ) -> Result<Over, Failure> {
     let (client, session) = (link.client.clone(), link.session.clone());
     let mut screen = Screen::default();
-    let mut questions: Vec<Question> = Vec::new();
+    let mut desk: Desk<Question> = Desk::default();
     let mut said: JoinSet<Result<(), Failure>> = JoinSet::new();
     let loading = client.load_session(&session, &link.cwd);
     tokio::pin!(loading);
@@ -186,18 +188,20 @@ async fn converse(
     tokio::pin!(interrupted);
     loop {
         // Somebody else may have answered.
-        let withdrawn = questions.iter().position(|question| question.withdrawn().is_cancelled());
-        if let Some(at) = withdrawn {
-            drop(questions.remove(at));
+        if desk.drop_moot(|question| question.withdrawn().is_cancelled(), Instant::now()) {
             screen.line(Style::new(), "  (answered elsewhere)", out)?;
+            show_question(&desk, &mut screen, lines.is_some(), out)?;
         }
-        let moot = questions.first().map(|question| question.withdrawn().clone());
+        let moot = desk.shown().map(|question| question.withdrawn().clone());
         tokio::select! {
             event = link.events.next() => match event {
                 Ok(Some(ClientEvent::Update(update))) => screen.update(update.update, out)?,
                 Ok(Some(ClientEvent::Permission(question))) => {
-                    screen.question(&question, lines.is_some(), out)?;
-                    questions.push(question);
+                    desk.put(question);
+                    // One at a time: an answer must be to what is shown.
+                    if desk.len() == 1 {
+                        show_question(&desk, &mut screen, lines.is_some(), out)?;
+                    }
                 }
                 Ok(Some(ClientEvent::TurnEnded(ended))) => screen.turn_ended(&ended, out)?,
                 Ok(Some(ClientEvent::Closed(_)) | None) | Err(_) if is_loaded => {
@@ -219,15 +223,24 @@ async fn converse(
                 if line.is_empty() {
                     continue;
                 }
-                if !questions.is_empty() {
-                    let question = questions.remove(0);
-                    let reply = reply(&line, question.offers_always());
-                    // A connection that is gone is seen by the next event.
-                    let _gone = question.answer(reply).await;
-                } else if line == "/cancel" {
-                    client.cancel(&session).await.map_err(link::worded)?;
-                } else {
-                    said.spawn(tell(client.clone(), session.clone(), line));
+                match desk.take(Instant::now()) {
+                    Taken::Question(question) => {
+                        let reply = reply(&line, question.offers_always());
+                        // A connection that is gone is seen by the next event.
+                        let _gone = question.answer(reply).await;
+                        show_question(&desk, &mut screen, true, out)?;
+                    }
+                    Taken::Changed => {
+                        let words = "the question has changed meanwhile; this was not taken as an answer";
+                        screen.line(Style::new(), words, out)?;
+                        show_question(&desk, &mut screen, true, out)?;
+                    }
+                    Taken::Nothing if line == "/cancel" => {
+                        client.cancel(&session).await.map_err(link::worded)?;
+                    }
+                    Taken::Nothing => {
+                        said.spawn(tell(client.clone(), session.clone(), line));
+                    }
                 }
             }
             Some(told) = said.join_next(), if !said.is_empty() => match told {
@@ -242,6 +255,16 @@ async fn converse(
             }
         }
     }
+}
+
+/// Shows the question that is to be answered next, if there is one.
+fn show_question(
+    desk: &Desk<Question>,
+    screen: &mut Screen,
+    can_answer: bool,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    desk.shown().map_or(Ok(()), |question| screen.question(question, can_answer, out))
 }
 
 /// What was typed, to the agent: a command of its own as a prompt, anything else as a message that is on disk when it

@@ -9,6 +9,7 @@ mod approvals;
 mod attach;
 mod caller;
 mod daemon;
+mod desk;
 mod diff;
 pub(crate) mod flags;
 mod git;
