@@ -50,6 +50,8 @@ pub struct Blueprint {
     pub append: Option<String>,
     /// Which instruction files are read.
     pub context_files: ContextFiles,
+    /// Where the user stands; background agents are started from there, with the same settings and trust.
+    pub cwd: PathBuf,
     /// The top of the repository.
     pub repo: Option<PathBuf>,
     /// Today.

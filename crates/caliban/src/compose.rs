@@ -143,6 +143,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
             max_bytes: usize::try_from(settings.context.max_bytes).unwrap_or(usize::MAX),
             user_directory: Some(loaded.paths.config.clone()),
         },
+        cwd: canonical(cwd)?,
         // In a worktree, its own files are the project's.
         repo: worktree.map_or_else(|| repo.clone(), |_| Some(root.clone())),
         date: jiff::Zoned::now().date().to_string(),

@@ -139,6 +139,7 @@ impl World {
             helpers: self.helpers,
             definitions: Arc::new([]),
             isolation: Isolation::default(),
+            cwd: self.root().to_owned(),
             spawner: Arc::new(NoFleet),
         };
         let wanted = Wanted {

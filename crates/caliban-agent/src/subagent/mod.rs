@@ -163,7 +163,7 @@ impl Starter {
             agent_type: input.agent.clone(),
             isolation: input.place.into_spec(),
             tools: input.tool_allowlist.clone(),
-            cwd: self.workspace.cwd(),
+            cwd: self.blueprint.cwd.clone(),
             ..SpawnSpec::default()
         };
         match self.blueprint.spawner.spawn(Handover { spec, hooks }).await {
