@@ -91,6 +91,8 @@ impl World {
     }
 
     fn kill_worker(&self, id: &str) {
+        // One that was just resumed may not have begun.
+        wait_until("the worker runs", || self.fleet.row(id)["pid"].is_i64());
         let pid = self.fleet.row(id)["pid"].as_i64().unwrap();
         let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
@@ -390,8 +392,11 @@ fn the_tools_list_read_broadcast_and_show_receipts() {
     world.fleet.wait_for(&id, "idle");
     let mailbox = world.mailbox("worker");
     world.write(&world.director, SECOND, "a letter to the Director itself");
+    // The model answers when the receipt is given.
+    world.fleet.place.server.hold();
     world.write(&mailbox, FIRST, "look at this");
     world.wait_for_receipt(FIRST);
+    world.fleet.place.server.release();
     wait_until("it has looked", || world.count(&id, "turn_ended", "") == 2);
     let answered: Vec<String> = world
         .records(&id)
@@ -420,4 +425,77 @@ fn the_tools_list_read_broadcast_and_show_receipts() {
         assert!(answered.iter().any(|answer| answer.contains(part)), "{part} is not in {answered:#?}");
     }
     assert_eq!(world.letters(&world.director)[0].0, "to all of you");
+}
+
+#[test]
+fn kills_at_any_moment_lose_nothing_and_repeat_nothing() {
+    let world = World::new(script![text("heard").forever()]);
+    let id = world.interactive("worker", "the task");
+    world.fleet.wait_for(&id, "idle");
+    let mailbox = world.mailbox("worker");
+    // When the worker is killed: at once, when the message is on disk, when it is heard, when the receipt is given.
+    let moments: [fn(&World, &str, &str, &str) -> bool; 4] = [
+        |_, _, _, _| true,
+        |world, id, _, text| world.count(id, "queued", text) == 1,
+        |world, id, _, text| world.count(id, "prompt", text) == 1,
+        |world, _, task, _| world.state(task) == "completed",
+    ];
+    let mut sent = Vec::new();
+    for round in 0..8 {
+        let (task, body) =
+            (format!("00000000-0000-4000-8000-0000000000{round:02}"), format!("letter {round}."));
+        world.write(&mailbox, &task, &body);
+        let text = format!("| {body}");
+        wait_until("the moment has come", || moments[round % moments.len()](&world, &id, &task, &text));
+        world.kill_worker(&id);
+        world.fleet.run(["resume", &id]).ok();
+        sent.push((task, text));
+    }
+    for (task, text) in &sent {
+        world.wait_for_receipt(task);
+        assert_eq!((world.count(&id, "queued", text), world.count(&id, "prompt", text)), (1, 1), "{text}");
+    }
+    world.fleet.wait_for(&id, "idle");
+    let order: Vec<String> = world
+        .records(&id)
+        .iter()
+        .filter(|record| record["event"] == "queued")
+        .flat_map(|record| sent.iter().find(|(_, text)| record.to_string().contains(text)).cloned())
+        .map(|(task, _)| task)
+        .collect();
+    assert_eq!(order, sent.into_iter().map(|(task, _)| task).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_agent_goes_on_when_its_session_is_deleted() {
+    let world = World::new(script![text("heard").forever()]);
+    let id = world.interactive("worker", "the task");
+    world.fleet.wait_for(&id, "idle");
+    world.cafleet(["session", "delete", &world.session]).ok();
+    let log = |text: &str| world.fleet.run(["logs", "--raw", &id]).ok().stdout.contains(text);
+    wait_until("the worker says so", || log("no longer registered with the broker"));
+    world.fleet.run(["agents", "send", &id, "still there?"]).ok();
+    wait_until("it answers", || world.count(&id, "turn_ended", "") == 2);
+    world.kill_worker(&id);
+    world.fleet.run(["resume", &id, "--prompt", "and now?"]).ok();
+    wait_until("it answers again", || world.count(&id, "turn_ended", "") == 3);
+    assert!(log("the agent goes on without it"));
+    let requests = world.fleet.place.server.model_requests();
+    let tools = |request: &Recorded| request.body["tools"].to_string().contains("BrokerSend");
+    assert_eq!((tools(&requests[0]), tools(requests.last().unwrap())), (true, false));
+}
+
+#[test]
+fn a_respawned_agent_has_a_mailbox_of_its_own() {
+    let world = World::new(script![text("heard").forever()]);
+    let id = world.interactive("worker", "the task");
+    world.fleet.wait_for(&id, "idle");
+    let before = world.members();
+    world.fleet.run(["kill", &id]).ok();
+    world.fleet.run(["respawn", &id]).ok();
+    wait_until("the new one is registered", || world.members().len() == 1 && world.members() != before);
+    world.fleet.wait_for("worker", "idle");
+    let after = world.members();
+    assert_eq!((after.len(), after[0].0.as_str()), (1, "worker"));
+    assert_ne!(after, before);
 }
