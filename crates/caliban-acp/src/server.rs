@@ -257,7 +257,9 @@ impl Server {
         let attached = self.attached().get(&request.session_id).map(|attachment| attachment.host().clone());
         let host = match attached {
             Some(host) => host,
-            None if self.sessions.are_the_clients() => return Err(Error::session_not_found(request.session_id)),
+            None if self.sessions.are_the_clients() => {
+                return Err(Error::session_not_found(request.session_id));
+            }
             None => {
                 let place = NewSession {
                     cwd: PathBuf::new(),

@@ -117,7 +117,9 @@ fn files(loaded: &Loaded) -> Vec<SettingsFile> {
         let state = match &loaded.trust {
             Trust::Trusted(files) if files.get(kind).is_some() => "read",
             Trust::Untrusted(names) if names.iter().any(|name| name == kind.name()) => "not trusted",
-            Trust::Changed(names) if names.iter().any(|name| name == kind.name()) => "changed since it was trusted",
+            Trust::Changed(names) if names.iter().any(|name| name == kind.name()) => {
+                "changed since it was trusted"
+            }
             Trust::NoFiles | Trust::Trusted(_) | Trust::Untrusted(_) | Trust::Changed(_) => "absent",
         };
         files.push(SettingsFile { path: path.display().to_string(), state });

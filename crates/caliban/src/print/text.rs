@@ -145,8 +145,10 @@ fn refused(error: &mut impl std::io::Write, report: &TurnReport) -> std::io::Res
     rules.sort_unstable();
     rules.dedup();
     if !rules.is_empty() {
-        let flags: Vec<String> =
-            rules.iter().map(|rule| format!("--allow '{}'", inert::line(rule).replace('\'', r"'\''"))).collect();
+        let flags: Vec<String> = rules
+            .iter()
+            .map(|rule| format!("--allow '{}'", inert::line(rule).replace('\'', r"'\''")))
+            .collect();
         writeln!(error, "hint: allow them with {}", flags.join(" "))?;
     }
     Ok(())

@@ -275,7 +275,8 @@ fn s10_without_isolation_it_works_in_the_parents_directory() {
 
 #[test]
 fn s11_f02_background_hands_over_to_the_fleet_and_names_the_way_back() {
-    let mut steps = parent(call(json!({"prompt": "LATER: look around", "background": true, "label": "later"})));
+    let mut steps =
+        parent(call(json!({"prompt": "LATER: look around", "background": true, "label": "later"})));
     steps.push(text("I looked.").on_first("LATER"));
     let place = Place::new(Script { steps });
     place.ask(TASK, []).ok();

@@ -187,7 +187,7 @@ fn a15_agent_types_alone_need_trust_and_a_change_takes_it_back() {
     );
     assert_eq!(trusted.stderr, "");
 
-    let mut expect_changed = |files: &str| {
+    let expect_changed = |files: &str| {
         let changed = types();
         assert!(changed.stdout.starts_with("No agent types."), "{}", changed.stdout);
         let note = format!(
