@@ -72,11 +72,7 @@ impl Isolation {
             setup: self.setup.clone(),
             owner: Some(owner.to_owned()),
         };
-        let show = |step: Progress| {
-            if step.phase != Phase::Checkout || step.done == step.total {
-                progress(&format!("worktree: {:?}\n", step.phase).to_lowercase());
-            }
-        };
+        let show = |step: Progress| progress(&shown(step));
         let worktree = repo.create(request, &show, cancel).await.map_err(worded)?;
         Ok(Made { repo, worktree, keep: self.keep })
     }
@@ -152,6 +148,25 @@ impl fmt::Display for Work {
                     None => Ok(()),
                 }
             }
+        }
+    }
+}
+
+/// How far the worktree is, in one line.
+fn shown(step: Progress) -> String {
+    let what = match step.phase {
+        Phase::Resolve => "finding its base",
+        Phase::Checkout => "writing files",
+        Phase::Links => "linking directories",
+        Phase::Include => "copying files that git does not have",
+        Phase::Setup => "running the setup command",
+    };
+    match step.total {
+        0 => format!("worktree: {what}\n"),
+        total => {
+            let tenths = usize::try_from((step.done * 10).div_ceil(total).min(10)).unwrap_or(10);
+            let bar = format!("{}{}", "█".repeat(tenths), "░".repeat(10 - tenths));
+            format!("worktree: {what} {bar} {}/{total}\n", step.done)
         }
     }
 }

@@ -13,6 +13,8 @@ use caliban_core::{inert, message::Message};
 use super::Printer;
 use crate::report::Failure;
 
+/// Of a running call's last line, as much as fits on a usual terminal.
+const LIVE_CHARS: usize = 76;
 /// Tool lines and notes.
 const DIM: Style = Style::new().dimmed();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
@@ -23,6 +25,10 @@ pub(super) struct Text {
     streams: bool,
     /// stderr gets a line for each call.
     talks: bool,
+    /// stderr is a terminal: what a running call prints is shown in one line that goes again.
+    is_live: bool,
+    /// Whether such a line is there now.
+    has_live_line: bool,
     /// Whether the cursor stands behind text.
     is_mid_line: bool,
     shown_text: bool,
@@ -33,9 +39,35 @@ impl Text {
         Self {
             streams: std::io::stdout().is_terminal(),
             talks: is_verbose || std::io::stderr().is_terminal(),
+            is_live: std::io::stderr().is_terminal(),
+            has_live_line: false,
             is_mid_line: false,
             shown_text: false,
         }
+    }
+
+    /// Shows the last line of what a running call prints, in place of the one before.
+    fn live(&mut self, text: &str) -> std::io::Result<()> {
+        let Some(line) = text.lines().rev().find(|line| !line.trim().is_empty()) else { return Ok(()) };
+        if self.streams {
+            self.end_line()?;
+        }
+        let shown: String = inert::line(line.trim_end()).chars().take(LIVE_CHARS).collect();
+        let mut error = anstream::stderr().lock();
+        write!(error, "\r\x1b[K{DIM}  {shown}{DIM:#}")?;
+        error.flush()?;
+        self.has_live_line = true;
+        Ok(())
+    }
+
+    /// Takes the live line away before anything else is shown.
+    fn end_live(&mut self) -> std::io::Result<()> {
+        if std::mem::take(&mut self.has_live_line) {
+            let mut error = anstream::stderr().lock();
+            write!(error, "\r\x1b[K")?;
+            error.flush()?;
+        }
+        Ok(())
     }
 
     fn out(&mut self, text: &str) -> std::io::Result<()> {
@@ -88,6 +120,10 @@ impl Text {
 
 impl Printer for Text {
     fn entry(&mut self, entry: &Entry) -> std::io::Result<()> {
+        if let Entry::ToolOutput { text, .. } = entry {
+            return if self.is_live { self.live(text) } else { Ok(()) };
+        }
+        self.end_live()?;
         match entry {
             Entry::Text(text) if self.streams => {
                 self.shown_text = true;
@@ -104,6 +140,7 @@ impl Printer for Text {
     }
 
     fn end(&mut self, report: &TurnReport) -> std::io::Result<()> {
+        self.end_live()?;
         if self.streams {
             self.end_line()?;
         } else if report.outcome == Outcome::Done && !report.text.is_empty() {
