@@ -429,12 +429,13 @@ fn the_tools_list_read_broadcast_and_show_receipts() {
 
 #[test]
 fn kills_at_any_moment_lose_nothing_and_repeat_nothing() {
+    type Moment = fn(&World, &str, &str, &str) -> bool;
     let world = World::new(script![text("heard").forever()]);
     let id = world.interactive("worker", "the task");
     world.fleet.wait_for(&id, "idle");
     let mailbox = world.mailbox("worker");
     // When the worker is killed: at once, when the message is on disk, when it is heard, when the receipt is given.
-    let moments: [fn(&World, &str, &str, &str) -> bool; 4] = [
+    let moments: [Moment; 4] = [
         |_, _, _, _| true,
         |world, id, _, text| world.count(id, "queued", text) == 1,
         |world, id, _, text| world.count(id, "prompt", text) == 1,
