@@ -7,6 +7,10 @@
 mod broker;
 mod broker_load;
 mod capture;
+mod fleet;
+mod fleet_memory;
+mod fleet_model;
+mod fleet_place;
 mod help;
 pub(crate) mod measure;
 mod repo;
@@ -36,7 +40,7 @@ pub(crate) const MEASURE: &str = "bench-measure";
 const RUNS: usize = 40;
 
 /// The programs that ship.
-const PROGRAMS: [&str; 4] = ["-p", "caliban", "-p", "cafleet"];
+const PROGRAMS: [&str; 6] = ["-p", "caliban", "-p", "caliban-supervisor", "-p", "cafleet"];
 
 /// What benchmarks need beside them.
 const EXAMPLES: [(&str, &str); 3] =
@@ -52,7 +56,7 @@ struct Bench {
     run: fn(&Bed) -> Result<Table>,
 }
 
-const BENCHES: [Bench; 8] = [
+const BENCHES: [Bench; 9] = [
     version::BENCH,
     help::BENCH,
     turn::BENCH,
@@ -61,6 +65,7 @@ const BENCHES: [Bench; 8] = [
     worktree::BENCH,
     broker::BENCH,
     broker_load::BENCH,
+    fleet::BENCH,
 ];
 
 /// Where benchmarks run.

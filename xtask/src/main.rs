@@ -17,7 +17,7 @@ const USAGE: &str = "\
 cargo xtask test [ARGS…]   installs what the tests need (Debian, as root) or says what is missing, builds the
                            programs and runs all tests; ARGS go to the test runner (a filter: f05)
 cargo xtask bench [NAME…]  measures the release programs beside something of the same run, and prints ratios:
-                           version, help, turn, tool-turn, request, worktree, broker, broker-load
+                           version, help, turn, tool-turn, request, worktree, broker, broker-load, fleet
     --runs N               how often each is run (default 40)
     --bin-dir DIR          measures programs that are built already
 cargo xtask soak           kills the daemon 1,000 times under load and checks that nothing is lost or doubled

@@ -1,0 +1,294 @@
+//! The background fleet: how soon an agent is registered, at work and listed, and what it holds in memory.
+//!
+//! Agents work in the caller's directory and wait for a model that never answers. Agents that were measured are
+//! removed before the next is started; at the end no process is left.
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::fleet_memory::{Held, held, held_by_bare};
+use super::fleet_model::SilentModel;
+use super::fleet_place::{Daemon, Place};
+use super::measure::{self, median};
+use super::table::{Table, ms, times};
+use super::{Bed, Bench};
+use crate::run;
+
+pub(super) const BENCH: Bench = Bench {
+    name: "fleet",
+    what: "background agents that wait for the model; × is to what the column \"to\" names",
+    run,
+};
+
+/// What is promised, in milliseconds.
+const SPAWN_MS: f64 = 3.0;
+const BACKGROUND_MS: f64 = 8.0;
+const COLD_MS: f64 = 18.0;
+const REQUEST_MS: f64 = 20.0;
+const LIST_MS: f64 = 7.0;
+/// And in MB.
+const DAEMON_MB: f64 = 8.0;
+const AGENT_MB: f64 = 4.0;
+
+/// Agents in a list.
+const CROWD: usize = 100;
+/// How many of them run at once when nobody changes the setting.
+const RUNNING: usize = 8;
+
+/// A time and how it is judged.
+struct Row<'a> {
+    label: &'a str,
+    us: f64,
+    to: &'a str,
+    base_us: f64,
+    at_most_ms: Option<f64>,
+}
+
+fn run(bed: &Bed) -> Result<Table> {
+    let model = SilentModel::start()?;
+    let mut table = Table::new(&["median", "×", "to", "promised", ""]);
+    // On both sides, so that a change of the disk's load meets all.
+    let mut commits = bare_commits(bed)?;
+    let warm = warm(bed, &model)?;
+    let cold = cold(bed, &model)?;
+    commits.extend(bare_commits(bed)?);
+    let commit_us = median(commits);
+    let (bare, bare_cold) = (median(warm.bare_us), median(cold.bare_us));
+    table.row("true", [ms(bare), String::new()]);
+    table.row("SQLite, open and commit", [ms(commit_us), String::new()]);
+    let sum = bare + commit_us;
+    let rows = [
+        Row {
+            label: "spawn, acknowledged at the socket",
+            us: median(warm.spawn_us),
+            to: "commit",
+            base_us: commit_us,
+            at_most_ms: Some(SPAWN_MS),
+        },
+        Row {
+            label: "caliban --bg",
+            us: median(warm.background_us),
+            to: "true + commit",
+            base_us: sum,
+            at_most_ms: Some(BACKGROUND_MS),
+        },
+        Row {
+            label: "  until the model has its request",
+            us: median(warm.request_us),
+            to: "true + commit",
+            base_us: sum,
+            at_most_ms: Some(REQUEST_MS),
+        },
+        Row {
+            label: "caliban --bg that starts the daemon",
+            us: median(cold.background_us),
+            to: "true + commit",
+            base_us: bare_cold + commit_us,
+            at_most_ms: Some(COLD_MS),
+        },
+        Row {
+            label: "  until the model has its request",
+            us: median(cold.request_us),
+            to: "true + commit",
+            base_us: bare_cold + commit_us,
+            at_most_ms: None,
+        },
+    ];
+    for row in rows {
+        time(&mut table, &row);
+    }
+    let nothing = held_by_bare()?;
+    table.row("sleep, unshared", [mb(nothing.private_kb), String::new()]);
+    for running in [RUNNING, CROWD] {
+        crowd(bed, &model, running, nothing, &mut table)?;
+    }
+    table.remark("the commit includes opening the database, which a running daemon has done already");
+    table.remark(
+        "unshared: memory that would be free if the process ended; agents are the median of those that run",
+    );
+    Ok(table)
+}
+
+fn time(table: &mut Table, row: &Row<'_>) {
+    let verdict = row.at_most_ms.map_or([String::new(), String::new()], |at_most| {
+        [format!("≤ {at_most} ms"), verdict(row.us / 1_000.0, at_most)]
+    });
+    let cells = [ms(row.us), times(row.us / row.base_us.max(1.0)), row.to.to_owned()];
+    table.row(row.label, cells.into_iter().chain(verdict));
+}
+
+fn memory(table: &mut Table, label: &str, kb: f64, nothing: Held, at_most_mb: f64) {
+    let cells = [
+        mb(kb),
+        times(kb / nothing.private_kb.max(1.0)),
+        "sleep".to_owned(),
+        format!("≤ {at_most_mb} MB"),
+        verdict(kb / 1_024.0, at_most_mb),
+    ];
+    table.row(label, cells);
+}
+
+fn verdict(value: f64, at_most: f64) -> String {
+    if value <= at_most { "held" } else { "NOT HELD" }.to_owned()
+}
+
+fn mb(kb: f64) -> String {
+    format!("{:.2} MB", kb / 1_024.0)
+}
+
+/// Samples of a daemon that runs.
+#[derive(Default)]
+struct Warm {
+    bare_us: Vec<f64>,
+    spawn_us: Vec<f64>,
+    background_us: Vec<f64>,
+    request_us: Vec<f64>,
+}
+
+fn warm(bed: &Bed, model: &SilentModel) -> Result<Warm> {
+    let place = Place::new(bed, "fleet-warm", model, RUNNING)?;
+    let daemon = place.daemon()?;
+    let request = place.spawn_request();
+    let mut samples = Warm::default();
+    // The first is not counted: files get into the cache.
+    for turn in 0..=bed.runs {
+        let bare_us = bare(bed)?;
+        let before = model.count()?;
+        let start = Instant::now();
+        let id = daemon.spawn(&request)?;
+        let spawn_us = micros(start, Instant::now());
+        // Not measured while another starts.
+        model.request_after(before)?;
+        daemon.remove(&id)?;
+        let (background_us, request_us) = background(&place, &daemon, model)?;
+        if turn > 0 {
+            samples.bare_us.push(bare_us);
+            samples.spawn_us.push(spawn_us);
+            samples.background_us.push(background_us);
+            samples.request_us.push(request_us);
+        }
+    }
+    place.end()?;
+    Ok(samples)
+}
+
+/// Samples of commands that start a daemon.
+#[derive(Default)]
+struct Cold {
+    bare_us: Vec<f64>,
+    background_us: Vec<f64>,
+    request_us: Vec<f64>,
+}
+
+fn cold(bed: &Bed, model: &SilentModel) -> Result<Cold> {
+    let place = Place::new(bed, "fleet-cold", model, RUNNING)?;
+    let daemon = place.daemon()?;
+    let mut samples = Cold::default();
+    for turn in 0..=bed.runs {
+        place.output(&["daemon", "stop"])?;
+        let bare_us = bare(bed)?;
+        // The next daemon has the same socket.
+        let (background_us, request_us) = background(&place, &daemon, model)?;
+        if turn > 0 {
+            samples.bare_us.push(bare_us);
+            samples.background_us.push(background_us);
+            samples.request_us.push(request_us);
+        }
+    }
+    place.end()?;
+    Ok(samples)
+}
+
+/// One `--bg`: until it returns, and until the model has the agent's request. The agent is gone then.
+fn background(place: &Place, daemon: &Daemon, model: &SilentModel) -> Result<(f64, f64)> {
+    let before = model.count()?;
+    let (id, start, returned) = place.background()?;
+    let asked = model.request_after(before)?;
+    daemon.remove(&id)?;
+    Ok((micros(start, returned), micros(start, asked)))
+}
+
+/// A hundred agents of which some run, then all ended: the list, and memory.
+fn crowd(bed: &Bed, model: &SilentModel, running: usize, nothing: Held, table: &mut Table) -> Result<()> {
+    let place = Place::new(bed, &format!("fleet-{running}"), model, running)?;
+    let daemon = place.daemon()?;
+    let (request, before) = (place.spawn_request(), model.count()?);
+    for _ in 0..CROWD {
+        daemon.spawn(&request)?;
+    }
+    model.request_after(before + running - 1)?;
+    let list = place.subject(&["agents", "list"]);
+    let [bare, listed] = measure::costs([&bed.bare(), &list], bed.runs)?;
+    let label = format!("agents list, {CROWD} of which {running} run");
+    let row = |label, cost: measure::Cost, bare: measure::Cost| Row {
+        label,
+        us: cost.wall_us,
+        to: "true",
+        base_us: bare.wall_us,
+        at_most_ms: Some(LIST_MS),
+    };
+    time(table, &row(&label, listed, bare));
+    let agents = agents(&daemon.rows()?)?;
+    ensure!(agents.len() == running, "{} agents run, not {running}", agents.len());
+    let of = |part: fn(&(Held, Held)) -> f64| median(agents.iter().map(part).collect());
+    let of_daemon = held(daemon.pid)?;
+    memory(table, "  daemon, resident", of_daemon.resident_kb, nothing, DAEMON_MB);
+    memory(table, "  daemon, unshared", of_daemon.private_kb, nothing, DAEMON_MB);
+    let both = of(|(shim, worker)| shim.private_kb + worker.private_kb);
+    memory(table, "  shim + worker, unshared", both, nothing, AGENT_MB);
+    table.remark(format!(
+        "{running} run: a shim holds {} unshared, a worker {} ({} resident)",
+        mb(of(|(shim, _)| shim.private_kb)),
+        mb(of(|(_, worker)| worker.private_kb)),
+        mb(of(|(_, worker)| worker.resident_kb)),
+    ));
+    daemon.kill_all()?;
+    if running == CROWD {
+        let [bare, listed] = measure::costs([&bed.bare(), &list], bed.runs)?;
+        time(table, &row(&format!("agents list, {CROWD} that have ended"), listed, bare));
+    }
+    place.end()
+}
+
+/// What the shims and workers of those hold that run.
+fn agents(rows: &[Value]) -> Result<Vec<(Held, Held)>> {
+    let of = |row: &Value, name: &str| match row[name].as_u64() {
+        Some(pid) => held(pid).map(Some),
+        None => Ok(None),
+    };
+    let mut agents = Vec::new();
+    for row in rows {
+        if let (Some(shim), Some(worker)) = (of(row, "shim_pid")?, of(row, "pid")?) {
+            agents.push((shim, worker));
+        }
+    }
+    Ok(agents)
+}
+
+/// What a bare process start takes.
+fn bare(bed: &Bed) -> Result<f64> {
+    let mut command = bed.bare().command()?;
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let start = Instant::now();
+    run::output(&mut command)?;
+    Ok(micros(start, Instant::now()))
+}
+
+/// What opening a database and committing one row takes SQLite, without the process.
+fn bare_commits(bed: &Bed) -> Result<Vec<f64>> {
+    let program = bed.example("commit")?;
+    let file = bed.scratch.join("fleet-bare.db");
+    let mut samples = Vec::new();
+    for _ in 0..bed.runs {
+        let us = run::output(Command::new(&program).arg(&file).stdin(Stdio::null()))?;
+        samples.push(us.trim().parse().with_context(|| format!("'{us}' is no number"))?);
+    }
+    Ok(samples)
+}
+
+fn micros(from: Instant, to: Instant) -> f64 {
+    to.saturating_duration_since(from).as_secs_f64() * 1e6
+}
