@@ -2,12 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod clock;
 mod daemon;
 mod faults;
 mod fleet;
 mod history;
 mod kill;
 mod life;
+mod memory;
 mod places;
 mod protocol;
 mod queue;
