@@ -212,7 +212,7 @@ async fn prepare(
     };
     match begin(&mut composition, wanted, tools.as_deref(), identity.as_ref()).await {
         Ok(agent) => {
-            status.model(&agent.kit().model);
+            status.agent(agent.kit());
             Ok((agent, spec, composition, identity))
         }
         Err(failure) => {

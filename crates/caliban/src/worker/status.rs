@@ -6,10 +6,11 @@ use std::{
 };
 
 use caliban_agent::{
+    Kit,
     event::{Ask, Event, Outcome},
     feed::Entry,
 };
-use caliban_core::{inert, price::MicroUsd};
+use caliban_core::{inert, price::MicroUsd, redact::Redactor};
 use caliban_supervisor::records::{
     self, Ask as ShownAsk, EndingKind, STATUS, STATUS_VERSION, Waiting, WorkerEnding, WorkerState,
     WorkerStatus,
@@ -26,6 +27,8 @@ pub(super) struct Status {
     directory: PathBuf,
     now: WorkerStatus,
     written: Option<WorkerStatus>,
+    /// Takes secrets out of what is written.
+    redactor: Redactor,
     /// How the last turn ended; none while one is under way.
     outcome: Option<Outcome>,
     told: BTreeSet<String>,
@@ -44,14 +47,17 @@ impl Status {
             directory: directory.to_owned(),
             now,
             written: None,
+            redactor: Redactor::default(),
             outcome: None,
             told: BTreeSet::new(),
             untold: Vec::new(),
         }
     }
 
-    pub(super) fn model(&mut self, model: &str) {
-        self.now.model = Some(model.to_owned());
+    /// From now on the status is about this agent.
+    pub(super) fn agent(&mut self, kit: &Kit) {
+        self.now.model = Some(kit.model.clone());
+        self.redactor = kit.redactor.clone();
     }
 
     pub(super) fn activity(&mut self, activity: &str) {
@@ -220,7 +226,7 @@ impl Status {
             return;
         }
         self.stamp();
-        self.keep(records::write(&self.directory, STATUS, &self.now));
+        self.keep(records::write(&self.directory, STATUS, &self.clean()));
     }
 
     fn end(&mut self, state: WorkerState, kind: EndingKind, text: Option<String>) {
@@ -234,7 +240,21 @@ impl Status {
 
     fn durably(&mut self) {
         self.stamp();
-        self.keep(records::write_durably(&self.directory, STATUS, &self.now));
+        self.keep(records::write_durably(&self.directory, STATUS, &self.clean()));
+    }
+
+    /// The status as it may be written: without secrets.
+    fn clean(&self) -> WorkerStatus {
+        let mut status = self.now.clone();
+        let WorkerStatus { activity, last_text, ending, asks, .. } = &mut status;
+        let texts =
+            activity.iter_mut().chain(last_text).chain(ending.iter_mut().filter_map(|it| it.text.as_mut()));
+        for text in texts.chain(asks.iter_mut().map(|ask| &mut ask.what)) {
+            if let std::borrow::Cow::Owned(clean) = self.redactor.redact(text) {
+                *text = clean;
+            }
+        }
+        status
     }
 
     fn stamp(&mut self) {
