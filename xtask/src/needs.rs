@@ -14,7 +14,7 @@ struct Need {
     why: &'static str,
 }
 
-const NEEDS: [Need; 4] = [
+const NEEDS: [Need; 5] = [
     Need {
         probe: ("cc", "--version"),
         package: "gcc libc6-dev",
@@ -23,6 +23,7 @@ const NEEDS: [Need; 4] = [
     Need { probe: ("git", "--version"), package: "git", why: "worktrees" },
     Need { probe: ("tmux", "-V"), package: "tmux", why: "terminals and panes in tests" },
     Need { probe: ("strace", "-V"), package: "strace", why: "faults injected at system calls" },
+    Need { probe: ("faketime", "--version"), package: "faketime", why: "clocks that jump" },
 ];
 
 /// Makes sure that all is there: installs it where we can, else says what is missing.
