@@ -165,7 +165,7 @@ fn a_stalled_stream_is_cut_and_made_again() {
 }
 
 #[test]
-fn a_rate_limit_is_waited_out_as_told() {
+fn r24_a_rate_limit_is_waited_out_as_told() {
     for protocol in Protocol::ALL {
         let step = text("now").status(429).retry_after("0").times(4);
         let place = Place::with(ModelServer::start(script![step]), protocol);
