@@ -3,7 +3,7 @@
 //!
 //! Owns the way between the broker's store and one conversation: [`identity`] (who the agent is there), [`frame`] (how a
 //! message looks to the model), [`ledger`] (what was said and heard, folded from the transcript), [`postman`] (delivery
-//! and receipts) and [`tools`]. Refuses: keystrokes, and approvals; a message is never a permission.
+//! and receipts) and [`tools()`]. Refuses: keystrokes, and approvals; a message is never a permission.
 
 mod frame;
 mod identity;
