@@ -12,6 +12,16 @@ fn lines(output: &Output) -> Vec<&str> {
     output.stderr.lines().collect()
 }
 
+/// All of them at once: these tests wait, they do not work.
+fn on_each_protocol(check: impl Fn(Protocol) + Sync) {
+    std::thread::scope(|scope| {
+        for protocol in Protocol::ALL {
+            let check = &check;
+            scope.spawn(move || check(protocol));
+        }
+    });
+}
+
 #[test]
 fn an_answer_with_its_usage_on_each_protocol() {
     for protocol in Protocol::ALL {
@@ -40,14 +50,14 @@ fn an_answer_with_its_usage_on_each_protocol() {
 
 #[test]
 fn the_answer_streams_before_it_is_whole() {
-    for protocol in Protocol::ALL {
+    on_each_protocol(|protocol| {
         // The stream stops after its first piece: what is seen then was not waited for.
         let server = ModelServer::start(script![text("first second third").in_chunks(3).stall(1)]);
         let place = Place::with(server, protocol);
         let mut running = place.caliban().args(["-p", "hello", "--output-format", "stream-json"]).spawn();
         running.wait_for_stdout("text_delta");
         running.kill();
-    }
+    });
 }
 
 #[test]
@@ -147,7 +157,7 @@ fn a_cut_stream_is_made_again_and_never_a_short_answer() {
 
 #[test]
 fn a_stalled_stream_is_cut_and_made_again() {
-    for protocol in Protocol::ALL {
+    on_each_protocol(|protocol| {
         let place = Place::with(ModelServer::start(script![text("at last").in_chunks(2).stall(1)]), protocol);
         let output = place.ask("hello", []).ok();
         assert_eq!(output.stdout, "at last\n", "{protocol:?}");
@@ -161,7 +171,7 @@ fn a_stalled_stream_is_cut_and_made_again() {
             "{protocol:?}: {}",
             output.stderr
         );
-    }
+    });
 }
 
 #[test]
