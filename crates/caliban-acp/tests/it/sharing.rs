@@ -88,6 +88,10 @@ async fn a_prompt_while_a_turn_runs_goes_into_it() {
                     break;
                 }
             }
+            // The record is seen a moment before the message stands in the queue.
+            while !host.handle().is_queue_waiting() {
+                tokio::task::yield_now().await;
+            }
         })
         .await;
     gate.add_permits(2);
