@@ -7,10 +7,13 @@
 mod broker;
 mod broker_load;
 mod capture;
+mod commit;
 mod fleet;
 mod fleet_memory;
 mod fleet_model;
 mod fleet_place;
+mod fleet_rows;
+mod fleet_thousand;
 mod help;
 pub(crate) mod measure;
 mod repo;

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use super::measure::{self, Cost, Subject, median};
+use super::commit::Commits;
+use super::measure::{self, Cost, Subject};
 use super::table::{Table, ms};
 use super::{Bed, Bench};
 use crate::run;
@@ -39,11 +40,9 @@ fn run(bed: &Bed) -> Result<Table> {
     ])?;
     let send = broker.subject(&["message", "send", "--agent-id", &from, "--to", &to, "--text", "hello"]);
     let poll = broker.subject(&["message", "poll", "--agent-id", &reader]);
-    // On both sides, so that a change of the disk's load meets all.
-    let mut commits = bare_commits(bed)?;
+    let commits = Commits::before(bed, "broker")?;
     let [bare, send, poll] = measure::costs([&bed.bare(), &send, &poll], bed.runs)?;
-    commits.extend(bare_commits(bed)?);
-    let commit_us = median(commits);
+    let commit_us = commits.after(bed)?;
     let least = bare.wall_us + commit_us;
     let mut table = Table::of_costs();
     table.cost("true", bare, None);
@@ -60,18 +59,6 @@ fn run(bed: &Bed) -> Result<Table> {
 /// A row whose wall time is compared with `wall_us`, the rest with the bare start.
 pub(super) fn row(table: &mut Table, label: &str, cost: Cost, bare: Cost, wall_us: f64) {
     table.cost(label, cost, Some(Cost { wall_us, ..bare }));
-}
-
-/// What opening a database and committing one row takes SQLite, without the process, in microseconds.
-fn bare_commits(bed: &Bed) -> Result<Vec<f64>> {
-    let program = bed.example("commit")?;
-    let file = bed.scratch.join("bare.db");
-    let mut samples = Vec::new();
-    for _ in 0..bed.runs {
-        let us = run::output(Command::new(&program).arg(&file).stdin(Stdio::null()))?;
-        samples.push(us.trim().parse().with_context(|| format!("'{us}' is no number"))?);
-    }
-    Ok(samples)
 }
 
 /// A database with one session.

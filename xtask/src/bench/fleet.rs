@@ -3,18 +3,20 @@
 //! Agents work in the caller's directory and wait for a model that never answers. Agents that were measured are
 //! removed before the next is started; at the end no process is left.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use super::fleet_memory::{Held, held, held_by_bare};
+use super::commit::Commits;
+use super::fleet_memory::{Held, held};
 use super::fleet_model::SilentModel;
-use super::fleet_place::{Daemon, Place};
+use super::fleet_place::{AfterTurn, Daemon, Place};
+use super::fleet_rows::{Memory, Time, mb, time};
 use super::measure::{self, median};
-use super::table::{Table, ms, times};
-use super::{Bed, Bench};
+use super::table::{Table, ms};
+use super::{Bed, Bench, fleet_thousand as thousand};
 use crate::run;
 
 pub(super) const BENCH: Bench = Bench {
@@ -38,58 +40,47 @@ const CROWD: usize = 100;
 /// How many of them run at once when nobody changes the setting.
 const RUNNING: usize = 8;
 
-/// A time and how it is judged.
-struct Row<'a> {
-    label: &'a str,
-    us: f64,
-    to: &'a str,
-    base_us: f64,
-    at_most_ms: Option<f64>,
-}
-
 fn run(bed: &Bed) -> Result<Table> {
     let model = SilentModel::start()?;
     let mut table = Table::new(&["median", "×", "to", "promised", ""]);
-    // On both sides, so that a change of the disk's load meets all.
-    let mut commits = bare_commits(bed)?;
+    let commits = Commits::before(bed, "fleet")?;
     let warm = warm(bed, &model)?;
     let cold = cold(bed, &model)?;
-    commits.extend(bare_commits(bed)?);
-    let commit_us = median(commits);
+    let commit_us = commits.after(bed)?;
     let (bare, bare_cold) = (median(warm.bare_us), median(cold.bare_us));
     table.row("true", [ms(bare), String::new()]);
     table.row("SQLite, open and commit", [ms(commit_us), String::new()]);
     let sum = bare + commit_us;
     let rows = [
-        Row {
+        Time {
             label: "spawn, acknowledged at the socket",
             us: median(warm.spawn_us),
             to: "commit",
             base_us: commit_us,
             at_most_ms: Some(SPAWN_MS),
         },
-        Row {
+        Time {
             label: "caliban --bg",
             us: median(warm.background_us),
             to: "true + commit",
             base_us: sum,
             at_most_ms: Some(BACKGROUND_MS),
         },
-        Row {
+        Time {
             label: "  until the model has its request",
             us: median(warm.request_us),
             to: "true + commit",
             base_us: sum,
             at_most_ms: Some(REQUEST_MS),
         },
-        Row {
+        Time {
             label: "caliban --bg that starts the daemon",
             us: median(cold.background_us),
             to: "true + commit",
             base_us: bare_cold + commit_us,
             at_most_ms: Some(COLD_MS),
         },
-        Row {
+        Time {
             label: "  until the model has its request",
             us: median(cold.request_us),
             to: "true + commit",
@@ -100,43 +91,16 @@ fn run(bed: &Bed) -> Result<Table> {
     for row in rows {
         time(&mut table, &row);
     }
-    let nothing = held_by_bare()?;
-    table.row("sleep, unshared", [mb(nothing.private_kb), String::new()]);
+    let memory = Memory::base(&mut table)?;
     for running in [RUNNING, CROWD] {
-        crowd(bed, &model, running, nothing, &mut table)?;
+        crowd(bed, &model, running, &memory, &mut table)?;
     }
+    thousand::measure(bed, sum, &memory, &mut table)?;
     table.remark("the commit includes opening the database, which a running daemon has done already");
     table.remark(
         "unshared: memory that would be free if the process ended; agents are the median of those that run",
     );
     Ok(table)
-}
-
-fn time(table: &mut Table, row: &Row<'_>) {
-    let verdict = row.at_most_ms.map_or([String::new(), String::new()], |at_most| {
-        [format!("≤ {at_most} ms"), verdict(row.us / 1_000.0, at_most)]
-    });
-    let cells = [ms(row.us), times(row.us / row.base_us.max(1.0)), row.to.to_owned()];
-    table.row(row.label, cells.into_iter().chain(verdict));
-}
-
-fn memory(table: &mut Table, label: &str, kb: f64, nothing: Held, at_most_mb: f64) {
-    let cells = [
-        mb(kb),
-        times(kb / nothing.private_kb.max(1.0)),
-        "sleep".to_owned(),
-        format!("≤ {at_most_mb} MB"),
-        verdict(kb / 1_024.0, at_most_mb),
-    ];
-    table.row(label, cells);
-}
-
-fn verdict(value: f64, at_most: f64) -> String {
-    if value <= at_most { "held" } else { "NOT HELD" }.to_owned()
-}
-
-fn mb(kb: f64) -> String {
-    format!("{:.2} MB", kb / 1_024.0)
 }
 
 /// Samples of a daemon that runs.
@@ -149,9 +113,9 @@ struct Warm {
 }
 
 fn warm(bed: &Bed, model: &SilentModel) -> Result<Warm> {
-    let place = Place::new(bed, "fleet-warm", model, RUNNING)?;
+    let place = Place::new(bed, "fleet-warm", &model.url, RUNNING)?;
     let daemon = place.daemon()?;
-    let request = place.spawn_request();
+    let request = place.spawn_request(AfterTurn::End);
     let mut samples = Warm::default();
     // The first is not counted: files get into the cache.
     for turn in 0..=bed.runs {
@@ -184,7 +148,7 @@ struct Cold {
 }
 
 fn cold(bed: &Bed, model: &SilentModel) -> Result<Cold> {
-    let place = Place::new(bed, "fleet-cold", model, RUNNING)?;
+    let place = Place::new(bed, "fleet-cold", &model.url, RUNNING)?;
     let daemon = place.daemon()?;
     let mut samples = Cold::default();
     for turn in 0..=bed.runs {
@@ -212,10 +176,10 @@ fn background(place: &Place, daemon: &Daemon, model: &SilentModel) -> Result<(f6
 }
 
 /// A hundred agents of which some run, then all ended: the list, and memory.
-fn crowd(bed: &Bed, model: &SilentModel, running: usize, nothing: Held, table: &mut Table) -> Result<()> {
-    let place = Place::new(bed, &format!("fleet-{running}"), model, running)?;
+fn crowd(bed: &Bed, model: &SilentModel, running: usize, memory: &Memory, table: &mut Table) -> Result<()> {
+    let place = Place::new(bed, &format!("fleet-{running}"), &model.url, running)?;
     let daemon = place.daemon()?;
-    let (request, before) = (place.spawn_request(), model.count()?);
+    let (request, before) = (place.spawn_request(AfterTurn::End), model.count()?);
     for _ in 0..CROWD {
         daemon.spawn(&request)?;
     }
@@ -223,7 +187,7 @@ fn crowd(bed: &Bed, model: &SilentModel, running: usize, nothing: Held, table: &
     let list = place.subject(&["agents", "list"]);
     let [bare, listed] = measure::costs([&bed.bare(), &list], bed.runs)?;
     let label = format!("agents list, {CROWD} of which {running} run");
-    let row = |label, cost: measure::Cost, bare: measure::Cost| Row {
+    let row = |label, cost: measure::Cost, bare: measure::Cost| Time {
         label,
         us: cost.wall_us,
         to: "true",
@@ -235,10 +199,10 @@ fn crowd(bed: &Bed, model: &SilentModel, running: usize, nothing: Held, table: &
     ensure!(agents.len() == running, "{} agents run, not {running}", agents.len());
     let of = |part: fn(&(Held, Held)) -> f64| median(agents.iter().map(part).collect());
     let of_daemon = held(daemon.pid)?;
-    memory(table, "  daemon, resident", of_daemon.resident_kb, nothing, DAEMON_MB);
-    memory(table, "  daemon, unshared", of_daemon.private_kb, nothing, DAEMON_MB);
+    memory.row(table, "  daemon, resident", of_daemon.resident_kb, Some(DAEMON_MB));
+    memory.row(table, "  daemon, unshared", of_daemon.private_kb, Some(DAEMON_MB));
     let both = of(|(shim, worker)| shim.private_kb + worker.private_kb);
-    memory(table, "  shim + worker, unshared", both, nothing, AGENT_MB);
+    memory.row(table, "  shim + worker, unshared", both, Some(AGENT_MB));
     table.remark(format!(
         "{running} run: a shim holds {} unshared, a worker {} ({} resident)",
         mb(of(|(shim, _)| shim.private_kb)),
@@ -277,18 +241,6 @@ fn bare(bed: &Bed) -> Result<f64> {
     Ok(micros(start, Instant::now()))
 }
 
-/// What opening a database and committing one row takes SQLite, without the process.
-fn bare_commits(bed: &Bed) -> Result<Vec<f64>> {
-    let program = bed.example("commit")?;
-    let file = bed.scratch.join("fleet-bare.db");
-    let mut samples = Vec::new();
-    for _ in 0..bed.runs {
-        let us = run::output(Command::new(&program).arg(&file).stdin(Stdio::null()))?;
-        samples.push(us.trim().parse().with_context(|| format!("'{us}' is no number"))?);
-    }
-    Ok(samples)
-}
-
-fn micros(from: Instant, to: Instant) -> f64 {
+pub(super) fn micros(from: Instant, to: Instant) -> f64 {
     to.saturating_duration_since(from).as_secs_f64() * 1e6
 }

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::fleet_model::SilentModel;
 use super::measure::Subject;
 use super::{Bed, repo};
 
@@ -24,7 +23,17 @@ const PAUSE: Duration = Duration::from_millis(20);
 const PROVIDER: &str = "anthropic";
 const MODEL: &str = "claude-sonnet-4-6";
 
-/// See the module. Its agents wait for a model that never answers.
+/// How long an idle agent stays in memory: the shortest that the settings know.
+pub(super) const IDLE: Duration = Duration::from_secs(60);
+
+/// What an agent does when it has its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AfterTurn {
+    End,
+    Stay,
+}
+
+/// See the module.
 pub(super) struct Place {
     program: PathBuf,
     home: PathBuf,
@@ -33,14 +42,17 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// A new home, and a daemon that runs so many agents at once.
-    pub(super) fn new(bed: &Bed, name: &str, model: &SilentModel, max_running: usize) -> Result<Self> {
+    /// A new home, and a daemon that runs so many agents at once. They talk to the model at `url`.
+    pub(super) fn new(bed: &Bed, name: &str, url: &str, max_running: usize) -> Result<Self> {
         let home = bed.dir(name)?;
         let config = home.join(".config/caliban");
         std::fs::create_dir_all(&config).context("cannot create the settings' directory")?;
-        let settings = format!("[fleet]\nmax_running = {max_running}\nisolation = \"none\"\n");
+        let settings = format!(
+            "[fleet]\nmax_running = {max_running}\nisolation = \"none\"\nidle_minutes = {}\n",
+            IDLE.as_secs() / 60
+        );
         std::fs::write(config.join("settings.toml"), settings).context("cannot write settings")?;
-        Ok(Self { program: bed.program("caliban"), home, repo: repo::small(bed)?, url: model.url.clone() })
+        Ok(Self { program: bed.program("caliban"), home, repo: repo::small(bed)?, url: url.to_owned() })
     }
 
     /// A command in the repo.
@@ -76,7 +88,11 @@ impl Place {
     }
 
     /// The body of a request for an agent, as `--bg` would send it.
-    pub(super) fn spawn_request(&self) -> String {
+    pub(super) fn spawn_request(&self, after_turn: AfterTurn) -> String {
+        let after_turn = match after_turn {
+            AfterTurn::End => "end",
+            AfterTurn::Stay => "stay",
+        };
         let mut environment: Vec<(&str, String)> = self.environment();
         environment.push(("HOME", self.home.display().to_string()));
         environment.push(("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()));
@@ -85,7 +101,7 @@ impl Place {
         json!({
             "spec": {
                 "version": 1, "prompt": "wait for the model", "provider": PROVIDER, "model": MODEL,
-                "isolation": {"kind": "none"}, "cwd": self.repo, "env": environment,
+                "isolation": {"kind": "none"}, "cwd": self.repo, "env": environment, "after_turn": after_turn,
             },
             "secrets": {"ANTHROPIC_API_KEY": "none"},
             "program": self.program,
@@ -119,7 +135,7 @@ impl Place {
     }
 
     /// Processes that were started with something of this home in their arguments: daemon, shims and workers.
-    fn processes(&self) -> Vec<u32> {
+    pub(super) fn processes(&self) -> Vec<u32> {
         let home = self.home.to_string_lossy();
         let ours = |pid: &u32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -169,10 +185,10 @@ impl Daemon {
         self.ask("DELETE", &format!("/v1/agents/{id}?force=true&keep=false"), "").map(drop)
     }
 
-    /// Ends all; returns when their processes are gone.
+    /// Ends all who run or may come to run; returns when their processes are gone.
     pub(super) fn kill_all(&self) -> Result<()> {
         // The last first: so nobody who waits for a place gets one.
-        for row in self.rows()?.iter().rev() {
+        for row in self.rows()?.iter().rev().filter(|row| row["hibernated"] != true) {
             let id = row["id"].as_str().context("an agent has no id")?;
             self.ask("POST", &format!("/v1/agents/{id}/kill"), "{}")?;
         }

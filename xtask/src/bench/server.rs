@@ -4,6 +4,8 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::Bed;
@@ -32,6 +34,21 @@ impl Server {
         server.url = server.url.trim().to_owned();
         ensure!(server.url.starts_with("http://"), "the model server did not start");
         Ok(server)
+    }
+
+    /// Lets whoever asks wait for the answer, until [`Server::go_on`].
+    pub(super) fn pause(&self) -> Result<()> {
+        self.signal(Signal::SIGSTOP)
+    }
+
+    /// Answers again.
+    pub(super) fn go_on(&self) -> Result<()> {
+        self.signal(Signal::SIGCONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = i32::try_from(self.child.id()).context("the model server has no process id")?;
+        kill(Pid::from_raw(pid), signal).context("the model server is gone")
     }
 }
 
