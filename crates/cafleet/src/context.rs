@@ -6,6 +6,7 @@
 use caliban_store::broker::{Agent, Broker, IdPrefix, SessionId};
 
 use crate::args::Cli;
+use crate::caller;
 use crate::failure::Failure;
 use crate::settings::Settings;
 
@@ -30,7 +31,10 @@ impl Context {
     pub(crate) async fn broker(&mut self) -> Result<&mut Broker, Failure> {
         let broker = match self.broker.take() {
             Some(broker) => broker,
-            None => Broker::open(&self.settings.database()?).await?,
+            None => {
+                let speaker = caller::speaker(self.settings.fleet_mark.as_deref());
+                Broker::open(&self.settings.database()?, speaker).await?
+            }
         };
         Ok(self.broker.insert(broker))
     }
@@ -57,6 +61,13 @@ impl Context {
         let session = self.session().await?;
         let prefix = member_prefix(given, session)?;
         Ok(self.broker().await?.member(session, &prefix).await?)
+    }
+
+    /// The same, for its mail: a process of a fleet agent reads its own only.
+    pub(crate) async fn reading(&mut self, given: &str) -> Result<Agent, Failure> {
+        let agent = self.acting(given).await?;
+        self.broker().await?.check_reader(&agent).await?;
+        Ok(agent)
     }
 
     /// Ends the use of the store.

@@ -5,7 +5,7 @@
 
 use caliban_core::inert;
 use caliban_store::StoreError;
-use caliban_store::broker::BrokerError;
+use caliban_store::broker::{AgentId, BURST, BrokerError, EVERY, HOPS, IDENTITIES, Owner};
 
 /// Why a command did not do it.
 #[derive(Debug)]
@@ -56,6 +56,27 @@ impl From<StoreError> for Failure {
     }
 }
 
+/// Why a process of a fleet agent may not be somebody, and what it can do instead.
+fn not_yours(agent: Option<AgentId>, by: Option<&Owner>, own: &[AgentId]) -> String {
+    let whose = by.map_or_else(
+        || "a fleet agent that cannot be told from its processes".to_owned(),
+        |by| format!("the fleet agent {}", shown(by.name())),
+    );
+    let cannot = match agent {
+        Some(agent) => format!("cannot act as {agent}"),
+        None => "cannot act at all".to_owned(),
+    };
+    let own: Vec<String> = own.iter().map(|id| format!("--agent-id {id}")).collect();
+    let instead = match (by, &own[..]) {
+        (None, _) => "ask a person to do it".to_owned(),
+        (Some(_), []) => "it has no identity in this session: register one with 'cafleet agent register', or have the \
+                          agent started with --session"
+            .to_owned(),
+        (Some(_), own) => format!("pass its own {}", own.join(" or ")),
+    };
+    format!("this process belongs to {whose} and {cannot}; {instead}")
+}
+
 impl From<BrokerError> for Failure {
     fn from(error: BrokerError) -> Self {
         let (code, message) = match error {
@@ -104,6 +125,41 @@ impl From<BrokerError> for Failure {
             BrokerError::IdTaken(id) => {
                 ("id_taken", format!("--id {id} is already used by a different message; nothing was sent"))
             }
+            BrokerError::NotYours { agent, by, own } => ("not_yours", not_yours(agent, by.as_ref(), &own)),
+            BrokerError::TaskNotYours(id) => (
+                "not_yours",
+                format!("Task {id} is neither from nor to the given agent; a process of a fleet agent sees no other"),
+            ),
+            BrokerError::NameTaken(name) => (
+                "name_taken",
+                format!(
+                    "an agent of the session is called '{}' already; a process of a fleet agent must choose another name",
+                    shown(&name)
+                ),
+            ),
+            BrokerError::TooFast(wait) => (
+                "too_fast",
+                format!(
+                    "a fleet agent sends at most {BURST} messages at once and then one every {} s; nothing was sent; try \
+                     again in {} s",
+                    EVERY.as_secs(),
+                    wait.as_secs() + 1
+                ),
+            ),
+            BrokerError::TooManyHops => (
+                "too_many_hops",
+                format!(
+                    "{HOPS} messages of fleet agents have answered each other, and this would be one more; nothing was \
+                     sent; it goes on when a person says something"
+                ),
+            ),
+            BrokerError::TooManyIdentities => (
+                "too_many_identities",
+                format!(
+                    "a fleet agent has at most {IDENTITIES} identities at a time; give one up first \
+                     ('cafleet agent deregister', 'cafleet session delete')"
+                ),
+            ),
             BrokerError::Ambiguous { given, candidates } => (
                 "ambiguous_id",
                 format!("'{}' is ambiguous; it could be {}", shown(&given), candidates.join(", ")),

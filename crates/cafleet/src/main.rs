@@ -8,6 +8,7 @@
 
 mod answer;
 mod args;
+mod caller;
 mod context;
 mod failure;
 mod input;

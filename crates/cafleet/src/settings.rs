@@ -1,6 +1,7 @@
 //! What the environment may say. The only reader of environment variables in this binary.
 //!
-//! Refuses: identities. `--session-id` and `--agent-id` are literal flags and nothing else.
+//! Refuses: identities. `--session-id` and `--agent-id` are literal flags and nothing else. The fleet's mark can only
+//! take rights away.
 
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,8 @@ pub(crate) struct Settings {
     pub(crate) tmux: Option<String>,
     /// `$TMUX_PANE`, set inside tmux.
     pub(crate) tmux_pane: Option<String>,
+    /// What every process of a fleet agent carries, unless it took it away.
+    pub(crate) fleet_mark: Option<String>,
     /// Where Claude Code keeps its state.
     pub(crate) claude_dir: Option<PathBuf>,
     database_url: Option<String>,
@@ -40,6 +43,7 @@ impl Settings {
         };
         Ok(Self {
             max_text_len,
+            fleet_mark: var("CALIBAN_AGENT_ID"),
             tmux: var("TMUX"),
             tmux_pane: var("TMUX_PANE"),
             claude_dir: var("CLAUDE_CONFIG_DIR")

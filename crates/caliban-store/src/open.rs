@@ -8,6 +8,9 @@
 //! A command that ends calls [`Db::leave`], which skips SQLite's checkpoint at close; instead the
 //! writer that finds the log grown past [`WAL_LIMIT`] folds it back (see `Db::tidy`).
 //!
+//! After a commit that failed the connection is not used again: what it thinks of its transaction is not to be relied
+//! upon. The next use opens another (r12).
+//!
 //! Refuses: downgrading, guessing about files of other programs, retrying a failed commit.
 
 use std::fs::{self, File, OpenOptions};
@@ -85,7 +88,18 @@ pub enum Prepared {
 pub struct Db {
     conn: SqliteConnection,
     url: StoreUrl,
+    schema: Schema,
     prepared: Prepared,
+    trust: Trust,
+}
+
+/// Whether the connection may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// It is as it should be.
+    Good,
+    /// A transaction of it ended in a way that nobody knows.
+    Lost,
 }
 
 impl Db {
@@ -97,11 +111,15 @@ impl Db {
         if url.file().exists() {
             let mut conn = connect(url).await?;
             if read_version(&mut conn, url, schema).await? == Some(schema.version()) {
-                return Ok(Self { conn, url: url.clone(), prepared: Prepared::Current });
+                return Ok(Self::of(conn, url, schema, Prepared::Current));
             }
             close(conn).await;
         }
         Self::prepare(url, schema).await
+    }
+
+    fn of(conn: SqliteConnection, url: &StoreUrl, schema: &Schema, prepared: Prepared) -> Self {
+        Self { conn, url: url.clone(), schema: *schema, prepared, trust: Trust::Good }
     }
 
     /// What opening had to do.
@@ -116,9 +134,17 @@ impl Db {
         &self.url
     }
 
-    /// The connection, for reads.
-    pub(crate) fn conn(&mut self) -> &mut SqliteConnection {
-        &mut self.conn
+    /// The connection, for reads; a new one after a commit that failed.
+    ///
+    /// # Errors
+    /// When a new one cannot be had.
+    pub(crate) async fn conn(&mut self) -> Result<&mut SqliteConnection, StoreError> {
+        if self.trust == Trust::Lost {
+            let fresh = Self::open(&self.url, &self.schema).await?;
+            close(std::mem::replace(&mut self.conn, fresh.conn)).await;
+            self.trust = Trust::Good;
+        }
+        Ok(&mut self.conn)
     }
 
     /// Puts a driver's error into words.
@@ -132,10 +158,11 @@ impl Db {
     /// # Errors
     /// When the lock cannot be had in time, or the store fails.
     pub(crate) async fn begin(&mut self) -> Result<Tx<'_>, StoreError> {
+        self.conn().await?;
         self.tidy(WAL_LIMIT * WAL_PATIENCE).await;
         let file = self.url.file();
         match self.conn.begin_with("BEGIN IMMEDIATE").await {
-            Ok(inner) => Ok(Tx { inner, file }),
+            Ok(inner) => Ok(Tx { inner, file, trust: &mut self.trust }),
             Err(error) => Err(StoreError::from_sqlx(file, error)),
         }
     }
@@ -208,7 +235,7 @@ impl Db {
             None => 0,
         };
         if found == schema.version() {
-            return Ok(Self { conn, url: url.clone(), prepared: Prepared::Current });
+            return Ok(Self::of(conn, url, schema, Prepared::Current));
         }
         patiently!(url, conn.execute("PRAGMA journal_mode = WAL"))?;
         let mut tx = conn.begin_with("BEGIN IMMEDIATE").await.map_err(words)?;
@@ -223,7 +250,7 @@ impl Db {
         tx.execute(sqlx::AssertSqlSafe(mark)).await.map_err(words)?;
         tx.commit().await.map_err(words)?;
         let prepared = if found == 0 { Prepared::Created } else { Prepared::Upgraded { from: found } };
-        Ok(Self { conn, url: url.clone(), prepared })
+        Ok(Self::of(conn, url, schema, prepared))
     }
 }
 
@@ -231,6 +258,7 @@ impl Db {
 pub(crate) struct Tx<'a> {
     inner: sqlx::Transaction<'a, sqlx::Sqlite>,
     file: &'a std::path::Path,
+    trust: &'a mut Trust,
 }
 
 impl Tx<'_> {
@@ -253,11 +281,16 @@ impl Tx<'_> {
         match outcome {
             Ok(value) => match self.inner.commit().await {
                 Ok(()) => Ok(value),
-                Err(error) => Err(StoreError::from_sqlx(self.file, error).into()),
+                Err(error) => {
+                    *self.trust = Trust::Lost;
+                    Err(StoreError::from_sqlx(self.file, error).into())
+                }
             },
             Err(error) => {
-                // Best effort: an unfinished transaction dies with the connection anyway.
-                let _ = self.inner.rollback().await;
+                // One that cannot be rolled back dies with its connection.
+                if self.inner.rollback().await.is_err() {
+                    *self.trust = Trust::Lost;
+                }
                 Err(error)
             }
         }

@@ -64,6 +64,9 @@ fn full_text(task: &Task) -> String {
     lines.push(format!("  created:  {}", task.created_at));
     lines.push(format!("  changed:  {}", task.status_at));
     lines.extend(task.origin.map(|origin| format!("  origin:   {origin}")));
+    if task.hops > 0 {
+        lines.push(format!("  hops:     {}", task.hops));
+    }
     if task.kind == TaskKind::Unicast {
         let note = task.delivery.note.as_ref().map(|note| format!(" ({})", inert::line(note)));
         lines.push(format!("  delivery: {}{}", task.delivery.state, note.unwrap_or_default()));
@@ -90,7 +93,7 @@ fn compact_json(task: &Task, limit: usize) -> Value {
 }
 
 fn full_json(task: &Task) -> Value {
-    json!({
+    let mut value = json!({
         "task_id": task.id.to_string(),
         "context_id": task.context.to_string(),
         "from_agent_id": task.from.to_string(),
@@ -103,7 +106,12 @@ fn full_json(task: &Task) -> Value {
         "text": task.text,
         "seq": task.seq,
         "delivery": delivery_json(task),
-    })
+    });
+    // Only what fleet agents answer each other has any.
+    if task.hops > 0 {
+        value["hops"] = json!(task.hops);
+    }
+    value
 }
 
 pub(crate) fn delivery_json(task: &Task) -> Value {

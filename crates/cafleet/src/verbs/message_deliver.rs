@@ -15,7 +15,7 @@ use crate::pane::deliver::deliver;
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(context: &mut Context, args: &MessageDeliverArgs) -> Result<Answer, Failure> {
-    let acting = context.acting(&args.agent_id).await?;
+    let acting = context.reading(&args.agent_id).await?;
     let settings = context.settings.clone();
     let broker = context.broker().await?;
     let deadline = Instant::now() + Duration::from_secs(u64::from(args.wait.unwrap_or_default()));

@@ -22,7 +22,7 @@ pub(crate) async fn run(context: &mut Context, args: &MessagePollArgs) -> Result
         .map(Stamp::parse)
         .transpose()
         .map_err(|error| usage::invalid_value(&["message", "poll"], "--since", &format!("{error}.")))?;
-    let agent = context.acting(&args.agent_id).await?;
+    let agent = context.reading(&args.agent_id).await?;
     let query = PollQuery {
         agent: agent.id,
         scope: if args.all { Scope::All } else { Scope::Open },

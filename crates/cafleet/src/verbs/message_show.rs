@@ -1,6 +1,6 @@
-//! `message show`: one message with an end in the session.
+//! `message show`: one message with an end in the session. A process of a fleet agent sees what its identity sent or got.
 
-use caliban_store::broker::{BrokerError, IdPrefix};
+use caliban_store::broker::{BrokerError, IdPrefix, Speaker};
 use serde_json::json;
 
 use crate::answer::Answer;
@@ -12,9 +12,13 @@ use crate::render::{self, Detail};
 
 pub(crate) async fn run(context: &mut Context, args: &MessageShowArgs) -> Result<Answer, Failure> {
     let detail = Detail::choose(args.full, context.settings.max_text_len);
-    let acting = context.acting(&args.agent_id).await?;
+    let acting = context.reading(&args.agent_id).await?;
     let task = IdPrefix::parse(&args.task_id).map_err(|error| BrokerError::TaskNotFound(error.0))?;
-    let task = context.broker().await?.task(acting.session, &task).await?;
+    let broker = context.broker().await?;
+    let task = broker.task(acting.session, &task).await?;
+    if *broker.speaker() != Speaker::Anybody && task.from != acting.id && task.context != acting.id {
+        return Err(BrokerError::TaskNotYours(task.id).into());
+    }
     Ok(Answer::new(
         render::task::text(&task, detail, StateShown::IfEnded),
         json!({"task": render::task::json(&task, detail)}),

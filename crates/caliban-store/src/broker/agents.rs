@@ -7,16 +7,18 @@ use serde_json::json;
 use super::ids::{AgentId, IdPrefix, SessionId};
 use super::resolve::{find_agent, find_session};
 use super::row::{self, agent_columns};
+use super::speaker::{Owner, Seal, Speaker};
 use super::types::{Agent, AgentKind, AgentStatus, NewAgent};
-use super::{ADMINISTRATOR, Broker, BrokerError};
+use super::{ADMINISTRATOR, Broker, BrokerError, limits};
 use crate::Stamp;
 use crate::open::Tx;
 
 impl Broker {
-    /// Registers an agent in a living session.
+    /// Registers an agent in a living session. It belongs to the fleet agent that the speaker is, if it is one.
     ///
     /// # Errors
-    /// `SessionNotFound`, `SessionDeleted`, `ReservedName`, or the store's.
+    /// `SessionNotFound`, `SessionDeleted`, `ReservedName`, or the store's; for processes of fleet agents also
+    /// `NameTaken`, `TooManyIdentities`, `TooFast`, `NotYours`.
     pub async fn register(
         &mut self,
         session: &IdPrefix,
@@ -26,7 +28,8 @@ impl Broker {
         if new.name.trim().eq_ignore_ascii_case(ADMINISTRATOR) {
             return Err(BrokerError::ReservedName(new.name.clone()));
         }
-        let id = AgentId::random();
+        let (id, speaker) = (AgentId::random(), self.speaker.clone());
+        speaker.must_be_known()?;
         let mut tx = self.db.begin().await?;
         let outcome: Result<Agent, BrokerError> = async {
             let tx = &mut tx;
@@ -34,6 +37,11 @@ impl Broker {
             let found = found.one(session, || BrokerError::SessionNotFound(session.given().to_owned()))?;
             if found.deleted_at.is_some() {
                 return Err(BrokerError::SessionDeleted(found.id));
+            }
+            if matches!(speaker, Speaker::Only(_)) {
+                refuse_taken(tx, found.id, &new.name).await?;
+                limits::one_more_identity(tx, &speaker).await?;
+                limits::take_one(tx, &speaker, now).await?;
             }
             let card = json!({"name": new.name, "description": new.description, "skills": new.skills});
             let agent = Agent {
@@ -46,6 +54,8 @@ impl Broker {
                 registered_at: now,
                 card: card.to_string(),
                 placement: None,
+                owner: speaker.limited().cloned(),
+                seal: speaker.new_seal(),
             };
             insert_agent(tx, &agent).await?;
             Ok(agent)
@@ -65,7 +75,7 @@ impl Broker {
             " WHERE a.session_id = $1 AND a.status = 'active' ORDER BY a.seq"
         ))
         .bind(session.to_string())
-        .fetch_all(self.db.conn())
+        .fetch_all(self.db.conn().await?)
         .await
         .map_err(|e| self.db.words(e))?;
         rows.iter().map(|row| row::agent(row).map_err(|e| self.db.words(e).into())).collect()
@@ -77,7 +87,7 @@ impl Broker {
     /// `AgentNotFound`, `Ambiguous`, or the store's.
     pub async fn agent(&mut self, session: SessionId, given: &IdPrefix) -> Result<Agent, BrokerError> {
         let not_found = || BrokerError::AgentNotFound(given.given().to_owned());
-        let found = find_agent(self.db.conn(), session, given).await.map_err(|e| self.db.words(e))?;
+        let found = find_agent(self.db.conn().await?, session, given).await.map_err(|e| self.db.words(e))?;
         let agent = found.one(given, not_found)?;
         if agent.status == AgentStatus::Active { Ok(agent) } else { Err(not_found()) }
     }
@@ -85,19 +95,21 @@ impl Broker {
     /// Deregisters an agent. Its messages stay.
     ///
     /// # Errors
-    /// `NotAMember`, `RootDirector`, `Administrator`, `AlreadyDeregistered`, or the store's.
+    /// `NotAMember`, `NotYours`, `RootDirector`, `Administrator`, `AlreadyDeregistered`, or the store's.
     pub async fn deregister(
         &mut self,
         session: SessionId,
         given: &IdPrefix,
         now: Stamp,
     ) -> Result<AgentId, BrokerError> {
+        let speaker = self.speaker.clone();
         let mut tx = self.db.begin().await?;
         let outcome: Result<AgentId, BrokerError> = async {
             let tx = &mut tx;
             let found = find_agent(tx.conn(), session, given).await.map_err(|e| tx.words(e))?;
             let agent =
                 found.one(given, || BrokerError::NotAMember { agent: given.given().to_owned(), session })?;
+            speaker.check(tx, &agent).await?;
             if agent.kind == AgentKind::Administrator {
                 return Err(BrokerError::Administrator);
             }
@@ -135,11 +147,23 @@ impl Broker {
     }
 }
 
+/// An agent of the fleet does not take a name that somebody has: others are addressed by it.
+async fn refuse_taken(tx: &mut Tx<'_>, session: SessionId, name: &str) -> Result<(), BrokerError> {
+    let taken: Vec<String> =
+        sqlx::query_scalar("SELECT name FROM agents WHERE session_id = $1 AND status = 'active'")
+            .bind(session.to_string())
+            .fetch_all(tx.conn())
+            .await
+            .map_err(|e| tx.words(e))?;
+    let same = |taken: &String| taken.trim().to_lowercase() == name.trim().to_lowercase();
+    if taken.iter().any(same) { Err(BrokerError::NameTaken(name.to_owned())) } else { Ok(()) }
+}
+
 /// Writes an agent and its placement.
 pub(super) async fn insert_agent(tx: &mut Tx<'_>, agent: &Agent) -> Result<(), BrokerError> {
     sqlx::query(
         "INSERT INTO agents (agent_id, session_id, name, description, status, kind, registered_at, \
-         agent_card_json) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+         agent_card_json, owner, seal) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     )
     .bind(agent.id.to_string())
     .bind(agent.session.to_string())
@@ -149,6 +173,8 @@ pub(super) async fn insert_agent(tx: &mut Tx<'_>, agent: &Agent) -> Result<(), B
     .bind(agent.kind.as_str())
     .bind(agent.registered_at.to_string())
     .bind(&agent.card)
+    .bind(agent.owner.as_ref().map(Owner::as_str))
+    .bind(agent.seal.as_ref().map(Seal::as_str))
     .execute(tx.conn())
     .await
     .map_err(|e| tx.words(e))?;

@@ -29,7 +29,7 @@ impl Broker {
         ))
         .bind(agent.to_string())
         .bind(BATCH)
-        .fetch_all(self.db.conn())
+        .fetch_all(self.db.conn().await?)
         .await
         .map_err(|e| self.db.words(e))?;
         rows.iter().map(|row| row::task(row).map_err(|e| self.db.words(e).into())).collect()

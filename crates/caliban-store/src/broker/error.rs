@@ -2,7 +2,11 @@
 //!
 //! Refuses: knowing how a caller spelled an id.
 
+use std::time::Duration;
+
 use super::ids::{AgentId, SessionId, TaskId};
+use super::limits::{BURST, EVERY, HOPS, IDENTITIES};
+use super::speaker::Owner;
 use super::types::TaskState;
 use crate::StoreError;
 
@@ -68,6 +72,39 @@ pub enum BrokerError {
     /// The id of a retry belongs to a different message.
     #[error("task id {0} is already used by a different message")]
     IdTaken(TaskId),
+    /// A process of a fleet agent acts as somebody else, or one that cannot be told acts at all.
+    #[error("that is somebody else's identity")]
+    NotYours {
+        /// Whom it wanted to be; none when it wanted to be somebody new.
+        agent: Option<AgentId>,
+        /// The fleet agent that it belongs to, if that can be told.
+        by: Option<Owner>,
+        /// Whom that one may be in the session, at most a handful.
+        own: Vec<AgentId>,
+    },
+    /// A process of a fleet agent reads a message that its identity neither sent nor got.
+    #[error("message {0} is not yours")]
+    TaskNotYours(TaskId),
+    /// An agent of the session has the name that a fleet agent wants.
+    #[error("an agent of the session is called '{0}' already")]
+    NameTaken(String),
+    /// A fleet agent does too much in too short a time.
+    #[error(
+        "nothing was sent: at most {BURST} messages at once, then one every {} s; wait {} s, and say more in fewer \
+         messages",
+        EVERY.as_secs(),
+        .0.as_secs() + 1
+    )]
+    TooFast(Duration),
+    /// Fleet agents have answered each other for too long.
+    #[error(
+        "nothing was sent: {HOPS} messages of agents have answered each other, and this would be one more; it goes on \
+         when a person says something"
+    )]
+    TooManyHops,
+    /// A fleet agent has as many identities as one may have.
+    #[error("an agent has at most {IDENTITIES} identities at a time")]
+    TooManyIdentities,
     /// A prefix matches more than one id.
     #[error("'{given}' is ambiguous")]
     Ambiguous {

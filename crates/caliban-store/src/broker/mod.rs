@@ -1,7 +1,7 @@
 //! The message broker's store: sessions, agents, placements, tasks.
 //!
 //! Owns the broker's rules as guarded writes: who may acknowledge, cancel, send; what a broadcast
-//! is; what a repeated id means. Each operation is one transaction. A message is committed before
+//! is; what a repeated id means; whose words a process may say ([`Speaker`]). Each operation is one transaction. A message is committed before
 //! its bell is rung, and before anybody types it anywhere.
 //!
 //! Refuses: words for people (the binary has them), tmux, the clock.
@@ -10,21 +10,25 @@ mod agents;
 mod delivery;
 mod error;
 mod ids;
+mod limits;
 mod poll;
 mod resolve;
 mod row;
 mod schema;
 mod send;
 mod sessions;
+mod speaker;
 mod tasks;
 mod types;
 
 pub use error::BrokerError;
 pub use ids::{AgentId, IdPrefix, IdPrefixError, SessionId, TaskId};
+pub use limits::{BURST, EVERY, HOPS, IDENTITIES};
 pub use poll::{DEFAULT_PAGE, MAX_PAGE, Page, PollQuery, Scope};
 pub use schema::SCHEMA;
 pub use send::{Broadcast, Freshness, NewBroadcast, NewMessage, Sent};
 pub use sessions::{Created, DeletedSession, NewSession};
+pub use speaker::{Capability, Owner, Seal, Speaker};
 pub use types::{
     Agent, AgentKind, AgentStatus, Delivery, DeliveryState, NewAgent, PaneIdentity, Placement, Session,
     SessionSummary, Task, TaskKind, TaskState,
@@ -44,16 +48,17 @@ pub const DIRECTOR: &str = "Director";
 pub struct Broker {
     db: Db,
     bells: Bells,
+    speaker: Speaker,
 }
 
 impl Broker {
-    /// Opens the store, making or upgrading the schema if need be.
+    /// Opens the store for whoever `speaker` is, making or upgrading the schema if need be.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn open(url: &StoreUrl) -> Result<Self, StoreError> {
+    pub async fn open(url: &StoreUrl, speaker: Speaker) -> Result<Self, StoreError> {
         let db = Db::open(url, &SCHEMA).await?;
-        Ok(Self { db, bells: Bells::at(url.bells_dir()) })
+        Ok(Self { db, bells: Bells::at(url.bells_dir()), speaker })
     }
 
     /// What opening had to do.

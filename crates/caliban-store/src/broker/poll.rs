@@ -86,7 +86,7 @@ impl Broker {
             // Every time sorts after the empty text.
             .bind(query.since.map(|since| since.to_string()).unwrap_or_default())
             .bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1))
-            .fetch_all(self.db.conn())
+            .fetch_all(self.db.conn().await?)
             .await
             .map_err(|e| self.db.words(e))?;
         let more = rows.len() > limit;
@@ -126,7 +126,7 @@ impl Broker {
         let found: Option<i64> =
             sqlx::query_scalar("SELECT 1 FROM agents WHERE agent_id = $1 AND status = 'active'")
                 .bind(agent.to_string())
-                .fetch_optional(self.db.conn())
+                .fetch_optional(self.db.conn().await?)
                 .await
                 .map_err(|e| self.db.words(e))?;
         Ok(found.is_some())

@@ -39,7 +39,7 @@ impl Broker {
     /// # Errors
     /// `SessionNotFound`, `Ambiguous`, or the store's.
     pub async fn session(&mut self, given: &IdPrefix) -> Result<Session, BrokerError> {
-        let found = find_session(self.db.conn(), given).await.map_err(|e| self.db.words(e))?;
+        let found = find_session(self.db.conn().await?, given).await.map_err(|e| self.db.words(e))?;
         found.one(given, || BrokerError::SessionNotFound(given.given().to_owned()))
     }
 
@@ -48,7 +48,7 @@ impl Broker {
     /// # Errors
     /// `NotAMember`, `Ambiguous`, or the store's.
     pub async fn member(&mut self, session: SessionId, given: &IdPrefix) -> Result<Agent, BrokerError> {
-        let found = find_agent(self.db.conn(), session, given).await.map_err(|e| self.db.words(e))?;
+        let found = find_agent(self.db.conn().await?, session, given).await.map_err(|e| self.db.words(e))?;
         found.one(given, || BrokerError::NotAMember { agent: given.given().to_owned(), session })
     }
 
@@ -57,7 +57,7 @@ impl Broker {
     /// # Errors
     /// `TaskNotFound`, `Ambiguous`, or the store's.
     pub async fn task(&mut self, session: SessionId, given: &IdPrefix) -> Result<Task, BrokerError> {
-        let found = find_task(self.db.conn(), session, given).await.map_err(|e| self.db.words(e))?;
+        let found = find_task(self.db.conn().await?, session, given).await.map_err(|e| self.db.words(e))?;
         found.one(given, || BrokerError::TaskNotFound(given.given().to_owned()))
     }
 }

@@ -6,6 +6,7 @@ use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 use super::ids::{AgentId, SessionId, TaskId};
+use super::speaker::{Owner, Seal};
 use super::types::{
     Agent, AgentKind, AgentStatus, Delivery, DeliveryState, PaneIdentity, Placement, Session, Task, TaskKind,
     TaskState,
@@ -15,7 +16,7 @@ use crate::Stamp;
 macro_rules! task_columns {
     () => {
         "seq, task_id, context_id, from_agent_id, to_agent_id, type, created_at, status_state, \
-         status_timestamp, origin_task_id, text, delivery_state, delivery_note"
+         status_timestamp, origin_task_id, text, delivery_state, delivery_note, hops"
     };
 }
 pub(super) use task_columns;
@@ -24,7 +25,8 @@ macro_rules! agent_columns {
     () => {
         "a.agent_id, a.session_id, a.name, a.description, a.status, a.kind, a.registered_at, \
          a.agent_card_json, p.agent_id, p.director_agent_id, p.tmux_session, p.tmux_window_id, p.tmux_pane_id, \
-         p.coding_agent, p.created_at, p.tmux_socket, p.tmux_server_pid, p.tmux_pane_pid, p.tmux_pane_started \
+         p.coding_agent, p.created_at, p.tmux_socket, p.tmux_server_pid, p.tmux_pane_pid, p.tmux_pane_started, \
+         a.owner, a.seal \
          FROM agents a LEFT JOIN agent_placements p ON p.agent_id = a.agent_id"
     };
 }
@@ -51,6 +53,7 @@ pub(super) fn task(row: &SqliteRow) -> Result<Task, sqlx::Error> {
         origin: read_option(row, 9, TaskId::parse)?,
         text: row.try_get(10)?,
         delivery: Delivery { state: read(row, 11, DeliveryState::parse)?, note: row.try_get(12)? },
+        hops: u32::try_from(row.try_get::<i64, _>(13)?).unwrap_or(u32::MAX),
     })
 }
 
@@ -66,6 +69,8 @@ pub(super) fn agent(row: &SqliteRow) -> Result<Agent, sqlx::Error> {
         registered_at: read(row, 6, stamp)?,
         card: row.try_get(7)?,
         placement: if placed { Some(placement(row)?) } else { None },
+        owner: read_option(row, 19, Owner::parse)?,
+        seal: read_option(row, 20, Seal::parse)?,
     })
 }
 

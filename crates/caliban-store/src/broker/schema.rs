@@ -9,7 +9,7 @@ use crate::open::Schema;
 pub const SCHEMA: Schema = Schema {
     // "cafl"
     application_id: 0x6361_666c,
-    steps: &[STEP_1],
+    steps: &[STEP_1, STEP_2],
 };
 
 const STEP_1: &str = "
@@ -65,4 +65,17 @@ CREATE TABLE tasks (
 );
 CREATE INDEX tasks_inbox ON tasks (context_id, seq);
 CREATE INDEX tasks_open ON tasks (context_id, seq) WHERE status_state = 'input_required';
+";
+
+/// Identities that belong to fleet agents, and what limits those (a11, ADR 0040). What was there before is nobody's.
+const STEP_2: &str = "
+ALTER TABLE agents ADD COLUMN owner TEXT;
+ALTER TABLE agents ADD COLUMN seal TEXT;
+CREATE INDEX agents_by_owner ON agents (owner) WHERE owner IS NOT NULL;
+ALTER TABLE tasks ADD COLUMN hops BIGINT NOT NULL DEFAULT 0;
+CREATE TABLE owners (
+  owner TEXT NOT NULL PRIMARY KEY,
+  used_until BIGINT NOT NULL,
+  answering BIGINT
+);
 ";

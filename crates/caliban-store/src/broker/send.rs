@@ -6,8 +6,9 @@
 use super::ids::{AgentId, IdPrefix, SessionId, TaskId};
 use super::resolve::{agent_by_id, agent_exists, find_agent, task_by_id};
 use super::row::{self, agent_columns, task_columns};
+use super::speaker::Speaker;
 use super::types::{Agent, AgentStatus, Delivery, DeliveryState, Task, TaskKind, TaskState};
-use super::{Broker, BrokerError};
+use super::{Broker, BrokerError, limits};
 use crate::Stamp;
 use crate::open::Tx;
 
@@ -74,16 +75,17 @@ impl Broker {
     /// Stores a message and rings its recipient's bell.
     ///
     /// # Errors
-    /// `SenderNotActive`, `DestinationNotFound`, `DestinationNotInSession`, `IdTaken`, `Ambiguous`,
-    /// or the store's; then nothing is stored.
+    /// `SenderNotActive`, `NotYours`, `DestinationNotFound`, `DestinationNotInSession`, `IdTaken`, `Ambiguous`,
+    /// `TooFast`, `TooManyHops`, or the store's; then nothing is stored.
     pub async fn send(&mut self, new: &NewMessage, now: Stamp) -> Result<Sent, BrokerError> {
         let id = new.id.unwrap_or_else(TaskId::random);
+        let speaker = self.speaker.clone();
         let mut tx = self.db.begin().await?;
-        let outcome = match store_message(&mut tx, id, new, now).await {
+        let outcome = match store_message(&mut tx, &speaker, id, new, now).await {
             Ok(Some(sent)) => Ok(sent),
             Ok(None) => known_message(&mut tx, id, new, BrokerError::IdTaken(id)).await,
-            Err(BrokerError::Store(failure)) => Err(failure.into()),
-            // A retry is a retry even if sender or recipient has left in the meantime.
+            Err(refusal @ (BrokerError::Store(_) | BrokerError::NotYours { .. })) => Err(refusal),
+            // A retry is a retry even if sender or recipient has left in the meantime, or the sender may send no more.
             Err(refusal) => known_message(&mut tx, id, new, refusal).await,
         };
         let sent = tx.finish(outcome).await?;
@@ -95,13 +97,21 @@ impl Broker {
     /// sender, all or nothing; then rings their bells.
     ///
     /// # Errors
-    /// `SenderNotActive`, `IdTaken`, `Ambiguous`, or the store's; then nothing is stored.
+    /// `SenderNotActive`, `NotYours`, `IdTaken`, `Ambiguous`, `TooFast`, `TooManyHops`, or the store's; then nothing is
+    /// stored.
     pub async fn broadcast(&mut self, new: &NewBroadcast, now: Stamp) -> Result<Broadcast, BrokerError> {
         let id = new.id.unwrap_or_else(TaskId::random);
+        let speaker = self.speaker.clone();
         let mut tx = self.db.begin().await?;
         let outcome: Result<Broadcast, BrokerError> = async {
             let tx = &mut tx;
             let from = active_sender(tx, new.session, &new.from).await?;
+            speaker.check(tx, &from).await?;
+            if task_by_id(tx.conn(), id).await.map_err(|e| tx.words(e))?.is_some() {
+                return known_broadcast(tx, id, &from, &new.text).await;
+            }
+            let hops = limits::hops(tx, &speaker).await?;
+            limits::take_one(tx, &speaker, now).await?;
             let recipients = others(tx, &from).await?;
             let summary = Task {
                 context: from.id,
@@ -110,13 +120,13 @@ impl Broker {
                 state: TaskState::Completed,
                 origin: Some(id),
                 text: format!("Broadcast sent to {} recipients", recipients.len()),
+                hops,
                 ..message(id, &from, &from, "", None, now)
             };
-            let Some(summary) = insert_task(tx, summary).await? else {
-                return known_broadcast(tx, id, &from, &new.text).await;
-            };
+            let Some(summary) = insert_task(tx, summary).await? else { return Err(BrokerError::IdTaken(id)) };
             for recipient in &recipients {
-                let copy = message(TaskId::random(), &from, recipient, &new.text, Some(id), now);
+                let copy =
+                    Task { hops, ..message(TaskId::random(), &from, recipient, &new.text, Some(id), now) };
                 insert_task(tx, copy).await?;
             }
             Ok(Broadcast { summary, recipients, freshness: Freshness::New })
@@ -133,13 +143,18 @@ impl Broker {
 /// Checks both ends and writes the message; `None` when its id is taken.
 async fn store_message(
     tx: &mut Tx<'_>,
+    speaker: &Speaker,
     id: TaskId,
     new: &NewMessage,
     now: Stamp,
 ) -> Result<Option<Sent>, BrokerError> {
     let from = active_sender(tx, new.session, &new.from).await?;
+    speaker.check(tx, &from).await?;
     let recipient = destination(tx, new.session, &new.to).await?;
-    let stored = insert_task(tx, message(id, &from, &recipient, &new.text, None, now)).await?;
+    let hops = limits::hops(tx, speaker).await?;
+    limits::take_one(tx, speaker, now).await?;
+    let task = Task { hops, ..message(id, &from, &recipient, &new.text, None, now) };
+    let stored = insert_task(tx, task).await?;
     Ok(stored.map(|task| Sent { task, recipient, freshness: Freshness::New }))
 }
 
@@ -254,6 +269,7 @@ fn message(id: TaskId, from: &Agent, to: &Agent, text: &str, origin: Option<Task
         origin,
         text: text.to_owned(),
         delivery: Delivery { state: DeliveryState::Stored, note: None },
+        hops: 0,
     }
 }
 
@@ -262,8 +278,8 @@ async fn insert_task(tx: &mut Tx<'_>, mut task: Task) -> Result<Option<Task>, Br
     let to: Option<AgentId> = task.to;
     let seq: Option<i64> = sqlx::query_scalar(
         "INSERT INTO tasks (task_id, context_id, from_agent_id, to_agent_id, type, created_at, status_state, \
-         status_timestamp, origin_task_id, text, delivery_state) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (task_id) DO NOTHING RETURNING seq",
+         status_timestamp, origin_task_id, text, delivery_state, hops) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (task_id) DO NOTHING RETURNING seq",
     )
     .bind(task.id.to_string())
     .bind(task.context.to_string())
@@ -276,6 +292,7 @@ async fn insert_task(tx: &mut Tx<'_>, mut task: Task) -> Result<Option<Task>, Br
     .bind(task.origin.map(|id| id.to_string()))
     .bind(&task.text)
     .bind(task.delivery.state.as_str())
+    .bind(i64::from(task.hops))
     .fetch_optional(tx.conn())
     .await
     .map_err(|e| tx.words(e))?;

@@ -6,10 +6,12 @@ use serde_json::json;
 
 use super::agents::insert_agent;
 use super::ids::{AgentId, SessionId};
-use super::row::{self, session_columns};
+use super::row::{self, agent_columns, session_columns};
+use super::speaker::Speaker;
 use super::types::{Agent, AgentKind, AgentStatus, Placement, Session, SessionSummary};
-use super::{ADMINISTRATOR, Broker, BrokerError, DIRECTOR};
+use super::{ADMINISTRATOR, Broker, BrokerError, DIRECTOR, limits};
 use crate::Stamp;
+use crate::open::Tx;
 
 /// What is needed to make a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,12 +43,14 @@ pub struct DeletedSession {
 }
 
 impl Broker {
-    /// Makes a session, its root Director with its placement, and its Administrator, all or nothing.
+    /// Makes a session, its root Director with its placement, and its Administrator, all or nothing. The Director belongs
+    /// to the fleet agent that the speaker is, if it is one.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's; for processes of fleet agents also `TooManyIdentities`, `TooFast`, `NotYours`.
     pub async fn create_session(&mut self, new: &NewSession, now: Stamp) -> Result<Created, BrokerError> {
-        let id = SessionId::random();
+        let (id, speaker) = (SessionId::random(), self.speaker.clone());
+        speaker.must_be_known()?;
         let director = Agent {
             id: AgentId::random(),
             session: id,
@@ -58,6 +62,8 @@ impl Broker {
             card: json!({"name": DIRECTOR, "description": "Root Director of this session", "skills": []})
                 .to_string(),
             placement: new.placement.clone(),
+            owner: speaker.limited().cloned(),
+            seal: None,
         };
         let words = "Built-in Administrator of this session";
         let administrator = Agent {
@@ -71,6 +77,8 @@ impl Broker {
             })
             .to_string(),
             placement: None,
+            // The Administrator speaks for a person, whoever made the session.
+            owner: None,
             ..director.clone()
         };
         let session = Session {
@@ -83,6 +91,8 @@ impl Broker {
         let mut tx = self.db.begin().await?;
         let outcome: Result<(), BrokerError> = async {
             let tx = &mut tx;
+            limits::one_more_identity(tx, &speaker).await?;
+            limits::take_one(tx, &speaker, now).await?;
             sqlx::query("INSERT INTO sessions (session_id, label, created_at) VALUES ($1, $2, $3)")
                 .bind(id.to_string())
                 .bind(&session.label)
@@ -116,7 +126,7 @@ impl Broker {
             ", (SELECT COUNT(*) FROM agents a WHERE a.session_id = s.session_id AND a.status = 'active') \
              FROM sessions s WHERE s.deleted_at IS NULL ORDER BY s.seq"
         ))
-        .fetch_all(self.db.conn())
+        .fetch_all(self.db.conn().await?)
         .await
         .map_err(|e| self.db.words(e))?;
         rows.iter().map(|row| summary(row).map_err(|e| self.db.words(e).into())).collect()
@@ -130,21 +140,27 @@ impl Broker {
         let count: i64 =
             sqlx::query_scalar("SELECT COUNT(*) FROM agents WHERE session_id = $1 AND status = 'active'")
                 .bind(session.to_string())
-                .fetch_one(self.db.conn())
+                .fetch_one(self.db.conn().await?)
                 .await
                 .map_err(|e| self.db.words(e))?;
         Ok(u64::try_from(count).unwrap_or_default())
     }
 
     /// Deletes a session softly: stamped, its agents deregistered, their placements gone, its tasks
-    /// kept. Doing it again changes nothing. Whoever waits for a message in it is woken.
+    /// kept. Doing it again changes nothing. Whoever waits for a message in it is woken. Whoever may be its Director may
+    /// do it.
     ///
     /// # Errors
-    /// The store's.
+    /// `NotYours`, or the store's.
     pub async fn delete_session(&mut self, id: SessionId, now: Stamp) -> Result<DeletedSession, BrokerError> {
+        let speaker = self.speaker.clone();
         let mut tx = self.db.begin().await?;
         let outcome: Result<Vec<String>, BrokerError> = async {
             let tx = &mut tx;
+            if speaker != Speaker::Anybody {
+                let director = director_of(tx, id).await?;
+                speaker.check(tx, &director).await?;
+            }
             sqlx::query("UPDATE sessions SET deleted_at = $1 WHERE session_id = $2 AND deleted_at IS NULL")
                 .bind(now.to_string())
                 .bind(id.to_string())
@@ -176,6 +192,20 @@ impl Broker {
         }
         Ok(DeletedSession { id, deregistered: gone.len() as u64 })
     }
+}
+
+async fn director_of(tx: &mut Tx<'_>, session: SessionId) -> Result<Agent, BrokerError> {
+    let found = sqlx::query(concat!(
+        "SELECT ",
+        agent_columns!(),
+        " WHERE a.agent_id = (SELECT director_agent_id FROM sessions WHERE session_id = $1)"
+    ))
+    .bind(session.to_string())
+    .fetch_optional(tx.conn())
+    .await
+    .map_err(|e| tx.words(e))?;
+    let found = found.as_ref().map(row::agent).transpose().map_err(|e| tx.words(e))?;
+    found.ok_or_else(|| BrokerError::SessionNotFound(session.to_string()))
 }
 
 fn summary(row: &sqlx::sqlite::SqliteRow) -> Result<SessionSummary, sqlx::Error> {

@@ -6,7 +6,7 @@
 use super::ids::{IdPrefix, SessionId};
 use super::resolve::{find_agent, find_task, task_by_id};
 use super::types::{Task, TaskKind, TaskState};
-use super::{Broker, BrokerError};
+use super::{Broker, BrokerError, limits};
 use crate::Stamp;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ impl Broker {
     /// The recipient acknowledges a message.
     ///
     /// # Errors
-    /// `NotAMember`, `TaskNotFound`, `NotTheRecipient`, `CannotAck`, or the store's.
+    /// `NotAMember`, `NotYours`, `TaskNotFound`, `NotTheRecipient`, `CannotAck`, or the store's.
     pub async fn ack(
         &mut self,
         session: SessionId,
@@ -33,7 +33,7 @@ impl Broker {
     /// The sender takes a message back.
     ///
     /// # Errors
-    /// `NotAMember`, `TaskNotFound`, `NotTheSender`, `CannotCancel`, or the store's.
+    /// `NotAMember`, `NotYours`, `TaskNotFound`, `NotTheSender`, `CannotCancel`, or the store's.
     pub async fn cancel(
         &mut self,
         session: SessionId,
@@ -52,11 +52,13 @@ impl Broker {
         now: Stamp,
         end: End,
     ) -> Result<Task, BrokerError> {
+        let speaker = self.speaker.clone();
         let mut tx = self.db.begin().await?;
         let outcome: Result<Task, BrokerError> = async {
             let tx = &mut tx;
             let found = find_agent(tx.conn(), session, by).await.map_err(|e| tx.words(e))?;
             let by = found.one(by, || BrokerError::NotAMember { agent: by.given().to_owned(), session })?;
+            speaker.check(tx, &by).await?;
             let found = find_task(tx.conn(), session, given).await.map_err(|e| tx.words(e))?;
             let task = found.one(given, || BrokerError::TaskNotFound(given.given().to_owned()))?;
             let (allowed, refusal, state) = match end {
@@ -83,6 +85,9 @@ impl Broker {
             };
             if changed.rows_affected() == 0 {
                 return Err(lost(task.state));
+            }
+            if end == End::Ack {
+                limits::heard(tx, &speaker, &task.from, task.hops).await?;
             }
             let ended = task_by_id(tx.conn(), task.id).await.map_err(|e| tx.words(e))?;
             ended.ok_or_else(|| BrokerError::TaskNotFound(given.given().to_owned()))

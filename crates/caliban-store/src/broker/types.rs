@@ -5,6 +5,7 @@
 use std::fmt;
 
 use super::ids::{AgentId, SessionId, TaskId};
+use super::speaker::{Owner, Seal};
 use crate::Stamp;
 
 /// A namespace of agents.
@@ -52,6 +53,10 @@ pub struct Agent {
     pub card: String,
     /// Its pane, if it has one.
     pub placement: Option<Placement>,
+    /// The fleet agent that it belongs to; nobody for what people registered.
+    pub owner: Option<Owner>,
+    /// What the worker that has it must be able to show.
+    pub seal: Option<Seal>,
 }
 
 /// What is needed to register an agent.
@@ -142,6 +147,8 @@ pub struct Task {
     pub text: String,
     /// What became of typing it into a pane.
     pub delivery: Delivery,
+    /// How many messages of fleet agents it answers, one after the other.
+    pub hops: u32,
 }
 
 /// Message or summary.

@@ -20,11 +20,7 @@ use crate::{StoreError, StoreUrl};
 /// An open registry.
 #[derive(Debug)]
 pub struct Registry {
-    url: StoreUrl,
-    prepared: Prepared,
-    /// None after a failed commit: what such a connection thinks of its transaction is not to be relied upon
-    /// (after a full disk it refuses every further one), so the next use opens another.
-    db: Option<Db>,
+    db: Db,
 }
 
 /// One agent, as far as the registry knows it. The request itself is kept beside it, see [`Registry::spec`].
@@ -86,14 +82,13 @@ impl Registry {
     /// # Errors
     /// See [`StoreError`].
     pub async fn open(url: &StoreUrl) -> Result<Self, StoreError> {
-        let db = Db::open(url, &SCHEMA).await?;
-        Ok(Self { url: url.clone(), prepared: db.prepared(), db: Some(db) })
+        Ok(Self { db: Db::open(url, &SCHEMA).await? })
     }
 
     /// What opening had to do.
     #[must_use]
     pub fn prepared(&self) -> Prepared {
-        self.prepared
+        self.db.prepared()
     }
 
     /// All agents, in their order, each with its request as JSON.
@@ -101,10 +96,10 @@ impl Registry {
     /// # Errors
     /// See [`StoreError`]; a row that makes no sense is `Damaged`.
     pub async fn all(&mut self) -> Result<Vec<(Record, String)>, StoreError> {
-        let db = self.db().await?;
-        let rows = sqlx::query("SELECT * FROM agents ORDER BY seq").fetch_all(db.conn()).await;
-        let rows = rows.map_err(|error| db.words(error))?;
-        let file = db.url().file();
+        let conn = self.db.conn().await?;
+        let rows = sqlx::query("SELECT * FROM agents ORDER BY seq").fetch_all(conn).await;
+        let rows = rows.map_err(|error| self.db.words(error))?;
+        let file = self.db.url().file();
         let damaged = |detail| StoreError::Damaged { file: file.to_owned(), detail };
         rows.iter().map(|row| row::read(row).map_err(damaged)).collect()
     }
@@ -114,12 +109,12 @@ impl Registry {
     /// # Errors
     /// See [`StoreError`].
     pub async fn spec(&mut self, id: AgentId) -> Result<Option<String>, StoreError> {
-        let db = self.db().await?;
+        let conn = self.db.conn().await?;
         let found = sqlx::query_scalar("SELECT spec FROM agents WHERE id = $1")
             .bind(id.to_string())
-            .fetch_optional(db.conn())
+            .fetch_optional(conn)
             .await;
-        found.map_err(|error| db.words(error))
+        found.map_err(|error| self.db.words(error))
     }
 
     /// Makes all changes or none. When it returns `Ok` they are on the disk.
@@ -127,36 +122,19 @@ impl Registry {
     /// # Errors
     /// See [`StoreError`]; after [`StoreError::is_unconfirmed`] nobody knows, and nothing may be acknowledged.
     pub async fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        let db = self.db().await?;
-        let outcome = db
+        self.db
             .write(async |tx: &mut Tx<'_>| -> Result<(), StoreError> {
                 for change in changes {
                     row::write(tx.conn(), change).await.map_err(|error| tx.words(error))?;
                 }
                 Ok(())
             })
-            .await;
-        if outcome.is_err()
-            && let Some(db) = self.db.take()
-        {
-            db.close().await;
-        }
-        outcome
-    }
-
-    async fn db(&mut self) -> Result<&mut Db, StoreError> {
-        let db = match self.db.take() {
-            Some(db) => db,
-            None => Db::open(&self.url, &SCHEMA).await?,
-        };
-        Ok(self.db.insert(db))
+            .await
     }
 
     /// Closes the registry.
     pub async fn close(self) {
-        if let Some(db) = self.db {
-            db.close().await;
-        }
+        self.db.close().await;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Opening: by many at once, and over what is already there.
 
-use caliban_store::broker::{Broker, IdPrefix, NewAgent, NewMessage, NewSession, PollQuery, Scope};
+use caliban_store::broker::{Broker, IdPrefix, NewAgent, NewMessage, NewSession, PollQuery, Scope, Speaker};
 use caliban_store::open::{Prepared, WAL_LIMIT};
 use caliban_store::{Stamp, StoreError, StoreUrl};
 
@@ -11,7 +11,7 @@ async fn many_open_a_new_store_at_once_and_one_makes_it() {
     let openers: Vec<_> = (0..20)
         .map(|_| {
             let url = url.clone();
-            tokio::spawn(async move { Broker::open(&url).await.map(|broker| broker.prepared()) })
+            tokio::spawn(async move { Broker::open(&url, Speaker::Anybody).await.map(|broker| broker.prepared()) })
         })
         .collect();
     let mut created = 0;
@@ -26,12 +26,12 @@ async fn an_empty_file_is_a_new_store_and_a_cut_one_is_damaged() {
     let dir = tempfile::tempdir().expect("temp dir");
     let url = StoreUrl::sqlite(dir.path().join("store.db"));
     std::fs::write(url.file(), "").expect("write");
-    let broker = Broker::open(&url).await.expect("open");
+    let broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
     assert_eq!(broker.prepared(), Prepared::Created);
     broker.close().await;
     let whole = std::fs::read(url.file()).expect("read");
     std::fs::write(url.file(), &whole[..whole.len() / 2]).expect("cut");
-    let mut outcome = Broker::open(&url).await.map_err(caliban_store::broker::BrokerError::from);
+    let mut outcome = Broker::open(&url, Speaker::Anybody).await.map_err(caliban_store::broker::BrokerError::from);
     if let Ok(broker) = &mut outcome {
         let new = NewSession { label: None, placement: None };
         outcome = match broker.create_session(&new, Stamp::now()).await {
@@ -48,7 +48,7 @@ async fn an_empty_file_is_a_new_store_and_a_cut_one_is_damaged() {
 async fn the_log_is_folded_back_although_nobody_closes() {
     let dir = tempfile::tempdir().expect("temp dir");
     let url = StoreUrl::sqlite(dir.path().join("store.db"));
-    let mut broker = Broker::open(&url).await.expect("open");
+    let mut broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
     let new = NewSession { label: None, placement: None };
     let made = broker.create_session(&new, Stamp::now()).await.expect("create");
     let session = made.session.id;
@@ -57,7 +57,7 @@ async fn the_log_is_folded_back_although_nobody_closes() {
     broker.leave().await;
     let mut largest = 0;
     for _ in 0..120 {
-        let mut broker = Broker::open(&url).await.expect("open");
+        let mut broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
         let from: IdPrefix = made.director.id.into();
         let new = NewMessage { session, from, to: to.into(), text: "x".repeat(8000), id: None };
         broker.send(&new, Stamp::now()).await.expect("send");
@@ -66,7 +66,7 @@ async fn the_log_is_folded_back_although_nobody_closes() {
         largest = largest.max(std::fs::metadata(dir.path().join("store.db-wal")).map_or(0, |log| log.len()));
     }
     assert!(largest < WAL_LIMIT * 2, "the log grew to {largest}");
-    let mut broker = Broker::open(&url).await.expect("open");
+    let mut broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
     let query = PollQuery { agent: to, scope: Scope::Open, since: None, after: None, page_size: 1000 };
     assert_eq!(broker.poll(&query).await.expect("poll").tasks.len(), 120);
     broker.close().await;
@@ -80,7 +80,7 @@ async fn a_store_that_is_locked_for_a_while_is_waited_for() {
     lock.lock().expect("lock");
     let opener = tokio::spawn({
         let url = url.clone();
-        async move { Broker::open(&url).await.map(|broker| broker.prepared()) }
+        async move { Broker::open(&url, Speaker::Anybody).await.map(|broker| broker.prepared()) }
     });
     tokio::task::yield_now().await;
     assert!(!opener.is_finished());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use caliban_store::broker::{
     AgentKind, AgentStatus, Broker, BrokerError, Delivery, DeliveryState, Freshness, IdPrefix, NewAgent,
-    NewBroadcast, NewMessage, NewSession, PaneIdentity, Placement, PollQuery, Scope, Task, TaskId, TaskState,
+    NewBroadcast, NewMessage, NewSession, PaneIdentity, Placement, PollQuery, Scope, Speaker, Task, TaskId, TaskState,
 };
 use caliban_store::{Stamp, StoreUrl};
 
@@ -37,7 +37,7 @@ fn placement() -> Placement {
 
 /// Everything the broker promises about its store, in one go.
 async fn story(url: &StoreUrl) {
-    let mut broker = Broker::open(url).await.expect("open");
+    let mut broker = Broker::open(url, Speaker::Anybody).await.expect("open");
 
     // A session comes with its Director and its Administrator.
     let new = NewSession { label: Some("project".to_owned()), placement: Some(placement()) };
@@ -125,7 +125,7 @@ async fn story(url: &StoreUrl) {
 
     // A waiter is woken by another connection's commit.
     let carol = register(&mut broker, "carol").await;
-    let mut other = Broker::open(url).await.expect("open again");
+    let mut other = Broker::open(url, Speaker::Anybody).await.expect("open again");
     let mail = PollQuery { agent: carol.id, scope: Scope::Open, since: None, after: None, page_size: 10 };
     let waiter = tokio::spawn(async move { other.wait(&mail, Duration::from_secs(3600)).await });
     let new =
@@ -172,7 +172,7 @@ async fn every_operation_can_be_sent_to_another_thread() {
     }
     let dir = tempfile::tempdir().expect("temp dir");
     let url = StoreUrl::sqlite(dir.path().join("store.db"));
-    let mut broker = sendable(Broker::open(&url)).await.expect("open");
+    let mut broker = sendable(Broker::open(&url, Speaker::Anybody)).await.expect("open");
     let new = NewSession { label: None, placement: None };
     let made = sendable(broker.create_session(&new, at(1))).await.expect("create");
     let (session, director) = (made.session.id, IdPrefix::from(made.director.id));

@@ -83,6 +83,8 @@ mod tests {
             registered_at: Stamp::from_micros(0),
             card: String::new(),
             placement: None,
+            owner: None,
+            seal: None,
         }
     }
 
@@ -100,6 +102,7 @@ mod tests {
             origin: None,
             text: text.to_owned(),
             delivery: Delivery { state: DeliveryState::Stored, note: None },
+            hops: 0,
         }
     }
 

@@ -4,12 +4,14 @@
 //! ended leaves the session, so that nobody writes to it in vain; when it is resumed it registers anew, and what its
 //! former mailbox still holds is delivered first.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use caliban_core::{inert, spec::SpawnSpec};
 use caliban_store::{
-    Stamp, StoreUrl,
-    broker::{Agent, AgentId, AgentStatus, Broker, BrokerError, IdPrefix, NewAgent, Session},
+    Stamp, StoreError, StoreUrl,
+    broker::{
+        Agent, AgentId, AgentStatus, Broker, BrokerError, Capability, IdPrefix, NewAgent, Owner, Session, Speaker,
+    },
 };
 use caliban_supervisor::records;
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,9 @@ use crate::{report::Failure, settings::Environment};
 const FILE: &str = "broker.json";
 /// How many former mailboxes are remembered.
 const FORMER: usize = 8;
+/// Where the fleet keeps the directories of its agents, and of those that it no longer knows.
+const AGENTS: &str = "agents";
+const ARCHIVE: &str = "archive";
 /// The key of our entry among the skills on an agent's card: which agent of which fleet it is.
 const CARD_KEY: &str = "caliban_agent";
 
@@ -32,6 +37,8 @@ pub(crate) struct Identity {
     pub(super) session: Session,
     pub(super) me: Agent,
     pub(super) former: Vec<AgentId>,
+    /// What this worker shows the store: never on disk, and of no other worker.
+    speaker: Speaker,
 }
 
 /// `broker.json`.
@@ -54,10 +61,17 @@ impl Identity {
     ) -> Result<Option<Self>, Failure> {
         let Some(session) = &spec.broker_session else { return Ok(None) };
         let url = store_url(environment, &spec.cwd)?;
-        let mut broker = Broker::open(&url).await.map_err(|error| worded(&error))?;
+        let speaker =
+            Speaker::Worker { owner: Owner::of_directory(directory), capability: Capability::random() };
+        let mut broker = Broker::open(&url, speaker).await.map_err(|error| worded(&error))?;
         let identity = join(&mut broker, url, session, spec, id, directory).await;
         broker.close().await;
         identity
+    }
+
+    /// The store, for this worker.
+    pub(super) async fn open(&self) -> Result<Broker, StoreError> {
+        Broker::open(&self.url, self.speaker.clone()).await
     }
 
     /// What the agent is told about its mailbox.
@@ -67,7 +81,8 @@ impl Identity {
 
     /// Leaves the session. Best effort: an agent has ended whether or not the broker hears of it.
     pub(crate) async fn leave(&self) {
-        match deregister(&self.url, &self.session.id.to_string(), &self.me.id.to_string()).await {
+        let (session, me) = (self.session.id.into(), self.me.id.into());
+        match deregister(&self.url, &session, &me, |_| self.speaker.clone()).await {
             Ok(()) | Err(BrokerError::AlreadyDeregistered(_)) => {}
             Err(error) => tracing::warn!(%error, "the agent is still registered with the broker"),
         }
@@ -78,11 +93,23 @@ impl Identity {
 /// The future is made before the directory goes, and awaited after.
 pub(crate) fn leave_for_good(directory: &Path) -> impl Future<Output = Result<(), String>> + use<> {
     let remembered: Option<Remembered> = records::read(directory, FILE);
+    let home = home(directory);
     async move {
         let Some(it) = remembered else { return Ok(()) };
         let url = StoreUrl::parse(&it.url, Path::new("/")).map_err(|error| error.to_string())?;
-        match deregister(&url, &it.session, &it.agent).await {
-            Ok(()) | Err(BrokerError::AlreadyDeregistered(_) | BrokerError::NotAMember { .. }) => Ok(()),
+        let (Ok(session), Ok(agent)) = (IdPrefix::parse(&it.session), IdPrefix::parse(&it.agent)) else {
+            return Ok(());
+        };
+        // The file is the agent's to write: it must not take anybody else out.
+        let speaker =
+            |agent: &Agent| if is_of(agent, &home) { Speaker::Anybody } else { Speaker::Only(Vec::new()) };
+        match deregister(&url, &session, &agent, speaker).await {
+            Ok(())
+            | Err(
+                BrokerError::AlreadyDeregistered(_)
+                | BrokerError::NotAMember { .. }
+                | BrokerError::NotYours { .. },
+            ) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -102,14 +129,17 @@ async fn join(
     };
     let prefix = IdPrefix::parse(session).map_err(|error| super::no_session(&error.to_string()))?;
     let session = broker.session(&prefix).await.map_err(refused)?;
+    let speaker = broker.speaker().clone();
     let remembered: Option<Remembered> = records::read(directory, FILE);
     let mut former: Vec<AgentId> = Vec::new();
     if let Some(it) = &remembered {
         former.extend(it.former.iter().filter_map(|id| AgentId::parse(id)));
         if let Some(known) = AgentId::parse(&it.agent) {
             match broker.member(session.id, &known.into()).await {
+                // The file is the agent's to write: it says which identity, the store whose.
+                Ok(me) if !is_of(&me, directory) => {}
                 Ok(me) if me.status == AgentStatus::Active => {
-                    return Ok(Some(Identity { url, session, me, former }));
+                    return sealed(broker, Identity { url, session, me, former, speaker }).await.map_err(refused);
                 }
                 Ok(_) => former.push(known),
                 Err(BrokerError::NotAMember { .. }) => {}
@@ -126,9 +156,9 @@ async fn join(
         return Ok(None);
     }
     // A worker that was killed between registering and writing the file is found by its card.
-    let mark = json!({CARD_KEY: directory.to_string_lossy()});
+    let mark = mark(directory);
     let registered = broker.agents(session.id).await.map_err(refused)?;
-    let me = match registered.into_iter().find(|agent| has_mark(agent, &mark)) {
+    let me = match registered.into_iter().find(|agent| has_mark(agent, &mark) && is_of(agent, directory)) {
         Some(me) => me,
         None => {
             let first = spec.prompt.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
@@ -150,7 +180,35 @@ async fn join(
     };
     records::write_durably(directory, FILE, &remember)
         .map_err(|error| Failure::new(format!("{}: {error}", directory.join(FILE).display())))?;
-    Ok(Some(Identity { url, session, me, former }))
+    sealed(broker, Identity { url, session, me, former, speaker }).await.map_err(refused)
+}
+
+/// Puts this worker's seal on what is its own, so that a worker of an earlier run writes no more.
+async fn sealed(broker: &mut Broker, identity: Identity) -> Result<Option<Identity>, BrokerError> {
+    let all: Vec<AgentId> = identity.former.iter().copied().chain([identity.me.id]).collect();
+    broker.seal(&all).await?;
+    Ok(Some(identity))
+}
+
+/// Whether the identity belongs to the agent in this directory. One that was registered before there were owners is known
+/// by its card.
+fn is_of(agent: &Agent, directory: &Path) -> bool {
+    match &agent.owner {
+        Some(owner) => *owner == Owner::of_directory(directory),
+        None => has_mark(agent, &mark(directory)),
+    }
+}
+
+fn mark(directory: &Path) -> serde_json::Value {
+    json!({CARD_KEY: directory.to_string_lossy()})
+}
+
+/// The directory that the agent had in its life, of one that may be archived.
+fn home(directory: &Path) -> PathBuf {
+    match (directory.parent(), directory.file_name()) {
+        (Some(above), Some(name)) if above.ends_with(ARCHIVE) => above.with_file_name(AGENTS).join(name),
+        _ => directory.to_owned(),
+    }
 }
 
 fn has_mark(agent: &Agent, mark: &serde_json::Value) -> bool {
@@ -158,12 +216,19 @@ fn has_mark(agent: &Agent, mark: &serde_json::Value) -> bool {
     card["skills"].as_array().is_some_and(|skills| skills.contains(mark))
 }
 
-async fn deregister(url: &StoreUrl, session: &str, agent: &str) -> Result<(), BrokerError> {
-    let (Ok(session), Ok(agent)) = (IdPrefix::parse(session), IdPrefix::parse(agent)) else { return Ok(()) };
-    let mut broker = Broker::open(url).await?;
+/// Takes an identity out of its session, as whoever `speaker` says for it.
+async fn deregister(
+    url: &StoreUrl,
+    session: &IdPrefix,
+    agent: &IdPrefix,
+    speaker: impl Fn(&Agent) -> Speaker,
+) -> Result<(), BrokerError> {
+    let mut broker = Broker::open(url, Speaker::Only(Vec::new())).await?;
     let result = async {
-        let session = broker.session(&session).await?.id;
-        broker.deregister(session, &agent, Stamp::now()).await.map(|_| ())
+        let session = broker.session(session).await?.id;
+        let found = broker.member(session, agent).await?;
+        broker.speak_as(speaker(&found));
+        broker.deregister(session, agent, Stamp::now()).await.map(|_| ())
     }
     .await;
     broker.close().await;

@@ -51,6 +51,7 @@ pub(super) struct Ledger {
     heard: BTreeSet<TaskId>,
     owed: Vec<TaskId>,
     in_a_row: u32,
+    is_answering: bool,
 }
 
 impl Ledger {
@@ -69,13 +70,15 @@ impl Ledger {
                     Some((task, role)) => {
                         self.heard.insert(task);
                         self.owed.push(task);
+                        self.is_answering = true;
                         self.in_a_row = if role == Role::Agent { self.in_a_row.saturating_add(1) } else { 0 };
                         Change::Act
                     }
                     None if *author == Author::User => {
                         let was_full = self.is_full();
+                        let was_answering = std::mem::take(&mut self.is_answering);
                         self.in_a_row = 0;
-                        if is_first || was_full { Change::Act } else { Change::None }
+                        if is_first || was_full || was_answering { Change::Act } else { Change::None }
                     }
                     None => {
                         if is_first {
@@ -86,8 +89,14 @@ impl Ledger {
                     }
                 }
             }
+            Event::TurnEnded { .. } if std::mem::take(&mut self.is_answering) => Change::Act,
             _ => Change::None,
         }
+    }
+
+    /// Whether the agent has heard a message in its turn, and no word of a person since.
+    pub(super) fn is_answering(&self) -> bool {
+        self.is_answering
     }
 
     /// Where a message stands.

@@ -1,8 +1,4 @@
-//! The caps of an agent's mail (a11), and the rate of what it sends.
-
-use std::time::Duration;
-
-use tokio::time::Instant;
+//! The caps of an agent's mail (a11). How fast and how far it may send is the store's to say.
 
 /// How many messages of other agents an agent hears in a row with no word of a person, the Director or the Administrator
 /// between them. Messages beyond wait in the mailbox. Every agent counts by itself, so a ring of agents that answer each
@@ -22,54 +18,3 @@ pub(super) const SENT_BYTES: usize = 64 * 1024;
 pub(super) const LISTED: usize = 200;
 /// How many messages the inbox shows at once.
 pub(super) const INBOX: u32 = 10;
-/// How many messages an agent may send at once ...
-pub(super) const BURST: u32 = 20;
-/// ... and how long it takes to be allowed one more.
-pub(super) const EVERY: Duration = Duration::from_secs(3);
-
-/// Allows [`BURST`] messages at once and one more [`EVERY`] so often. A broadcast counts as one.
-#[derive(Debug)]
-pub(super) struct Rate {
-    left: u32,
-    since: Instant,
-}
-
-impl Rate {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { left: BURST, since: now }
-    }
-
-    /// Takes one; or how long to wait for it.
-    pub(super) fn take(&mut self, now: Instant) -> Result<(), Duration> {
-        while self.left < BURST && now.saturating_duration_since(self.since) >= EVERY {
-            self.left += 1;
-            self.since += EVERY;
-        }
-        if self.left == BURST {
-            self.since = now;
-        }
-        match self.left.checked_sub(1) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => Err(EVERY.saturating_sub(now.saturating_duration_since(self.since))),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a11_a_flood_is_cut_to_the_burst_and_then_to_the_rate() {
-        let start = Instant::now();
-        let mut rate = Rate::new(start);
-        let taken = |rate: &mut Rate, now| (0..1000).take_while(|_| rate.take(now).is_ok()).count();
-        assert_eq!(taken(&mut rate, start), BURST as usize);
-        assert_eq!(rate.take(start + EVERY / 3), Err(EVERY - EVERY / 3));
-        assert_eq!(taken(&mut rate, start + EVERY * 3), 3);
-        assert_eq!(taken(&mut rate, start + EVERY * 10_000), BURST as usize);
-    }
-}

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use caliban_store::{
     StoreUrl,
-    broker::{ADMINISTRATOR, AgentId, Broker, BrokerError, IdPrefix, Session, SessionId},
+    broker::{ADMINISTRATOR, AgentId, Broker, BrokerError, IdPrefix, Session, SessionId, Speaker},
 };
 
 pub(crate) use identity::{Identity, leave_for_good};
@@ -82,7 +82,9 @@ pub(crate) async fn living_session(
             .hint("choose another --label"));
     }
     let prefix = IdPrefix::parse(given).map_err(|error| no_session(&error.to_string()))?;
-    let mut broker = Broker::open(&store_url(environment, cwd)?).await.map_err(|error| worded(&error))?;
+    // It is only looked at.
+    let nobody = Speaker::Only(Vec::new());
+    let mut broker = Broker::open(&store_url(environment, cwd)?, nobody).await.map_err(|error| worded(&error))?;
     let session = broker.session(&prefix).await;
     broker.close().await;
     match session {

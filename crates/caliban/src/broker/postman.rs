@@ -114,6 +114,8 @@ fn walk(
         ledger: Ledger::default(),
         owed: Vec::new(),
         mailboxes: identity.former.iter().chain([&identity.me.id]).map(|id| (*id, 0)).collect(),
+        // What an earlier worker was at, nobody has told the store.
+        is_answering: true,
         is_holding: false,
         broker: None,
         identity: identity.clone(),
@@ -155,6 +157,8 @@ struct Round {
     owed: Vec<TaskId>,
     /// Former mailboxes, then the one that mail comes into; each with the last place that was looked at.
     mailboxes: Vec<(AgentId, i64)>,
+    /// Whether the store may think that the agent answers something.
+    is_answering: bool,
     /// Whether messages were passed over because too many came in a row.
     is_holding: bool,
     /// Closed after every failure.
@@ -197,7 +201,7 @@ impl Round {
     async fn broker(&mut self) -> Result<&mut Broker, BrokerError> {
         let broker = match self.broker.take() {
             Some(broker) => broker,
-            None => Broker::open(&self.identity.url).await?,
+            None => self.identity.open().await?,
         };
         Ok(self.broker.insert(broker))
     }
@@ -205,6 +209,7 @@ impl Round {
     async fn step(&mut self) -> Result<Next, Trouble> {
         self.read_feed();
         self.give_receipts().await?;
+        self.end_answers().await?;
         if self.is_holding && self.ledger.admits(Role::Agent) {
             self.is_holding = false;
             self.mailboxes.iter_mut().for_each(|(_, after)| *after = 0);
@@ -284,6 +289,16 @@ impl Round {
             }
             self.owed.remove(0);
         }
+        Ok(())
+    }
+
+    /// Tells the store when the agent is done with what it has heard, so that what it says next answers nothing.
+    async fn end_answers(&mut self) -> Result<(), Trouble> {
+        if self.is_answering && !self.ledger.is_answering() {
+            self.broker().await?.answered().await?;
+            self.is_answering = false;
+        }
+        self.is_answering |= self.ledger.is_answering();
         Ok(())
     }
 

@@ -1,9 +1,10 @@
 //! The broker's tools for the model: who is there, send, broadcast, read, acknowledge.
 //!
-//! They act as the one agent that the worker is (a11): no argument names a sender. They touch nothing but the broker, so
+//! They act as the one agent that the worker is (a11): no argument names a sender, and the store wants to see the
+//! worker's capability. They touch nothing but the broker, so
 //! no permission is asked for; rules by the tool's name apply.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use caliban_core::{access::Access, inert, message::ToolSpec, redact::Redactor};
 use caliban_store::{
@@ -16,11 +17,10 @@ use caliban_store::{
 use caliban_tools::{BoxFuture, Call, Tool, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::{
     Identity, Role, frame,
-    limits::{BURST, DESCRIPTION_CHARS, EVERY, INBOX, LISTED, Rate, SENT_BYTES},
+    limits::{DESCRIPTION_CHARS, INBOX, LISTED, SENT_BYTES},
 };
 
 /// The tools of the agent with this identity.
@@ -28,7 +28,6 @@ pub(crate) fn tools(identity: &Identity, redactor: &Redactor) -> Vec<Arc<dyn Too
     let desk = Arc::new(Desk {
         identity: identity.clone(),
         redactor: redactor.clone(),
-        rate: Mutex::new(Rate::new(Instant::now())),
         broker: tokio::sync::Mutex::new(None),
     });
     [Verb::Agents, Verb::Send, Verb::Broadcast, Verb::Inbox, Verb::Ack]
@@ -41,7 +40,6 @@ pub(crate) fn tools(identity: &Identity, redactor: &Redactor) -> Vec<Arc<dyn Too
 struct Desk {
     identity: Identity,
     redactor: Redactor,
-    rate: Mutex<Rate>,
     /// Opened by the first call, and anew after one that failed or was cancelled.
     broker: tokio::sync::Mutex<Option<Broker>>,
 }
@@ -207,7 +205,7 @@ impl Desk {
         // Taken out: a call that is cancelled takes its connection with it.
         let opened = match slot.take() {
             Some(broker) => Ok(broker),
-            None => Broker::open(&self.identity.url).await,
+            None => self.identity.open().await,
         };
         let mut broker = match opened {
             Ok(broker) => broker,
@@ -257,7 +255,6 @@ impl Desk {
         if to == me.into() {
             return Err(Refusal::Said("that is you; nothing was sent".to_owned()));
         }
-        self.within_rate()?;
         let text = self.redactor.redact(text).into_owned();
         let sent =
             broker.send(&NewMessage { session, from: me.into(), to, text, id: None }, Stamp::now()).await?;
@@ -268,7 +265,6 @@ impl Desk {
 
     async fn broadcast(&self, broker: &mut Broker, text: &str) -> Result<ToolOutput, Refusal> {
         let (session, from) = (self.identity.session.id, self.identity.me.id.into());
-        self.within_rate()?;
         let text = self.redactor.redact(text).into_owned();
         let sent = broker.broadcast(&NewBroadcast { session, from, text, id: None }, Stamp::now()).await?;
         let names: Vec<String> =
@@ -334,18 +330,6 @@ impl Desk {
         };
         let role = sender.as_ref().map_or(Role::Agent, |sender| Role::of(sender.id, sender.kind, session));
         Ok(frame::message(task, sender.as_ref(), role, offset))
-    }
-
-    fn within_rate(&self) -> Result<(), Refusal> {
-        let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
-        rate.take(Instant::now()).map_err(|wait| {
-            Refusal::Said(format!(
-                "nothing was sent: at most {BURST} messages at once, then one every {} s; wait {} s, and say more in \
-                 fewer messages",
-                EVERY.as_secs(),
-                wait.as_secs() + 1,
-            ))
-        })
     }
 }
 

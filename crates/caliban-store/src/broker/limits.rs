@@ -1,0 +1,158 @@
+//! What a fleet agent may do of a thing (a11): how fast, how far, how many. People are not limited.
+//!
+//! The counts are kept by agent, not by identity, so that another identity is not another allowance. The time is the
+//! wall clock of whoever writes; a clock that jumps costs at most one [`EVERY`].
+
+use std::time::Duration;
+
+use super::BrokerError;
+use super::speaker::{Owner, Speaker};
+use crate::Stamp;
+use crate::open::Tx;
+
+/// How many messages an agent may send at once ...
+pub const BURST: u32 = 20;
+/// ... and how long it takes to be allowed one more. A broadcast, a registration and a new session count as one each.
+pub const EVERY: Duration = Duration::from_secs(3);
+/// How many messages of agents may answer each other before a person has to say something.
+pub const HOPS: u32 = 32;
+/// How many active identities an agent may have, in all sessions.
+pub const IDENTITIES: u32 = 8;
+/// How many open messages of each mailbox are looked at for their hops.
+const OPEN: i64 = 100;
+
+/// When the next allowance is there, given when the last one ran out; or how long to wait.
+///
+/// `used_until` is the time at which everything that was taken so far will have come back.
+fn allow(used_until: i64, now: i64) -> Result<i64, Duration> {
+    let every = i64::try_from(EVERY.as_micros()).unwrap_or(i64::MAX);
+    let whole = every.saturating_mul(i64::from(BURST));
+    // A clock that was set back must not make anybody wait for it.
+    let used_until = used_until.clamp(now, now.saturating_add(whole));
+    let next = used_until.saturating_add(every);
+    let over = next.saturating_sub(now.saturating_add(whole));
+    if over <= 0 { Ok(next) } else { Err(Duration::from_micros(over.unsigned_abs())) }
+}
+
+/// Takes one of the agent's allowance.
+pub(super) async fn take_one(tx: &mut Tx<'_>, speaker: &Speaker, now: Stamp) -> Result<(), BrokerError> {
+    let Some(owner) = speaker.limited() else { return Ok(()) };
+    let used_until: Option<i64> = sqlx::query_scalar("SELECT used_until FROM owners WHERE owner = $1")
+        .bind(owner.as_str())
+        .fetch_optional(tx.conn())
+        .await
+        .map_err(|e| tx.words(e))?;
+    let next = allow(used_until.unwrap_or(0), now.as_micros()).map_err(BrokerError::TooFast)?;
+    sqlx::query(
+        "INSERT INTO owners (owner, used_until) VALUES ($1, $2) ON CONFLICT (owner) DO UPDATE SET used_until = $2",
+    )
+    .bind(owner.as_str())
+    .bind(next)
+    .execute(tx.conn())
+    .await
+    .map_err(|e| tx.words(e))?;
+    Ok(())
+}
+
+/// Refuses one identity too many.
+pub(super) async fn one_more_identity(tx: &mut Tx<'_>, speaker: &Speaker) -> Result<(), BrokerError> {
+    let Speaker::Only(above) = speaker else { return Ok(()) };
+    let Some(owner) = above.last() else { return Ok(()) };
+    let count: i64 =
+        sqlx::query_scalar("SELECT COUNT(*) FROM agents WHERE owner = $1 AND status = 'active'")
+            .bind(owner.as_str())
+            .fetch_one(tx.conn())
+            .await
+            .map_err(|e| tx.words(e))?;
+    if count >= i64::from(IDENTITIES) { Err(BrokerError::TooManyIdentities) } else { Ok(()) }
+}
+
+/// How many hops a message of this speaker has: none when it answers nothing, else one more than what it answers. An
+/// agent answers what it has heard in its turn, and whatever lies open in its mailboxes.
+pub(super) async fn hops(tx: &mut Tx<'_>, speaker: &Speaker) -> Result<u32, BrokerError> {
+    let Some(owner) = speaker.limited() else { return Ok(0) };
+    let answered: Option<i64> = sqlx::query_scalar(
+        "SELECT MAX(hops) FROM (SELECT answering AS hops FROM owners WHERE owner = $1 UNION ALL \
+         SELECT (SELECT MAX(t.hops) FROM (SELECT hops FROM tasks WHERE context_id = a.agent_id \
+         AND status_state = 'input_required' ORDER BY seq DESC LIMIT $2) t) FROM agents a WHERE a.owner = $1)",
+    )
+    .bind(owner.as_str())
+    .bind(OPEN)
+    .fetch_one(tx.conn())
+    .await
+    .map_err(|e| tx.words(e))?;
+    let hops = answered.map_or(0, |hops| u32::try_from(hops).unwrap_or(u32::MAX).saturating_add(1));
+    if hops > HOPS { Err(BrokerError::TooManyHops) } else { Ok(hops) }
+}
+
+/// Remembers that the agent has heard a message with so many hops; one of a person begins anew.
+pub(super) async fn heard(
+    tx: &mut Tx<'_>,
+    speaker: &Speaker,
+    from: &super::AgentId,
+    hops: u32,
+) -> Result<(), BrokerError> {
+    let Some(owner) = speaker.limited() else { return Ok(()) };
+    let by_agent: Option<i64> =
+        sqlx::query_scalar("SELECT 1 FROM agents WHERE agent_id = $1 AND owner IS NOT NULL")
+            .bind(from.to_string())
+            .fetch_optional(tx.conn())
+            .await
+            .map_err(|e| tx.words(e))?;
+    if by_agent.is_none() {
+        return forget(tx, owner).await;
+    }
+    sqlx::query(
+        "INSERT INTO owners (owner, used_until, answering) VALUES ($1, 0, $2) \
+         ON CONFLICT (owner) DO UPDATE SET answering = MAX(COALESCE(answering, 0), $2)",
+    )
+    .bind(owner.as_str())
+    .bind(i64::from(hops))
+    .execute(tx.conn())
+    .await
+    .map_err(|e| tx.words(e))?;
+    Ok(())
+}
+
+async fn forget(tx: &mut Tx<'_>, owner: &Owner) -> Result<(), BrokerError> {
+    sqlx::query("UPDATE owners SET answering = NULL WHERE owner = $1")
+        .bind(owner.as_str())
+        .execute(tx.conn())
+        .await
+        .map_err(|e| tx.words(e))?;
+    Ok(())
+}
+
+impl super::Broker {
+    /// The worker's agent is done with what it has heard: its next message answers nothing.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn answered(&mut self) -> Result<(), BrokerError> {
+        let Some(owner) = self.speaker.limited().cloned() else { return Ok(()) };
+        let mut tx = self.db.begin().await?;
+        let outcome = forget(&mut tx, &owner).await;
+        tx.finish(outcome).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a11_a_flood_is_cut_to_the_burst_and_then_to_the_rate() {
+        let every = i64::try_from(EVERY.as_micros()).expect("small");
+        let taken = |used: &mut i64, now: i64| {
+            (0..1000).take_while(|_| allow(*used, now).map(|next| *used = next).is_ok()).count()
+        };
+        let (mut used, start) = (0, 1_000_000 * every);
+        assert_eq!(taken(&mut used, start), BURST as usize);
+        assert_eq!(allow(used, start + every / 3), Err(EVERY - EVERY / 3));
+        assert_eq!(taken(&mut used, start + 3 * every), 3);
+        assert_eq!(taken(&mut used, start + 10_000 * every), BURST as usize);
+        // r15: a clock that is set back a day makes nobody wait for a day.
+        let back = start - 30_000 * every;
+        assert_eq!(allow(used, back), Err(EVERY));
+    }
+}
