@@ -10,6 +10,7 @@ pub mod ids;
 pub mod inert;
 pub mod lifecycle;
 pub mod message;
+pub mod mode;
 pub mod names;
 pub mod price;
 pub mod redact;

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use crate::budget::Limits;
 use crate::ids::AgentId;
 use crate::inert;
+use crate::mode::Mode;
 use crate::names::Slug;
 
 /// The format written today. It grows only when an old reader would misunderstand the file.
@@ -54,7 +55,7 @@ pub struct SpawnSpec {
     pub max_turns: Option<u64>,
     /// How calls that no rule decides are treated; the settings' when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub permission_mode: Option<PermissionMode>,
+    pub permission_mode: Option<Mode>,
     /// Rules that allow, on top of the settings'.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
@@ -116,21 +117,6 @@ impl Default for WorktreeSpec {
     fn default() -> Self {
         Self { base_ref: "head".to_owned(), sparse_paths: Vec::new(), symlink_directories: Vec::new() }
     }
-}
-
-/// How calls that no rule decides are treated.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PermissionMode {
-    /// Reading is free, the rest asks.
-    #[default]
-    Default,
-    /// Edits in the working directory are free too.
-    AcceptEdits,
-    /// Nothing may change.
-    Plan,
-    /// All that no rule denies.
-    Unattended,
 }
 
 /// What an agent does when its turn is over.

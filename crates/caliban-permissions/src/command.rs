@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use caliban_core::mode::Mode;
+
 use crate::{
     command_pattern::Fit,
-    mode::Mode,
     path::{Reading, normalise, resolve},
     policy::{Effect, FileAccess, Judge, by_rule, unattended},
     read_only,

@@ -6,7 +6,6 @@
 
 mod command;
 mod command_pattern;
-mod mode;
 mod path;
 mod policy;
 mod protected;
@@ -15,7 +14,7 @@ mod rule;
 mod shell;
 mod verdict;
 
-pub use mode::{Mode, ModeError};
+pub use caliban_core::mode::{Mode, ModeError};
 pub use path::{normalise, resolve};
 pub use policy::{Effect, Policy, SourcedRule, narrow};
 pub use rule::{Rule, RuleError};

@@ -7,11 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use caliban_core::access::Access;
+use caliban_core::{access::Access, mode::Mode};
 
 use crate::{
     command_pattern::wildcard,
-    mode::Mode,
     path::{Bases, Reading, normalise, resolve},
     protected::protected_name,
     rule::{Covers, Rule},

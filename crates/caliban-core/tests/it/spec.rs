@@ -1,7 +1,8 @@
 //! The stored request.
 
+use caliban_core::mode::Mode;
 use caliban_core::names::Slug;
-use caliban_core::spec::{Isolation, PermissionMode, SpawnSpec, SpecError, WorktreeSpec};
+use caliban_core::spec::{Isolation, SpawnSpec, SpecError, WorktreeSpec};
 use serde_json::json;
 
 #[test]
@@ -11,7 +12,7 @@ fn a_spec_survives_storing() {
     spec.isolation =
         Isolation::Worktree(WorktreeSpec { sparse_paths: vec!["src".into()], ..Default::default() });
     spec.budget.tokens = Some(50_000);
-    spec.permission_mode = Some(PermissionMode::AcceptEdits);
+    spec.permission_mode = Some(Mode::AcceptEdits);
     spec.after = vec!["a3f80001".parse().unwrap()];
     let text = serde_json::to_string(&spec).unwrap();
     assert_eq!(SpawnSpec::from_json(&text), Ok(spec));

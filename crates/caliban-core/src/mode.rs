@@ -1,0 +1,75 @@
+//! What is allowed when no rule says anything: the permission mode, its words and their one parser.
+//!
+//! Settings, flags, specs, the editor protocol and the rules all use this type. What a mode means for a call is decided
+//! in `caliban-permissions`.
+
+use std::{borrow::Cow, fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+use crate::inert;
+
+/// The permission mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Mode {
+    /// Reading inside the project is allowed, everything else asks.
+    #[default]
+    Default,
+    /// Also writing files inside the project.
+    AcceptEdits,
+    /// Nothing that changes anything.
+    Plan,
+    /// Everything that no rule denies.
+    Unattended,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Default, Self::AcceptEdits, Self::Plan, Self::Unattended];
+
+    /// All of them, as they are written.
+    pub const NAMES: [&str; 4] =
+        [Self::ALL[0].name(), Self::ALL[1].name(), Self::ALL[2].name(), Self::ALL[3].name()];
+
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::AcceptEdits => "accept-edits",
+            Self::Plan => "plan",
+            Self::Unattended => "unattended",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No such mode.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no permission mode {}; expected {}", inert::quoted(.0), Mode::NAMES.join(", "))]
+pub struct ModeError(String);
+
+impl FromStr for Mode {
+    type Err = ModeError;
+
+    fn from_str(text: &str) -> Result<Self, ModeError> {
+        Self::ALL.into_iter().find(|mode| mode.name() == text).ok_or_else(|| ModeError(text.to_owned()))
+    }
+}
+
+impl Serialize for Mode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Mode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        text.parse().map_err(|_| D::Error::unknown_variant(&text, &Self::NAMES))
+    }
+}
