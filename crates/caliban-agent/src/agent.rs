@@ -20,7 +20,7 @@ use caliban_tools::{Tool, Workspace};
 
 use crate::{
     asks::Asks,
-    budget::Purse,
+    budget::{AtWork, Purse},
     conversation::Conversation,
     event::{Author, Event, Header, Outcome, Record, TRANSCRIPT_VERSION},
     feed::Feed,
@@ -28,7 +28,7 @@ use crate::{
     handle::Handle,
     hooks::{HookEvent, Hooks},
     session_file, subagent,
-    transcript::{Durability, Transcript, TranscriptError},
+    transcript::{self, Durability, Transcript, TranscriptError},
     turn::Halt,
 };
 
@@ -156,6 +156,8 @@ pub struct TurnReport {
 
 pub(crate) struct Begun {
     at: Instant,
+    /// The turn is work, but for what of it rests.
+    at_work: AtWork,
     usage: Usage,
     micro_usd: u64,
 }
@@ -164,6 +166,7 @@ impl Agent {
     /// A new conversation. Nothing is on disk before its directory is.
     pub async fn new(kit: Kit) -> Result<Self, TranscriptError> {
         let transcript = Transcript::create(&kit.directory, kit.redactor.clone(), kit.feed.clone())?;
+        let transcript = transcript.timed(kit.purse.clone());
         let mut agent = Self::with(kit, transcript, Conversation::default());
         let header = Header {
             version: TRANSCRIPT_VERSION,
@@ -184,11 +187,16 @@ impl Agent {
     pub async fn resume(kit: Kit) -> Result<Self, TranscriptError> {
         let (transcript, records) =
             Transcript::resume(&kit.directory, kit.redactor.clone(), kit.feed.clone())?;
+        let transcript = transcript.timed(kit.purse.clone());
         let conversation = Conversation::replay(records.iter().map(|record: &Record| &record.event));
         kit.purse.carry_over(conversation.usage());
-        for (usage, micro_usd) in subagent::spent_below(&kit.directory) {
-            kit.purse.carry_over_helper(usage, micro_usd);
+        let mut worked_ms = transcript::worked_ms(&records);
+        for helper in subagent::spent_below(&kit.directory) {
+            kit.purse.carry_over_helper(helper.usage, helper.micro_usd);
+            // One clock for the whole family: the latest time that anybody wrote down.
+            worked_ms = worked_ms.max(helper.worked_ms);
         }
+        kit.purse.carry_over_time(worked_ms);
         let mut agent = Self::with(kit, transcript, conversation);
         if agent.conversation.header().is_none() {
             // Killed between making the file and its first record: begin here.
@@ -301,6 +309,7 @@ impl Agent {
         self.guard = Guard::default();
         Begun {
             at: Instant::now(),
+            at_work: self.kit.purse.work(),
             usage: self.kit.purse.spent().usage,
             micro_usd: self.kit.purse.micro_usd().unwrap_or_default(),
         }
@@ -319,7 +328,7 @@ impl Agent {
             micro_usd: self.kit.purse.micro_usd(),
             turns: self.turns,
         };
-        self.kit.purse.pause();
+        drop(begun.at_work);
         let written = self.record(event, Durability::Synced).await;
         let rendered = match written {
             Ok(()) => session_file::write(&self.kit.directory),

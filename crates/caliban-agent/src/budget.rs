@@ -1,10 +1,13 @@
 //! An agent's purse: its account in the ledger that it shares with its parent and helpers.
 //!
-//! Reserve before a request, settle after it. Owns the clock that the ledger does not know.
+//! Reserve before a request, settle after it. Owns the clock that the ledger does not know, and what makes it stand
+//! still: an agent's time counts while anything of it is at work ([`Purse::work`]); what waits for a person, or for a
+//! helper that has a clock of its own, rests ([`Purse::rest`]).
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use caliban_core::{
@@ -12,6 +15,7 @@ use caliban_core::{
     price::{MicroUsd, Price},
     usage::Usage,
 };
+use tokio::time::Instant;
 
 /// Why a request may not be made.
 pub type Refusal = Refused<String>;
@@ -19,10 +23,18 @@ pub type Refusal = Refused<String>;
 /// An account in a shared ledger.
 #[derive(Debug, Clone)]
 pub struct Purse {
-    ledger: Arc<Mutex<Ledger<String>>>,
+    book: Arc<Mutex<Book>>,
     epoch: Instant,
     account: String,
     price: Option<Price>,
+}
+
+/// What the agents of one family share.
+#[derive(Debug)]
+struct Book {
+    ledger: Ledger<String>,
+    /// For each account: what is at work less what rests.
+    at_work: BTreeMap<String, i64>,
 }
 
 impl Purse {
@@ -32,7 +44,7 @@ impl Purse {
         // The ledger is empty: the account cannot exist, and it has no parent.
         let _new = ledger.open_account(account.to_owned(), None, Limits::NONE, limits);
         Self {
-            ledger: Arc::new(Mutex::new(ledger)),
+            book: Arc::new(Mutex::new(Book { ledger, at_work: BTreeMap::new() })),
             epoch: Instant::now(),
             account: account.to_owned(),
             price,
@@ -47,7 +59,7 @@ impl Purse {
         price: Option<Price>,
     ) -> Result<Self, AccountError<String>> {
         let parent = Some(self.account.clone());
-        self.lock().open_account(account.to_owned(), parent, Limits::NONE, limits)?;
+        self.lock().ledger.open_account(account.to_owned(), parent, Limits::NONE, limits)?;
         Ok(Self { account: account.to_owned(), price, ..self.clone() })
     }
 
@@ -56,19 +68,27 @@ impl Purse {
         self.book(usage, self.cost(usage));
     }
 
+    /// Books how long an earlier process worked, helpers included.
+    pub(crate) fn carry_over_time(&self, wall_ms: u64) {
+        self.book_spent(Spent { wall_ms, ..Spent::default() });
+    }
+
     /// Books what a helper spent in an earlier process; without a price of its own it is taken for one like this.
     pub(crate) fn carry_over_helper(&self, usage: Usage, micro_usd: Option<u64>) {
         self.book(usage, micro_usd.map(MicroUsd).or_else(|| self.cost(usage)));
     }
 
     fn book(&self, usage: Usage, cost: Option<MicroUsd>) {
-        let spent = Spent {
+        self.book_spent(Spent {
             usage,
             usd: cost.unwrap_or_default(),
             unpriced: u64::from(cost.is_none() && usage.total() > 0),
             ..Spent::default()
-        };
-        let booked = self.lock().carry_over(&self.account, spent);
+        });
+    }
+
+    fn book_spent(&self, spent: Spent) {
+        let booked = self.lock().ledger.carry_over(&self.account, spent);
         debug_assert!(booked.is_ok(), "the account is open");
     }
 
@@ -76,37 +96,69 @@ impl Purse {
     pub fn reserve(&self, tokens: Estimated) -> Result<Reservation, Refusal> {
         let usage = Usage { input: tokens.prompt, output: tokens.output, ..Usage::default() };
         let estimate = Estimate { tokens: usage.total(), cost: self.cost(usage), turns: 1 };
-        let mut ledger = self.lock();
-        ledger.start(&self.account, self.now());
-        ledger.reserve(&self.account, estimate, self.now())
+        let now = self.now();
+        self.lock().ledger.reserve(&self.account, estimate, now)
     }
 
     /// The request is answered.
     pub fn settle(&self, reservation: Reservation, usage: Usage) {
-        let settled = self.lock().settle(reservation, usage, self.cost(usage));
+        let settled = self.lock().ledger.settle(reservation, usage, self.cost(usage));
         debug_assert!(settled.is_ok(), "a reservation is settled once");
     }
 
     /// The request was not billed.
     pub fn release(&self, reservation: Reservation) {
-        let released = self.lock().release(reservation);
+        let released = self.lock().ledger.release(reservation);
         debug_assert!(released.is_ok(), "a reservation is released once");
     }
 
     /// The request may have been billed, and nobody will tell what: its estimate counts.
     pub fn settle_unknown(&self, reservation: Reservation) {
-        let settled = self.lock().settle_unknown(reservation);
+        let settled = self.lock().ledger.settle_unknown(reservation);
         debug_assert!(settled.is_ok(), "a reservation is settled once");
     }
 
-    /// The agent rests; its time does not count.
-    pub fn pause(&self) {
-        self.lock().pause(&self.account, self.now());
+    /// The agent works, and its time counts, until the answer is dropped.
+    pub fn work(&self) -> AtWork {
+        self.change(1);
+        AtWork(self.clone())
+    }
+
+    /// Something of the agent that is at work rests until the answer is dropped. When all of it rests, its time stands
+    /// still, and so does that of those above it who are not at work themselves.
+    pub fn rest(&self) -> Resting {
+        self.change(-1);
+        Resting(self.clone())
+    }
+
+    fn change(&self, by: i64) {
+        let mut book = self.lock();
+        // Within the lock: nobody counts up to a later moment first.
+        let now = self.now();
+        let Book { ledger, at_work } = &mut *book;
+        let count = at_work.entry(self.account.clone()).or_default();
+        *count += by;
+        if *count > 0 {
+            ledger.start(&self.account, now);
+        } else {
+            ledger.pause(&self.account, now);
+        }
+        if *count == 0 {
+            at_work.remove(&self.account);
+        }
+    }
+
+    /// How long the whole family has worked: the agent that has no parent, and all below it.
+    pub fn worked_ms(&self) -> u64 {
+        let mut book = self.lock();
+        let now = self.now();
+        book.ledger.count_time(now);
+        book.ledger.pool_spent().wall_ms
     }
 
     /// What this agent and all below it have spent.
     pub fn spent(&self) -> Spent {
-        self.lock().tree_spent(&self.account).unwrap_or_default()
+        self.lock().ledger.tree_spent(&self.account).unwrap_or_default()
     }
 
     /// What was spent, in micro-dollars, when all of it has a price.
@@ -117,7 +169,13 @@ impl Purse {
 
     /// Ends when the wall-time limit is reached; never without one.
     pub async fn out_of_time(&self) {
-        let left = self.lock().remaining(&self.account).and_then(|left| left.wall_ms);
+        let left = {
+            let mut book = self.lock();
+            let now = self.now();
+            book.ledger.count_time(now);
+            book.ledger.remaining(&self.account).and_then(|left| left.wall_ms)
+        };
+        // A request is work, so this clock and all above it run until it is answered.
         match left {
             Some(left) => tokio::time::sleep(Duration::from_millis(left)).await,
             None => std::future::pending().await,
@@ -127,10 +185,11 @@ impl Purse {
     /// The refusal, when the wall-time limit is reached.
     pub fn time_is_up(&self) -> Option<Refusal> {
         let nothing = Estimate { tokens: 0, cost: Some(Default::default()), turns: 0 };
-        let mut ledger = self.lock();
-        match ledger.reserve(&self.account, nothing, self.now()) {
+        let mut book = self.lock();
+        let now = self.now();
+        match book.ledger.reserve(&self.account, nothing, now) {
             Ok(reservation) => {
-                let _open = ledger.release(reservation);
+                let _open = book.ledger.release(reservation);
                 None
             }
             Err(refusal) => Some(refusal),
@@ -145,8 +204,30 @@ impl Purse {
         Millis(u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Ledger<String>> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An agent's clock runs while there is one of these (and fewer of the others).
+#[derive(Debug)]
+#[must_use]
+pub struct AtWork(Purse);
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.0.change(-1);
+    }
+}
+
+/// Something rests while there is one of these.
+#[derive(Debug)]
+#[must_use]
+pub struct Resting(Purse);
+
+impl Drop for Resting {
+    fn drop(&mut self) {
+        self.0.change(1);
     }
 }
 

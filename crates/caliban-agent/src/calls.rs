@@ -1,7 +1,8 @@
 //! Carries out the tool calls of one reply.
 //!
-//! Independent calls run in parallel; calls that could disturb each other run in the model's order. Each is
-//! judged (hook, then rules, then a person), recorded before it begins and after it has ended.
+//! Independent calls run in parallel; calls that could disturb each other run in the model's order. What a call
+//! touches is known when its `PreToolUse` hooks have answered, because they may rewrite it: a later call waits for
+//! that. Each is judged (hook, then rules, then a person), recorded before it begins and after it has ended.
 
 use std::{
     path::PathBuf,
@@ -74,34 +75,62 @@ impl Agent {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Status {
+/// How far a call is.
+enum Status<'a> {
+    /// Its hooks have not answered: it may yet touch anything.
     Waiting,
+    /// They are asked.
+    Asked,
+    /// What it will touch is known.
+    Ready(Box<Prepared<'a>>),
     Running,
     Ended,
+}
+
+/// A call whose hooks have answered.
+struct Prepared<'a> {
+    tool: &'a dyn Tool,
+    /// The arguments, as a hook may have rewritten them.
+    input: Value,
+    accesses: Vec<Access>,
+    permission: Option<HookPermission>,
+    context: Vec<String>,
+}
+
+/// What has come of a step.
+enum Step<'a> {
+    Prepared(Box<Prepared<'a>>),
+    Ended(Ended),
 }
 
 /// What a call touches, as far as order matters.
 enum Touch {
     /// Nothing that another call could see.
     Nothing,
-    /// Only these paths.
+    /// Only these paths, as they are written and where they lead.
     Paths { read: Vec<PathBuf>, written: Vec<PathBuf> },
     /// Anything: a command, a tool of a foreign server.
     Anything,
 }
 
 impl Touch {
-    fn of(kit: &Kit, call: &OpenCall) -> Self {
+    /// By the model's own arguments.
+    fn claimed(kit: &Kit, call: &OpenCall) -> Self {
         let tool = kit.tools.iter().find(|tool| tool.spec().name == call.name);
-        let Some(Ok(accesses)) = tool.map(|tool| tool.access(&call.input)) else {
-            return Self::Nothing;
-        };
+        match tool.map(|tool| tool.access(&call.input)) {
+            Some(Ok(accesses)) => Self::of(&accesses),
+            // It will not be carried out.
+            Some(Err(_)) | None => Self::Nothing,
+        }
+    }
+
+    fn of(accesses: &[Access]) -> Self {
+        let both = |path: &PathBuf| [Some(path.clone()), caliban_permissions::resolve(path)];
         let (mut read, mut written) = (Vec::new(), Vec::new());
         for access in accesses {
             match access {
-                Access::Read(path) => read.push(path),
-                Access::Write(path) => written.push(path),
+                Access::Read(path) => read.extend(both(path).into_iter().flatten()),
+                Access::Write(path) => written.extend(both(path).into_iter().flatten()),
                 Access::Command { .. } | Access::Mcp { read_only: false, .. } => return Self::Anything,
                 Access::Fetch { .. } | Access::Mcp { .. } | Access::Agent | Access::Nothing => {}
             }
@@ -155,43 +184,84 @@ impl Runner<'_> {
             // It may have done its work.
             self.record(interruption(call), Durability::Written).await?;
         }
-        let touches: Vec<Touch> = calls.iter().map(|call| Touch::of(self.kit, call)).collect();
-        let mut status = vec![Status::Waiting; calls.len()];
+        // The turn is at work when one of its calls is.
+        let _resting = self.kit.purse.rest();
+        let is_hooked: Vec<bool> =
+            calls.iter().map(|call| self.kit.hooks.has(HookEvent::PreToolUse, &call.name)).collect();
+        let mut touches: Vec<Touch> = calls.iter().map(|call| Touch::claimed(self.kit, call)).collect();
+        let mut status: Vec<Status<'_>> = calls.iter().map(|_| Status::Waiting).collect();
         let mut running = FuturesUnordered::new();
         let mut ended = Vec::new();
         loop {
             for index in 0..calls.len() {
-                let is_free = status[index] == Status::Waiting
-                    && (0..index).all(|earlier| {
-                        status[earlier] == Status::Ended || !touches[index].disturbs(&touches[earlier])
-                    });
-                if is_free {
-                    status[index] = Status::Running;
-                    running.push(async move { (index, self.run(&calls[index]).await) });
+                let disturbed = |earlier: usize| touches[index].disturbs(&touches[earlier]);
+                let is_free = match &status[index] {
+                    // A hook is asked right before its call, and so when nothing more is in the call's way.
+                    Status::Waiting => (0..index)
+                        .all(|earlier| matches!(status[earlier], Status::Ended) || !disturbed(earlier)),
+                    Status::Ready(_) => (0..index).all(|earlier| match status[earlier] {
+                        Status::Ended => true,
+                        Status::Waiting | Status::Asked => !is_hooked[earlier] && !disturbed(earlier),
+                        Status::Ready(_) | Status::Running => !disturbed(earlier),
+                    }),
+                    Status::Asked | Status::Running | Status::Ended => false,
+                };
+                if !is_free {
+                    continue;
                 }
+                let prepared = match std::mem::replace(&mut status[index], Status::Asked) {
+                    Status::Ready(prepared) => {
+                        status[index] = Status::Running;
+                        Some(prepared)
+                    }
+                    _ => None,
+                };
+                running.push(async move { (index, self.step(&calls[index], prepared).await) });
             }
             let Some((index, result)) = running.next().await else { break };
-            status[index] = Status::Ended;
-            ended.push((index, result?));
+            match result? {
+                Step::Prepared(prepared) => {
+                    touches[index] = Touch::of(&prepared.accesses);
+                    status[index] = Status::Ready(prepared);
+                }
+                Step::Ended(what) => {
+                    status[index] = Status::Ended;
+                    ended.push((index, what));
+                }
+            }
         }
         ended.sort_by_key(|(index, _)| *index);
         Ok(ended)
     }
 
-    async fn run(&self, call: &OpenCall) -> Result<Ended, TranscriptError> {
+    /// The next step of a call: its hooks are asked, or it is judged and carried out.
+    async fn step(
+        &self,
+        call: &OpenCall,
+        prepared: Option<Box<Prepared<'_>>>,
+    ) -> Result<Step<'_>, TranscriptError> {
+        let _at_work = self.kit.purse.work();
+        match prepared {
+            None => self.prepare(call).await,
+            Some(prepared) => Ok(Step::Ended(self.run(call, *prepared).await?)),
+        }
+    }
+
+    /// Asks the call's hooks; what cannot be carried out whatever they say ends here.
+    async fn prepare(&self, call: &OpenCall) -> Result<Step<'_>, TranscriptError> {
         let mut ended = Ended::default();
         let Some(tool) = self.kit.tools.iter().find(|tool| tool.spec().name == call.name) else {
             let names: Vec<&str> = self.kit.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
             let why = format!("there is no tool {:?}; the tools are {}", call.name, names.join(", "));
             self.refuse(&mut ended, call, &call.input, refusal(Verdict::Invalid, why), Vec::new()).await?;
-            return Ok(ended);
+            return Ok(Step::Ended(ended));
         };
         if let Value::String(raw) = &call.input {
             let error = serde_json::from_str::<Value>(raw).err().map(|error| error.to_string());
             let error = error.unwrap_or_else(|| "an object was expected, not nested too deep".to_owned());
             let why = format!("the arguments are not a JSON object: {error}");
             self.refuse(&mut ended, call, &call.input, refusal(Verdict::Invalid, why), Vec::new()).await?;
-            return Ok(ended);
+            return Ok(Step::Ended(ended));
         }
         let details = json!({"tool_name": call.name, "tool_input": call.input});
         let hook = self.kit.hooks.ask(HookEvent::PreToolUse, Some(&call.name), details, self.cancel).await;
@@ -201,22 +271,27 @@ impl Runner<'_> {
         if let Some(reason) = hook.block.or_else(|| ended.stop.clone()) {
             let why = format!("a hook blocked this call: {reason}");
             self.refuse(&mut ended, call, &input, refusal(Verdict::Blocked, why), Vec::new()).await?;
-            return Ok(ended);
+            return Ok(Step::Ended(ended));
         }
         let accesses = match tool.access(&input) {
             Ok(accesses) => accesses,
             Err(why) => {
                 self.refuse(&mut ended, call, &input, refusal(Verdict::Invalid, why), Vec::new()).await?;
-                return Ok(ended);
+                return Ok(Step::Ended(ended));
             }
         };
-        match self.judge(call, &input, &accesses, hook.permission).await? {
-            Judgement::May(decision) => {
-                self.carry_out(&mut ended, call, tool.as_ref(), input, &accesses, decision, hook.context)
-                    .await?;
-            }
+        let (permission, context) = (hook.permission, hook.context);
+        let prepared = Prepared { tool: tool.as_ref(), input, accesses, permission, context };
+        Ok(Step::Prepared(Box::new(prepared)))
+    }
+
+    /// Judges a call now, when all before it that could matter have ended, and carries it out.
+    async fn run(&self, call: &OpenCall, prepared: Prepared<'_>) -> Result<Ended, TranscriptError> {
+        let mut ended = Ended::default();
+        match self.judge(call, &prepared.input, &prepared.accesses, prepared.permission).await? {
+            Judgement::May(decision) => self.carry_out(&mut ended, call, prepared, decision).await?,
             Judgement::MayNot(decision, suggestions) => {
-                self.refuse(&mut ended, call, &input, decision, suggestions).await?;
+                self.refuse(&mut ended, call, &prepared.input, decision, suggestions).await?;
             }
         }
         Ok(ended)
@@ -281,6 +356,8 @@ impl Runner<'_> {
             why: why.clone(),
             suggestions: suggestions.clone(),
         };
+        // From the moment at which somebody could answer.
+        let resting = self.kit.purse.rest();
         let (answered, _parked) = self.asks.park(ask.clone());
         self.record(Event::AskOpened(ask.clone()), Durability::Synced).await?;
         let _mirrored = self.kit.mirror.as_ref().map(|feed| Mirrored::show(feed, ask));
@@ -293,6 +370,7 @@ impl Runner<'_> {
                 return Ok(Judgement::MayNot(refusal(Verdict::Cancelled, "cancelled".to_owned()), Vec::new()));
             }
         };
+        drop(resting);
         let event = Event::AskAnswered { id, answer: answer.clone() };
         self.record(event, Durability::Synced).await?;
         Ok(match answer {
@@ -321,17 +399,14 @@ impl Runner<'_> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one step of `run`, with all that it has found out")]
     async fn carry_out(
         &self,
         ended: &mut Ended,
         call: &OpenCall,
-        tool: &dyn Tool,
-        input: Value,
-        accesses: &[Access],
+        prepared: Prepared<'_>,
         decision: Decision,
-        context: Vec<String>,
     ) -> Result<(), TranscriptError> {
+        let Prepared { tool, input, accesses, context, .. } = prepared;
         let changes = accesses.iter().any(Access::changes_something);
         let durability = if changes { Durability::Synced } else { Durability::Written };
         let (id, name) = (call.id.clone(), call.name.clone());

@@ -72,12 +72,13 @@ impl Agent {
 
     /// Makes room now, whatever the use is: what `/compact` and `caliban sessions compact` do.
     pub async fn compact(&mut self, cancel: &CancellationToken) -> Result<(), Outcome> {
+        let at_work = self.kit.purse.work();
         let result = match self.clear_old_results().await {
             Ok(()) => self.summarise(cancel).await,
             Err(halt) => Err(halt),
         };
         // The agent rests again: its time does not count.
-        self.kit.purse.pause();
+        drop(at_work);
         let result = result.and_then(|()| Ok(session_file::write(&self.kit.directory)?));
         result.map_err(|halt| match halt {
             Halt::Outcome(outcome) => outcome,

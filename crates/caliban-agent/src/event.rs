@@ -23,6 +23,10 @@ pub struct Record {
     pub seq: u64,
     /// When it was written.
     pub at: Timestamp,
+    /// How many milliseconds the session and its helpers had worked by then; waiting for a person is no work. A
+    /// sub-agent's records have its parent's time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worked_ms: Option<u64>,
     /// What happened.
     #[serde(flatten)]
     pub event: Event,

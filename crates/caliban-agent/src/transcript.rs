@@ -19,6 +19,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::{
+    budget::Purse,
     event::{Event, Record, TRANSCRIPT_VERSION},
     feed::{Entry, Feed},
     secrets,
@@ -92,12 +93,21 @@ pub struct Transcript {
     jobs: mpsc::Sender<Job>,
     feed: Feed,
     path: PathBuf,
+    /// Says how long was worked, for each record.
+    clock: Option<Purse>,
 }
 
 #[derive(Debug)]
 enum Job {
-    Append { event: Box<Event>, durability: Durability, done: oneshot::Sender<Result<(), TranscriptError>> },
-    Close { done: oneshot::Sender<()> },
+    Append {
+        event: Box<Event>,
+        worked_ms: Option<u64>,
+        durability: Durability,
+        done: oneshot::Sender<Result<(), TranscriptError>>,
+    },
+    Close {
+        done: oneshot::Sender<()>,
+    },
 }
 
 impl Transcript {
@@ -131,13 +141,13 @@ impl Transcript {
     fn start(mut writer: Writer, feed: Feed) -> Self {
         let (jobs, inbox) = mpsc::channel::<Job>();
         let path = writer.path.clone();
-        let transcript = Self { jobs, feed: feed.clone(), path };
+        let transcript = Self { jobs, feed: feed.clone(), path, clock: None };
         std::thread::spawn(move || {
             let mut closing = None;
             while let Ok(job) = inbox.recv() {
                 match job {
-                    Job::Append { event, durability, done } => {
-                        let result = writer.append(*event, durability);
+                    Job::Append { event, worked_ms, durability, done } => {
+                        let result = writer.append(*event, worked_ms, durability);
                         let result = result.map(|record| feed.push(Entry::Record(Arc::new(record))));
                         // The asker may have gone away; the record is there all the same.
                         let _gone = done.send(result);
@@ -156,12 +166,19 @@ impl Transcript {
         transcript
     }
 
+    /// With each record goes the time that was worked by then, which a resume counts.
+    #[must_use]
+    pub(crate) fn timed(self, clock: Purse) -> Self {
+        Self { clock: Some(clock), ..self }
+    }
+
     /// Appends one event. While the disk is full this waits, and says so in the feed; it goes on by
     /// itself when there is room.
     pub async fn append(&self, event: Event, durability: Durability) -> Result<(), TranscriptError> {
         loop {
             let (done, result) = oneshot::channel();
-            let job = Job::Append { event: Box::new(event.clone()), durability, done };
+            let worked_ms = self.clock.as_ref().map(Purse::worked_ms);
+            let job = Job::Append { event: Box::new(event.clone()), worked_ms, durability, done };
             self.jobs.send(job).map_err(|_| TranscriptError::Closed)?;
             match result.await.map_err(|_| TranscriptError::Closed)? {
                 Err(TranscriptError::Io { path, source }) if is_full(&source) => {
@@ -203,6 +220,11 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, TranscriptError> {
     Ok(read_records(&mut file, &path)?.0)
 }
 
+/// How long was worked when the last of these was written.
+pub(crate) fn worked_ms(records: &[Record]) -> u64 {
+    records.iter().filter_map(|record| record.worked_ms).max().unwrap_or_default()
+}
+
 /// Makes a directory and its parents, readable by the owner alone.
 pub fn make_private_directory(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
@@ -221,11 +243,16 @@ struct Writer {
 }
 
 impl Writer {
-    fn append(&mut self, event: Event, durability: Durability) -> Result<Record, TranscriptError> {
+    fn append(
+        &mut self,
+        event: Event,
+        worked_ms: Option<u64>,
+        durability: Durability,
+    ) -> Result<Record, TranscriptError> {
         if self.broken {
             return Err(TranscriptError::Closed);
         }
-        let record = Record { seq: self.next, at: Timestamp::now(), event };
+        let record = Record { seq: self.next, at: Timestamp::now(), worked_ms, event };
         let line = self.line(&record).map_err(|source| io_error(&self.path, source))?;
         if line.len() as u64 >= MAX_LINE_BYTES {
             return Err(TranscriptError::TooLarge { bytes: line.len() as u64 });

@@ -10,12 +10,13 @@
 //! outlived the daemon and settle later with the real usage; when the agent is gone, [`Ledger::end`] books what
 //! it had reserved as spent.
 //!
-//! **Time** is running time, measured by the caller's monotonic clock and added up; the ledger never sees a date,
-//! so a clock that jumps changes nothing. For a tree and the pool it is the sum over their agents.
+//! **Time** is working time, measured by the caller's monotonic clock and added up; the ledger never sees a date,
+//! so a clock that jumps changes nothing. For a tree and the pool it is the time in which anybody of them worked:
+//! two who work side by side for a minute take one minute of it, and while all of them rest it stands still.
 
 mod meter;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -107,7 +108,9 @@ pub struct Ledger<Id> {
     accounts: BTreeMap<Id, Account<Id>>,
     open: BTreeMap<Reservation, (Id, Held)>,
     next: u64,
-    running: BTreeMap<Id, Millis>,
+    running: BTreeSet<Id>,
+    /// Up to here the time of those who run is counted.
+    counted: Millis,
 }
 
 #[derive(Debug, Clone)]
@@ -126,6 +129,7 @@ pub struct Snapshot<Id> {
     next: u64,
     accounts: Vec<StoredAccount<Id>>,
     open: Vec<StoredReservation<Id>>,
+    pool_wall_ms: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,6 +139,7 @@ struct StoredAccount<Id> {
     limits: Limits,
     tree_limits: Limits,
     spent: Spent,
+    tree_wall_ms: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,7 +158,8 @@ impl<Id: Ord + Clone + fmt::Display + fmt::Debug> Ledger<Id> {
             accounts: BTreeMap::new(),
             open: BTreeMap::new(),
             next: 0,
-            running: BTreeMap::new(),
+            running: BTreeSet::new(),
+            counted: Millis(0),
         }
     }
 
@@ -191,7 +197,8 @@ impl<Id: Ord + Clone + fmt::Display + fmt::Debug> Ledger<Id> {
     /// The agent is at work from now on: its time counts.
     pub fn start(&mut self, id: &Id, now: Millis) {
         if self.accounts.contains_key(id) {
-            self.running.entry(id.clone()).or_insert(now);
+            self.count_time(now);
+            self.running.insert(id.clone());
         }
     }
 
@@ -199,6 +206,31 @@ impl<Id: Ord + Clone + fmt::Display + fmt::Debug> Ledger<Id> {
     pub fn pause(&mut self, id: &Id, now: Millis) {
         self.count_time(now);
         self.running.remove(id);
+    }
+
+    /// Counts the time up to now: for everybody who is at work, and once for each tree in which anybody is.
+    pub fn count_time(&mut self, now: Millis) {
+        let elapsed = now.0.saturating_sub(self.counted.0);
+        if self.running.is_empty() {
+            // Nobody's time: the clock may be another one by now (a restart).
+            self.counted = now;
+            return;
+        }
+        self.counted = now.max(self.counted);
+        let trees: BTreeSet<Id> =
+            self.running.iter().flat_map(|id| self.chain(id)).map(|(id, _)| id.clone()).collect();
+        let add = |meter: &mut Meter| {
+            meter.book(Held::default(), Spent { wall_ms: elapsed, ..Spent::default() });
+        };
+        for (id, account) in &mut self.accounts {
+            if self.running.contains(id) {
+                add(&mut account.own);
+            }
+            if trees.contains(id) {
+                add(&mut account.tree);
+            }
+        }
+        add(&mut self.pool);
     }
 
     /// The agent is gone: what it had reserved and never settled is booked as spent.
@@ -311,6 +343,7 @@ impl<Id: Ord + Clone + fmt::Display + fmt::Debug> Ledger<Id> {
                     limits: account.limits,
                     tree_limits: account.tree_limits,
                     spent: account.own.spent,
+                    tree_wall_ms: account.tree.spent.wall_ms,
                 })
                 .collect(),
             open: self
@@ -322,17 +355,19 @@ impl<Id: Ord + Clone + fmt::Display + fmt::Debug> Ledger<Id> {
                     held: *held,
                 })
                 .collect(),
+            pool_wall_ms: self.pool.spent.wall_ms,
         }
     }
 
-    /// A ledger from what was stored. Sums over trees and the pool are made anew, so they cannot disagree.
+    /// A ledger from what was stored. Sums over trees and the pool are made anew, so they cannot disagree; their
+    /// time is no sum and is stored.
     /// Nobody is running: call [`Ledger::start`] for those who are.
     pub fn restore(snapshot: Snapshot<Id>) -> Result<Self, Corrupt> {
         let mut ledger = Self::new(snapshot.limits);
         ledger.next = snapshot.next;
         let mut spent = Vec::with_capacity(snapshot.accounts.len());
         for stored in snapshot.accounts {
-            spent.push((stored.id.clone(), stored.spent));
+            spent.push((stored.id.clone(), stored.spent, stored.tree_wall_ms));
             let account = Account {
                 parent: stored.parent,
                 limits: stored.limits,
@@ -345,9 +380,15 @@ impl<Id: Ord + Clone + fmt::Display + fmt::Debug> Ledger<Id> {
             }
         }
         ledger.check_parents()?;
-        for (id, spent) in spent {
-            ledger.each_meter(&id, |meter| meter.book(Held::default(), spent));
+        for (id, spent, _) in &spent {
+            ledger.each_meter(id, |meter| meter.book(Held::default(), *spent));
         }
+        for (id, _, tree_wall_ms) in spent {
+            if let Some(account) = ledger.accounts.get_mut(&id) {
+                account.tree.spent.wall_ms = tree_wall_ms;
+            }
+        }
+        ledger.pool.spent.wall_ms = snapshot.pool_wall_ms;
         for StoredReservation { reservation, id, held } in snapshot.open {
             if !ledger.accounts.contains_key(&id) {
                 return Err(Corrupt("a reservation has no account"));
@@ -399,23 +440,6 @@ impl<Id: Ord + Clone + fmt::Display + fmt::Debug> Ledger<Id> {
             next = account.parent.clone();
         }
         change(&mut self.pool);
-    }
-
-    /// Adds the time since the last look to everybody who is running.
-    fn count_time(&mut self, now: Millis) {
-        let due: Vec<(Id, u64)> = self
-            .running
-            .iter_mut()
-            .map(|(id, since)| {
-                let elapsed = now.0.saturating_sub(since.0);
-                *since = now.max(*since);
-                (id.clone(), elapsed)
-            })
-            .collect();
-        for (id, wall_ms) in due {
-            let spent = Spent { wall_ms, ..Spent::default() };
-            self.each_meter(&id, |meter| meter.book(Held::default(), spent));
-        }
     }
 
     /// Every parent is there and nobody is above themselves.

@@ -162,16 +162,28 @@ impl Hooks {
         for closure in &self.closures {
             answer.merge(closure(event, &input));
         }
-        let fitting = self.commands.iter().filter(|hook| {
-            hook.event == event && tool.is_none_or(|tool| fits(hook.matcher.as_deref(), tool))
-        });
-        for hook in fitting {
+        for hook in self.fitting(event, tool) {
             if answer.block.is_some() || cancel.is_cancelled() {
                 break;
             }
             answer.merge(command::run(hook, &self.place, &input, cancel).await);
         }
         answer
+    }
+
+    /// Whether any hook would be asked about this tool.
+    pub(crate) fn has(&self, event: HookEvent, tool: &str) -> bool {
+        !self.closures.is_empty() || self.fitting(event, Some(tool)).next().is_some()
+    }
+
+    fn fitting<'a>(
+        &'a self,
+        event: HookEvent,
+        tool: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a CommandHook> {
+        self.commands.iter().filter(move |hook| {
+            hook.event == event && tool.is_none_or(|tool| fits(hook.matcher.as_deref(), tool))
+        })
     }
 
     fn input(&self, event: HookEvent, details: Value) -> Value {

@@ -134,7 +134,11 @@ impl Starter {
         let kit = blueprint.kit(wanted).map_err(|error| error.to_string())?;
         let dropped = unknown(allowlist.as_deref(), &kit.specs);
         let redactor = kit.redactor.clone();
-        let outcome = drive(kit, &input.prompt, &call).await;
+        let outcome = {
+            // It has a clock of its own, which runs on into its parent's.
+            let _waits_for_it = self.parent.purse.rest();
+            drive(kit, &input.prompt, &call).await
+        };
         let work = match worktree {
             Some(worktree) => Some(worktree.finish(input.label.as_deref().unwrap_or(&session)).await),
             None => None,
@@ -194,8 +198,17 @@ impl Starter {
     }
 }
 
-/// What the sub-agents of the session in this directory have spent: tokens, and micro-dollars where that is known.
-pub(crate) fn spent_below(directory: &Path) -> Vec<(Usage, Option<u64>)> {
+/// What a sub-agent of an earlier process has spent.
+pub(crate) struct Before {
+    pub(crate) usage: Usage,
+    /// Where that is known.
+    pub(crate) micro_usd: Option<u64>,
+    /// How long it and its parent had worked at its last record.
+    pub(crate) worked_ms: u64,
+}
+
+/// What the sub-agents of the session in this directory have spent.
+pub(crate) fn spent_below(directory: &Path) -> Vec<Before> {
     let Ok(entries) = std::fs::read_dir(directory.join(SESSIONS)) else { return Vec::new() };
     let spent = |entry: std::io::Result<std::fs::DirEntry>| {
         let path = entry.ok()?.path();
@@ -207,7 +220,11 @@ pub(crate) fn spent_below(directory: &Path) -> Vec<(Usage, Option<u64>)> {
             _ => None,
         });
         let conversation = Conversation::replay(records.iter().map(|record| &record.event));
-        Some((conversation.usage(), micro_usd.flatten()))
+        Some(Before {
+            usage: conversation.usage(),
+            micro_usd: micro_usd.flatten(),
+            worked_ms: crate::transcript::worked_ms(&records),
+        })
     };
     entries.filter_map(spent).collect()
 }

@@ -154,6 +154,41 @@ fn turns_and_running_time_are_limits_too() {
     assert_eq!(ledger.spent(&0).unwrap().wall_ms, 10_000);
 }
 
+/// Own time, and that of the tree, of all four; and the pool's.
+fn times(ledger: &Ledger<u32>) -> ([(u64, u64); 4], u64) {
+    let of = |agent| (ledger.spent(&agent).unwrap().wall_ms, ledger.tree_spent(&agent).unwrap().wall_ms);
+    ([of(0), of(1), of(2), of(3)], ledger.pool_spent().wall_ms)
+}
+
+#[test]
+fn a_trees_time_is_that_in_which_anybody_in_it_works() {
+    let mut ledger = tree(Limits::NONE, [Limits::NONE; 4], [Limits::NONE; 4]);
+    // 2 is the parent of 3; 1 and 2 are helpers of 0.
+    ledger.start(&0, Millis(1_000));
+    ledger.start(&3, Millis(2_000));
+    ledger.start(&1, Millis(3_000));
+    ledger.pause(&0, Millis(4_000));
+    ledger.pause(&1, Millis(5_000));
+    ledger.pause(&3, Millis(7_000));
+    // Everybody waits: for an hour nobody's time goes on.
+    ledger.start(&2, Millis(3_607_000));
+    ledger.count_time(Millis(3_608_000));
+    let expected = ([(3_000, 7_000), (2_000, 2_000), (1_000, 6_000), (5_000, 5_000)], 7_000);
+    assert_eq!(times(&ledger), expected);
+    let stored = stored(&mut ledger, Millis(3_608_000));
+    assert_eq!(times(&stored), expected);
+}
+
+#[test]
+fn a_clock_that_begins_again_after_a_restart_counts_from_there() {
+    let mut ledger = tree(Limits::NONE, [Limits::NONE; 4], [Limits::NONE; 4]);
+    ledger.start(&0, Millis(50_000));
+    let mut ledger = stored(&mut ledger, Millis(60_000));
+    ledger.start(&0, Millis(5));
+    ledger.pause(&0, Millis(1_005));
+    assert_eq!(ledger.spent(&0).unwrap().wall_ms, 11_000);
+}
+
 #[test]
 fn r20_open_reservations_hold_across_a_restart() {
     let mut ledger = Ledger::new(tokens(100));

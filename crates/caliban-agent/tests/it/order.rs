@@ -1,0 +1,84 @@
+//! The calls of one reply: side by side where they can be, in the model's order where one could disturb the other. What
+//! counts is what a call will really touch.
+
+use std::sync::Arc;
+
+use caliban_agent::{
+    Agent,
+    event::Outcome,
+    hooks::{ClosureHook, HookAnswer, HookEvent},
+};
+use caliban_permissions::Mode;
+use serde_json::{Value, json};
+
+use crate::world::{World, prompt};
+
+fn call(name: &str, field: &str, path: &str) -> Value {
+    json!({"name": "Staged", "input": {"name": name, field: path}})
+}
+
+/// A hook that gives the call of this name another path to write.
+fn rewriting(name: &'static str, path: &'static str) -> ClosureHook {
+    Arc::new(move |event: HookEvent, told: &Value| {
+        let is_it = event == HookEvent::PreToolUse && told["tool_input"]["name"] == name;
+        let input = is_it.then(|| json!({"name": name, "write": path}));
+        HookAnswer { input, ..HookAnswer::default() }
+    })
+}
+
+/// Runs the calls with the first one held until the last one has ended; what happened, in order.
+async fn run(calls: &[Value], hooks: Vec<ClosureHook>, prepare: impl Fn(&World)) -> Vec<String> {
+    let mut world = World::new(json!({"steps": [{"tool_calls": calls}, {"text": "done"}]}));
+    world.hooks = hooks;
+    prepare(&world);
+    world.stage.hold("a");
+    let kit = world.kit();
+    kit.policy.write().unwrap().mode = Mode::Unattended;
+    let mut agent = Agent::new(kit).await.unwrap();
+    let stage = async {
+        world.stage.reached("a begins").await;
+        world.stage.reached("last ends").await;
+        world.stage.release("a");
+    };
+    let (report, ()) = tokio::join!(prompt(&mut agent, "go"), stage);
+    assert_eq!(report.outcome, Outcome::Done);
+    world.stage.log()
+}
+
+const IN_ORDER: [&str; 6] = ["a begins", "last begins", "last ends", "a ends", "b begins", "b ends"];
+
+#[tokio::test]
+async fn calls_that_touch_the_same_wait_for_each_other_and_others_do_not() {
+    let calls = [call("a", "write", "x"), call("b", "read", "x"), call("last", "write", "y")];
+    assert_eq!(run(&calls, Vec::new(), |_| {}).await, IN_ORDER);
+}
+
+#[tokio::test]
+async fn a_call_that_a_hook_leads_to_an_earlier_ones_file_waits_for_that() {
+    let calls = [call("a", "write", "x"), call("b", "write", "z"), call("last", "write", "y")];
+    assert_eq!(run(&calls, vec![rewriting("b", "x")], |_| {}).await, IN_ORDER);
+}
+
+#[tokio::test]
+async fn a_call_waits_for_an_earlier_one_that_a_hook_leads_to_its_file() {
+    let calls = [call("a", "write", "z"), call("b", "write", "x"), call("last", "write", "y")];
+    assert_eq!(run(&calls, vec![rewriting("a", "x")], |_| {}).await, IN_ORDER);
+}
+
+#[tokio::test]
+async fn a_call_that_a_hook_leads_away_waits_for_nobody() {
+    let calls = [call("a", "write", "x"), call("b", "write", "w"), call("last", "write", "w")];
+    let log = run(&calls, vec![rewriting("b", "x")], |_| {}).await;
+    // The last one's file is free: the hook has led b away from it.
+    assert_eq!(log, IN_ORDER);
+}
+
+#[tokio::test]
+async fn two_names_of_one_file_are_one_file() {
+    let calls = [call("a", "write", "x"), call("b", "read", "link"), call("last", "write", "y")];
+    let log = run(&calls, Vec::new(), |world| {
+        std::fs::write(world.root().join("x"), "").unwrap();
+        std::os::unix::fs::symlink("x", world.root().join("link")).unwrap();
+    });
+    assert_eq!(log.await, IN_ORDER);
+}

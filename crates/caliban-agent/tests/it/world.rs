@@ -1,0 +1,216 @@
+//! What the tests work with: a directory, a model that follows a script, and a tool that says when it runs.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use caliban_agent::{
+    Agent, Attendance, Kit, Limits, TurnReport,
+    blueprint::{Blueprint, Helpers, Kin, Wanted, WorkspaceSource},
+    event::{Answer, Author},
+    hooks::{ClosureHook, Hooks},
+    prompt::ContextFiles,
+    spawner::{Handover, Spawner},
+    subagent::Isolation,
+};
+use caliban_core::{
+    access::Access,
+    budget,
+    message::{Effort, Message, ToolSpec},
+    price::Billing,
+    redact::Redactor,
+};
+use caliban_permissions::Policy;
+use caliban_providers::{RetryPolicy, script::Script, scripted::Scripted};
+use caliban_tools::{BoxFuture, Call, PrivateAddresses, Tool, ToolOutput, WorkspaceOptions};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// See the module.
+pub(crate) struct World {
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) stage: Stage,
+    pub(crate) budget: budget::Limits,
+    pub(crate) hooks: Vec<ClosureHook>,
+    pub(crate) redactor: Redactor,
+    pub(crate) spawner: Arc<Fleet>,
+    provider: Arc<Scripted>,
+}
+
+impl World {
+    pub(crate) fn new(script: Value) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("work")).unwrap();
+        let script: Script = serde_json::from_value(script).unwrap();
+        Self {
+            directory,
+            stage: Stage::default(),
+            budget: budget::Limits::NONE,
+            hooks: Vec::new(),
+            redactor: Redactor::default(),
+            spawner: Arc::default(),
+            provider: Arc::new(Scripted::new(script, RetryPolicy::default())),
+        }
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.directory.path().join("work").canonicalize().unwrap()
+    }
+
+    pub(crate) fn session(&self) -> PathBuf {
+        self.directory.path().join("session")
+    }
+
+    pub(crate) fn kit(&self) -> Kit {
+        let blueprint = Blueprint {
+            provider: self.provider.clone(),
+            model: "scripted".into(),
+            effort: Effort::Default,
+            max_output: None,
+            window: Some(100_000),
+            billing: Billing::Local,
+            append: None,
+            context_files: ContextFiles::default(),
+            repo: None,
+            date: "2026-11-16".into(),
+            foreign_tools: vec![Arc::new(Staged::new(self.stage.clone(), self.root()))],
+            policy: Policy::new(self.root(), self.directory.path().join("home")),
+            hooks: Hooks { closures: self.hooks.clone(), ..Hooks::default() },
+            budget: self.budget,
+            limits: Limits { max_turns: 50 },
+            attendance: Attendance::Somebody,
+            redactor: self.redactor.clone(),
+            helpers: Helpers::Allowed,
+            definitions: Arc::new([]),
+            isolation: Isolation::default(),
+            cwd: self.root(),
+            spawner: self.spawner.clone(),
+        };
+        let wanted = Wanted {
+            session: "session".into(),
+            label: None,
+            directory: self.session(),
+            workspace: WorkspaceSource::New(WorkspaceOptions {
+                root: self.root(),
+                extra_dirs: Vec::new(),
+                output_dir: self.directory.path().join("outputs"),
+                env: Vec::new(),
+                helper: PathBuf::from("/bin/false"),
+                http: Default::default(),
+                private_addresses: PrivateAddresses::Refuse,
+                redact: None,
+                limits: caliban_tools::Limits::default(),
+            }),
+            kin: Kin::Independent,
+            tools: None,
+            role: None,
+        };
+        blueprint.kit(wanted).unwrap()
+    }
+}
+
+/// Says something to an agent and drives it to the end of the turn.
+pub(crate) async fn prompt(agent: &mut Agent, text: &str) -> TurnReport {
+    agent.prompt(Message::user(text), Author::User, &CancellationToken::new()).await
+}
+
+/// Waits until there is exactly one question, and gives its id.
+pub(crate) async fn asked(kit: &Kit) -> String {
+    loop {
+        if let [ask] = &kit.asks.open()[..] {
+            return ask.id.clone();
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits for the one question and answers it.
+pub(crate) async fn answer(kit: &Kit, answer: Answer) {
+    let id = asked(kit).await;
+    assert!(kit.asks.answer(&id, answer));
+}
+
+/// Keeps what is handed over.
+#[derive(Default)]
+pub(crate) struct Fleet(pub(crate) Mutex<Vec<Handover>>);
+
+impl Spawner for Fleet {
+    fn spawn<'a>(&'a self, work: Handover) -> BoxFuture<'a, Result<String, String>> {
+        self.0.lock().unwrap().push(work);
+        Box::pin(async { Ok("a1b2c3d4".to_owned()) })
+    }
+}
+
+/// What the staged tool has done, and which of its calls may end.
+#[derive(Clone)]
+pub(crate) struct Stage {
+    log: watch::Sender<Vec<String>>,
+    held: watch::Sender<Vec<String>>,
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Self { log: watch::Sender::new(Vec::new()), held: watch::Sender::new(Vec::new()) }
+    }
+}
+
+impl Stage {
+    /// The call of this name does not end until it is let.
+    pub(crate) fn hold(&self, name: &str) {
+        self.held.send_modify(|held| held.push(name.to_owned()));
+    }
+
+    pub(crate) fn release(&self, name: &str) {
+        self.held.send_modify(|held| held.retain(|other| other != name));
+    }
+
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.log.borrow().clone()
+    }
+
+    /// Waits until the log has this line.
+    pub(crate) async fn reached(&self, line: &str) {
+        self.log.subscribe().wait_for(|log| log.iter().any(|other| other == line)).await.unwrap();
+    }
+}
+
+/// `Staged {"name": …, "read": …, "write": …}`: touches what it says, and writes down when it begins and ends.
+struct Staged {
+    spec: ToolSpec,
+    stage: Stage,
+    root: PathBuf,
+}
+
+impl Staged {
+    fn new(stage: Stage, root: PathBuf) -> Self {
+        let spec = ToolSpec {
+            name: "Staged".into(),
+            description: String::new(),
+            input_schema: json!({"type": "object"}),
+        };
+        Self { spec, stage, root }
+    }
+}
+
+impl Tool for Staged {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
+        let path = |name: &str| Some(self.root.join(input.get(name)?.as_str()?));
+        Ok([path("read").map(Access::Read), path("write").map(Access::Write)].into_iter().flatten().collect())
+    }
+
+    fn call<'a>(&'a self, input: Value, _: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move {
+            let name = input["name"].as_str().unwrap().to_owned();
+            self.stage.log.send_modify(|log| log.push(format!("{name} begins")));
+            self.stage.held.subscribe().wait_for(|held| !held.contains(&name)).await.unwrap();
+            self.stage.log.send_modify(|log| log.push(format!("{name} ends")));
+            ToolOutput::text("ok", "ok")
+        })
+    }
+}
