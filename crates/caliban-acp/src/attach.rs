@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    hash::{BuildHasher as _, Hasher as _},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -19,7 +20,7 @@ use caliban_agent::{
     event::{Answer, Ask, Author, Event, Outcome},
     feed::{Cursor, Entry, Feed},
 };
-use caliban_core::message::{Block, Message, Role};
+use caliban_core::message::Message;
 use caliban_permissions::Mode;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::json;
@@ -29,7 +30,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use crate::{
     commands,
     conn::{Closed, Peer, Responder},
-    host::{Clients, Ended, SessionHost, Taken, Ticket},
+    host::{Clients, Ended, SessionHost, Speech, Taken, Ticket, Unsaid, Utterance},
     permission::{self, Choice},
     render::{Abilities, Renderer, Shown, When, meta},
     sessions::BoxFuture,
@@ -58,46 +59,66 @@ pub(crate) struct Attachment {
 }
 
 /// What the client itself has said and will not be told again.
-#[derive(Clone, Default)]
-struct Mine(Arc<Mutex<Vec<Said>>>);
+#[derive(Clone)]
+struct Mine(Arc<Mutex<Said>>);
 
 struct Said {
-    number: u64,
-    message: Message,
-    /// Whether the log has shown it.
-    is_heard: bool,
+    /// Names this attachment among all that a conversation ever has: names of what was said stay in its transcript.
+    nonce: u64,
+    count: u64,
+    /// What the log has not shown yet.
+    unheard: BTreeSet<Utterance>,
+    /// Prompts that are not answered.
+    waiting: usize,
 }
 
 impl Mine {
-    fn lock(&self) -> MutexGuard<'_, Vec<Said>> {
+    fn new() -> Self {
+        // Seeded by the system: different in every process and every time.
+        let nonce = std::hash::RandomState::new().build_hasher().finish();
+        Self(Arc::new(Mutex::new(Said { nonce, count: 0, unheard: BTreeSet::new(), waiting: 0 })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Said> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before it is said: the log may show it at once.
-    fn note(&self, message: &Message) -> u64 {
-        let mut mine = self.lock();
-        let number = mine.last().map_or(0, |said| said.number + 1);
-        mine.push(Said { number, message: message.clone(), is_heard: false });
-        number
+    /// A name for what is about to be said.
+    fn name(&self) -> Utterance {
+        let mut said = self.lock();
+        said.count += 1;
+        let name: Utterance = format!("client-{:016x}-{}", said.nonce, said.count).into();
+        said.unheard.insert(name.clone());
+        name
     }
 
-    fn hears(&self, blocks: &[Block]) -> bool {
-        // What goes into a running turn becomes one text.
-        let text = Message { role: Role::User, blocks: blocks.to_vec() }.text();
-        let is_it =
-            |said: &Said| said.message.blocks == blocks || (!text.is_empty() && said.message.text() == text);
-        let mut mine = self.lock();
-        let said = mine.iter_mut().find(|said| !said.is_heard && is_it(said));
-        said.map(|said| said.is_heard = true).is_some()
+    /// Another one, that its sender has chosen.
+    fn named(&self, name: &str) {
+        self.lock().unheard.insert(name.into());
     }
 
-    fn forget(&self, number: u64) {
-        self.lock().retain(|said| said.number != number);
+    /// Whether the client has said this. The log shows it once.
+    fn hears(&self, name: &str) -> bool {
+        self.lock().unheard.remove(name)
+    }
+
+    fn wait(&self) -> Waiting {
+        self.lock().waiting += 1;
+        Waiting(self.clone())
+    }
+}
+
+/// A prompt that is not answered yet.
+struct Waiting(Mine);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.lock().waiting -= 1;
     }
 }
 
 enum Tell {
-    Prompt(Responder, Ticket, u64),
+    Prompt(Responder, Ticket, Waiting),
     /// What came of a command.
     Said(Responder, Result<String, String>),
 }
@@ -105,7 +126,7 @@ enum Tell {
 impl Attachment {
     pub(crate) fn start(host: SessionHost, peer: Peer, abilities: Abilities, arrival: Arrival) -> Self {
         let (tell, told) = mpsc::unbounded_channel();
-        let mine = Mine::default();
+        let mine = Mine::new();
         let walk = Walk {
             feed: host.handle().feed().clone(),
             renderer: Renderer::new(abilities, host.window()),
@@ -113,6 +134,7 @@ impl Attachment {
             cursor: Cursor::default(),
             told,
             mine: mine.clone(),
+            queued: BTreeSet::new(),
             prompts: FuturesUnordered::new(),
             due: Vec::new(),
             announced: BTreeSet::new(),
@@ -135,24 +157,41 @@ impl Attachment {
 
     /// Whether the client waits for the end of a prompt.
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.mine.lock().is_empty()
+        self.mine.lock().waiting > 0
     }
 
-    /// Says something to the agent; answered at the end of the turn.
+    /// Says something to the agent; answered at the end of the turn. It is said when this returns, whenever the future
+    /// runs: a cancel that comes next is meant for it, too.
     pub(crate) fn prompt(&self, message: Message, responder: Responder) -> impl Future<Output = ()> + use<> {
-        let number = self.mine.note(&message);
-        let (host, mine, tell) = (self.host.clone(), self.mine.clone(), self.tell.clone());
+        let (waiting, tell) = (self.mine.wait(), self.tell.clone());
+        let said = self.host.say(message, Author::User, Some(self.mine.name()));
         async move {
-            match host.prompt(message, Author::User).await {
+            let ticket = match said {
+                Ok(speech) => speech.ticket().await,
+                Err(error) => Err(error),
+            };
+            match ticket {
                 // When the walk has ended, the responder answers by itself.
-                Ok(ticket) => drop(tell.send(Tell::Prompt(responder, ticket, number))),
+                Ok(ticket) => drop(tell.send(Tell::Prompt(responder, ticket, waiting))),
                 Err(error) => {
-                    mine.forget(number);
                     let error = Error::new(Error::internal_error().code.into(), error.to_string());
                     let _gone = responder.answer::<()>(Err(error)).await;
                 }
             }
         }
+    }
+
+    /// Says something to the agent and does not wait for the end of the turn. As with a prompt, it is said when this
+    /// returns.
+    pub(crate) fn send(&self, text: String, sender: Option<String>) -> Result<Speech, Unsaid> {
+        let name = match sender {
+            Some(sender) => {
+                self.mine.named(&sender);
+                sender
+            }
+            None => self.mine.name().as_ref().to_owned(),
+        };
+        self.host.speak(text, Some(name))
     }
 
     /// Says what came of a command, to this client alone.
@@ -176,7 +215,7 @@ impl Attachment {
 
 /// How a prompt of this client ended.
 enum Over {
-    Ended(Responder, Option<Ended>),
+    Ended(Responder, Option<Ended>, Waiting),
     /// The client has taken its request back; what it said stays said.
     Cancelled(Responder),
 }
@@ -190,9 +229,11 @@ struct Walk {
     modes: tokio::sync::watch::Receiver<Mode>,
     told: mpsc::UnboundedReceiver<Tell>,
     mine: Mine,
+    /// What this client has said and the agent has not heard yet, by its number in the queue.
+    queued: BTreeSet<u64>,
     prompts: FuturesUnordered<BoxFuture<'static, Over>>,
     /// Turns that have ended at a place where the walk is not yet.
-    due: Vec<(Responder, Ended)>,
+    due: Vec<(Responder, Ended, Waiting)>,
     /// Asks that the log has opened and not closed.
     announced: BTreeSet<String>,
     /// Those that this client was asked, with what takes the question back.
@@ -234,7 +275,8 @@ impl Walk {
     async fn replay(&mut self, end: Cursor, when: When, is_shown: bool) -> Result<(), Closed> {
         while self.cursor < end {
             let Some(entry) = self.feed.next(&mut self.cursor) else { break };
-            let shown = self.renderer.take(&entry, when, &mut |_| false);
+            let is_mine = self.is_mine(&entry);
+            let shown = self.renderer.take(&entry, when, is_mine);
             self.note_asks(&entry);
             if is_shown {
                 self.show(shown).await?;
@@ -278,8 +320,8 @@ impl Walk {
     }
 
     async fn entry(&mut self, entry: &Entry) -> Result<(), Closed> {
-        let mine = self.mine.clone();
-        let shown = self.renderer.take(entry, When::Live, &mut |blocks| mine.hears(blocks));
+        let is_mine = self.is_mine(entry);
+        let shown = self.renderer.take(entry, When::Live, is_mine);
         if self.flush_at.is_none() && self.renderer.has_live_output() {
             self.flush_at = Some(Instant::now() + LIVE_OUTPUT_EVERY);
         }
@@ -288,6 +330,25 @@ impl Walk {
         match opened {
             Some(id) => self.ask(&id).await,
             None => Ok(()),
+        }
+    }
+
+    /// Whether the entry, which the walk has just passed, is what this client has said itself. The record that words were
+    /// queued names them and gives them a number; the record that they are heard has the number.
+    fn is_mine(&mut self, entry: &Entry) -> bool {
+        let Entry::Record(record) = entry else { return false };
+        match &record.event {
+            Event::Queued { number, sender: Some(sender), .. } => {
+                if self.mine.hears(sender) {
+                    self.queued.insert(*number);
+                }
+                false
+            }
+            Event::Prompt { queued: Some(number), .. } => self.queued.remove(number),
+            Event::Prompt { author: Author::User, .. } => {
+                self.host.speaker(self.cursor).is_some_and(|name| self.mine.hears(&name))
+            }
+            _ => false,
         }
     }
 
@@ -320,13 +381,8 @@ impl Walk {
 
     async fn take(&mut self, tell: Tell) -> Result<(), Closed> {
         match tell {
-            Tell::Prompt(responder, ticket, number) => {
-                let (host, mine) = (self.host.clone(), self.mine.clone());
-                self.prompts.push(Box::pin(async move {
-                    let over = wait(host, responder, ticket).await;
-                    mine.forget(number);
-                    over
-                }));
+            Tell::Prompt(responder, ticket, waiting) => {
+                self.prompts.push(Box::pin(wait(self.host.clone(), responder, ticket, waiting)));
                 Ok(())
             }
             Tell::Said(responder, Ok(text)) => {
@@ -343,11 +399,11 @@ impl Walk {
 
     async fn over(&mut self, over: Over) -> Result<(), Closed> {
         match over {
-            Over::Ended(responder, Some(ended)) => {
-                self.due.push((responder, ended));
+            Over::Ended(responder, Some(ended), waiting) => {
+                self.due.push((responder, ended, waiting));
                 Ok(())
             }
-            Over::Ended(responder, None) => {
+            Over::Ended(responder, None, _) => {
                 let error = Error::new(Error::internal_error().code.into(), "the session was closed");
                 responder.answer::<()>(Err(error)).await
             }
@@ -359,9 +415,10 @@ impl Walk {
     async fn answer_due(&mut self) -> Result<(), Closed> {
         let cursor = self.cursor;
         let (due, later) =
-            std::mem::take(&mut self.due).into_iter().partition(|(_, ended)| ended.at <= cursor);
+            std::mem::take(&mut self.due).into_iter().partition(|(_, ended, _)| ended.at <= cursor);
         self.due = later;
-        for (responder, ended) in due {
+        for (responder, ended, waiting) in due {
+            drop(waiting);
             responder.answer(turn_end::answer(&ended.report, self.renderer.stop())).await?;
         }
         Ok(())
@@ -473,10 +530,10 @@ fn described(mode: Mode) -> String {
 }
 
 /// Waits for the end of a turn, or for the client to take its request back.
-async fn wait(host: SessionHost, responder: Responder, mut ticket: Ticket) -> Over {
+async fn wait(host: SessionHost, responder: Responder, mut ticket: Ticket, waiting: Waiting) -> Over {
     let taken = ticket.taken;
     tokio::select! {
-        ended = ticket.ended() => return Over::Ended(responder, ended),
+        ended = ticket.ended() => return Over::Ended(responder, ended, waiting),
         () = responder.cancelled().cancelled() => {}
     }
     match taken {
@@ -484,7 +541,7 @@ async fn wait(host: SessionHost, responder: Responder, mut ticket: Ticket) -> Ov
             tracing::debug!(method = AGENT_METHOD_NAMES.session_prompt, "cancelled by its author");
             host.cancel();
             let ended = ticket.ended().await;
-            Over::Ended(responder, ended)
+            Over::Ended(responder, ended, waiting)
         }
         Taken::Joined => Over::Cancelled(responder),
     }

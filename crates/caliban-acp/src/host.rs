@@ -1,7 +1,8 @@
 //! One live conversation, for any number of clients.
 //!
 //! The agent runs in a task of its own and belongs to the host; a client that comes, goes or sleeps changes nothing for
-//! it. A prompt while a turn runs is steering and ends with that turn. Knows nothing of connections.
+//! it. A prompt while a turn runs is steering and ends with that turn. A cancel ends everything that was said before it:
+//! what the agent has not heard is taken down in the conversation and not worked on. Knows nothing of connections.
 
 use std::{
     collections::VecDeque,
@@ -10,6 +11,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use caliban_agent::{
@@ -20,10 +22,13 @@ use caliban_agent::{
     handle::Handle,
     transcript::TranscriptError,
 };
-use caliban_core::message::{Block, Message};
+use caliban_core::{
+    message::{Block, Message},
+    usage::Usage,
+};
 use caliban_permissions::{Mode, Policy};
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{Notify, mpsc, oneshot, watch},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -89,6 +94,8 @@ struct Shared {
     handle: Handle,
     window: Arc<AtomicU64>,
     board: Mutex<Board>,
+    /// A message has come to the disk, or cannot.
+    arrived: Notify,
 }
 
 /// What the agent does, and who waits for it.
@@ -97,17 +104,40 @@ struct Board {
     /// Ends what runs; absent when the agent rests.
     running: Option<CancellationToken>,
     waiting: Vec<oneshot::Sender<Ended>>,
-    /// Prompts that cannot join a running turn: each begins one of its own when that has ended.
-    next: VecDeque<(Message, Author, oneshot::Sender<Ended>)>,
+    /// What cannot join the turn that runs: each begins one of its own when that has ended.
+    next: VecDeque<Lined>,
     /// Messages that are on their way to the disk.
     coming: usize,
+    /// How often somebody has cancelled: what was said before a cancel is told from what was said after it.
+    cancels: u64,
+    /// The prompts that began a turn, in order: each is the first prompt of a person in the feed behind its place.
+    speakers: Vec<(Cursor, Option<Utterance>)>,
     /// The last turn.
     last: Option<Ended>,
     closed: bool,
 }
 
+/// The name of one thing that a client has said. It goes with the words through the queue into the record, so whoever
+/// walks the log knows whose they are.
+pub(crate) type Utterance = Arc<str>;
+
+/// A prompt, and whose it is.
+struct Prompt {
+    message: Message,
+    author: Author,
+    utterance: Option<Utterance>,
+}
+
+/// A turn that waits for its place.
+struct Lined {
+    /// Without one, what is queued.
+    prompt: Option<Prompt>,
+    cancel: CancellationToken,
+    waiter: oneshot::Sender<Ended>,
+}
+
 enum Job {
-    Prompt { message: Message, author: Author, cancel: CancellationToken },
+    Prompt { prompt: Prompt, cancel: CancellationToken },
     GoOn { cancel: CancellationToken },
     Compact { cancel: CancellationToken, done: oneshot::Sender<Result<(), Outcome>> },
     Close,
@@ -115,15 +145,38 @@ enum Job {
 
 /// What the agent does next.
 enum Next {
-    Prompt { message: Message, author: Author, cancel: CancellationToken },
-    GoOn { cancel: CancellationToken, so_far: Option<TurnReport> },
+    Prompt {
+        prompt: Prompt,
+        cancel: CancellationToken,
+    },
+    GoOn {
+        cancel: CancellationToken,
+        so_far: Option<TurnReport>,
+    },
+    /// Wait for what is on its way to the disk.
+    Settle {
+        so_far: TurnReport,
+    },
     Rest,
 }
 
-/// What became of a prompt at once.
-enum Begin {
+/// What became of words at once. A cancel from here on is meant for them, too.
+pub(crate) enum Speech {
+    /// They have a turn.
     Taken(Ticket),
-    Running(Message),
+    /// They are on their way to the disk, in a task of their own: who speaks may leave in the middle, and what is on the
+    /// disk then must be heard.
+    Coming(JoinHandle<Result<Ticket, Unsaid>>),
+}
+
+impl Speech {
+    /// Waits until they are on the disk, if they have to be.
+    pub(crate) async fn ticket(self) -> Result<Ticket, Unsaid> {
+        match self {
+            Self::Taken(ticket) => Ok(ticket),
+            Self::Coming(task) => task.await.unwrap_or(Err(Unsaid::Closed)),
+        }
+    }
 }
 
 /// A turn has ended.
@@ -177,6 +230,7 @@ impl SessionHost {
             handle: agent.handle(),
             window: Arc::new(AtomicU64::new(agent.window())),
             board: Mutex::default(),
+            arrived: Notify::new(),
         });
         let (jobs, inbox) = mpsc::unbounded_channel();
         let runner = tokio::spawn(run(agent, inbox, Gone(shared.clone())));
@@ -222,50 +276,106 @@ impl SessionHost {
     /// Says something to the agent: begins a turn, or goes into the one that runs (and is on the disk when this
     /// returns). Pictures cannot go into a running turn; they begin the next one.
     pub async fn prompt(&self, message: Message, author: Author) -> Result<Ticket, Unsaid> {
-        let message = match self.begin(message, author)? {
-            Begin::Taken(ticket) => return Ok(ticket),
-            Begin::Running(message) => message,
-        };
-        self.deliver(message.text(), None).await
+        self.say(message, author, None)?.ticket().await
     }
 
     /// Says something to the agent, whatever it does. It is on the disk when this returns; the same `sender` id twice is
     /// one message.
     pub async fn deliver(&self, text: String, sender: Option<String>) -> Result<Ticket, Unsaid> {
-        // In a task of its own: who speaks may leave in the middle, and what is on the disk then must be heard.
-        let host = self.clone();
-        let said = tokio::spawn(async move { host.hear(text, sender).await });
-        said.await.unwrap_or(Err(Unsaid::Closed))
+        self.speak(text, sender)?.ticket().await
     }
 
-    async fn hear(&self, text: String, sender: Option<String>) -> Result<Ticket, Unsaid> {
-        {
-            let mut board = self.0.shared.board();
-            if board.closed {
-                return Err(Unsaid::Closed);
-            }
-            board.coming += 1;
+    /// Takes a prompt. It is part of the session when this returns.
+    pub(crate) fn say(
+        &self,
+        message: Message,
+        author: Author,
+        utterance: Option<Utterance>,
+    ) -> Result<Speech, Unsaid> {
+        let mut board = self.0.shared.board();
+        if board.closed {
+            return Err(Unsaid::Closed);
         }
+        let is_text = message.blocks.iter().all(|block| matches!(block, Block::Text { .. }));
+        let (waiter, ended) = oneshot::channel();
+        let cancel = CancellationToken::new();
+        match &board.running {
+            None => {
+                board.running = Some(cancel.clone());
+                board.waiting.push(waiter);
+                let prompt = Prompt { message, author, utterance };
+                self.0.jobs.send(Job::Prompt { prompt, cancel }).map_err(|_| Unsaid::Closed)?;
+                Ok(Speech::Taken(Ticket { taken: Taken::Began, ended }))
+            }
+            Some(running) if is_text && !running.is_cancelled() => {
+                let sender = utterance.as_deref().map(str::to_owned);
+                Ok(self.come(&mut board, message.text(), sender))
+            }
+            // Nothing joins a turn that is being cancelled.
+            Some(_) => {
+                let prompt = Some(Prompt { message, author, utterance });
+                board.next.push_back(Lined { prompt, cancel, waiter });
+                Ok(Speech::Taken(Ticket { taken: Taken::Joined, ended }))
+            }
+        }
+    }
+
+    /// Takes a message that goes to the disk first. It is part of the session when this returns.
+    pub(crate) fn speak(&self, text: String, sender: Option<String>) -> Result<Speech, Unsaid> {
+        let mut board = self.0.shared.board();
+        if board.closed {
+            return Err(Unsaid::Closed);
+        }
+        Ok(self.come(&mut board, text, sender))
+    }
+
+    fn come(&self, board: &mut Board, text: String, sender: Option<String>) -> Speech {
+        board.coming += 1;
+        let (host, before) = (self.clone(), board.cancels);
+        Speech::Coming(tokio::spawn(async move { host.hear(text, sender, before).await }))
+    }
+
+    /// Brings words to the disk; then they are heard in the turn that runs, or in one of their own. `before` is how often
+    /// somebody had cancelled when they were said.
+    async fn hear(&self, text: String, sender: Option<String>, before: u64) -> Result<Ticket, Unsaid> {
         let recorded = self.handle().steer(text, sender).await;
         let (waiter, ended) = oneshot::channel();
         let mut board = self.0.shared.board();
         board.coming -= 1;
+        self.0.shared.arrived.notify_one();
         recorded?;
         if board.closed {
             return Err(Unsaid::Closed);
         }
-        if board.running.is_some() {
-            board.waiting.push(waiter);
-            return Ok(Ticket { taken: Taken::Joined, ended });
-        }
-        match board.last.clone() {
-            // The turn has heard it and ended meanwhile.
-            Some(last) if !self.handle().is_queue_waiting() => {
-                let _here = waiter.send(last);
-                Ok(Ticket { taken: Taken::Joined, ended })
+        let is_stopped = board.cancels != before;
+        let is_waiting = self.handle().is_queue_waiting();
+        let joined = |ended| Ok(Ticket { taken: Taken::Joined, ended });
+        match &board.running {
+            // Said before a cancel, and another turn has begun since: that hears it, and is not theirs to wait for.
+            Some(running) if is_stopped && !running.is_cancelled() => {
+                let _here = waiter.send(self.0.shared.over(Outcome::Cancelled));
+                joined(ended)
             }
-            _ => {
+            // Said after a cancel, and what was cancelled has not ended yet.
+            Some(running) if !is_stopped && running.is_cancelled() => {
+                board.next.push_back(Lined { prompt: None, cancel: CancellationToken::new(), waiter });
+                joined(ended)
+            }
+            Some(_) => {
+                board.waiting.push(waiter);
+                joined(ended)
+            }
+            // The turn has heard it and ended meanwhile, or it was said before.
+            None if !is_waiting => {
+                let last = board.last.clone();
+                let _here = waiter.send(last.unwrap_or_else(|| self.0.shared.over(Outcome::Done)));
+                joined(ended)
+            }
+            None => {
                 let cancel = CancellationToken::new();
+                if is_stopped {
+                    cancel.cancel();
+                }
                 board.running = Some(cancel.clone());
                 board.waiting.push(waiter);
                 self.0.jobs.send(Job::GoOn { cancel }).map_err(|_| Unsaid::Closed)?;
@@ -274,26 +384,11 @@ impl SessionHost {
         }
     }
 
-    /// Begins a turn, or says that one is running.
-    fn begin(&self, message: Message, author: Author) -> Result<Begin, Unsaid> {
-        let mut board = self.0.shared.board();
-        if board.closed {
-            return Err(Unsaid::Closed);
-        }
-        let is_text = message.blocks.iter().all(|block| matches!(block, Block::Text { .. }));
-        if board.running.is_some() && is_text {
-            return Ok(Begin::Running(message));
-        }
-        let (waiter, ended) = oneshot::channel();
-        if board.running.is_some() {
-            board.next.push_back((message, author, waiter));
-            return Ok(Begin::Taken(Ticket { taken: Taken::Joined, ended }));
-        }
-        let cancel = CancellationToken::new();
-        board.running = Some(cancel.clone());
-        board.waiting.push(waiter);
-        self.0.jobs.send(Job::Prompt { message, author, cancel }).map_err(|_| Unsaid::Closed)?;
-        Ok(Begin::Taken(Ticket { taken: Taken::Began, ended }))
+    /// Who said the prompt whose record ends at this place in the feed.
+    pub(crate) fn speaker(&self, behind: Cursor) -> Option<Utterance> {
+        let board = self.0.shared.board();
+        let at = board.speakers.partition_point(|(begun, _)| *begun < behind);
+        board.speakers[..at].last().and_then(|(_, utterance)| utterance.clone())
     }
 
     /// Goes on with a turn that a crash or a kill cut short.
@@ -314,11 +409,10 @@ impl SessionHost {
         Ok(result)
     }
 
-    /// Stops what runs now.
+    /// Stops what runs, and whatever was said and not heard: it stays in the conversation, and nothing is done about it
+    /// before somebody speaks again.
     pub fn cancel(&self) {
-        if let Some(cancel) = &self.0.shared.board().running {
-            cancel.cancel();
-        }
+        self.0.shared.board().cancel();
     }
 
     /// What may be done when no rule says anything.
@@ -382,16 +476,33 @@ impl SessionHost {
 }
 
 impl Board {
+    fn cancel(&mut self) {
+        self.cancels += 1;
+        for cancel in self.running.iter().chain(self.next.iter().map(|lined| &lined.cancel)) {
+            cancel.cancel();
+        }
+    }
+
     /// The turn that was lined up, or rest.
-    fn next_prompt(&mut self) -> Next {
+    fn next_turn(&mut self) -> Next {
         self.running = None;
-        let Some((message, author, waiter)) = self.next.pop_front().filter(|_| !self.closed) else {
-            return Next::Rest;
-        };
-        let cancel = CancellationToken::new();
+        let Some(Lined { prompt, cancel, waiter }) = self.next.pop_front() else { return Next::Rest };
         self.running = Some(cancel.clone());
         self.waiting.push(waiter);
-        Next::Prompt { message, author, cancel }
+        match prompt {
+            Some(prompt) => Next::Prompt { prompt, cancel },
+            None => Next::GoOn { cancel, so_far: None },
+        }
+    }
+
+    /// A turn for what is queued; one that was cancelled takes it down and ends.
+    fn hear_queue(&mut self, is_cancelled: bool, so_far: Option<TurnReport>) -> Next {
+        let cancel = CancellationToken::new();
+        if is_cancelled {
+            cancel.cancel();
+        }
+        self.running = Some(cancel.clone());
+        Next::GoOn { cancel, so_far }
     }
 
     fn occupy(&mut self) -> Result<CancellationToken, Unavailable> {
@@ -422,44 +533,68 @@ impl Shared {
     fn shut(&self) {
         let mut board = self.board();
         board.closed = true;
-        if let Some(cancel) = &board.running {
-            cancel.cancel();
-        }
+        board.cancel();
+    }
+
+    /// The end of a turn that was not needed.
+    fn over(&self, outcome: Outcome) -> Ended {
+        let report = TurnReport {
+            outcome,
+            text: String::new(),
+            usage: Usage::default(),
+            micro_usd: None,
+            turns: 0,
+            refused: Vec::new(),
+            elapsed: Duration::ZERO,
+        };
+        Ended { at: self.handle.feed().end(), report: Arc::new(report) }
+    }
+
+    /// Somebody's prompt is the next in the feed.
+    fn speaks(&self, utterance: Option<Utterance>) {
+        let begun = self.handle.feed().end();
+        self.board().speakers.push((begun, utterance));
     }
 
     /// The turn is over: decides what comes next, and tells who waited for it.
     fn end_turn(&self, report: TurnReport) -> Next {
         let mut board = self.board();
-        let goes_well = matches!(report.outcome, Outcome::Done | Outcome::TurnLimit { .. });
-        // Said too late for this turn, heard in another one; who waits, waits for that.
-        if goes_well && !board.closed && self.handle.is_queue_waiting() {
-            let cancel = CancellationToken::new();
-            board.running = Some(cancel.clone());
-            return Next::GoOn { cancel, so_far: Some(report) };
+        // After a failure the queue is left alone: the next attempt would fail, too.
+        let can_hear =
+            matches!(report.outcome, Outcome::Done | Outcome::TurnLimit { .. } | Outcome::Cancelled);
+        let is_cancelled = report.outcome == Outcome::Cancelled
+            || board.running.as_ref().is_some_and(|it| it.is_cancelled());
+        // Said too late for this turn: heard in another one, or taken down when it was cancelled. Who waits, waits for that.
+        if can_hear && !board.closed && self.handle.is_queue_waiting() {
+            return board.hear_queue(is_cancelled, Some(report));
         }
-        let was_cancelled = report.outcome == Outcome::Cancelled;
+        // What was said after the cancel does not overtake what was said before it.
+        if is_cancelled && !board.next.is_empty() && board.coming > 0 {
+            return Next::Settle { so_far: report };
+        }
         let ended = Ended { at: self.handle.feed().end(), report: Arc::new(report) };
         board.last = Some(ended.clone());
-        let mut waiting = std::mem::take(&mut board.waiting);
-        if was_cancelled || board.closed {
-            waiting.extend(board.next.drain(..).map(|(_, _, waiter)| waiter));
-        }
-        for waiter in waiting {
+        for waiter in std::mem::take(&mut board.waiting) {
             // A client that has gone needs no answer.
             let _gone = waiter.send(ended.clone());
         }
-        board.next_prompt()
+        board.next_turn()
+    }
+
+    /// Ends when nothing is on its way to the disk.
+    async fn settled(&self) {
+        while self.board().coming > 0 {
+            self.arrived.notified().await;
+        }
     }
 
     /// Something other than a turn is over.
-    fn rest(&self) -> Next {
+    fn rest(&self, is_cancelled: bool) -> Next {
         let mut board = self.board();
         if !board.closed && self.handle.is_queue_waiting() {
-            let cancel = CancellationToken::new();
-            board.running = Some(cancel.clone());
-            return Next::GoOn { cancel, so_far: None };
+            return board.hear_queue(is_cancelled, None);
         }
-        board.next_prompt()
+        board.next_turn()
     }
 }
 
@@ -482,11 +617,11 @@ async fn run(mut agent: Agent, mut jobs: mpsc::UnboundedReceiver<Job>, gone: Gon
     let shared = gone.0.clone();
     while let Some(job) = jobs.recv().await {
         let mut next = match job {
-            Job::Prompt { message, author, cancel } => Next::Prompt { message, author, cancel },
+            Job::Prompt { prompt, cancel } => Next::Prompt { prompt, cancel },
             Job::GoOn { cancel } => Next::GoOn { cancel, so_far: None },
             Job::Compact { cancel, done } => {
                 let result = agent.compact(&cancel).await;
-                let next = shared.rest();
+                let next = shared.rest(cancel.is_cancelled());
                 // Who asked may have gone.
                 let _gone = done.send(result);
                 next
@@ -495,7 +630,8 @@ async fn run(mut agent: Agent, mut jobs: mpsc::UnboundedReceiver<Job>, gone: Gon
         };
         loop {
             next = match next {
-                Next::Prompt { message, author, cancel } => {
+                Next::Prompt { prompt: Prompt { message, author, utterance }, cancel } => {
+                    shared.speaks(utterance);
                     shared.end_turn(agent.prompt(message, author, &cancel).await)
                 }
                 Next::GoOn { cancel, so_far } => {
@@ -504,6 +640,10 @@ async fn run(mut agent: Agent, mut jobs: mpsc::UnboundedReceiver<Job>, gone: Gon
                         Some(earlier) => both(earlier, report),
                         None => report,
                     })
+                }
+                Next::Settle { so_far } => {
+                    shared.settled().await;
+                    shared.end_turn(so_far)
                 }
                 Next::Rest => break,
             };

@@ -113,13 +113,8 @@ impl Renderer {
         }
     }
 
-    /// What the entry shows. `is_mine` tells whether this client said these blocks itself.
-    pub(crate) fn take(
-        &mut self,
-        entry: &Entry,
-        when: When,
-        is_mine: &mut dyn FnMut(&[Block]) -> bool,
-    ) -> Vec<Shown> {
+    /// What the entry shows. `is_mine` tells whether it is what this client has said itself.
+    pub(crate) fn take(&mut self, entry: &Entry, when: When, is_mine: bool) -> Vec<Shown> {
         let mut out = Vec::new();
         match entry {
             Entry::Record(record) => self.record(record, is_mine, &mut out),
@@ -171,7 +166,7 @@ impl Renderer {
         self.stop.as_ref()
     }
 
-    fn record(&mut self, record: &Record, is_mine: &mut dyn FnMut(&[Block]) -> bool, out: &mut Vec<Shown>) {
+    fn record(&mut self, record: &Record, is_mine: bool, out: &mut Vec<Shown>) {
         match &record.event {
             Event::Started(header) => {
                 self.root.clone_from(&header.cwd);
@@ -252,7 +247,7 @@ impl Renderer {
         author: &Author,
         context: usize,
         record: &Record,
-        is_mine: &mut dyn FnMut(&[Block]) -> bool,
+        is_mine: bool,
         out: &mut Vec<Shown>,
     ) {
         self.prompts += 1;
@@ -272,7 +267,7 @@ impl Renderer {
         if let Some(text) = record.event.typed().filter(|_| !matches!(author, Author::Hook(_))) {
             self.title(&text, record, out);
         }
-        if *author == Author::User && is_mine(typed) {
+        if *author == Author::User && is_mine {
             return;
         }
         for block in content::shown(typed) {

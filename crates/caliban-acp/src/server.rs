@@ -33,7 +33,7 @@ use crate::{
     commands::Command,
     conn::{ConnError, Inbox, Incoming, Limits, Params, Responder},
     content,
-    host::SessionHost,
+    host::{SessionHost, Speech, Unsaid},
     render::Abilities,
     sessions::{LoadSession, NewSession, Sessions},
 };
@@ -239,8 +239,18 @@ impl Server {
                 let _gone = responder.answer(Ok(AuthenticateResponse::new())).await;
             });
         } else if method == SEND {
+            let request = params.parse::<SendRequest>();
+            let sent = request.map(|request| match self.attached().get(&request.session_id) {
+                // Said before the next line is read: a cancel that follows is meant for it, too.
+                Some(attachment) => Sent::Said(attachment.send(request.text, request.id)),
+                None => Sent::Stranger(request),
+            });
             handlers.spawn(async move {
-                let sent = server.send(&params).await;
+                let sent = match sent {
+                    Ok(Sent::Said(said)) => recorded(said).await,
+                    Ok(Sent::Stranger(request)) => server.send(request).await,
+                    Err(error) => Err(error),
+                };
                 let _gone = responder.answer(sent).await;
             });
         } else if method == names.initialize {
@@ -252,28 +262,18 @@ impl Server {
 
     /// Says something without waiting for the end of the turn; it is on the disk when this is answered. No session has
     /// to be loaded for it.
-    async fn send(&self, params: &Params) -> Result<Value, Error> {
-        let request: SendRequest = params.parse()?;
-        let attached = self.attached().get(&request.session_id).map(|attachment| attachment.host().clone());
-        let host = match attached {
-            Some(host) => host,
-            None if self.sessions.are_the_clients() => {
-                return Err(Error::session_not_found(request.session_id));
-            }
-            None => {
-                let place = NewSession {
-                    cwd: PathBuf::new(),
-                    additional_directories: Vec::new(),
-                    mcp_servers: Vec::new(),
-                    meta: None,
-                };
-                self.sessions.load(LoadSession { id: request.session_id, place }).await?
-            }
-        };
-        match host.deliver(request.text, request.id).await {
-            Ok(_nobody_waits) => Ok(json!({})),
-            Err(error) => Err(Error::new(Error::internal_error().code.into(), error.to_string())),
+    async fn send(&self, request: SendRequest) -> Result<Value, Error> {
+        if self.sessions.are_the_clients() {
+            return Err(Error::session_not_found(request.session_id));
         }
+        let place = NewSession {
+            cwd: PathBuf::new(),
+            additional_directories: Vec::new(),
+            mcp_servers: Vec::new(),
+            meta: None,
+        };
+        let host = self.sessions.load(LoadSession { id: request.session_id, place }).await?;
+        recorded(host.speak(request.text, request.id)).await
     }
 
     async fn create(&self, params: &Params) -> Result<SessionHost, Error> {
@@ -400,6 +400,25 @@ impl Server {
 
     fn attached(&self) -> MutexGuard<'_, HashMap<String, Attachment>> {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A message on its way.
+enum Sent {
+    /// By a client that is at the session.
+    Said(Result<Speech, Unsaid>),
+    Stranger(SendRequest),
+}
+
+/// Waits until a message is on the disk; nobody waits for the end of the turn.
+async fn recorded(said: Result<Speech, Unsaid>) -> Result<Value, Error> {
+    let recorded = match said {
+        Ok(speech) => speech.ticket().await,
+        Err(error) => Err(error),
+    };
+    match recorded {
+        Ok(_nobody_waits) => Ok(json!({})),
+        Err(error) => Err(Error::new(Error::internal_error().code.into(), error.to_string())),
     }
 }
 

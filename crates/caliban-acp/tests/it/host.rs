@@ -175,6 +175,102 @@ async fn who_leaves_while_speaking_is_heard_all_the_same() {
     host.close().await;
 }
 
+#[tokio::test]
+async fn a_cancel_ends_what_is_on_its_way_to_the_disk_and_the_words_stay_in_the_conversation() {
+    let (world, gate) = World::gated(json!({"steps": [{"repeat": true, "text": "ok"}]}));
+    let host = world.host("s").await;
+    let mut first = host.prompt(Message::user("a"), Author::User).await.unwrap();
+    // Begun, and cancelled before the disk has said anything.
+    let mut coming = Box::pin(host.deliver("b".to_owned(), Some("1".to_owned())));
+    assert!(futures_util::poll!(&mut coming).is_pending());
+    host.cancel();
+    let mut second = coming.await.unwrap();
+    for ticket in [&mut first, &mut second] {
+        assert_eq!(ticket.ended().await.unwrap().report.outcome, Outcome::Cancelled);
+    }
+    while host.is_running() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!host.handle().is_queue_waiting(), "taken down, not left for the next start");
+    // Also when nothing runs.
+    let mut coming = Box::pin(host.deliver("c".to_owned(), Some("2".to_owned())));
+    assert!(futures_util::poll!(&mut coming).is_pending());
+    host.cancel();
+    assert_eq!(coming.await.unwrap().ended().await.unwrap().report.outcome, Outcome::Cancelled);
+    gate.add_permits(9);
+    let mut last = host.prompt(Message::user("d"), Author::User).await.unwrap();
+    assert_eq!(last.ended().await.unwrap().report.outcome, Outcome::Done);
+    let heard: Vec<String> = said(&host)
+        .into_iter()
+        .filter(|line| line.starts_with("user") || line.starts_with("model"))
+        .collect();
+    assert_eq!(heard, ["user: a", "user: b", "user: c", "user: d", "model: ok"]);
+    host.close().await;
+}
+
+/// Somebody who speaks.
+type Speaking = std::pin::Pin<Box<dyn Future<Output = Result<caliban_acp::host::Ticket, Unsaid>> + Send>>;
+
+#[tokio::test]
+async fn what_is_said_after_a_cancel_is_worked_on_though_the_turn_has_not_ended() {
+    let speak: [fn(SessionHost) -> Speaking; 2] = [
+        |host| Box::pin(async move { host.deliver("b".to_owned(), Some("1".to_owned())).await }),
+        |host| Box::pin(async move { host.prompt(Message::user("b"), Author::User).await }),
+    ];
+    for speak in speak {
+        let world = World::new(json!({"steps": [
+            {"tool_calls": [{"name": "Glob", "input": {"pattern": "*"}}]},
+            {"repeat": true, "text": "ok"},
+        ]}));
+        let mut kit = world.kit("s");
+        let host: Arc<OnceLock<SessionHost>> = Arc::default();
+        let speaking: Arc<Mutex<Option<Speaking>>> = Arc::default();
+        kit.hooks.closures.push(Arc::new({
+            let (host, speaking) = (host.clone(), speaking.clone());
+            move |event, _: &serde_json::Value| {
+                // In the middle of the turn: a cancel, and then words.
+                if event == HookEvent::PreToolUse {
+                    let host = host.get().unwrap().clone();
+                    host.cancel();
+                    let mut words = futures_util::future::maybe_done(speak(host));
+                    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                    let _pending = std::pin::Pin::new(&mut words).poll(&mut context);
+                    *speaking.lock().unwrap() = Some(Box::pin(async move {
+                        (&mut words).await;
+                        std::pin::Pin::new(&mut words).take_output().unwrap()
+                    }));
+                }
+                HookAnswer::default()
+            }
+        }));
+        assert!(host.set(SessionHost::start(Agent::new(kit).await.unwrap(), Clients::Many)).is_ok());
+        let host = host.get().unwrap();
+        let mut first = host.prompt(Message::user("a"), Author::User).await.unwrap();
+        assert_eq!(first.ended().await.unwrap().report.outcome, Outcome::Cancelled);
+        let speaking = speaking.lock().unwrap().take().unwrap();
+        let report = speaking.await.unwrap().ended().await.unwrap().report;
+        assert_eq!((report.outcome.clone(), report.text.as_str()), (Outcome::Done, "ok"));
+        let spoken = |line: &String| line.starts_with("user") || line.starts_with("model");
+        let heard: Vec<String> = said(host).into_iter().filter(spoken).collect();
+        assert_eq!(heard, ["user: a", "model: ", "user: b", "model: ok"]);
+        host.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_was_heard_before_a_restart_begins_no_turn() {
+    let world = World::new(json!({"steps": [{"text": "one"}]}));
+    let host = world.host("s").await;
+    let mut ticket = host.deliver("a".to_owned(), Some("id-1".to_owned())).await.unwrap();
+    ticket.ended().await.unwrap();
+    host.close().await;
+    let host = SessionHost::start(Agent::resume(world.kit("s")).await.unwrap(), Clients::Many);
+    let mut again = host.deliver("a".to_owned(), Some("id-1".to_owned())).await.unwrap();
+    assert_eq!(again.ended().await.unwrap().report.outcome, Outcome::Done);
+    assert_eq!(said(&host), ["queued: a", "user: a", "model: one", "end"]);
+    host.close().await;
+}
+
 /// What began, and how often.
 fn begun(host: &SessionHost) -> Vec<String> {
     let feed = host.handle().feed();

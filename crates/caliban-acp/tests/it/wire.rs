@@ -189,6 +189,58 @@ async fn a14_too_many_requests_at_once_are_refused() {
 }
 
 #[tokio::test]
+async fn a_cancel_is_for_all_prompts_that_came_before_it_and_none_that_came_after() {
+    let (world, gate) = World::gated(json!({"steps": [{"repeat": true, "text": "ok"}]}));
+    let host = world.host("s").await;
+    let (reader, writer) = tokio::io::split(pipe(&Arc::new(Sessions::only(host.clone()))));
+    let mut raw = Raw { lines: BufReader::new(reader).lines(), writer };
+    raw.initialize().await;
+    let load = json!({"jsonrpc": "2.0", "id": "l", "method": "session/load",
+        "params": {"sessionId": "s", "cwd": world.root(), "mcpServers": []}});
+    raw.send(&load.to_string()).await;
+    assert_eq!(raw.answer().await, (json!("l"), None));
+    let prompt = |id: u32, content: Value| {
+        json!({"jsonrpc": "2.0", "id": id, "method": "session/prompt", "params": {"sessionId": "s", "prompt": content}})
+            .to_string()
+    };
+    let text = |text: &str| json!([{"type": "text", "text": text}]);
+    let picture = json!([{"type": "image", "mimeType": "image/png", "data": "aGk="}]);
+    let cancel = r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}"#;
+    // In one piece: nothing of it has begun when the next line is read.
+    let lines = [
+        prompt(1, text("a")),
+        prompt(2, text("b")),
+        prompt(3, picture),
+        cancel.to_owned(),
+        prompt(4, text("c")),
+    ];
+    raw.send(&lines.join("\n")).await;
+    let mut stopped = Vec::new();
+    while stopped.len() < 3 {
+        let message = raw.read().await.unwrap();
+        if message.get("method").is_none() {
+            stopped.push((message["id"].as_u64().unwrap(), message["result"]["stopReason"].clone()));
+        }
+    }
+    stopped.sort_by_key(|(id, _)| *id);
+    assert_eq!(stopped, [(1, json!("cancelled")), (2, json!("cancelled")), (3, json!("cancelled"))]);
+    gate.add_permits(1);
+    assert_eq!(raw.answer().await, (json!(4), None));
+    let mut cursor = caliban_agent::feed::Cursor::default();
+    let mut heard = Vec::new();
+    while let Some(entry) = host.handle().feed().next(&mut cursor) {
+        if let caliban_agent::feed::Entry::Record(record) = entry
+            && let Some(text) = record.event.typed()
+        {
+            heard.push(text);
+        }
+    }
+    // Nothing is lost, and the picture has no text.
+    assert_eq!(heard, ["a", "b", "", "c"]);
+    host.close().await;
+}
+
+#[tokio::test]
 async fn r23_a_client_that_takes_nothing_for_too_long_is_dropped() {
     let world = World::new(json!({"steps": []}));
     let host = world.host("s").await;
