@@ -24,6 +24,7 @@ impl Repo {
     ) -> Result<Option<Oid>> {
         let this = self.hardened(cancel).await?;
         let at = this.locate(name)?;
+        at.marker.finished()?;
         let survey = this.survey(&at, IgnoredFiles::Drop, cancel).await?;
         let plain = |kind: ChangeKind| {
             matches!(

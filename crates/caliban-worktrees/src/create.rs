@@ -6,6 +6,7 @@
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,7 +23,7 @@ use crate::exclude;
 use crate::git::{Call, retry_locks};
 use crate::include;
 use crate::links::{self, LinkPath};
-use crate::marker::{Marker, Oid};
+use crate::marker::{Making, Marker, Oid};
 use crate::progress::{Phase, Progress, parse_checkout};
 use crate::repo::{Lease, Missing, PLACE, Repo, branch_of};
 use crate::setup::{self, Setup};
@@ -84,6 +85,9 @@ pub struct CreateRequest {
     /// Who asks: an agent's id, a session's id. Recorded, not interpreted.
     #[serde(default)]
     pub owner: Option<String>,
+    /// A path that exists for as long as somebody counts on the worktree: until then no sweep takes it.
+    #[serde(default)]
+    pub holder: Option<PathBuf>,
 }
 
 impl CreateRequest {
@@ -96,6 +100,7 @@ impl CreateRequest {
             symlink_directories: Vec::new(),
             setup: None,
             owner: None,
+            holder: None,
         }
     }
 }
@@ -119,7 +124,7 @@ pub struct Created {
     pub notes: Vec<String>,
 }
 
-/// A new worktree, held by its lease.
+/// A worktree, held by its lease.
 #[derive(Debug)]
 pub struct Worktree {
     /// What was made.
@@ -166,6 +171,40 @@ impl Repo {
         self.hardened(cancel).await?.create_at(request, None, progress, cancel).await
     }
 
+    /// The worktree of that name, for whoever goes on in it: found and held, finished where its making was cut short,
+    /// or made. Its base and branch are then the recorded ones, whatever HEAD is now.
+    pub async fn take_up(
+        &self,
+        request: CreateRequest,
+        progress: OnProgress<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<Worktree> {
+        let at = match self.locate(&request.name) {
+            Ok(at) => at,
+            Err(Error::NotFound { .. }) => return self.create(request, progress, cancel).await,
+            Err(error) => return Err(error),
+        };
+        if let Some(path) = at.moved {
+            return Err(Error::Moved { name: at.name.as_str().to_owned(), path });
+        }
+        if !at.path.is_dir() {
+            return Err(Error::FilesGone { name: at.name.as_str().to_owned(), path: at.path });
+        }
+        let lease = self.hold(&at, cancel).await?;
+        let created = match at.marker.making {
+            Making::Finished => created(&at.marker, at.path),
+            Making::Begun => {
+                let this = self.hardened(cancel).await?;
+                let (sparse, links) = this.wanted(&request)?;
+                let checked =
+                    Checked { name: at.name, base: at.marker.base.clone(), recorded: None, sparse, links };
+                clear_unfinished(&lease, &at.admin).map_err(|e| Error::at("clearing", &at.path, e))?;
+                this.fill(&request, &checked, &lease, &at.admin, at.marker, progress, cancel).await?
+            }
+        };
+        Ok(Worktree { created, lease, branch_made: false })
+    }
+
     /// Like [`Repo::create`]; with `recorded`, a worktree that existed is made again: its branch is taken when it
     /// is still where it was, and that commit is recorded as its base.
     pub(crate) async fn create_at(
@@ -202,14 +241,19 @@ impl Repo {
         recorded: Option<Oid>,
         cancel: &CancellationToken,
     ) -> Result<Checked> {
+        let (sparse, links) = self.wanted(request)?;
+        let base = self.resolve_base(&request.base_ref, cancel).await?;
+        Ok(Checked { name: request.name.clone(), base, recorded, sparse, links })
+    }
+
+    /// The parts that the request names: what is checked out, if not all, and what is linked.
+    fn wanted(&self, request: &CreateRequest) -> Result<(Option<Vec<SparsePath>>, Vec<LinkPath>)> {
         let sparse = request.sparse_paths.iter().map(|p| SparsePath::parse(p)).collect::<Result<Vec<_>>>()?;
         let sparse = match (&request.base_ref, sparse.is_empty()) {
             (BaseRef::Fresh, _) | (_, false) => Some(sparse),
             (BaseRef::Head | BaseRef::Revision(_), true) => None,
         };
-        let links = links::check(self.source(), &request.symlink_directories)?;
-        let base = self.resolve_base(&request.base_ref, cancel).await?;
-        Ok(Checked { name: request.name.clone(), base, recorded, sparse, links })
+        Ok((sparse, links::check(self.source(), &request.symlink_directories)?))
     }
 
     async fn resolve_base(&self, base: &BaseRef, cancel: &CancellationToken) -> Result<Oid> {
@@ -246,25 +290,40 @@ impl Repo {
         let branch = branch_of(&checked.name);
         let admin = self.record(&path, &branch, cancel).await?;
         let lease = self.keep_lease(lease, &checked.name, place)?;
-        let mut marker = Marker {
+        let marker = Marker {
+            making: Making::Begun,
             name: checked.name.clone(),
             base: checked.recorded.clone().unwrap_or_else(|| checked.base.clone()),
             created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
             owner: request.owner.clone(),
+            holder: request.holder.clone(),
             // A path that is not text cannot be recorded; then removal saves what it cannot compare.
             source: self.source().filter(|p| p.to_str().is_some()).map(Path::to_path_buf),
             links: checked.links.iter().map(|l| l.relative().to_path_buf()).collect(),
             included: Vec::new(),
         };
         marker.write(&admin)?;
+        let created = self.fill(request, checked, &lease, &admin, marker, progress, cancel).await?;
+        Ok(Worktree { created, lease, branch_made: undo.branch_made })
+    }
+
+    /// Puts everything into a worktree that git has recorded, and records that it is whole.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one making, used here and by its second try")]
+    async fn fill(
+        &self,
+        request: &CreateRequest,
+        checked: &Checked,
+        lease: &Lease,
+        admin: &Path,
+        mut marker: Marker,
+        progress: OnProgress<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<Created> {
+        let path = self.path_of(&checked.name);
         let mut notes = Vec::new();
-        self.check_out(checked, &path, &admin, &mut notes, progress, cancel).await?;
-        self.link(checked, &lease, &mut notes, progress, cancel).await?;
-        let included = self.include(&lease, &mut notes, progress, cancel).await?;
-        if !included.is_empty() {
-            marker.included = included;
-            marker.write(&admin)?;
-        }
+        self.check_out(checked, &path, admin, &mut notes, progress, cancel).await?;
+        self.link(checked, lease, &mut notes, progress, cancel).await?;
+        marker.included = self.include(lease, &mut notes, progress, cancel).await?;
         if path.join(".gitmodules").symlink_metadata().is_ok() {
             notes.push("submodules are left alone: their directories are empty".to_owned());
         }
@@ -272,17 +331,9 @@ impl Repo {
             progress(Progress::begin(Phase::Setup));
             setup::run(setup, &path, self.root(), &self.git.options, cancel).await?;
         }
-        let shown = |paths: &[PathBuf]| paths.iter().map(|p| p.to_string_lossy().into_owned()).collect();
-        let created = Created {
-            name: checked.name.clone(),
-            path,
-            branch,
-            base: checked.base.clone(),
-            links: shown(&marker.links),
-            included: shown(&marker.included),
-            notes,
-        };
-        Ok(Worktree { created, lease, branch_made: undo.branch_made })
+        marker.making = Making::Finished;
+        marker.write(admin)?;
+        Ok(Created { notes, base: checked.base.clone(), ..created(&marker, path) })
     }
 
     /// Lets git record the worktree, without files yet, and gives its administrative directory.
@@ -501,6 +552,34 @@ impl Repo {
             })
             .await;
         }
+    }
+}
+
+/// Empties a worktree whose making was cut short, so that it can be filled again: nobody has worked in it.
+fn clear_unfinished(lease: &Lease, admin: &Path) -> std::io::Result<()> {
+    for (name, _) in beneath::entries(lease.fd.as_fd())? {
+        if name.to_bytes() != b".git" {
+            beneath::delete(lease.fd.as_fd(), OsStr::from_bytes(name.to_bytes()))?;
+        }
+    }
+    // Left by the git that was cut short; whoever holds the lease is alone here.
+    match std::fs::remove_file(admin.join("index.lock")) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// What a marker says of the worktree at `path`.
+pub(crate) fn created(marker: &Marker, path: PathBuf) -> Created {
+    let shown = |paths: &[PathBuf]| paths.iter().map(|p| p.to_string_lossy().into_owned()).collect();
+    Created {
+        name: marker.name.clone(),
+        path,
+        branch: branch_of(&marker.name),
+        base: marker.base.clone(),
+        links: shown(&marker.links),
+        included: shown(&marker.included),
+        notes: Vec::new(),
     }
 }
 

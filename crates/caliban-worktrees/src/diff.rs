@@ -23,7 +23,7 @@ use crate::survey::{Change, IgnoredFiles};
 const COMMITS_CAP: usize = 500;
 /// Most files that are listed.
 const FILES_CAP: usize = 5000;
-/// The largest patch that is handed out whole.
+/// How much of a patch is shown as text.
 pub const PATCH_CAP: usize = 8 * 1024 * 1024;
 
 /// A commit of the worktree's branch.
@@ -104,13 +104,21 @@ impl Changes {
     }
 }
 
-/// A patch against the base.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Patch {
-    /// In git's format, cut at [`PATCH_CAP`].
-    pub text: String,
-    /// Whether it was cut.
-    pub truncated: bool,
+/// A patch against the base, in git's format, with what `git apply` needs for binary files. As bytes: the files may be in
+/// any encoding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Patch(pub Vec<u8>);
+
+impl Patch {
+    /// Whether [`Patch::text`] is cut.
+    pub fn is_long(&self) -> bool {
+        self.0.len() > PATCH_CAP
+    }
+
+    /// As text, for people and JSON: cut at [`PATCH_CAP`], bytes that are not text replaced.
+    pub fn text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.0[..self.0.len().min(PATCH_CAP)])
+    }
 }
 
 /// What a merge of a worktree's HEAD would do.
@@ -177,12 +185,9 @@ impl Repo {
         let this = self.hardened(cancel).await?;
         let state = this.snapshot(name, cancel).await?;
         let call = this.git.hardened(state.store.place(), "diff-tree");
-        let call =
-            call.args(["-r", "-p", "-M", "--no-color", "--no-ext-diff", "--no-textconv", "--full-index"]);
+        let call = call.args(["-r", "-p", "-M", "--binary", "--no-color", "--no-ext-diff", "--no-textconv"]);
         let answer = call.args([state.base.as_str(), state.commit.as_str(), "--"]).run(cancel).await?.ok()?;
-        let truncated = answer.stdout.len() > PATCH_CAP;
-        let text = String::from_utf8_lossy(&answer.stdout[..answer.stdout.len().min(PATCH_CAP)]).into_owned();
-        Ok(Patch { text, truncated })
+        Ok(Patch(answer.stdout))
     }
 
     /// Tries the merge of the worktree's branch into `into` (default: what was HEAD where this was opened), in a
@@ -266,6 +271,7 @@ impl Repo {
         if let Some(path) = at.moved {
             return Err(Error::Moved { name: name.as_str().to_owned(), path });
         }
+        at.marker.finished()?;
         let survey = self.survey(&at, IgnoredFiles::Drop, cancel).await?;
         let (base, head, uncommitted) = (at.marker.base.clone(), survey.head.clone(), survey.changes.clone());
         let store = OneCallStore::new(self)?;

@@ -149,6 +149,20 @@ pub enum Error {
         /// What was being done.
         doing: String,
     },
+    /// Its making was cut short.
+    #[error("the worktree '{name}' was never finished, and nobody has worked in it")]
+    Unfinished {
+        /// Its name.
+        name: String,
+    },
+    /// The record is there, the directory is not.
+    #[error("the directory of the worktree '{name}' is gone: {}", path.display())]
+    FilesGone {
+        /// Its name.
+        name: String,
+        /// Where it was.
+        path: PathBuf,
+    },
     /// git failed.
     #[error("git {command} failed{}: {stderr}", code.map(|c| format!(" ({c})")).unwrap_or_default())]
     Git {
@@ -212,6 +226,8 @@ impl Error {
             | Self::Busy { .. }
             | Self::BranchExists { .. }
             | Self::BranchConflict { .. }
+            | Self::Unfinished { .. }
+            | Self::FilesGone { .. }
             | Self::Moved { .. } => ErrorKind::Conflict,
             Self::SparsePath { .. }
             | Self::Link { .. }
@@ -241,6 +257,12 @@ impl Error {
             Self::Busy { name, .. } => {
                 format!("wait until it is done, or choose another name than '{name}'")
             }
+            Self::Unfinished { name } => {
+                format!("resume its agent, or remove it with `caliban worktrees rm {name}`")
+            }
+            Self::FilesGone { name, .. } => format!(
+                "what was committed is on the branch caliban/{name}; `caliban worktrees rm {name}` tidies the record"
+            ),
             Self::BranchExists { branch } => format!(
                 "it may hold earlier work: look with `git log {branch}`, delete it with `git branch -d {branch}`, \
                  or choose another name"

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::beneath;
 use crate::error::{Error, Result};
-use crate::marker::Oid;
+use crate::marker::{Making, Oid};
 use crate::remove::Weighed;
 use crate::repo::{Lease, Located, Repo, split_nul};
 use crate::survey::{Change, IgnoredFiles};
@@ -53,6 +53,10 @@ pub struct Listed {
     pub created: u64,
     /// Who asked for it.
     pub owner: Option<String>,
+    /// Whether somebody counts on it, at work in it or not.
+    pub held: bool,
+    /// Whether all of it was made.
+    pub making: Making,
     /// Whether it is there.
     pub presence: Presence,
     /// Whether somebody holds it.
@@ -161,6 +165,8 @@ fn listed(at: &Located, tip: Option<Oid>) -> Listed {
         base: at.marker.base.clone(),
         created: at.marker.created,
         owner: at.marker.owner.clone(),
+        held: at.marker.is_held(),
+        making: at.marker.making,
         presence,
         usage,
     }

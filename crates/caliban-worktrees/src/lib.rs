@@ -35,7 +35,7 @@ pub use diff::{Changes, Commit, FileChange, MergeKind, MergePreview, PATCH_CAP, 
 pub use error::{Error, ErrorKind, Result};
 pub use git::{Environment, GitOptions};
 pub use inspect::{Inspection, Listed, Presence, Use};
-pub use marker::{Marker, Oid};
+pub use marker::{Making, Marker, Oid};
 pub use progress::{Phase, Progress};
 pub use remove::{BranchFate, Keep, Outcome, RemoveOptions, RemoveReport};
 pub use repo::{BRANCH_PREFIX, Lease, PLACE, Repo, branch_of};

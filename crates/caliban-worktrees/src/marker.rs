@@ -63,6 +63,17 @@ impl std::fmt::Display for Oid {
     }
 }
 
+/// How far the making of a worktree came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Making {
+    /// Not to its end: nobody has worked in it, and what is missing in it was never there.
+    Begun,
+    /// It is whole, and somebody may have worked in it.
+    #[default]
+    Finished,
+}
+
 /// What is recorded about a worktree when it is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker {
@@ -74,6 +85,12 @@ pub struct Marker {
     pub created: u64,
     /// Who asked for it: an agent's id, a session's id.
     pub owner: Option<String>,
+    /// A path that exists for as long as somebody counts on the worktree, such as an agent's directory.
+    #[serde(default)]
+    pub holder: Option<PathBuf>,
+    /// Whether all of it was made.
+    #[serde(default)]
+    pub making: Making,
     /// The working tree it was made from: links and included files come from there.
     pub source: Option<PathBuf>,
     /// Linked directories, relative to the root.
@@ -88,13 +105,36 @@ impl Marker {
         serde_json::from_slice(&beneath::read_small(&admin.join(FILE), SIZE_CAP).ok()?).ok()
     }
 
-    /// Writes it whole or not at all. Not synced: a worktree whose marker a power cut took is never touched.
+    /// Refuses a worktree whose making was cut short: what is missing in it is nobody's deletion.
+    pub(crate) fn finished(&self) -> Result<()> {
+        match self.making {
+            Making::Finished => Ok(()),
+            Making::Begun => Err(Error::Unfinished { name: self.name.as_str().to_owned() }),
+        }
+    }
+
+    /// Whether somebody counts on the worktree, at work in it or not.
+    pub(crate) fn is_held(&self) -> bool {
+        // What cannot be looked at may well be there.
+        self.holder.as_ref().is_some_and(|path| path.try_exists().unwrap_or(true))
+    }
+
+    /// Writes it whole or not at all. One that says that the worktree is finished is on the disk afterwards: what an
+    /// agent does in it must never be taken for a making that was cut short. The others are not synced: a worktree
+    /// whose marker a power cut took is never touched.
     pub(crate) fn write(&self, admin: &Path) -> Result<()> {
         let (path, new) = (admin.join(FILE), admin.join("caliban.json.new"));
         let write = || {
             let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;
             file.write_all(&serde_json::to_vec(self)?)?;
-            std::fs::rename(&new, &path)
+            if self.making == Making::Finished {
+                file.sync_all()?;
+            }
+            std::fs::rename(&new, &path)?;
+            match self.making {
+                Making::Begun => Ok(()),
+                Making::Finished => std::fs::File::open(admin)?.sync_all(),
+            }
         };
         write().map_err(|e| Error::at("writing", &path, e))
     }

@@ -27,11 +27,12 @@ pub(crate) const TRASH: &str = ".trash";
 const DROPPED_CAP: usize = 100;
 
 /// Refs that do not count as keeping a commit: they come and go by themselves.
-const NOT_KEEPING: [&str; 6] = [
+const NOT_KEEPING: [&str; 7] = [
     "refs/caliban/tmp/*",
     "refs/caliban/base/*",
     "refs/stash",
     "refs/bisect/*",
+    "refs/rewritten/*",
     "refs/worktree/*",
     "refs/prefetch/*",
 ];
@@ -141,11 +142,7 @@ impl Repo {
         }
         let _lease = match (lease, beneath::open_dir(&at.path)) {
             (Some(lease), _) => Some(lease),
-            (None, Ok(dir)) => {
-                let taken = Lease::take(dir).map_err(|e| Error::at("locking", &at.path, e))?;
-                let busy = || Error::Busy { name: name.as_str().to_owned(), path: at.path.clone() };
-                Some(taken.ok_or_else(busy)?)
-            }
+            (None, Ok(_)) => Some(this.hold(&at, cancel).await?),
             // Gone, or something else stands there: the survey says so.
             (None, Err(_)) => None,
         };
@@ -249,8 +246,8 @@ impl Repo {
         if let Some(branch) = branch {
             call = call.arg(format!("--exclude=refs/heads/{branch}"));
         }
-        // One worktree's view: the HEAD of the worktree that goes must not count for itself.
-        let answer = call.args(["--single-worktree", "--all", "--"]).run(cancel).await?.ok()?;
+        // Refs alone, as the store sees them: a HEAD, detached in whatever worktree, is gone with the next checkout.
+        let answer = call.args(["--glob=refs/*", "--"]).run(cancel).await?.ok()?;
         Ok(answer.stdout.is_empty())
     }
 

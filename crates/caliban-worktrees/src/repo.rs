@@ -29,6 +29,9 @@ const GITDIR_CAP: u64 = 16 * 1024;
 /// How long one waits for a lock between two looks.
 const LOCK_LOOK: std::time::Duration = std::time::Duration::from_millis(5);
 
+/// How often a lease is asked for again before somebody is taken to work there.
+const LEASE_TRIES: usize = 40;
+
 /// An open repository. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Repo {
@@ -225,6 +228,25 @@ impl Repo {
             self.git.hardened(self.store(), "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
         let answer = call.arg(format!("{name}^{{commit}}")).run(cancel).await?;
         Ok(if answer.status.success() { Oid::parse(&answer.line()) } else { None })
+    }
+
+    /// Holds a worktree. Others look at leases by taking them for a moment, so a held one is asked again for a while.
+    pub(crate) async fn hold(&self, at: &Located, cancel: &CancellationToken) -> Result<Lease> {
+        let failed = |e: std::io::Error| Error::at("locking", &at.path, e);
+        for tried in 0.. {
+            let dir = beneath::open_dir(&at.path).map_err(failed)?;
+            if let Some(lease) = Lease::take(dir).map_err(failed)? {
+                return Ok(lease);
+            }
+            if tried == LEASE_TRIES {
+                break;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOCK_LOOK) => {}
+                () = cancel.cancelled() => return Err(Error::Cancelled),
+            }
+        }
+        Err(Error::Busy { name: at.name.as_str().to_owned(), path: at.path.clone() })
     }
 
     /// Takes the lock for removals: two of them must not each count on the other's branch. `records` is the

@@ -80,6 +80,11 @@ impl Repo {
                 return Err(Error::Cancelled);
             }
             let (name, path) = (at.name.clone(), at.path.clone());
+            if at.marker.is_held() {
+                let owner = at.marker.owner.as_deref().unwrap_or("somebody else");
+                orphans.push(Swept::Left { name, why: format!("it belongs to {owner}") });
+                continue;
+            }
             let swept = match mode {
                 SweepMode::DryRun => {
                     self.inspect(&name, cancel).await.map(|found| match found.listed.usage {

@@ -71,6 +71,7 @@ impl Isolation {
             symlink_directories: wanted.symlink_directories.clone(),
             setup: self.setup.clone(),
             owner: Some(owner.to_owned()),
+            holder: None,
         };
         let show = |step: Progress| progress(&shown(step));
         let worktree = repo.create(request, &show, cancel).await.map_err(worded)?;

@@ -55,12 +55,15 @@ async fn changes_are_committed_and_uncommitted_work_against_the_base() {
         ]
     );
     let patch = repo.patch(&slug("x"), &token()).await.unwrap();
-    assert!(!patch.truncated);
-    assert!(patch.text.contains("+pub fn more() {}"), "{}", patch.text);
+    assert!(!patch.is_long());
+    assert!(patch.text().contains("+pub fn more() {}"), "{}", patch.text());
     lab.git(&["checkout", "-q", "-b", "try", changes.base.as_str()]);
-    write(&lab.top().join("p"), &patch.text);
-    lab.git(&["apply", "--exclude=bin", "../p"]);
-    assert_eq!(std::fs::read_to_string(lab.repo().join("loose")).unwrap(), "a\nb\n", "the patch applies");
+    write(&lab.top().join("p"), &patch.0);
+    lab.git(&["apply", "../p"]);
+    for file in ["loose", "bin", "README.md", "src/lib.rs"] {
+        let bytes = |at: std::path::PathBuf| std::fs::read(at.join(file)).unwrap();
+        assert_eq!(bytes(lab.repo()), bytes(lab.wt("x")), "the patch applies, {file} too");
+    }
     assert_eq!(names(&lab.repo().join(".git")), before, "looking leaves nothing");
     serde_json::to_string(&changes).unwrap();
 }
@@ -72,7 +75,7 @@ async fn nothing_done_is_no_change() {
     make(&repo, "x").await;
     let changes = repo.changes(&slug("x"), &token()).await.unwrap();
     assert_eq!((changes.files, changes.commits, changes.uncommitted), (vec![], vec![], vec![]));
-    assert_eq!(repo.patch(&slug("x"), &token()).await.unwrap().text, "");
+    assert_eq!(repo.patch(&slug("x"), &token()).await.unwrap().0, b"");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;
 
 use caliban_worktrees::{
-    BaseRef, CreateRequest, Created, Error, ErrorKind, Oid, Phase, Presence, Progress, Setup, Use,
+    BaseRef, CreateRequest, Created, Error, ErrorKind, Oid, Phase, Presence, Progress, Repo, Setup, Use,
 };
 
 use crate::lab::{Lab, create, make, names, paths, quiet, remove, slug, token, tree, try_create, write};
@@ -419,4 +419,77 @@ fn the_guide_names_the_defaults() {
     ] {
         assert!(guide.contains(&said), "{said}");
     }
+}
+
+/// A creation that is killed while it fills the worktree, as git leaves it: files missing, no index, its lock there.
+async fn cut_short(lab: &Lab, repo: &Repo, name: &str) {
+    let (reached, seen) = tokio::sync::oneshot::channel();
+    let reached = Mutex::new(Some(reached));
+    let asked = CreateRequest { setup: setup("sleep 1000", 2000), ..request(name) };
+    let maker = repo.clone();
+    let making = tokio::spawn(async move {
+        let note = |step: Progress| {
+            if step.phase == Phase::Setup
+                && let Some(reached) = reached.lock().unwrap().take()
+            {
+                reached.send(()).unwrap();
+            }
+        };
+        maker.create(asked, &note, &token()).await.map(drop)
+    });
+    seen.await.unwrap();
+    making.abort();
+    assert!(making.await.unwrap_err().is_cancelled());
+    std::fs::remove_file(lab.wt(name).join("README.md")).unwrap();
+    write(&lab.wt(name).join("src/lib.rs"), "pub fn li");
+    let admin = lab.repo().join(".git/worktrees").join(name);
+    std::fs::rename(admin.join("index"), admin.join("index.lock")).unwrap();
+}
+
+#[tokio::test]
+async fn a_making_that_was_cut_short_is_finished_by_whoever_takes_it_up() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    cut_short(&lab, &repo, "x").await;
+    lab.write("later", "HEAD moves on meanwhile");
+    lab.git(&["add", "-A"]);
+    lab.git(&["commit", "-qm", "later"]);
+    let base = lab.git(&["rev-parse", "HEAD~"]);
+
+    // What is missing in it is nobody's deletion: it can neither be shown nor committed.
+    let unfinished = "the worktree 'x' was never finished, and nobody has worked in it";
+    assert_eq!(repo.changes(&slug("x"), &token()).await.unwrap_err().to_string(), unfinished);
+    assert_eq!(repo.commit_all(&slug("x"), "m", &token()).await.unwrap_err().to_string(), unfinished);
+
+    let made = repo.take_up(request("x"), &quiet, &token()).await.unwrap();
+    assert_eq!((made.created.base.as_str(), made.created.branch.as_str()), (base.as_str(), "caliban/x"));
+    assert_eq!(lab.git_at(lab.wt("x"), &["status", "--porcelain"]), "");
+    assert_eq!(lab.git_at(lab.wt("x"), &["rev-parse", "HEAD"]), base);
+    assert_eq!(repo.changes(&slug("x"), &token()).await.unwrap().file_count, 0);
+}
+
+#[tokio::test]
+async fn a_worktree_that_is_taken_up_keeps_its_work_and_is_held() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    write(&make(&repo, "x").await.join("work"), "work");
+    std::fs::remove_file(lab.wt("x").join("run.sh")).unwrap();
+    let before = lab.traces();
+    let held = repo.take_up(request("x"), &quiet, &token()).await.unwrap();
+    assert_eq!(lab.git_at(lab.wt("x"), &["status", "--porcelain"]), " D run.sh\n?? work");
+    assert_eq!(lab.traces(), before);
+    for error in [
+        repo.take_up(request("x"), &quiet, &token()).await.unwrap_err(),
+        repo.remove(&slug("x"), None, &Default::default(), &token()).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::Busy { .. }), "{error}");
+    }
+    drop(held);
+    repo.take_up(request("x"), &quiet, &token()).await.unwrap();
+    // One that nobody made yet is made.
+    repo.take_up(request("y"), &quiet, &token()).await.unwrap();
+    assert_eq!(names(&lab.repo().join(".caliban/worktrees")), ["x", "y"]);
+    std::fs::remove_dir_all(lab.wt("y")).unwrap();
+    let gone = repo.take_up(request("y"), &quiet, &token()).await.unwrap_err();
+    assert!(matches!(gone, Error::FilesGone { .. }), "{gone}");
 }

@@ -555,3 +555,18 @@ async fn a_cancelled_removal_changes_nothing() {
     assert!(matches!(error, Error::Cancelled), "{error}");
     assert_eq!((tree(&path), lab.traces()), (was, before));
 }
+
+#[tokio::test]
+async fn r19_a_detached_head_keeps_no_commit() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    let tip = commit(&lab, &make(&repo, "x").await, "one");
+    // Looked at in the user's own tree: the next checkout there forgets it.
+    lab.git(&["checkout", "-q", "--detach", "caliban/x"]);
+    let report = remove(&repo, "x").await;
+    assert!(
+        matches!(&report.branch_fate, BranchFate::Kept { tip: t, ahead: 1 } if t.as_str() == tip),
+        "{report:?}"
+    );
+    assert_eq!(lab.git(&["rev-parse", "caliban/x"]), tip);
+}

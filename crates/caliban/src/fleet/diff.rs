@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write};
 
 use anstyle::{AnsiColor, Style};
 use caliban_core::inert;
-use caliban_worktrees::{Changes, GitOptions, Repo};
+use caliban_worktrees::{Changes, GitOptions, Patch, Repo};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +16,9 @@ use crate::{
 
 /// The longest bar of a file's changes.
 const BAR: u64 = 40;
+
+/// The line before the content of a binary file, which nobody reads.
+const BINARY: &str = "GIT binary patch";
 
 /// What is shown; text and JSON come from it alike.
 #[derive(Debug, Serialize)]
@@ -36,7 +39,11 @@ pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write
         let changes = repo.changes(&name, &cancel).await.map_err(worded_git)?;
         let patch = match args.stat {
             true => None,
-            false => Some(whole(repo.patch(&name, &cancel).await.map_err(worded_git)?)),
+            false => {
+                let patch = repo.patch(&name, &cancel).await.map_err(worded_git)?;
+                say_if_cut(&patch);
+                Some(patch.text().into_owned())
+            }
         };
         let diff = Diff { summary: changes.summary(), changes, patch };
         if args.json {
@@ -46,27 +53,36 @@ pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write
         }
         return Ok(Code::Done);
     }
-    let patch = whole(repo.patch(&name, &cancel).await.map_err(worded_git)?);
-    if patch.is_empty() {
+    let patch = repo.patch(&name, &cancel).await.map_err(worded_git)?;
+    if patch.0.is_empty() {
         say("no changes");
     }
-    show(&patch, std::io::stdout().is_terminal(), out)?;
+    // For a program as it is, so that `git apply` takes it, and not through `out`, which takes escapes away.
+    let mut stdout = std::io::stdout();
+    if !stdout.is_terminal() {
+        stdout.write_all(&patch.0)?;
+        stdout.flush()?;
+        return Ok(Code::Done);
+    }
+    say_if_cut(&patch);
+    show(&patch.text(), out)?;
     Ok(Code::Done)
 }
 
-fn whole(patch: caliban_worktrees::Patch) -> String {
-    if patch.truncated {
+fn say_if_cut(patch: &Patch) {
+    if patch.is_long() {
         say(&format!("the patch is cut at {} bytes; --stat shows all files", caliban_worktrees::PATCH_CAP));
     }
-    patch.text
 }
 
-/// For a person in colours and inert; for a program as it is, so that `git apply` takes it.
-fn show(patch: &str, is_person: bool, out: &mut dyn Write) -> std::io::Result<()> {
-    if !is_person {
-        return out.write_all(patch.as_bytes());
-    }
+/// For a person: in colours and inert.
+fn show(patch: &str, out: &mut dyn Write) -> std::io::Result<()> {
+    let mut in_binary = false;
     for line in patch.lines() {
+        in_binary = (in_binary || line == BINARY) && !line.starts_with("diff --git ");
+        if in_binary && line != BINARY {
+            continue;
+        }
         let style = match line.as_bytes() {
             [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => Style::new().bold(),
             [b'+', ..] => AnsiColor::Green.on_default(),
