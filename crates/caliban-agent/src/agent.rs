@@ -5,16 +5,17 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, RwLock},
+    sync::{Arc, PoisonError, RwLock},
     time::{Duration, Instant},
 };
 
 use caliban_core::{
+    access::Access,
     message::{Effort, Message, ToolSpec},
     redact::Redactor,
     usage::Usage,
 };
-use caliban_permissions::Policy;
+use caliban_permissions::{Policy, Verdict};
 use caliban_providers::Provider;
 use caliban_tools::{Tool, Workspace};
 
@@ -61,6 +62,8 @@ pub struct Kit {
     pub specs: Vec<ToolSpec>,
     /// What it may do. Grows when a person says "always".
     pub policy: Arc<RwLock<Policy>>,
+    /// What its parent may do: a mode that a person has narrowed there holds here at once.
+    pub above: Option<Arc<RwLock<Policy>>>,
     /// The user's hooks.
     pub hooks: Hooks,
     /// What it may spend.
@@ -100,6 +103,17 @@ pub enum Attendance {
 }
 
 impl Kit {
+    /// Whether a call may go ahead, by the rules as they stand now.
+    pub(crate) fn decide(&self, tool: &str, accesses: &[Access]) -> Verdict {
+        let read = |policy: &Arc<RwLock<Policy>>| policy.read().unwrap_or_else(PoisonError::into_inner).mode;
+        let above = self.above.as_ref().map(read);
+        let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
+        match above.map(|above| policy.mode.narrower(above)).filter(|mode| *mode != policy.mode) {
+            Some(mode) => Policy { mode, ..policy.clone() }.decide(tool, accesses),
+            None => policy.decide(tool, accesses),
+        }
+    }
+
     /// The hook event of this agent's end.
     pub(crate) fn stop_event(&self) -> HookEvent {
         if self.parent.is_some() { HookEvent::SubagentStop } else { HookEvent::Stop }

@@ -136,6 +136,8 @@ pub struct Parent {
     pub asks: Asks,
     /// The parent's live log, where those asks are shown.
     pub feed: Feed,
+    /// What the parent may do, as it stands now.
+    pub policy: Arc<RwLock<Policy>>,
 }
 
 /// Why an agent cannot be made.
@@ -154,13 +156,14 @@ impl Blueprint {
     pub fn kit(&self, wanted: Wanted) -> Result<Kit, ComposeError> {
         let (feed, own_asks) = (Feed::default(), Asks::default());
         let price = self.price();
-        let (purse, asks, mirror, parent) = match &wanted.kin {
-            Kin::Independent => (Purse::new(&wanted.session, self.budget, price), own_asks, None, None),
+        let (purse, asks, mirror, parent, above) = match &wanted.kin {
+            Kin::Independent => (Purse::new(&wanted.session, self.budget, price), own_asks, None, None, None),
             Kin::SubAgent(parent) => (
                 parent.purse.child(&wanted.session, self.budget, price)?,
                 parent.asks.clone(),
                 Some(parent.feed.clone()),
                 Some(parent.session.clone()),
+                Some(parent.policy.clone()),
             ),
         };
         let workspace = match wanted.workspace {
@@ -188,12 +191,12 @@ impl Blueprint {
                 session: wanted.session.clone(),
                 directory: wanted.directory.clone(),
                 workspace: workspace.clone(),
-                policy: policy.clone(),
                 parent: Parent {
                     session: wanted.session.clone(),
                     purse: purse.clone(),
                     asks: asks.clone(),
                     feed: feed.clone(),
+                    policy: policy.clone(),
                 },
             })));
         }
@@ -222,6 +225,7 @@ impl Blueprint {
             specs: tools.iter().map(|tool| tool.spec().clone()).collect(),
             tools,
             policy,
+            above,
             hooks: self.hooks.clone(),
             purse,
             workspace,

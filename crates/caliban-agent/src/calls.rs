@@ -29,6 +29,8 @@ use crate::{
     turn::{Halt, milliseconds},
 };
 
+/// The source of the rules that a person's "always" made.
+pub(crate) const APPROVED: &str = "approved in this session";
 /// What a refusal quotes of a call's arguments.
 const QUOTED_CHARACTERS: usize = 200;
 
@@ -308,8 +310,7 @@ impl Runner<'_> {
         if self.cancel.is_cancelled() {
             return Ok(Judgement::MayNot(refusal(Verdict::Cancelled, "cancelled".to_owned()), Vec::new()));
         }
-        let verdict =
-            self.kit.policy.read().unwrap_or_else(PoisonError::into_inner).decide(&call.name, accesses);
+        let verdict = self.kit.decide(&call.name, accesses);
         let (why, suggestions) = match (verdict, hook) {
             (Rules::Deny { rule, why }, _) => {
                 return Ok(Judgement::MayNot(Decision { verdict: Verdict::Denied, rule, why }, Vec::new()));
@@ -392,7 +393,7 @@ impl Runner<'_> {
         let mut policy = self.kit.policy.write().unwrap_or_else(PoisonError::into_inner);
         for text in suggestions {
             match text.parse() {
-                Ok(rule) => policy.add(Effect::Allow, rule, "approved in this session"),
+                Ok(rule) => policy.add(Effect::Allow, rule, APPROVED),
                 // The suggestion is our own text; should it not parse, this call is approved all the same.
                 Err(error) => tracing::warn!(text, %error, "a suggested rule does not parse"),
             }

@@ -31,6 +31,18 @@ impl Mode {
     pub const NAMES: [&str; 4] =
         [Self::ALL[0].name(), Self::ALL[1].name(), Self::ALL[2].name(), Self::ALL[3].name()];
 
+    /// Of two, the one that allows less.
+    #[must_use]
+    pub fn narrower(self, other: Self) -> Self {
+        let width = |mode: &Self| match mode {
+            Self::Plan => 0,
+            Self::Default => 1,
+            Self::AcceptEdits => 2,
+            Self::Unattended => 3,
+        };
+        [self, other].into_iter().min_by_key(width).unwrap_or(Self::Plan)
+    }
+
     /// As it is written.
     pub const fn name(self) -> &'static str {
         match self {

@@ -6,6 +6,7 @@
 
 mod command;
 mod command_pattern;
+mod inherit;
 mod path;
 mod policy;
 mod protected;
@@ -15,7 +16,8 @@ mod shell;
 mod verdict;
 
 pub use caliban_core::mode::{Mode, ModeError};
+pub use inherit::inherit;
 pub use path::{normalise, resolve};
-pub use policy::{Effect, Policy, SourcedRule, narrow};
+pub use policy::{Effect, Policy, SourcedRule};
 pub use rule::{Rule, RuleError};
 pub use verdict::Verdict;

@@ -2,15 +2,14 @@
 //!
 //! Deny beats ask beats allow, whichever layer a rule comes from. It decides; it neither asks nor runs.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
 use caliban_core::{access::Access, mode::Mode};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     command_pattern::wildcard,
+    inherit::Stored,
     path::{Bases, Reading, normalise, resolve},
     protected::protected_name,
     rule::{Covers, Rule},
@@ -18,7 +17,8 @@ use crate::{
 };
 
 /// What a rule does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// Lets it go ahead.
     Allow,
@@ -40,7 +40,8 @@ pub struct SourcedRule {
 }
 
 /// All that decides about the calls of one agent.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "Stored", into = "Stored")]
 pub struct Policy {
     /// Of all layers; their order does not matter.
     pub rules: Vec<SourcedRule>,
@@ -57,8 +58,6 @@ pub struct Policy {
     /// The agent's own worktree, when it has one: then only files there (and in `extra_dirs`) count as inside
     /// for writing, while `root` can still be read. Relative patterns start here too.
     pub worktree: Option<PathBuf>,
-    /// The policy that this one can only narrow.
-    pub(crate) parent: Option<Arc<Policy>>,
 }
 
 impl Policy {
@@ -72,7 +71,6 @@ impl Policy {
             read_dirs: Vec::new(),
             home: home.into(),
             worktree: None,
-            parent: None,
         }
     }
 
@@ -85,23 +83,12 @@ impl Policy {
     pub fn decide(&self, tool: &str, accesses: &[Access]) -> Verdict {
         let judge = Judge::new(self);
         let touched = if accesses.is_empty() { &[Access::Nothing][..] } else { accesses };
-        let own = touched
+        touched
             .iter()
             .map(|access| judge.access(tool, access))
             .reduce(Verdict::and)
-            .unwrap_or_else(|| Verdict::deny("nothing to judge"));
-        match &self.parent {
-            Some(parent) => own.and(parent.decide(tool, accesses)),
-            None => own,
-        }
+            .unwrap_or_else(|| Verdict::deny("nothing to judge"))
     }
-}
-
-/// A sub-agent's policy: what it asked for, and never more than its parent may do itself. A worktree made for
-/// the sub-agent has to be among the parent's `extra_dirs` to be writable.
-pub fn narrow(parent: &Policy, mut child: Policy) -> Policy {
-    child.parent = Some(Arc::new(parent.clone()));
-    child
 }
 
 /// A policy with its directories resolved.

@@ -8,7 +8,7 @@ mod worktree;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, RwLock},
+    sync::Arc,
 };
 
 use caliban_core::{access::Access, message::ToolSpec, redact::Redactor, spec::SpawnSpec, usage::Usage};
@@ -19,6 +19,7 @@ use serde_json::Value;
 use crate::{
     agent::{Agent, Limits},
     blueprint::{Blueprint, Kin, Parent, Wanted, WorkspaceSource},
+    calls::APPROVED,
     conversation::Conversation,
     event::{Author, Event},
     feed::{Cursor, Entry},
@@ -37,6 +38,9 @@ pub const MAX_ANSWER_CHARS: usize = 5_000;
 /// Where the sessions of sub-agents are, below the parent's.
 const SESSIONS: &str = "sub";
 
+/// What a background agent has of its parent's rights, beside the fields of its spec.
+const INHERITED: &str = "inherited_policy";
+
 /// The source of the rule that lets an agent edit in its own worktree.
 const OWN_WORKTREE: &str = "the agent's own worktree";
 
@@ -50,8 +54,6 @@ pub struct Starter {
     pub directory: PathBuf,
     /// Where the parent works.
     pub workspace: Arc<Workspace>,
-    /// What the parent may do, as it stands now.
-    pub policy: Arc<RwLock<Policy>>,
     /// What the sub-agents have of it.
     pub parent: Parent,
 }
@@ -108,7 +110,8 @@ impl Starter {
             blueprint.hooks.commands.clear();
             blueprint.hooks.closures.clear();
         }
-        let parent_policy = self.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let parent_policy =
+            self.parent.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         let (workspace, worktree) = match &input.place {
             Place::Shared => (self.workspace.child(&self.workspace.cwd()), None),
             Place::Worktree(wanted) => {
@@ -158,6 +161,14 @@ impl Starter {
             );
             tracing::warn!(count, "closure hooks dropped for a background agent");
         }
+        let policy = self.parent.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let inherited = match serde_json::to_value(&policy) {
+            Ok(inherited) => inherited,
+            Err(error) => {
+                return report::failure(format!("the agent's rights cannot be handed over: {error}"));
+            }
+        };
+        let approved = policy.rules.iter().filter(|rule| rule.source == APPROVED);
         let hooks = if input.inherit_hooks { self.blueprint.hooks.commands.clone() } else { Vec::new() };
         let spec = SpawnSpec {
             version: caliban_core::spec::SPEC_VERSION,
@@ -168,6 +179,10 @@ impl Starter {
             isolation: input.place.into_spec(),
             tools: input.tool_allowlist.clone(),
             cwd: self.blueprint.cwd.clone(),
+            // As they stand now: a person may have changed both since the agent began.
+            permission_mode: Some(policy.mode),
+            allow: approved.map(|rule| rule.rule.to_string()).collect(),
+            extra: serde_json::Map::from_iter([(INHERITED.to_owned(), inherited)]),
             ..SpawnSpec::default()
         };
         match self.blueprint.spawner.spawn(Handover { spec, hooks }).await {
@@ -291,6 +306,20 @@ pub fn policy_in_worktree(mut policy: Policy, root: &Path) -> Policy {
     policy.rules.retain(|rule| rule.source != OWN_WORKTREE);
     allow_below(&mut policy, "Edit", root, OWN_WORKTREE);
     policy
+}
+
+/// The policy of an agent of this spec: its own, and where another agent has started it, no more than that one had at
+/// that moment. What cannot be read is an error, in words: nobody knows what it would have forbidden.
+pub fn inherit(spec: &SpawnSpec, own: Policy) -> Result<Policy, String> {
+    let Some(inherited) = spec.extra.get(INHERITED) else { return Ok(own) };
+    let parent: Policy = serde_json::from_value(inherited.clone())
+        .map_err(|error| format!("what the agent may do, by its spec, cannot be read: {error}"))?;
+    let worktree = own.worktree.clone();
+    let policy = caliban_permissions::inherit(&parent, own);
+    Ok(match worktree {
+        Some(root) => policy_in_worktree(policy, &root),
+        None => policy,
+    })
 }
 
 /// Allows a directory and all that is in it.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "test code: a failed step is a failed test")]
 
 mod compaction;
+mod handover;
 mod order;
 mod time;
 mod transcript;

@@ -1,7 +1,7 @@
 //! A sub-agent never has wider rights than its parent.
 
 use caliban_core::access::Access;
-use caliban_permissions::{Mode, narrow};
+use caliban_permissions::{Mode, Policy, inherit};
 use proptest::prelude::*;
 
 use crate::place::{Place, read, short, write};
@@ -51,8 +51,9 @@ proptest! {
         let mut child = place.policy(child.0, &child.1);
         child.extra_dirs = vec![place.home.clone()];
         child.worktree = Some(place.home.join("tree"));
-        let child = narrow(&parent, child);
-        let grandchild = narrow(&child, place.policy(grandchild.0, &grandchild.1));
+        child.read_dirs = vec!["/etc".into()];
+        let child = inherit(&parent, child);
+        let grandchild = inherit(&child, place.policy(grandchild.0, &grandchild.1));
         let calls = [
             ("Read", read(place.root.join("src/main.rs"))),
             ("Read", read("/etc/passwd")),
@@ -86,7 +87,47 @@ proptest! {
 fn a_child_can_narrow_further() {
     let place = Place::new();
     let parent = place.policy(Mode::Unattended, &[]);
-    let child = narrow(&parent, place.policy(Mode::Plan, &[]));
+    let child = inherit(&parent, place.policy(Mode::Plan, &[]));
     assert_eq!(short(&child.decide("Bash", &[place.command("cargo test")])), "deny");
     assert_eq!(short(&child.decide("Bash", &[place.command("ls")])), "allow");
+}
+
+#[test]
+fn a_child_has_what_both_allow_and_all_that_either_forbids() {
+    let place = Place::new();
+    let parent = place.policy(Mode::AcceptEdits, &["Bash(make *)", "Bash(npm *)", "deny Bash(make install)"]);
+    let own = place.policy(Mode::AcceptEdits, &["Bash(make *)", "Bash(cargo *)", "ask Bash(make clean)"]);
+    let child = inherit(&parent, own);
+    let verdict = |line: &str| short(&child.decide("Bash", &[place.command(line)]));
+    assert_eq!(
+        ["make all", "npm test", "cargo test", "make install", "make clean"].map(verdict),
+        ["allow", "ask", "ask", "deny", "ask"]
+    );
+    assert_eq!(short(&child.decide("Write", &[write(place.root.join("src/main.rs"))])), "allow");
+}
+
+#[test]
+fn a_child_of_an_agent_in_a_worktree_does_not_write_outside_of_it() {
+    let place = Place::new();
+    let mut parent = place.policy(Mode::AcceptEdits, &[]);
+    parent.worktree = Some(place.root.join("src"));
+    let child = inherit(&parent, place.policy(Mode::AcceptEdits, &[]));
+    let verdict = |path: &str| short(&child.decide("Write", &[write(place.root.join(path))]));
+    assert_eq!(["src/main.rs", "notes.txt"].map(verdict), ["allow", "ask"]);
+}
+
+#[test]
+fn a_policy_comes_back_from_the_disk_as_it_was_and_a_damaged_one_does_not() {
+    let place = Place::new();
+    let mut policy = place.policy(Mode::Plan, &["Bash(git *)", "ask Edit(src/**)", "deny mcp__a"]);
+    policy.extra_dirs = vec![place.home.clone()];
+    policy.worktree = Some(place.home.join("tree"));
+    let stored = serde_json::to_value(&policy).unwrap();
+    let back: Policy = serde_json::from_value(stored.clone()).unwrap();
+    assert_eq!(format!("{back:?}"), format!("{policy:?}"));
+    for (field, value) in [("mode", "yolo".into()), ("rules", serde_json::json!([{"rule": "Bash("}]))] {
+        let mut damaged = stored.clone();
+        damaged[field] = value;
+        serde_json::from_value::<Policy>(damaged).unwrap_err();
+    }
 }
