@@ -53,6 +53,18 @@ fn main() -> ExitCode {
             }
             ExitCode::from(3)
         }
+        // Takes memory without end when the file is there.
+        ("eat", file) => {
+            worker.say(WorkerState::Running, |_| {});
+            while !Path::new(file).exists() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let mut eaten: Vec<Vec<u8>> = Vec::new();
+            loop {
+                // Not zero, so that the pages are really there.
+                eaten.push(vec![1; 1024 * 1024]);
+            }
+        }
         ("sh", script) => {
             if Command::new("sh").arg("-c").arg(script).spawn().is_err() {
                 return ExitCode::from(96);

@@ -50,6 +50,7 @@ mod daemon;
 mod daemon_mode;
 mod lock;
 mod options;
+mod patience;
 mod places;
 mod process;
 pub mod protocol;

@@ -1,7 +1,7 @@
 //! Processes of this machine as `/proc` shows them: who is who, and ending those that belong to a run.
 //!
 //! A process is known by its id, its start time and the boot (a reused id has another start time). One of a run
-//! is also known by [`MARKER`] in its environment. Refuses to signal anything that does not fit.
+//! is also known by [`MARKER`] in its environment and by its control group. Refuses to signal anything that does not fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::records::read_capped;
+use crate::shim::cgroup::Group;
 
 /// The variable that every process of a run has, unless it took it away: `<agent id>:<nonce>`.
 pub const MARKER: &str = "CALIBAN_AGENT_ID";
@@ -98,6 +99,8 @@ pub(crate) struct Traces {
     /// The session of the shim; only given when its end was seen as it happened, because its id cannot have
     /// been used again then.
     pub(crate) session: Option<i32>,
+    /// Its control group, which no process leaves by itself.
+    pub(crate) group: Option<Group>,
 }
 
 /// Ends whatever is left of these runs, and says how many processes that were and whether all are gone.
@@ -107,9 +110,15 @@ pub(crate) fn end_strays(runs: &[Traces]) -> io::Result<Strays> {
     let give_up = std::time::Instant::now() + KILL_LIMIT;
     let mut seen = BTreeSet::new();
     loop {
-        let found = find(runs)?;
+        let groups = || runs.iter().filter_map(|run| run.group.as_ref());
+        let grouped: Vec<i32> = groups().flat_map(Group::members).collect();
+        let found = find(runs, &grouped)?;
         if found.is_empty() {
+            groups().for_each(Group::remove);
             return Ok(Strays { ended: seen.len(), left: 0 });
+        }
+        for group in groups() {
+            group.kill(|_| false);
         }
         for (pid, start_time) in &found {
             seen.insert((*pid, *start_time));
@@ -131,8 +140,8 @@ pub(crate) struct Strays {
     pub(crate) left: usize,
 }
 
-/// Living processes of these runs: marked, known, of the session, or below one of those.
-fn find(runs: &[Traces]) -> io::Result<BTreeSet<(i32, u64)>> {
+/// Living processes of these runs: of their groups, marked, known, of the session, or below one of those.
+fn find(runs: &[Traces], grouped: &[i32]) -> io::Result<BTreeSet<(i32, u64)>> {
     let markers: BTreeSet<&str> = runs.iter().map(|run| run.marker.as_str()).collect();
     let known: BTreeSet<(i32, u64)> = runs.iter().flat_map(|run| run.known.iter().copied()).collect();
     let sessions: BTreeSet<i32> = runs.iter().filter_map(|run| run.session).collect();
@@ -144,7 +153,9 @@ fn find(runs: &[Traces]) -> io::Result<BTreeSet<(i32, u64)>> {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
             continue;
         };
-        if pid == own || !entry.metadata().is_ok_and(|found| found.uid() == uid) {
+        // In the group of a run others' are ours, too (`sudo`).
+        let ours = || entry.metadata().is_ok_and(|found| found.uid() == uid) || grouped.contains(&pid);
+        if pid == own || !ours() {
             continue;
         }
         if let Some(stat) = try_stat(pid)?.filter(|stat| !stat.is_over()) {
@@ -153,7 +164,9 @@ fn find(runs: &[Traces]) -> io::Result<BTreeSet<(i32, u64)>> {
     }
     let mut found = BTreeSet::new();
     for (pid, stat) in &all {
-        let known = known.contains(&(*pid, stat.start_time)) || sessions.contains(&stat.session);
+        let known = known.contains(&(*pid, stat.start_time))
+            || sessions.contains(&stat.session)
+            || grouped.contains(pid);
         if known || is_marked(*pid, &markers)? {
             found.insert(*pid);
         }
@@ -219,7 +232,7 @@ mod tests {
         let spawn =
             |value: &str| std::process::Command::new("sleep").arg("600").env(MARKER, value).spawn().unwrap();
         let (mut ours, mut other) = (spawn("0000aaaa:1"), spawn("0000aaaa:2"));
-        let run = Traces { marker: "0000aaaa:1".into(), known: Vec::new(), session: None };
+        let run = Traces { marker: "0000aaaa:1".into(), known: Vec::new(), session: None, group: None };
         let reaper = std::thread::spawn(move || ours.wait().unwrap());
         assert_eq!(end_strays(&[run]).unwrap(), Strays { ended: 1, left: 0 });
         assert!(!reaper.join().unwrap().success());

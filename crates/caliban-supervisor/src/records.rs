@@ -7,7 +7,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use caliban_core::lifecycle::{Outcome, WaitingFor};
 use caliban_core::price::MicroUsd;
@@ -56,6 +56,9 @@ pub struct ShimRecord {
     /// When the kernel started it.
     #[serde(default)]
     pub worker_start_time: Option<u64>,
+    /// The control group of the run, where one could be made. Shims before it wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<PathBuf>,
 }
 
 /// `exit.json`: written when the whole process tree is gone.
@@ -75,8 +78,24 @@ pub struct ExitRecord {
     /// Whether the kernel killed something of it for want of memory.
     #[serde(default)]
     pub out_of_memory: bool,
+    /// How that is known.
+    #[serde(default)]
+    pub told_by: ToldBy,
     /// When, in milliseconds since 1970.
     pub at: u64,
+}
+
+/// Whose count of ends for want of memory rose.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToldBy {
+    /// The run's own: there is no doubt.
+    #[default]
+    Run,
+    /// That of a control group that others are in, too.
+    Group,
+    /// The whole machine's.
+    System,
 }
 
 /// `status.json`.
@@ -106,7 +125,7 @@ pub struct WorkerStatus {
     /// The branch of its worktree.
     pub branch: Option<String>,
     /// Its worktree.
-    pub worktree: Option<std::path::PathBuf>,
+    pub worktree: Option<PathBuf>,
     /// The commit that its work is measured against.
     pub base_commit: Option<String>,
     /// The end of what it said last (at most 200 characters).
@@ -310,4 +329,39 @@ fn put(dir: &Path, name: &str, value: &impl Serialize, sync: Sync) -> io::Result
         File::open(dir)?.sync_all()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r22_records_of_the_first_shims_are_still_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let shim =
+            r#"{"pid":7,"start_time":8,"boot_id":"b","nonce":"n","worker_pid":9,"worker_start_time":10}"#;
+        let exit = r#"{"nonce":"n","signal":9,"out_of_memory":true,"at":11}"#;
+        fs::write(dir.path().join(SHIM), shim).unwrap();
+        fs::write(dir.path().join(EXIT), exit).unwrap();
+        let expected = ShimRecord {
+            pid: 7,
+            start_time: 8,
+            boot_id: "b".into(),
+            nonce: "n".into(),
+            worker_pid: Some(9),
+            worker_start_time: Some(10),
+            group: None,
+        };
+        assert_eq!(read(dir.path(), SHIM), Some(expected));
+        let expected = ExitRecord {
+            nonce: "n".into(),
+            code: None,
+            signal: Some(9),
+            not_started: None,
+            out_of_memory: true,
+            told_by: ToldBy::Run,
+            at: 11,
+        };
+        assert_eq!(read(dir.path(), EXIT), Some(expected));
+    }
 }

@@ -10,6 +10,7 @@
 //! Refuses: talking to the worker, deciding what an end means.
 
 mod args;
+pub(crate) mod cgroup;
 mod log;
 mod tree;
 
@@ -21,13 +22,15 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::sleep;
 
+use self::cgroup::{Group, Standing};
 use self::log::WorkerLog;
 use self::tree::Family;
 use crate::lock::Held;
+use crate::patience::{Patience, Spent};
 use crate::process;
-use crate::records::{self, ExitRecord, ShimRecord, StopOrder};
+use crate::records::{self, ExitRecord, ShimRecord, StopOrder, ToldBy};
 use crate::wall_ms;
 
 pub(crate) use self::args::{ShimArgs, arguments};
@@ -49,8 +52,6 @@ const KILL_PAUSE: Duration = Duration::from_millis(20);
 const LOCK_LIMIT: Duration = Duration::from_secs(20);
 /// The pause between two looks at its lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
-/// How much rather the kernel should end the worker than anything else of the user's, when memory is out.
-const OOM_SCORE: &str = "300";
 
 /// Runs the mode with the arguments after it; returns when the whole tree is gone.
 pub fn shim_main(args: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode {
@@ -114,6 +115,8 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, String> {
         return Ok(ExitCode::from(DUPLICATE));
     }
     let own = rustix::process::getpid().as_raw_nonzero().get();
+    // Before the worker is there, so that all of it is inside.
+    let standing = Standing::join(&args.agent(), &args.nonce);
     let mut record = ShimRecord {
         pid: own,
         start_time: process::stat(own).ok_or("/proc cannot be read")?.start_time,
@@ -121,15 +124,21 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, String> {
         nonce: args.nonce.clone(),
         worker_pid: None,
         worker_start_time: None,
+        group: standing.group().map(|group| group.path().to_owned()),
     };
     // Room for the last word, so that a full disk cannot take it away.
     let reserved = reserve_exit(&args.dir);
     records::write(&args.dir, records::SHIM, &record).map_err(in_words("shim.json"))?;
-    let oom_before = oom_kills();
+    let oom_count = standing.oom_count();
     let (mut log, output) = WorkerLog::open(&args.dir).map_err(in_words("worker.log"))?;
-    let main = match start(args, output) {
+    let started = start(args, output);
+    standing.step_out();
+    let main = match started {
         Ok(main) => main,
         Err(text) => {
+            if let Some(group) = standing.group() {
+                group.remove();
+            }
             say(&Word::Started(record));
             let exit = exit_record(args, None, Some(text));
             return write_exit(&args.dir, &exit, reserved).map(|()| ExitCode::SUCCESS);
@@ -139,10 +148,12 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, String> {
     record.worker_start_time = process::stat(main.as_raw_nonzero().get()).map(|stat| stat.start_time);
     // Best effort: without it the daemon still finds the worker by its marker.
     let _told_less = records::write(&args.dir, records::SHIM, &record);
-    let _score = std::fs::write(format!("/proc/{}/oom_score_adj", main.as_raw_nonzero()), OOM_SCORE);
+    cgroup::goes_first(main);
     say(&Word::Started(record));
 
-    let mut tree = Tree { family: Family::new(args), main, ended: None, childless: false };
+    let family = Family::new(args);
+    let group = standing.group().cloned();
+    let mut tree = Tree { family, group, main, ended: None, childless: false, forced: false };
     tree.reap();
     let mut stop = false;
     while tree.ended.is_none() && !stop {
@@ -155,19 +166,24 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, String> {
     }
     if stop {
         tree.stop(&mut events, &mut log, args).await;
-    } else if !tree.gone_by(&mut events, &mut log, Instant::now() + NATURAL).await {
+    } else if !tree.gone_within(&mut events, &mut log, NATURAL).await {
         tree.end(&mut events, &mut log, LEFT_GRACE).await;
     }
     log.drain();
     let mut exit = exit_record(args, tree.ended, None);
-    exit.out_of_memory =
-        exit.signal == Some(rustix::process::Signal::KILL.as_raw()) && oom_kills() > oom_before;
+    let killed = exit.signal == Some(rustix::process::Signal::KILL.as_raw()) && !tree.forced;
+    if let Some(told_by) = oom_count.rose().filter(|_| killed) {
+        (exit.out_of_memory, exit.told_by) = (true, told_by);
+    }
+    if let Some(group) = &tree.group {
+        group.remove();
+    }
     write_exit(&args.dir, &exit, reserved).map(|()| ExitCode::SUCCESS)
 }
 
 /// The lock of this agent's shims; none when another shim has this very run.
 async fn take_lock(args: &ShimArgs) -> io::Result<Option<Held>> {
-    let give_up = Instant::now() + LOCK_LIMIT;
+    let mut spent = Spent::new();
     loop {
         if let Some(lock) = Held::try_take(&args.dir.join(records::SHIM_LOCK))? {
             return Ok(Some(lock));
@@ -176,7 +192,7 @@ async fn take_lock(args: &ShimArgs) -> io::Result<Option<Held>> {
         if other.is_some_and(|other| other.nonce == args.nonce) {
             return Ok(None);
         }
-        if Instant::now() > give_up {
+        if spent.so_far() > LOCK_LIMIT {
             return Err(io::Error::other("the shim of an earlier run does not leave"));
         }
         sleep(LOCK_PAUSE).await;
@@ -217,7 +233,15 @@ fn exit_record(args: &ShimArgs, ended: Option<WaitStatus>, not_started: Option<S
         // It could not be killed, or never was.
         None => (None, None),
     };
-    ExitRecord { nonce: args.nonce.clone(), code, signal, not_started, out_of_memory: false, at: wall_ms() }
+    ExitRecord {
+        nonce: args.nonce.clone(),
+        code,
+        signal,
+        not_started,
+        out_of_memory: false,
+        told_by: ToldBy::Run,
+        at: wall_ms(),
+    }
 }
 
 /// The name under which the room for `exit.json` waits.
@@ -245,17 +269,6 @@ fn write_exit(dir: &Path, exit: &ExitRecord, reserved: Option<std::fs::File>) ->
     });
     let _used_or_not = std::fs::remove_file(dir.join(RESERVED));
     outcome.map_err(|error| format!("exit.json: {error}"))
-}
-
-/// How often the kernel ended something of our control group for want of memory.
-fn oom_kills() -> u64 {
-    let read = || {
-        let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-        let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?.to_owned();
-        let events = std::fs::read_to_string(format!("/sys/fs/cgroup/{path}/memory.events")).ok()?;
-        events.lines().find_map(|line| line.strip_prefix("oom_kill "))?.parse().ok()
-    };
-    read().unwrap_or(0)
 }
 
 struct Events {
@@ -290,10 +303,13 @@ impl Events {
 /// The worker and everything below us.
 struct Tree {
     family: Family,
+    group: Option<Group>,
     main: Pid,
     ended: Option<WaitStatus>,
     /// Whether the kernel says that we have no child at all.
     childless: bool,
+    /// Whether we sent KILL: then nobody else is blamed for it.
+    forced: bool,
 }
 
 impl Tree {
@@ -316,11 +332,18 @@ impl Tree {
     }
 
     fn is_gone(&self) -> bool {
-        self.childless || (self.ended.is_some() && self.family.only_others())
+        (self.childless || (self.ended.is_some() && self.family.only_others())) && self.group_is_empty()
     }
 
-    /// Waits until nothing is left; false when something is at the deadline.
-    async fn gone_by(&mut self, events: &mut Events, log: &mut WorkerLog, deadline: Instant) -> bool {
+    /// Nobody of the run can be elsewhere than below us; but what is in its group is asked for, not concluded.
+    fn group_is_empty(&self) -> bool {
+        let Some(group) = &self.group else { return true };
+        group.members().into_iter().all(|pid| self.family.is_everybodys(pid))
+    }
+
+    /// Waits until nothing is left; false when something is after that time.
+    async fn gone_within(&mut self, events: &mut Events, log: &mut WorkerLog, time: Duration) -> bool {
+        let mut patience = Patience::new(time);
         loop {
             self.reap();
             if self.is_gone() {
@@ -330,7 +353,7 @@ impl Tree {
                 biased;
                 _ = events.child.recv() => {}
                 () = log.copy_some() => {}
-                () = sleep_until(deadline) => {
+                () = patience.over() => {
                     self.reap();
                     return self.is_gone();
                 }
@@ -341,7 +364,7 @@ impl Tree {
     /// Ends the tree on request. A further request may shorten the grace.
     async fn stop(&mut self, events: &mut Events, log: &mut WorkerLog, args: &ShimArgs) {
         self.family.ask();
-        let mut deadline = Instant::now() + grace(args);
+        let mut patience = Patience::new(grace(args));
         loop {
             self.reap();
             if self.is_gone() {
@@ -350,9 +373,9 @@ impl Tree {
             tokio::select! {
                 biased;
                 _ = events.child.recv() => {}
-                _ = events.terminate.recv() => deadline = deadline.min(Instant::now() + grace(args)),
+                _ = events.terminate.recv() => patience.shorten(grace(args)),
                 () = log.copy_some() => {}
-                () = sleep_until(deadline) => break,
+                () = patience.over() => break,
             }
         }
         self.kill(events).await;
@@ -361,17 +384,21 @@ impl Tree {
     /// TERM, a grace, then KILL until nothing is left.
     async fn end(&mut self, events: &mut Events, log: &mut WorkerLog, grace: Duration) {
         self.family.ask();
-        if !self.gone_by(events, log, Instant::now() + grace).await {
+        if !self.gone_within(events, log, grace).await {
             self.kill(events).await;
         }
     }
 
     /// KILL until nothing is left.
     async fn kill(&mut self, events: &mut Events) {
-        let give_up = Instant::now() + KILL_LIMIT;
+        let mut spent = Spent::new();
         let mut pause = Duration::from_millis(1);
-        while Instant::now() < give_up {
+        self.forced = self.ended.is_none();
+        while spent.so_far() < KILL_LIMIT {
             self.family.kill();
+            if let Some(group) = &self.group {
+                group.kill(|pid| self.family.is_everybodys(pid));
+            }
             self.reap();
             if self.is_gone() {
                 return;

@@ -19,7 +19,7 @@ use crate::{
     },
     blocking, input,
     limits::COMMAND_BYTES,
-    reaper::{Outcome, Report},
+    reaper::{Memory, Outcome, Report},
     whole, words,
 };
 
@@ -188,6 +188,7 @@ impl Bash {
             Some(report) => {
                 let code = exit_code(&report.outcome);
                 notes.extend(outcome_note(&report.outcome));
+                notes.extend(memory_note(report));
                 notes.extend(left_notes(report));
                 notes.extend(self.follow(report, cwd));
                 (code, ended_line(&report.outcome))
@@ -283,6 +284,24 @@ pub(crate) fn outcome_note(outcome: &Outcome) -> Option<String> {
         Outcome::Killed(signal) => Some(format!("[killed by signal {signal}: exit code {}]", 128 + signal)),
         Outcome::NotStarted(reason) => Some(format!("[the command could not be started: {reason}]")),
     }
+}
+
+/// Whether it may have ended as it did for want of memory.
+pub(crate) fn memory_note(report: &Report) -> Option<String> {
+    /// As a shell says it of the last command.
+    const KILLED: i32 = 128 + SIGKILL;
+    const SIGKILL: i32 = rustix::process::Signal::KILL.as_raw();
+    let text = match (report.memory, &report.outcome) {
+        (Memory::Enough, _) | (_, Outcome::Exited(0) | Outcome::NotStarted(_)) => return None,
+        (Memory::OutHere | Memory::OutSomewhere, Outcome::Killed(SIGKILL) | Outcome::Exited(KILLED)) => {
+            "[probably ended by the kernel for want of memory]"
+        }
+        (Memory::OutHere, Outcome::Killed(_) | Outcome::Exited(_)) => {
+            "[memory ran out while it ran: the kernel ended a process for that]"
+        }
+        (Memory::OutSomewhere, Outcome::Killed(_) | Outcome::Exited(_)) => return None,
+    };
+    Some(text.to_owned())
 }
 
 fn ended_line(outcome: &Outcome) -> String {

@@ -30,8 +30,10 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+pub(crate) use memory::Memory;
 pub(crate) use wire::{Order, Outcome, Report};
 
+mod memory;
 #[cfg_attr(target_os = "linux", path = "reaper/tree_linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "reaper/tree_group.rs")]
 mod tree;
@@ -102,6 +104,9 @@ async fn keep(order: &Order, control: File) -> io::Result<Report> {
         Ok(main) => main,
         Err(error) => return Ok(Report::not_started(error.to_string())),
     };
+    // While the shell starts: nobody waits for this.
+    memory::goes_first(main);
+    let count = memory::Count::now();
     let mut tree = Tree { main, ended: None, left: false };
     tree.reap();
     let mut stop = false;
@@ -123,6 +128,8 @@ async fn keep(order: &Order, control: File) -> io::Result<Report> {
         names,
         stuck: if tree.left { tree::alive().len() } else { 0 },
         cwd: last_cwd(&cwd),
+        // A KILL of ours needs no other reason.
+        memory: count.filter(|_| !stop).map_or(Memory::Enough, |count| count.since()),
     })
 }
 

@@ -101,6 +101,7 @@ impl Owner {
                     nonce: nonce.to_owned(),
                     worker_pid: None,
                     worker_start_time: None,
+                    group: None,
                 };
                 // A shim that comes later finds its run taken, and leaves.
                 records::write(&dir, records::SHIM, &void).map_err(words)?;
@@ -220,6 +221,7 @@ impl Owner {
 
     /// Finishes removals, and puts aside what is in no registry.
     fn clear_directories(&mut self) {
+        self.tasks.spawn_blocking(crate::shim::cgroup::sweep);
         for entry in fs::read_dir(self.places.agents_dir()).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with(LEAVING) {

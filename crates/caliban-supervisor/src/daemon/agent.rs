@@ -16,6 +16,7 @@ use crate::places::Places;
 use crate::process::Traces;
 use crate::protocol::{AgentRow, RespawnRequest, RmRequest};
 use crate::records::{self, ShimRecord, WorkerStatus};
+use crate::shim::cgroup::Group;
 
 /// Characters of a prompt's first line that a row shows.
 const PROMPT_CHARS: usize = 200;
@@ -154,11 +155,14 @@ impl Agent {
     /// How to find what is left of the present run.
     pub(super) fn traces(&self, shim: Option<&ShimRecord>) -> Traces {
         let mut known = Vec::new();
+        let mut group = None;
         if let Some(shim) = shim {
+            let (id, nonce) = (self.record.id.to_string(), &self.record.nonce);
+            group = shim.group.as_ref().and_then(|path| Group::recorded(path, &id, nonce, shim.pid));
             known.push((shim.pid, shim.start_time));
             known.extend(shim.worker_pid.zip(shim.worker_start_time));
         }
-        Traces { marker: self.marker(), known, session: None }
+        Traces { marker: self.marker(), known, session: None, group }
     }
 
     /// The value of `CALIBAN_AGENT_ID` for the present run.

@@ -3,7 +3,7 @@
 use caliban_core::lifecycle::{Event, Outcome, State, Status};
 use caliban_store::fleet::Wanted;
 
-use crate::records::{ExitRecord, HIBERNATED, WorkerState, WorkerStatus};
+use crate::records::{ExitRecord, HIBERNATED, ToldBy, WorkerState, WorkerStatus};
 
 /// The events by which a living agent comes to stand as its worker says.
 pub(super) fn follow(status: &Status, report: &WorkerStatus) -> Vec<Event> {
@@ -53,8 +53,13 @@ pub(super) fn end_of_run(facts: &Facts<'_>) -> Meaning {
         events.push(event);
         events
     };
-    let memory = facts.exit.is_some_and(|exit| exit.out_of_memory);
-    let note = memory.then(|| "the kernel ended it for want of memory".to_owned());
+    let note = facts.exit.filter(|exit| exit.out_of_memory).map(|exit| {
+        let text = match exit.told_by {
+            ToldBy::Run => "the kernel ended it for want of memory",
+            ToldBy::Group | ToldBy::System => "the kernel probably ended it for want of memory",
+        };
+        text.to_owned()
+    });
     let outcome = facts.report.and_then(WorkerStatus::outcome);
     let events = if let (Wanted::Run, Some(outcome)) = (facts.wanted, outcome.clone()) {
         end(Event::Ended(outcome))
@@ -152,7 +157,15 @@ mod tests {
     }
 
     fn exit(code: Option<i32>, signal: Option<i32>) -> Option<ExitRecord> {
-        Some(ExitRecord { nonce: "n".into(), code, signal, not_started: None, out_of_memory: false, at: 0 })
+        Some(ExitRecord {
+            nonce: "n".into(),
+            code,
+            signal,
+            not_started: None,
+            out_of_memory: false,
+            told_by: ToldBy::Run,
+            at: 0,
+        })
     }
 
     #[test]

@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use super::agent::{Keeper, Waiter};
 use super::store::Then;
 use super::{Owner, Reply, answer_to, decide};
+use crate::patience::Patience;
 use crate::protocol::{ApiError, ErrorCode, GRACE_CAP_MS, KillRequest};
 use crate::records::{self, ExitRecord, StopOrder};
 
@@ -66,7 +67,13 @@ impl Owner {
         let process = alive.process.clone();
         let limit = Duration::from_millis(grace.max(self.options.grace_ms)) + SHIM_LIMIT;
         self.later(async move {
-            if tokio::time::timeout(limit, process.readable()).await.is_err() {
+            let mut patience = Patience::new(limit);
+            let late = tokio::select! {
+                biased;
+                _ = process.readable() => false,
+                () = patience.over() => true,
+            };
+            if late {
                 tracing::error!(%id, "its shim does not end the tree; ending both");
                 let _gone_already = rustix::process::pidfd_send_signal(process.get_ref(), Signal::KILL);
             }

@@ -40,6 +40,11 @@ pub(crate) fn arguments(args: &ShimArgs) -> Vec<OsString> {
 }
 
 impl ShimArgs {
+    /// The agent: its directory is called like it.
+    pub(super) fn agent(&self) -> String {
+        self.dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    }
+
     /// The other direction.
     pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
         let mut args = args.into_iter();

@@ -82,7 +82,8 @@ impl Family {
         children(pid).into_iter().filter(|child| !self.is_everybodys(*child)).collect()
     }
 
-    fn is_everybodys(&self, pid: i32) -> bool {
+    /// Whether it is a daemon or another agent's shim.
+    pub(super) fn is_everybodys(&self, pid: i32) -> bool {
         let Some(agents) = self.own_dir.parent() else { return false };
         let Some(start_time) = stat(pid).map(|stat| stat.start_time) else { return false };
         is_daemon(agents, pid, start_time) || self.is_other_shim(agents, pid, start_time)

@@ -153,6 +153,13 @@ impl Drop for Fleet {
         while processes_in(&ours).into_iter().map(|pid| signal(pid, Signal::KILL)).count() > 0 {
             std::thread::sleep(Duration::from_millis(2));
         }
+        // Shims that were killed could not remove the groups of their runs.
+        for dir in fs::read_dir(self.places.agents_dir()).into_iter().flatten().flatten() {
+            let shim: Option<ShimRecord> = records::read(&dir.path(), records::SHIM);
+            if let Some(group) = shim.and_then(|shim| shim.group) {
+                let _gone_already = fs::remove_dir(group);
+            }
+        }
     }
 }
 

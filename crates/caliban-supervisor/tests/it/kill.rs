@@ -1,5 +1,7 @@
 //! Ending agents: nothing is left, and the state is true at every moment.
 
+use std::io::Write as _;
+
 use caliban_core::lifecycle::{Ending, State};
 use caliban_supervisor::protocol::{KillRequest, ResumeRequest};
 use rustix::process::Signal;
@@ -44,6 +46,7 @@ async fn r06_kill_leaves_nothing_of_a_tree_that_resists() {
     wait_until("the last of the tree is up", || up.exists());
     let unmarked: i32 = std::fs::read_to_string(&up).unwrap().trim().parse().unwrap();
     assert!(is_alive(unmarked));
+    let group = fleet.shim(id).group;
     let mut watcher = fleet.client().await;
     let name = id.to_string();
     let watched = name.clone();
@@ -61,6 +64,7 @@ async fn r06_kill_leaves_nothing_of_a_tree_that_resists() {
     let (killed, seen) = tokio::join!(client.kill(&name, &request), watch);
     assert_eq!(killed.unwrap().state, State::Killed);
     assert_eq!(seen, (Vec::new(), false));
+    assert!(group.is_none_or(|group| !group.exists()));
 }
 
 #[tokio::test]
@@ -98,6 +102,71 @@ async fn r07_a_killed_shim_is_noticed_its_tree_removed_and_resume_works() {
     client.resume(&name, &ResumeRequest::default()).await.unwrap();
     fleet.until_row(&mut client, id, |row| row.state == State::Running && row.turns > 0).await;
     wait_until("it runs again", || fleet.runs(id) == 2);
+}
+
+#[tokio::test]
+async fn r07_what_hid_from_everything_but_its_group_is_ended_with_a_killed_shim() {
+    hide_from_everything_but_the_group(&Fleet::new()).await;
+}
+
+#[tokio::test]
+async fn r07_the_same_in_a_control_group_of_version_2() {
+    let without = "umount /sys/fs/cgroup/memory && grep -q ' - cgroup2 ' /proc/self/mountinfo";
+    let can = std::process::Command::new("unshare").args(["-m", "sh", "-c", without]).output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        let _unread = writeln!(std::io::stderr(), "skipped: version 1 cannot be hidden from the fleet here");
+        return;
+    }
+    let mut fleet = Fleet::new();
+    let inside = format!("{without} && exec {} \"$@\"", crate::fleet::caliband().display());
+    let arguments = ["-m", "sh", "-c", &inside, "sh"];
+    fleet.start.programs = vec![("/usr/bin/unshare".into(), arguments.map(Into::into).into())];
+    hide_from_everything_but_the_group(&fleet).await;
+}
+
+async fn hide_from_everything_but_the_group(fleet: &Fleet) {
+    let mut client = fleet.client().await;
+    let up = fleet.temp.path().join("up");
+    // Out of the session, without the marker, an orphan already: neither parent, session nor environment tell.
+    let script = format!(
+        "(setsid env -i /bin/sh -c 'echo $$ > {0}.pid; mv {0}.pid {0}; while :; do sleep 0.05; done' &)",
+        up.display()
+    );
+    let id = fleet.spawn_up(&mut client, &format!("sh:{script}")).await;
+    wait_until("it is up", || up.exists());
+    let hidden: i32 = std::fs::read_to_string(&up).unwrap().trim().parse().unwrap();
+    let shim = fleet.shim(id);
+    let Some(group) = shim.group else {
+        let _unread = writeln!(std::io::stderr(), "skipped: no control group can be made here");
+        return;
+    };
+    wait_until("it is an orphan", || parent(hidden) == Some(shim.pid));
+    let mut stranger = std::process::Command::new("sleep").arg("300").spawn().unwrap();
+    signal(shim.pid, Signal::KILL);
+    let row = fleet.until_state(&mut client, id, State::Crashed).await;
+    assert_eq!((row.ending, is_alive(hidden), group.exists()), (Some(Ending::Unknown), false, false));
+    assert_eq!(stranger.try_wait().unwrap(), None);
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+
+    // The same when the daemon was killed with the shim: the next one finds it.
+    client.resume(&id.to_string(), &ResumeRequest::default()).await.unwrap();
+    std::fs::remove_file(&up).unwrap();
+    wait_until("it is up again", || up.exists());
+    let hidden: i32 = std::fs::read_to_string(&up).unwrap().trim().parse().unwrap();
+    let shim = fleet.shim(id);
+    wait_until("it is an orphan", || parent(hidden) == Some(shim.pid));
+    fleet.kill_daemon();
+    signal(shim.pid, Signal::KILL);
+    let mut client = fleet.client().await;
+    let row = fleet.until_state(&mut client, id, State::Crashed).await;
+    let group = shim.group.unwrap();
+    assert_eq!((row.ending, is_alive(hidden), group.exists()), (Some(Ending::Unknown), false, false));
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use grep_searcher::{SearcherBuilder, sinks::Lossy};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{capture::Taken, left_notes, outcome_note};
+use super::{capture::Taken, left_notes, memory_note, outcome_note};
 use crate::{BoxFuture, Call, Tool, ToolOutput, Workspace, input};
 
 /// The BashOutput tool.
@@ -67,6 +67,7 @@ impl BashOutput {
                 match &ending.report {
                     Some(report) => {
                         exit_code = super::exit_code(&report.outcome);
+                        notes.extend(memory_note(report));
                         notes.extend(left_notes(report));
                         outcome_note(&report.outcome)
                             .map_or("exit code 0".to_owned(), |note| note.trim_matches(['[', ']']).to_owned())

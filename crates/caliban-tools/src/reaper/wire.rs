@@ -9,6 +9,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::memory::Memory;
+
 /// Bytes of an order.
 const ORDER_BYTES: u32 = 8 << 20;
 
@@ -96,6 +98,8 @@ pub(crate) struct Report {
     pub(crate) stuck: usize,
     /// The shell's last working directory; empty when that is gone, none when the shell did not say.
     pub(crate) cwd: Option<Vec<u8>>,
+    /// Whether memory ran out meanwhile.
+    pub(crate) memory: Memory,
 }
 
 /// How the main process ended.
@@ -111,7 +115,14 @@ pub(crate) enum Outcome {
 
 impl Report {
     pub(crate) fn not_started(reason: String) -> Self {
-        Self { outcome: Outcome::NotStarted(reason), left: 0, names: Vec::new(), stuck: 0, cwd: None }
+        Self {
+            outcome: Outcome::NotStarted(reason),
+            left: 0,
+            names: Vec::new(),
+            stuck: 0,
+            cwd: None,
+            memory: Memory::Enough,
+        }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -159,6 +170,7 @@ mod tests {
             names: vec!["sleep".into()],
             stuck: 1,
             cwd: Some(b"/\xff".to_vec()),
+            memory: Memory::OutHere,
         };
         assert_eq!(Report::decode(&report.encode()), Some(report));
         assert_eq!(Report::decode(b"thread panicked"), None);

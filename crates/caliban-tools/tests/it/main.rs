@@ -7,6 +7,7 @@ mod bench;
 mod edit;
 mod exhaustion;
 mod fetch;
+mod memory;
 mod read;
 mod search;
 mod specs;

@@ -1,0 +1,466 @@
+//! The control group of one run, where the machine lets us make one: below the group that we stand in, never beside
+//! it, so that no limit is left behind. Named after agent, run and shim.
+//!
+//! It answers two questions that `/proc` cannot: whether the kernel ended something of *this* run for want of memory,
+//! and who belongs to it, whatever a process did to its session, its environment and its parents. Also here: whom the
+//! kernel should end first.
+//!
+//! The shim joins it, starts the worker, and goes back: the worker is in before it can fork, and a limit or a
+//! `cgroup.kill` of the group does not hit the shim. A write to `cgroup.procs` of version 2 may take some milliseconds
+//! (the kernel waits for all processors); nobody waits for a shim in that time: a spawn is acknowledged before.
+//!
+//! Version 1 is used where it has the memory controller, else version 2. Below a group that has processes version 2
+//! gives no memory controller to a child: then the count is that of the group that has one, and shared.
+//!
+//! Refuses: making anything outside our own group, changing `cgroup.subtree_control`, a path that does not end in the
+//! name of the run.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::records::{ToldBy, read_capped};
+
+/// How the names of our groups begin.
+const PREFIX: &str = "caliban-";
+/// The most that is read of a file of the kernel's.
+const FILE_CAP: u64 = 4 * 1024 * 1024;
+/// How often a group that somebody swept away between making and joining it is made again.
+const TRIES: usize = 3;
+/// How often it is tried to remove a group: its last process may still be leaving it.
+const REMOVE_TRIES: u32 = 20;
+/// The pause between two tries.
+const REMOVE_PAUSE: Duration = Duration::from_millis(1);
+
+/// How much rather the kernel should end the worker than anything else of the user's, when memory is out.
+const OOM_SCORE: i32 = 300;
+/// How likely we are ended ourselves.
+const OWN_SCORE: &str = "/proc/self/oom_score_adj";
+
+/// The group of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Group {
+    dir: PathBuf,
+    name: String,
+}
+
+/// The name of a run's group. The shim's process says whether anybody still needs an empty one.
+fn name_of(agent: &str, nonce: &str, shim: i32) -> String {
+    format!("{PREFIX}{agent}-{nonce}-{shim}")
+}
+
+impl Group {
+    /// The group that a shim wrote down; none when it is not that of this very run.
+    pub(crate) fn recorded(path: &Path, agent: &str, nonce: &str, shim: i32) -> Option<Self> {
+        let name = name_of(agent, nonce, shim);
+        let fits = path.is_absolute()
+            && path.file_name().is_some_and(|last| last == name.as_str())
+            && path.components().all(|part| !matches!(part, Component::ParentDir));
+        fits.then(|| Self { dir: path.to_owned(), name })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Processes of the group and of groups that these made in it. A group of another agent is not looked into.
+    pub(crate) fn members(&self) -> Vec<i32> {
+        let mut found = Vec::new();
+        collect(&self.dir, &mut found);
+        found.sort_unstable();
+        found.dedup();
+        found.retain(|pid| *pid != own_pid() && self.holds(*pid));
+        found
+    }
+
+    /// One round of KILL to all but those whom `spares` names; the number of those who were there.
+    pub(crate) fn kill(&self, spares: impl Fn(i32) -> bool) -> usize {
+        let members = self.members();
+        let (spared, ours): (Vec<i32>, Vec<i32>) = members.into_iter().partition(|pid| spares(*pid));
+        if ours.is_empty() {
+            return 0;
+        }
+        // All at once, which no fork escapes; not while we or somebody else's are inside.
+        if spared.is_empty() && !self.holds(own_pid()) && put(&self.dir.join("cgroup.kill"), "1").is_ok() {
+            return ours.len();
+        }
+        for pid in &ours {
+            let Some(id) = Pid::from_raw(*pid) else { continue };
+            let Ok(process) = rustix::process::pidfd_open(id, PidfdFlags::empty()) else { continue };
+            // Asked after opening: the handle stays with the process that had the id then.
+            if self.holds(*pid) {
+                let _gone_already = rustix::process::pidfd_send_signal(&process, Signal::KILL);
+            }
+        }
+        ours.len()
+    }
+
+    /// Removes it; one with processes stays.
+    pub(crate) fn remove(&self) {
+        for _ in 0..REMOVE_TRIES {
+            match remove_below(&self.dir) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => std::thread::sleep(REMOVE_PAUSE),
+                Ok(()) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Whether the kernel says that a process is in it. What is written in a record or a file cannot make a
+    /// stranger one of ours.
+    fn holds(&self, pid: i32) -> bool {
+        let Ok(text) = read_text(format!("/proc/{pid}/cgroup")) else { return false };
+        text.lines().filter_map(|line| line.splitn(3, ':').nth(2)).any(|path| {
+            // Of several of ours in one path the innermost has it.
+            path.split('/').rfind(|part| is_ours(part)).is_some_and(|part| part == self.name)
+        })
+    }
+}
+
+/// Where a shim stands, and the group that it made.
+pub(super) struct Standing {
+    home: Option<Place>,
+    group: Option<Group>,
+}
+
+impl Standing {
+    /// Makes the group of a run and joins it. Without one everything else still works.
+    pub(super) fn join(agent: &str, nonce: &str) -> Self {
+        let home = Place::own();
+        let group = home.as_ref().and_then(|home| {
+            let name = name_of(agent, nonce, own_pid());
+            let group = Group { dir: home.outside().join(&name), name };
+            home.enter(&group).ok().map(|()| group)
+        });
+        Self { home, group }
+    }
+
+    pub(super) fn group(&self) -> Option<&Group> {
+        self.group.as_ref()
+    }
+
+    /// Goes back out of the group, once the worker is in it.
+    pub(super) fn step_out(&self) {
+        if let (Some(home), Some(_)) = (&self.home, &self.group) {
+            // Best effort: inside, the group is ended one by one and stays until the next daemon comes.
+            let _stays_inside = put(&home.outside().join(home.version.join_file()), "0");
+        }
+    }
+
+    /// The count to look at when the worker has ended.
+    pub(super) fn oom_count(&self) -> OomCount {
+        let own = self.home.as_ref().and_then(|home| {
+            let file = self.group.as_ref()?.dir.join(home.version.count_file());
+            OomCount::of(ToldBy::Run, file)
+        });
+        own.or_else(|| self.home.as_ref()?.shared_count()).unwrap_or_else(OomCount::system)
+    }
+}
+
+/// How often the kernel has ended something for want of memory, and what that is the count of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct OomCount {
+    told_by: ToldBy,
+    file: PathBuf,
+    before: u64,
+}
+
+impl OomCount {
+    fn of(told_by: ToldBy, file: PathBuf) -> Option<Self> {
+        let before = count(&file)?;
+        Some(Self { told_by, file, before })
+    }
+
+    fn system() -> Self {
+        let file = PathBuf::from("/proc/vmstat");
+        let before = count(&file).unwrap_or(u64::MAX);
+        Self { told_by: ToldBy::System, file, before }
+    }
+
+    /// Whose count rose since.
+    pub(super) fn rose(&self) -> Option<ToldBy> {
+        count(&self.file).is_some_and(|now| now > self.before).then_some(self.told_by)
+    }
+}
+
+/// The worker goes before anything else of the user's.
+pub(super) fn goes_first(worker: Pid) {
+    let score = format!("/proc/{}/oom_score_adj", worker.as_raw_nonzero());
+    let _as_likely_as_all = put(Path::new(&score), &OOM_SCORE.to_string());
+}
+
+/// For a daemon that a worker had to start: it is everybody's, so it does not stay in the group of one agent, and
+/// is no more likely to be ended than what else the user runs.
+pub(crate) fn leave_agent() {
+    let score = read_text(OWN_SCORE).ok().and_then(|text| text.trim().parse::<i32>().ok());
+    if score.is_some_and(|score| score >= OOM_SCORE) {
+        let _stays = put(Path::new(OWN_SCORE), "0");
+    }
+    if let Some(place) = Place::own().filter(|place| place.outside() != place.dir) {
+        let _stays = put(&place.outside().join(place.version.join_file()), "0");
+    }
+}
+
+/// Removes empty groups whose shims are gone: killed together with their daemon, and their agents removed.
+pub(crate) fn sweep() {
+    let Some(place) = Place::own() else { return };
+    for entry in fs::read_dir(place.outside()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(shim) = name.to_str().filter(|name| is_ours(name)).and_then(|name| name.rsplit('-').next())
+        else {
+            continue;
+        };
+        if !Path::new("/proc").join(shim).exists() {
+            // The kernel refuses when somebody is in it.
+            let _populated = remove_below(&entry.path());
+        }
+    }
+}
+
+/// The group that this process is in, as a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    version: Version,
+    dir: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+impl Version {
+    /// Taking a single thread in needs no lock of the whole machine; only version 1 knows that.
+    fn join_file(self) -> &'static str {
+        match self {
+            Self::One => "tasks",
+            Self::Two => "cgroup.procs",
+        }
+    }
+
+    fn count_file(self) -> &'static str {
+        match self {
+            Self::One => "memory.oom_control",
+            Self::Two => "memory.events",
+        }
+    }
+}
+
+impl Place {
+    fn own() -> Option<Self> {
+        let groups = read_text("/proc/self/cgroup").ok()?;
+        let mounts = read_text("/proc/self/mountinfo").ok()?;
+        locate(&groups, &mounts)
+    }
+
+    /// The nearest group that is not one of ours.
+    fn outside(&self) -> &Path {
+        let inside = self.dir.ancestors().filter(|dir| dir.file_name().is_some_and(is_ours_os));
+        inside.last().and_then(Path::parent).unwrap_or(&self.dir)
+    }
+
+    fn enter(&self, group: &Group) -> io::Result<()> {
+        let mut tries = 1;
+        loop {
+            fs::create_dir(&group.dir)?;
+            let joined = put(&group.dir.join(self.version.join_file()), "0");
+            if joined.is_err() {
+                // Swept away by a daemon that just starts; or not to be joined at all, then it is not left behind.
+                let _gone = fs::remove_dir(&group.dir);
+            }
+            if joined.is_ok() || tries == TRIES {
+                return joined;
+            }
+            tries += 1;
+        }
+    }
+
+    /// Of the nearest group that counts.
+    fn shared_count(&self) -> Option<OomCount> {
+        let mut dirs = self.dir.ancestors();
+        dirs.find_map(|dir| OomCount::of(ToldBy::Group, dir.join(self.version.count_file())))
+    }
+}
+
+/// From `/proc/self/cgroup` and `/proc/self/mountinfo`.
+fn locate(groups: &str, mounts: &str) -> Option<Place> {
+    let one = groups.lines().find_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        controllers.split(',').any(|name| name == "memory").then_some(path)
+    });
+    let two = groups.lines().find_map(|line| line.strip_prefix("0::"));
+    let at = |version, path: Option<&str>| {
+        let path = path?;
+        mounts.lines().rev().find_map(|line| Some(Place { version, dir: directory(version, path, line)? }))
+    };
+    at(Version::One, one).or_else(|| at(Version::Two, two))
+}
+
+/// The directory of the group `path` if this line of `mountinfo` is the right mount.
+fn directory(version: Version, path: &str, line: &str) -> Option<PathBuf> {
+    let (before, after) = line.split_once(" - ")?;
+    let (mut before, mut after) = (before.split(' ').skip(3), after.split(' '));
+    let (root, point) = (before.next()?, before.next()?);
+    let (kind, options) = (after.next()?, after.nth(1)?);
+    let fits = match version {
+        Version::One => kind == "cgroup" && options.split(',').any(|option| option == "memory"),
+        Version::Two => kind == "cgroup2",
+    };
+    let below = Path::new(path).strip_prefix(root).ok()?;
+    // Outside of what we see (`/../..`), or a mount point with an escaped character: do without.
+    let plain = below.components().all(|part| matches!(part, Component::Normal(_))) && !point.contains('\\');
+    (fits && plain).then(|| if below == Path::new("") { point.into() } else { Path::new(point).join(below) })
+}
+
+/// Whether a group's name is one that [`name_of`] makes.
+fn is_ours(name: &str) -> bool {
+    let mut parts = name.strip_prefix(PREFIX).unwrap_or_default().split('-');
+    let hex = |part: Option<&str>| {
+        part.is_some_and(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    };
+    hex(parts.next())
+        && hex(parts.next())
+        && parts.next().is_some_and(|pid| pid.parse::<i32>().is_ok())
+        && parts.next().is_none()
+}
+
+fn is_ours_os(name: &std::ffi::OsStr) -> bool {
+    name.to_str().is_some_and(is_ours)
+}
+
+fn collect(dir: &Path, found: &mut Vec<i32>) {
+    let Ok(text) = read_text(dir.join("cgroup.procs")) else { return };
+    found.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0));
+    for below in groups_below(dir) {
+        collect(&below, found);
+    }
+}
+
+/// Groups directly in a group, without those of other agents.
+fn groups_below(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let groups = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    groups.filter(|entry| !is_ours_os(&entry.file_name())).map(|entry| entry.path()).collect()
+}
+
+fn remove_below(dir: &Path) -> io::Result<()> {
+    groups_below(dir).iter().try_for_each(|below| remove_below(below))?;
+    fs::remove_dir(dir)
+}
+
+fn count(file: &Path) -> Option<u64> {
+    read_text(file).ok()?.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
+}
+
+fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&read_capped(path.as_ref(), FILE_CAP)?).into_owned())
+}
+
+/// Writes to a file of the kernel's; never makes one.
+fn put(path: &Path, text: &str) -> io::Result<()> {
+    OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())
+}
+
+fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HYBRID: &str = "\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:4 - cgroup2 cgroup2 rw
+";
+    const UNIFIED: &str = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+
+    #[track_caller]
+    fn check(groups: &str, mounts: &str, expected: Option<(Version, &str)>) {
+        let expected = expected.map(|(version, dir)| Place { version, dir: dir.into() });
+        assert_eq!(locate(groups, mounts), expected);
+    }
+
+    #[test]
+    fn the_own_group_is_found_in_every_kind_of_machine() {
+        let hybrid = "4:memory:/some/where\n1:name=systemd:/\n0::/else\n";
+        check(hybrid, HYBRID, Some((Version::One, "/sys/fs/cgroup/memory/some/where")));
+        check("4:memory:/\n0::/\n", HYBRID, Some((Version::One, "/sys/fs/cgroup/memory")));
+        check(
+            "0::/user.slice/a b.scope\n",
+            UNIFIED,
+            Some((Version::Two, "/sys/fs/cgroup/user.slice/a b.scope")),
+        );
+        check("0::/x\n", HYBRID, Some((Version::Two, "/sys/fs/cgroup/unified/x")));
+        // Containers: only a part is mounted; or we are outside of what is.
+        let part = "9 8 0:1 /box/1 /sys/fs/cgroup/memory ro - cgroup cgroup rw,cpu,memory\n";
+        check("4:cpu,memory:/box/1/in\n", part, Some((Version::One, "/sys/fs/cgroup/memory/in")));
+        check("4:cpu,memory:/box/2\n", part, None);
+        check("0::/../../x\n", UNIFIED, None);
+        check("0::/\n", "9 8 0:1 / /a\\040b rw - cgroup2 cgroup2 rw\n", None);
+        check("", UNIFIED, None);
+        check("0::/\n", "", None);
+    }
+
+    #[test]
+    fn only_the_group_of_the_very_run_is_taken_from_a_record() {
+        let (agent, nonce) = ("0000aaaa", "00ff");
+        let recorded = |path: &str| Group::recorded(Path::new(path), agent, nonce, 7);
+        let name = "caliban-0000aaaa-00ff-7";
+        assert_eq!(name_of(agent, nonce, 7), name);
+        let group = recorded(&format!("/sys/fs/cgroup/x/{name}")).unwrap();
+        assert_eq!(group.path(), Path::new("/sys/fs/cgroup/x/caliban-0000aaaa-00ff-7"));
+        for other in ["/sys/fs/cgroup", "/sys/fs/cgroup/caliban-0000aaaa-00ff-8", "/", ""] {
+            assert_eq!(recorded(other), None, "{other}");
+        }
+        assert_eq!(recorded(&format!("/sys/../{name}")), None);
+        assert_eq!(recorded(name), None);
+        assert!(is_ours(name));
+        for other in ["caliban-", "caliban-x-y-1", "caliban-00-11", "caliban-00-11-1-2", "app.slice"] {
+            assert!(!is_ours(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn our_groups_are_made_outside_of_each_other() {
+        let place = |dir: &str| Place { version: Version::Two, dir: dir.into() };
+        let ours = "caliban-0000aaaa-00ff-7";
+        assert_eq!(place("/c/a").outside(), Path::new("/c/a"));
+        assert_eq!(place(&format!("/c/a/{ours}")).outside(), Path::new("/c/a"));
+        assert_eq!(place(&format!("/c/a/{ours}/tool/{ours}/x")).outside(), Path::new("/c/a"));
+    }
+
+    /// What a file says does not make a stranger one of ours: the kernel is asked.
+    #[test]
+    fn r04_a_false_list_of_a_group_hits_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = "caliban-0000aaaa-00ff-7";
+        let mut stranger = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        fs::create_dir(dir.path().join(name)).unwrap();
+        fs::write(dir.path().join(name).join("cgroup.procs"), format!("{}\n", stranger.id())).unwrap();
+        let group = Group::recorded(&dir.path().join(name), "0000aaaa", "00ff", 7).unwrap();
+        assert_eq!(group.kill(|_| false), 0);
+        assert_eq!(stranger.try_wait().unwrap(), None);
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+    }
+
+    #[test]
+    fn a_count_is_read_and_its_rise_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("memory.events");
+        fs::write(&file, "low 0\noom 3\noom_kill 2\noom_group_kill 0\n").unwrap();
+        let before = OomCount::of(ToldBy::Group, file.clone()).unwrap();
+        assert_eq!(before.rose(), None);
+        fs::write(&file, "low 0\noom 3\noom_kill 3\n").unwrap();
+        assert_eq!(before.rose(), Some(ToldBy::Group));
+        fs::remove_file(&file).unwrap();
+        assert_eq!(before.rose(), None);
+        assert_eq!(OomCount::of(ToldBy::Group, file), None);
+        assert_eq!(OomCount::system().told_by, ToldBy::System);
+    }
+}
