@@ -300,6 +300,7 @@ impl Repo {
             // A path that is not text cannot be recorded; then removal saves what it cannot compare.
             source: self.source().filter(|p| p.to_str().is_some()).map(Path::to_path_buf),
             links: checked.links.iter().map(|l| l.relative().to_path_buf()).collect(),
+            excludes: exclude::rules(self.common_dir())?,
             included: Vec::new(),
         };
         marker.write(&admin)?;

@@ -7,10 +7,24 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
+use crate::beneath;
 use crate::error::{Error, Result};
 
 /// The largest exclude file that is read.
 const SIZE_CAP: u64 = 4 * 1024 * 1024;
+
+/// The rules in the exclude file of the repository.
+pub(crate) fn rules(common: &Path) -> Result<Vec<String>> {
+    let file = common.join("info/exclude");
+    let bytes = match beneath::read_small(&file, SIZE_CAP) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::at("reading", &file, error)),
+    };
+    let rule = |line: &[u8]| String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
+    let lines = bytes.split(|b| *b == b'\n').map(rule);
+    Ok(lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect())
+}
 
 /// Makes sure that `line` is in the exclude file of the repository.
 pub(crate) fn ensure(common: &Path, line: &str) -> Result<()> {

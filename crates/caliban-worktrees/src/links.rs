@@ -31,15 +31,24 @@ impl LinkPath {
 
     /// The line that keeps exactly this path out of git.
     pub(crate) fn exclude_line(&self) -> String {
-        let mut line = String::from("/");
-        for c in self.text.chars() {
-            if matches!(c, '*' | '?' | '[' | ']' | '\\' | ' ') {
-                line.push('\\');
-            }
-            line.push(c);
-        }
-        line
+        exclude_line(&self.text)
     }
+}
+
+/// The same of a link that is recorded.
+pub(crate) fn recorded_line(link: &Path) -> String {
+    exclude_line(&link.to_string_lossy())
+}
+
+fn exclude_line(path: &str) -> String {
+    let mut line = String::from("/");
+    for c in path.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\' | ' ') {
+            line.push('\\');
+        }
+        line.push(c);
+    }
+    line
 }
 
 /// Checks every directory against the working tree that they are taken from.

@@ -95,6 +95,9 @@ pub struct Marker {
     pub source: Option<PathBuf>,
     /// Linked directories, relative to the root.
     pub links: Vec<PathBuf>,
+    /// The lines of the repository's own exclude file when it was made: what came later may be an agent's.
+    #[serde(default)]
+    pub excludes: Vec<String>,
     /// Files copied in through `.worktreeinclude`, relative to the root.
     pub included: Vec<PathBuf>,
 }

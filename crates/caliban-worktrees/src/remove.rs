@@ -27,9 +27,10 @@ pub(crate) const TRASH: &str = ".trash";
 const DROPPED_CAP: usize = 100;
 
 /// Refs that do not count as keeping a commit: they come and go by themselves.
-const NOT_KEEPING: [&str; 7] = [
+const NOT_KEEPING: [&str; 8] = [
     "refs/caliban/tmp/*",
     "refs/caliban/base/*",
+    "refs/caliban/landing/*",
     "refs/stash",
     "refs/bisect/*",
     "refs/rewritten/*",

@@ -189,7 +189,11 @@ impl Repo {
         ignored: IgnoredFiles,
         cancel: &CancellationToken,
     ) -> Result<()> {
-        let ours = ours(&at.marker, files)?;
+        let (marker, held) =
+            (at.marker.clone(), files.try_clone().map_err(|e| Error::at("opening", &at.path, e))?);
+        // Included files may be large, and others wait for this thread.
+        let ours = tokio::task::spawn_blocking(move || ours(&marker, &held)).await;
+        let ours = ours.map_err(|e| Error::at("reading", &at.path, std::io::Error::other(e)))??;
         for path in &status.untracked {
             if !ours.same.contains(path) {
                 survey.plan.paths.insert(path.clone());

@@ -13,6 +13,8 @@ use super::unreadable;
 use crate::beneath::{self, Found};
 use crate::blobs::{Blobs, Pointer};
 use crate::error::{Error, Result};
+use crate::exclude;
+use crate::links;
 use crate::marker::Oid;
 use crate::repo::{Located, Repo};
 use crate::status::{IndexFacts, Status, Tracked};
@@ -104,8 +106,8 @@ impl Repo {
         object.symlink_metadata().is_ok_and(|m| m.is_file() && m.len() == pointer.size)
     }
 
-    /// Ignored paths whose rule is in no committed ignore file: an agent that writes `*` into one must not
-    /// thereby lose what it made.
+    /// Ignored paths whose rule is in no committed ignore file, nor was in the repository's own one when the worktree
+    /// was made: an agent that writes `*` into one must not thereby lose what it made.
     pub(super) async fn ignored_by_new_rules(
         &self,
         at: &Located,
@@ -122,7 +124,14 @@ impl Repo {
             .chain(&status.ignored)
             .filter(is_rules)
             .collect();
-        if changed.is_empty() || status.ignored.is_empty() {
+        if status.ignored.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let ours: Vec<String> = at.marker.links.iter().map(|link| links::recorded_line(link)).collect();
+        let known = |rule: &String| at.marker.excludes.contains(rule) || ours.contains(rule);
+        let new: BTreeSet<String> =
+            exclude::rules(self.common_dir())?.into_iter().filter(|rule| !known(rule)).collect();
+        if changed.is_empty() && new.is_empty() {
             return Ok(BTreeSet::new());
         }
         let asked = status.ignored.iter().flat_map(|p| [p.as_os_str().as_bytes(), b"\0"].concat()).collect();
@@ -152,6 +161,8 @@ impl Repo {
                 committed[&source]
                     .split(|b| *b == b'\n')
                     .any(|l| l.trim_ascii_end() == pattern.trim_ascii_end())
+            } else if source.file_name().is_some_and(|name| name == "exclude") {
+                !new.contains(String::from_utf8_lossy(pattern.trim_ascii_end()).as_ref())
             } else {
                 true
             };

@@ -332,7 +332,14 @@ async fn r19_files_that_git_was_told_to_overlook_are_saved() {
 async fn r19_rules_that_were_not_committed_do_not_make_a_file_disposable() {
     let lab = Lab::new();
     let repo = lab.open().await;
+    // What the person excludes for themselves holds; what comes later may be an agent's.
+    let exclude = lab.repo().join(".git/info/exclude");
+    write(&exclude, "/local\n");
     let path = make(&repo, "x").await;
+    let rules = std::fs::read_to_string(&exclude).unwrap();
+    write(&exclude, format!("{rules}result\n"));
+    write(&path.join("local"), "mine");
+    write(&path.join("result"), "work");
     write(&path.join(".gitignore"), "target/\n*.log\n.env\n/notes/\n");
     write(&path.join("notes/plan"), "a plan");
     write(&path.join("sub/.gitignore"), "*\n");
@@ -340,10 +347,10 @@ async fn r19_rules_that_were_not_committed_do_not_make_a_file_disposable() {
     write(&path.join("target/out"), "built");
     write(&path.join("x.log"), "log");
     let report = remove(&repo, "x").await;
-    assert_eq!(report.dropped_ignored, ["target", "x.log"], "by committed rules");
+    assert_eq!(report.dropped_ignored, ["local", "target", "x.log"], "by rules that are older");
     restore_to(&repo, "x", lab.top().join("back")).await;
     let back = paths(&lab.top().join("back"));
-    for saved in [".gitignore", "notes/plan", "sub/.gitignore", "sub/work"] {
+    for saved in [".gitignore", "notes/plan", "result", "sub/.gitignore", "sub/work"] {
         assert!(back.iter().any(|p| p == saved), "{saved} in {back:?}");
     }
 }
