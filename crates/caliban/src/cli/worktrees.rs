@@ -25,7 +25,7 @@ pub(crate) enum WorktreesCommand {
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },
-    /// Remove every worktree that nobody works in; unsaved work is saved under a rescue ref first
+    /// Remove every worktree that no agent has; unsaved work is saved under a rescue ref first
     Sweep {
         /// Only say what would be removed
         #[arg(long)]
