@@ -8,11 +8,10 @@
 //!
 //! Refuses: being more than it is. ADR 0040 says what a process that is not fenced in can do all the same.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use caliban_store::broker::{Owner, Speaker};
+use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
 
 /// The first argument of a fleet agent's keeper and of its worker; the second is the agent's directory.
@@ -20,7 +19,9 @@ const MODES: [&[u8]; 2] = [b"__shim", b"__worker"];
 /// The keeper's word on who it is and whom it keeps.
 const RECORD: &str = "shim.json";
 /// The largest file that is read here.
-const CAP: u64 = 256 * 1024;
+const CAP: usize = 256 * 1024;
+/// How much is read at once.
+const CHUNK: usize = 4096;
 /// How many processes may stand above one. More is nothing that a person does.
 const DEPTH: usize = 1024;
 /// How often the walk begins anew because a process ended under it.
@@ -137,18 +138,24 @@ impl Processes for Proc {
     }
 }
 
-/// A file, whole; none when it cannot be read, is too large or no file.
+/// A file, whole; none when it cannot be read, is too large or no file. Few system calls: there are many processes to look
+/// at before every command.
 fn read(path: &Path) -> Option<Vec<u8>> {
-    use std::os::unix::fs::OpenOptionsExt;
-    // Never waits: a pipe that somebody put there is refused.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file: File = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    if !file.metadata().ok()?.is_file() {
-        return None;
+    // Never waits: a pipe that somebody put there has nothing to say.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    let (mut bytes, mut chunk) = (Vec::new(), [0_u8; CHUNK]);
+    loop {
+        let count = rustix::io::read(&file, &mut chunk[..]).ok()?;
+        bytes.extend_from_slice(&chunk[..count]);
+        if bytes.len() > CAP {
+            return None;
+        }
+        // Files of the system come whole when there is room for them.
+        if count < CHUNK {
+            return Some(bytes);
+        }
     }
-    let mut bytes = Vec::new();
-    file.take(CAP + 1).read_to_end(&mut bytes).ok()?;
-    (bytes.len() as u64 <= CAP).then_some(bytes)
 }
 
 #[cfg(test)]
@@ -159,8 +166,11 @@ mod tests {
 
     use super::*;
 
-    /// Number to parent, start time and command line; directories to records.
-    struct Fake(BTreeMap<i64, (i64, u64, &'static [&'static str])>, BTreeMap<&'static str, Value>);
+    /// Parent, start time and command line.
+    type Row = (i64, u64, &'static [&'static str]);
+
+    /// By number; and the records by directory.
+    struct Fake(BTreeMap<i64, Row>, BTreeMap<&'static str, Value>);
 
     impl Processes for Fake {
         fn own(&self) -> i64 {
@@ -172,7 +182,10 @@ mod tests {
         }
 
         fn arguments(&self, pid: i64) -> Vec<Vec<u8>> {
-            self.0.get(&pid).map(|it| it.2.iter().map(|arg| arg.as_bytes().to_vec()).collect()).unwrap_or_default()
+            self.0
+                .get(&pid)
+                .map(|it| it.2.iter().map(|arg| arg.as_bytes().to_vec()).collect())
+                .unwrap_or_default()
         }
 
         fn boot(&self) -> String {
@@ -189,7 +202,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(rows: &[(i64, (i64, u64, &'static [&'static str]))], records: &[(&'static str, Value)], is: Option<Above>) {
+    fn check(rows: &[(i64, Row)], records: &[(&'static str, Value)], is: Option<Above>) {
         let fake = Fake(rows.iter().copied().collect(), records.iter().cloned().collect());
         assert_eq!(walk(&fake), is);
     }
@@ -209,7 +222,9 @@ mod tests {
 
         let shim = (40, (1, 3, &["caliband", "__shim", "/a"][..]));
         check(&[own, shim, first], &[("/a", kept(40, 3))], agents(&["/a"]));
-        for other in [kept(41, 3), kept(40, 4), json!({"pid": 40, "start_time": 3, "boot_id": "before"}), json!(1)] {
+        for other in
+            [kept(41, 3), kept(40, 4), json!({"pid": 40, "start_time": 3, "boot_id": "before"}), json!(1)]
+        {
             check(&[own, shim, first], &[("/a", other)], agents(&[]));
         }
         check(&[own, shim, first], &[], agents(&[]));

@@ -69,9 +69,11 @@ fn not_yours(agent: Option<AgentId>, by: Option<&Owner>, own: &[AgentId]) -> Str
     let own: Vec<String> = own.iter().map(|id| format!("--agent-id {id}")).collect();
     let instead = match (by, &own[..]) {
         (None, _) => "ask a person to do it".to_owned(),
-        (Some(_), []) => "it has no identity in this session: register one with 'cafleet agent register', or have the \
+        (Some(_), []) => {
+            "it has no identity in this session: register one with 'cafleet agent register', or have the \
                           agent started with --session"
-            .to_owned(),
+                .to_owned()
+        }
         (Some(_), own) => format!("pass its own {}", own.join(" or ")),
     };
     format!("this process belongs to {whose} and {cannot}; {instead}")
@@ -128,7 +130,9 @@ impl From<BrokerError> for Failure {
             BrokerError::NotYours { agent, by, own } => ("not_yours", not_yours(agent, by.as_ref(), &own)),
             BrokerError::TaskNotYours(id) => (
                 "not_yours",
-                format!("Task {id} is neither from nor to the given agent; a process of a fleet agent sees no other"),
+                format!(
+                    "Task {id} is neither from nor to the given agent; a process of a fleet agent sees no other"
+                ),
             ),
             BrokerError::NameTaken(name) => (
                 "name_taken",

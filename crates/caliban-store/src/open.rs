@@ -364,3 +364,44 @@ async fn lock_first_use(url: &StoreUrl) -> Result<File, StoreError> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCHEMA: Schema = Schema {
+        application_id: 7,
+        steps: &["CREATE TABLE a (x INTEGER PRIMARY KEY); \
+                  CREATE TABLE b (y INTEGER REFERENCES a(x) DEFERRABLE INITIALLY DEFERRED);"],
+    };
+
+    async fn write(db: &mut Db, sql: &'static str) -> Result<(), StoreError> {
+        db.write(async |tx: &mut Tx<'_>| -> Result<(), StoreError> {
+            tx.conn().execute(sql).await.map(drop).map_err(|error| tx.words(error))
+        })
+        .await
+    }
+
+    async fn count(db: &mut Db) -> i64 {
+        let conn = db.conn().await.expect("connection");
+        sqlx::query_scalar("SELECT COUNT(*) FROM a").fetch_one(conn).await.expect("count")
+    }
+
+    /// A reference to nothing, looked at when the transaction ends, makes the commit itself fail and leaves the
+    /// transaction open.
+    #[tokio::test]
+    async fn r12_after_a_commit_that_failed_nothing_of_it_is_seen_and_the_next_write_works() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let url = StoreUrl::sqlite(dir.path().join("store.db"));
+        let mut db = Db::open(&url, &SCHEMA).await.expect("open");
+        write(&mut db, "INSERT INTO a VALUES (1)").await.expect("first");
+        let failed = write(&mut db, "INSERT INTO a VALUES (2); INSERT INTO b VALUES (9)").await;
+        assert!(failed.is_err(), "{failed:?}");
+        assert_eq!(count(&mut db).await, 1, "what was not acknowledged is not shown");
+        let failed = write(&mut db, "INSERT INTO b VALUES (9)").await;
+        assert!(failed.is_err(), "{failed:?}");
+        write(&mut db, "INSERT INTO a VALUES (3)").await.expect("the next write");
+        assert_eq!(count(&mut db).await, 2);
+        db.close().await;
+    }
+}

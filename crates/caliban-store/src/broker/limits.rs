@@ -58,12 +58,11 @@ pub(super) async fn take_one(tx: &mut Tx<'_>, speaker: &Speaker, now: Stamp) -> 
 pub(super) async fn one_more_identity(tx: &mut Tx<'_>, speaker: &Speaker) -> Result<(), BrokerError> {
     let Speaker::Only(above) = speaker else { return Ok(()) };
     let Some(owner) = above.last() else { return Ok(()) };
-    let count: i64 =
-        sqlx::query_scalar("SELECT COUNT(*) FROM agents WHERE owner = $1 AND status = 'active'")
-            .bind(owner.as_str())
-            .fetch_one(tx.conn())
-            .await
-            .map_err(|e| tx.words(e))?;
+    let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM agents WHERE owner = $1 AND status = 'active'")
+        .bind(owner.as_str())
+        .fetch_one(tx.conn())
+        .await
+        .map_err(|e| tx.words(e))?;
     if count >= i64::from(IDENTITIES) { Err(BrokerError::TooManyIdentities) } else { Ok(()) }
 }
 

@@ -11,7 +11,9 @@ async fn many_open_a_new_store_at_once_and_one_makes_it() {
     let openers: Vec<_> = (0..20)
         .map(|_| {
             let url = url.clone();
-            tokio::spawn(async move { Broker::open(&url, Speaker::Anybody).await.map(|broker| broker.prepared()) })
+            tokio::spawn(
+                async move { Broker::open(&url, Speaker::Anybody).await.map(|broker| broker.prepared()) },
+            )
         })
         .collect();
     let mut created = 0;
@@ -31,7 +33,8 @@ async fn an_empty_file_is_a_new_store_and_a_cut_one_is_damaged() {
     broker.close().await;
     let whole = std::fs::read(url.file()).expect("read");
     std::fs::write(url.file(), &whole[..whole.len() / 2]).expect("cut");
-    let mut outcome = Broker::open(&url, Speaker::Anybody).await.map_err(caliban_store::broker::BrokerError::from);
+    let mut outcome =
+        Broker::open(&url, Speaker::Anybody).await.map_err(caliban_store::broker::BrokerError::from);
     if let Ok(broker) = &mut outcome {
         let new = NewSession { label: None, placement: None };
         outcome = match broker.create_session(&new, Stamp::now()).await {

@@ -3,4 +3,5 @@
 #![expect(clippy::expect_used, reason = "a test that cannot go on says why and ends")]
 
 mod first_use;
+mod speakers;
 mod story;

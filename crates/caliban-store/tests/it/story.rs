@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use caliban_store::broker::{
     AgentKind, AgentStatus, Broker, BrokerError, Delivery, DeliveryState, Freshness, IdPrefix, NewAgent,
-    NewBroadcast, NewMessage, NewSession, PaneIdentity, Placement, PollQuery, Scope, Speaker, Task, TaskId, TaskState,
+    NewBroadcast, NewMessage, NewSession, PaneIdentity, Placement, PollQuery, Scope, Speaker, Task, TaskId,
+    TaskState,
 };
 use caliban_store::{Stamp, StoreUrl};
 

@@ -1,0 +1,271 @@
+//! a11 in the store: whose words may be said by whom, with what limits; and r22, a store from before there were owners.
+
+use std::path::Path;
+use std::time::Duration;
+
+use caliban_store::broker::{
+    Agent, AgentId, BURST, Broker, BrokerError, Capability, EVERY, HOPS, IdPrefix, NewAgent, NewBroadcast,
+    NewMessage, NewSession, Owner, PollQuery, SCHEMA, Scope, SessionId, Speaker, Task, TaskId,
+};
+use caliban_store::open::Prepared;
+use caliban_store::{Stamp, StoreUrl};
+use sqlx::{ConnectOptions, Connection, Executor};
+
+fn at(seconds: i64) -> Stamp {
+    Stamp::from_micros(1_800_000_000_000_000 + seconds * 1_000_000)
+}
+
+fn owner(name: &str) -> Owner {
+    Owner::of_directory(&Path::new("/agents").join(name))
+}
+
+fn worker(name: &str) -> Speaker {
+    Speaker::Worker { owner: owner(name), capability: Capability::random() }
+}
+
+/// A store with a session; a broker for each speaker.
+struct World {
+    _dir: tempfile::TempDir,
+    url: StoreUrl,
+    session: SessionId,
+    director: AgentId,
+}
+
+impl World {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let url = StoreUrl::sqlite(dir.path().join("store.db"));
+        let mut broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
+        let new = NewSession { label: None, placement: None };
+        let made = broker.create_session(&new, at(0)).await.expect("create");
+        broker.close().await;
+        Self { _dir: dir, url, session: made.session.id, director: made.director.id }
+    }
+
+    async fn open(&self, speaker: &Speaker) -> Broker {
+        Broker::open(&self.url, speaker.clone()).await.expect("open")
+    }
+
+    async fn register(&self, broker: &mut Broker, name: &str) -> Agent {
+        let new = NewAgent { name: name.to_owned(), description: String::new(), skills: Vec::new() };
+        broker.register(&self.session.into(), &new, at(0)).await.expect("register")
+    }
+
+    async fn send(
+        &self,
+        broker: &mut Broker,
+        from: AgentId,
+        to: AgentId,
+        now: Stamp,
+    ) -> Result<Task, BrokerError> {
+        let new = NewMessage {
+            session: self.session,
+            from: from.into(),
+            to: to.into(),
+            text: "x".to_owned(),
+            id: None,
+        };
+        broker.send(&new, now).await.map(|sent| sent.task)
+    }
+}
+
+#[tokio::test]
+async fn a11_a_sealed_identity_wants_the_capability_of_its_worker() {
+    let world = World::new().await;
+    let first = worker("first");
+    let mut holder = world.open(&first).await;
+    let me = world.register(&mut holder, "me").await;
+    assert_eq!((&me.owner, me.seal.is_some()), (&Some(owner("first")), true));
+    let sent = world.send(&mut holder, me.id, world.director, at(1)).await.expect("send");
+
+    // Another run's worker of the same agent, another agent's worker, and processes of another agent.
+    let strangers =
+        [worker("first"), worker("other"), Speaker::Only(vec![owner("other")]), Speaker::Only(vec![])];
+    for stranger in &strangers {
+        let mut broker = world.open(stranger).await;
+        let refused = |what: &str, outcome: Result<(), BrokerError>| {
+            let is = matches!(&outcome, Err(BrokerError::NotYours { agent: Some(id), .. }) if *id == me.id);
+            assert!(is, "{what} as {stranger:?}: {outcome:?}");
+        };
+        refused("send", world.send(&mut broker, me.id, world.director, at(1)).await.map(drop));
+        let all = NewBroadcast { session: world.session, from: me.id.into(), text: "x".to_owned(), id: None };
+        refused("broadcast", broker.broadcast(&all, at(1)).await.map(drop));
+        let (task, by): (IdPrefix, IdPrefix) = (sent.id.into(), me.id.into());
+        refused("cancel", broker.cancel(world.session, &by, &task, at(1)).await.map(drop));
+        refused("ack", broker.ack(world.session, &by, &task, at(1)).await.map(drop));
+        refused("deregister", broker.deregister(world.session, &by, at(1)).await.map(drop));
+        refused("read", broker.check_reader(&me).await);
+        // A retry does not get round it either.
+        let again = NewMessage {
+            session: world.session,
+            from: me.id.into(),
+            to: world.director.into(),
+            text: "x".to_owned(),
+            id: Some(sent.id),
+        };
+        refused("retry", broker.send(&again, at(1)).await.map(drop));
+        let deleted = broker.delete_session(world.session, at(1)).await;
+        assert!(matches!(deleted, Err(BrokerError::NotYours { .. })), "{deleted:?}");
+        broker.close().await;
+    }
+
+    // The processes of the agent itself, also when another agent's are between, and people.
+    for friend in [
+        Speaker::Only(vec![owner("first")]),
+        Speaker::Only(vec![owner("inner"), owner("first")]),
+        Speaker::Anybody,
+    ] {
+        let mut broker = world.open(&friend).await;
+        world.send(&mut broker, me.id, world.director, at(1)).await.expect("send");
+        broker.close().await;
+    }
+
+    // The next run's worker takes over; then the last one's word counts no more. Nobody takes what is another's.
+    let (next, other) = (worker("first"), worker("other"));
+    let (mut new, mut thief) = (world.open(&next).await, world.open(&other).await);
+    thief.seal(&[me.id]).await.expect("seal");
+    assert!(world.send(&mut thief, me.id, world.director, at(2)).await.is_err());
+    new.seal(&[me.id]).await.expect("seal");
+    world.send(&mut new, me.id, world.director, at(2)).await.expect("send");
+    assert!(world.send(&mut holder, me.id, world.director, at(2)).await.is_err());
+    for broker in [holder, new, thief] {
+        broker.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a11_the_limits_are_the_agents_and_not_the_identitys() {
+    let world = World::new().await;
+    let mut cli = world.open(&Speaker::Only(vec![owner("a")])).await;
+    // Each registration takes one of the allowance.
+    let (one, two) = (world.register(&mut cli, "one").await, world.register(&mut cli, "two").await);
+    let mut sent = 0;
+    let wait = loop {
+        let from = if sent % 2 == 0 { one.id } else { two.id };
+        match world.send(&mut cli, from, world.director, at(0)).await {
+            Ok(_) => sent += 1,
+            Err(BrokerError::TooFast(wait)) => break wait,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    assert_eq!((sent, wait), (BURST - 2, EVERY));
+    // A broadcast is one; a person is not counted; what was refused took nothing.
+    let all = NewBroadcast { session: world.session, from: one.id.into(), text: "x".to_owned(), id: None };
+    assert!(
+        matches!(cli.broadcast(&all, at(2)).await, Err(BrokerError::TooFast(left)) if left == Duration::from_secs(1))
+    );
+    let mut person = world.open(&Speaker::Anybody).await;
+    world.send(&mut person, one.id, world.director, at(2)).await.expect("a person");
+    let known = cli.broadcast(&all, at(3)).await.expect("broadcast").summary.id;
+    // A retry of what is stored is no new message.
+    let again = NewBroadcast { id: Some(known), ..all };
+    cli.broadcast(&again, at(3)).await.expect("retry");
+    assert!(matches!(
+        world.send(&mut cli, one.id, world.director, at(3)).await,
+        Err(BrokerError::TooFast(_))
+    ));
+    for broker in [cli, person] {
+        broker.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a11_hops_count_answers_and_a_person_begins_anew() {
+    let world = World::new().await;
+    let (mut a, mut b) = (world.open(&worker("a")).await, world.open(&worker("b")).await);
+    let (alice, bob) = (world.register(&mut a, "alice").await, world.register(&mut b, "bob").await);
+    let later = |n: u32| at(100 + i64::from(n) * 10);
+    let by = |id: AgentId| IdPrefix::from(id);
+    // Each hears and then answers; a broadcast answers too.
+    let mut last = world.send(&mut a, alice.id, bob.id, later(0)).await.expect("first");
+    for n in 1..=HOPS {
+        let (broker, from, to) =
+            if n % 2 == 1 { (&mut b, bob.id, alice.id) } else { (&mut a, alice.id, bob.id) };
+        broker.ack(world.session, &by(from), &last.id.into(), later(n)).await.expect("ack");
+        last = world.send(broker, from, to, later(n)).await.expect("answer");
+        assert_eq!(last.hops, n);
+        broker.answered().await.expect("turn over");
+    }
+    // The recipient of the last one cannot answer, heard or not; in its next turn it speaks again.
+    let refused = |outcome: Result<Task, BrokerError>| matches!(outcome, Err(BrokerError::TooManyHops));
+    assert!(refused(world.send(&mut b, bob.id, alice.id, later(90)).await), "it lies in the mailbox");
+    b.ack(world.session, &by(bob.id), &last.id.into(), later(90)).await.expect("ack");
+    assert!(refused(world.send(&mut b, bob.id, world.director, later(90)).await), "it was heard");
+    let all = NewBroadcast { session: world.session, from: bob.id.into(), text: "x".to_owned(), id: None };
+    assert!(matches!(b.broadcast(&all, later(90)).await, Err(BrokerError::TooManyHops)));
+    let mut cli = world.open(&Speaker::Only(vec![owner("b")])).await;
+    assert!(refused(world.send(&mut cli, bob.id, alice.id, later(90)).await), "by the command neither");
+    let mut person = world.open(&Speaker::Anybody).await;
+    let word = world.send(&mut person, world.director, bob.id, later(91)).await.expect("a person");
+    assert_eq!(word.hops, 0);
+    b.ack(world.session, &by(bob.id), &word.id.into(), later(91)).await.expect("ack");
+    assert_eq!(world.send(&mut b, bob.id, alice.id, later(92)).await.expect("anew").hops, 0);
+    for broker in [a, b, cli, person] {
+        broker.close().await;
+    }
+}
+
+/// A store as the first release made it, with a message in it.
+async fn old_store(url: &StoreUrl, more: &str) {
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(url.file()).create_if_missing(true);
+    let mut conn = options.connect().await.expect("connect");
+    let (session, agent, task) = (SessionId::random(), AgentId::random(), TaskId::random());
+    let rows = format!(
+        "PRAGMA journal_mode = WAL; {step} PRAGMA application_id = {mark}; PRAGMA user_version = 1; \
+         INSERT INTO sessions (session_id, created_at) VALUES ('{session}', '{now}'); \
+         INSERT INTO agents (agent_id, session_id, name, description, status, kind, registered_at, agent_card_json) \
+         VALUES ('{agent}', '{session}', 'old', 'd', 'active', 'user', '{now}', '{{}}'); \
+         INSERT INTO tasks (task_id, context_id, from_agent_id, to_agent_id, type, created_at, status_state, \
+         status_timestamp, text, delivery_state) VALUES ('{task}', '{agent}', '{agent}', '{agent}', 'unicast', '{now}', \
+         'input_required', '{now}', 'kept', 'stored'); {more}",
+        step = SCHEMA.steps[0],
+        mark = SCHEMA.application_id,
+        now = at(0),
+    );
+    conn.execute(sqlx::AssertSqlSafe(rows)).await.expect("old rows");
+    conn.close().await.expect("close");
+}
+
+#[tokio::test]
+async fn r22_an_old_store_is_upgraded_with_everything_in_it() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let url = StoreUrl::sqlite(dir.path().join("store.db"));
+    old_store(&url, "").await;
+    let mut broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
+    assert_eq!(broker.prepared(), Prepared::Upgraded { from: 1 });
+    let session = broker.sessions().await.expect("sessions")[0].session.id;
+    let agent = broker.agents(session).await.expect("agents").remove(0);
+    assert_eq!((agent.name.as_str(), &agent.owner, &agent.seal), ("old", &None, &None));
+    let query = PollQuery { agent: agent.id, scope: Scope::Open, since: None, after: None, page_size: 9 };
+    let page = broker.poll(&query).await.expect("poll");
+    assert_eq!((page.tasks[0].text.as_str(), page.tasks[0].hops), ("kept", 0));
+    // A worker that registered it before there were owners makes it its own.
+    broker.speak_as(worker("a"));
+    broker.seal(&[agent.id]).await.expect("seal");
+    let mine = broker.member(session, &agent.id.into()).await.expect("member");
+    assert_eq!((&mine.owner, broker.speaker().may_be(&mine)), (&Some(owner("a")), true));
+    broker.close().await;
+}
+
+#[tokio::test]
+async fn r22_an_upgrade_that_fails_leaves_the_old_store_as_it_was() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let url = StoreUrl::sqlite(dir.path().join("store.db"));
+    // The last statement of the step stumbles over this.
+    old_store(&url, "CREATE TABLE owners (x);").await;
+    assert!(Broker::open(&url, Speaker::Anybody).await.is_err());
+    let mut conn =
+        sqlx::sqlite::SqliteConnectOptions::new().filename(url.file()).connect().await.expect("connect");
+    let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut conn).await.expect("version");
+    let added: i64 =
+        sqlx::query_scalar("SELECT COUNT(*) FROM pragma_table_info('agents') WHERE name = 'owner'")
+            .fetch_one(&mut conn)
+            .await
+            .expect("columns");
+    assert_eq!((version, added), (1, 0));
+    conn.execute("DROP TABLE owners").await.expect("drop");
+    conn.close().await.expect("close");
+    let broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
+    assert_eq!(broker.prepared(), Prepared::Upgraded { from: 1 });
+    broker.close().await;
+}
