@@ -31,7 +31,8 @@ pub(super) struct Text {
     has_live_line: bool,
     /// Whether the cursor stands behind text.
     is_mid_line: bool,
-    shown_text: bool,
+    /// The text that is coming in.
+    pieces: inert::Pieces,
 }
 
 impl Text {
@@ -42,7 +43,7 @@ impl Text {
             is_live: std::io::stderr().is_terminal(),
             has_live_line: false,
             is_mid_line: false,
-            shown_text: false,
+            pieces: inert::Pieces::default(),
         }
     }
 
@@ -79,6 +80,10 @@ impl Text {
     }
 
     fn end_line(&mut self) -> std::io::Result<()> {
+        let rest = self.pieces.finish();
+        if !rest.is_empty() {
+            self.out(&rest)?;
+        }
         if self.is_mid_line { self.out("\n") } else { Ok(()) }
     }
 
@@ -126,8 +131,8 @@ impl Printer for Text {
         self.end_live()?;
         match entry {
             Entry::Text(text) if self.streams => {
-                self.shown_text = true;
-                self.out(&inert::block(text))
+                let text = self.pieces.block(text);
+                if text.is_empty() { Ok(()) } else { self.out(&text) }
             }
             Entry::Record(record) => self.record(&record.event),
             Entry::Restart { reason } => self.talk(YELLOW, &format!("{reason}; trying again")),
