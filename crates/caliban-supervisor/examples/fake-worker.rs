@@ -1,8 +1,11 @@
 //! A worker for the tests: does what the variable `FAKE` in its environment says.
 //!
 //! `done`, `fail`, `mute`, `hang`, `exit:<code>`, `gate:<file>` (done when the file is there), `gate-exit:<file>`
-//! (ends with code 3 then), `sh:<script>` (starts it and hangs), `serve` (idle; obeys lines on its socket: `work`, `rest`, `ask`,
-//! `sleep`, `end`). Each start adds its nonce to the file `runs` in the agent's directory.
+//! (ends with code 3 then), `eat:<file>` (takes memory without end then), `sh:<script>` (starts it and hangs), `serve` (idle; obeys lines on
+//! its socket: `work`, `rest`, `ask`, `sleep`, `linger <file>` (says that it sleeps, and leaves when the file is there),
+//! `say <id> <text>` (once for each id, durably into the file `said`), `end`; the last two are answered).
+//!
+//! Each start adds its nonce to the file `runs` in the agent's directory; one beside another, to `doubled`.
 
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -29,6 +32,13 @@ fn main() -> ExitCode {
     if runs.and_then(|mut runs| writeln!(runs, "{nonce}")).is_err() {
         return ExitCode::from(98);
     }
+    // Held until we end: two workers of one agent at once are what must never be.
+    let Ok(alone) = OpenOptions::new().append(true).create(true).open(worker.dir.join("alone")) else {
+        return ExitCode::from(93);
+    };
+    if alone.try_lock().is_err() {
+        let _only_a_test = fs::write(worker.dir.join("doubled"), nonce);
+    }
     let plan = plan();
     match plan.split_once(':').unwrap_or((plan.as_str(), "")) {
         ("done", _) => worker.end(WorkerState::Done, None),
@@ -53,7 +63,6 @@ fn main() -> ExitCode {
             }
             ExitCode::from(3)
         }
-        // Takes memory without end when the file is there.
         ("eat", file) => {
             worker.say(WorkerState::Running, |_| {});
             while !Path::new(file).exists() {
@@ -109,16 +118,42 @@ impl Worker {
         ExitCode::SUCCESS
     }
 
+    /// Takes a message: `<id> <text>`, once for each id.
+    fn hear(&self, message: &str) -> std::io::Result<()> {
+        let path = self.dir.join("said");
+        let id = message.split(' ').next().unwrap_or_default();
+        let said = fs::read_to_string(&path).unwrap_or_default();
+        if said.lines().any(|line| line.split(' ').next() == Some(id)) {
+            return Ok(());
+        }
+        let mut file = OpenOptions::new().append(true).create(true).open(path)?;
+        writeln!(file, "{message}")?;
+        file.sync_all()
+    }
+
     fn serve(&self, socket: &Path) -> ExitCode {
         let _stale = fs::remove_file(socket);
         let Ok(listener) = UnixListener::bind(socket) else { return ExitCode::from(94) };
         let resumed: Option<ResumeOrder> = records::read(&self.dir, records::RESUME);
         let prompt = resumed.filter(|order| order.nonce == self.nonce).and_then(|order| order.prompt);
         self.say(WorkerState::Idle, |status| status.last_text = prompt);
-        for stream in listener.incoming().flatten() {
+        for mut stream in listener.incoming().flatten() {
             let mut line = String::new();
-            if BufReader::new(stream).read_line(&mut line).is_err() {
+            if BufReader::new(&stream).read_line(&mut line).is_err() {
                 continue;
+            }
+            if let Some(message) = line.trim().strip_prefix("say ") {
+                if self.hear(message).is_ok() {
+                    let _gone = writeln!(stream, "has it");
+                }
+                continue;
+            }
+            if let Some(file) = line.trim().strip_prefix("linger ") {
+                self.say(WorkerState::Idle, |status| status.hibernated = true);
+                while !Path::new(file).exists() {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                return ExitCode::from(u8::try_from(HIBERNATED).unwrap_or(0));
             }
             match line.trim() {
                 "work" => {
@@ -133,7 +168,11 @@ impl Worker {
                     self.say(WorkerState::Idle, |status| status.hibernated = true);
                     return ExitCode::from(u8::try_from(HIBERNATED).unwrap_or(0));
                 }
-                "end" => return self.end(WorkerState::Done, None),
+                "end" => {
+                    let code = self.end(WorkerState::Done, None);
+                    let _gone = writeln!(stream, "ends");
+                    return code;
+                }
                 _ => {}
             }
         }

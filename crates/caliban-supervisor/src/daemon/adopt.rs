@@ -78,6 +78,7 @@ impl Owner {
         self.end_dead(dead).await;
         self.settle_queue();
         self.clear_directories();
+        self.clear_runtime();
         self.count_found();
         Ok(())
     }
@@ -86,8 +87,15 @@ impl Owner {
     fn make_void(&self, id: AgentId, nonce: &str) -> Result<Option<ShimRecord>, String> {
         let dir = self.places.agent_dir(id);
         let words = |error: std::io::Error| format!("agent {id}: {error}");
-        let give_up = Instant::now() + VOID_LIMIT;
-        while dir.is_dir() && Instant::now() < give_up {
+        let mut give_up = Instant::now() + VOID_LIMIT;
+        while dir.is_dir() {
+            if Instant::now() > give_up {
+                // Stopped, or stuck: it would go on one day, as the run of an agent that has none.
+                let Some(agent) = self.agents.get(&id) else { return Ok(None) };
+                let strays = process::end_strays(&[agent.traces(None)]).map_err(words)?;
+                tracing::warn!(%id, "its shim said nothing; {} processes ended", strays.ended);
+                give_up = Instant::now() + VOID_LIMIT;
+            }
             let lock = Held::try_take(&dir.join(records::SHIM_LOCK)).map_err(words)?;
             let shim = records::try_read::<ShimRecord>(&dir, records::SHIM).map_err(words)?;
             if let Some(shim) = shim.filter(|shim| shim.nonce == nonce) {
@@ -244,6 +252,17 @@ impl Owner {
                     .push(format!("agent {id} was in no registry; its files are in {}", to.display()));
             } else {
                 self.found.notes.push(format!("agent {id} lives but is in no registry; it is left alone"));
+            }
+        }
+    }
+
+    /// Removes sockets and secrets of agents that are gone; whoever removed them may have died before that.
+    fn clear_runtime(&self) {
+        for entry in fs::read_dir(self.places.sockets_dir()).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some(Ok(id)) = name.split('.').next().map(str::parse::<AgentId>) else { continue };
+            if !self.agents.contains_key(&id) && !self.places.agent_dir(id).exists() {
+                let _gone_already = fs::remove_file(entry.path());
             }
         }
     }

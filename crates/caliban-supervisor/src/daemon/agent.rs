@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::Reply;
 use crate::places::Places;
 use crate::process::Traces;
-use crate::protocol::{AgentRow, RespawnRequest, RmRequest};
+use crate::protocol::{AgentRow, ApiError, RespawnRequest, RmRequest};
 use crate::records::{self, ShimRecord, WorkerStatus};
 use crate::shim::cgroup::Group;
 
@@ -41,6 +41,8 @@ pub(super) struct Agent {
     pub(super) unsaved: bool,
     /// When a start that failed for a passing reason is tried again.
     pub(super) retry_at: Option<Instant>,
+    /// Why it was not woken, for whoever asks again.
+    pub(super) not_woken: Option<ApiError>,
     /// The whole request, only between its arrival and its start.
     pub(super) spec: Option<Box<SpawnSpec>>,
 }
@@ -114,6 +116,7 @@ impl Agent {
             stop_with: None,
             unsaved: false,
             retry_at: None,
+            not_woken: None,
             spec: None,
         }
     }

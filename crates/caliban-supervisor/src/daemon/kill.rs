@@ -96,9 +96,9 @@ impl Owner {
         }
     }
 
-    /// The order could not be saved, so nothing was done.
+    /// The order could not be saved, so nothing was done; but an earlier one may be under way, and is for all.
     pub(super) fn not_killed(&mut self, id: AgentId, refusal: &ApiError) {
-        let Some(agent) = self.agents.get_mut(&id) else { return };
+        let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.stop_with.is_none()) else { return };
         agent.record.wanted = Wanted::Run;
         for waiter in std::mem::take(&mut agent.waiting) {
             match waiter {

@@ -199,8 +199,8 @@ impl Owner {
         self.start_ready();
         self.flush();
         loop {
+            // In no order: a crowd that asks without pause must not keep us from what is not asked for.
             tokio::select! {
-                biased;
                 message = messages.recv() => match message {
                     Some(message) => {
                         self.take(message);
@@ -273,11 +273,8 @@ impl Owner {
             Then::Spawned(id) => self.spawned(id),
             Then::KillOrdered { id, grace } => self.stop_run(id, grace),
             Then::Row(id, reply) => answer_to(reply, self.row_answer(id)),
-            Then::Start(id) => {
-                self.unbusy(id);
-                self.start_run(id);
-            }
-            Then::Resumed(id, reply) => self.resumed(id, reply),
+            Then::Woken { id, .. } => self.woken(id),
+            Then::Resumed { id, reply, .. } => self.resumed(id, reply),
             Then::Removed { removed, reply } => self.removed(removed, reply),
             Then::Respawned { respawned, reply } => self.respawned(respawned, reply),
         }
@@ -289,17 +286,14 @@ impl Owner {
         match then {
             // What has happened has happened; it is saved when that works again.
             Then::Nothing(id) => self.mark_unsaved(id),
-            Then::Start(id) => {
-                self.unbusy(id);
-                self.mark_unsaved(id);
-            }
+            Then::Woken { id, before } => self.not_woken(id, before, refusal),
             Then::Spawned(id) => self.not_spawned(id, &refusal),
             Then::KillOrdered { id, .. } => self.not_killed(id, &refusal),
             Then::Row(id, reply) => {
                 self.mark_unsaved(id);
                 answer_to(reply, Err(refusal));
             }
-            Then::Resumed(id, reply) => self.not_resumed(id, reply, refusal),
+            Then::Resumed { id, before, reply } => self.not_resumed(id, *before, reply, refusal),
             Then::Removed { removed, reply } => {
                 self.unbusy(removed.id);
                 answer_to(reply, Err(refusal));

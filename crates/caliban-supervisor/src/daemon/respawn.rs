@@ -85,8 +85,7 @@ impl Owner {
         spawn::write_files(&self.places, id, &spec, &request.secrets)
             .map_err(|error| spawn::file_refusal("the agent's directory cannot be written", &error))?;
         if !has_secrets && before.has_secrets {
-            let from = self.places.agent_secrets(old);
-            has_secrets = std::fs::copy(from, self.places.agent_secrets(id)).is_ok();
+            has_secrets = self.hand_on_secrets(old, id)?;
         }
         let json = serde_json::to_string(&spec)
             .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
@@ -112,6 +111,18 @@ impl Owner {
         agent.registered = false;
         agent.spec = Some(Box::new(spec));
         Ok((agent, json, Respawned { id, old, archived, work }))
+    }
+
+    /// Gives a successor the secrets; false when they are gone, with a reboot.
+    fn hand_on_secrets(&self, old: AgentId, new: AgentId) -> Result<bool, ApiError> {
+        match std::fs::copy(self.places.agent_secrets(old), self.places.agent_secrets(new)) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => {
+                spawn::forget_files(&self.places, new);
+                Err(spawn::file_refusal("its secrets cannot be handed on", &error))
+            }
+        }
     }
 
     /// Old is gone and new is there.

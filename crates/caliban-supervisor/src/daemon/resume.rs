@@ -1,9 +1,9 @@
 //! `POST /v1/agents/{id}/resume`: an ended agent goes on in its conversation, with the same id.
 
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::Event;
+use caliban_core::lifecycle::{Event, State};
 use caliban_core::spec::MAX_PROMPT_BYTES;
-use caliban_store::fleet::Wanted;
+use caliban_store::fleet::{Record, Wanted};
 
 use super::store::Then;
 use super::{Owner, Reply, answer_to, spawn};
@@ -12,12 +12,13 @@ use crate::protocol::{ApiError, ErrorCode, ResumeRequest};
 impl Owner {
     pub(super) fn resume(&mut self, query: &str, request: ResumeRequest, reply: Reply) {
         match self.resume_now(query, request) {
-            Ok(id) => self.save(id, Then::Resumed(id, reply)),
+            Ok(before) => self.save(before.id, Then::Resumed { id: before.id, before, reply }),
             Err(error) => answer_to(reply, Err(error)),
         }
     }
 
-    fn resume_now(&mut self, query: &str, request: ResumeRequest) -> Result<AgentId, ApiError> {
+    /// Makes it wait for its start; returns how it was before.
+    fn resume_now(&mut self, query: &str, request: ResumeRequest) -> Result<Box<Record>, ApiError> {
         let id = self.resolve_free(query)?;
         if request.prompt.as_ref().is_some_and(|prompt| prompt.len() > MAX_PROMPT_BYTES) {
             let text = format!("a message has at most {MAX_PROMPT_BYTES} bytes");
@@ -36,6 +37,7 @@ impl Owner {
                 "it has not ended; `caliban attach {id}` or `caliban agents send {id}` reaches it"
             ))
         })?;
+        let before = Box::new(agent.record.clone());
         if !request.secrets.is_empty() {
             spawn::write_secrets(&self.places.agent_secrets(id), &request.secrets)
                 .map_err(|error| spawn::file_refusal("its secrets cannot be written", &error))?;
@@ -54,7 +56,7 @@ impl Owner {
         agent.record.program = program.unwrap_or_else(|| agent.record.program.clone());
         // Not to be started before it is on the disk.
         agent.busy = Some("resumed");
-        Ok(id)
+        Ok(before)
     }
 
     /// It is on the disk.
@@ -66,14 +68,12 @@ impl Owner {
         answer_to(reply, self.row_answer(id));
     }
 
-    /// It could not be saved. It stays queued and is saved when that works again; the caller is told what is so.
-    pub(super) fn not_resumed(&mut self, id: AgentId, reply: Reply, refusal: ApiError) {
+    /// It could not be saved: it stays as it was, unless it was killed meanwhile.
+    pub(super) fn not_resumed(&mut self, id: AgentId, before: Record, reply: Reply, refusal: ApiError) {
         self.unbusy(id);
         if let Some(agent) = self.agents.get_mut(&id) {
-            // As if nobody had asked: it was ended without its work done, and it can be resumed again.
-            let text = "a resume could not be recorded".to_owned();
-            if let Ok(status) = agent.record.status.apply(Event::SpawnFailed { text }) {
-                agent.record.status = status;
+            if agent.state() == State::Spawning {
+                agent.record = before;
             }
             agent.unsaved = true;
         }

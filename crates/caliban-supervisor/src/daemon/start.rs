@@ -13,7 +13,7 @@ use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, Outcome, State};
 use caliban_core::spec::SpawnSpec;
 use caliban_store::fleet::Wanted;
-use rustix::process::{Pid, WaitOptions};
+use rustix::process::{Pid, Signal, WaitOptions};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 
@@ -21,7 +21,7 @@ use super::agent::Keeper;
 use super::store::Specs;
 use super::{Msg, Owner};
 use crate::places::{Places, private_dir};
-use crate::process::MARKER;
+use crate::process::{self, MARKER, Traces};
 use crate::records::{self, ResumeOrder, ShimRecord};
 use crate::shim::{SHIM_MODE, ShimArgs, Word, arguments};
 
@@ -48,6 +48,7 @@ struct Order {
     id: AgentId,
     nonce: String,
     marker: String,
+    traces: Traces,
     program: PathBuf,
     shim: PathBuf,
     has_secrets: bool,
@@ -72,6 +73,7 @@ impl Owner {
             id,
             nonce: agent.record.nonce.clone(),
             marker: agent.marker(),
+            traces: agent.traces(None),
             program: agent.record.program.clone(),
             shim: self.own_program.clone(),
             has_secrets: agent.record.has_secrets,
@@ -165,7 +167,10 @@ async fn start(mut order: Order) -> Result<ShimRecord, StartError> {
             reap(child.pid).await;
             return Err(StartError::Later(format!("the shim ended without a word: {error}")));
         }
-        Err(_) => return Err(StartError::Later("the shim says nothing".to_owned())),
+        Err(_) => {
+            end_silent(child.pid, order.traces).await;
+            return Err(StartError::Later("the shim said nothing, and was ended".to_owned()));
+        }
     };
     Ok(record)
 }
@@ -260,6 +265,19 @@ async fn hear(word: OwnedFd) -> io::Result<Word> {
         }
     }
     serde_json::from_slice(&line).map_err(io::Error::other)
+}
+
+/// Ends a shim that does not say how it stands, so that it never starts a worker that nobody knows of.
+async fn end_silent(pid: i32, traces: Traces) {
+    // It is our child and its end was not taken, so nobody else can have the number.
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _gone_already = rustix::process::kill_process(pid, Signal::KILL);
+    }
+    reap(pid).await;
+    let strays = tokio::task::spawn_blocking(move || process::end_strays(&[traces])).await;
+    if !matches!(strays, Ok(Ok(strays)) if strays.left == 0) {
+        tracing::error!("what a silent shim left cannot be ended: {strays:?}");
+    }
 }
 
 /// Takes the end of a shim that has said its last word.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_store::StoreError;
-use caliban_store::fleet::{Change, Registry};
+use caliban_store::fleet::{Change, Record, Registry};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Msg, Reply};
@@ -55,10 +55,10 @@ pub(super) enum Then {
     KillOrdered { id: AgentId, grace: u64 },
     /// Its row is the answer.
     Row(AgentId, Reply),
-    /// Its run may be started at once, place or not.
-    Start(AgentId),
-    /// It may be started, and its row is the answer.
-    Resumed(AgentId, Reply),
+    /// Its new run may be started at once, place or not; `before` is the run before.
+    Woken { id: AgentId, before: String },
+    /// It may be started, and its row is the answer; `before` is how it was.
+    Resumed { id: AgentId, before: Box<Record>, reply: Reply },
     /// It is gone from the registry.
     Removed { removed: Removed, reply: Reply },
     /// It is gone, another has its place.

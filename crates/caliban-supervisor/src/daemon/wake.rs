@@ -17,8 +17,10 @@ use crate::protocol::{ApiError, Awake, ErrorCode};
 
 /// How long a worker may take until it listens.
 const LISTEN_LIMIT: Duration = Duration::from_secs(60);
-/// The first and the longest pause between two looks.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
+/// The shortest and the longest pause between two looks; in between it grows with the time that was waited.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
+/// Which part of the time that was waited a pause is.
+const PAUSE_PART: u32 = 8;
 /// What is said of an agent whose new run is not on the disk yet.
 const WOKEN: &str = "woken";
 
@@ -26,14 +28,24 @@ const WOKEN: &str = "woken";
 #[derive(Debug)]
 pub(super) struct Waking {
     id: AgentId,
-    socket: PathBuf,
+    /// None while its worker leaves memory: whoever still listens there takes no message any more.
+    socket: Option<PathBuf>,
+    /// Why it takes so long, when that is known.
+    note: Option<String>,
 }
 
 impl Owner {
     pub(super) fn wake(&mut self, query: &str) -> Result<Answer, ApiError> {
+        self.refresh();
         let id = self.resolve(query)?;
-        let waking = Answer::Waking(Waking { id, socket: self.places.agent_socket(id) });
-        let Some(agent) = self.agents.get_mut(&id) else { return Ok(waking) };
+        let gone = || ApiError::new(ErrorCode::NotFound, format!("agent {id} is gone"));
+        let agent = self.agents.get_mut(&id).ok_or_else(gone)?;
+        if let Some(refusal) = agent.not_woken.take() {
+            return Err(refusal);
+        }
+        let is_leaving = agent.own_report().is_some_and(|report| report.hibernated);
+        let socket = (!is_leaving).then(|| self.places.agent_socket(id));
+        let waking = Answer::Waking(Waking { id, socket, note: agent.record.note.clone() });
         match agent.busy {
             Some(WOKEN) => return Ok(waking),
             Some(what) => {
@@ -55,38 +67,66 @@ impl Owner {
             return Err(ApiError::new(ErrorCode::Queued, text));
         }
         if agent.state() == State::Idle && matches!(agent.keeper, Keeper::Nobody) {
-            agent.record.nonce = spawn::new_nonce()?;
-            agent.record.runs += 1;
-            agent.record.resume_prompt = None;
-            agent.busy = Some(WOKEN);
-            tracing::info!(%id, "woken");
-            self.save(id, Then::Start(id));
+            match agent.retry_at {
+                None => {
+                    let nonce = spawn::new_nonce()?;
+                    let before = std::mem::replace(&mut agent.record.nonce, nonce);
+                    agent.record.runs += 1;
+                    agent.record.resume_prompt = None;
+                    agent.busy = Some(WOKEN);
+                    tracing::info!(%id, "woken");
+                    self.save(id, Then::Woken { id, before });
+                }
+                // The same run again, so that a shim which comes late is found and not forgotten.
+                Some(at) if at <= Instant::now() => self.start_run(id),
+                Some(_) => {}
+            }
         }
         Ok(waking)
+    }
+
+    /// Its new run is on the disk.
+    pub(super) fn woken(&mut self, id: AgentId) {
+        self.unbusy(id);
+        self.start_run(id);
+    }
+
+    /// Its new run could not be saved: it sleeps on, and whoever asked is told.
+    pub(super) fn not_woken(&mut self, id: AgentId, before: String, refusal: ApiError) {
+        self.unbusy(id);
+        if let Some(agent) = self.agents.get_mut(&id) {
+            agent.record.nonce = before;
+            agent.record.runs -= 1;
+            agent.unsaved = true;
+            agent.not_woken = Some(refusal);
+        }
     }
 }
 
 /// Asks until somebody listens; for the server, which has the time.
 pub(super) async fn until_awake(query: String, inbox: &mpsc::Sender<Msg>) -> Result<Awake, ApiError> {
-    let give_up = Instant::now() + LISTEN_LIMIT;
-    let (mut pause, longest) = PAUSES;
+    let since = Instant::now();
+    let (shortest, longest) = PAUSES;
     let mut query = query;
     loop {
         let (reply, answer) = oneshot::channel();
         let stopping = || ApiError::new(ErrorCode::Stopping, "the daemon is leaving");
         inbox.send(Msg::Request(Request::Wake(query), reply)).await.map_err(|_| stopping())?;
         let Answer::Waking(waking) = answer.await.map_err(|_| stopping())?? else { return Err(stopping()) };
-        if let Ok(stream) = UnixStream::connect(&waking.socket).await
+        if let Some(socket) = waking.socket
+            && let Ok(stream) = UnixStream::connect(&socket).await
             && stream.peer_cred().is_ok_and(|peer| peer.uid() == rustix::process::getuid().as_raw())
         {
-            return Ok(Awake { id: waking.id, socket: waking.socket });
+            return Ok(Awake { id: waking.id, socket });
         }
-        if Instant::now() > give_up {
-            let text = format!("the worker of agent {} does not listen (waited {LISTEN_LIMIT:?})", waking.id);
+        let waited = since.elapsed();
+        if waited > LISTEN_LIMIT {
+            let why = waking.note.map(|note| format!(": {note}")).unwrap_or_default();
+            let text =
+                format!("the worker of agent {} does not listen (waited {LISTEN_LIMIT:?}){why}", waking.id);
             return Err(ApiError::new(ErrorCode::Timeout, text).hint("its worker.log may say why"));
         }
         query = waking.id.to_string();
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(longest);
+        tokio::time::sleep((waited / PAUSE_PART).clamp(shortest, longest)).await;
     }
 }

@@ -316,11 +316,15 @@ async fn a11_an_agent_that_spawns_is_the_parent_whatever_it_says() {
     assert_eq!(row.parent, Some(parent));
 }
 
+/// Agents that survive; `CALIBAN_SOAK_AGENTS` sets another number for `cargo xtask soak`.
+const SURVIVORS: u64 = 50;
+
 #[tokio::test]
-async fn r03_fifty_agents_survive_twenty_kills_with_the_same_pids() {
-    let fleet = Fleet::new();
+async fn r03_fifty_agents_survive_twenty_kills_a_stop_and_an_upgrade_with_the_same_pids() {
+    let survivors = crate::history::number("CALIBAN_SOAK_AGENTS", || SURVIVORS);
+    let mut fleet = Fleet::with(|options| options.max_running = u32::try_from(survivors).unwrap());
     let mut client = fleet.client().await;
-    for _ in 0..50 {
+    for _ in 0..survivors {
         fleet.spawn(&mut client, "hang").await;
     }
     let mut before = Vec::new();
@@ -328,16 +332,34 @@ async fn r03_fifty_agents_survive_twenty_kills_with_the_same_pids() {
         let row = fleet.until_row(&mut client, row.id, |row| row.turns > 0).await;
         before.push((row.id, row.pid.unwrap(), row.shim_pid.unwrap(), row.state));
     }
-    for _ in 0..20 {
-        fleet.kill_daemon();
-        let rows = fleet.client().await.list().await.unwrap();
+    let upgrade = fleet.temp.path().join("caliband");
+    fs::copy(caliband(), &upgrade).unwrap();
+    for n in 0..22 {
+        if n < 20 {
+            fleet.kill_daemon();
+        } else {
+            fleet.client().await.shutdown().await.unwrap();
+        }
+        if n == 21 {
+            fleet.start.programs = vec![(upgrade.clone(), Vec::new())];
+        }
+        let mut client = fleet.client().await;
+        let status = client.status().await.unwrap();
+        assert_eq!(status.found.line(), format!("found {survivors} living agents"));
+        let rows = client.list().await.unwrap();
         let after: Vec<_> =
             rows.iter().map(|row| (row.id, row.pid.unwrap(), row.shim_pid.unwrap(), row.state)).collect();
         assert_eq!(after, before);
     }
+    let pid = fleet.daemon_pid().unwrap();
+    assert_eq!(fs::read_link(format!("/proc/{pid}/exe")).unwrap(), upgrade.canonicalize().unwrap());
     assert!(
         before.iter().all(|(id, pid, shim, _)| is_alive(*pid) && is_alive(*shim) && fleet.runs(*id) == 1)
     );
+    // The new one is their daemon as the first was.
+    let mut client = fleet.client().await;
+    let row = client.kill(&before[0].0.to_string(), &crate::fleet::quick()).await.unwrap();
+    assert_eq!(row.state, State::Killed);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
-use caliban_supervisor::protocol::FleetEvent;
+use caliban_supervisor::protocol::{AgentRow, FleetEvent, KillRequest, ResumeRequest};
 use caliban_supervisor::records::{self, STATUS_VERSION, WorkerState, WorkerStatus};
 use caliban_supervisor::{Client, ClientError, PlaceSources, Places};
 use rustix::process::Signal;
@@ -60,30 +60,42 @@ impl Drop for Small {
     }
 }
 
+impl Small {
+    /// A fleet whose data is on a disk of two megabytes; none when we may not mount one.
+    fn fleet() -> Option<(Fleet, Self)> {
+        let mut fleet = Fleet::new();
+        let data = fleet.temp.path().join("small");
+        let small = Self::mount(&data, "2m")?;
+        let sources = PlaceSources {
+            daemon_runtime_dir: Some(fleet.places.runtime().to_owned()),
+            data: data.join("caliban"),
+            ..PlaceSources::default()
+        };
+        fleet.places = Places::of(fleet.places.repo().to_owned(), &sources).unwrap();
+        Some((fleet, small))
+    }
+
+    fn fill(&self) {
+        let filler = format!("of={}", self.0.join("filler").display());
+        let _full = Command::new("dd").arg("if=/dev/zero").arg(filler).output();
+    }
+
+    fn make_room(&self) {
+        fs::remove_file(self.0.join("filler")).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn r11_a_full_disk_refuses_new_work_in_words_and_loses_nothing() {
-    let mut fleet = Fleet::new();
-    let data = fleet.temp.path().join("small");
-    let Some(_small) = Small::mount(&data, "2m") else {
-        eprintln!("skipped: mounting a small file system needs root");
-        return;
+    let Some((fleet, small)) = Small::fleet() else {
+        return eprintln!("skipped: mounting a small file system needs root");
     };
-    let sources = PlaceSources {
-        daemon_runtime_dir: Some(fleet.places.runtime().to_owned()),
-        data: data.join("caliban"),
-        ..PlaceSources::default()
-    };
-    fleet.places = Places::of(fleet.places.repo().to_owned(), &sources).unwrap();
     let mut client = fleet.client().await;
     let gate = fleet.temp.path().join("gate");
     let running = fleet.spawn_up(&mut client, &format!("gate:{}", gate.display())).await;
     let exit_gate = fleet.temp.path().join("exit-gate");
     let ending = fleet.spawn_up(&mut client, &format!("gate-exit:{}", exit_gate.display())).await;
-    let filler = data.join("filler");
-    let fill = || {
-        let _full = Command::new("dd").arg("if=/dev/zero").arg(format!("of={}", filler.display())).output();
-    };
-    fill();
+    small.fill();
     let (code, message, hint) = refused(client.spawn(fleet.request("done")).await);
     assert_eq!(code, "disk_full", "{message}");
     assert_eq!(hint, "make room and try again; running agents are not touched");
@@ -96,7 +108,7 @@ async fn r11_a_full_disk_refuses_new_work_in_words_and_loses_nothing() {
     let text = "the worker ended with code 3 and gave no reason; see its worker.log".to_owned();
     assert_eq!(row.ending, Some(caliban_core::lifecycle::Ending::Error { text }));
     // It goes on by itself when there is room.
-    fs::remove_file(&filler).unwrap();
+    small.make_room();
     let after = fleet.spawn(&mut client, "done").await;
     fleet.until_state(&mut client, after, State::Done).await;
     crate::fleet::write(&gate, "");
@@ -105,6 +117,87 @@ async fn r11_a_full_disk_refuses_new_work_in_words_and_loses_nothing() {
     let states: Vec<_> =
         fleet.client().await.list().await.unwrap().into_iter().map(|row| (row.id, row.state)).collect();
     assert_eq!(states, [(running, State::Done), (ending, State::Failed), (after, State::Done)]);
+}
+
+#[tokio::test]
+async fn r11_on_a_full_disk_a_resume_is_refused_and_the_agent_stays_as_it_was() {
+    let Some((fleet, small)) = Small::fleet() else {
+        return eprintln!("skipped: mounting a small file system needs root");
+    };
+    let mut client = fleet.client().await;
+    let id = fleet.spawn(&mut client, "done").await;
+    let before = fleet.until_state(&mut client, id, State::Done).await;
+    small.fill();
+    let name = id.to_string();
+    let (code, message, _) = refused(client.resume(&name, &ResumeRequest::default()).await);
+    assert_eq!(code, "disk_full", "{message}");
+    let known = |row: &AgentRow| (row.state, row.runs, row.ending.clone(), row.note.clone());
+    assert_eq!(known(&client.show(&name).await.unwrap()), known(&before));
+    small.make_room();
+    // What is said now is also what is saved.
+    let other = fleet.spawn(&mut client, "done").await;
+    fleet.until_state(&mut client, other, State::Done).await;
+    fleet.kill_daemon();
+    let mut client = fleet.client().await;
+    assert_eq!(known(&client.show(&name).await.unwrap()), known(&before));
+    client.resume(&name, &ResumeRequest::default()).await.unwrap();
+    fleet.until_row(&mut client, id, |row| (row.state, row.runs) == (State::Done, 2)).await;
+}
+
+#[tokio::test]
+async fn r11_on_a_full_disk_a_sleeper_sleeps_on_and_whoever_woke_it_is_told() {
+    let Some((fleet, small)) = Small::fleet() else {
+        return eprintln!("skipped: mounting a small file system needs root");
+    };
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "serve").await;
+    fleet.tell(id, "sleep");
+    fleet.until_row(&mut client, id, |row| row.hibernated).await;
+    small.fill();
+    let (code, message, hint) = refused(client.wake(&id.to_string()).await);
+    assert_eq!(code, "disk_full", "{message}");
+    assert_eq!(hint, "make room and try again; running agents are not touched");
+    let row = client.show(&id.to_string()).await.unwrap();
+    assert_eq!((row.hibernated, row.runs), (true, 1));
+    small.make_room();
+    assert_eq!(client.wake(&id.to_string()).await.unwrap().id, id);
+    assert_eq!(client.show(&id.to_string()).await.unwrap().runs, 2);
+}
+
+#[tokio::test]
+async fn r11_a_second_kill_that_cannot_be_saved_leaves_the_first_in_force() {
+    let Some((fleet, small)) = Small::fleet() else {
+        return eprintln!("skipped: mounting a small file system needs root");
+    };
+    let mut client = fleet.client().await;
+    let up = fleet.temp.path().join("up");
+    let script = format!("sh:trap '' TERM; : > {}; while :; do sleep 0.1; done", up.display());
+    let id = fleet.spawn_up(&mut client, &script).await;
+    crate::fleet::wait_until("the shell ignores TERM", || up.exists());
+    let name = id.to_string();
+    let (mut one, mut two) = (fleet.client().await, fleet.client().await);
+    let (patient, quick) = (KillRequest { grace_ms: Some(600_000) }, quick());
+    let first = one.kill(&name, &patient);
+    let rest = async {
+        let order = fleet.places.agent_dir(id).join(records::STOP);
+        crate::fleet::until("the first is under way", || async { order.exists() }).await;
+        small.fill();
+        let second = two.kill(&name, &quick);
+        let third = async {
+            loop {
+                if client.status().await.unwrap().health != "ok" {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            small.make_room();
+            client.kill(&name, &quick).await
+        };
+        tokio::join!(second, third)
+    };
+    let (first, (second, third)) = tokio::join!(first, rest);
+    let states = [first, second, third].map(|row| row.unwrap().state);
+    assert_eq!(states, [State::Killed; 3]);
 }
 
 #[tokio::test]

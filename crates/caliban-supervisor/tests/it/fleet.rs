@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::future::Future;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -112,10 +112,12 @@ impl Fleet {
         self.until_row(client, id, |row| row.state == state).await
     }
 
-    /// The daemon's process, from its lock.
+    /// The daemon's process, from its lock, if it lives: another may have its number by now.
     pub(crate) fn daemon_pid(&self) -> Option<i32> {
         let text = fs::read_to_string(self.places.base().join("daemon.lock")).ok()?;
-        text.split_whitespace().nth(1)?.parse().ok()
+        let mut words = text.split_whitespace();
+        let (pid, start) = (words.nth(1)?.parse().ok()?, words.nth(1)?);
+        (is_alive(pid) && start_time(pid).as_deref() == Some(start)).then_some(pid)
     }
 
     /// `kill -9` of the daemon, and waiting until the kernel has let go of it.
@@ -132,11 +134,26 @@ impl Fleet {
 
     /// How often a worker was started for an agent.
     pub(crate) fn runs(&self, id: AgentId) -> usize {
-        fs::read_to_string(self.places.agent_dir(id).join("runs")).map_or(0, |text| text.lines().count())
+        self.lines(id, "runs").len()
+    }
+
+    /// The lines of a file that an agent's worker writes.
+    pub(crate) fn lines(&self, id: AgentId, file: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.places.agent_dir(id).join(file)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
     }
 
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.places.log()).unwrap_or_default()
+    }
+
+    /// Asks a worker; none when it is not there, or goes before it has answered.
+    pub(crate) fn ask(&self, id: AgentId, line: &str) -> Option<String> {
+        let mut stream = UnixStream::connect(self.places.agent_socket(id)).ok()?;
+        writeln!(stream, "{line}").ok()?;
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).ok()?;
+        answer.strip_suffix('\n').map(str::to_owned)
     }
 
     /// Says a line to a worker.
@@ -204,6 +221,12 @@ pub(crate) fn is_alive(pid: i32) -> bool {
         Some(&("Z" | "X")) => fields.get(17).is_some_and(|threads| *threads != "0" && *threads != "1"),
         Some(_) => true,
     }
+}
+
+/// When the kernel started a process, in its words.
+pub(crate) fn start_time(pid: i32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(19).map(str::to_owned)
 }
 
 /// Living processes that carry the marker of an agent, the shim included.

@@ -1,7 +1,7 @@
 //! r01: random `kill -9` of the daemon under load; afterwards the history is checked: nothing that was acknowledged
 //! is lost, nothing is there twice, nothing ran twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,11 +23,22 @@ const CLIENTS: u64 = 4;
     clippy::disallowed_methods,
     reason = "a test is told by its environment how long to run, and with which seed"
 )]
-fn number(name: &str, default: impl FnOnce() -> u64) -> u64 {
+pub(crate) fn number(name: &str, default: impl FnOnce() -> u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or_else(default)
 }
 
-/// What was acknowledged last about an agent.
+/// What was acknowledged about an agent.
+#[derive(Clone)]
+struct Known {
+    id: AgentId,
+    last: Acknowledged,
+    /// Messages that it has, in order.
+    said: Vec<String>,
+    /// How often it left memory.
+    slept: usize,
+}
+
+/// What was acknowledged last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Acknowledged {
     Spawned,
@@ -35,11 +46,11 @@ enum Acknowledged {
     Removed,
 }
 
-/// What was acknowledged: for each key the id, and what was done to it last.
-type History = Arc<Mutex<BTreeMap<String, (AgentId, Acknowledged)>>>;
+/// What was acknowledged, for each key.
+type History = Arc<Mutex<BTreeMap<String, Known>>>;
 
 #[tokio::test]
-async fn r01_no_kill_of_the_daemon_loses_or_doubles_an_acknowledged_spawn() {
+async fn r01_no_kill_of_the_daemon_loses_or_doubles_an_acknowledged_spawn_or_message() {
     let seed = number("CALIBAN_SOAK_SEED", || fastrand::u64(..));
     let kills = number("CALIBAN_SOAK_KILLS", || KILLS);
     println!("seed {seed}, {kills} kills (CALIBAN_SOAK_SEED={seed} repeats it)");
@@ -59,20 +70,27 @@ async fn r01_no_kill_of_the_daemon_loses_or_doubles_an_acknowledged_spawn() {
     let mut killed = 0;
     while killed < kills {
         tokio::time::sleep(Duration::from_micros(random.u64(500..40_000))).await;
-        let acknowledged = history.lock().unwrap().len();
+        let acknowledged = progress(&history);
+        // One that is dead already counts for nothing.
         if let Some(pid) = fleet.daemon_pid() {
             signal(pid, Signal::KILL);
             killed += 1;
         }
+        assert!(!clients.iter().any(std::thread::JoinHandle::is_finished), "a client has failed");
         // Under load: some of the kills hit a daemon that has acknowledged something.
         if random.u8(..4) == 0 {
-            let progress = || async { history.lock().unwrap().len() > acknowledged };
-            crate::fleet::until("work goes on", progress).await;
+            let goes_on = || async { progress(&history) > acknowledged };
+            crate::fleet::until("work goes on", goes_on).await;
         }
     }
     over.store(true, Ordering::SeqCst);
     clients.into_iter().for_each(|client| client.join().unwrap());
-    check(&fleet, &history).await;
+    println!("{}", check(&fleet, &history).await);
+}
+
+/// How much was acknowledged.
+fn progress(history: &History) -> usize {
+    history.lock().unwrap().values().map(|known| 1 + known.said.len() + known.slept).sum()
 }
 
 async fn load(fleet: &Fleet, n: u64, mut random: fastrand::Rng, history: &History, over: &AtomicBool) {
@@ -80,37 +98,83 @@ async fn load(fleet: &Fleet, n: u64, mut random: fastrand::Rng, history: &Histor
     while !over.load(Ordering::SeqCst) {
         count += 1;
         let key = format!("{n}-{count}");
-        let plan = if random.u8(..4) == 0 { "hang" } else { "done" };
+        let plan = ["hang", "done", "done", "serve"][random.usize(..4)];
         let request = SpawnRequest { key: Some(key.clone()), ..fleet.request(plan) };
         let id =
             insist(fleet, async |client| client.spawn(request.clone()).await.map(|spawned| spawned.id)).await;
-        history.lock().unwrap().insert(key.clone(), (id, Acknowledged::Spawned));
-        if plan == "hang" {
-            let (name, quick) = (id.to_string(), KillRequest { grace_ms: Some(200) });
-            let state =
-                insist(fleet, async |client| client.kill(&name, &quick).await.map(|row| row.state)).await;
-            assert_eq!(state, State::Killed, "{id}\n{}", fleet.log());
-            history.lock().unwrap().insert(key, (id, Acknowledged::Killed));
-        } else if random.u8(..4) == 0 {
-            let name = id.to_string();
-            while insist(fleet, async |client| client.show(&name).await.map(|row| row.state)).await
-                != State::Done
-            {
-                tokio::time::sleep(Duration::from_millis(2)).await;
+        let mut known = Known { id, last: Acknowledged::Spawned, said: Vec::new(), slept: 0 };
+        let note = |known: &Known| history.lock().unwrap().insert(key.clone(), known.clone());
+        note(&known);
+        match plan {
+            "hang" => {
+                let (name, quick) = (id.to_string(), KillRequest { grace_ms: Some(200) });
+                let state =
+                    insist(fleet, async |client| client.kill(&name, &quick).await.map(|row| row.state)).await;
+                assert_eq!(state, State::Killed, "{id}\n{}", fleet.log());
+                known.last = Acknowledged::Killed;
+                note(&known);
             }
-            // From here on nobody can say whether it is there, until the answer comes.
-            insist(fleet, async |client| match client.rm(&name, RmRequest::default()).await {
-                // The answer to an earlier try was lost.
-                Err(ClientError::Refused(error)) if error.code == ErrorCode::NotFound => Ok(()),
-                Err(ClientError::Refused(error)) if error.code == ErrorCode::Conflict => {
-                    Err(ClientError::Broken(error.message))
+            "serve" => {
+                for turn in 0..random.usize(1..4) {
+                    let message = format!("{key}-{turn} hello");
+                    reach(fleet, id, &format!("say {message}"), "has it").await;
+                    known.said.push(message);
+                    note(&known);
+                    if random.bool() {
+                        fleet.tell(id, "sleep");
+                        known.slept += 1;
+                        note(&known);
+                    }
                 }
-                other => other.map(|_| ()),
-            })
-            .await;
-            history.lock().unwrap().insert(key, (id, Acknowledged::Removed));
+                reach(fleet, id, "end", "ends").await;
+            }
+            _ if random.u8(..4) == 0 => {
+                remove(fleet, id).await;
+                known.last = Acknowledged::Removed;
+                note(&known);
+            }
+            _ => {}
         }
     }
+}
+
+/// Wakes an agent and says something to it, until it has answered.
+async fn reach(fleet: &Fleet, id: AgentId, line: &str, answer: &str) {
+    let name = id.to_string();
+    loop {
+        let awake = insist(fleet, async |client| match client.wake(&name).await {
+            // It is not started yet.
+            Err(ClientError::Refused(error)) if error.code == ErrorCode::Queued => {
+                Err(ClientError::Broken(error.message))
+            }
+            other => other,
+        })
+        .await;
+        assert_eq!(awake.id, id);
+        // It may have gone to sleep meanwhile: then it is woken again.
+        match fleet.ask(id, line) {
+            Some(said) => return assert_eq!(said, answer),
+            None => tokio::time::sleep(Duration::from_millis(2)).await,
+        }
+    }
+}
+
+/// Removes an agent when it is done.
+async fn remove(fleet: &Fleet, id: AgentId) {
+    let name = id.to_string();
+    while insist(fleet, async |client| client.show(&name).await.map(|row| row.state)).await != State::Done {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    // From here on nobody can say whether it is there, until the answer comes.
+    insist(fleet, async |client| match client.rm(&name, RmRequest::default()).await {
+        // The answer to an earlier try was lost.
+        Err(ClientError::Refused(error)) if error.code == ErrorCode::NotFound => Ok(()),
+        Err(ClientError::Refused(error)) if error.code == ErrorCode::Conflict => {
+            Err(ClientError::Broken(error.message))
+        }
+        other => other.map(|_| ()),
+    })
+    .await;
 }
 
 /// Asks until there is an answer; only the daemon's death is an excuse.
@@ -130,33 +194,47 @@ async fn insist<T>(fleet: &Fleet, mut ask: impl AsyncFnMut(&mut Client) -> Resul
     }
 }
 
-async fn check(fleet: &Fleet, history: &History) {
+/// Compares what was acknowledged with what is there; says how much that was.
+async fn check(fleet: &Fleet, history: &History) -> String {
     let history = history.lock().unwrap().clone();
     let mut client = fleet.client().await;
-    for (id, last) in history.values() {
-        let runs = fleet.runs(*id);
+    for Known { id, last, said, slept } in history.values() {
         match last {
             Acknowledged::Spawned => {
                 fleet.until_state(&mut client, *id, State::Done).await;
-                assert_eq!(fleet.runs(*id), 1, "{id}");
+                let runs = fleet.lines(*id, "runs");
+                assert!((1..=slept + 1).contains(&runs.len()), "{id}: slept {slept} times, ran {runs:?}");
+                let once: BTreeSet<&String> = runs.iter().collect();
+                assert_eq!(once.len(), runs.len(), "{id}: a run began twice: {runs:?}");
+                assert_eq!(&fleet.lines(*id, "said"), said, "{id}");
             }
             Acknowledged::Killed => {
                 let row = client.show(&id.to_string()).await.unwrap();
                 assert_eq!(row.state, State::Killed, "{id}");
                 // It may not have come to run.
-                assert!(runs <= 1, "{id} ran {runs} times");
+                assert!(fleet.runs(*id) <= 1, "{id} ran {} times", fleet.runs(*id));
             }
             Acknowledged::Removed => assert!(!fleet.places.agent_dir(*id).exists(), "{id}"),
         }
+        assert_eq!(fleet.lines(*id, "doubled"), Vec::<String>::new(), "{id}: two workers at once");
         assert_eq!(processes_of(&id.to_string()), Vec::<i32>::new());
     }
     let mut registered: Vec<AgentId> = client.list().await.unwrap().into_iter().map(|row| row.id).collect();
-    let stays = history.values().filter(|(_, last)| *last != Acknowledged::Removed);
-    let mut acknowledged: Vec<AgentId> = stays.map(|(id, _)| *id).collect();
+    let stays = history.values().filter(|known| known.last != Acknowledged::Removed);
+    let mut acknowledged: Vec<AgentId> = stays.map(|known| known.id).collect();
     registered.sort_unstable();
     acknowledged.sort_unstable();
     assert_eq!(registered, acknowledged);
-    assert!(!acknowledged.is_empty());
+    let counted = |fits: fn(&Known) -> bool| history.values().filter(|known| fits(known)).count();
+    assert!(counted(|known| !known.said.is_empty()) > 0, "nobody was spoken to");
+    format!(
+        "{} spawned, {} killed, {} removed, {} messages, {} sleeps",
+        history.len(),
+        counted(|known| known.last == Acknowledged::Killed),
+        counted(|known| known.last == Acknowledged::Removed),
+        history.values().map(|known| known.said.len()).sum::<usize>(),
+        history.values().map(|known| known.slept).sum::<usize>(),
+    )
 }
 
 /// Calls at which the daemon, its threads and what it starts are killed, each in turn.

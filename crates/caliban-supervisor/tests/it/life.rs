@@ -3,6 +3,8 @@
 use caliban_core::lifecycle::{Ending, State, WaitingFor};
 use caliban_supervisor::protocol::{FleetEvent, RespawnRequest, ResumeRequest, RmRequest};
 
+use caliban_supervisor::records::WorkerStatus;
+
 use crate::fleet::{Fleet, is_alive, quick, refused, wait_until};
 
 #[tokio::test]
@@ -176,6 +178,31 @@ async fn hibernating_agents_cost_no_process_and_wake_with_the_same_id() {
     let row = fleet.until_state(&mut client, id, State::Running).await;
     assert_eq!((row.runs, row.hibernated), (2, false));
     wait_until("it runs again", || fleet.runs(id) == 2);
+}
+
+#[tokio::test]
+async fn whoever_wakes_an_agent_that_is_just_leaving_memory_gets_its_next_run() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "serve").await;
+    let gate = fleet.temp.path().join("gate");
+    fleet.tell(id, &format!("linger {}", gate.display()));
+    let dir = fleet.places.agent_dir(id);
+    let says =
+        || caliban_supervisor::records::read::<WorkerStatus>(&dir, caliban_supervisor::records::STATUS);
+    wait_until("it says that it leaves", || says().is_some_and(|status| status.hibernated));
+    let mut other = fleet.client().await;
+    let name = id.to_string();
+    let open = async {
+        // It still listens, and will hear nothing.
+        other.show(&name).await.unwrap();
+        crate::fleet::write(&gate, "");
+    };
+    let (awake, ()) = tokio::join!(client.wake(&name), open);
+    assert_eq!(awake.unwrap().id, id);
+    let row = client.show(&name).await.unwrap();
+    assert_eq!((row.runs, row.hibernated), (2, false));
+    assert_eq!(fleet.ask(id, "say 1 hello").as_deref(), Some("has it"));
 }
 
 #[tokio::test]
