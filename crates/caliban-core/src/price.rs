@@ -12,7 +12,14 @@ use crate::inert;
 use crate::usage::Usage;
 
 /// The day on which the table was last compared with what the providers publish.
-pub const TABLE_DATE: &str = "2026-11-15";
+///
+/// Compared with stored copies of their pages, not with the live ones: Anthropic's pricing page and model overviews
+/// (`platform.claude.com/docs/en/about-claude/pricing`, `/docs/en/models/…/overview`; October 2026), OpenAI's model list
+/// (`developers.openai.com/api/docs/models`) and the announcements of GPT-6 Sol, Luna and GPT-6.1 Terra (September and
+/// October 2026), Google's price list as it was read on 2026-10-07 (`ai.google.dev/gemini-api/docs/pricing`). Where
+/// copies disagree the higher price stands, so that a budget in dollars is not passed: for the cache reads of Sonnet 5.5
+/// Anthropic's page of September has $0.20, a transcript of October $0.10.
+pub const TABLE_DATE: &str = "2026-11-16";
 
 /// Money, in millionths of a US dollar.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -157,7 +164,7 @@ const TABLE: &[(&str, Price)] = &[
     ("claude-opus-4-5", flat(5_000, 25_000, 500, 6_250)),
     ("claude-opus-4-1", flat(15_000, 75_000, 1_500, 18_750)),
     ("claude-opus-4", flat(15_000, 75_000, 1_500, 18_750)),
-    ("claude-sonnet-5-5", flat(2_000, 10_000, 100, 2_500)),
+    ("claude-sonnet-5-5", flat(2_000, 10_000, 200, 2_500)),
     ("claude-sonnet-5", flat(2_000, 10_000, 200, 2_500)),
     ("claude-sonnet-4-6", flat(3_000, 15_000, 300, 3_750)),
     ("claude-sonnet-4-5", flat(3_000, 15_000, 300, 3_750)),
@@ -174,12 +181,15 @@ const TABLE: &[(&str, Price)] = &[
     ("gpt-6.1-terra", openai_long(1_000, 5_000, 50, 1_250)),
     ("gpt-6-sol", openai_long(2_000, 10_000, 200, 2_500)),
     ("gpt-6-luna", openai_long(100, 500, 10, 125)),
+    // The bare name leads to Sol.
+    ("gpt-5.6", openai_long(4_000, 20_000, 400, 5_000)),
     ("gpt-5.6-sol", openai_long(4_000, 20_000, 400, 5_000)),
     ("gpt-5.6-terra", openai_long(2_000, 12_000, 200, 2_500)),
     ("gpt-5.6-luna", openai_long(200, 1_200, 20, 250)),
     ("gpt-5.5", openai_long(5_000, 30_000, 500, 5_000)),
     ("gpt-5.4", openai_long(2_500, 15_000, 250, 2_500)),
     ("gpt-5.4-mini", flat(750, 4_500, 75, 750)),
+    ("gpt-5.4-nano", flat(200, 1_250, 20, 200)),
     ("gpt-5.2", flat(1_750, 14_000, 175, 1_750)),
     ("gpt-5.3-codex", flat(1_750, 14_000, 175, 1_750)),
     ("gpt-5.1", flat(1_250, 10_000, 125, 1_250)),

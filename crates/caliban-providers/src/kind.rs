@@ -69,7 +69,8 @@ const FACTS: [Facts; 10] = [
         name: "gemini",
         base_url: "https://generativelanguage.googleapis.com/v1beta",
         key_variable: Some("GEMINI_API_KEY"),
-        model: Some("gemini-2.5-pro"),
+        // Google has retired 2.5 Pro and names this one in its place.
+        model: Some("gemini-3.8-flash"),
         start: None,
     },
     Facts {

@@ -17,6 +17,18 @@ fn a_request_costs_what_the_list_says() {
 }
 
 #[test]
+fn a_name_that_leads_to_another_model_costs_what_that_costs() {
+    assert_eq!(listed("gpt-5.6"), listed("gpt-5.6-sol"));
+    assert!(listed("gpt-5.6").is_some());
+}
+
+#[test]
+fn where_the_sources_disagree_the_higher_price_stands() {
+    let read = Usage { cache_read: 1_000_000, ..Usage::default() };
+    assert_eq!(listed("claude-sonnet-5-5").unwrap().cost(read), MicroUsd(200_000));
+}
+
+#[test]
 fn long_prompts_have_their_own_rates() {
     let price = listed("claude-haiku-5-5").unwrap();
     assert_eq!(price.cost(Usage { input: 100_000, ..Usage::default() }), MicroUsd(10_000));
@@ -42,7 +54,16 @@ fn dates_prefixes_and_dots_are_seen_through() {
 
 #[test]
 fn an_unknown_price_is_unknown_and_a_local_model_is_free() {
-    for name in ["", "gpt-99", "claude-opus-4-5-turbo", "llama3.3:70b", "gpt-5-20", "-20251001"] {
+    for name in [
+        "",
+        "gpt-99",
+        "claude-opus-4-5-turbo",
+        "llama3.3:70b",
+        "gpt-5-20",
+        "-20251001",
+        "openai/gpt-5.6:batch",
+        "gpt-5.5-pro",
+    ] {
         assert_eq!(listed(name), None, "{name}");
     }
     let usage = Usage { input: 5, output: 5, cache_read: 5, cache_write: 5 };
