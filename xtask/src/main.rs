@@ -20,8 +20,10 @@ cargo xtask bench [NAME…]  measures the release programs beside something of t
                            version, help, turn, tool-turn, request, worktree, broker, broker-load, fleet
     --runs N               how often each is run (default 40)
     --bin-dir DIR          measures programs that are built already
-cargo xtask soak           kills the daemon 1,000 times under load and checks that nothing is lost or doubled
-    --kills N --seed N     another number; the seed that a run has printed
+cargo xtask soak           kills the daemon 1,000 times under load, at every write of a spawn, and with 1,000 agents
+                           that live; checks that nothing is lost or doubled
+    --kills N --agents N   other numbers
+    --seed N               the seed that a run has printed
 cargo xtask ci             what the server does: .ci/run
 ";
 

@@ -1,6 +1,7 @@
-//! `cargo xtask soak`: the long version of the tests that kill the daemon under load.
+//! `cargo xtask soak`: the long version of the tests that kill the daemon: under load (r01), at every write (r02), and
+//! with many agents that must survive it (r03).
 //!
-//! The same test as in the ordinary run, with a thousand kills; the seed is printed, and the same seed is the same run.
+//! The same tests as in the ordinary run, with larger numbers; the seed is printed, and makes the same choices again.
 
 use std::process::ExitCode;
 
@@ -10,23 +11,30 @@ use crate::run;
 
 /// How often the daemon is killed when nobody says.
 const KILLS: &str = "1000";
+/// How many agents survive.
+const AGENTS: &str = "1000";
+/// At how many writes of a spawn it is killed; a whole run has fewer.
+const BOUNDARIES: &str = "80";
 
 /// Runs the soak.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
-    let (mut kills, mut seed) = (KILLS.to_owned(), None);
+    let (mut kills, mut agents, mut seed) = (KILLS.to_owned(), AGENTS.to_owned(), None);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match (arg.as_str(), args.next()) {
             ("--kills", Some(value)) => kills.clone_from(value),
+            ("--agents", Some(value)) => agents.clone_from(value),
             ("--seed", Some(value)) => seed = Some(value.clone()),
-            (other, _) => bail!("expected --kills N or --seed N, found {other}"),
+            (other, _) => bail!("expected --kills N, --agents N or --seed N, found {other}"),
         }
     }
     run::must(run::command("cargo").args(["build", "--workspace", "--bins"]))?;
     let mut command = run::command("cargo");
-    // Not nextest: this test takes as long as it takes.
-    command.args(["test", "-p", "caliban-supervisor", "--test", "it", "r01_", "--", "--nocapture"]);
-    command.env("CALIBAN_SOAK_KILLS", kills);
+    // Not nextest: these tests take as long as they take. One after the other, so that each has the machine.
+    command.args(["test", "-p", "caliban-supervisor", "--test", "it", "--"]);
+    command.args(["r01_", "r02_", "r03_", "--nocapture", "--test-threads=1"]);
+    command.env("CALIBAN_SOAK_KILLS", kills).env("CALIBAN_SOAK_AGENTS", agents);
+    command.env("CALIBAN_SOAK_BOUNDARIES", BOUNDARIES);
     if let Some(seed) = seed {
         command.env("CALIBAN_SOAK_SEED", seed);
     }

@@ -148,7 +148,7 @@ async fn respond(
     inbox: mpsc::Sender<Msg>,
     stop: CancellationToken,
 ) -> Response<Body> {
-    let outcome = match answer(request, peer, &inbox).await {
+    let outcome = match answer(request, peer, &inbox, &stop).await {
         Ok(Answered::Json(status, bytes)) => Response::builder()
             .status(status)
             .header(header::CONTENT_TYPE, "application/json")
@@ -183,7 +183,9 @@ async fn answer(
     request: HttpRequest<Incoming>,
     peer: Option<i32>,
     inbox: &mpsc::Sender<Msg>,
+    stop: &CancellationToken,
 ) -> Result<Answered, ApiError> {
+    let stopping = || ApiError::new(ErrorCode::Stopping, "the daemon is leaving");
     let (path, method) = (request.uri().path().to_owned(), request.method().clone());
     let query = request.uri().query().unwrap_or_default().to_owned();
     let Some((route, id)) = routes::find(method.as_str(), &path) else { return Err(no_route(&path)) };
@@ -194,7 +196,11 @@ async fn answer(
     let id = decode(id)?;
     let ask = match route.verb {
         Verb::OpenApi => return json(200, &openapi::document()),
-        Verb::Wake => return json(200, &wake::until_awake(id, inbox).await?),
+        // A worker that does not listen does not keep us from leaving: the next daemon is asked again.
+        Verb::Wake => match stop.run_until_cancelled(wake::until_awake(id, inbox)).await {
+            Some(awake) => return json(200, &awake?),
+            None => return Err(stopping()),
+        },
         Verb::Status => Request::Status,
         Verb::List => Request::List,
         Verb::Show => Request::Show(id),
@@ -206,7 +212,6 @@ async fn answer(
         Verb::Respawn => Request::Respawn(id, body_or_default::<RespawnRequest>(request).await?),
         Verb::Resume => Request::Resume(id, body_or_default::<ResumeRequest>(request).await?),
     };
-    let stopping = || ApiError::new(ErrorCode::Stopping, "the daemon is leaving");
     let (reply, answer) = oneshot::channel();
     inbox.send(Msg::Request(ask, reply)).await.map_err(|_| stopping())?;
     match answer.await.map_err(|_| stopping())?? {

@@ -89,6 +89,23 @@ async fn f17_stop_finishes_what_is_in_flight_and_leaves_agents_alone() {
 }
 
 #[tokio::test]
+async fn f17_whoever_waits_for_a_mute_worker_does_not_keep_the_daemon() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn(&mut client, "mute").await.to_string();
+    // This one starts no daemon.
+    let mut waits = Client::connect(&fleet.places).await.unwrap();
+    let stop = async {
+        client.show(&id).await.unwrap();
+        client.shutdown().await
+    };
+    let (awake, stopped) = tokio::join!(waits.wake(&id), stop);
+    stopped.unwrap();
+    assert!(matches!(awake, Err(ClientError::NotRunning(_))), "{awake:?}");
+    assert!(!fleet.log().contains("unanswered"), "{}", fleet.log());
+}
+
+#[tokio::test]
 async fn f20_r03_agents_survive_daemons_and_are_adopted_with_id_pid_and_state() {
     let fleet = Fleet::new();
     let mut client = fleet.client().await;
