@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// The most that counts of one stretch.
-pub(crate) const SLICE: Duration = Duration::from_millis(100);
+/// The least that counts of one stretch.
+const SLICE: Duration = Duration::from_millis(100);
+/// Into how many slices a long time is cut at most: each is a wake-up, and the error of one stop.
+const SLICES: u32 = 50;
 
 /// How long to go on waiting. Goes on where it was when a wait for it is given up.
 #[derive(Debug, Clone)]
@@ -17,12 +19,17 @@ pub(crate) struct Patience {
     slice_ends: Instant,
     /// What comes after it.
     rest: Duration,
+    slice: Duration,
 }
 
 impl Patience {
     pub(crate) fn new(time: Duration) -> Self {
-        let slice = time.min(SLICE);
-        Self { slice_ends: Instant::now() + slice, rest: time - slice }
+        Self::cut(time, SLICE.max(time / SLICES))
+    }
+
+    fn cut(time: Duration, slice: Duration) -> Self {
+        let first = time.min(slice);
+        Self { slice_ends: Instant::now() + first, rest: time - first, slice }
     }
 
     /// Waits for its end.
@@ -32,7 +39,7 @@ impl Patience {
             if self.rest.is_zero() {
                 return;
             }
-            *self = Self::new(self.rest);
+            *self = Self::cut(self.rest, self.slice);
         }
     }
 

@@ -27,13 +27,14 @@ use rustix::{
 use tokio::{
     net::unix::pipe::Receiver,
     signal::unix::{Signal, SignalKind, signal},
-    time::{Instant, sleep_until},
 };
 
 pub(crate) use memory::Memory;
+pub(crate) use patience::Patience;
 pub(crate) use wire::{Order, Outcome, Report};
 
 mod memory;
+mod patience;
 #[cfg_attr(target_os = "linux", path = "reaper/tree_linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "reaper/tree_group.rs")]
 mod tree;
@@ -117,7 +118,7 @@ async fn keep(order: &Order, control: File) -> io::Result<Report> {
     let (mut left, mut names) = (0, Vec::new());
     if stop {
         tree.end(&mut events, STOP_GRACE).await;
-    } else if !tree.gone_by(&mut events, Instant::now() + NATURAL).await {
+    } else if !tree.gone_within(&mut events, NATURAL).await {
         let alive = tree::alive();
         (left, names) = (alive.len(), alive.iter().take(NAMED).map(|pid| tree::name(*pid)).collect());
         tree.end(&mut events, LEFT_GRACE).await;
@@ -231,8 +232,9 @@ impl Tree {
         }
     }
 
-    /// Waits until nothing is left; false when something is at the deadline.
-    async fn gone_by(&mut self, events: &mut Events, deadline: Instant) -> bool {
+    /// Waits until nothing is left; false when something is after that time.
+    async fn gone_within(&mut self, events: &mut Events, time: Duration) -> bool {
+        let mut patience = Patience::new(time);
         loop {
             self.reap();
             if !self.left {
@@ -241,7 +243,7 @@ impl Tree {
             tokio::select! {
                 biased;
                 _ = events.child.recv() => {}
-                () = sleep_until(deadline) => {
+                () = patience.over() => {
                     self.reap();
                     return !self.left;
                 }
@@ -252,12 +254,12 @@ impl Tree {
     /// TERM, a grace, then KILL until nothing is left.
     async fn end(&mut self, events: &mut Events, grace: Duration) {
         tree::ask(self.main);
-        if self.gone_by(events, Instant::now() + grace).await {
+        if self.gone_within(events, grace).await {
             return;
         }
-        let give_up = Instant::now() + KILL_LIMIT;
+        let mut spent = patience::Spent::new();
         let mut pause = Duration::from_millis(1);
-        while Instant::now() < give_up {
+        while spent.so_far() < KILL_LIMIT {
             tree::kill(self.main);
             self.reap();
             if !self.left {

@@ -23,6 +23,7 @@ use tokio::net::UnixStream;
 pub use events::Events;
 pub use start::StartOptions;
 
+use crate::patience::Patience;
 use crate::places::{Places, PlacesError};
 use crate::protocol::{
     ANSWER_CAP, AgentList, AgentRow, ApiError, Awake, DaemonStatus, ErrorBody, ErrorCode, HEADER,
@@ -248,9 +249,14 @@ impl Client {
         };
         let sent = connection.send(method.clone(), path, body);
         let answer = match answers_at_once(&method, path) {
-            true => tokio::time::timeout(ANSWER_LIMIT, sent)
-                .await
-                .map_err(|_| ClientError::Silent(ANSWER_LIMIT))??,
+            true => {
+                let mut patience = Patience::new(ANSWER_LIMIT);
+                tokio::select! {
+                    biased;
+                    answer = sent => answer?,
+                    () = patience.over() => return Err(ClientError::Silent(ANSWER_LIMIT)),
+                }
+            }
             false => sent.await?,
         };
         if !answer.status().is_success() {

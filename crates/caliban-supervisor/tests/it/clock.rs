@@ -1,13 +1,19 @@
-//! A wall clock that jumps by a day, forth and back, under a running daemon. Shims and workers keep the true one.
+//! Time that is not what it seems: a wall clock that jumps by a day, forth and back, for client, daemon, shims,
+//! workers and what these start; and everything stopped for longer than any interval at which something is looked at.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use caliban_core::lifecycle::State;
-use caliban_supervisor::records;
+use caliban_supervisor::Client;
+use caliban_supervisor::protocol::KillRequest;
+use caliban_supervisor::records::{self, ExitRecord};
+use rustix::process::Signal;
 
-use crate::fleet::{Fleet, quick, until, wait_until, write};
+use crate::fleet::{Fleet, processes_of, quick, signal, until, wait_until, write};
 
 /// 23 hours: an age beyond it comes from the jump, not from a slow machine.
 const NEARLY_A_DAY_MS: u64 = 23 * 60 * 60 * 1000;
@@ -18,55 +24,81 @@ fn library() -> Option<PathBuf> {
     dirs.map(|dir| dir.path().join("faketime/libfaketimeMT.so.1")).find(|path| path.exists())
 }
 
-/// The daemons whose shared memory libfaketime leaves behind when they are killed.
-struct Shared(Vec<i32>);
+/// What libfaketime is told: the same clock for all. The monotonic one stays as it is, as with a real jump.
+const FAKED: [&str; 5] = [
+    "LD_PRELOAD",
+    "FAKETIME_TIMESTAMP_FILE",
+    "FAKETIME_NO_CACHE",
+    "FAKETIME_DONT_FAKE_MONOTONIC",
+    "FAKETIME_DISABLE_SHM",
+];
 
-impl Drop for Shared {
-    fn drop(&mut self) {
-        for pid in &self.0 {
-            let _gone = fs::remove_file(format!("/dev/shm/faketime_shm_{pid}"));
-            let _gone = fs::remove_file(format!("/dev/shm/sem.faketime_sem_{pid}"));
-        }
-    }
+#[expect(clippy::disallowed_methods, reason = "an inner test is told what to do by its environment")]
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap()
 }
 
-#[tokio::test]
-async fn r15_a_clock_that_jumps_a_day_changes_no_order_and_no_time_out() {
+/// The client's clock jumps, too, so the test runs itself again in a process with that clock.
+#[test]
+fn r15_a_clock_that_jumps_a_day_changes_no_order_and_no_time_out() {
     let Some(library) = library() else {
         let _unread = writeln!(std::io::stderr(), "skipped: libfaketime is not installed");
         return;
     };
-    let mut shared = Shared(Vec::new());
+    let dir = tempfile::tempdir().unwrap();
+    let clock = dir.path().join("clock");
+    write(&clock, "+0d");
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "clock::r15_inside", "--ignored", "--nocapture"])
+        .env("LD_PRELOAD", library)
+        .env("FAKETIME_TIMESTAMP_FILE", clock)
+        .env("FAKETIME_NO_CACHE", "1")
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        .env("FAKETIME_DISABLE_SHM", "1")
+        .output()
+        .unwrap();
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[tokio::test]
+#[ignore = "run by r15_a_clock_that_jumps_a_day_changes_no_order_and_no_time_out"]
+async fn r15_inside() {
     let mut fleet = Fleet::with(|options| options.max_running = 1);
-    let clock = fleet.temp.path().join("clock");
+    let faked: Vec<(String, String)> =
+        FAKED.iter().map(|name| ((*name).to_owned(), variable(name))).collect();
+    let clock = PathBuf::from(&faked[1].1);
     let jump = |to: &str| {
         write(&clock.with_extension("new"), to);
         fs::rename(clock.with_extension("new"), &clock).unwrap();
     };
-    jump("+0d");
-    // The monotonic clock stays as it is, as with a real jump.
-    for (name, value) in [
-        ("LD_PRELOAD", library.as_os_str()),
-        ("FAKETIME_TIMESTAMP_FILE", clock.as_os_str()),
-        ("FAKETIME_NO_CACHE", "1".as_ref()),
-        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".as_ref()),
-    ] {
+    for (name, value) in &faked {
         fleet.start.environment.insert(name.into(), value.into());
     }
     let mut client = fleet.client().await;
-    shared.0.extend(fleet.daemon_pid());
-    let sleeper = fleet.spawn_up(&mut client, "serve").await;
+    let request = |plan: &str| {
+        let mut request = fleet.request(plan);
+        request.spec.env.extend(faked.clone());
+        request
+    };
+    let spawn_up = async |client: &mut Client, plan: &str| {
+        let id = client.spawn(request(plan)).await.unwrap().id;
+        fleet.until_row(client, id, |row| row.pid.is_some() && row.turns > 0).await;
+        id
+    };
+    let sleeper = spawn_up(&mut client, "serve").await;
     let up = fleet.temp.path().join("up");
     let stubborn = format!("sh:trap '' TERM; : > {}; while :; do sleep 0.1; done", up.display());
-    let first = fleet.spawn_up(&mut client, &stubborn).await;
+    let first = spawn_up(&mut client, &stubborn).await;
     wait_until("the shell ignores TERM", || up.exists());
     let mut ids = vec![sleeper, first];
     // Each is queued at another time of day: the later ones "before" the earlier ones.
     for to in ["+1d", "-1d", "+0d"] {
         jump(to);
-        ids.push(fleet.spawn(&mut client, "hang").await);
+        ids.push(client.spawn(request("hang")).await.unwrap().id);
     }
-    let mut last = fleet.request("done");
+    let mut last = request("done");
     last.spec.after = vec![ids[4]];
     jump("-1d");
     ids.push(client.spawn(last).await.unwrap().id);
@@ -100,6 +132,25 @@ async fn r15_a_clock_that_jumps_a_day_changes_no_order_and_no_time_out() {
     jump("+1d");
     client.kill(&ids[4].to_string(), &quick()).await.unwrap();
     fleet.until_state(&mut client, ids[5], State::Failed).await;
+    let exit: ExitRecord = records::read(&fleet.places.agent_dir(ids[4]), records::EXIT).unwrap();
+    assert!(exit.at + NEARLY_A_DAY_MS / 2 > now_ms(), "the shim does not see the jump: {}", exit.at);
+
+    // A grace is neither shortened nor lengthened.
+    for (n, to) in ["-1d", "+1d"].into_iter().enumerate() {
+        let orderly = Orderly::new(&fleet, &format!("orderly{n}"));
+        let id = spawn_up(&mut client, &orderly.plan()).await;
+        orderly.is_up();
+        let name = id.to_string();
+        let long = KillRequest { grace_ms: Some(600_000) };
+        let jumps = async {
+            until("it is asked to end", || async { orderly.is_asked() }).await;
+            jump(to);
+            orderly.may_end();
+        };
+        let (killed, ()) = tokio::join!(client.kill(&name, &long), jumps);
+        assert_eq!((killed.unwrap().state, orderly.has_ended()), (State::Killed, true));
+        ids.push(id);
+    }
 
     fleet.tell(sleeper, "sleep");
     fleet.until_row(&mut client, sleeper, |row| row.hibernated).await;
@@ -112,6 +163,108 @@ async fn r15_a_clock_that_jumps_a_day_changes_no_order_and_no_time_out() {
     fleet.kill_daemon();
     jump("+1d");
     let mut client = fleet.client().await;
-    shared.0.extend(fleet.daemon_pid());
     assert_eq!(listed(client.list().await.unwrap()), ids);
+}
+
+/// A tool that takes its time when it is asked to end: until it may.
+struct Orderly(PathBuf);
+
+impl Orderly {
+    fn new(fleet: &Fleet, name: &str) -> Self {
+        Self(fleet.temp.path().join(name))
+    }
+
+    fn at(&self, what: &str) -> PathBuf {
+        self.0.with_extension(what)
+    }
+
+    fn plan(&self) -> String {
+        let at = self.0.display();
+        format!(
+            "sh:trap ': > {at}.asked; while [ ! -e {at}.may-end ]; do sleep 0.01; done; : > {at}.ended; exit 0' TERM; \
+             : > {at}.up; while :; do sleep 0.01; done"
+        )
+    }
+
+    fn is_up(&self) {
+        wait_until("the tool is up", || self.at("up").exists());
+    }
+
+    fn is_asked(&self) -> bool {
+        self.at("asked").exists()
+    }
+
+    fn may_end(&self) {
+        write(&self.at("may-end"), "");
+    }
+
+    fn has_ended(&self) -> bool {
+        self.at("ended").exists()
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    u64::try_from(since.as_millis()).unwrap()
+}
+
+/// For how long everything stands still: longer than the daemon's intervals and the grace of the kill.
+const STILL: Duration = Duration::from_millis(2_500);
+/// That grace.
+const GRACE_MS: u64 = 1_000;
+
+#[tokio::test]
+async fn r15_a_suspended_fleet_goes_on_as_if_nothing_had_been() {
+    let fleet = Fleet::with(|options| options.max_running = 2);
+    let mut client = fleet.client().await;
+    let idle = fleet.spawn_up(&mut client, "serve").await;
+    let running = fleet.spawn_up(&mut client, "sh:while :; do sleep 0.01; done").await;
+    let orderly = Orderly::new(&fleet, "orderly");
+    let ending = fleet.spawn_up(&mut client, &orderly.plan()).await;
+    orderly.is_up();
+    let queued = fleet.spawn(&mut client, "hang").await;
+    let ids = [idle, running, ending, queued];
+    let daemon = fleet.daemon_pid().unwrap();
+    let before = client.show(&running.to_string()).await.unwrap();
+
+    let name = ending.to_string();
+    let request = KillRequest { grace_ms: Some(GRACE_MS) };
+    let mut other = fleet.client().await;
+    let kill = other.kill(&name, &request);
+    let suspend = async {
+        until("it is asked to end", || async { orderly.is_asked() }).await;
+        let mut stopped = vec![daemon];
+        signal(daemon, Signal::STOP);
+        // Those who fork in between are stopped in the next round.
+        loop {
+            let all = ids.iter().flat_map(|id| processes_of(&id.to_string()));
+            let new: Vec<i32> = all.filter(|pid| !stopped.contains(pid)).collect();
+            if new.is_empty() {
+                break;
+            }
+            new.iter().for_each(|pid| signal(*pid, Signal::STOP));
+            stopped.extend(new);
+        }
+        let began = Instant::now();
+        until("time goes by", || async { began.elapsed() > STILL }).await;
+        orderly.may_end();
+        // Those who judge first, those who are judged last.
+        stopped.iter().for_each(|pid| signal(*pid, Signal::CONT));
+    };
+    let (killed, ()) = tokio::join!(kill, suspend);
+    assert_eq!((killed.unwrap().state, orderly.has_ended()), (State::Killed, true));
+
+    fleet.until_row(&mut client, queued, |row| row.state == State::Running && row.turns > 0).await;
+    let rows = client.list().await.unwrap();
+    let seen: Vec<_> = rows.iter().map(|row| (row.id, row.state, fleet.runs(row.id))).collect();
+    let expected = [
+        (idle, State::Idle, 1),
+        (running, State::Running, 1),
+        (ending, State::Killed, 1),
+        (queued, State::Running, 1),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!((rows[1].pid, rows[1].shim_pid), (before.pid, before.shim_pid));
+    assert_eq!(fleet.daemon_pid(), Some(daemon));
+    assert!(rows.iter().all(|row| row.note.is_none()), "{rows:#?}");
 }

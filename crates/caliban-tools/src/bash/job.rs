@@ -29,7 +29,7 @@ use super::{
 use crate::{
     ToolOutput, Workspace,
     limits::PROGRESS_BYTES,
-    reaper::{KILL_LIMIT, Order, REAP_MODE, Report, STOP_GRACE},
+    reaper::{KILL_LIMIT, Order, Patience, REAP_MODE, Report, STOP_GRACE},
     whole, words,
 };
 
@@ -229,8 +229,7 @@ impl Keeper {
         self.control = None;
         // The tree may have stopped its keeper.
         self.signal(Signal::CONT);
-        let lost = tokio::time::sleep(KEEPER_LIMIT);
-        tokio::pin!(lost);
+        let mut lost = Patience::new(KEEPER_LIMIT);
         loop {
             tokio::select! {
                 _ = self.child.wait() => return,
@@ -238,7 +237,7 @@ impl Keeper {
                     Ok(0) | Err(_) => open = false,
                     Ok(got) => self.heard(job, &block[..got]),
                 },
-                () = &mut lost => break,
+                () = lost.over() => break,
             }
         }
         self.signal(Signal::KILL);
@@ -280,7 +279,8 @@ impl Keeper {
 
 async fn sleep_for(limit: Option<Duration>) {
     match limit {
-        Some(limit) => tokio::time::sleep(limit).await,
+        // A command that was stopped together with us has not used up its time.
+        Some(limit) => Patience::new(limit).over().await,
         None => std::future::pending().await,
     }
 }

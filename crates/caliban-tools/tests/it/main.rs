@@ -4,6 +4,7 @@
 
 mod bash;
 mod bench;
+mod clock;
 mod edit;
 mod exhaustion;
 mod fetch;

@@ -1,0 +1,101 @@
+//! Waiting in time of our own: a stretch in which we stood still ourselves does not count.
+//!
+//! Whoever is stopped together with us (SIGSTOP to all, a frozen container, a machine that was suspended under a
+//! clock that went on) had no chance to do anything in that time. The wall clock is not looked at.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+/// The least that counts of one stretch.
+const SLICE: Duration = Duration::from_millis(100);
+/// Into how many slices a long time is cut at most: each is a wake-up, and the error of one stop.
+const SLICES: u32 = 50;
+
+/// How long to go on waiting. Goes on where it was when a wait for it is given up.
+#[derive(Debug, Clone)]
+pub(crate) struct Patience {
+    /// When the present slice ends.
+    slice_ends: Instant,
+    /// What comes after it.
+    rest: Duration,
+    slice: Duration,
+}
+
+impl Patience {
+    pub(crate) fn new(time: Duration) -> Self {
+        Self::cut(time, SLICE.max(time / SLICES))
+    }
+
+    fn cut(time: Duration, slice: Duration) -> Self {
+        let first = time.min(slice);
+        Self { slice_ends: Instant::now() + first, rest: time - first, slice }
+    }
+
+    /// Waits for its end.
+    pub(crate) async fn over(&mut self) {
+        loop {
+            sleep_until(self.slice_ends).await;
+            if self.rest.is_zero() {
+                return;
+            }
+            *self = Self::cut(self.rest, self.slice);
+        }
+    }
+}
+
+/// How much time of our own has passed, for loops that have something to do in every round.
+#[derive(Debug, Clone)]
+pub(crate) struct Spent {
+    before: std::time::Instant,
+    sum: Duration,
+}
+
+impl Spent {
+    pub(crate) fn new() -> Self {
+        Self { before: std::time::Instant::now(), sum: Duration::ZERO }
+    }
+
+    /// So far; to be asked in every round.
+    pub(crate) fn so_far(&mut self) -> Duration {
+        let now = std::time::Instant::now();
+        self.sum += now.saturating_duration_since(self.before).min(SLICE);
+        self.before = now;
+        self.sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paused(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.unwrap().block_on(test);
+    }
+
+    #[test]
+    fn waiting_takes_as_long_as_asked_however_often_it_is_interrupted() {
+        paused(async {
+            let began = Instant::now();
+            let mut patience = Patience::new(Duration::from_millis(250));
+            let mut interrupted = 0;
+            while tokio::time::timeout(Duration::from_millis(7), patience.over()).await.is_err() {
+                interrupted += 1;
+            }
+            assert_eq!((began.elapsed().as_millis(), interrupted), (250, 35));
+        });
+    }
+
+    #[test]
+    fn r15_a_stretch_in_which_we_stood_still_counts_as_one_slice() {
+        paused(async {
+            let mut patience = Patience::new(Duration::from_secs(5));
+            // As if we had been stopped for a day: nobody polled, and the clock went on.
+            tokio::time::advance(Duration::from_secs(86_400)).await;
+            let began = Instant::now();
+            patience.over().await;
+            assert_eq!(began.elapsed(), Duration::from_millis(4_900));
+        });
+    }
+}
