@@ -5,6 +5,9 @@ use testkit::{Output, Recorded, StepExt, script, script::Script, text, tool, too
 
 use crate::fleet::Fleet;
 
+#[path = "broker_a11.rs"]
+mod a11;
+
 const FIRST: &str = "00000000-0000-4000-8000-000000000001";
 const SECOND: &str = "00000000-0000-4000-8000-000000000002";
 
