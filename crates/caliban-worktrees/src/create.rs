@@ -292,6 +292,7 @@ impl Repo {
         let lease = self.keep_lease(lease, &checked.name, place)?;
         let marker = Marker {
             making: Making::Begun,
+            kept: false,
             name: checked.name.clone(),
             base: checked.recorded.clone().unwrap_or_else(|| checked.base.clone()),
             created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),

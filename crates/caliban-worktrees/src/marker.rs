@@ -91,6 +91,9 @@ pub struct Marker {
     /// Whether all of it was made.
     #[serde(default)]
     pub making: Making,
+    /// Whether somebody decided that it stays: then only a removal by name takes it.
+    #[serde(default)]
+    pub kept: bool,
     /// The working tree it was made from: links and included files come from there.
     pub source: Option<PathBuf>,
     /// Linked directories, relative to the root.

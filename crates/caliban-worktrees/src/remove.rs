@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::beneath;
 use crate::error::{Error, Result};
-use crate::marker::Oid;
+use crate::marker::{Marker, Oid};
 use crate::repo::{Lease, Located, Missing, Repo, split_nul};
 use crate::rescue::Rescue;
 use crate::save::nonce_name;
@@ -139,6 +139,8 @@ impl Repo {
             return Err(Error::Moved { name: name.as_str().to_owned(), path: path.clone() });
         }
         if options.keep == Keep::All {
+            // No later sweep takes it for an orphan.
+            Marker { kept: true, ..at.marker.clone() }.write(&at.admin)?;
             return this.report_kept(&at, cancel).await;
         }
         let _lease = match (lease, beneath::open_dir(&at.path)) {
@@ -331,7 +333,8 @@ impl Repo {
         let _full = rustix::fs::unlinkat(&place, TRASH, rustix::fs::AtFlags::REMOVEDIR);
     }
 
-    async fn report_kept(&self, at: &Located, cancel: &CancellationToken) -> Result<RemoveReport> {
+    /// What a removal says that removes nothing.
+    pub(crate) async fn report_kept(&self, at: &Located, cancel: &CancellationToken) -> Result<RemoveReport> {
         let tip = self.resolve_ref(&format!("refs/heads/{}", at.branch()), cancel).await?;
         let branch_fate = match tip {
             Some(tip) => {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::beneath;
 use crate::error::{Error, Result};
-use crate::remove::{RemoveOptions, RemoveReport, TRASH, trash_of};
+use crate::remove::{Keep, RemoveOptions, RemoveReport, TRASH, trash_of};
 use crate::repo::{Missing, Repo};
 
 /// Whether a sweep does anything.
@@ -85,6 +85,11 @@ impl Repo {
                 orphans.push(Swept::Left { name, why: format!("it belongs to {owner}") });
                 continue;
             }
+            if at.marker.kept {
+                let why = format!("it is kept; `caliban worktrees rm {name}` removes it");
+                orphans.push(Swept::Left { name, why });
+                continue;
+            }
             let swept = match mode {
                 SweepMode::DryRun => {
                     self.inspect(&name, cancel).await.map(|found| match found.listed.usage {
@@ -93,6 +98,9 @@ impl Repo {
                             Swept::Orphan { name: name.clone(), path, needs_rescue: found.needs_rescue }
                         }
                     })
+                }
+                SweepMode::Remove if options.keep == Keep::All => {
+                    self.report_kept(&at, cancel).await.map(|report| Swept::Done(Box::new(report)))
                 }
                 SweepMode::Remove => self
                     .remove(&name, None, options, cancel)

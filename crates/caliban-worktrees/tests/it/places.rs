@@ -1,6 +1,10 @@
 //! Repositories of every layout, and ones in which a worktree cannot be made.
 
-use caliban_worktrees::{BranchFate, CreateRequest, Error, Keep, Outcome, RemoveOptions, Repo};
+use std::collections::BTreeSet;
+
+use caliban_worktrees::{
+    BranchFate, CreateRequest, Error, Keep, Outcome, RemoveOptions, Repo, SweepMode, Swept,
+};
 
 use crate::lab::{Lab, create, make, names, remove, slug, token, try_create, write};
 
@@ -272,6 +276,11 @@ async fn w07_keep_keeps_worktree_and_branch() {
     assert!(path.join("README.md").exists());
     assert_eq!(lab.git(&["branch", "--list", "caliban/*"]), "+ caliban/kept");
     assert!(report.notes[0].contains("git worktree remove"), "{:?}", report.notes);
+    // Nor does a later sweep take it for an orphan.
+    let swept =
+        repo.sweep(&BTreeSet::new(), SweepMode::Remove, &RemoveOptions::default(), &token()).await.unwrap();
+    let why = "it is kept; `caliban worktrees rm kept` removes it".to_owned();
+    assert_eq!(swept.orphans, [Swept::Left { name: slug("kept"), why }]);
     lab.git(&["worktree", "remove", path.to_str().unwrap()]);
     lab.git(&["branch", "-d", "caliban/kept"]);
 }

@@ -9,11 +9,15 @@ use super::{Fleet, json_line, worded};
 use crate::{
     cli::fleet::RmArgs,
     report::{self, Code, Failure},
+    settings::Layer,
 };
 
 pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) -> Result<Code, Failure> {
     let mut client = fleet.client().await?;
-    let request = RmRequest { force: args.force, keep: args.keep };
+    // The settings of this moment, which a daemon of yesterday does not know.
+    let settings = crate::settings::load(fleet.environment, &fleet.cwd, Layer::default());
+    let keep = args.keep || settings.is_ok_and(|loaded| loaded.settings.worktrees.keep);
+    let request = RmRequest { force: args.force, keep };
     let mut gone: Vec<Removed> = Vec::new();
     let mut failed = None;
     for id in &args.agents.ids {
