@@ -465,3 +465,26 @@ fn r17_a_child_that_a_kill_interrupted_is_not_started_again() {
     assert_eq!(place.env.read(place.repo.join("counter")), "ran\n");
     assert!(results(&place)[0].0.starts_with("[interrupted: "), "{:?}", results(&place));
 }
+
+#[test]
+fn s11_a_background_helper_may_do_what_its_parent_was_always_allowed_and_asks_for_the_rest() {
+    use crate::fleet::{Fleet, bash};
+    let fleet = Fleet::new(script![
+        bash("touch one").on_first(TASK),
+        call(json!({"prompt": "the helper's task", "background": true, "label": "helper"})).on_first(TASK),
+        text("parent done").on_first(TASK),
+        bash("touch two").on_first("the helper's task"),
+        bash("mkdir three").on_first("the helper's task"),
+        text("helper done").on_first("the helper's task"),
+    ]);
+    let parent = fleet.bg(TASK, []);
+    fleet.wait_for_ask(&parent);
+    fleet.run(["approve", &parent, "--always"]).ok();
+    fleet.run(["agents", "wait", &parent]).ok();
+    fleet.wait_for_ask("helper");
+    // The first of its two commands was not asked for.
+    let asks = fleet.row("helper")["asks"].clone();
+    assert!(asks.to_string().contains("mkdir three"), "{asks}");
+    fleet.run(["approve", "helper"]).ok();
+    fleet.run(["agents", "wait", "helper"]).ok();
+}
