@@ -307,6 +307,11 @@ async fn a_daemon_started_by_an_agent_and_its_agents_outlive_that_agent() {
     let mut client = Client::connect(&fleet.places).await.unwrap();
     let second = fleet.spawn_up(&mut client, "hang").await;
     let (pid, shim) = (fleet.daemon_pid().unwrap(), fleet.shim(second));
+    // Nor do they stay in its control group, which they would be ended with.
+    for ours in [pid, shim.pid] {
+        let groups = fs::read_to_string(format!("/proc/{ours}/cgroup")).unwrap();
+        assert!(!groups.contains(&first.to_string()), "{groups}");
+    }
     client.kill(&first.to_string(), &crate::fleet::quick()).await.unwrap();
     assert!(is_alive(pid) && is_alive(shim.pid) && is_alive(shim.worker_pid.unwrap()));
     assert_eq!(client.show(&second.to_string()).await.unwrap().state, State::Running);

@@ -29,9 +29,44 @@ async fn f12_kill_is_term_and_after_the_grace_kill() {
     assert_eq!(processes_of(&stubborn.to_string()), Vec::<i32>::new());
 }
 
+/// A fleet whose shims see a control group of version 2 only, or none, where that can be had.
+fn fleet_after(prepared: &str) -> Option<Fleet> {
+    let can = std::process::Command::new("unshare").args(["-m", "sh", "-c", prepared]).output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        let _unread =
+            writeln!(std::io::stderr(), "skipped: control groups cannot be hidden from the fleet here");
+        return None;
+    }
+    let mut fleet = Fleet::new();
+    let inside = format!("{prepared} && exec {} \"$@\"", crate::fleet::caliband().display());
+    let arguments = ["-m", "sh", "-c", &inside, "sh"];
+    fleet.start.programs = vec![("/usr/bin/unshare".into(), arguments.map(Into::into).into())];
+    Some(fleet)
+}
+
+/// What hides all control groups.
+const NONE: &str = "mount -t tmpfs none /sys/fs/cgroup";
+/// What hides version 1, if version 2 is there.
+const VERSION_2: &str = "umount /sys/fs/cgroup/memory && grep -q ' - cgroup2 ' /proc/self/mountinfo";
+
 #[tokio::test]
 async fn r06_kill_leaves_nothing_of_a_tree_that_resists() {
-    let fleet = Fleet::new();
+    kill_a_tree_that_resists(&Fleet::new()).await;
+}
+
+#[tokio::test]
+async fn r06_the_same_without_a_control_group() {
+    let Some(fleet) = fleet_after(NONE) else { return };
+    kill_a_tree_that_resists(&fleet).await;
+}
+
+#[tokio::test]
+async fn r06_the_same_in_a_control_group_of_version_2() {
+    let Some(fleet) = fleet_after(VERSION_2) else { return };
+    kill_a_tree_that_resists(&fleet).await;
+}
+
+async fn kill_a_tree_that_resists(fleet: &Fleet) {
     let mut client = fleet.client().await;
     let up = fleet.temp.path().join("up");
     // Ignores TERM, leaves the session, forks twice, forks on and on, and one takes its marker away.
@@ -111,16 +146,7 @@ async fn r07_what_hid_from_everything_but_its_group_is_ended_with_a_killed_shim(
 
 #[tokio::test]
 async fn r07_the_same_in_a_control_group_of_version_2() {
-    let without = "umount /sys/fs/cgroup/memory && grep -q ' - cgroup2 ' /proc/self/mountinfo";
-    let can = std::process::Command::new("unshare").args(["-m", "sh", "-c", without]).output();
-    if !can.is_ok_and(|output| output.status.success()) {
-        let _unread = writeln!(std::io::stderr(), "skipped: version 1 cannot be hidden from the fleet here");
-        return;
-    }
-    let mut fleet = Fleet::new();
-    let inside = format!("{without} && exec {} \"$@\"", crate::fleet::caliband().display());
-    let arguments = ["-m", "sh", "-c", &inside, "sh"];
-    fleet.start.programs = vec![("/usr/bin/unshare".into(), arguments.map(Into::into).into())];
+    let Some(fleet) = fleet_after(VERSION_2) else { return };
     hide_from_everything_but_the_group(&fleet).await;
 }
 
@@ -162,6 +188,30 @@ async fn hide_from_everything_but_the_group(fleet: &Fleet) {
     let row = fleet.until_state(&mut client, id, State::Crashed).await;
     let group = shim.group.unwrap();
     assert_eq!((row.ending, is_alive(hidden), group.exists()), (Some(Ending::Unknown), false, false));
+}
+
+#[tokio::test]
+async fn groups_whose_agents_nobody_knows_are_swept_by_the_next_daemon() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let lost = fleet.spawn_up(&mut client, "hang").await;
+    let kept = fleet.spawn_up(&mut client, "hang").await;
+    let (gone, stays) = (fleet.shim(lost), fleet.shim(kept));
+    let (Some(group), Some(beside)) = (gone.group, stays.group) else {
+        let _unread = writeln!(std::io::stderr(), "skipped: no control group can be made here");
+        return;
+    };
+    fleet.kill_daemon();
+    for pid in [gone.pid, gone.worker_pid.unwrap()] {
+        signal(pid, Signal::KILL);
+        wait_until("it is gone", || !is_alive(pid));
+    }
+    // Nobody is left who could tell of it.
+    std::fs::remove_dir_all(fleet.places.agent_dir(lost)).unwrap();
+    assert!(group.exists());
+    let _client = fleet.client().await;
+    wait_until("it is swept", || !group.exists());
+    assert!(beside.exists() && is_alive(stays.worker_pid.unwrap()));
 }
 
 fn parent(pid: i32) -> Option<i32> {
