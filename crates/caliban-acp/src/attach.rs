@@ -173,10 +173,7 @@ impl Attachment {
             match ticket {
                 // When the walk has ended, the responder answers by itself.
                 Ok(ticket) => drop(tell.send(Tell::Prompt(responder, ticket, waiting))),
-                Err(error) => {
-                    let error = Error::new(Error::internal_error().code.into(), error.to_string());
-                    let _gone = responder.answer::<()>(Err(error)).await;
-                }
+                Err(error) => drop(responder.answer::<()>(Err(error.into())).await),
             }
         }
     }

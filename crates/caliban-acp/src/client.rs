@@ -54,6 +54,15 @@ impl ClientError {
             Self::Call(_) | Self::Conn(_) | Self::HungUp | Self::Version(_) => None,
         }
     }
+
+    /// Whether the agent is gone or about to go, and has not taken what it was told; or has, and could not say so.
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::Call(CallError::Closed) | Self::Conn(_) | Self::HungUp => true,
+            Self::Call(CallError::Refused(error)) => crate::failure::is_closed(error),
+            Self::Call(CallError::Nonsense(_)) | Self::Version(_) => false,
+        }
+    }
 }
 
 /// Sends requests. Cheap to clone.
@@ -215,9 +224,16 @@ impl Events {
                 biased;
                 answer = &mut answer => return Ok(answer),
                 event = self.next() => {
-                    if event?.is_none() {
-                        return Err(ClientError::HungUp);
-                    }
+                    let gone = match event {
+                        Ok(Some(_)) => continue,
+                        Ok(None) => ClientError::HungUp,
+                        Err(error) => error.into(),
+                    };
+                    // The answer may have been the last that came.
+                    return match futures_util::poll!(&mut answer) {
+                        std::task::Poll::Ready(answer) => Ok(answer),
+                        std::task::Poll::Pending => Err(gone),
+                    };
                 }
             }
         }

@@ -27,6 +27,7 @@ pub use content::unfenced;
 pub use failure::{AcpFailure, FailureKind};
 pub use host::{Clients, SessionHost};
 pub use listen::listen;
+pub use render::disk_full;
 pub use server::{ServeOptions, serve};
 pub use sessions::{Factory, LoadSession, NewSession, Sessions};
 pub use stdio::serve_stdio;

@@ -36,6 +36,11 @@ const LIVE_TAIL_BYTES: usize = 8 * 1024;
 /// The longest title made from a prompt.
 const TITLE_CHARS: usize = 80;
 
+/// Where there is no room, when an agent waits because its transcript cannot be written; none for any other wait.
+pub fn disk_full(reason: &str) -> Option<&str> {
+    reason.strip_prefix("the disk is full")
+}
+
 /// What goes to the client.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "short-lived, and nearly all of them are updates")]
@@ -73,6 +78,8 @@ pub(crate) struct Renderer {
     used: u64,
     /// Why the model last stopped.
     stop: Option<StopReason>,
+    /// Whether it was said that the transcript waits for room.
+    disk_full: bool,
 }
 
 /// What the answer that is coming in has shown so far.
@@ -110,6 +117,7 @@ impl Renderer {
             live: BTreeMap::new(),
             used: 0,
             stop: None,
+            disk_full: false,
         }
     }
 
@@ -117,7 +125,10 @@ impl Renderer {
     pub(crate) fn take(&mut self, entry: &Entry, when: When, is_mine: bool) -> Vec<Shown> {
         let mut out = Vec::new();
         match entry {
-            Entry::Record(record) => self.record(record, is_mine, &mut out),
+            Entry::Record(record) => {
+                self.disk_full = false;
+                self.record(record, is_mine, &mut out);
+            }
             Entry::Text(text) => {
                 self.attempt.text = true;
                 self.say(text, &mut out);
@@ -129,6 +140,17 @@ impl Renderer {
             Entry::ToolUse { id, name } => self.tool_use(id, name, &mut out),
             Entry::ToolOutput { id, text } => self.live.entry(id.clone()).or_default().push(text),
             Entry::Restart { reason } => self.restart(reason, &mut out),
+            Entry::Waiting { reason, .. } if disk_full(reason).is_some() => {
+                // Tried again every second, and said once.
+                if when == When::Live && !std::mem::replace(&mut self.disk_full, true) {
+                    let place = disk_full(reason).unwrap_or_default();
+                    self.note(
+                        NoticeSeverity::Warning,
+                        &format!("disk full: waiting for room{place}"),
+                        &mut out,
+                    );
+                }
+            }
             Entry::Waiting { reason, ms } if when == When::Live => {
                 let text = format!("waiting {} s: {reason}", ms.div_ceil(1000));
                 self.note(NoticeSeverity::Info, &text, &mut out);
@@ -221,7 +243,8 @@ impl Renderer {
                         self.say_apart(&format!("[stopped: {limit}]"), "budget", out);
                     }
                     Outcome::TurnLimit { limit } => {
-                        let text = format!("[stopped: the limit of {limit} model requests is reached]");
+                        let requests = if *limit == 1 { "request" } else { "requests" };
+                        let text = format!("[stopped: the limit of {limit} model {requests} is reached]");
                         self.say_apart(&text, "turn_limit", out);
                     }
                     Outcome::Done | Outcome::Failed { .. } | Outcome::Cancelled => {}

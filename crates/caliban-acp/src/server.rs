@@ -418,7 +418,7 @@ async fn recorded(said: Result<Speech, Unsaid>) -> Result<Value, Error> {
     };
     match recorded {
         Ok(_nobody_waits) => Ok(json!({})),
-        Err(error) => Err(Error::new(Error::internal_error().code.into(), error.to_string())),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -89,7 +89,7 @@ pub(super) async fn attach(
         };
         let over = match Link::open(&socket).await {
             Ok(link) => converse(link, &agent, &mut lines, out).await?,
-            Err(failure) => Over::Unseen(failure),
+            Err(unreached) => Over::Unseen(unreached.into()),
         };
         match over {
             Over::Left => {

@@ -22,38 +22,63 @@ pub(super) struct Link {
     pub cwd: PathBuf,
 }
 
+/// Why an agent was not reached.
+#[derive(Debug)]
+pub(super) enum Unreached {
+    /// It is gone or about to go: whoever wakes it may reach it.
+    Gone(Failure),
+    /// It said no, or cannot be talked to.
+    Refused(Failure),
+}
+
+impl From<Unreached> for Failure {
+    fn from(unreached: Unreached) -> Self {
+        match unreached {
+            Unreached::Gone(failure) | Unreached::Refused(failure) => failure,
+        }
+    }
+}
+
+impl From<ClientError> for Unreached {
+    fn from(error: ClientError) -> Self {
+        let is_gone = error.is_gone();
+        let failure = worded(error);
+        if is_gone { Self::Gone(failure) } else { Self::Refused(failure) }
+    }
+}
+
 impl Link {
     /// Connects to a worker that listens.
-    pub(super) async fn open(socket: &Path) -> Result<Self, Failure> {
+    pub(super) async fn open(socket: &Path) -> Result<Self, Unreached> {
         let cannot =
             |why: String| Failure::new(format!("the agent cannot be reached at {}: {why}", socket.display()));
-        let stream = UnixStream::connect(socket).await.map_err(|error| cannot(error.to_string()))?;
-        let peer = stream.peer_cred().map_err(|error| cannot(error.to_string()))?;
+        let stream =
+            UnixStream::connect(socket).await.map_err(|error| Unreached::Gone(cannot(error.to_string())))?;
+        let peer = stream.peer_cred().map_err(|error| Unreached::Refused(cannot(error.to_string())))?;
         if peer.uid() != rustix::process::getuid().as_raw() {
-            return Err(cannot(format!("it is served by another user (uid {})", peer.uid())));
+            let why = format!("it is served by another user (uid {})", peer.uid());
+            return Err(Unreached::Refused(cannot(why)));
         }
         let (reader, writer) = stream.into_split();
-        let (client, mut events) =
-            Client::connect(reader, writer, env!("CARGO_PKG_VERSION")).await.map_err(worded)?;
+        let (client, mut events) = Client::connect(reader, writer, env!("CARGO_PKG_VERSION")).await?;
         let sessions = {
             let client = client.clone();
-            events
-                .until(async move { client.list_sessions().await })
-                .await
-                .map_err(worded)?
-                .map_err(worded)?
+            events.until(async move { client.list_sessions().await }).await??
         };
-        let session =
-            sessions.sessions.into_iter().next().ok_or_else(|| cannot("it has no session".to_owned()))?;
+        let session = sessions
+            .sessions
+            .into_iter()
+            .next()
+            .ok_or_else(|| Unreached::Gone(cannot("it has no session".to_owned())))?;
         Ok(Self { client, events, session: session.session_id.to_string(), cwd: session.cwd })
     }
 
     /// Calls one of our own methods and waits for its answer; what else comes is not shown.
-    pub(super) async fn call(&mut self, method: &str, mut params: Value) -> Result<Value, Failure> {
+    pub(super) async fn call(&mut self, method: &str, mut params: Value) -> Result<Value, Unreached> {
         params["sessionId"] = json!(self.session);
         let peer = self.client.peer().clone();
         let answer = async move { peer.call::<Value>(method, &params).await };
-        self.events.until(answer).await.map_err(worded)?.map_err(|error| worded(error.into()))
+        Ok(self.events.until(answer).await?.map_err(ClientError::from)?)
     }
 }
 

@@ -2,22 +2,26 @@
 
 use std::{io::Write, time::Duration};
 
-use caliban_agent::{event::Record, transcript};
-use caliban_core::inert;
+use caliban_agent::{
+    conversation::Conversation,
+    event::{Outcome, Record},
+    session_file::{self, SessionFile},
+    transcript,
+};
+use caliban_core::{inert, lifecycle::State};
 use caliban_supervisor::{
     Client,
     protocol::{AgentRow, FleetEvent},
     records,
 };
 
-use super::{Fleet, row, say, tail::Tail, worded};
+use super::{Fleet, json_line, row, say, tail::Tail, worded};
 use crate::{
     cli::fleet::LogsArgs,
     report::{Code, Failure},
+    sessions::replay::Reader,
 };
 
-/// The session file's name.
-const SESSION: &str = "session.json";
 /// How often a file that is followed is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -42,17 +46,18 @@ pub(super) async fn logs(fleet: &Fleet<'_>, args: &LogsArgs, out: &mut dyn Write
     };
     let file = if form == Form::Raw { records::WORKER_LOG } else { transcript::FILE_NAME };
     let mut tail = Tail::new(agent.dir.join(file));
+    let mut reader = Reader::default();
     if form == Form::Raw {
         // The part that was put aside when the log grew too large.
         let mut older = Tail::new(agent.dir.join(format!("{file}.1")));
-        print(&older.all()?, form, out)?;
+        print(&older.all()?, &mut reader, form, out)?;
     } else if form == Form::Text {
         writeln!(out, "agent {}: {}", row::name(&agent), inert::line(&agent.prompt))?;
     }
     let lines = tail.all()?;
-    print(&lines, form, out)?;
+    print(&lines, &mut reader, form, out)?;
     if args.follow {
-        let agent = follow(&client, &agent, &mut tail, form, out).await?;
+        let agent = follow(&client, &agent, &mut tail, &mut reader, form, out).await?;
         finish(&agent, form, out)?;
         return Ok(Code::Done);
     }
@@ -69,7 +74,7 @@ pub(super) async fn logs(fleet: &Fleet<'_>, args: &LogsArgs, out: &mut dyn Write
 /// Prints a transcript as far as it goes; for attach, too.
 pub(super) fn replay(agent: &AgentRow, out: &mut dyn Write) -> Result<(), Failure> {
     let mut tail = Tail::new(agent.dir.join(transcript::FILE_NAME));
-    print(&tail.all()?, Form::Text, out)
+    print(&tail.all()?, &mut Reader::default(), Form::Text, out)
 }
 
 /// How it ended and what it spent, in a line.
@@ -91,9 +96,15 @@ fn finish(agent: &AgentRow, form: Form, out: &mut dyn Write) -> Result<(), Failu
     Ok(())
 }
 
-/// The session file as it is.
+/// The session file as it is; for an agent that was ended in the middle of a turn, as it would be.
 fn session(agent: &AgentRow, out: &mut dyn Write) -> Result<Code, Failure> {
-    let path = agent.dir.join(SESSION);
+    if row::has_ended(agent.state)
+        && let Some(file) = cut_short(agent)
+    {
+        json_line(&file, out)?;
+        return Ok(Code::Done);
+    }
+    let path = agent.dir.join(session_file::FILE_NAME);
     match std::fs::File::open(&path) {
         Ok(mut file) => {
             std::io::copy(&mut file, out)?;
@@ -107,11 +118,41 @@ fn session(agent: &AgentRow, out: &mut dyn Write) -> Result<Code, Failure> {
     }
 }
 
+/// The session of an agent whose last turn nobody ended; none when it is in the file. Only shown: the next resume goes on
+/// from the transcript, as always.
+fn cut_short(agent: &AgentRow) -> Option<SessionFile> {
+    let records = transcript::read(&agent.dir).ok()?;
+    let conversation = Conversation::replay(records.iter().map(|record| &record.event));
+    let header = conversation.header().filter(|_| conversation.is_turn_open())?.clone();
+    let outcome = match agent.state {
+        State::Killed => Outcome::Cancelled,
+        _ => Outcome::failed(row::ended(agent)),
+    };
+    Some(SessionFile {
+        version: header.version,
+        id: header.session,
+        label: header.label,
+        parent: header.parent,
+        cwd: header.cwd,
+        provider: header.provider,
+        model: header.model,
+        created: records.first()?.at,
+        updated: records.last()?.at,
+        outcome,
+        replies: conversation.replies(),
+        usage: conversation.usage(),
+        micro_usd: agent.micro_usd.map(|micro| micro.0),
+        todos: conversation.todos().clone(),
+        messages: conversation.messages().to_vec(),
+    })
+}
+
 /// Prints what comes until the agent has ended; the agent as it was then.
 async fn follow(
     client: &Client,
     agent: &AgentRow,
     tail: &mut Tail,
+    reader: &mut Reader,
     form: Form,
     out: &mut dyn Write,
 ) -> Result<AgentRow, Failure> {
@@ -139,21 +180,21 @@ async fn follow(
             }
         }
         // Looked at after the end was seen, so the last lines are not missed.
-        print(&tail.all()?, form, out)?;
+        print(&tail.all()?, reader, form, out)?;
         if is_over || row::has_ended(agent.state) {
-            print(&tail.all()?, form, out)?;
+            print(&tail.all()?, reader, form, out)?;
             return Ok(agent);
         }
     }
 }
 
-fn print(lines: &[String], form: Form, out: &mut dyn Write) -> Result<(), Failure> {
+fn print(lines: &[String], reader: &mut Reader, form: Form, out: &mut dyn Write) -> Result<(), Failure> {
     for line in lines {
         match form {
             Form::Raw => writeln!(out, "{line}")?,
             Form::Records => writeln!(out, "{}", line.trim_end())?,
             Form::Text => match serde_json::from_str::<Record>(line) {
-                Ok(record) => crate::sessions::replay::event(&record.event, out)?,
+                Ok(record) => reader.event(&record.event, out)?,
                 Err(error) => writeln!(out, "note: a record cannot be read: {error}")?,
             },
         }

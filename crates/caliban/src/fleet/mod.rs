@@ -47,6 +47,8 @@ use crate::{
     settings::{Environment, Layer, Loaded, tool_environment::tool_environment},
 };
 
+pub(crate) use self::row::turns;
+
 /// The fleet of the repo that we are in.
 pub(crate) struct Fleet<'a> {
     environment: &'a Environment,

@@ -60,11 +60,19 @@ pub(super) fn doing(row: &AgentRow, now_ms: u64) -> String {
     match (&row.waiting_for, row.state) {
         (Some(WaitingFor::Approval { call }), _) => return format!("asks: {}", inert::line(call)),
         (Some(WaitingFor::RateLimit { until_ms }), _) => {
-            let left = Duration::from_millis(until_ms.saturating_sub(now_ms));
-            return format!("rate limit, {} left", time(left));
+            let left = time(Duration::from_millis(until_ms.saturating_sub(now_ms)));
+            return match row.activity.as_deref() {
+                Some(why) => format!("tries again in {left}: {}", inert::line(why)),
+                None => format!("rate limit, {left} left"),
+            };
         }
         (Some(WaitingFor::Input), _) if row.hibernated => return "asleep, waits for your message".to_owned(),
-        (Some(WaitingFor::Input), _) => return "waits for your message".to_owned(),
+        (Some(WaitingFor::Input), _) => {
+            return match row.activity.as_deref() {
+                Some(meanwhile) => format!("waits for your message; {}", inert::line(meanwhile)),
+                None => "waits for your message".to_owned(),
+            };
+        }
         (None, _) => {}
     }
     match row.state {
@@ -130,12 +138,16 @@ pub(super) fn cost(row: &AgentRow) -> String {
 
 /// What it has spent, in a line.
 pub(super) fn spent(row: &AgentRow) -> String {
-    let turns = if row.turns == 1 { "turn" } else { "turns" };
     let cost = match row.micro_usd {
         Some(_) => format!(", {}", cost(row)),
         None => String::new(),
     };
-    format!("{} {turns}, {} tokens{cost}", row.turns, tokens(row.usage.total()))
+    format!("{}, {} tokens{cost}", turns(row.turns), tokens(row.usage.total()))
+}
+
+/// `1 turn`, `2 turns`.
+pub(crate) fn turns(count: u64) -> String {
+    if count == 1 { "1 turn".to_owned() } else { format!("{count} turns") }
 }
 
 /// Milliseconds since 1970.
@@ -208,6 +220,26 @@ pub(super) mod tests {
             (
                 AgentRow { waiting_for: Some(WaitingFor::RateLimit { until_ms: 91_000 }), ..running },
                 "rate limit, 1m left",
+            ),
+            (
+                AgentRow {
+                    waiting_for: Some(WaitingFor::RateLimit { until_ms: 13_000 }),
+                    activity: Some("HTTP 529: overloaded".into()),
+                    ..row(State::Running)
+                },
+                "tries again in 12s: HTTP 529: overloaded",
+            ),
+            (
+                AgentRow { activity: Some("disk full: waiting for room".into()), ..row(State::Running) },
+                "disk full: waiting for room",
+            ),
+            (
+                AgentRow {
+                    waiting_for: Some(WaitingFor::Input),
+                    activity: Some("in the background: npm start".into()),
+                    ..row(State::Idle)
+                },
+                "waits for your message; in the background: npm start",
             ),
             (AgentRow { waiting_for: Some(WaitingFor::Input), ..row(State::Idle) }, "waits for your message"),
             (

@@ -26,6 +26,8 @@ pub(super) struct Screen {
     /// What kind of text the cursor stands behind, if it is in a line.
     inside: Option<Voice>,
     calls: BTreeMap<String, Call>,
+    /// The call that was shown last: output below it is taken for its own.
+    last_call: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +106,9 @@ impl Screen {
         let how = match &ended.outcome {
             Outcome::Done => "done".to_owned(),
             Outcome::Failed { error, .. } => format!("failed: {error}"),
-            Outcome::TurnLimit { limit } => format!("stopped at the limit of {limit} turns"),
+            Outcome::TurnLimit { limit } => {
+                format!("stopped at the limit of {}", super::turns((*limit).into()))
+            }
             Outcome::Budget { limit } => format!("stopped: {limit}"),
             Outcome::Cancelled => "interrupted".to_owned(),
         };
@@ -161,12 +165,18 @@ impl Screen {
         call.is_shown |= begins;
         if let Some(title) = first {
             self.line(CYAN, &format!("• {title}"), out)?;
+            self.last_call = Some(id.to_owned());
         }
         if !is_over {
             return Ok(());
         }
         let failed = fields.status == Some(ToolCallStatus::Failed);
-        let content = self.calls.remove(id).map(|call| call.content).unwrap_or_default();
+        let Call { title, content, .. } = self.calls.remove(id).unwrap_or_default();
+        // Another began meanwhile: it is said whose end this is.
+        if self.last_call.as_deref() != Some(id) {
+            self.line(CYAN, &format!("↳ {title}"), out)?;
+            self.last_call = Some(id.to_owned());
+        }
         for block in &content {
             self.content(block, out)?;
         }
@@ -249,6 +259,28 @@ mod tests {
             SessionUpdate::AgentMessageChunk(text("Done.")),
         ]);
         assert_eq!(got, "> do it\nI will ␛[2Jtry.\n• Bash: make\n  ok\n  fine\n  (exit 0)\nDone.");
+    }
+
+    #[test]
+    fn output_of_calls_side_by_side_says_whose_it_is() {
+        let update =
+            |id: &str, fields| SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.to_owned(), fields));
+        let begins = || ToolCallUpdateFields::new().status(ToolCallStatus::InProgress);
+        let ends = |text: &str| {
+            let content = vec![ToolCallContent::from(ContentBlock::from(text))];
+            ToolCallUpdateFields::new().status(ToolCallStatus::Completed).content(content)
+        };
+        let mut updates: Vec<SessionUpdate> = ["a", "b", "c"]
+            .map(|id| SessionUpdate::ToolCall(ToolCall::new(id, format!("Bash: {id}"))))
+            .into();
+        updates.extend(["a", "b"].map(|id| update(id, begins())));
+        updates.push(update("b", ends("of b")));
+        updates.push(update("c", begins()));
+        updates.extend(["a", "c"].map(|id| update(id, ends(&format!("of {id}")))));
+        assert_eq!(
+            shown(updates),
+            "• Bash: a\n• Bash: b\n  of b\n• Bash: c\n↳ Bash: a\n  of a\n↳ Bash: c\n  of c\n"
+        );
     }
 
     #[test]

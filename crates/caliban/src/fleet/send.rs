@@ -2,6 +2,7 @@
 
 use std::{
     io::{Read as _, Write},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -12,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Fleet,
-    link::{Link, SEND},
+    link::{Link, SEND, Unreached},
     worded,
 };
 use crate::{
@@ -23,6 +24,8 @@ use crate::{
 /// The longest message that is read from stdin.
 const MESSAGE_CAP: u64 = caliban_core::spec::MAX_PROMPT_BYTES as u64;
 
+/// How long an agent that is leaving memory may take to be gone and back.
+const LEAVING_LIMIT: Duration = Duration::from_secs(30);
 /// How long an idle agent may take to be seen at work; the message is safe in any case.
 const TAKEN_UP_LIMIT: Duration = Duration::from_secs(5);
 /// The pause between two looks.
@@ -34,19 +37,45 @@ pub(super) async fn send(fleet: &Fleet<'_>, args: &SendArgs, out: &mut dyn Write
         return Err(Failure::usage("there is nothing to say"));
     }
     let mut client = fleet.client().await?;
-    let awake = client.wake(&args.agent.id).await.map_err(worded)?;
-    let before = client.show(&awake.id.to_string()).await.map_err(worded)?;
-    let mut link = Link::open(&awake.socket).await?;
+    let mut agent = None;
     // With an id of ours, so that a message which is sent twice is said once.
     let mut id = [0; 16];
     getrandom::fill(&mut id).map_err(|error| Failure::new(format!("no random numbers: {error}")))?;
     let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    link.call(SEND, json!({"text": text, "id": id})).await?;
+    let wake = async || {
+        let awake = client.wake(&args.agent.id).await.map_err(worded)?;
+        agent = Some(client.show(&awake.id.to_string()).await.map_err(worded)?);
+        Ok(awake.socket)
+    };
+    bring(wake, &text, &id, LEAVING_LIMIT).await?;
+    let Some(before) = agent else { return Ok(Code::Done) };
     if before.state == State::Idle {
         taken_up(&mut client, &before).await?;
     }
-    writeln!(out, "{} has it", awake.id)?;
+    writeln!(out, "{} has it", before.id)?;
     Ok(Code::Done)
+}
+
+/// Brings a message to an agent. One that is just leaving memory takes nothing: it is woken, and told there.
+async fn bring(
+    mut wake: impl AsyncFnMut() -> Result<PathBuf, Failure>,
+    text: &str,
+    id: &str,
+    limit: Duration,
+) -> Result<(), Failure> {
+    let give_up = Instant::now() + limit;
+    loop {
+        let socket = wake().await?;
+        let told = async {
+            let mut link = Link::open(&socket).await?;
+            link.call(SEND, json!({"text": text, "id": id})).await
+        };
+        match told.await {
+            Ok(_) => return Ok(()),
+            Err(Unreached::Gone(_)) if Instant::now() < give_up => sleep(LOOK).await,
+            Err(unreached) => return Err(unreached.into()),
+        }
+    }
 }
 
 /// Waits a moment until the list shows that an idle agent is at work, so that a `wait` which follows waits for this.
@@ -73,4 +102,91 @@ fn from_stdin() -> Result<String, Failure> {
         return Err(Failure::usage(format!("the message has more than {MESSAGE_CAP} bytes")));
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use tokio::{
+        io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+        net::{UnixListener, UnixStream},
+    };
+
+    use super::*;
+
+    /// What an agent does with a message.
+    #[derive(Clone, Copy)]
+    enum Agent {
+        HangsUp,
+        IsClosed,
+        Refuses,
+        Takes,
+    }
+
+    /// Serves one client; the message that came, if one did.
+    async fn serve(stream: UnixStream, agent: Agent) -> Option<Value> {
+        let (reader, mut writer) = stream.into_split();
+        let mut lines = BufReader::new(reader).lines();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            let request: Value = serde_json::from_str(&line).unwrap();
+            let result = match request["method"].as_str().unwrap() {
+                "initialize" => json!({"result": {"protocolVersion": 1}}),
+                "session/list" => json!({"result": {"sessions": [{"sessionId": "s", "cwd": "/"}]}}),
+                _ => match agent {
+                    Agent::HangsUp => return Some(request["params"].clone()),
+                    Agent::IsClosed => {
+                        json!({"error": {"code": -32603, "message": "the session is closed", "data": {"closed": true}}})
+                    }
+                    Agent::Refuses => json!({"error": {"code": -32603, "message": "the disk is broken"}}),
+                    Agent::Takes => json!({"result": {}}),
+                },
+            };
+            let mut answer = result;
+            answer["jsonrpc"] = json!("2.0");
+            answer["id"] = request["id"].clone();
+            writer.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+            if request["method"] == SEND {
+                return Some(request["params"].clone());
+            }
+        }
+        None
+    }
+
+    async fn sent(agents: &[Agent]) -> (Result<(), Failure>, Vec<Value>) {
+        let place = tempfile::tempdir().unwrap();
+        let socket = place.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let agents = agents.to_vec();
+        let serving = tokio::spawn(async move {
+            let mut came = Vec::new();
+            for agent in agents {
+                let (stream, _) = listener.accept().await.unwrap();
+                came.extend(serve(stream, agent).await);
+            }
+            came
+        });
+        let told = bring(async || Ok(socket.clone()), "hello", "id-1", LEAVING_LIMIT).await;
+        (told, serving.await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_is_just_leaving_memory_is_woken_and_told_by_the_same_id() {
+        let message = json!({"sessionId": "s", "text": "hello", "id": "id-1"});
+        let (told, came) = sent(&[Agent::IsClosed, Agent::HangsUp, Agent::Takes]).await;
+        assert!(told.is_ok(), "{told:?}");
+        assert_eq!(came, [message.clone(), message.clone(), message.clone()]);
+        let (told, came) = sent(&[Agent::Refuses]).await;
+        assert_eq!((told.unwrap_err().message.as_str(), came), ("the disk is broken", vec![message]));
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_has_ended_meanwhile_is_not_tried_for_ever() {
+        let nobody = async || Err(Failure::new("agent a3f8b2c1 has ended done"));
+        let failure = bring(nobody, "hello", "id-1", LEAVING_LIMIT).await.unwrap_err();
+        assert_eq!(failure.message, "agent a3f8b2c1 has ended done");
+        let place = tempfile::tempdir().unwrap();
+        let gone = async || Ok(place.path().join("nobody"));
+        let failure = bring(gone, "hello", "id-1", Duration::ZERO).await.unwrap_err();
+        assert!(failure.message.contains("cannot be reached"), "{}", failure.message);
+    }
 }

@@ -1,6 +1,6 @@
 //! `caliban sessions replay`: the conversation as it ran.
 
-use std::{io::Write, time::Duration};
+use std::{collections::BTreeMap, io::Write, time::Duration};
 
 use caliban_agent::event::{Answer, Author, Event, Outcome};
 use caliban_core::{inert, message::ResultPart};
@@ -13,20 +13,62 @@ const OUTPUT_LINES: usize = 12;
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 pub(super) fn replay(found: &Found, speed: Option<f64>, out: &mut dyn Write) -> Result<(), Failure> {
-    let mut before = None;
+    let (mut before, mut reader) = (None, Reader::default());
     for record in super::records(found)? {
         if let (Some(speed), Some(before)) = (speed, before.replace(record.at)) {
             let pause: Duration = record.at.duration_since(before).unsigned_abs();
             std::thread::sleep(pause.div_f64(speed).min(LONGEST_PAUSE));
         }
-        event(&record.event, out)?;
+        reader.event(&record.event, out)?;
         out.flush()?;
     }
     Ok(())
 }
 
-/// One event as people read it.
-pub(crate) fn event(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
+/// Reads a conversation aloud, one event after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    /// The calls that have begun and not ended, in words.
+    calls: BTreeMap<String, String>,
+    /// The call that was shown last: output below it is taken for its own.
+    last: Option<String>,
+}
+
+impl Reader {
+    /// One event as people read it.
+    pub(crate) fn event(&mut self, event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
+        match event {
+            Event::CallStarted { id, name, input, .. } => {
+                let call = format!("{} {}", inert::line(name), caliban_agent::describe(input));
+                writeln!(out, "\n• {call}")?;
+                self.calls.insert(id.clone(), call);
+                self.last = Some(id.clone());
+                Ok(())
+            }
+            Event::CallEnded { id, content, summary, .. } => {
+                let call = self.calls.remove(id);
+                // Another began or ended meanwhile: it is said whose end this is.
+                if let (Some(call), false) = (call, self.last.as_ref() == Some(id)) {
+                    writeln!(out, "\n↳ {call}")?;
+                }
+                self.last = Some(id.clone());
+                for part in content {
+                    match part {
+                        ResultPart::Text { text } => lines(text, out)?,
+                        ResultPart::Image { media_type, .. } => {
+                            writeln!(out, "  [{}]", inert::line(media_type))?;
+                        }
+                    }
+                }
+                if summary.is_empty() { Ok(()) } else { writeln!(out, "  ({})", inert::line(summary)) }
+            }
+            _ => line(event, out),
+        }
+    }
+}
+
+/// An event that stands for itself.
+fn line(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
     match event {
         Event::Started(header) => {
             writeln!(
@@ -52,18 +94,6 @@ pub(crate) fn event(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
             let text = message.text();
             if text.is_empty() { Ok(()) } else { writeln!(out, "\n{}", inert::block(text.trim_end())) }
         }
-        Event::CallStarted { name, input, .. } => {
-            writeln!(out, "\n• {} {}", inert::line(name), caliban_agent::describe(input))
-        }
-        Event::CallEnded { content, summary, .. } => {
-            for part in content {
-                match part {
-                    ResultPart::Text { text } => lines(text, out)?,
-                    ResultPart::Image { media_type, .. } => writeln!(out, "  [{}]", inert::line(media_type))?,
-                }
-            }
-            if summary.is_empty() { Ok(()) } else { writeln!(out, "  ({})", inert::line(summary)) }
-        }
         Event::CallRefused { name, decision, .. } => {
             writeln!(out, "\n• {} not carried out: {}", inert::line(name), inert::line(&decision.why))
         }
@@ -88,12 +118,17 @@ pub(crate) fn event(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
             let how = match outcome {
                 Outcome::Done => "done".to_owned(),
                 Outcome::Failed { error, .. } => format!("failed: {}", inert::line(error)),
-                Outcome::TurnLimit { limit } => format!("stopped at the limit of {limit} turns"),
+                Outcome::TurnLimit { limit } => {
+                    format!("stopped at the limit of {}", crate::fleet::turns((*limit).into()))
+                }
                 Outcome::Budget { limit } => format!("stopped: {}", inert::line(limit)),
                 Outcome::Cancelled => "interrupted".to_owned(),
             };
-            writeln!(out, "\n-- {how}; {turns} turns, {} tokens in all --", usage.total())
+            let turns = crate::fleet::turns((*turns).into());
+            writeln!(out, "\n-- {how}; {turns}, {} tokens in all --", usage.total())
         }
+        // Told by the reader, which knows what else runs.
+        Event::CallStarted { .. } | Event::CallEnded { .. } => Ok(()),
     }
 }
 

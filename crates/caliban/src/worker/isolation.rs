@@ -1,12 +1,12 @@
 //! The worktree of a background agent: made at its first start, found again at every other.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use caliban_core::{
     names::Slug,
     spec::{Isolation, SpawnSpec},
 };
-use caliban_worktrees::{BaseRef, CreateRequest, GitOptions, Repo, Setup};
+use caliban_worktrees::{BaseRef, CreateRequest, GitOptions, Repo, Setup, Worktree};
 use tokio_util::sync::CancellationToken;
 
 use super::status::Status;
@@ -15,24 +15,21 @@ use crate::{
     settings::{Environment, Layer},
 };
 
-/// The agent's worktree; none when it works in the caller's directory.
+/// The agent's worktree, held for as long as the value lives; none when it works in the caller's directory.
 pub(super) async fn worktree(
     spec: &SpawnSpec,
-    id: &str,
+    directory: &Path,
     environment: &Environment,
     status: &mut Status,
-) -> Result<Option<PathBuf>, Failure> {
+) -> Result<Option<Worktree>, Failure> {
     let Isolation::Worktree(wanted) = &spec.isolation else { return Ok(None) };
     let cancel = CancellationToken::new();
+    let id = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let name = Slug::parse(id).map_err(|error| Failure::new(error.to_string()))?;
     let repo = Repo::open(&spec.cwd, GitOptions::default(), &cancel).await.map_err(worded)?;
-    let path = repo.path_of(&name);
-    if path.is_dir() {
-        let found = repo.inspect(&name, &cancel).await.map_err(worded)?;
-        status.worktree(&path, &found.listed.branch, found.listed.base.as_str());
-        return Ok(Some(path));
+    if !repo.path_of(&name).is_dir() {
+        status.activity("making the worktree");
     }
-    status.activity("making the worktree");
     let settings = crate::settings::load(environment, &spec.cwd, Layer::default())?.settings;
     let setup = settings
         .worktrees
@@ -43,15 +40,16 @@ pub(super) async fn worktree(
         sparse_paths: wanted.sparse_paths.clone(),
         symlink_directories: wanted.symlink_directories.clone(),
         setup,
-        owner: Some(id.to_owned()),
+        owner: Some(format!("agent {id}")),
+        holder: Some(directory.to_owned()),
         ..CreateRequest::new(name)
     };
-    let made = repo.create(request, &|_| {}, &cancel).await.map_err(worded)?;
-    for text in &made.created.notes {
+    let worktree = repo.take_up(request, &|_| {}, &cancel).await.map_err(worded)?;
+    for text in &worktree.created.notes {
         note(text);
     }
-    status.worktree(&made.created.path, &made.created.branch, made.created.base.as_str());
-    Ok(Some(made.created.path))
+    status.worktree(&worktree.created.path, &worktree.created.branch, worktree.created.base.as_str());
+    Ok(Some(worktree))
 }
 
 fn worded(error: caliban_worktrees::Error) -> Failure {

@@ -3,6 +3,10 @@
 //! Started by the shim with the environment of whoever asked for the agent. Composes exactly as print mode does, works on
 //! the spec's prompt and serves the conversation on a socket of its own. What others need to know about it is in
 //! `status.json`; its truth is the transcript, so it can be killed at any moment and resumed.
+//!
+//! Deliberately absent: a handler for TERM. An orderly end would have to cancel the turn: a parked question would be
+//! answered with no, and the model would read of cancelled calls where "interrupted, outcome unknown" is the truth. What
+//! is recorded is with the kernel already, and the shim ends the tree.
 
 mod isolation;
 mod notify;
@@ -14,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use caliban_acp::{Clients, SessionHost, Sessions};
@@ -28,7 +32,8 @@ use caliban_core::{
     message::Message,
     spec::{AfterTurn, SpawnSpec},
 };
-use caliban_supervisor::records::{self, ResumeOrder};
+use caliban_supervisor::records::{self, ResumeOrder, WorkerStatus};
+use caliban_tools::{JobInfo, JobState, Workspace};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -44,6 +49,9 @@ pub(crate) const WORKER_MODE: &str = "__worker";
 
 /// How soon to look again whether the host has let go of a turn that has ended.
 const SETTLING: Duration = Duration::from_millis(5);
+
+/// How often an idle agent looks whether its jobs run and whether somebody is attached.
+const IDLE_LOOK: Duration = Duration::from_secs(1);
 
 /// What the shim says.
 #[derive(Debug)]
@@ -109,7 +117,6 @@ impl Order {
 
 async fn work(order: &Order) -> Result<End, Failure> {
     let mut status = Status::new(&order.directory, &order.nonce);
-    status.write();
     let end = run(order, &mut status).await;
     if let Err(failure) = &end {
         status.failed(failure);
@@ -118,12 +125,26 @@ async fn work(order: &Order) -> Result<End, Failure> {
 }
 
 async fn run(order: &Order, status: &mut Status) -> Result<End, Failure> {
-    let (agent, spec, composition, identity) = prepare(order, status).await?;
+    // Before the status of this run replaces that of the last one.
+    let waking = Waking::of(&order.directory);
+    status.write();
+    let spec = read_spec(&order.directory)?;
+    let environment = Environment::of_process();
+    // Held to the end: as long as we work in it, nobody removes it.
+    let worktree = isolation::worktree(&spec, &order.directory, &environment, status).await?;
+    let path = worktree.as_ref().map(|worktree| worktree.created.path.as_path());
+    let (agent, composition, identity) = prepare(order, &spec, path, &environment, status).await?;
     let resume: Option<ResumeOrder> = records::read(&order.directory, records::RESUME);
     let message = resume.filter(|resume| resume.nonce == order.nonce).and_then(|resume| resume.prompt);
     // Others may have spoken to it before it heard its task: that comes first all the same.
     let is_new = agent.conversation().messages().is_empty();
-    let is_unfinished = !is_new && agent.has_unfinished_turn();
+    let is_unfinished = !is_new
+        && match waking {
+            Waking::Resumed => agent.has_unfinished_turn(),
+            // Its turns had all ended; one that was cancelled stays so until somebody speaks.
+            Waking::Asleep => agent.conversation().is_turn_open() || agent.steering_waits(),
+        };
+    let workspace = agent.kit().workspace.clone();
     let notifier = notify::Notifier::new(composition.fleet.notify.clone(), &agent, &composition.workspace);
     let host = SessionHost::start(agent, Clients::Many);
     let server = serve::Server::listen(&order.socket, Arc::new(Sessions::only(host.clone())))?;
@@ -136,13 +157,46 @@ async fn run(order: &Order, status: &mut Status) -> Result<End, Failure> {
     }
     let idle = Duration::from_secs(u64::from(composition.fleet.idle_minutes.get()) * 60);
     let mut postman = identity.map(|identity| Postman::start(identity, host.clone()));
-    let end = watch(&host, status, &notifier, spec.after_turn, idle, &server, postman.as_mut()).await;
+    let stay = Stay { after_turn: spec.after_turn, idle, workspace: &workspace };
+    let end = watch(&host, status, &notifier, stay, &server, postman.as_mut()).await;
     if let Some(postman) = postman {
         postman.finish(if matches!(end, End::Finished) { Farewell::Leave } else { Farewell::Stay }).await;
     }
     // No new clients; those that are attached see the end of the session, and leave.
     tokio::join!(server.finish(), host.close());
     Ok(end)
+}
+
+/// How this run came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waking {
+    /// It left memory by itself, and somebody wants it.
+    Asleep,
+    /// It is new, or goes on after whatever ended it.
+    Resumed,
+}
+
+impl Waking {
+    fn of(directory: &Path) -> Self {
+        let last: Option<WorkerStatus> = records::read(directory, records::STATUS);
+        if last.is_some_and(|last| last.hibernated) { Self::Asleep } else { Self::Resumed }
+    }
+}
+
+/// How long an agent stays in memory.
+struct Stay<'a> {
+    after_turn: AfterTurn,
+    /// How long it waits for a message.
+    idle: Duration,
+    /// Where its background jobs are.
+    workspace: &'a Workspace,
+}
+
+impl Stay<'_> {
+    /// The background jobs that run. They live as long as the process does, so it stays for them.
+    fn jobs(&self) -> Vec<JobInfo> {
+        self.workspace.jobs().into_iter().filter(|job| job.state == JobState::Running).collect()
+    }
 }
 
 /// What is said to the agent at the start of this run: its task when it has not heard that yet, and what the user has
@@ -158,27 +212,29 @@ fn first_words(task: Option<&str>, message: Option<String>) -> Option<String> {
 /// Everything up to an agent that can work.
 async fn prepare(
     order: &Order,
+    spec: &SpawnSpec,
+    worktree: Option<&Path>,
+    environment: &Environment,
     status: &mut Status,
-) -> Result<(Agent, SpawnSpec, Composition, Option<Identity>), Failure> {
-    let spec = read_spec(&order.directory)?;
-    let environment = Environment::of_process();
-    let flags = crate::fleet::flags::of(&spec);
+) -> Result<(Agent, Composition, Option<Identity>), Failure> {
+    let flags = crate::fleet::flags::of(spec);
     let id = order.directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-    let worktree = isolation::worktree(&spec, &id, &environment, status).await?;
     let request = Request {
         cwd: &spec.cwd,
-        worktree: worktree.as_deref(),
+        worktree,
         flags: &flags,
-        append: crate::fleet::flags::append_of(&spec),
+        append: crate::fleet::flags::append_of(spec),
         attendance: Attendance::Somebody,
         mcp_servers: &[],
         fleet_agent: id.parse().ok().map(|id| (id, spec.depth)),
     };
-    let mut composition = compose(&environment, request).await?;
+    let mut composition = compose(environment, request).await?;
+    let policy = composition.blueprint.policy.clone();
+    composition.blueprint.policy = caliban_agent::subagent::inherit(spec, policy).map_err(Failure::new)?;
     for note in &composition.notes {
         crate::report::note(note);
     }
-    if let Some(hooks) = crate::fleet::flags::hooks_of(&spec) {
+    if let Some(hooks) = crate::fleet::flags::hooks_of(spec) {
         composition.blueprint.hooks.commands = hooks;
     }
     let definition = match &spec.agent_type {
@@ -200,7 +256,7 @@ async fn prepare(
         composition.blueprint.model = model;
     }
     let tools = spec.tools.clone().or_else(|| definition.as_ref().and_then(|it| it.tools.clone()));
-    let identity = Identity::of(&spec, &id, &order.directory, &environment).await?;
+    let identity = Identity::of(spec, &id, &order.directory, environment).await?;
     let wanted = Wanted {
         session: id,
         label: spec.label.as_ref().map(ToString::to_string),
@@ -213,7 +269,7 @@ async fn prepare(
     match begin(&mut composition, wanted, tools.as_deref(), identity.as_ref()).await {
         Ok(agent) => {
             status.agent(agent.kit());
-            Ok((agent, spec, composition, identity))
+            Ok((agent, composition, identity))
         }
         Err(failure) => {
             if let Some(identity) = &identity {
@@ -260,8 +316,7 @@ async fn watch(
     host: &SessionHost,
     status: &mut Status,
     notifier: &notify::Notifier,
-    after_turn: AfterTurn,
-    idle: Duration,
+    stay: Stay<'_>,
     server: &serve::Server,
     mut postman: Option<&mut Postman>,
 ) -> End {
@@ -275,6 +330,8 @@ async fn watch(
     );
     let feed = host.handle().feed().clone();
     let mut cursor = caliban_agent::feed::Cursor::default();
+    // Since when it waits for a message.
+    let mut idle_since: Option<Instant> = None;
     loop {
         while let Some(entry) = feed.next(&mut cursor) {
             status.take(&entry);
@@ -282,7 +339,7 @@ async fn watch(
         status.asks(&host.handle().asks().open());
         let is_over = status.is_turn_over() && !host.is_running();
         let is_last =
-            after_turn == AfterTurn::End || matches!(status.outcome(), Some(Outcome::Failed { .. }));
+            stay.after_turn == AfterTurn::End || matches!(status.outcome(), Some(Outcome::Failed { .. }));
         // What is in its mailbox when it would end is heard first.
         let is_kept = match (&mut postman, status.outcome()) {
             (Some(postman), Some(Outcome::Done)) if is_over && is_last => {
@@ -305,7 +362,10 @@ async fn watch(
         }
         let is_idle = is_over && !is_last;
         if is_idle {
-            status.idle();
+            status.idle(&stay.jobs());
+            idle_since.get_or_insert_with(Instant::now);
+        } else {
+            idle_since = None;
         }
         status.write();
         for ask in status.new_asks() {
@@ -323,15 +383,24 @@ async fn watch(
             // on its way.
             () = tokio::time::sleep(SETTLING), if status.is_turn_over() && !is_idle => {}
             () = no_mail.cancelled(), if !no_mail.is_cancelled() => {}
-            () = tokio::time::sleep(idle), if is_idle && no_mail.is_cancelled() => {
-                // Clients come and go without a word in the feed.
-                if !server.has_clients() && host.retire().is_ok() {
+            // Clients come and go and jobs end without a word in the feed: looked at again soon.
+            () = look(idle_since, &stay), if is_idle => {
+                let is_time = idle_since.is_some_and(|since| since.elapsed() >= stay.idle);
+                let is_needed = server.has_clients() || !stay.jobs().is_empty() || !no_mail.is_cancelled();
+                if is_time && !is_needed && host.retire().is_ok() {
                     status.hibernated();
                     return End::Hibernated;
                 }
             }
         }
     }
+}
+
+/// Ends when an idle agent is to be looked at: when its time is up; and soon, when something may end that is not told.
+async fn look(since: Option<Instant>, stay: &Stay<'_>) {
+    let left = since.map_or(stay.idle, |since| stay.idle.saturating_sub(since.elapsed()));
+    let is_soon = left.is_zero() || !stay.jobs().is_empty();
+    tokio::time::sleep(if is_soon { IDLE_LOOK } else { left }).await;
 }
 
 #[cfg(test)]

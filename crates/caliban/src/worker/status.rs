@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeSet,
+    fs::{File, OpenOptions},
+    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -15,12 +17,16 @@ use caliban_supervisor::records::{
     self, Ask as ShownAsk, EndingKind, STATUS, STATUS_VERSION, Waiting, WorkerEnding, WorkerState,
     WorkerStatus,
 };
+use caliban_tools::JobInfo;
 use jiff::Timestamp;
 
 use crate::report::Failure;
 
 /// What is shown of the last text.
 const LAST_TEXT_CHARS: usize = 200;
+/// The name under which room for one more status waits, and how much.
+const RESERVED: &str = ".status.reserved";
+const RESERVED_BYTES: usize = 16 * 1024;
 
 /// Keeps the file; written only when it differs.
 pub(super) struct Status {
@@ -31,8 +37,11 @@ pub(super) struct Status {
     redactor: Redactor,
     /// How the last turn ended; none while one is under way.
     outcome: Option<Outcome>,
+    is_disk_full: bool,
     told: BTreeSet<String>,
     untold: Vec<String>,
+    /// Room for one more status, for when the disk is full.
+    reserved: Option<File>,
 }
 
 impl Status {
@@ -49,8 +58,10 @@ impl Status {
             written: None,
             redactor: Redactor::default(),
             outcome: None,
+            is_disk_full: false,
             told: BTreeSet::new(),
             untold: Vec::new(),
+            reserved: None,
         }
     }
 
@@ -75,6 +86,12 @@ impl Status {
     pub(super) fn take(&mut self, entry: &Entry) {
         match entry {
             Entry::Record(record) => self.record(&record.event),
+            Entry::Waiting { reason, .. } if caliban_acp::disk_full(reason).is_some() => {
+                self.is_disk_full = true;
+                self.now.waiting_for = None;
+                let place = caliban_acp::disk_full(reason).unwrap_or_default();
+                self.now.activity = Some(format!("disk full: waiting for room{}", inert::line(place)));
+            }
             Entry::Waiting { reason, ms } if *ms > 0 => {
                 let until = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default() + ms;
                 self.now.waiting_for = Some(Waiting::RateLimit { until });
@@ -94,6 +111,10 @@ impl Status {
     }
 
     fn record(&mut self, event: &Event) {
+        // It could be written: there is room again.
+        if std::mem::take(&mut self.is_disk_full) {
+            self.now.activity = None;
+        }
         match event {
             Event::Prompt { .. } | Event::Queued { .. } => {
                 self.outcome = None;
@@ -180,9 +201,17 @@ impl Status {
         self.outcome.clone()
     }
 
-    pub(super) fn idle(&mut self) {
+    /// It waits for a message; what it started in the background goes on meanwhile.
+    pub(super) fn idle(&mut self, jobs: &[JobInfo]) {
         self.now.state = WorkerState::Idle;
         self.now.waiting_for = Some(Waiting::Input);
+        self.now.activity = match jobs {
+            [] => None,
+            [job] => Some(format!("in the background: {}", inert::line(&job.command))),
+            [job, more @ ..] => {
+                Some(format!("in the background: {} and {} more", inert::line(&job.command), more.len()))
+            }
+        };
     }
 
     /// For good, as the last turn ended.
@@ -190,7 +219,7 @@ impl Status {
         let (state, kind, text) = match self.outcome.take() {
             Some(Outcome::Done) | None => (WorkerState::Done, EndingKind::Finished, None),
             Some(Outcome::TurnLimit { limit }) => {
-                let text = format!("the limit of {limit} turns is reached");
+                let text = format!("the limit of {} is reached", crate::fleet::turns(limit.into()));
                 (WorkerState::Failed, EndingKind::TurnLimit, Some(text))
             }
             Some(Outcome::Budget { limit }) => (WorkerState::Failed, EndingKind::Budget, Some(limit)),
@@ -226,7 +255,31 @@ impl Status {
             return;
         }
         self.stamp();
-        self.keep(records::write(&self.directory, STATUS, &self.clean()));
+        let clean = self.clean();
+        let written = records::write(&self.directory, STATUS, &clean).or_else(|error| {
+            // That it waits for room has to be seen: there is room for that.
+            if error.kind() == std::io::ErrorKind::StorageFull {
+                self.use_reserve(&clean)
+            } else {
+                Err(error)
+            }
+        });
+        if written.is_ok() && self.reserved.is_none() && !self.is_disk_full {
+            self.reserved = reserve(&self.directory);
+        }
+        self.keep(written);
+    }
+
+    fn use_reserve(&mut self, status: &WorkerStatus) -> std::io::Result<()> {
+        let full = std::io::ErrorKind::StorageFull;
+        let file = self.reserved.take().ok_or(full)?;
+        let mut bytes = serde_json::to_vec(status).map_err(std::io::Error::other)?;
+        if bytes.len() > RESERVED_BYTES {
+            return Err(full.into());
+        }
+        bytes.resize(RESERVED_BYTES, b' ');
+        file.write_all_at(&bytes, 0)?;
+        std::fs::rename(self.directory.join(RESERVED), self.directory.join(STATUS))
     }
 
     fn end(&mut self, state: WorkerState, kind: EndingKind, text: Option<String>) {
@@ -270,6 +323,15 @@ impl Status {
     }
 }
 
+/// Takes room on the disk: file systems give it when it is written to. Best effort.
+fn reserve(directory: &Path) -> Option<File> {
+    let path = directory.join(RESERVED);
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path).ok()?;
+    file.write_all_at(&[b' '; RESERVED_BYTES], 0).ok()?;
+    Some(file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,6 +345,37 @@ mod tests {
             why: "no rule".into(),
             suggestions: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_full_disk_is_called_so_until_something_could_be_written() {
+        let place = tempfile::tempdir().unwrap();
+        let mut status = Status::new(place.path(), "n");
+        let waiting = |reason: &str| Entry::Waiting { reason: reason.into(), ms: 1000 };
+        status.take(&waiting("the disk is full (/data/transcript.jsonl)"));
+        assert_eq!(
+            (status.now.waiting_for.clone(), status.now.activity.as_deref()),
+            (None, Some("disk full: waiting for room (/data/transcript.jsonl)"))
+        );
+        status.record(&Event::Note { text: "x".into() });
+        assert_eq!(status.now.activity, None);
+        status.take(&waiting("HTTP 529"));
+        assert!(matches!(status.now.waiting_for, Some(Waiting::RateLimit { .. })), "{:?}", status.now);
+        assert_eq!(status.now.activity.as_deref(), Some("HTTP 529"));
+    }
+
+    #[test]
+    fn the_room_that_was_reserved_takes_one_status() {
+        let place = tempfile::tempdir().unwrap();
+        let mut status = Status::new(place.path(), "n");
+        status.write();
+        assert!(place.path().join(RESERVED).exists());
+        status.now.activity = Some("disk full: waiting for room".into());
+        let clean = status.clean();
+        status.use_reserve(&clean).unwrap();
+        assert_eq!(records::read::<WorkerStatus>(place.path(), STATUS), Some(clean.clone()));
+        assert!(!place.path().join(RESERVED).exists());
+        assert!(status.use_reserve(&clean).is_err());
     }
 
     #[test]

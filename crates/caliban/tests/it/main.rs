@@ -11,6 +11,8 @@ mod config;
 mod demo;
 mod doctor;
 mod fleet;
+mod fleet_disk;
+mod fleet_sleep;
 mod hooks;
 mod isolation;
 mod landing;

@@ -1,0 +1,68 @@
+//! r11: what a person sees of an agent whose disk is full.
+
+use std::{path::PathBuf, process::Command};
+
+use serde_json::json;
+use testkit::{script, text, wait_until};
+
+use crate::fleet::Fleet;
+
+/// A small file system of its own; none when we may not mount one.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(at: PathBuf) -> Option<Self> {
+        std::fs::create_dir_all(&at).unwrap();
+        let options = ["-t", "tmpfs", "-o", "size=4m,mode=700", "none"];
+        let done = Command::new("mount").args(options).arg(&at).output();
+        done.is_ok_and(|done| done.status.success()).then_some(Self(at))
+    }
+
+    /// Takes all the room that there is.
+    fn fill(&self) -> PathBuf {
+        let filler = self.0.join("filler");
+        let to = format!("of={}", filler.display());
+        let _full = Command::new("dd").args(["if=/dev/zero", to.as_str()]).output();
+        filler
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn r11_an_agent_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
+    // More than what is left in the last page of a file.
+    let answer = format!("{} the end", "many words ".repeat(3000));
+    let fleet = Fleet::new(script![text(answer)]);
+    let Some(small) = Small::mount(fleet.place.env.data()) else {
+        eprintln!("skipped: mounting a small file system needs root");
+        return;
+    };
+    fleet.place.server.hold();
+    let id = fleet.bg("the task", ["--isolation", "none"]);
+    fleet.place.server.wait_for_requests(1);
+    let mut attached = fleet.place.env.start("caliban", ["attach", &id]).dir(&fleet.place.repo).spawn();
+    attached.wait_for_stdout("> the task");
+    let filler = small.fill();
+    fleet.place.server.release();
+    wait_until("it says that the disk is full", || {
+        fleet.row(&id)["doing"].as_str().unwrap().starts_with("disk full: waiting for room")
+    });
+    let row = fleet.row(&id);
+    assert_eq!(
+        (&row["state"], &row["waiting_for"], &row["needs_you"]),
+        (&json!("running"), &json!(null), &json!(false))
+    );
+    let list = fleet.run(["agents", "list"]).ok();
+    assert!(list.stdout.contains("disk full: waiting for room"), "{}", list.stdout);
+    attached.wait_for_stdout("disk full: waiting for room");
+    std::fs::remove_file(filler).unwrap();
+    fleet.run(["agents", "wait", &id]).ok();
+    let output = attached.wait().ok();
+    assert_eq!(output.stdout.matches("disk full").count(), 1, "{}", output.stdout);
+    assert!(output.stdout.contains("the end"), "{}", output.stdout);
+}
