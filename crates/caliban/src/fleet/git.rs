@@ -1,15 +1,17 @@
 //! git calls of the fleet's verbs: plain ones in the user's own tree, hardened ones for what touches an agent's branch.
 //!
-//! In an agent's worktree no git is ever run from here: what an agent left uncommitted is read file by file and
-//! committed through the repository's store alone (SANDBOX.md 5), without hooks, filters or attributes.
+//! No git that writes is ever run in an agent's worktree from here: what an agent left uncommitted is read file by
+//! file and committed through the repository's store alone (SANDBOX.md 5), without hooks or filters.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
+    io::{self, BufWriter, Write},
+    os::unix::ffi::OsStringExt as _,
     path::{Path, PathBuf},
     process::{Output, Stdio},
 };
 
-use tokio::{io::AsyncWriteExt as _, process::Command};
+use tokio::process::Command;
 
 use crate::report::Failure;
 
@@ -43,7 +45,7 @@ const HARD_ENV: [(&str, &str); 12] = [
 ];
 
 /// The configuration of a hardened call.
-const HARD_CONFIG: [&str; 12] = [
+const HARD_CONFIG: [&str; 13] = [
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
     "core.attributesFile=/dev/null",
@@ -56,6 +58,7 @@ const HARD_CONFIG: [&str; 12] = [
     "gc.auto=0",
     "maintenance.auto=false",
     "gc.recentObjectsHook=",
+    "core.sparseCheckout=true",
 ];
 
 /// One git call.
@@ -85,6 +88,12 @@ impl Git {
         git
     }
 
+    /// The same for what a linked worktree is: its record and its files, which git is told and never finds out.
+    pub(super) fn hardened_at(common: &Path, admin: &Path, files: &Path) -> Self {
+        let git = Self::hardened(admin);
+        git.env("GIT_COMMON_DIR", common).env("GIT_WORK_TREE", files)
+    }
+
     pub(super) fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         for arg in args {
             let arg = arg.into();
@@ -96,8 +105,24 @@ impl Git {
         self
     }
 
-    pub(super) fn env(mut self, name: &str, value: &Path) -> Self {
+    pub(super) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
+        self
+    }
+
+    /// With these keys of the configuration set to a program that only fails.
+    pub(super) fn failing(mut self, keys: &[OsString]) -> Self {
+        self.command.env("GIT_CONFIG_COUNT", keys.len().to_string());
+        for (n, key) in keys.iter().enumerate() {
+            self =
+                self.env(&format!("GIT_CONFIG_KEY_{n}"), key).env(&format!("GIT_CONFIG_VALUE_{n}"), "false");
+        }
+        self
+    }
+
+    /// Out of reach of what is typed at the terminal.
+    pub(super) fn undisturbed(mut self) -> Self {
+        self.command.process_group(0);
         self
     }
 
@@ -107,35 +132,110 @@ impl Git {
         self.command.output().await.map_err(|error| Failure::new(format!("cannot run git {shown}: {error}")))
     }
 
-    /// Runs it; its stdout without the last newline. Another exit code than 0 is an error in git's words.
-    pub(super) async fn text(self) -> Result<String, Failure> {
+    /// Runs it; while it runs, `until` may end it.
+    pub(super) async fn output_until(mut self, until: impl Future<Output = ()>) -> Result<Output, Failure> {
+        let cannot = |error: io::Error| Failure::new(format!("cannot run git {}: {error}", self.shown));
+        self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = self.command.spawn().map_err(cannot)?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        let ended = child.wait_with_output();
+        tokio::pin!(ended);
+        tokio::select! {
+            output = &mut ended => return output.map_err(cannot),
+            () = until => {}
+        }
+        if let Some(pid) = pid {
+            // It may have ended by itself; it takes its lock files away either way.
+            let _gone = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        ended.await.map_err(cannot)
+    }
+
+    /// Runs it; its stdout. Another exit code than 0 is an error in git's words.
+    pub(super) async fn bytes(self) -> Result<Vec<u8>, Failure> {
         let shown = self.shown.clone();
         let output = self.output().await?;
-        if output.status.success() {
-            Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
-        } else {
-            Err(failure(&shown, &output))
+        if output.status.success() { Ok(output.stdout) } else { Err(failure(&shown, &output)) }
+    }
+
+    /// The same as text without the last newline.
+    pub(super) async fn text(self) -> Result<String, Failure> {
+        let bytes = self.bytes().await?;
+        Ok(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
+    }
+
+    /// The same as a path.
+    pub(super) async fn path(self) -> Result<PathBuf, Failure> {
+        let mut bytes = self.bytes().await?;
+        if bytes.last() == Some(&b'\n') {
+            bytes.pop();
         }
+        Ok(PathBuf::from(OsString::from_vec(bytes)))
     }
 
     /// Runs it; the fields of its stdout that end in NUL.
-    pub(super) async fn fields(self) -> Result<Vec<String>, Failure> {
-        let text = self.text().await?;
-        Ok(text.split('\0').filter(|field| !field.is_empty()).map(str::to_owned).collect())
+    pub(super) async fn fields(self) -> Result<Vec<OsString>, Failure> {
+        Ok(fields(&self.bytes().await?))
     }
 
-    /// Runs it with this on its stdin.
-    pub(super) async fn feed(mut self, input: Vec<u8>) -> Result<(), Failure> {
+    /// Runs it with what `write` writes on its stdin; its stdout.
+    pub(super) async fn feed(
+        mut self,
+        write: impl FnOnce(&mut dyn Write) -> Result<(), Failure> + Send + 'static,
+    ) -> Result<Vec<u8>, Failure> {
         let shown = self.shown;
-        let cannot = |error: std::io::Error| Failure::new(format!("cannot run git {shown}: {error}"));
-        self.command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = self.command.spawn().map_err(cannot)?;
-        if let Some(mut stdin) = child.stdin.take() {
-            // A git that ends early says why on its stderr.
-            let _told_below = stdin.write_all(&input).await;
-        }
+        let cannot = |error: io::Error| Failure::new(format!("cannot run git {shown}: {error}"));
+        let (reader, writer) = io::pipe().map_err(cannot)?;
+        self.command.stdin(reader).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = self.command.spawn().map_err(cannot)?;
+        // It holds the reader's end, too: without it a git that ended would not be noticed.
+        drop(self.command);
+        let written = tokio::task::spawn_blocking(move || {
+            let mut out = BufWriter::new(writer);
+            write(&mut out).and_then(|()| out.flush().map_err(|error| gone(&error)))
+        });
         let output = child.wait_with_output().await.map_err(cannot)?;
-        if output.status.success() { Ok(()) } else { Err(failure(&shown, &output)) }
+        let written = written.await.map_err(|error| cannot(io::Error::other(error)))?;
+        match written {
+            // A git that ends early says why on its stderr.
+            Err(failed) if failed.message == GONE && !output.status.success() => {
+                Err(failure(&shown, &output))
+            }
+            Err(failed) => Err(failed),
+            Ok(()) if output.status.success() => Ok(output.stdout),
+            Ok(()) => Err(failure(&shown, &output)),
+        }
+    }
+}
+
+/// What a writer for [`Git::feed`] says when git does not read any more.
+const GONE: &str = "git has stopped reading";
+
+/// An error of writing to git.
+pub(super) fn gone(error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::new(GONE),
+        _ => Failure::new(format!("cannot write to git: {error}")),
+    }
+}
+
+/// What ends in NUL.
+pub(super) fn fields(bytes: &[u8]) -> Vec<OsString> {
+    bytes
+        .split(|byte| *byte == 0)
+        .filter(|field| !field.is_empty())
+        .map(|field| OsString::from_vec(field.to_vec()))
+        .collect()
+}
+
+/// The keys under which a repository's own configuration names programs that merge files.
+pub(super) async fn merge_drivers(git_dir: &Path) -> Result<Vec<OsString>, Failure> {
+    let asked = ["config", "-z", "--name-only", "--get-regexp", r"^merge\..*\.driver$"];
+    // 1 is "none".
+    let output = Git::hardened(git_dir).args(asked).output().await?;
+    match output.status.code() {
+        Some(0 | 1) => Ok(fields(&output.stdout)),
+        _ => Err(failure("config", &output)),
     }
 }
 
@@ -185,6 +285,10 @@ fn looks_committed(cwd: &Path) -> Option<bool> {
 pub(super) fn admin_dir(common: &Path, worktree: &Path) -> Option<PathBuf> {
     let wanted = worktree.join(".git");
     std::fs::read_dir(common.join("worktrees")).ok()?.flatten().map(|entry| entry.path()).find(|admin| {
-        std::fs::read_to_string(admin.join("gitdir")).is_ok_and(|text| Path::new(text.trim_end()) == wanted)
+        let Ok(text) = std::fs::read(admin.join("gitdir")) else { return false };
+        let named = PathBuf::from(OsString::from_vec(text.trim_ascii_end().to_vec()));
+        // Newer gits may write it relative to the record.
+        named == wanted
+            || (named.is_relative() && admin.join(named).canonicalize().ok() == wanted.canonicalize().ok())
     })
 }

@@ -2,35 +2,49 @@
 //!
 //! Decides first, on what git foretells: conflicts, a tree that is not clean where it matters, work that is not
 //! committed. Only then something is touched, and what fails after that is undone. In the user's own tree git runs as
-//! the user would run it, hooks included.
+//! the user would run it, hooks included. One merge at a time in a repo.
 
+mod attributes;
 mod commit;
+mod files;
+mod landing;
+mod preview;
+mod target;
+mod tree;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
+    fs::{File, TryLockError},
     io::Write,
     path::{Path, PathBuf},
 };
 
-use caliban_core::{ids::AgentId, inert, lifecycle::State};
+use caliban_core::{ids::AgentId, inert, lifecycle::State, names::Slug};
 use caliban_supervisor::protocol::AgentRow;
-use caliban_worktrees::{Changes, GitOptions, MergeKind, MergePreview, Repo};
+use caliban_worktrees::{ChangeKind, Changes, GitOptions, Repo};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use self::commit::Committed;
+use self::{
+    commit::Prepared,
+    landing::Landing,
+    preview::{Outcome, Preview},
+    target::Target,
+};
 use super::{
     Fleet,
-    git::{Git, failure},
+    git::{self, Git},
     json_line, row, say, worded, worded_git, worktree_name,
 };
 use crate::{
     cli::fleet::MergeArgs,
-    report::{Code, Failure},
+    report::{self, Code, Failure},
 };
 
 /// Files that are named in an error.
 const NAMED: usize = 20;
+/// The largest HEAD that is read: one name.
+const HEAD_CAP: u64 = 64 * 1024;
 
 /// What came of it; text and JSON come from it alike.
 #[derive(Debug, Serialize)]
@@ -43,7 +57,10 @@ struct Landed {
     commit: String,
     /// How many commits of the agent that brings.
     commits: u64,
+    /// What it changed there.
     summary: String,
+    /// What stays in the worktree, because no commit is meant to have it: ignored files, repositories of their own.
+    left: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -54,39 +71,68 @@ enum How {
     UpToDate,
 }
 
-/// Where it goes.
-enum Target {
-    /// What is checked out in this tree.
-    Here { tree: PathBuf, name: String },
-    /// A branch that is checked out nowhere.
-    Branch { common: PathBuf, tree: PathBuf, name: String },
+/// What there is of the agent's.
+struct Work {
+    changes: Changes,
+    /// The repository's record of the worktree.
+    admin: PathBuf,
+    /// The branch that is checked out, usually its own; `None` when HEAD is detached.
+    at: Option<String>,
+    /// The commit that is checked out: what is landed.
+    head: String,
+    /// What is in no commit and should be in one.
+    uncommitted: BTreeMap<String, BTreeSet<ChangeKind>>,
+    /// What is in no commit and is not meant to be.
+    left: Vec<String>,
 }
 
 pub(super) async fn merge(fleet: &Fleet<'_>, args: &MergeArgs, out: &mut dyn Write) -> Result<Code, Failure> {
-    let agent = fleet.client().await?.show(&args.agent.id).await.map_err(worded)?;
-    if !row::has_ended(agent.state) && agent.state != State::Idle {
-        return Err(Failure::new(format!("agent {} is still at work", row::name(&agent)))
-            .hint(format!("wait for it: caliban agents wait {}", agent.id)));
+    for (given, flag) in [(&args.message, "--message"), (&args.commit, "--commit")] {
+        if given.as_ref().is_some_and(|text| text.trim().is_empty()) {
+            return Err(Failure::usage(format!("the message of {flag} is empty")));
+        }
     }
+    let mut client = fleet.client().await?;
+    let agent = client.show(&args.agent.id).await.map_err(worded)?;
     let name = worktree_name(&agent)?;
     let cancel = CancellationToken::new();
     let tree = users_tree(fleet, &agent).await?;
     let repo = Repo::open(&tree, GitOptions::default(), &cancel).await.map_err(worded_git)?;
-    let changes = repo.changes(&name, &cancel).await.map_err(worded_git)?;
-    let target = Target::find(&repo, tree, args.into.as_deref()).await?;
-    let committed = match (&args.commit, changes.uncommitted.is_empty()) {
-        (_, true) => None,
-        (Some(message), false) => Some(Committed::make(&repo, &changes, message).await?),
-        (None, false) => return Err(uncommitted(&changes)),
-    };
-    let landed = land(&repo, &changes, &target, &agent, args, &cancel).await;
-    // Whatever came of it, the agent's branch is left as one would expect it.
-    match (&landed, committed) {
-        (_, None) => {}
-        (Ok(_), Some(committed)) => committed.settle().await,
-        (Err(_), Some(committed)) => committed.undo().await?,
+    let _turn = take_turn(&repo).await?;
+    // Looked at when it is our turn: it may have been woken meanwhile.
+    let agent = client.show(&agent.id.to_string()).await.map_err(worded)?;
+    if !row::has_ended(agent.state) && agent.state != State::Idle {
+        return Err(Failure::new(format!("agent {} is still at work", row::name(&agent)))
+            .hint(format!("wait for it: caliban agents wait {}", agent.id)));
     }
-    show(&landed?, args.json, out)
+    let target = Target::find(&repo, tree, args.into.as_deref()).await?;
+    let work = Work::find(&repo, &name, &cancel).await?;
+    let into = target.commit().await?;
+    let prepared = match (&args.commit, work.uncommitted.is_empty()) {
+        (_, true) => None,
+        (Some(message), false) => Some(Prepared::make(&repo, &work, message, &into).await?),
+        (None, false) => return Err(uncommitted(&work)),
+    };
+    let head = prepared.as_ref().map_or(work.head.as_str(), Prepared::commit).to_owned();
+    let landed = land(&target, &work, into, head, &agent, args).await;
+    match (&landed, prepared) {
+        (_, None) => {}
+        (Ok(_), Some(prepared)) => {
+            if let Err(failed) = prepared.settle().await {
+                report::note(&format!(
+                    "the work has landed, but the agent's worktree is not up to date: {failed}"
+                ));
+            }
+        }
+        (Err(_), Some(prepared)) => prepared.drop_it().await,
+    }
+    let (landed, record) = landed?;
+    if let Some(Err(error)) = record.map(|record| record.write(&work.admin)) {
+        report::note(&format!(
+            "that it has landed could not be recorded, so its branch will be kept: {error}"
+        ));
+    }
+    show(&landed, args.json, out)
 }
 
 fn show(landed: &Landed, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
@@ -106,210 +152,87 @@ fn show(landed: &Landed, json: bool, out: &mut dyn Write) -> Result<Code, Failur
             };
             let short: String = landed.commit.chars().take(10).collect();
             writeln!(out, "{verb} {branch} into {into}: {commits}, {}; now at {short}", landed.summary)?;
+            if !landed.left.is_empty() {
+                say(&format!("stays in its worktree, in no commit: {}", listed(&landed.left)));
+            }
             say(&format!("done with it? caliban rm {}", landed.agent));
         }
     }
     Ok(Code::Done)
 }
 
+/// Lands it. What a squash leaves for the record comes with it.
 async fn land(
-    repo: &Repo,
-    changes: &Changes,
     target: &Target,
+    work: &Work,
+    into: String,
+    head: String,
     agent: &AgentRow,
     args: &MergeArgs,
-    cancel: &CancellationToken,
-) -> Result<Landed, Failure> {
-    let into = match target {
-        Target::Here { .. } => None,
-        Target::Branch { name, .. } => Some(format!("refs/heads/{name}")),
-    };
-    let preview = repo.merge_preview(&changes.name, into.as_deref(), cancel).await.map_err(worded_git)?;
-    let name = target.name().to_owned();
+) -> Result<(Landed, Option<Landing>), Failure> {
+    let preview = Preview::new(target, into, head).await?;
     let mut landed = Landed {
         agent: agent.id,
-        branch: changes.branch.clone(),
-        into: name.clone(),
+        branch: work.branch(),
+        into: target.name().to_owned(),
         how: if args.squash { How::Squash } else { How::Merge },
-        commit: preview.into.as_str().to_owned(),
-        commits: count(repo.common_dir(), &preview).await?,
-        summary: changes.summary(),
+        commit: preview.into.clone(),
+        commits: preview.commits,
+        summary: String::new(),
+        left: work.left.clone(),
     };
-    match preview.merge {
-        MergeKind::UpToDate => {
-            landed.how = How::UpToDate;
-            return Ok(landed);
-        }
-        MergeKind::Conflicts => return Err(conflicts(changes, &name, &preview)),
-        MergeKind::FastForward | MergeKind::Clean => {}
-    }
+    let is_in =
+        matches!(preview.outcome, Outcome::UpToDate) || is_squashed(target.tree(), work, &preview).await?;
+    let merged = match preview.outcome {
+        _ if is_in => None,
+        Outcome::Conflicts(files) => return Err(conflicts(work, target.name(), &files)),
+        // One commit without a change would say nothing; a merge still says which commits are in.
+        Outcome::Clean(tree) if args.squash && tree == tree_of(target.tree(), &preview.into).await? => None,
+        Outcome::Clean(tree) => Some(tree),
+        Outcome::UpToDate => None,
+    };
+    let tip = preview.head.clone();
+    let Some(merged) = merged else {
+        landed.how = How::UpToDate;
+        landed.summary = preview::summary(target.tree(), &landed.commit, &landed.commit).await?;
+        let record = (!is_in).then(|| Landing { tip, commit: landed.commit.clone() });
+        return Ok((landed, record));
+    };
     let message = args.message.clone().unwrap_or_else(|| message(agent));
+    let ends = Ends { into: preview.into, head: preview.head };
     landed.commit = match target {
         Target::Here { tree, .. } => {
-            check_tree(tree, &preview).await?;
-            in_tree(tree, &preview, &message, landed.how).await?
+            let touched = tree::check(tree, &ends, &merged).await?;
+            tree::merge(tree, &ends, &touched, &message, landed.how).await?
         }
-        Target::Branch { common, tree, name } => {
-            in_store(common, tree, name, &preview, &message, landed.how).await?
-        }
-    };
-    Ok(landed)
-}
-
-impl Target {
-    async fn find(repo: &Repo, tree: PathBuf, into: Option<&str>) -> Result<Self, Failure> {
-        let git = || Git::plain(&tree);
-        let head = git().args(["symbolic-ref", "--quiet", "--short", "HEAD"]).output().await?;
-        let head = String::from_utf8_lossy(&head.stdout).trim().to_owned();
-        let Some(into) = into else {
-            let name = if head.is_empty() { "the detached HEAD".to_owned() } else { head };
-            return Ok(Self::Here { tree, name });
-        };
-        let into = into.strip_prefix("refs/heads/").unwrap_or(into);
-        if into == head {
-            return Ok(Self::Here { tree, name: head });
-        }
-        let reference = format!("refs/heads/{into}");
-        let known = git()
-            .args(["rev-parse", "--verify", "--quiet", "--end-of-options", reference.as_str()])
-            .output()
-            .await?;
-        if !known.status.success() {
-            return Err(Failure::usage(format!("there is no branch {}", inert::quoted(into))));
-        }
-        let trees = git().args(["worktree", "list", "--porcelain", "-z"]).fields().await?;
-        let mut place = String::new();
-        for field in trees {
-            if let Some(path) = field.strip_prefix("worktree ") {
-                path.clone_into(&mut place);
-            } else if field.strip_prefix("branch ") == Some(reference.as_str()) {
-                return Err(Failure::usage(format!(
-                    "the branch {into} is checked out in {}",
-                    inert::line(&place)
-                ))
-                .hint("give the command there, or with -C DIR"));
-            }
-        }
-        Ok(Self::Branch { common: repo.common_dir().to_owned(), tree, name: into.to_owned() })
-    }
-
-    fn name(&self) -> &str {
-        match self {
-            Self::Here { name, .. } | Self::Branch { name, .. } => name,
-        }
-    }
-}
-
-/// The tree that the user is in; the repo's main one when that is the agent's own.
-async fn users_tree(fleet: &Fleet<'_>, agent: &AgentRow) -> Result<PathBuf, Failure> {
-    let is_agents = agent.worktree.as_ref().is_some_and(|worktree| fleet.cwd.starts_with(worktree));
-    let start = if is_agents { fleet.places().repo() } else { &fleet.cwd };
-    Git::plain(start).args(["rev-parse", "--show-toplevel"]).text().await.map(PathBuf::from)
-}
-
-/// Refuses a tree in which the merge would meet what is not committed, or another operation that is not finished.
-async fn check_tree(tree: &Path, preview: &MergePreview) -> Result<(), Failure> {
-    for (reference, what) in
-        [("MERGE_HEAD", "a merge"), ("CHERRY_PICK_HEAD", "a cherry-pick"), ("REVERT_HEAD", "a revert")]
-    {
-        let found = Git::plain(tree).args(["rev-parse", "--verify", "--quiet", reference]).output().await?;
-        if found.status.success() {
-            return Err(Failure::new(format!("{what} is not finished in {}", tree.display()))
-                .hint("finish or abort it first: git status says how"));
-        }
-    }
-    let status = Git::plain(tree).args([
-        "status",
-        "--porcelain",
-        "-z",
-        "--no-renames",
-        "--untracked-files=no",
-        "--ignore-submodules=dirty",
-    ]);
-    let status = status.fields().await?;
-    let is_staged = |entry: &&String| !entry.starts_with(' ');
-    let staged: Vec<&str> = status.iter().filter(is_staged).filter_map(|entry| entry.get(3..)).collect();
-    if !staged.is_empty() {
-        return Err(Failure::new(format!(
-            "there are staged changes in {}: {}",
-            tree.display(),
-            listed(&staged)
-        ))
-        .hint("commit them first, or put them aside with git stash"));
-    }
-    let range = format!("{}...{}", preview.into, preview.head);
-    let touched = Git::plain(tree)
-        .args(["diff", "--name-only", "--no-renames", "--no-ext-diff", "-z", range.as_str(), "--"])
-        .fields()
-        .await?;
-    let touched: BTreeSet<&str> = touched.iter().map(String::as_str).collect();
-    let mut in_the_way: BTreeSet<&str> =
-        status.iter().filter_map(|entry| entry.get(3..)).filter(|path| touched.contains(path)).collect();
-    // What git does not track, ignored files too, would be overwritten or stop the merge half-way.
-    let tracked = Git::plain(tree).args(["ls-files", "-z"]).fields().await?;
-    let tracked: BTreeSet<&str> = tracked.iter().map(String::as_str).collect();
-    let is_there = |path: &&&str| tree.join(**path).symlink_metadata().is_ok_and(|found| !found.is_dir());
-    in_the_way.extend(touched.difference(&tracked).filter(is_there).copied());
-    if in_the_way.is_empty() {
-        return Ok(());
-    }
-    let paths: Vec<&str> = in_the_way.into_iter().collect();
-    Err(Failure::new(format!("the merge would touch files that are not committed here: {}", listed(&paths)))
-        .hint("commit them first, or put them aside with git stash; nothing was changed"))
-}
-
-/// Merges in the tree, with the user's hooks; undone when git or a hook refuses. The new commit.
-async fn in_tree(tree: &Path, preview: &MergePreview, message: &str, how: How) -> Result<String, Failure> {
-    let head = preview.head.as_str();
-    let merged = match how {
-        How::Squash => Git::plain(tree).args(["merge", "--squash", "--quiet", head]),
-        How::Merge | How::UpToDate => {
-            Git::plain(tree).args(["merge", "--no-ff", "--no-edit", "--quiet", "-m", message, head])
+        Target::Branch { tree, name, .. } => {
+            in_store(tree, name, &ends, &merged, &message, landed.how).await?
         }
     };
-    let output = merged.output().await?;
-    if !output.status.success() {
-        return Err(undone(tree, failure("merge", &output)).await);
-    }
-    if how == How::Squash {
-        let output = Git::plain(tree).args(["commit", "--quiet", "-m", message]).output().await?;
-        if !output.status.success() {
-            return Err(undone(tree, failure("commit", &output)).await);
-        }
-    }
-    Git::plain(tree).args(["rev-parse", "HEAD"]).text().await
-}
-
-/// Puts the tree back to where it was. Only called on a tree that had nothing staged and nothing in the merge's way.
-async fn undone(tree: &Path, failed: Failure) -> Failure {
-    let abort = Git::plain(tree).args(["merge", "--abort"]).output().await;
-    if abort.is_ok_and(|output| output.status.success()) {
-        return failed.hint("nothing was changed");
-    }
-    // Not in a merge: a squash, or git refused before it began.
-    match Git::plain(tree).args(["reset", "--quiet", "--merge"]).output().await {
-        Ok(output) if output.status.success() => failed.hint("nothing was changed"),
-        _ => failed.hint(format!("look at {} with git status: it could not be put back", tree.display())),
-    }
+    landed.summary = preview::summary(target.tree(), &ends.into, &landed.commit).await?;
+    let record = (landed.how == How::Squash).then(|| Landing { tip, commit: landed.commit.clone() });
+    Ok((landed, record))
 }
 
 /// Merges into a branch that no tree has: a commit and the branch, nothing else. The new commit.
 async fn in_store(
-    common: &Path,
     tree: &Path,
     name: &str,
-    preview: &MergePreview,
+    ends: &Ends,
+    merged: &str,
     message: &str,
     how: How,
 ) -> Result<String, Failure> {
-    let (into, head) = (preview.into.as_str(), preview.head.as_str());
-    let merged = Git::hardened(common).args(["merge-tree", "--write-tree", into, head]).text().await?;
-    let merged = merged.lines().next().unwrap_or_default().to_owned();
+    let (into, head) = (ends.into.as_str(), ends.head.as_str());
     let mut args = vec!["commit-tree", "-m", message, "-p", into];
     if how == How::Merge {
         args.extend(["-p", head]);
     }
-    args.push(&merged);
+    let signs = Git::plain(tree).args(["config", "--type=bool", "--get", "commit.gpgSign"]).output().await?;
+    if signs.stdout.trim_ascii() == b"true" {
+        args.push("-S");
+    }
+    args.push(merged);
     let commit = Git::plain(tree).args(args).text().await?;
     let reference = format!("refs/heads/{name}");
     let reason = "caliban agents merge";
@@ -320,33 +243,133 @@ async fn in_store(
     Ok(commit)
 }
 
-async fn count(common: &Path, preview: &MergePreview) -> Result<u64, Failure> {
-    let range = format!("{}..{}", preview.into, preview.head);
-    let count = Git::hardened(common).args(["rev-list", "--count", range.as_str(), "--"]).text().await?;
-    count.parse().map_err(|_| Failure::new(format!("git rev-list answered {}", inert::quoted(&count))))
+impl Work {
+    async fn find(repo: &Repo, name: &Slug, cancel: &CancellationToken) -> Result<Self, Failure> {
+        let changes = repo.changes(name, cancel).await.map_err(worded_git)?;
+        let (common, worktree) = (repo.common_dir(), repo.path_of(name));
+        let by_hand = || format!("look at it by hand in {}", worktree.display());
+        let unknown = || Failure::new(format!("git has no record of {}", worktree.display()));
+        let admin = git::admin_dir(common, &worktree).ok_or_else(unknown)?;
+        if let Some((_, what)) = target::unfinished(&admin) {
+            return Err(
+                Failure::new(format!("{what} is not finished in the agent's worktree")).hint(by_hand())
+            );
+        }
+        let Some(head) = changes.head.as_ref().map(|head| head.as_str().to_owned()) else {
+            return Err(Failure::new("the agent's worktree has no commit checked out").hint(by_hand()));
+        };
+        let branch = format!("refs/heads/{}", changes.branch);
+        // Everything that the agent committed must be in what is landed, wherever it put it.
+        let args =
+            ["rev-list", "--max-count=1", "--ignore-missing", branch.as_str(), "--not", head.as_str(), "--"];
+        let has_branch = Git::hardened(common).args(["show-ref", "--verify", "--quiet", branch.as_str()]);
+        if has_branch.output().await?.status.success()
+            && !Git::hardened(common).args(args).text().await?.is_empty()
+        {
+            return Err(Failure::new(format!(
+                "the agent's worktree does not have all of its branch {} checked out",
+                changes.branch
+            ))
+            .hint(by_hand()));
+        }
+        let at = checked_out(&admin);
+        let (mut uncommitted, mut left) = (BTreeMap::<String, BTreeSet<ChangeKind>>::new(), Vec::new());
+        for change in &changes.uncommitted {
+            match change.kind {
+                ChangeKind::Modified
+                | ChangeKind::Deleted
+                | ChangeKind::Staged
+                | ChangeKind::Untracked
+                | ChangeKind::Conflicted => {
+                    uncommitted.entry(change.path.clone()).or_default().insert(change.kind);
+                }
+                ChangeKind::Ignored
+                | ChangeKind::Included
+                | ChangeKind::NestedRepository
+                | ChangeKind::Submodule => left.push(change.path.clone()),
+            }
+        }
+        Ok(Self { changes, admin, at, head, uncommitted, left })
+    }
+
+    /// What is landed, for people.
+    fn branch(&self) -> String {
+        self.at.clone().unwrap_or_else(|| format!("the detached HEAD of {}", self.changes.name.as_str()))
+    }
+}
+
+/// The branch that a worktree's HEAD names.
+fn checked_out(admin: &Path) -> Option<String> {
+    let path = admin.join("HEAD");
+    path.symlink_metadata().ok().filter(|found| found.is_file() && found.len() <= HEAD_CAP)?;
+    let text = std::fs::read_to_string(path).ok()?;
+    text.trim_end().strip_prefix("ref: refs/heads/").map(str::to_owned)
+}
+
+/// What is merged into what.
+struct Ends {
+    into: String,
+    head: String,
+}
+
+/// The tree that the user is in; the repo's main one when that is the agent's own.
+async fn users_tree(fleet: &Fleet<'_>, agent: &AgentRow) -> Result<PathBuf, Failure> {
+    let is_agents = agent.worktree.as_ref().is_some_and(|worktree| fleet.cwd.starts_with(worktree));
+    let start = if is_agents { fleet.places().repo() } else { &fleet.cwd };
+    Git::plain(start).args(["rev-parse", "--show-toplevel"]).path().await
+}
+
+/// Two merges at once would take each other's unfinished work for their own.
+async fn take_turn(repo: &Repo) -> Result<File, Failure> {
+    let place = repo.common_dir().join("refs");
+    let cannot = |error: std::io::Error| Failure::new(format!("cannot lock {}: {error}", place.display()));
+    let turn = File::open(&place).map_err(cannot)?;
+    match turn.try_lock() {
+        Ok(()) => return Ok(turn),
+        Err(TryLockError::Error(error)) => return Err(cannot(error)),
+        Err(TryLockError::WouldBlock) => say("another merge is under way in this repo; waiting for it"),
+    }
+    let waited = tokio::task::spawn_blocking(move || turn.lock().map(|()| turn)).await;
+    waited.map_err(std::io::Error::other).and_then(|locked| locked).map_err(cannot)
+}
+
+/// Whether exactly this was squashed before, and the commit that it became is in.
+async fn is_squashed(tree: &Path, work: &Work, preview: &Preview) -> Result<bool, Failure> {
+    let Some(landing) = Landing::read(&work.admin).filter(|landing| landing.tip == preview.head) else {
+        return Ok(false);
+    };
+    let args = ["merge-base", "--is-ancestor", &landing.commit, &preview.into];
+    Ok(Git::plain(tree).args(args).output().await?.status.success())
+}
+
+async fn tree_of(tree: &Path, commit: &str) -> Result<String, Failure> {
+    let name = format!("{commit}^{{tree}}");
+    Git::plain(tree).args(["rev-parse", "--verify", name.as_str()]).text().await
 }
 
 fn message(agent: &AgentRow) -> String {
     format!("Merge agent {}\n\n{}\n", row::name(agent), inert::line(&agent.prompt))
 }
 
-fn uncommitted(changes: &Changes) -> Failure {
-    let paths: Vec<&str> = changes.uncommitted.iter().map(|change| change.path.as_str()).collect();
+fn uncommitted(work: &Work) -> Failure {
+    let paths: Vec<&String> = work.uncommitted.keys().collect();
     Failure::new(format!("the agent left work that is not committed: {}", listed(&paths)))
         .hint("--commit \"message\" commits it first")
 }
 
-fn conflicts(changes: &Changes, into: &str, preview: &MergePreview) -> Failure {
-    let files: Vec<&str> = preview.conflicts.iter().map(String::as_str).collect();
-    Failure::new(format!("{} does not merge into {into}: conflicts in {}", changes.branch, listed(&files)))
-        .hint(format!(
-            "nothing was changed; merge by hand with `git merge {}`, or let the agent rebase its work",
-            changes.branch
-        ))
+fn conflicts(work: &Work, into: &str, files: &[String]) -> Failure {
+    let branch = work.branch();
+    let name = work.at.as_deref().unwrap_or(&work.head);
+    Failure::new(format!("{branch} does not merge into {into}: conflicts in {}", listed(files))).hint(
+        format!(
+            "nothing was changed; merge by hand with `git merge {name}`, or let the agent rebase its work"
+        ),
+    )
 }
 
-fn listed(paths: &[&str]) -> String {
-    let shown: Vec<String> = paths.iter().take(NAMED).map(|path| inert::line(path).into_owned()).collect();
+fn listed<P: AsRef<Path>>(paths: &[P]) -> String {
+    let shown = |path: &P| inert::line(&path.as_ref().to_string_lossy()).into_owned();
+    let shown: Vec<String> = paths.iter().take(NAMED).map(shown).collect();
     match paths.len().saturating_sub(NAMED) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),

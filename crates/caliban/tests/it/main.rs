@@ -17,6 +17,7 @@ mod hooks;
 mod isolation;
 mod landing;
 mod mcp;
+mod merge;
 mod models;
 mod place;
 mod resume;

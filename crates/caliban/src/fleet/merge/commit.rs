@@ -1,156 +1,360 @@
-//! What an agent left uncommitted, as a commit on its branch: made from the files alone, through the repository's
-//! store. No git runs in the agent's worktree, so nothing that it wrote there is run.
+//! What an agent left uncommitted, as a commit: made from the files alone, through the repository's store. No hook and no
+//! filter is run. The agent's branch and index move only when the commit has landed; until then nothing of the agent's
+//! is changed, so there is nothing to take back.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::{OsStr, OsString},
     fs,
-    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
+    io::{Read as _, Write},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
     path::{Path, PathBuf},
 };
 
-use caliban_worktrees::{Change, ChangeKind, Changes, Repo};
+use caliban_core::inert;
+use caliban_worktrees::{ChangeKind, Repo};
 
-use super::super::{
-    git::{self, Git},
-    say,
+use super::{
+    super::git::{self, Git},
+    Work,
+    attributes::{self, LineEnds},
+    files::{self, Found, quoted},
 };
 use crate::report::Failure;
 
-/// The largest file that is committed for an agent.
-const FILE_CAP: u64 = 512 * 1024 * 1024;
+/// The largest file whose line ends are converted.
+const TEXT_CAP: u64 = 64 * 1024 * 1024;
 
-/// A commit that the branch points to already; settled or undone.
-pub(super) struct Committed {
+/// A commit that nothing but a temporary ref holds yet; settled or dropped.
+pub(super) struct Prepared {
     common: PathBuf,
     worktree: PathBuf,
+    admin: PathBuf,
     branch: String,
     before: String,
     commit: String,
+    place: String,
 }
 
-impl Committed {
-    /// Commits everything that is uncommitted and moves the agent's branch to it.
-    pub(super) async fn make(repo: &Repo, changes: &Changes, message: &str) -> Result<Self, Failure> {
+/// How one path goes into the commit.
+enum Step {
+    Delete,
+    /// Not in the files, because the checkout is sparse: the index alone has the content.
+    Staged {
+        mode: String,
+        oid: String,
+    },
+    /// As it stands in the files.
+    Read,
+}
+
+impl Prepared {
+    /// Makes the commit. `into` is where it is meant to land.
+    pub(super) async fn make(repo: &Repo, work: &Work, message: &str, into: &str) -> Result<Self, Failure> {
         let common = repo.common_dir().to_owned();
-        let worktree = repo.path_of(&changes.name);
-        let branch = format!("refs/heads/{}", changes.branch);
-        let before = Git::hardened(&common).args(["rev-parse", "--verify", branch.as_str()]).text().await?;
-        if changes.head.as_ref().map(|head| head.as_str()) != Some(before.as_str()) {
+        let worktree = repo.path_of(&work.changes.name);
+        let branch = format!("refs/heads/{}", work.changes.branch);
+        let by_hand = format!("commit it by hand in {}", worktree.display());
+        if work.at.as_deref() != Some(&work.changes.branch) {
             return Err(Failure::new(format!(
                 "the worktree does not have its branch {} checked out",
-                changes.branch
+                work.changes.branch
             ))
-            .hint(format!("look at it by hand in {}", worktree.display())));
+            .hint(by_hand));
         }
-        let identity = |which: &'static str| Git::plain(repo.root()).args(["var", which]).text();
-        let (author, committer) =
-            (identity("GIT_AUTHOR_IDENT").await?, identity("GIT_COMMITTER_IDENT").await?);
-        let place = format!("refs/caliban/landing/{}", changes.name);
-        let mut stream = format!(
-            "commit {place}\nauthor {author}\ncommitter {committer}\ndata {}\n{message}\nfrom {before}\n",
-            message.len()
-        )
-        .into_bytes();
-        for change in &changes.uncommitted {
-            add(&worktree, change, &mut stream)?;
-        }
-        stream.extend_from_slice(b"\ndone\n");
+        let root = files::open_dir(&worktree)
+            .map_err(|error| Failure::new(format!("cannot open {}: {error}", worktree.display())))?;
+        let before = work.head.clone();
+        let index = index(&common, &work.admin, &worktree, work).await?;
+        let steps = steps(&root, work, &index).map_err(|failed| failed.hint(by_hand))?;
+        let read: Vec<PathBuf> = steps
+            .iter()
+            .filter(|(_, step)| matches!(step, Step::Read))
+            .map(|(path, _)| path.clone())
+            .collect();
+        let mut ends = attributes::line_ends(repo.root(), &before, &read).await?;
+        settle_guesses(&common, &root, &before, &mut ends).await?;
+        let place = format!("refs/caliban/tmp/landing-{}", work.changes.name.as_str());
+        let earlier = resolve(&common, &place).await?;
+        let head = header(repo, &place, &before, message).await?;
         let import = ["fast-import", "--quiet", "--done", "--force", "--date-format=raw"];
-        Git::hardened(&common).args(import).feed(stream).await?;
-        let commit = Git::hardened(&common).args(["rev-parse", "--verify", place.as_str()]).text().await?;
-        let moved = Git::hardened(&common)
-            .args(["update-ref", branch.as_str(), commit.as_str(), before.as_str()])
-            .text()
-            .await;
-        let dropped = Git::hardened(&common).args(["update-ref", "-d", place.as_str()]).text().await;
-        moved?;
-        dropped?;
-        Ok(Self { common, worktree, branch, before, commit })
+        Git::hardened(&common)
+            .args(import)
+            .feed(move |out| {
+                out.write_all(head.as_bytes()).map_err(|error| git::gone(&error))?;
+                stream(&root, &steps, &ends, out)
+            })
+            .await?;
+        let unmade = || Failure::new("git fast-import made no commit");
+        let mut commit = resolve(&common, &place).await?.ok_or_else(unmade)?;
+        if let Some(earlier) = earlier
+            && is_same(&common, &earlier, &commit).await?
+            && is_ancestor(&common, &earlier, into).await?
+        {
+            // A merge that was killed landed it already.
+            let args = ["update-ref", place.as_str(), earlier.as_str()];
+            Git::hardened(&common).args(args).text().await?;
+            commit = earlier;
+        }
+        Ok(Self { common, worktree, admin: work.admin.clone(), branch, before, commit, place })
     }
 
-    /// The commit stays: the worktree's index is brought up to it, so that it shows as clean.
-    pub(super) async fn settle(self) {
-        let Some(admin) = git::admin_dir(&self.common, &self.worktree) else { return };
-        let index = admin.join("index");
-        // A link would be written through.
-        if !index.symlink_metadata().is_ok_and(|found| found.is_file()) {
-            return;
-        }
-        let read = Git::hardened(&self.common)
-            .env("GIT_INDEX_FILE", &index)
-            .args(["read-tree", self.commit.as_str()]);
-        if let Err(failure) = read.text().await {
-            say(&format!("the worktree's index is not up to date: {failure}"));
-        }
+    pub(super) fn commit(&self) -> &str {
+        &self.commit
     }
 
-    /// The branch goes back to where it was; the files were never touched.
-    pub(super) async fn undo(self) -> Result<(), Failure> {
-        let args = ["update-ref", &self.branch, &self.before, &self.commit];
-        Git::hardened(&self.common).args(args).text().await.map(drop)
+    /// It has landed: the agent's branch moves to it, and the worktree's index is brought up to it, so that it shows as
+    /// clean.
+    pub(super) async fn settle(self) -> Result<(), Failure> {
+        let Self { branch, before, commit, place, .. } = &self;
+        let order = format!("update {branch} {commit} {before}\ndelete {place} {commit}\n");
+        Git::hardened(&self.common)
+            .args(["update-ref", "--stdin"])
+            .feed(move |out| out.write_all(order.as_bytes()).map_err(|error| git::gone(&error)))
+            .await?;
+        let scratch = self.common.join(format!("caliban-index-{}", std::process::id()));
+        let done = self.bring_up(&scratch).await;
+        // Best effort by name: it is gone when it took the index's place.
+        let _gone = fs::remove_file(&scratch);
+        done
+    }
+
+    /// It has not landed: only the temporary ref goes.
+    pub(super) async fn drop_it(self) {
+        // Best effort by name: a ref that stays only keeps more, and is overwritten by the next merge.
+        let args = ["update-ref", "-d", &self.place, &self.commit];
+        let _tried = Git::hardened(&self.common).args(args).text().await;
+    }
+
+    /// Writes the index beside the old one and puts it in its place in one step: a link that stands there is replaced,
+    /// not followed. What a sparse checkout leaves out stays left out.
+    async fn bring_up(&self, scratch: &Path) -> Result<(), Failure> {
+        let cannot = |error: std::io::Error| {
+            Failure::new(format!("the index in {} is not up to date: {error}", self.worktree.display()))
+        };
+        let admin = files::open_dir(&self.admin).map_err(cannot)?;
+        if let Found::File { mut file, .. } =
+            files::look(admin.as_fd(), Path::new("index")).map_err(cannot)?
+        {
+            let mut copy = fs::File::create(scratch).map_err(cannot)?;
+            std::io::copy(&mut file, &mut copy).map_err(cannot)?;
+        }
+        let git =
+            || Git::hardened_at(&self.common, &self.admin, &self.worktree).env("GIT_INDEX_FILE", scratch);
+        git().args(["read-tree", "-i", "-m", self.commit.as_str()]).text().await?;
+        if self.admin.join("info/sparse-checkout").is_file() {
+            let absent = git().args(["ls-files", "-z", "--deleted"]).bytes().await?;
+            let rules = git().args(["sparse-checkout", "check-rules", "-z"]);
+            let asked = absent.clone();
+            let inside =
+                rules.feed(move |out| out.write_all(&asked).map_err(|error| git::gone(&error))).await?;
+            let inside: BTreeSet<OsString> = git::fields(&inside).into_iter().collect();
+            let outside: Vec<u8> = git::fields(&absent)
+                .into_iter()
+                .filter(|path| !inside.contains(path))
+                .flat_map(|path| [path.as_bytes(), b"\0"].concat())
+                .collect();
+            git()
+                .args(["update-index", "--skip-worktree", "-z", "--stdin"])
+                .feed(move |out| out.write_all(&outside).map_err(|error| git::gone(&error)))
+                .await?;
+        }
+        // git's own lock, so that no git of somebody else writes in between.
+        let lock = self.admin.join("index.lock");
+        fs::File::create_new(&lock).map_err(cannot)?;
+        let renamed = fs::rename(scratch, self.admin.join("index"));
+        fs::remove_file(&lock).and(renamed).map_err(cannot)
     }
 }
 
-/// One change, in the words of `git fast-import`.
-fn add(worktree: &Path, change: &Change, stream: &mut Vec<u8>) -> Result<(), Failure> {
-    let refuse = |why: &str| {
-        Err(Failure::new(format!("{} cannot be committed: {why}", caliban_core::inert::line(&change.path)))
-            .hint(format!("commit it by hand in {}", worktree.display())))
-    };
-    match change.kind {
-        ChangeKind::Modified | ChangeKind::Deleted | ChangeKind::Staged | ChangeKind::Untracked => {}
-        // Neither is meant to be in a commit.
-        ChangeKind::Ignored | ChangeKind::Included => return Ok(()),
-        ChangeKind::Conflicted => return refuse("it is in conflict"),
-        ChangeKind::NestedRepository | ChangeKind::Submodule => {
-            return refuse("it is a repository of its own");
+/// What each uncommitted path becomes; deletions first, because a file may have become a directory or the other way
+/// round.
+fn steps(
+    root: &OwnedFd,
+    work: &Work,
+    index: &BTreeMap<PathBuf, (String, String)>,
+) -> Result<Vec<(PathBuf, Step)>, Failure> {
+    let (mut steps, mut kept) = (Vec::new(), Vec::new());
+    for (path, kinds) in &work.uncommitted {
+        let refuse = |why: &str| Failure::new(format!("{} cannot be committed: {why}", inert::line(path)));
+        if kinds.contains(&ChangeKind::Conflicted) {
+            return Err(refuse("it is in conflict"));
+        }
+        if path.contains('\u{FFFD}') {
+            return Err(refuse("its name is not text"));
+        }
+        let path = PathBuf::from(path);
+        let found = files::look(root.as_fd(), &path).map_err(|error| refuse(&error.to_string()))?;
+        match found {
+            Found::File { .. } | Found::Link(_) => kept.push((path, Step::Read)),
+            Found::Special => return Err(refuse("it is no file")),
+            Found::Nothing if kinds.iter().all(|kind| *kind == ChangeKind::Staged) => {
+                match index.get(&path) {
+                    Some((mode, oid)) => {
+                        kept.push((path, Step::Staged { mode: mode.clone(), oid: oid.clone() }));
+                    }
+                    None => steps.push((path, Step::Delete)),
+                }
+            }
+            Found::Nothing | Found::Directory => steps.push((path, Step::Delete)),
         }
     }
-    if change.path.contains('\u{FFFD}') {
-        return refuse("its name is not text");
+    steps.append(&mut kept);
+    Ok(steps)
+}
+
+/// What the index has for the paths that are staged: mode and blob.
+async fn index(
+    common: &Path,
+    admin: &Path,
+    worktree: &Path,
+    work: &Work,
+) -> Result<BTreeMap<PathBuf, (String, String)>, Failure> {
+    let mut found = BTreeMap::new();
+    if !work.uncommitted.values().any(|kinds| kinds.contains(&ChangeKind::Staged)) {
+        return Ok(found);
     }
-    let path = worktree.join(&change.path);
-    let quoted = quoted(&change.path);
-    let Ok(found) = path.symlink_metadata() else {
-        stream.extend_from_slice(format!("D {quoted}\n").as_bytes());
-        return Ok(());
-    };
-    let is_inside = path
-        .parent()
-        .and_then(|dir| dir.canonicalize().ok())
-        .is_some_and(|dir| worktree.canonicalize().is_ok_and(|root| dir.starts_with(root)));
-    if !is_inside {
-        return refuse("it leads out of the worktree");
+    let listed =
+        Git::hardened_at(common, admin, worktree).args(["ls-files", "-z", "--stage"]).fields().await?;
+    for entry in listed {
+        let bytes = entry.as_bytes();
+        let Some(tab) = bytes.iter().position(|byte| *byte == b'\t') else { continue };
+        let words = String::from_utf8_lossy(&bytes[..tab]).into_owned();
+        if let [mode, oid, "0"] = words.split(' ').collect::<Vec<_>>().as_slice() {
+            let path = PathBuf::from(OsStr::from_bytes(&bytes[tab + 1..]));
+            found.insert(path, ((*mode).to_owned(), (*oid).to_owned()));
+        }
     }
-    let cannot = |error: std::io::Error| Failure::new(format!("cannot read {}: {error}", path.display()));
-    let (mode, bytes) = if found.is_symlink() {
-        ("120000", fs::read_link(&path).map_err(cannot)?.as_os_str().as_bytes().to_vec())
-    } else if found.is_file() && found.len() <= FILE_CAP {
-        let mode = if found.permissions().mode() & 0o100 == 0 { "100644" } else { "100755" };
-        (mode, fs::read(&path).map_err(cannot)?)
-    } else if found.is_file() {
-        return refuse("it is too large");
-    } else {
-        return refuse("it is no file");
-    };
-    stream.extend_from_slice(format!("M {mode} inline {quoted}\ndata {}\n", bytes.len()).as_bytes());
-    stream.extend_from_slice(&bytes);
-    stream.push(b'\n');
+    Ok(found)
+}
+
+/// Where git would guess: what is no text, or had CRLF before, is committed as it is.
+async fn settle_guesses(
+    common: &Path,
+    root: &OwnedFd,
+    before: &str,
+    ends: &mut BTreeMap<PathBuf, LineEnds>,
+) -> Result<(), Failure> {
+    for (path, ends) in ends.iter_mut().filter(|(_, ends)| **ends == LineEnds::Guessed) {
+        let text = match files::look(root.as_fd(), path) {
+            Ok(Found::File { file, size, .. }) if size <= TEXT_CAP => {
+                let mut bytes = Vec::new();
+                file.take(TEXT_CAP)
+                    .read_to_end(&mut bytes)
+                    .map_err(|error| cannot_read(path, &error.to_string()))?;
+                attributes::has_crlf(&bytes) && attributes::looks_like_text(&bytes)
+            }
+            _ => false,
+        };
+        let mut name = OsString::from(format!("{before}:"));
+        name.push(path);
+        let had_crlf = text && {
+            let blob = Git::hardened(common).args(["cat-file", "blob"]).args([name]).output().await?;
+            blob.status.success() && attributes::has_crlf(&blob.stdout)
+        };
+        *ends = if text && !had_crlf { LineEnds::Text } else { LineEnds::Kept };
+    }
     Ok(())
 }
 
-/// A path as `git fast-import` reads it.
-fn quoted(path: &str) -> String {
-    let mut out = String::from("\"");
-    for c in path.chars() {
-        match c {
-            '"' | '\\' => {
-                out.push('\\');
-                out.push(c);
+async fn header(repo: &Repo, place: &str, before: &str, message: &str) -> Result<String, Failure> {
+    let identity = |which: &'static str| Git::plain(repo.root()).args(["var", which]).text();
+    let (author, committer) = (identity("GIT_AUTHOR_IDENT").await?, identity("GIT_COMMITTER_IDENT").await?);
+    let message = format!("{}\n", message.trim_end());
+    Ok(format!(
+        "commit {place}\nauthor {author}\ncommitter {committer}\ndata {}\n{message}\nfrom {before}\n",
+        message.len()
+    ))
+}
+
+/// The changes, in the words of `git fast-import`.
+fn stream(
+    root: &OwnedFd,
+    steps: &[(PathBuf, Step)],
+    ends: &BTreeMap<PathBuf, LineEnds>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let send = |out: &mut dyn Write, bytes: &[u8]| out.write_all(bytes).map_err(|error| git::gone(&error));
+    for (path, step) in steps {
+        match step {
+            Step::Delete => send(out, &[b"D ", &*quoted(path), b"\n"].concat())?,
+            Step::Staged { mode, oid } => {
+                send(out, &[format!("M {mode} {oid} ").as_bytes(), &*quoted(path), b"\n"].concat())?;
             }
-            '\n' => out += "\\n",
-            _ => out.push(c),
+            Step::Read => {
+                let header = |mode: &str, length: u64| {
+                    [
+                        format!("M {mode} inline ").as_bytes(),
+                        &*quoted(path),
+                        format!("\ndata {length}\n").as_bytes(),
+                    ]
+                    .concat()
+                };
+                let unreadable = |error: std::io::Error| cannot_read(path, &error.to_string());
+                match files::look(root.as_fd(), path).map_err(unreadable)? {
+                    Found::Link(target) => {
+                        send(out, &header("120000", target.len() as u64))?;
+                        send(out, &target)?;
+                    }
+                    Found::File { mut file, size, executable } => {
+                        let mode = if executable { "100755" } else { "100644" };
+                        if ends.get(path) == Some(&LineEnds::Text) {
+                            if size > TEXT_CAP {
+                                return Err(cannot_read(
+                                    path,
+                                    "it is too large for its line ends to be converted",
+                                ));
+                            }
+                            let mut bytes = Vec::new();
+                            file.take(TEXT_CAP).read_to_end(&mut bytes).map_err(unreadable)?;
+                            let bytes = attributes::converted(&bytes);
+                            send(out, &header(mode, bytes.len() as u64))?;
+                            send(out, &bytes)?;
+                        } else {
+                            send(out, &header(mode, size))?;
+                            let copied = std::io::copy(&mut (&mut file).take(size), out)
+                                .map_err(|error| git::gone(&error))?;
+                            if copied != size {
+                                return Err(cannot_read(path, "it changed while it was read"));
+                            }
+                        }
+                    }
+                    Found::Nothing | Found::Directory | Found::Special => {
+                        return Err(cannot_read(path, "it changed while it was read"));
+                    }
+                }
+                send(out, b"\n")?;
+            }
         }
     }
-    out.push('"');
-    out
+    send(out, b"\ndone\n")
+}
+
+fn cannot_read(path: &Path, why: &str) -> Failure {
+    Failure::new(format!("{} cannot be committed: {why}", inert::line(&path.to_string_lossy())))
+}
+
+async fn resolve(common: &Path, reference: &str) -> Result<Option<String>, Failure> {
+    let name = format!("{reference}^{{commit}}");
+    let found =
+        Git::hardened(common).args(["rev-parse", "--verify", "--quiet", name.as_str()]).output().await?;
+    let oid = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+    Ok(found.status.success().then_some(oid))
+}
+
+/// Whether two commits have the same tree on the same parent.
+async fn is_same(common: &Path, one: &str, other: &str) -> Result<bool, Failure> {
+    let asked =
+        [format!("{one}^{{tree}}"), format!("{other}^{{tree}}"), format!("{one}^"), format!("{other}^")];
+    let found = Git::hardened(common).args(["rev-parse"]).args(asked).output().await?;
+    let found = String::from_utf8_lossy(&found.stdout).into_owned();
+    Ok(matches!(found.lines().collect::<Vec<_>>().as_slice(), [a, b, c, d] if a == b && c == d))
+}
+
+async fn is_ancestor(common: &Path, one: &str, of: &str) -> Result<bool, Failure> {
+    let args = ["merge-base", "--is-ancestor", one, of];
+    Ok(Git::hardened(common).args(args).output().await?.status.success())
 }

@@ -1,0 +1,115 @@
+//! The merge, tried in the store alone: what it would make, and where it would conflict.
+
+use std::{
+    ffi::OsString,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::{Path, PathBuf},
+};
+
+use super::{
+    super::git::{Git, failure, fields, merge_drivers},
+    target::Target,
+};
+use crate::report::Failure;
+
+/// What a merge would do.
+pub(super) struct Preview {
+    /// What is merged into.
+    pub(super) into: String,
+    /// What is merged.
+    pub(super) head: String,
+    /// How many commits that brings.
+    pub(super) commits: u64,
+    pub(super) outcome: Outcome,
+}
+
+pub(super) enum Outcome {
+    /// There is nothing to bring.
+    UpToDate,
+    /// This tree.
+    Clean(String),
+    /// These files.
+    Conflicts(Vec<String>),
+}
+
+impl Preview {
+    pub(super) async fn new(target: &Target, into: String, head: String) -> Result<Self, Failure> {
+        let range = format!("{into}..{head}");
+        let count =
+            Git::plain(target.tree()).args(["rev-list", "--count", range.as_str(), "--"]).text().await?;
+        let commits = count
+            .parse()
+            .map_err(|_| Failure::new(format!("git rev-list answered {}", count.escape_debug())))?;
+        if commits == 0 {
+            return Ok(Self { into, head, commits, outcome: Outcome::UpToDate });
+        }
+        let git = match target {
+            // As `git merge` will do it there, with the user's attributes and drivers.
+            Target::Here { tree, .. } => Git::plain(tree),
+            // No tree of the user's is at hand: the branch's own attributes, and no program is run.
+            Target::Branch { common, .. } => {
+                let drivers = merge_drivers(common).await?;
+                Git::hardened(common).env("GIT_ATTR_SOURCE", &into).failing(&drivers)
+            }
+        };
+        let args = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", &into, &head];
+        let output = git.args(args).output().await?;
+        let mut found = fields(&output.stdout).into_iter().map(|field| field.to_string_lossy().into_owned());
+        let outcome = match (output.status.code(), found.next()) {
+            (Some(0), Some(tree)) => Outcome::Clean(tree),
+            (Some(1), Some(_)) => Outcome::Conflicts(found.collect()),
+            _ => return Err(failure("merge-tree", &output)),
+        };
+        Ok(Self { into, head, commits, outcome })
+    }
+}
+
+/// How a path changes from one tree to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Touched {
+    pub(super) path: PathBuf,
+    /// Whether the first tree has it.
+    pub(super) was: bool,
+    /// What the second one has there, if anything.
+    pub(super) will_be: Option<String>,
+}
+
+/// Every path that differs between two trees or commits.
+pub(super) async fn touched(tree: &Path, from: &str, to: &str) -> Result<Vec<Touched>, Failure> {
+    let args = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", from, to, "--"];
+    let found = Git::plain(tree).args(args).fields().await?;
+    let read = |pair: &[OsString]| {
+        let words = pair[0].to_str()?.strip_prefix(':')?;
+        let [was, will_be, _, oid, _] = words.split(' ').collect::<Vec<_>>().try_into().ok()?;
+        let will_be = (will_be != "000000").then(|| oid.to_owned());
+        Some(Touched { path: PathBuf::from(&pair[1]), was: was != "000000", will_be })
+    };
+    Ok(found.chunks_exact(2).filter_map(read).collect())
+}
+
+/// `3 files changed, 10 insertions(+), 2 deletions(-)`.
+pub(super) async fn summary(tree: &Path, from: &str, to: &str) -> Result<String, Failure> {
+    let args = ["diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv"];
+    let found = Git::plain(tree).args(args).args([from, to, "--"]).fields().await?;
+    let (mut added, mut deleted) = (0, 0);
+    for line in &found {
+        let line = String::from_utf8_lossy(line.as_bytes()).into_owned();
+        let mut numbers = line.split('\t').map(|number| number.parse::<u64>().unwrap_or(0));
+        added += numbers.next().unwrap_or(0);
+        deleted += numbers.next().unwrap_or(0);
+    }
+    let plural = |n: u64, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+    Ok(format!(
+        "{} changed, {}(+), {}(-)",
+        plural(found.len() as u64, "file"),
+        plural(added, "insertion"),
+        plural(deleted, "deletion")
+    ))
+}
+
+/// A name of bytes, as git takes it in a list of paths: itself and nothing else.
+pub(super) fn literal(path: &Path) -> OsString {
+    let mut spec = b":(top,literal)".to_vec();
+    spec.extend_from_slice(path.as_os_str().as_bytes());
+    OsString::from_vec(spec)
+}

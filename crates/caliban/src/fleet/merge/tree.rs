@@ -1,0 +1,329 @@
+//! Merging in the user's own tree: refused where something that is not committed stands in the way, done by git as the
+//! user would do it, and taken back where git or a hook refuses. "Nothing was changed" is said only after a look.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    os::unix::{ffi::OsStrExt as _, process::ExitStatusExt as _},
+    path::{Path, PathBuf},
+};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{
+    super::git::{Git, failure, gone},
+    Ends, How, listed,
+    preview::{self, Touched, literal},
+    target,
+};
+use crate::report::{Code, Failure};
+
+/// What git says about the tree: where HEAD is, and every tracked path that differs.
+#[derive(PartialEq, Eq)]
+struct State {
+    head: String,
+    status: Vec<u8>,
+}
+
+/// Refuses a tree in which the merge would meet what is not committed, or another operation that is not finished. What
+/// the merge will touch.
+pub(super) async fn check(tree: &Path, ends: &Ends, merged: &str) -> Result<Vec<Touched>, Failure> {
+    let git_dir = Git::plain(tree).args(["rev-parse", "--absolute-git-dir"]).path().await?;
+    if let Some((mark, what)) = target::unfinished(&git_dir) {
+        let hint = match mark {
+            "MERGE_HEAD" if is_ours(&git_dir, ends) => {
+                "it is a merge of this agent that was interrupted: git merge --abort takes it back"
+            }
+            _ => "finish or abort it first: git status says how",
+        };
+        return Err(Failure::new(format!("{what} is not finished in {}", tree.display())).hint(hint));
+    }
+    let lock = git_dir.join("index.lock");
+    if lock.symlink_metadata().is_ok() {
+        return Err(Failure::new(format!("another git is at work in {}", tree.display())).hint(format!(
+            "wait for it; if there is none, a git was killed here: delete {}",
+            lock.display()
+        )));
+    }
+    let touched = preview::touched(tree, &ends.into, merged).await?;
+    let status =
+        ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=no", "--ignore-submodules=dirty"];
+    let status = Git::plain(tree).args(status).fields().await?;
+    let (mut staged, mut announced, mut dirty) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for entry in &status {
+        let Some((marks, path)) = entry.as_bytes().split_at_checked(3) else { continue };
+        let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
+        match marks {
+            b" A " => announced.push(path),
+            [b' ', ..] => {
+                dirty.insert(path);
+            }
+            _ => staged.push(path),
+        }
+    }
+    if !staged.is_empty() {
+        let failed =
+            Failure::new(format!("there are staged changes in {}: {}", tree.display(), listed(&staged)));
+        let index = Git::plain(tree).args(["write-tree"]).output().await?;
+        let is_merged = String::from_utf8_lossy(&index.stdout).trim() == merged;
+        return Err(failed.hint(if is_merged {
+            "they are this agent's work, staged by a merge that was interrupted: git reset --merge takes it back"
+        } else {
+            "commit them first, or put them aside with git stash"
+        }));
+    }
+    if !announced.is_empty() {
+        return Err(Failure::new(format!(
+            "there are files in {} that git add -N announced, and git cannot merge beside them: {}",
+            tree.display(),
+            listed(&announced)
+        ))
+        .hint("commit them first, or git reset -- FILE takes the announcement back"));
+    }
+    let mut in_the_way: BTreeSet<PathBuf> = touched
+        .iter()
+        .filter(|touched| dirty.contains(&touched.path))
+        .map(|touched| touched.path.clone())
+        .collect();
+    in_the_way.extend(unwatched(tree, &touched).await?);
+    in_the_way.extend(untracked(tree, &touched).await?);
+    if in_the_way.is_empty() {
+        return Ok(touched);
+    }
+    let paths: Vec<PathBuf> = in_the_way.into_iter().collect();
+    Err(Failure::new(format!("the merge would touch files that are not committed here: {}", listed(&paths)))
+        .hint("commit them first, or put them aside; nothing was changed"))
+}
+
+/// Merges, with the user's hooks; undone when git or a hook refuses, or the user interrupts it. The new commit.
+pub(super) async fn merge(
+    tree: &Path,
+    ends: &Ends,
+    touched: &[Touched],
+    message: &str,
+    how: How,
+) -> Result<String, Failure> {
+    let before = State::of(tree).await?;
+    if before.head != ends.into {
+        return Err(
+            Failure::new(format!("HEAD of {} has just moved", tree.display())).hint("give the command again")
+        );
+    }
+    // From here on a signal ends git, and we put back what it leaves.
+    let mut interrupts = Interrupts::new()?;
+    let head = ends.head.as_str();
+    let steps: &[&[&str]] = match how {
+        How::Squash => &[
+            &["merge", "--squash", "--ff", "--no-autostash", "--quiet", head],
+            &["commit", "--quiet", "-m", message],
+        ],
+        How::Merge | How::UpToDate => &[&[
+            "merge",
+            "--no-ff",
+            "--no-squash",
+            "--commit",
+            "--no-autostash",
+            "--no-edit",
+            "--quiet",
+            "-m",
+            message,
+            head,
+        ]],
+    };
+    for step in steps {
+        let output = Git::plain(tree).args(step.iter().copied()).output_until(interrupts.next()).await?;
+        let is_cut = interrupts.came || output.status.signal().is_some();
+        if output.status.success() && !is_cut {
+            continue;
+        }
+        // A hook that runs after the commit may fail or be cut: the merge is there.
+        if let Some(commit) = landed(tree, ends, how).await {
+            return Ok(commit);
+        }
+        let failed = match is_cut {
+            true => Failure { code: Code::Interrupted, ..Failure::new("the merge was interrupted") },
+            false => failure(step[0], &output),
+        };
+        return Err(undone(tree, &before, touched, failed).await);
+    }
+    match landed(tree, ends, how).await {
+        Some(commit) => Ok(commit),
+        None => Err(undone(tree, &before, touched, Failure::new("git made no commit of the merge")).await),
+    }
+}
+
+/// The commit that HEAD is at, if it is the one that we wanted.
+async fn landed(tree: &Path, ends: &Ends, how: How) -> Option<String> {
+    let args = ["rev-list", "--parents", "--max-count=1", "HEAD", "--"];
+    let line = Git::plain(tree).args(args).undisturbed().text().await.ok()?;
+    let mut oids = line.split(' ').map(str::to_owned);
+    let commit = oids.next()?;
+    let parents: Vec<String> = oids.collect();
+    let is_it = commit != ends.into
+        && match how {
+            How::Squash => true,
+            How::Merge | How::UpToDate => parents.contains(&ends.head),
+        };
+    is_it.then_some(commit)
+}
+
+/// Puts the tree back to where it was. Only called on a tree that had nothing staged and nothing in the merge's way: what
+/// is at the touched paths is what HEAD has, or the merge's.
+async fn undone(tree: &Path, before: &State, touched: &[Touched], failed: Failure) -> Failure {
+    let is_back = async || {
+        let is_new = |touched: &&Touched| !touched.was && tree.join(&touched.path).symlink_metadata().is_ok();
+        !touched.iter().any(|touched| is_new(&touched))
+            && State::of(tree).await.is_ok_and(|now| now == *before)
+    };
+    let has_begun = Git::plain(tree).args(["rev-parse", "--verify", "--quiet", "MERGE_HEAD"]).undisturbed();
+    let has_begun = has_begun.output().await.is_ok_and(|output| output.status.success());
+    if !has_begun && is_back().await {
+        return failed.hint("nothing was changed");
+    }
+    let back: &[&str] = if has_begun { &["merge", "--abort"] } else { &["reset", "--quiet", "--merge"] };
+    let _looked_at_below = Git::plain(tree).args(back.iter().copied()).undisturbed().output().await;
+    if !is_back().await {
+        let _looked_at_below = put_back(tree, touched).await;
+    }
+    if is_back().await {
+        return failed.hint("nothing was changed");
+    }
+    failed.hint(format!(
+        "the merge could not be taken back in {}: git status shows what is left of it, and `git {}` takes it back",
+        tree.display(),
+        back.join(" ")
+    ))
+}
+
+/// What a git that was cut short wrote before it recorded it.
+async fn put_back(tree: &Path, touched: &[Touched]) -> Result<(), Failure> {
+    for path in touched.iter().filter(|touched| !touched.was) {
+        let args = [OsString::from("hash-object"), OsString::from("--"), path.path.as_os_str().to_owned()];
+        let there = Git::plain(tree).args(args).undisturbed().output().await?;
+        let is_ours = path.will_be.as_deref() == Some(String::from_utf8_lossy(&there.stdout).trim());
+        if is_ours && tree.join(&path.path).symlink_metadata().is_ok_and(|found| found.is_file()) {
+            // Best effort by name: what stays is told.
+            let _tried = std::fs::remove_file(tree.join(&path.path));
+        }
+    }
+    let old: Vec<u8> = touched
+        .iter()
+        .filter(|touched| touched.was)
+        .flat_map(|touched| [touched.path.as_os_str().as_bytes(), b"\0"].concat())
+        .collect();
+    if !old.is_empty() {
+        let args = ["checkout-index", "--force", "-z", "--stdin"];
+        let back = Git::plain(tree).args(args).undisturbed();
+        back.feed(move |out| out.write_all(&old).map_err(|error| gone(&error))).await?;
+    }
+    Ok(())
+}
+
+impl State {
+    async fn of(tree: &Path) -> Result<Self, Failure> {
+        let head = Git::plain(tree).args(["rev-parse", "HEAD"]).undisturbed().text().await?;
+        let args = ["status", "--porcelain=v2", "-z", "--no-renames", "--untracked-files=no"];
+        let status =
+            Git::plain(tree).args(args).args(["--ignore-submodules=dirty"]).undisturbed().bytes().await?;
+        Ok(Self { head, status })
+    }
+}
+
+/// Signals that would end us between two steps.
+struct Interrupts {
+    signals: [Signal; 3],
+    came: bool,
+}
+
+impl Interrupts {
+    fn new() -> Result<Self, Failure> {
+        let on =
+            |kind| signal(kind).map_err(|error| Failure::new(format!("cannot listen for signals: {error}")));
+        let signals = [on(SignalKind::interrupt())?, on(SignalKind::terminate())?, on(SignalKind::hangup())?];
+        Ok(Self { signals, came: false })
+    }
+
+    /// Ends with the next one.
+    async fn next(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.signals;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+        self.came = true;
+    }
+}
+
+/// Whether the merge that is not finished is the one that is wanted.
+fn is_ours(git_dir: &Path, ends: &Ends) -> bool {
+    std::fs::read(git_dir.join("MERGE_HEAD")).is_ok_and(|text| text.trim_ascii() == ends.head.as_bytes())
+}
+
+/// Tracked files that git was told not to look at ("assume unchanged", "skip worktree") and that differ: git would
+/// not tell, and may lose them.
+async fn unwatched(tree: &Path, touched: &[Touched]) -> Result<Vec<PathBuf>, Failure> {
+    let touched: BTreeSet<&Path> =
+        touched.iter().filter(|touched| touched.was).map(|touched| touched.path.as_path()).collect();
+    let mut found = Vec::new();
+    for entry in Git::plain(tree).args(["ls-files", "-v", "--stage", "-z"]).fields().await? {
+        let bytes = entry.as_bytes();
+        let Some(tag) = bytes.first().filter(|tag| **tag == b'S' || tag.is_ascii_lowercase()) else {
+            continue;
+        };
+        let Some(tab) = bytes.iter().position(|byte| *byte == b'\t') else { continue };
+        let path = Path::new(std::ffi::OsStr::from_bytes(&bytes[tab + 1..]));
+        if !touched.contains(path) {
+            continue;
+        }
+        let is_there = tree.join(path).symlink_metadata().is_ok();
+        // What a sparse checkout left out is not missed.
+        if !is_there && matches!(tag, b'S' | b's') {
+            continue;
+        }
+        let words = String::from_utf8_lossy(&bytes[..tab]).into_owned();
+        let recorded = words.split(' ').nth(2).unwrap_or_default().to_owned();
+        let args = [OsString::from("hash-object"), OsString::from("--"), path.as_os_str().to_owned()];
+        let now = Git::plain(tree).args(args).output().await?;
+        let is_link = tree.join(path).is_symlink();
+        if is_link || String::from_utf8_lossy(&now.stdout).trim() != recorded {
+            found.push(path.to_owned());
+        }
+    }
+    Ok(found)
+}
+
+/// Files that git does not track, ignored ones too, where the merge would put something: git would overwrite them, or
+/// stop half-way.
+async fn untracked(tree: &Path, touched: &[Touched]) -> Result<Vec<PathBuf>, Failure> {
+    let new: Vec<&Path> = touched
+        .iter()
+        .filter(|t| t.will_be.is_some() && !t.was)
+        .map(|touched| touched.path.as_path())
+        .collect();
+    let tracked: BTreeSet<OsString> = match new.is_empty() {
+        true => return Ok(Vec::new()),
+        false => Git::plain(tree).args(["ls-files", "-z"]).fields().await?.into_iter().collect(),
+    };
+    let mut found = Vec::new();
+    for path in new {
+        let mut place = PathBuf::new();
+        for part in path {
+            place.push(part);
+            let Ok(there) = tree.join(&place).symlink_metadata() else { break };
+            if there.is_dir() && place != path {
+                continue;
+            }
+            if there.is_dir() {
+                // A file or link in the place of a directory: all that is in it would go.
+                let args = ["ls-files", "--others", "-z", "--"].map(OsString::from);
+                let others = Git::plain(tree).args(args).args([literal(path)]).fields().await?;
+                found.extend(others.into_iter().map(PathBuf::from));
+            } else if !tracked.contains(place.as_os_str()) {
+                found.push(place.clone());
+            }
+            break;
+        }
+    }
+    Ok(found)
+}
