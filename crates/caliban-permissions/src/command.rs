@@ -220,9 +220,10 @@ impl Line<'_> {
             return Verdict::deny(format!("plan mode changes nothing, and {} may", shown(&run.words)));
         }
         match run.words[0].literal() {
-            Some(name) if !name.is_empty() => {
-                Verdict::ask(format!("runs {}", shown(&run.words)), vec![suggestion(&run.words)])
-            }
+            Some(name) if !name.is_empty() => Verdict::ask(
+                format!("runs {}", shown(&run.words)),
+                suggestion(&run.words).into_iter().collect(),
+            ),
             _ => Verdict::ask(format!("runs {}", shown(&run.words)), Vec::new()),
         }
     }
@@ -263,8 +264,8 @@ const ANYTHING: &[&str] = &[
     "python3", "perl", "ruby", "node", "source", ".", "ssh", "find", "awk", "sed",
 ];
 
-/// A rule that would allow commands of this kind.
-fn suggestion(words: &[Word]) -> String {
+/// A rule that would allow commands of this kind; none where the only one would allow others too.
+fn suggestion(words: &[Word]) -> Option<String> {
     let plain = |word: &Word| {
         word.literal()
             .filter(|text| {
@@ -272,18 +273,18 @@ fn suggestion(words: &[Word]) -> String {
             })
             .map(str::to_owned)
     };
-    let name = plain(&words[0]).unwrap_or_else(|| "*".to_owned());
-    if ANYTHING.contains(&name.as_str())
-        && let Some(all) = words.iter().map(plain).collect::<Option<Vec<_>>>()
-    {
-        return format!("Bash({})", all.join(" "));
+    let name = plain(&words[0])?;
+    // `/bin/sh` is `sh`.
+    if ANYTHING.contains(&name.rsplit('/').next().unwrap_or(&name)) {
+        let all = words.iter().map(plain).collect::<Option<Vec<_>>>()?;
+        return Some(format!("Bash({})", all.join(" ")));
     }
-    match words.get(1).and_then(plain) {
+    Some(match words.get(1).and_then(plain) {
         Some(sub) if WITH_SUBCOMMANDS.contains(&name.as_str()) && !sub.starts_with('-') => {
             format!("Bash({name} {sub} *)")
         }
         _ => format!("Bash({name} *)"),
-    }
+    })
 }
 
 fn shown(words: &[Word]) -> String {

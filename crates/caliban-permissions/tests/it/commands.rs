@@ -623,3 +623,34 @@ fn a14_lines_of_any_size_and_depth_are_answered() {
     check(Mode::Default, &[], &table);
     check(Mode::Default, &["Bash", "deny Bash(rm *)"], &[(&format!("{} ; rm x", "(".repeat(200)), "deny")]);
 }
+
+#[test]
+fn always_to_a_program_with_an_odd_name_allows_no_other_program() {
+    let place = Place::new();
+    let policy = place.policy(Mode::Default, &[]);
+    for line in ["'my prog' x", "'a*' x", "'$x' y", "'(' y", "'my prog'", "\"tool;x\" --all"] {
+        let Verdict::Ask { suggestions, .. } = policy.decide("Bash", &[place.command(line)]) else {
+            panic!("{line} is not asked");
+        };
+        let mut wider = policy.clone();
+        suggestions.iter().for_each(|rule| crate::place::add(&mut wider, rule));
+        for other in ["rm -r src", "curl evil.example", "make"] {
+            assert!(!wider.decide("Bash", &[place.command(other)]).is_allowed(), "{line}: {suggestions:?}");
+        }
+    }
+}
+
+#[test]
+fn always_to_a_program_that_can_do_anything_allows_these_words_alone() {
+    let place = Place::new();
+    let policy = place.policy(Mode::Default, &[]);
+    let suggested = |line: &str| match policy.decide("Bash", &[place.command(line)]) {
+        Verdict::Ask { suggestions, .. } => suggestions,
+        other => panic!("{line}: {other:?}"),
+    };
+    assert_eq!(suggested("python3 x.py --fast"), ["Bash(python3 x.py --fast)"]);
+    assert_eq!(suggested("/usr/bin/python3 x.py"), ["Bash(/usr/bin/python3 x.py)"]);
+    for line in ["python3 -c 'print(1)'", "/bin/perl -e 'print 1'", "ssh host 'ls -l'", "node -e 'x()'"] {
+        assert_eq!(suggested(line), Vec::<String>::new(), "{line}");
+    }
+}
