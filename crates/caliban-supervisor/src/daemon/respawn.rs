@@ -97,7 +97,7 @@ impl Owner {
             wanted: Wanted::Run,
             nonce: spawn::new_nonce()?,
             runs: 1,
-            after: Vec::new(),
+            after: self.still_ahead(&before.after),
             program: request.program.unwrap_or(before.program),
             has_secrets,
             resume_prompt: None,
@@ -111,6 +111,13 @@ impl Owner {
         agent.registered = false;
         agent.spec = Some(Box::new(spec));
         Ok((agent, json, Respawned { id, old, archived, work }))
+    }
+
+    /// Of those whom an agent had to wait for, the ones who may still end `done`. That the others did not is known to
+    /// whoever asks for it anew.
+    fn still_ahead(&self, after: &[AgentId]) -> Vec<AgentId> {
+        let may_end = |id: &&AgentId| self.agents.get(id).is_some_and(|agent| !agent.state().is_ending());
+        after.iter().filter(may_end).copied().collect()
     }
 
     /// Gives a successor the secrets; false when they are gone, with a reboot.

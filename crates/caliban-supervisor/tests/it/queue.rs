@@ -107,3 +107,23 @@ async fn who_waits_for_a_respawned_agent_waits_for_its_successor() {
     write(&gate, "");
     fleet.until_state(&mut client, waiting, State::Done).await;
 }
+
+#[tokio::test]
+async fn a_respawned_agent_still_waits_for_those_whom_it_was_to_start_after() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let gate = fleet.temp.path().join("gate");
+    let first = fleet.spawn(&mut client, &format!("gate:{}", gate.display())).await;
+    let failed = fleet.spawn_up(&mut client, "hang").await;
+    let mut waiting = fleet.request("done");
+    waiting.spec.after = vec![first, failed];
+    let waiting = client.spawn(waiting).await.unwrap().id;
+    client.kill(&failed.to_string(), &quick()).await.unwrap();
+    fleet.until_state(&mut client, waiting, State::Failed).await;
+    // That one of them failed is known to whoever asks for it anew.
+    let new = client.respawn(&waiting.to_string(), &RespawnRequest::default()).await.unwrap().id;
+    let row = client.show(&new.to_string()).await.unwrap();
+    assert_eq!((row.state, row.after), (State::Spawning, vec![first]));
+    write(&gate, "");
+    fleet.until_state(&mut client, new, State::Done).await;
+}
