@@ -7,8 +7,13 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use crate::cap;
+
 /// Values shorter than this are not looked for: they would blank out ordinary text.
 pub const MIN_VALUE_CHARS: usize = 8;
+
+/// How the place of a secret begins.
+const GAP: &str = "[redacted:";
 
 /// Knows the values that must not be shown.
 #[derive(Clone, Default)]
@@ -47,11 +52,26 @@ impl Redactor {
 
     /// `text` with every secret replaced by `[redacted:kind]`.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.replace(text, &mut |_| {})
+    }
+
+    /// The same, and what was replaced, in order: for a text that lies on a disk and shall be heard whole by whoever is
+    /// handed the secrets another way.
+    pub fn veil(&self, text: &str) -> (String, Vec<String>) {
+        let mut secrets = Vec::new();
+        let veiled = self.replace(text, &mut |secret| secrets.push(secret.to_owned())).into_owned();
+        (veiled, secrets)
+    }
+
+    fn replace<'a>(&self, text: &'a str, taken: &mut dyn FnMut(&str)) -> Cow<'a, str> {
         let mut found: Vec<(Range<usize>, &str)> = Vec::new();
         for (name, value) in &self.values {
             found.extend(
                 text.match_indices(value.as_str()).map(|(at, _)| (at..at + value.len(), name.as_str())),
             );
+        }
+        for (name, value) in &self.values {
+            cut_values(text, value, name, &mut found);
         }
         private_keys(text, &mut found);
         url_credentials(text, &mut found);
@@ -63,19 +83,38 @@ impl Redactor {
         found.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
         let mut out = String::with_capacity(text.len());
         let mut shown = 0;
-        for (range, kind) in found {
-            if range.start >= shown {
-                out.push_str(&text[shown..range.start]);
-                out.push_str("[redacted:");
-                out.push_str(kind);
-                out.push(']');
-            }
+        let mut found = found.into_iter().peekable();
+        while let Some((Range { start, mut end }, kind)) = found.next() {
             // What only overlaps is swallowed by the one before it.
-            shown = shown.max(range.end);
+            while let Some((more, _)) = found.next_if(|(more, _)| more.start < end) {
+                end = end.max(more.end);
+            }
+            out.push_str(&text[shown..start]);
+            out.push_str(GAP);
+            out.push_str(kind);
+            out.push(']');
+            taken(&text[start..end]);
+            shown = end;
         }
         out.push_str(&text[shown..]);
         Cow::Owned(out)
     }
+}
+
+/// Puts back what [`Redactor::veil`] took out. A text with another number of gaps stays as it is.
+pub fn unveil(text: &str, secrets: &[String]) -> String {
+    let mut parts = text.split(GAP);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    let mut put = 0;
+    for part in parts {
+        let (Some((_kind, after)), Some(secret)) = (part.split_once(']'), secrets.get(put)) else {
+            return text.to_owned();
+        };
+        out.push_str(secret);
+        out.push_str(after);
+        put += 1;
+    }
+    if put == secrets.len() { out } else { text.to_owned() }
 }
 
 /// Whether a variable of this name holds a secret: `FOO_TOKEN`, `API_KEY`, `PGPASSWORD`, `db-password`.
@@ -238,6 +277,31 @@ fn skip(bytes: &[u8], from: usize, what: &[u8]) -> usize {
 fn secret_end(bytes: &[u8], from: usize) -> usize {
     let inside = |byte: &u8| is_word(*byte) || matches!(byte, b'.' | b'~' | b'+' | b'/' | b'=');
     bytes[from..].iter().position(|byte| !inside(byte)).map_or(bytes.len(), |length| from + length)
+}
+
+/// How many gaps of a text are looked at: our own cut makes one.
+const GAPS: usize = 16;
+
+/// A value that a cut in the middle of the text (`cap::middle`) has gone through: its beginning before the gap, its end
+/// behind it. What is shorter than a value has to be is left: nobody can tell it from other text.
+fn cut_values<'a>(text: &str, value: &str, name: &'a str, found: &mut Vec<(Range<usize>, &'a str)>) {
+    let parts =
+        |value: &str| -> Vec<usize> { value.char_indices().map(|(at, _)| at).filter(|at| *at > 0).collect() };
+    for (at, _) in text.match_indices(cap::GAP_BEGINS).take(GAPS) {
+        let before = &text[..at];
+        let longest = parts(value).into_iter().rev().find(|part| before.ends_with(&value[..*part]));
+        if let Some(part) = longest.filter(|part| value[..*part].chars().count() >= MIN_VALUE_CHARS) {
+            found.push((at - part..at, name));
+        }
+    }
+    for (at, mark) in text.match_indices(cap::GAP_ENDS).take(GAPS) {
+        let start = at + mark.len();
+        let after = &text[start..];
+        let longest = parts(value).into_iter().find(|part| after.starts_with(&value[*part..]));
+        if let Some(part) = longest.filter(|part| value[*part..].chars().count() >= MIN_VALUE_CHARS) {
+            found.push((start..start + value.len() - part, name));
+        }
+    }
 }
 
 /// PEM blocks of private keys; one without an end goes to the end of the text.

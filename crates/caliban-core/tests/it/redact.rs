@@ -1,6 +1,6 @@
 //! Secrets taken out.
 
-use caliban_core::redact::{Redactor, is_secret_name};
+use caliban_core::redact::{Redactor, is_secret_name, unveil};
 use proptest::prelude::*;
 
 fn redact(text: &str) -> String {
@@ -153,8 +153,36 @@ proptest! {
     }
 
     #[test]
+    fn a12_what_was_veiled_comes_back(before in "[a-z \\n]{0,20}", secret in "[a-zA-Z0-9]{12,40}", after in any::<String>()) {
+        let redactor = Redactor::new([("CANARY", secret.clone())]);
+        let text = format!("{before}{secret} ghp_{}{}", "a1B2".repeat(9), after.replace("[redacted:", ""));
+        let (veiled, secrets) = redactor.veil(&text);
+        prop_assert_eq!(&veiled, &redactor.redact(&text));
+        prop_assert_eq!(unveil(&veiled, &secrets), text);
+        prop_assert_eq!(unveil(&veiled, &[]), veiled.clone());
+    }
+
+    #[test]
     fn any_text_is_survived(text in any::<String>(), shaped in "(sk-|eyJ|://|@|:|Bearer |Authorization: |-----BEGIN |PRIVATE KEY-----|\\.|[a-z0-9é]){0,30}") {
         redact(&text);
         redact(&shaped);
+    }
+}
+
+#[test]
+fn a12_a_value_that_was_cut_in_the_middle_is_not_shown_in_parts() {
+    use caliban_core::cap::{Cap, middle};
+    const CANARY: &str = "canary-4f1d9c7e2b-äöü-0011223344";
+    let redactor = Redactor::new([("KEY", CANARY)]);
+    // At every distance from the cut, before and behind it.
+    for shift in 0..200 {
+        let text = format!("{}{CANARY} {CANARY}{}", "x".repeat(shift), "y".repeat(199 - shift));
+        let cut = middle(&text, Cap::Chars(120));
+        let clean = redactor.redact(&cut);
+        for part in
+            CANARY.char_indices().zip(CANARY.char_indices().skip(8)).map(|((a, _), (b, _))| &CANARY[a..b])
+        {
+            assert!(!clean.contains(part), "{shift}: {part} in {clean}");
+        }
     }
 }

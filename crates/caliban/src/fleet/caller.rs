@@ -5,13 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use caliban_core::redact::{Redactor, is_secret_name};
+use caliban_core::redact::{self, Redactor, is_secret_name};
 use caliban_providers::ProviderKind;
 
 use crate::{
     settings::{
         Environment, Loaded,
-        tool_environment::{secrets, tool_environment},
+        tool_environment::{HIDDEN, secrets, tool_environment},
     },
     trust::{RepoFile, Trust},
 };
@@ -21,18 +21,29 @@ const PREFIXES: [&str; 8] =
     ["CAFLEET_", "CALIBAN_", "ANTHROPIC_", "OPENAI_", "GOOGLE_", "GEMINI_", "OPENROUTER_", "OLLAMA_"];
 
 /// Names that would be wrong in another process.
-const DROPPED: [&str; 3] = ["PWD", "OLDPWD", caliban_supervisor::MARKER];
+const DROPPED: [&str; 6] =
+    ["PWD", "OLDPWD", caliban_supervisor::MARKER, HIDDEN, VEILED_TASK, VEILED_RESUME];
+
+/// The secrets that were taken out of an agent's task.
+pub(crate) const VEILED_TASK: &str = "CALIBAN_VEILED_TASK";
+/// The secrets that were taken out of what is said to it at a resume.
+pub(crate) const VEILED_RESUME: &str = "CALIBAN_VEILED_RESUME";
+
+/// Bytes of the longest variable that a process can be started with, and some less.
+const VARIABLE_CAP: usize = 100_000;
 
 /// The largest settings file that is looked through for variables; larger ones are no settings.
 const SETTINGS_CAP: usize = 1024 * 1024;
 
 /// A caller's environment in two parts.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Caller {
     /// What may be on disk.
     pub env: BTreeMap<String, String>,
     /// What may not.
     pub secrets: BTreeMap<String, String>,
+    /// Knows all of the caller's secrets.
+    redactor: Redactor,
 }
 
 /// Picks what an agent with these settings needs. Values that are no text cannot be handed over and are left out.
@@ -45,7 +56,8 @@ pub(super) fn caller(environment: &Environment, loaded: &Loaded) -> Caller {
         .filter_map(|kind| loaded.settings.providers.api(kind)?.api_key_env.clone())
         .collect();
     let named = named_in_settings(loaded);
-    let redactor = Redactor::new(secrets(environment, &loaded.settings));
+    let all = secrets(environment, &loaded.settings);
+    let redactor = Redactor::new(all.clone());
     let mut caller = Caller::default();
     for (name, value) in environment.iter() {
         let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else { continue };
@@ -61,7 +73,39 @@ pub(super) fn caller(environment: &Environment, loaded: &Loaded) -> Caller {
         let part = if is_secret { &mut caller.secrets } else { &mut caller.env };
         part.insert(name.to_owned(), value.to_owned());
     }
+    // What it does not get it must not write down either: a secret that it reads in a file is still the caller's.
+    let hidden: Vec<_> = all.into_iter().filter(|(name, _)| !caller.secrets.contains_key(name)).collect();
+    hand(&mut caller.secrets, HIDDEN, &hidden);
+    caller.redactor = redactor;
     caller
+}
+
+impl Caller {
+    /// Takes the secrets out of a text that will lie on the disk, and hands them over beside it under `variable`.
+    pub(super) fn veil(&mut self, text: &mut String, variable: &str) {
+        let (veiled, taken) = self.redactor.veil(text);
+        hand(&mut self.secrets, variable, &taken);
+        *text = veiled;
+    }
+}
+
+/// What is too long for a variable is not handed over: then the agent sees that something was there.
+fn hand<T: serde::Serialize>(secrets: &mut BTreeMap<String, String>, variable: &str, values: &[T]) {
+    if values.is_empty() {
+        return;
+    }
+    if let Ok(json) = serde_json::to_string(values)
+        && json.len() < VARIABLE_CAP
+    {
+        secrets.insert(variable.to_owned(), json);
+    }
+}
+
+/// A text of the spec as it was before [`Caller::veil`], if the secrets are still there.
+pub(crate) fn unveiled(text: &str, environment: &Environment, variable: &str) -> String {
+    let taken = environment.raw(variable).and_then(|json| json.to_str());
+    let taken = taken.and_then(|json| serde_json::from_str::<Vec<String>>(json).ok());
+    redact::unveil(text, &taken.unwrap_or_default())
 }
 
 /// The variables that settings name as `${NAME}`, for MCP servers.
@@ -135,6 +179,11 @@ mod tests {
         let got = caller(&environment, &loaded);
         let names = |part: &BTreeMap<String, String>| part.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&got.env), ["CALIBAN_MODEL", "HOME", "HTTP_PROXY", "JIRA_HOST", "LC_ALL", "PATH"]);
-        assert_eq!(names(&got.secrets), ["ANTHROPIC_API_KEY", "HTTPS_PROXY", "JIRA_TOKEN", "ODDLY_NAMED"]);
+        let handed = ["ANTHROPIC_API_KEY", "CALIBAN_HIDDEN", "HTTPS_PROXY", "JIRA_TOKEN", "ODDLY_NAMED"];
+        assert_eq!(names(&got.secrets), handed);
+        // It does not get this one, and knows it all the same when it sees it.
+        let there: Environment = got.secrets.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        let known = Redactor::new(secrets(&there, &loaded.settings));
+        assert_eq!(known.redact("canary-two"), "[redacted:AWS_SECRET_ACCESS_KEY]");
     }
 }

@@ -7,7 +7,7 @@
 mod answer;
 mod approvals;
 mod attach;
-mod caller;
+pub(crate) mod caller;
 mod daemon;
 mod desk;
 mod diff;
@@ -30,8 +30,10 @@ pub(crate) mod spawner;
 mod tail;
 mod wait;
 mod watch;
+mod width;
 
 use std::{
+    collections::BTreeMap,
     io::Write,
     path::{Path, PathBuf},
 };
@@ -41,6 +43,7 @@ use caliban_supervisor::{
     Client, ClientError, DaemonOptions, PlaceSources, Places, StartOptions, Sweep, protocol::AgentRow,
 };
 
+use self::caller::Caller;
 use crate::{
     cli::{Cli, Command, agents::AgentsCommand},
     report::{self, Code, Failure},
@@ -156,10 +159,16 @@ impl<'a> Fleet<'a> {
         &self.places
     }
 
-    /// The caller's secrets for an agent that is started again.
-    fn secrets(&self) -> Result<std::collections::BTreeMap<String, String>, Failure> {
+    /// What an agent that is started again gets of its caller; the secrets of its task stay those of the first one.
+    fn caller_for(&self, row: &AgentRow) -> Result<Caller, Failure> {
         let loaded = crate::settings::load(self.environment, &self.cwd, Layer::default())?;
-        Ok(caller::caller(self.environment, &loaded).secrets)
+        let mut caller = caller::caller(self.environment, &loaded);
+        let before = std::fs::read(self.places.agent_secrets(row.id)).ok();
+        let before = before.and_then(|json| serde_json::from_slice::<BTreeMap<String, String>>(&json).ok());
+        if let Some(task) = before.and_then(|mut before| before.remove(caller::VEILED_TASK)) {
+            caller.secrets.insert(caller::VEILED_TASK.to_owned(), task);
+        }
+        Ok(caller)
     }
 }
 
@@ -214,8 +223,12 @@ fn worktree_name(row: &AgentRow) -> Result<Slug, Failure> {
             Failure::new(format!("agent {id} has not begun: there is no worktree yet"))
                 .hint(format!("wait for it: caliban agents wait {id}"))
         }
-        _ => Failure::new(format!("agent {id} has no worktree: it worked in {}", row.cwd.display()))
-            .hint("its changes are in that directory: git diff shows them"),
+        _ => {
+            let is_git = row.cwd.ancestors().any(|place| place.join(".git").symlink_metadata().is_ok());
+            let how = if is_git { ": git diff shows them" } else { "" };
+            Failure::new(format!("agent {id} has no worktree: it worked in {}", row.cwd.display()))
+                .hint(format!("its changes are in that directory{how}"))
+        }
     })
 }
 

@@ -15,8 +15,11 @@ pub(super) async fn respawn(
     args: &RespawnArgs,
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
-    let request = RespawnRequest { secrets: fleet.secrets()?, program: Some(crate::compose::own_program()?) };
-    let made = fleet.client().await?.respawn(&args.agent.id, &request).await.map_err(worded)?;
+    let mut client = fleet.client().await?;
+    let row = client.show(&args.agent.id).await.map_err(worded)?;
+    let secrets = fleet.caller_for(&row)?.secrets;
+    let request = RespawnRequest { secrets, program: Some(crate::compose::own_program()?) };
+    let made = client.respawn(&args.agent.id, &request).await.map_err(worded)?;
     if let Err(problem) = crate::broker::leave_for_good(&made.archived).await {
         say(&format!("{} is still registered with the broker: {problem}", made.old));
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use caliban_supervisor::protocol::ResumeRequest;
 
-use super::{Fleet, json_line, row::Shown, say, worded};
+use super::{Fleet, caller::VEILED_RESUME, json_line, row::Shown, say, worded};
 use crate::{
     cli::fleet::ResumeArgs,
     report::{Code, Failure},
@@ -15,12 +15,16 @@ pub(super) async fn resume(
     args: &ResumeArgs,
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
-    let request = ResumeRequest {
-        secrets: fleet.secrets()?,
-        program: Some(crate::compose::own_program()?),
-        prompt: args.prompt.clone(),
-    };
-    let row = fleet.client().await?.resume(&args.agent.id, &request).await.map_err(worded)?;
+    let mut client = fleet.client().await?;
+    let row = client.show(&args.agent.id).await.map_err(worded)?;
+    let mut caller = fleet.caller_for(&row)?;
+    let mut prompt = args.prompt.clone();
+    if let Some(prompt) = &mut prompt {
+        caller.veil(prompt, VEILED_RESUME);
+    }
+    let request =
+        ResumeRequest { secrets: caller.secrets, program: Some(crate::compose::own_program()?), prompt };
+    let row = client.resume(&args.agent.id, &request).await.map_err(worded)?;
     if args.json {
         json_line(&Shown::new(&row, super::row::now_ms()), out)?;
         return Ok(Code::Done);

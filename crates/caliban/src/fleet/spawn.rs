@@ -84,7 +84,8 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
         spec.after.push(client.show(after).await.map_err(worded)?.id);
     }
     spec.check().map_err(|error| Failure::usage(error.to_string()))?;
-    let caller = caller::caller(fleet.environment, &loaded);
+    let mut caller = caller::caller(fleet.environment, &loaded);
+    caller.veil(&mut spec.prompt, caller::VEILED_TASK);
     spec.env = caller.env;
     let (label, isolation) = (spec.label.clone(), spec.isolation.clone());
     let program = Some(crate::compose::own_program()?);

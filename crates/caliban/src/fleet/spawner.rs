@@ -45,7 +45,8 @@ impl FleetSpawner {
             spec.broker_session = Some(session.to_string());
         }
         spec.check().map_err(|error| Failure::new(error.to_string()))?;
-        let caller = caller::caller(&self.environment, &loaded);
+        let mut caller = caller::caller(&self.environment, &loaded);
+        caller.veil(&mut spec.prompt, caller::VEILED_TASK);
         spec.env = caller.env;
         let program = Some(crate::compose::own_program()?);
         let request = SpawnRequest { spec, secrets: caller.secrets, program, key: None };

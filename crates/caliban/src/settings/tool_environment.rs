@@ -120,6 +120,9 @@ const GIT_NAMES: &[&str] = &[
     "GIT_TERMINAL_PROMPT",
 ];
 
+/// Names and values that a background agent must not write down, though it does not have them.
+pub(crate) const HIDDEN: &str = "CALIBAN_HIDDEN";
+
 /// The environment for commands, hooks and servers. `more` is `bash.env_allow`: names, or prefixes that end
 /// in `*`. An exact name passes even if it looks like a secret, because somebody asked for it.
 pub(crate) fn tool_environment(environment: &Environment, more: &[String]) -> Vec<(OsString, OsString)> {
@@ -141,6 +144,10 @@ pub(crate) fn secrets(environment: &Environment, settings: &Settings) -> Vec<(St
         {
             found.push((name.to_owned(), value.to_owned()));
         }
+    }
+    // Those of the caller of a background agent, which does not get them.
+    if let Some(json) = environment.raw(HIDDEN).and_then(|json| json.to_str()) {
+        found.extend(serde_json::from_str::<Vec<(String, String)>>(json).unwrap_or_default());
     }
     for provider in ProviderKind::all() {
         if let Some(key) = settings.providers.api(provider).and_then(|api| api.api_key.as_ref()) {

@@ -39,6 +39,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     broker::{self, Farewell, Identity, Postman, Settled},
     compose::{Composition, Request, chain, compose},
+    fleet::caller::{VEILED_RESUME, VEILED_TASK, unveiled},
     report::Failure,
     settings::Environment,
 };
@@ -148,7 +149,9 @@ async fn run(order: &Order, status: &mut Status) -> Result<End, Failure> {
     let notifier = notify::Notifier::new(composition.fleet.notify.clone(), &agent, &composition.workspace);
     let host = SessionHost::start(agent, Clients::Many);
     let server = serve::Server::listen(&order.socket, Arc::new(Sessions::only(host.clone())))?;
-    let first = first_words(is_new.then_some(spec.prompt.as_str()), message);
+    let task = is_new.then(|| unveiled(&spec.prompt, &environment, VEILED_TASK));
+    let message = message.map(|text| unveiled(&text, &environment, VEILED_RESUME));
+    let first = first_words(task.as_deref(), message);
     if is_unfinished && host.go_on().is_err() {
         return Err(Failure::new("the session was closed before it began"));
     }

@@ -13,6 +13,7 @@ mod doctor;
 mod fleet;
 mod fleet_disk;
 mod fleet_sleep;
+mod held_worktrees;
 mod hooks;
 mod isolation;
 mod landing;

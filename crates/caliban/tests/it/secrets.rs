@@ -188,3 +188,34 @@ fn a12_commands_get_what_the_settings_name_and_no_more() {
     let holding: Vec<&str> = given.lines().filter(|line| line.contains(CANARY)).collect();
     assert_eq!(holding, [format!("FOO_TOKEN={CANARY}")]);
 }
+
+#[test]
+fn a12_a_background_agent_hears_its_task_whole_and_the_disk_holds_no_secret() {
+    let mut place = Place::new(script![
+        tool("Bash", json!({"command": "cat .env"})),
+        text(format!("It is {CANARY}.")),
+        text("again"),
+    ]);
+    // Not for the agent: it may only meet it in a file.
+    place.env.set("DB_PASSWORD", CANARY);
+    place.env.write(place.repo.join(".env"), format!("PASSWORD={CANARY}\n"));
+    let key = format!("ghp_{}", "a1B2c3D4".repeat(5));
+    let task = format!("use {key} and {CANARY}");
+    let args = ["--bg", &task, "--isolation", "none", "--permission-mode", "unattended"];
+    let id = crate::fleet::id_of(&place.caliban().args(args).output().ok());
+    place.verb(["agents", "wait", &id]).ok();
+    let more = format!("once more, with {key}");
+    place.verb(["resume", &id, "--prompt", &more]).ok();
+    place.verb(["agents", "wait", &id]).ok();
+    let heard = place.server.model_requests();
+    assert!(heard[0].body.to_string().contains(&task), "the task as it was given: {}", heard[0].body);
+    assert!(heard[2].body.to_string().contains(&more), "and the message: {}", heard[2].body);
+    let held: Vec<_> = [place.env.data(), place.env.state(), place.env.cache(), place.env.tmp()]
+        .iter()
+        .flat_map(|dir| files(dir))
+        .filter(|(_, text)| text.contains(CANARY) || text.contains(&key))
+        .map(|(path, _)| path)
+        .collect();
+    assert_eq!(held, Vec::<PathBuf>::new());
+    assert!(place.verb(["logs", &id]).ok().stdout.contains("It is [redacted:DB_PASSWORD]"));
+}
