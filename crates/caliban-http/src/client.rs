@@ -87,19 +87,19 @@ impl Client {
         let origin = origin(&url, hop.as_ref());
         let host = authority(&url);
         if let Some(connection) = self.pool.take(&origin).await {
-            // A kept connection may have been closed by the other side at any time; then, and only
-            // then, the same request is made again on a new one.
+            // A kept connection may have been closed by the other side at any time; then, and only then, the same
+            // request is made again on a new one: if nothing of it was written, or if twice is as good as once.
             match exchange(connection, request.clone()).await {
                 Ok((response, connection)) => return Ok(self.response(response, connection, host, origin)),
-                Err(error) if !was_closed(&error) => return Err(Error::other(&host, error)),
-                Err(_) => {}
+                Err(Broken { sent: Sent::Nothing, .. }) => {}
+                Err(broken) if was_closed(&broken.error) && request.method().is_idempotent() => {}
+                Err(broken) => return Err(broken.into_error(host)),
             }
         }
         let connection = self.open(&url, hop.as_ref(), &host).await?;
         match exchange(connection, request).await {
             Ok((response, connection)) => Ok(self.response(response, connection, host, origin)),
-            Err(error) if was_closed(&error) => Err(Error::Closed { host }),
-            Err(error) => Err(Error::other(&host, error)),
+            Err(broken) => Err(broken.into_error(host)),
         }
     }
 
@@ -137,12 +137,36 @@ impl Client {
     }
 }
 
+/// How an exchange failed.
+struct Broken {
+    sent: Sent,
+    error: hyper::Error,
+}
+
+/// What the other side can have seen of a request.
+enum Sent {
+    Nothing,
+    Something,
+}
+
+impl Broken {
+    fn into_error(self, host: String) -> Error {
+        if was_closed(&self.error) { Error::Closed { host } } else { Error::other(&host, self.error) }
+    }
+}
+
 async fn exchange(
     mut connection: Connection,
     request: Request<Full<Bytes>>,
-) -> hyper::Result<(http::Response<Incoming>, Connection)> {
-    let response = connection.sender.send_request(request).await?;
-    Ok((response, connection))
+) -> Result<(http::Response<Incoming>, Connection), Broken> {
+    match connection.sender.try_send_request(request).await {
+        Ok(response) => Ok((response, connection)),
+        Err(mut failed) => {
+            // hyper gives the request back only when it had not begun to write it.
+            let sent = if failed.take_message().is_some() { Sent::Nothing } else { Sent::Something };
+            Err(Broken { sent, error: failed.into_error() })
+        }
+    }
 }
 
 fn was_closed(error: &hyper::Error) -> bool {

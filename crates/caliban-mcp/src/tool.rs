@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use caliban_core::{access::Access, message::ToolSpec};
+use caliban_http::Error as HttpError;
 use caliban_tools::{BoxFuture, Call, Tool, ToolOutput};
 use serde_json::Value;
 
@@ -75,6 +76,10 @@ impl McpTool {
             McpError::Gone { .. } => {
                 "\nWhether the call had an effect is not known. A further call connects again."
             }
+            // The request was on its way, or there; one that never left is told by its own words.
+            McpError::Http(
+                HttpError::Closed { .. } | HttpError::ClosedMidBody { .. } | HttpError::Other { .. },
+            ) => "\nWhether the call had an effect is not known.",
             _ => "",
         };
         format!("{} of the MCP server {} failed: {error}{source}{lost}", self.name, self.server.name())

@@ -191,6 +191,22 @@ async fn what_goes_wrong_is_told() {
 }
 
 #[tokio::test]
+async fn a_call_that_broke_on_a_kept_connection_is_carried_out_once() {
+    let web = Web::new(|request| answer(request, |_| Reply::Break));
+    let output = hub(&web).await.call("echo", json!({})).await;
+    let host = web.url.trim_start_matches("http://").trim_end_matches("/mcp");
+    assert_eq!(
+        output,
+        ToolOutput::error(format!(
+            "echo of the MCP server hub failed: {host} closed the connection without an answer\n\
+             Whether the call had an effect is not known."
+        ))
+    );
+    let calls = web.seen().iter().filter(|request| request.body["method"] == "tools/call").count();
+    assert_eq!(calls, 1);
+}
+
+#[tokio::test]
 async fn a_cancelled_call_leaves_a_hanging_server() {
     let web = Web::new(|request| answer(request, |_| Reply::Hang));
     let hub = hub(&web).await;

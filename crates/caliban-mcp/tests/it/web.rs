@@ -1,4 +1,4 @@
-//! A small HTTP server: one thread, one request per connection, answers by a function.
+//! A small HTTP server: a thread for each connection, which is kept; answers by a function.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -22,9 +22,10 @@ impl Request {
     }
 }
 
-/// An answer: status, headers and body; nothing closes the connection, `Hang` keeps it open.
+/// An answer: status, headers and body; or the connection breaks, or nothing comes.
 pub(crate) enum Reply {
     Answer(u16, Vec<(&'static str, String)>, String),
+    Break,
     Hang,
 }
 
@@ -54,8 +55,31 @@ impl Web {
     }
 }
 
-fn serve(stream: TcpStream, seen: &Mutex<Vec<Request>>, answer: &dyn Fn(&Request) -> Reply) {
+fn serve(mut stream: TcpStream, seen: &Mutex<Vec<Request>>, answer: &dyn Fn(&Request) -> Reply) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
+    while let Some(request) = read(&mut reader) {
+        seen.lock().unwrap().push(request.clone());
+        match answer(&request) {
+            Reply::Answer(status, headers, body) => {
+                let headers: String =
+                    headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+                // The client may have left.
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}",
+                    body.len()
+                );
+            }
+            Reply::Break => return,
+            Reply::Hang => {
+                let _ = reader.read(&mut [0]);
+                return;
+            }
+        }
+    }
+}
+
+fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut head = Vec::new();
     for line in reader.by_ref().lines().map_while(Result::ok) {
         if line.is_empty() {
@@ -63,9 +87,7 @@ fn serve(stream: TcpStream, seen: &Mutex<Vec<Request>>, answer: &dyn Fn(&Request
         }
         head.push(line);
     }
-    let Some(method) = head.first().and_then(|line| line.split(' ').next()).map(str::to_owned) else {
-        return;
-    };
+    let method = head.first().and_then(|line| line.split(' ').next()).map(str::to_owned)?;
     let headers: Vec<(String, String)> = head[1..]
         .iter()
         .filter_map(|line| line.split_once(": "))
@@ -75,22 +97,5 @@ fn serve(stream: TcpStream, seen: &Mutex<Vec<Request>>, answer: &dyn Fn(&Request
         headers.iter().find(|(name, _)| name == "content-length").and_then(|(_, value)| value.parse().ok());
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body).unwrap();
-    let request = Request { method, headers, body: serde_json::from_slice(&body).unwrap_or(Value::Null) };
-    seen.lock().unwrap().push(request.clone());
-    let mut stream = stream;
-    match answer(&request) {
-        Reply::Answer(status, headers, body) => {
-            let headers: String =
-                headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-            // The client may have left.
-            let _ = write!(
-                stream,
-                "HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n{body}",
-                body.len()
-            );
-        }
-        Reply::Hang => {
-            let _ = reader.read(&mut [0]);
-        }
-    }
+    Some(Request { method, headers, body: serde_json::from_slice(&body).unwrap_or(Value::Null) })
 }
