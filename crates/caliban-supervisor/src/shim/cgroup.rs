@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
+use crate::process::stat;
 use crate::records::{ToldBy, read_capped};
 
 /// How the names of our groups begin.
@@ -212,7 +213,8 @@ pub(crate) fn sweep() {
         else {
             continue;
         };
-        if !Path::new("/proc").join(shim).exists() {
+        let lives = shim.parse().ok().and_then(stat).is_some_and(|stat| !stat.is_over());
+        if !lives {
             // The kernel refuses when somebody is in it.
             let _populated = remove_below(&entry.path());
         }

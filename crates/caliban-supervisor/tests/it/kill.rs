@@ -183,7 +183,12 @@ async fn hide_from_everything_but_the_group(fleet: &Fleet) {
     let shim = fleet.shim(id);
     wait_until("it is an orphan", || parent(hidden) == Some(shim.pid));
     fleet.kill_daemon();
-    signal(shim.pid, Signal::KILL);
+    // It alone is left.
+    for pid in [shim.pid, shim.worker_pid.unwrap()] {
+        signal(pid, Signal::KILL);
+        wait_until("it is gone", || !is_alive(pid));
+    }
+    assert!(is_alive(hidden));
     let mut client = fleet.client().await;
     let row = fleet.until_state(&mut client, id, State::Crashed).await;
     let group = shim.group.unwrap();

@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LIMIT_MS: u64 = 1_000;
 /// For how long everything stands still: longer than that limit, and than the grace of a command that is ended.
 const STILL: Duration = Duration::from_millis(2_000);
+/// What a command still has to do then: a twentieth of a second and more, so that an end at once is seen.
+const WORK: &str = "for i in 0 1 2 3 4; do sleep 0.01; done";
 /// Rounds of a hundredth of a second that a command makes before and after its clock jumps.
 const ROUNDS: usize = 30;
 /// What the inner tests are told: the directory in which both sides put files.
@@ -123,12 +125,12 @@ fn r15_time_in_which_agent_and_command_were_stopped_is_not_the_commands() {
 async fn r15_inside_stopped() {
     let at = meeting().display().to_string();
     let bench = Bench::new();
-    let command = format!(": > {at}/up; while [ ! -e {at}/go ]; do sleep 0.01; done; echo whole");
+    let command = format!(": > {at}/up; while [ ! -e {at}/go ]; do sleep 0.01; done; {WORK}; echo whole");
     let output = bench.call("Bash", json!({"command": command, "timeout": LIMIT_MS})).await;
     assert_eq!(output.joined_text(), "whole\n");
     // One that is asked to end, and takes a little of the grace that it has for that.
     let command = format!(
-        "trap ': > {at}/asked; while [ ! -e {at}/may-end ]; do sleep 0.01; done; echo orderly; exit 7' TERM; \
+        "trap ': > {at}/asked; while [ ! -e {at}/may-end ]; do sleep 0.01; done; {WORK}; echo orderly; exit 7' TERM; \
          : > {at}/runs; while :; do sleep 0.01; done"
     );
     let output = bench.call("Bash", json!({"command": command, "timeout": 300})).await;
