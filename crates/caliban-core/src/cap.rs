@@ -43,8 +43,13 @@ pub fn middle(text: &str, cap: Cap) -> Cow<'_, str> {
     Cow::Owned(format!("{head}{}{tail}", marker(length - kept, unit)))
 }
 
+/// How the line that says what is left out begins …
+pub(crate) const GAP_BEGINS: &str = "\n[… ";
+/// … and ends.
+pub(crate) const GAP_ENDS: &str = " left out …]\n";
+
 fn marker(missing: usize, unit: &str) -> String {
-    format!("\n[… {missing} {unit} left out …]\n")
+    format!("{GAP_BEGINS}{missing} {unit}{GAP_ENDS}")
 }
 
 /// Where the first `amount` end.

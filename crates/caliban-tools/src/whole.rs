@@ -52,7 +52,7 @@ impl WholeOutputs {
                         path,
                         room: WHOLE_BYTES,
                         redact: self.redact.clone(),
-                        line: Vec::new(),
+                        held: Vec::new(),
                     });
                 }
                 // An earlier run of the same session left it.
@@ -110,12 +110,19 @@ pub(crate) struct WholeFile {
     path: PathBuf,
     room: u64,
     redact: Option<Redact>,
-    /// The unfinished last line: redaction sees whole lines only.
-    line: Vec<u8>,
+    /// What redaction has not seen: an unfinished last line, or lines whose end is needed to judge them.
+    held: Vec<u8>,
 }
 
 /// A line longer than this is redacted in pieces.
 const REDACT_LINE: usize = 64 << 10;
+/// How much of such a line stays behind for the next piece: longer than any key.
+const REDACT_OVERLAP: usize = 8 << 10;
+/// How far apart the places are at which it may be cut, and how many are tried.
+const REDACT_STEP: usize = 512;
+const REDACT_STEPS: usize = 32;
+/// Lines are not held back longer than this.
+const REDACT_HELD: usize = 256 << 10;
 
 impl WholeFile {
     pub(crate) fn path(&self) -> &Path {
@@ -129,24 +136,24 @@ impl WholeFile {
 
     /// Appends; what is over the limit is dropped.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.redact.is_none() {
-            return self.put(bytes);
-        }
-        self.line.extend_from_slice(bytes);
-        let whole = match memchr::memrchr(b'\n', &self.line) {
-            Some(at) => at + 1,
-            None if self.line.len() >= REDACT_LINE => self.line.len(),
+        let Some(redact) = &self.redact else { return self.put(bytes) };
+        self.held.extend_from_slice(bytes);
+        let ready = match memchr::memrchr(b'\n', &self.held) {
+            Some(at) if is_settled(redact, &self.held[..=at]) => at + 1,
+            Some(at) if at >= REDACT_HELD => at + 1,
+            Some(_) => return Ok(()),
+            None if self.held.len() >= REDACT_LINE => safe_cut(redact, &self.held),
             None => return Ok(()),
         };
-        let rest = self.line.split_off(whole);
-        let lines = std::mem::replace(&mut self.line, rest);
+        let rest = self.held.split_off(ready);
+        let lines = std::mem::replace(&mut self.held, rest);
         self.put_redacted(&lines)
     }
 
     /// Writes what is still held back.
     pub(crate) fn finish(mut self) -> io::Result<PathBuf> {
-        let line = std::mem::take(&mut self.line);
-        self.put_redacted(&line)?;
+        let held = std::mem::take(&mut self.held);
+        self.put_redacted(&held)?;
         Ok(self.path)
     }
 
@@ -167,9 +174,60 @@ impl WholeFile {
     }
 }
 
+/// Whether lines can be redacted whatever follows: a secret of several lines (a key) that is not over would swallow it.
+fn is_settled(redact: &Redact, lines: &[u8]) -> bool {
+    const PROBE: &str = "\n.";
+    redact(&format!("{}{PROBE}", String::from_utf8_lossy(lines))).ends_with(PROBE)
+}
+
+/// Where a long line can be cut without going through a secret; its end when there is no such place.
+fn safe_cut(redact: &Redact, line: &[u8]) -> usize {
+    let whole = redact(&String::from_utf8_lossy(line));
+    let is_safe = |cut: usize| {
+        let (one, other) = line.split_at(cut);
+        let parts = [one, other].map(|part| redact(&String::from_utf8_lossy(part)));
+        parts.concat() == whole
+    };
+    let first = line.len().saturating_sub(REDACT_OVERLAP);
+    let cuts = (0..REDACT_STEPS).map(|step| first.saturating_sub(step * REDACT_STEP));
+    cuts.filter(|cut| *cut > 0).find(|cut| is_safe(*cut)).unwrap_or(line.len())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a12_secrets_on_one_long_line_and_keys_of_many_lines_do_not_reach_the_file() {
+        let redactor = caliban_core::redact::Redactor::new([("KEY", "canary-4f1d9c7e2b")]);
+        let redact: Redact = Arc::new(move |text| redactor.redact(text).into_owned());
+        let body: String = (0..40).map(|n| format!("MIIEpAIBAAKCAQEA{n:048}\n")).collect();
+        let key = format!("-----BEGIN RSA PRIVATE KEY-----\n{body}-----END RSA PRIVATE KEY-----\n");
+        let line: String = (0..30_000).map(|n| format!("{}canary-4f1d9c7e2b;é", "x".repeat(n % 7))).collect();
+        for (secret, leak) in [(key, "MIIE"), (line, "canary")] {
+            for size in [1_000, 4_096, 8_192, 65_536, 65_537] {
+                let dir = tempfile::tempdir().unwrap();
+                let outputs = WholeOutputs::new(dir.path().to_owned(), Some(redact.clone()));
+                let mut file = outputs.create("bash").unwrap();
+                for piece in format!("before\n{secret}after\n").as_bytes().chunks(size) {
+                    file.write(piece).unwrap();
+                }
+                let kept = fs::read_to_string(file.finish().unwrap()).unwrap();
+                assert!(!kept.contains(leak), "in pieces of {size}: {leak}");
+                assert!(kept.starts_with("before\n") && kept.ends_with("after\n"), "{size}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_whole_is_in_the_file_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let redact: Redact = Arc::new(|text| text.to_owned());
+        let outputs = WholeOutputs::new(dir.path().to_owned(), Some(redact));
+        let mut file = outputs.create("bash").unwrap();
+        file.write(b"one\ntwo\nthr").unwrap();
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "one\ntwo\n");
+    }
 
     #[test]
     fn a_long_text_keeps_both_ends_and_names_its_file() {
