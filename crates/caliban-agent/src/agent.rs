@@ -230,6 +230,8 @@ impl Agent {
     fn with(mut kit: Kit, transcript: Transcript, conversation: Conversation) -> Self {
         kit.hooks.place.session.clone_from(&kit.session);
         kit.hooks.place.transcript = transcript.path().to_owned();
+        kit.hooks.place.works_in = kit.workspace.root().to_owned();
+        kit.hooks.place.helper = kit.workspace.helper().to_owned();
         let handle = Handle::new(transcript.clone(), kit.asks.clone(), &conversation);
         Self {
             kit,

@@ -31,6 +31,8 @@ use crate::{
 
 /// The source of the rules that a person's "always" made.
 pub(crate) const APPROVED: &str = "approved in this session";
+/// How many calls of one reply are under way at once; the others wait for their turn.
+pub(crate) const PARALLEL_CALLS: usize = 16;
 /// What a refusal quotes of a call's arguments.
 const QUOTED_CHARACTERS: usize = 200;
 
@@ -188,8 +190,12 @@ impl Runner<'_> {
         }
         // The turn is at work when one of its calls is.
         let _resting = self.kit.purse.rest();
-        let is_hooked: Vec<bool> =
-            calls.iter().map(|call| self.kit.hooks.has(HookEvent::PreToolUse, &call.name)).collect();
+        // Only of tools that there are: what the model calls them can be anything.
+        let is_hooked = |call: &OpenCall| {
+            let is_known = self.kit.tools.iter().any(|tool| tool.spec().name == call.name);
+            is_known && self.kit.hooks.has(HookEvent::PreToolUse, &call.name)
+        };
+        let is_hooked: Vec<bool> = calls.iter().map(is_hooked).collect();
         let mut touches: Vec<Touch> = calls.iter().map(|call| Touch::claimed(self.kit, call)).collect();
         let mut status: Vec<Status<'_>> = calls.iter().map(|_| Status::Waiting).collect();
         let mut running = FuturesUnordered::new();
@@ -208,7 +214,7 @@ impl Runner<'_> {
                     }),
                     Status::Asked | Status::Running | Status::Ended => false,
                 };
-                if !is_free {
+                if !is_free || running.len() >= PARALLEL_CALLS {
                     continue;
                 }
                 let prepared = match std::mem::replace(&mut status[index], Status::Asked) {

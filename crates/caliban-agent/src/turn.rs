@@ -3,7 +3,10 @@
 //! Owns the order of things and the guards (turn limit, budget, no progress). How a call is judged and run
 //! is in `calls.rs`, how room is made in `compaction.rs`. Every step is recorded before the next begins.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use caliban_core::{
     budget::Reservation,
@@ -159,6 +162,7 @@ impl Agent {
         };
         let (mut reply, ms) = reply.map_err(Failed::into_halt)?;
         flatten_deep_arguments(&mut reply.message);
+        make_ids_unique(&mut reply.message, self.conversation.messages());
         self.turns += 1;
         let event = Event::Reply {
             message: reply.message.clone(),
@@ -265,6 +269,22 @@ fn flatten_deep_arguments(message: &mut Message) {
         {
             *input = Value::String(input.to_string());
         }
+    }
+}
+
+/// Gives a call another id when it has none, or one that another call of the conversation has: some servers count anew in
+/// each answer. What has begun, its answers and its questions are known by that id.
+fn make_ids_unique(message: &mut Message, earlier: &[Message]) {
+    let mut taken: BTreeSet<String> =
+        earlier.iter().flat_map(Message::tool_uses).map(|(id, ..)| id.to_owned()).collect();
+    for block in &mut message.blocks {
+        let Block::ToolUse { id, .. } = block else { continue };
+        if id.is_empty() || taken.contains(id) {
+            let base = if id.is_empty() { "call" } else { id.as_str() };
+            let free = (2_u64..).map(|number| format!("{base}_{number}")).find(|new| !taken.contains(new));
+            *id = free.unwrap_or_default();
+        }
+        taken.insert(id.clone());
     }
 }
 

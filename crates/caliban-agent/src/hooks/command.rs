@@ -2,15 +2,10 @@
 //!
 //! Exit 0: fine; JSON on stdout is obeyed, other text is context where the event takes it. Exit 2: blocks, with
 //! stderr as the reason. Anything else, and a hook that cannot run: a warning, and the step goes on.
-//! The command has a process group of its own, which is killed when it is cut off, and when it ends.
+//! The command has a keeper, as the commands of tools have: it ends what the hook leaves running, also when we are killed.
 
-use std::process::Stdio;
-
+use caliban_tools::{KeptCommand, Why};
 use serde_json::Value;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    process::Command,
-};
 use tokio_util::sync::CancellationToken;
 
 use super::{CommandHook, HookAnswer, HookEvent, HookPermission, HookPlace};
@@ -19,6 +14,8 @@ use super::{CommandHook, HookAnswer, HookEvent, HookPermission, HookPlace};
 const OUTPUT_BYTES: u64 = 64 * 1024;
 /// The exit code that blocks.
 const BLOCK: i32 = 2;
+/// Codes above this are those of signals.
+const SIGNALS: i32 = 128;
 
 pub(super) async fn run(
     hook: &CommandHook,
@@ -26,71 +23,49 @@ pub(super) async fn run(
     input: &Value,
     cancel: &CancellationToken,
 ) -> HookAnswer {
-    let finished = tokio::select! {
-        finished = tokio::time::timeout(hook.timeout, execute(hook, place, input)) => finished,
-        () = cancel.cancelled() => return HookAnswer::default(),
+    let command = KeptCommand {
+        helper: place.helper.clone(),
+        // Never where the agent works: what stands there may be the agent's own words, and a hook is the user's.
+        cwd: place.root.clone(),
+        argv: ["sh", "-c", &hook.command].map(Into::into).to_vec(),
+        env: environment(place),
+        input: input.to_string(),
+        limit: hook.timeout,
+        output_bytes: OUTPUT_BYTES,
     };
-    match finished {
-        Ok(Ok(finished)) => judge(hook, &finished),
-        Ok(Err(error)) => warning(hook, &format!("cannot run: {error}")),
-        Err(_) => warning(hook, &format!("took longer than {} s and was ended", hook.timeout.as_secs())),
+    let ended = match command.run(cancel).await {
+        Ok(ended) => ended,
+        Err(error) => return warning(hook, &format!("cannot run: {error}")),
+    };
+    let finished = Finished {
+        code: ended.code,
+        stdout: String::from_utf8_lossy(&ended.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&ended.stderr).into_owned(),
+    };
+    match (ended.why, ended.code) {
+        // Its own last word counts, even where something that it left running took up the rest of its time.
+        (Why::Itself, _) | (Why::Timeout, Some(0 | BLOCK)) => judge(hook, &finished),
+        (Why::Timeout, _) => {
+            warning(hook, &format!("took longer than {} s and was ended", hook.timeout.as_secs()))
+        }
+        (Why::Cancelled, _) => HookAnswer::default(),
     }
 }
 
-/// Kills a process group when it goes.
-struct Group(Option<u32>);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let pid = self.0.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
-        if let Some(pid) = pid {
-            // Nobody left to kill is what we want.
-            let _gone = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
-        }
-    }
+fn environment(place: &HookPlace) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+    let ours = [
+        ("CALIBAN_PROJECT_DIR", &place.root),
+        ("CLAUDE_PROJECT_DIR", &place.root),
+        ("CALIBAN_WORK_DIR", &place.works_in),
+    ];
+    let given = place.env.iter().filter(|(name, _)| !ours.iter().any(|(own, _)| name == own)).cloned();
+    given.chain(ours.into_iter().map(|(name, path)| (name.into(), path.into()))).collect()
 }
 
 struct Finished {
     code: Option<i32>,
     stdout: String,
     stderr: String,
-}
-
-async fn execute(hook: &CommandHook, place: &HookPlace, input: &Value) -> std::io::Result<Finished> {
-    let mut child = Command::new("sh")
-        .args(["-c", &hook.command])
-        .process_group(0)
-        .env_clear()
-        .envs(place.env.iter().map(|(name, value)| (name, value)))
-        .env("CALIBAN_PROJECT_DIR", &place.root)
-        .env("CLAUDE_PROJECT_DIR", &place.root)
-        .current_dir(&place.root)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    // Also when this future is dropped: on a time-out and on cancellation.
-    let _group = Group(child.id());
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let feed = async {
-        if let Some(mut stdin) = stdin {
-            // A hook that does not read its input closes the pipe: that is its right.
-            let _closed = stdin.write_all(input.to_string().as_bytes()).await;
-        }
-    };
-    let (stdout, stderr, ()) = tokio::join!(read(stdout), read(stderr), feed);
-    let code = child.wait().await?.code();
-    Ok(Finished { code, stdout, stderr })
-}
-
-async fn read(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> String {
-    let mut bytes = Vec::new();
-    if let Some(mut pipe) = pipe {
-        // What was read before an error is all there is.
-        let _error = (&mut pipe).take(OUTPUT_BYTES).read_to_end(&mut bytes).await;
-        let _rest = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn judge(hook: &CommandHook, finished: &Finished) -> HookAnswer {
@@ -101,8 +76,10 @@ fn judge(hook: &CommandHook, finished: &Finished) -> HookAnswer {
             let reason = if reason.is_empty() { "blocked by a hook" } else { reason };
             HookAnswer { block: Some(reason.to_owned()), ..HookAnswer::default() }
         }
-        Some(code) => warning(hook, &format!("exit {code}: {}", finished.stderr.trim())),
-        None => warning(hook, "was killed"),
+        Some(code) if code <= SIGNALS => {
+            warning(hook, &format!("exit {code}: {}", finished.stderr.trim()))
+        }
+        Some(_) | None => warning(hook, "was killed"),
     }
 }
 

@@ -97,8 +97,12 @@ pub struct HookPlace {
     pub session: String,
     /// The transcript.
     pub transcript: PathBuf,
-    /// The project's root: the commands' working directory.
+    /// The project's own root: the commands' working directory, also when the agent works in a worktree.
     pub root: PathBuf,
+    /// Where the agent works.
+    pub works_in: PathBuf,
+    /// The program whose hidden mode keeps the commands.
+    pub helper: PathBuf,
     /// The environment of the commands, whole.
     pub env: Vec<(std::ffi::OsString, std::ffi::OsString)>,
 }
@@ -190,7 +194,7 @@ impl Hooks {
         let mut input = Map::from_iter([
             ("session_id".to_owned(), json!(self.place.session)),
             ("transcript_path".to_owned(), json!(self.place.transcript)),
-            ("cwd".to_owned(), json!(self.place.root)),
+            ("cwd".to_owned(), json!(self.place.works_in)),
             ("hook_event_name".to_owned(), json!(event.name())),
         ]);
         if let Value::Object(details) = details {

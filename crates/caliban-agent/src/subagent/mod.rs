@@ -123,7 +123,6 @@ impl Starter {
         };
         let workspace = workspace.map_err(|error| error.to_string())?;
         blueprint.policy = policy_below(&parent_policy, workspace.root(), worktree.is_some());
-        blueprint.hooks.place.root = workspace.root().to_owned();
         let allowlist = input.tool_allowlist.clone().or_else(|| definition.and_then(|it| it.tools.clone()));
         let wanted = Wanted {
             session: session.clone(),

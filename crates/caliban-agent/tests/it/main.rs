@@ -7,4 +7,5 @@ mod handover;
 mod order;
 mod time;
 mod transcript;
+mod turns;
 mod world;

@@ -82,3 +82,47 @@ async fn two_names_of_one_file_are_one_file() {
     });
     assert_eq!(log.await, IN_ORDER);
 }
+
+#[tokio::test]
+async fn a_call_waits_for_an_earlier_one_whose_hook_has_not_answered() {
+    // The hook leads b, which waits for a, to the file of c.
+    let calls = [call("a", "write", "x"), call("b", "write", "x"), call("c", "write", "y")];
+    let mut world = World::new(json!({"steps": [{"tool_calls": calls}, {"text": "done"}]}));
+    world.hooks = vec![rewriting("b", "y")];
+    world.stage.hold("a");
+    let kit = world.kit();
+    kit.policy.write().unwrap().mode = Mode::Unattended;
+    let mut agent = Agent::new(kit).await.unwrap();
+    let stage = async {
+        world.stage.reached("a begins").await;
+        // Long enough for c to begin, if nothing held it.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        world.stage.release("a");
+    };
+    tokio::join!(prompt(&mut agent, "go"), stage);
+    assert_eq!(world.stage.log(), ["a begins", "a ends", "b begins", "b ends", "c begins", "c ends"]);
+}
+
+#[tokio::test]
+async fn a11_not_more_than_sixteen_calls_of_a_reply_are_under_way_at_once() {
+    let names: Vec<String> = (0..40).map(|number| format!("call {number}")).collect();
+    let calls: Vec<Value> = names.iter().map(|name| call(name, "read", name)).collect();
+    let world = World::new(json!({"steps": [{"tool_calls": calls}, {"text": "done"}]}));
+    names.iter().for_each(|name| world.stage.hold(name));
+    let mut agent = Agent::new(world.kit()).await.unwrap();
+    let stage = async {
+        world.stage.reached("call 15 begins").await;
+        // The next ones can begin only now.
+        for name in &names {
+            let begun = world.stage.log().iter().filter(|line| line.ends_with("begins")).count();
+            let ended = world.stage.log().iter().filter(|line| line.ends_with("ends")).count();
+            assert!(begun - ended <= 16, "{begun} begun, {ended} ended");
+            world.stage.release(name);
+            world.stage.reached(&format!("{name} ends")).await;
+        }
+    };
+    let (report, ()) = tokio::join!(prompt(&mut agent, "go"), stage);
+    assert_eq!((report.outcome, world.stage.log().len()), (Outcome::Done, 80));
+}
