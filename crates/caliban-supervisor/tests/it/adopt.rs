@@ -7,13 +7,15 @@ use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::{State, Status};
+use caliban_core::lifecycle::{Ending, State, Status};
 use caliban_store::StoreUrl;
-use caliban_store::fleet::{Change, Record, Registry};
-use caliban_supervisor::MARKER;
+use caliban_store::fleet::{Change, Record, Registry, Wanted};
+use caliban_supervisor::protocol::AgentRow;
 use caliban_supervisor::records;
+use caliban_supervisor::{Client, MARKER};
+use rustix::process::Signal;
 
-use crate::fleet::{Fleet, is_alive, wait_until};
+use crate::fleet::{Fleet, caliband, is_alive, processes_of, signal, wait_until};
 
 /// Changes what the registry says of an agent, while no daemon runs.
 async fn rewrite(fleet: &Fleet, id: AgentId, change: impl FnOnce(&mut Record)) {
@@ -76,6 +78,107 @@ async fn a_wake_that_died_with_its_daemon_is_void_and_its_silent_shim_never_begi
     assert_eq!(client.show(&id.to_string()).await.unwrap().runs, 3);
     assert_eq!(fleet.ask(id, "say 1 hello").as_deref(), Some("has it"));
     assert_eq!((fleet.runs(id), fleet.lines(id, "doubled")), (2, Vec::new()));
+}
+
+#[tokio::test]
+async fn a_kill_that_was_written_down_and_not_begun_is_carried_out_by_the_next_daemon() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "hang").await;
+    fleet.kill_daemon();
+    rewrite(&fleet, id, |record| record.wanted = Wanted::Kill).await;
+    let mut client = fleet.client().await;
+    fleet.until_state(&mut client, id, State::Killed).await;
+    assert_eq!(processes_of(&id.to_string()), Vec::<i32>::new());
+}
+
+#[tokio::test]
+async fn r03_what_the_registry_has_not_heard_yet_is_taken_from_the_living() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let idle = fleet.spawn_up(&mut client, "serve").await;
+    let begun = fleet.spawn_up(&mut client, "hang").await;
+    let states = |rows: Vec<AgentRow>| rows.into_iter().map(|row| (row.id, row.state)).collect::<Vec<_>>();
+    let now = [(idle, State::Idle), (begun, State::Running)];
+    assert_eq!(states(client.list().await.unwrap()), now);
+    fleet.kill_daemon();
+    // As it is when a daemon dies before what it saw last is on the disk.
+    let before = |state| Status::from_parts(state, None, None).unwrap();
+    rewrite(&fleet, idle, |record| record.status = before(State::Running)).await;
+    rewrite(&fleet, begun, |record| record.status = before(State::Spawning)).await;
+    let mut client = fleet.client().await;
+    assert_eq!(states(client.list().await.unwrap()), now);
+    assert_eq!((fleet.runs(idle), fleet.runs(begun)), (1, 1));
+}
+
+#[tokio::test]
+async fn who_waits_for_one_that_ended_while_no_daemon_looked_starts_or_fails() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let gate = fleet.temp.path().join("gate");
+    let done = fleet.spawn(&mut client, "done").await;
+    fleet.until_state(&mut client, done, State::Done).await;
+    let first = fleet.spawn_up(&mut client, &format!("gate:{}", gate.display())).await;
+    let mut waiting = Vec::new();
+    for _ in 0..2 {
+        let mut request = fleet.request("done");
+        request.spec.after = vec![first];
+        waiting.push(client.spawn(request).await.unwrap().id);
+    }
+    fleet.kill_daemon();
+    // One is done and the release is not on the disk; one was removed, and that those who wait fail is not.
+    rewrite(&fleet, waiting[0], |record| record.after = vec![done]).await;
+    rewrite(&fleet, waiting[1], |record| record.after = vec!["0badcafe".parse().unwrap()]).await;
+    let mut client = fleet.client().await;
+    fleet.until_state(&mut client, waiting[0], State::Done).await;
+    let row = fleet.until_state(&mut client, waiting[1], State::Failed).await;
+    let text = "it was to start after 0badcafe, which was removed".to_owned();
+    assert_eq!(row.ending, Some(Ending::Error { text }));
+    assert_eq!((fleet.runs(waiting[0]), fleet.runs(waiting[1])), (1, 0));
+}
+
+#[tokio::test]
+async fn the_last_word_of_an_earlier_run_says_nothing_of_this_one() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "serve").await;
+    fleet.tell(id, "sleep");
+    fleet.until_row(&mut client, id, |row| row.hibernated).await;
+    client.wake(&id.to_string()).await.unwrap();
+    fleet.kill_daemon();
+    for pid in processes_of(&id.to_string()) {
+        signal(pid, Signal::KILL);
+    }
+    wait_until("it is gone", || processes_of(&id.to_string()).is_empty());
+    assert!(fleet.places.agent_dir(id).join(records::EXIT).exists());
+    let row = fleet.client().await.show(&id.to_string()).await.unwrap();
+    assert_eq!((row.state, row.ending, row.runs), (State::Crashed, Some(Ending::Unknown), 2));
+}
+
+#[tokio::test]
+async fn r13_an_agent_that_cannot_be_watched_at_first_is_adopted_all_the_same() {
+    let mut fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "hang").await;
+    let before = client.show(&id.to_string()).await.unwrap();
+    fleet.kill_daemon();
+    let strace = ["-qq", "-o", "/dev/null", "-e", "trace=pidfd_open", "-e"];
+    let mut arguments: Vec<std::ffi::OsString> = strace.iter().map(Into::into).collect();
+    // The first try to watch it finds no descriptor.
+    arguments.extend(["inject=pidfd_open:error=EMFILE:when=1".into(), caliband().into()]);
+    fleet.start.programs = vec![("/usr/bin/strace".into(), arguments)];
+    let mut client = match Client::connect_or_start(&fleet.places, fleet.start.clone()).await {
+        Ok(client) => client,
+        Err(error) => return eprintln!("skipped: no daemon under strace here: {error}"),
+    };
+    let row = client.show(&id.to_string()).await.unwrap();
+    assert_eq!((row.state, row.pid, row.shim_pid), (State::Running, before.pid, before.shim_pid));
+    assert!(fleet.log().contains("its shim cannot be watched now"), "{}", fleet.log());
+    // It is watched before long: its end is seen.
+    let shim = fleet.shim(id);
+    signal(shim.pid, Signal::KILL);
+    fleet.until_state(&mut client, id, State::Crashed).await;
+    assert!(!is_alive(shim.worker_pid.unwrap()));
 }
 
 #[tokio::test]
