@@ -478,7 +478,8 @@ impl Walk {
         if let Some(older) = self.asked.remove(id) {
             older.cancel();
         }
-        let question = permission::question(self.host.id(), &ask, self.renderer.root());
+        let listed = self.host.listed(&ask);
+        let question = permission::question(self.host.id(), &ask, &listed, self.renderer.root());
         let pending = self.peer.request(CLIENT_METHOD_NAMES.session_request_permission, &question).await;
         let Ok(mut pending) = pending else { return Err(Closed) };
         let withdraw = CancellationToken::new();

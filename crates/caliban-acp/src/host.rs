@@ -17,13 +17,14 @@ use std::{
 use caliban_agent::{
     Agent, TurnReport,
     budget::Purse,
-    event::{Author, Outcome},
+    event::{Ask, Author, Outcome},
     feed::Cursor,
     handle::Handle,
     transcript::TranscriptError,
 };
 use caliban_core::{
     message::{Block, Message},
+    redact::Redactor,
     usage::Usage,
 };
 use caliban_permissions::{Mode, Policy};
@@ -87,6 +88,7 @@ struct About {
     model: String,
     provider: String,
     purse: Purse,
+    redactor: Redactor,
 }
 
 /// What the host and the agent's task share.
@@ -223,6 +225,7 @@ impl SessionHost {
             model: kit.model.clone(),
             provider: kit.provider.name().to_owned(),
             purse: kit.purse.clone(),
+            redactor: kit.redactor.clone(),
         };
         let policy = kit.policy.clone();
         let mode = policy.read().unwrap_or_else(PoisonError::into_inner).mode;
@@ -428,6 +431,11 @@ impl SessionHost {
 
     pub(crate) fn modes(&self) -> watch::Receiver<Mode> {
         self.0.mode.subscribe()
+    }
+
+    /// A call that waits for a person, as it may be written down: without secrets.
+    pub(crate) fn listed(&self, ask: &Ask) -> String {
+        self.0.about.redactor.redact(&crate::permission::what(ask)).into_owned()
     }
 
     /// The state of things in a few lines.

@@ -7,6 +7,7 @@ use agent_client_protocol_schema::v1::{
     RequestPermissionResponse, ToolCallUpdate,
 };
 use caliban_agent::event::{Answer, Ask};
+use caliban_core::inert;
 use serde_json::json;
 
 use crate::{
@@ -30,13 +31,20 @@ pub(crate) enum Choice {
     Undecided(String),
 }
 
-/// The question. It shows exactly the call that the answer is for.
-pub(crate) fn question(session: &str, ask: &Ask, root: &Path) -> RequestPermissionRequest {
+/// A call that waits, as lists show it: the whole call in one line. Secrets are still in it.
+pub fn what(ask: &Ask) -> String {
+    let who = ask.agent.as_deref().map(|agent| format!("{agent}: ")).unwrap_or_default();
+    inert::line(&format!("{who}{} {}", ask.name, caliban_agent::describe(&ask.input))).into_owned()
+}
+
+/// The question. It shows exactly the call that the answer is for; `listed` is that call as lists show it, so whoever
+/// answers from a list knows that it is the same.
+pub(crate) fn question(session: &str, ask: &Ask, listed: &str, root: &Path) -> RequestPermissionRequest {
     let mut call = tools::call(&ask.id, &ask.name, &ask.input, root);
     if let Some(agent) = &ask.agent {
         call.title = format!("{agent}: {}", call.title);
     }
-    let about = json!({"why": ask.why, "agent": ask.agent, "rules": ask.suggestions});
+    let about = json!({"why": ask.why, "agent": ask.agent, "rules": ask.suggestions, "what": listed});
     let call = ToolCallUpdate::new(ask.id.clone(), fields_of(call)).meta(meta("ask", about));
     let mut options = vec![PermissionOption::new(ALLOW_ONCE, "Allow", PermissionOptionKind::AllowOnce)];
     if !ask.suggestions.is_empty() {
@@ -97,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_question_shows_the_exact_call_and_only_what_can_be_chosen() {
-        let question = serde_json::to_value(question("s", &ask(&[]), Path::new("/w"))).unwrap();
+        let question = serde_json::to_value(question("s", &ask(&[]), "Bash make", Path::new("/w"))).unwrap();
         assert_eq!(
             question,
             json!({
@@ -105,7 +113,7 @@ mod tests {
                 "toolCall": {
                     "toolCallId": "c1", "kind": "execute", "title": "Bash: make", "name": "Bash", "content": [],
                     "locations": [], "rawInput": {"command": "make"},
-                    "_meta": {"caliban": {"ask": {"why": "no rule allows it", "agent": null, "rules": []}}},
+                    "_meta": {"caliban": {"ask": {"why": "no rule allows it", "agent": null, "rules": [], "what": "Bash make"}}},
                 },
                 "options": [
                     {"optionId": "allow_once", "name": "Allow", "kind": "allow_once"},

@@ -146,12 +146,20 @@ async fn question(link: &mut Link, client: &mut Client, asked: &Numbered) -> Res
     }
 }
 
-/// Whether it is the question that was shown: the same call, with the same arguments.
+/// Whether it is the question that was shown: the same call, with the same arguments. The agent says how it lists the call,
+/// because secrets are not in the list.
 fn is_about(question: &Question, asked: &Numbered) -> bool {
     let call = &question.request.tool_call;
-    let shown = asked.ask.what.as_str();
-    let input = call.fields.raw_input.as_ref().map(caliban_agent::describe).unwrap_or_default();
-    *call.tool_call_id.0 == *asked.ask.id && (input.is_empty() || shown.ends_with(&*inert::line(&input)))
+    let listed = call.meta.as_ref().and_then(|meta| meta.get("caliban")?.get("ask")?.get("what")?.as_str());
+    let is_same = match listed {
+        Some(listed) => listed == asked.ask.what,
+        // A worker that was started before it said so.
+        None => {
+            let input = call.fields.raw_input.as_ref().map(caliban_agent::describe).unwrap_or_default();
+            input.is_empty() || asked.ask.what.ends_with(&*inert::line(&input))
+        }
+    };
+    is_same && *call.tool_call_id.0 == *asked.ask.id
 }
 
 /// Waits until the question is not open any more, keeping up with what the agent says.

@@ -3,12 +3,13 @@
 use std::{io::Write, time::Duration};
 
 use anstyle::{AnsiColor, Style};
-use caliban_core::{inert, lifecycle::State};
+use caliban_core::inert;
 use caliban_supervisor::protocol::AgentRow;
 
 use super::{
     Fleet, json_line,
     row::{self, Shown},
+    width::{Side, columns, cut, padded},
     worded,
 };
 use crate::{
@@ -17,11 +18,17 @@ use crate::{
 };
 
 /// How much of "what it is doing" is shown where the width is not known.
-const DOING_CHARS: usize = 80;
-/// The least of it, however narrow the terminal.
-const DOING_LEAST: usize = 20;
+const DOING_COLUMNS: usize = 80;
+/// Before less of it is shown, another column goes.
+const DOING_LEAST: usize = 16;
 /// How much of a label is shown.
-const LABEL_CHARS: usize = 20;
+const LABEL_COLUMNS: usize = 20;
+/// The columns beside that: ID, LABEL, STATE, TURNS, TOKENS, COST, AGE, BRANCH.
+const COLUMNS: usize = 8;
+/// Those that stand right.
+const AMOUNTS: std::ops::Range<usize> = 3..7;
+/// Those that go where the terminal is narrow, the first first: BRANCH, TOKENS, TURNS, COST, AGE, LABEL.
+const DROPPED: [usize; 6] = [7, 4, 3, 5, 6, 1];
 
 const NEEDS_YOU: Style = AnsiColor::Yellow.on_default().bold();
 const DIM: Style = Style::new().dimmed();
@@ -54,23 +61,30 @@ pub(super) fn size() -> Option<(usize, usize)> {
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col.into(), size.ws_row.into()))
 }
 
-/// The lines of the list; those that need a person are marked and counted.
+/// The lines of the list; those that need a person are marked and counted. Where the terminal is too narrow for all
+/// columns, the least needed go: a line is a line.
 pub(super) fn table(rows: &[AgentRow], now_ms: u64, width: Option<usize>) -> Vec<String> {
     if rows.is_empty() {
         return vec!["No agents. Start one: caliban --bg \"<task>\"".to_owned()];
     }
-    let cells: Vec<[String; 8]> = rows.iter().map(cells).collect();
+    let mut lines = agents(rows, now_ms, width);
+    lines.extend(need(rows, width));
+    lines
+}
+
+/// A head, and a line for each agent.
+pub(super) fn agents(rows: &[AgentRow], now_ms: u64, width: Option<usize>) -> Vec<String> {
+    let cells: Vec<[String; COLUMNS]> = rows.iter().map(cells).collect();
     let head = ["ID", "LABEL", "STATE", "TURNS", "TOKENS", "COST", "AGE", "BRANCH"].map(str::to_owned);
-    let mut widths = [0; 8];
+    let mut widths = [0; COLUMNS];
     for line in cells.iter().chain([&head]) {
         for (width, cell) in widths.iter_mut().zip(line) {
-            *width = (*width).max(cell.chars().count());
+            *width = (*width).max(columns(cell));
         }
     }
-    // The mark, the columns and the gaps between them.
-    let used = 2 + widths.iter().sum::<usize>() + 2 * widths.len();
-    let doing_chars = width.map_or(DOING_CHARS, |width| width.saturating_sub(used + 1).max(DOING_LEAST));
-    let mut lines = vec![format!("{DIM}  {}  DOING{DIM:#}", joined(&head, &widths))];
+    let (shown, doing_columns) = fitting(&widths, width);
+    let joined = |cells: &[String; COLUMNS]| joined(cells, &widths, &shown);
+    let mut lines = vec![format!("{DIM}{}{DIM:#}", whole(&format!("  {}  DOING", joined(&head)), width))];
     for (row, cells) in rows.iter().zip(&cells) {
         let shown = Shown::new(row, now_ms);
         let (mark, style) = match (shown.needs_you, row::has_ended(row.state)) {
@@ -78,25 +92,53 @@ pub(super) fn table(rows: &[AgentRow], now_ms: u64, width: Option<usize>) -> Vec
             (false, true) => ("  ", DIM),
             (false, false) => ("  ", Style::new()),
         };
-        let line = format!("{mark}{}  {}", joined(cells, &widths), cut(&shown.doing, doing_chars));
-        lines.push(format!("{style}{line}{style:#}"));
-    }
-    let waiting = rows.iter().filter(|row| row::needs_you(row)).count();
-    let asks: usize = rows.iter().map(|row| row.asks.len()).sum();
-    if waiting > 0 {
-        let who =
-            if waiting == 1 { "1 agent needs you".to_owned() } else { format!("{waiting} agents need you") };
-        let how = if asks > 0 { "caliban approvals lists what they ask" } else { "caliban attach ID" };
-        lines.push(format!("{NEEDS_YOU}{who}:{NEEDS_YOU:#} {how}"));
+        let line = format!("{mark}{}  {}", joined(cells), cut(&shown.doing, doing_columns));
+        lines.push(format!("{style}{}{style:#}", whole(&line, width)));
     }
     lines
 }
 
-fn cells(row: &AgentRow) -> [String; 8] {
+/// Who needs a person, if anybody does.
+pub(super) fn need(rows: &[AgentRow], width: Option<usize>) -> Option<String> {
+    let waiting = rows.iter().filter(|row| row::needs_you(row)).count();
+    let asks: usize = rows.iter().map(|row| row.asks.len()).sum();
+    let who = match waiting {
+        0 => return None,
+        1 => "1 agent needs you:".to_owned(),
+        _ => format!("{waiting} agents need you:"),
+    };
+    let how = if asks > 0 { "caliban approvals lists what they ask" } else { "caliban attach ID" };
+    let how = cut(how, width.map_or(usize::MAX, |width| width.saturating_sub(columns(&who) + 2)));
+    Some(format!("{NEEDS_YOU}{who}{NEEDS_YOU:#} {how}"))
+}
+
+/// The columns that fit, and what is left for what an agent is doing.
+fn fitting(widths: &[usize; COLUMNS], width: Option<usize>) -> (Vec<usize>, usize) {
+    let mut shown: Vec<usize> = (0..COLUMNS).collect();
+    let Some(width) = width else { return (shown, DOING_COLUMNS) };
+    let mut droppable = DROPPED.iter();
+    loop {
+        // The mark, the columns, the gaps behind them, and one that stays free.
+        let used: usize = 3 + shown.iter().map(|&column| widths[column] + 2).sum::<usize>();
+        let left = width.saturating_sub(used);
+        if left >= DOING_LEAST {
+            return (shown, left);
+        }
+        let Some(dropped) = droppable.next() else { return (shown, left) };
+        shown.retain(|column| column != dropped);
+    }
+}
+
+/// A line that does not break: the last column of a terminal stays free.
+fn whole(line: &str, width: Option<usize>) -> String {
+    cut(line.trim_end(), width.map_or(usize::MAX, |width| width.saturating_sub(1)))
+}
+
+fn cells(row: &AgentRow) -> [String; COLUMNS] {
     [
         row.id.to_string(),
-        row.label.as_deref().map_or_else(|| "-".to_owned(), |label| cut(&inert::line(label), LABEL_CHARS)),
-        state(row.state),
+        row.label.as_deref().map_or_else(|| "-".to_owned(), |label| cut(&inert::line(label), LABEL_COLUMNS)),
+        row.state.to_string(),
         row.turns.to_string(),
         row::tokens(row.usage.total()),
         row::cost(row),
@@ -105,48 +147,24 @@ fn cells(row: &AgentRow) -> [String; 8] {
     ]
 }
 
-fn state(state: State) -> String {
-    state.to_string()
-}
-
-fn joined(cells: &[String; 8], widths: &[usize; 8]) -> String {
-    let mut line = String::new();
-    for (at, (cell, width)) in cells.iter().zip(widths).enumerate() {
-        if at > 0 {
-            line += "  ";
-        }
-        // Amounts stand right.
-        if (3..7).contains(&at) {
-            line += &format!("{cell:>width$}");
-        } else {
-            line += &format!("{cell:<width$}");
-        }
-    }
-    line
-}
-
-/// At most `chars` of a line.
-pub(super) fn cut(text: &str, chars: usize) -> String {
-    match text.char_indices().nth(chars) {
-        None => text.to_owned(),
-        Some(_) => {
-            let kept: String = text.chars().take(chars.saturating_sub(1)).collect();
-            format!("{kept}…")
-        }
-    }
+fn joined(cells: &[String; COLUMNS], widths: &[usize; COLUMNS], shown: &[usize]) -> String {
+    let column = |&at: &usize| {
+        let side = if AMOUNTS.contains(&at) { Side::Right } else { Side::Left };
+        padded(&cells[at], widths[at], side)
+    };
+    shown.iter().map(column).collect::<Vec<_>>().join("  ")
 }
 
 #[cfg(test)]
 mod tests {
-    use caliban_core::lifecycle::Ending;
+    use caliban_core::lifecycle::{Ending, State};
     use caliban_supervisor::records::Ask;
 
     use super::*;
 
-    #[test]
-    fn the_list_marks_who_needs_a_person() {
+    fn rows() -> [AgentRow; 2] {
         let asks = vec![Ask { what: "Bash make install".into(), ..Ask::default() }];
-        let rows = [
+        [
             AgentRow {
                 label: Some("auth".into()),
                 turns: 3,
@@ -156,13 +174,18 @@ mod tests {
                 ..row::tests::row(State::Running)
             },
             AgentRow { ending: Some(Ending::Finished), ..row::tests::row(State::Done) },
-        ];
-        let plain: Vec<String> = table(&rows, 0, Some(93))
-            .iter()
-            .map(|line| anstream::adapter::strip_str(line).to_string().trim_end().to_owned())
-            .collect();
+        ]
+    }
+
+    fn plain(width: Option<usize>) -> Vec<String> {
+        let lines = table(&rows(), 0, width);
+        lines.iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect()
+    }
+
+    #[test]
+    fn the_list_marks_who_needs_a_person() {
         assert_eq!(
-            plain,
+            plain(Some(93)),
             [
                 "  ID        LABEL  STATE    TURNS  TOKENS  COST  AGE  BRANCH            DOING",
                 "! a3f8b2c1  auth   running      3       0     -   1m  caliban/a3f8b2c1  asks: Bash make ins…",
@@ -170,5 +193,25 @@ mod tests {
                 "1 agent needs you: caliban approvals lists what they ask",
             ]
         );
+    }
+
+    #[test]
+    fn a_line_of_the_list_never_breaks_however_narrow_the_terminal() {
+        assert_eq!(
+            plain(Some(40)),
+            [
+                "  ID        STATE    DOING",
+                "! a3f8b2c1  running  asks: Bash make i…",
+                "  a3f8b2c1  done     finished",
+                "1 agent needs you: caliban approvals l…",
+            ]
+        );
+        for width in 1..300 {
+            for line in plain(Some(width)) {
+                // The words who needs somebody are not cut.
+                assert!(columns(&line) < width.max(22), "{width}: {line}");
+            }
+        }
+        assert_eq!(plain(Some(200)), plain(None));
     }
 }

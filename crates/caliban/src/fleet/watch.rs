@@ -14,9 +14,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::{
     Fleet, json_line,
-    list::{cut, size, table},
+    list::{agents, need, size, table},
     row::{self, Shown},
-    say, worded,
+    say,
+    width::cut,
+    worded,
 };
 use crate::report::{Code, Failure};
 
@@ -179,13 +181,20 @@ impl View {
         for row in &mut rows {
             row.age_ms = now.saturating_sub(row.created_at);
         }
-        let mut lines = table(&rows, now, Some(columns));
-        let room = height.saturating_sub(2 + self.news.len()).max(2);
-        if lines.len() > room {
-            let hidden = lines.len() - room + 1;
-            // The oldest go: what needs somebody is said in the last line anyway.
-            lines.drain(1..=hidden);
-            lines.insert(1, format!("  … {hidden} more above"));
+        let mut lines = if rows.is_empty() { table(&rows, now, Some(columns)) } else { Vec::new() };
+        if !rows.is_empty() {
+            let need = need(&rows, Some(columns));
+            // The head, who needs somebody, the news, and the line below.
+            let taken = 2 + usize::from(need.is_some()) + self.news.len();
+            let hidden = hide(&mut rows, height.saturating_sub(taken));
+            lines.extend(agents(&rows, now, Some(columns)));
+            if hidden > 0 {
+                lines.insert(
+                    1,
+                    cut(&format!("  … {hidden} more, most of them ended"), columns.saturating_sub(1)),
+                );
+            }
+            lines.extend(need);
         }
         lines.extend(self.news.iter().map(|line| cut(line, columns.saturating_sub(1))));
         if self.drawn > 0 {
@@ -198,6 +207,27 @@ impl View {
         self.drawn = lines.len();
         Ok(())
     }
+}
+
+/// Takes so many out that the rest fits, with a line that says how many: first what has ended, what needs a person last;
+/// the oldest first.
+fn hide(rows: &mut Vec<AgentRow>, room: usize) -> usize {
+    let room = room.max(2);
+    if rows.len() <= room {
+        return 0;
+    }
+    let hidden = rows.len() - (room - 1);
+    let rank = |row: &AgentRow| match (row::needs_you(row), row::has_ended(row.state)) {
+        (true, _) => 2,
+        (false, false) => 1,
+        (false, true) => 0,
+    };
+    let mut order: Vec<(u8, u64, AgentId)> =
+        rows.iter().map(|row| (rank(row), row.created_at, row.id)).collect();
+    order.sort_unstable();
+    let gone: Vec<AgentId> = order.into_iter().take(hidden).map(|(_, _, id)| id).collect();
+    rows.retain(|row| !gone.contains(&row.id));
+    hidden
 }
 
 /// To the terminal itself: where colours are not wanted, every escape sequence is taken out of `out`.
@@ -255,6 +285,28 @@ mod tests {
         for ((before, now), words) in cases {
             assert_eq!(news(before, now).as_deref(), words);
         }
+    }
+
+    #[test]
+    fn who_needs_a_person_is_seen_in_however_long_a_list() {
+        let row = |number: u64, state| AgentRow {
+            id: format!("{number:08x}").parse().unwrap(),
+            created_at: number,
+            ..row::tests::row(state)
+        };
+        let mut rows: Vec<AgentRow> =
+            vec![AgentRow { waiting_for: Some(WaitingFor::Input), ..row(1, State::Idle) }];
+        rows.extend((2..=3).map(|number| row(number, State::Running)));
+        rows.extend((4..=9).map(|number| row(number, State::Done)));
+        let left = |room| {
+            let mut rows = rows.clone();
+            let hidden = hide(&mut rows, room);
+            (hidden, rows.iter().map(|row| row.created_at).collect::<Vec<_>>())
+        };
+        assert_eq!(left(9), (0, (1..=9).collect()));
+        assert_eq!(left(5), (5, vec![1, 2, 3, 9]));
+        assert_eq!(left(3), (7, vec![1, 3]));
+        assert_eq!(left(0), (8, vec![1]));
     }
 
     #[test]

@@ -162,12 +162,10 @@ impl Status {
             .iter()
             .map(|ask| {
                 let opened_at = before.iter().find(|old| old.id == ask.id).map_or(now, |old| old.opened_at);
-                let who = ask.agent.as_deref().map(|agent| format!("{agent}: ")).unwrap_or_default();
                 ShownAsk {
                     id: ask.id.clone(),
                     name: ask.name.clone(),
-                    what: inert::line(&format!("{who}{} {}", ask.name, caliban_agent::describe(&ask.input)))
-                        .into_owned(),
+                    what: caliban_acp::permission::what(ask),
                     why: Some(inert::line(&ask.why).into_owned()),
                     suggestions: ask.suggestions.clone(),
                     opened_at,

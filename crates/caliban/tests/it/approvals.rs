@@ -42,6 +42,40 @@ fn an_approved_call_runs_and_the_agent_goes_on() {
 }
 
 #[test]
+fn a12_a_call_that_quotes_a_secret_is_listed_without_it_and_can_be_answered() {
+    let key = format!("sk-ant-api03-{}", "abcdefghij0123456789".repeat(3));
+    let fleet = Fleet::new(script![bash(&format!("touch {key}")), text("thank you")]);
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    let open: Vec<Value> = fleet.run(["approvals", "--json"]).ok().json();
+    assert_eq!(open[0]["what"], "Bash touch [redacted:anthropic-key]");
+    fleet.run(["approve", "1"]).ok();
+    fleet.run(["agents", "wait", &id]).ok();
+    assert!(fleet.worktree(&id).join(key).exists());
+}
+
+#[test]
+fn a_question_outlives_a_kill_and_is_asked_again_by_resume() {
+    let fleet = asking();
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    fleet.run(["kill", &id]).ok();
+    assert_eq!(fleet.run(["approvals"]).ok().stdout, "Nobody asks anything.\n");
+    let session: Value = fleet.run(["logs", &id, "--json"]).ok().json();
+    assert_eq!((&session["outcome"], &session["replies"]), (&json!({"kind": "cancelled"}), &json!(1)));
+    fleet.run(["resume", &id]).ok();
+    fleet.wait_for_ask(&id);
+    fleet.run(["approve", &id]).ok();
+    fleet.run(["agents", "wait", &id]).ok();
+    assert!(fleet.worktree(&id).join("asked-for").exists());
+    assert_eq!(
+        fleet.place.server.model_requests().len(),
+        2,
+        "the model was not asked again for the same call"
+    );
+}
+
+#[test]
 fn a_denied_call_does_not_run_and_the_model_reads_why() {
     let fleet = asking();
     let id = fleet.bg("the task", []);
