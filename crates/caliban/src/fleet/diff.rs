@@ -28,6 +28,9 @@ struct Diff {
     summary: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     patch: Option<String>,
+    /// Whether the patch goes on beyond what is shown here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_is_cut: Option<bool>,
 }
 
 pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write) -> Result<Code, Failure> {
@@ -39,13 +42,15 @@ pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write
         let changes = repo.changes(&name, &cancel).await.map_err(worded_git)?;
         let patch = match args.stat {
             true => None,
-            false => {
-                let patch = repo.patch(&name, &cancel).await.map_err(worded_git)?;
-                say_if_cut(&patch);
-                Some(patch.text().into_owned())
-            }
+            false => Some(repo.patch(&name, &cancel).await.map_err(worded_git)?),
         };
-        let diff = Diff { summary: changes.summary(), changes, patch };
+        patch.as_ref().inspect(|patch| say_if_cut(patch));
+        let diff = Diff {
+            summary: changes.summary(),
+            changes,
+            patch_is_cut: patch.as_ref().map(Patch::is_long),
+            patch: patch.map(|patch| patch.text().into_owned()),
+        };
         if args.json {
             json_line(&diff, out)?
         } else {

@@ -14,6 +14,7 @@ mod tree;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
     fs::{File, TryLockError},
     io::Write,
     path::{Path, PathBuf},
@@ -61,6 +62,8 @@ struct Landed {
     summary: String,
     /// What stays in the worktree, because no commit is meant to have it: ignored files, repositories of their own.
     left: Vec<String>,
+    #[serde(skip)]
+    is_on_no_branch: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -155,6 +158,11 @@ fn show(landed: &Landed, json: bool, out: &mut dyn Write) -> Result<Code, Failur
             if !landed.left.is_empty() {
                 say(&format!("stays in its worktree, in no commit: {}", listed(&landed.left)));
             }
+            if landed.is_on_no_branch {
+                say(
+                    "HEAD is on no branch here: git switch -c NAME gives it one, else the merge is lost with the next checkout",
+                );
+            }
             say(&format!("done with it? caliban rm {}", landed.agent));
         }
     }
@@ -180,6 +188,7 @@ async fn land(
         commits: preview.commits,
         summary: String::new(),
         left: work.left.clone(),
+        is_on_no_branch: target.is_detached(),
     };
     let is_in =
         matches!(preview.outcome, Outcome::UpToDate) || is_squashed(target.tree(), work, &preview).await?;
@@ -194,8 +203,11 @@ async fn land(
     let tip = preview.head.clone();
     let Some(merged) = merged else {
         landed.how = How::UpToDate;
+        landed.commits = 0;
         landed.summary = preview::summary(target.tree(), &landed.commit, &landed.commit).await?;
-        let record = (!is_in).then(|| Landing { tip, commit: landed.commit.clone() });
+        // Commits that come to nothing would be on nothing.
+        let record =
+            (!is_in && work.changes.file_count > 0).then(|| Landing { tip, commit: landed.commit.clone() });
         return Ok((landed, record));
     };
     let message = args.message.clone().unwrap_or_else(|| message(agent));
@@ -289,6 +301,12 @@ impl Work {
                 | ChangeKind::Submodule => left.push(change.path.clone()),
             }
         }
+        commit::without_line_ends(repo, &worktree, &head, &mut uncommitted).await?;
+        // What is asked about files leaves submodules out.
+        for path in staged_submodules(common, &admin, &worktree, &changes, &head).await? {
+            left.retain(|left| *left != path);
+            uncommitted.entry(path).or_default().insert(ChangeKind::Staged);
+        }
         Ok(Self { changes, admin, at, head, uncommitted, left })
     }
 
@@ -296,6 +314,32 @@ impl Work {
     fn branch(&self) -> String {
         self.at.clone().unwrap_or_else(|| format!("the detached HEAD of {}", self.changes.name.as_str()))
     }
+}
+
+/// Submodules that were added, moved or removed in the worktree's index.
+async fn staged_submodules(
+    common: &Path,
+    admin: &Path,
+    worktree: &Path,
+    changes: &Changes,
+    head: &str,
+) -> Result<Vec<String>, Failure> {
+    if changes.uncommitted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let git = || Git::hardened_at(common, admin, worktree).args(["diff-index", "--cached", "--no-ext-diff"]);
+    // The index of an agent that commits with another one is as old as the worktree, and says nothing.
+    let base = changes.base.as_str();
+    if head != base && git().args(["--quiet", base, "--"]).output().await?.status.success() {
+        return Ok(Vec::new());
+    }
+    let found =
+        git().args(["-z", "--raw", "--no-renames", "--ignore-submodules=none", head, "--"]).fields().await?;
+    let is_link = |pair: &&[OsString]| {
+        let words = pair[0].to_string_lossy().into_owned();
+        words.trim_start_matches(':').split(' ').take(2).any(|mode| mode == "160000")
+    };
+    Ok(found.chunks_exact(2).filter(is_link).map(|pair| pair[1].to_string_lossy().into_owned()).collect())
 }
 
 /// The branch that a worktree's HEAD names.

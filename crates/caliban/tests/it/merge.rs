@@ -414,6 +414,69 @@ fn what_is_interrupted_after_the_commit_has_landed() {
 }
 
 #[test]
+fn what_a_hook_changed_before_it_refused_is_taken_back_and_not_lost() {
+    let merge = Merge::new();
+    merge.agent("echo 1 > one; echo more >> README.md; git add .; git commit -qm one");
+    merge.user("echo mine > notes");
+    merge.hook("pre-commit", "for file in one README.md; do echo formatted >> $file; done; exit 1");
+    let refused = merge.refused(&["--squash"], "git commit failed");
+    assert!(refused.stderr.contains("hint: nothing was changed"), "{}", refused.stderr);
+    let said = "one was changed by a hook; `git cat-file blob ";
+    let kept = refused.stderr.split(said).nth(1).and_then(|rest| rest.split('`').next()).unwrap();
+    assert_eq!(merge.git(&["cat-file", "blob", kept]), "1\nformatted");
+    merge.user("cp .git/hooks/pre-commit .git/hooks/pre-merge-commit");
+    merge.refused(&[], "git merge failed");
+}
+
+#[test]
+fn a_submodule_that_is_only_staged_is_uncommitted_work() {
+    let merge = Merge::new();
+    let sub = merge.fleet.place.env.repo();
+    let add = "git -c protocol.file.allow=always submodule --quiet add";
+    merge.agent(&format!("{add} {} sub", sub.display()));
+    merge.refused(&[], "not committed: .gitmodules, sub");
+    merge.merge(&["--commit", "sub"]).ok();
+    assert_eq!(merge.git(&["ls-files", "--stage", "sub"]).split(' ').next(), Some("160000"));
+    merge.agent("git rm -q sub");
+    merge.merge(&["--commit", "no sub"]).ok();
+    assert_eq!(merge.git(&["ls-files"]), ".gitmodules\nREADME.md");
+    assert_eq!(merge.agent("git diff --cached --name-only"), "");
+}
+
+#[test]
+fn merges_go_into_the_tree_that_the_user_is_in() {
+    let merge = Merge::new();
+    merge.agent("echo 1 > one; git add .; git commit -qm one");
+    merge.user(
+        "git worktree add -q ../linked -b linked; mkdir ../linked/dir; git worktree add -q --detach ../loose",
+    );
+    let root = merge.fleet.place.env.root().to_owned();
+    let run = |dir: &str| {
+        let run = merge.fleet.place.env.start("caliban", ["agents", "merge", &merge.id]);
+        run.dir(root.join(dir)).output().ok()
+    };
+    assert!(run("linked/dir").stdout.contains("into linked: "));
+    let loose = run("loose");
+    assert!(loose.stdout.contains("into the detached HEAD: "), "{}", loose.stdout);
+    assert!(loose.stderr.contains("HEAD is on no branch here"), "{}", loose.stderr);
+    for dir in ["linked", "loose"] {
+        assert_eq!(sh_in(&merge.fleet, &root.join(dir), "cat one; git status --porcelain"), "1\n", "{dir}");
+    }
+    assert_eq!(merge.git(&["ls-files"]), "README.md");
+    let taken = merge.merge(&["--into", "linked"]).expect_code(2);
+    assert!(taken.stderr.contains("is checked out in"), "{}", taken.stderr);
+}
+
+#[test]
+fn commits_land_when_the_worktree_is_gone() {
+    let merge = Merge::new();
+    merge.agent("echo 1 > one; git add .; git commit -qm one");
+    std::fs::remove_dir_all(merge.worktree()).unwrap();
+    merge.merge(&[]).ok();
+    assert_eq!(merge.git(&["ls-files"]), "README.md\none");
+}
+
+#[test]
 fn a_branch_without_a_commit_is_no_place_to_merge_into() {
     let merge = Merge::new();
     merge.agent("echo 1 > one; git add .; git commit -qm one");

@@ -16,26 +16,28 @@ use crate::report::Failure;
 /// The attributes that change what is committed.
 const ASKED: [&str; 5] = ["filter", "working-tree-encoding", "ident", "text", "eol"];
 
-/// What becomes of a file's line ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LineEnds {
+/// What becomes of a file on its way into a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Treatment {
     /// Committed byte for byte.
     Kept,
     /// CRLF becomes LF.
     Text,
     /// The same, when it looks like text and the commit before has it without CRLF.
     Guessed,
+    /// Only a program could do it; why.
+    Refused(String),
 }
 
-/// How each of `paths` goes into a commit on `before`. A path whose content a program would have to change is an error.
-pub(super) async fn line_ends(
+/// How each of `paths` goes into a commit on `before`.
+pub(super) async fn treatments(
     tree: &Path,
     before: &str,
     paths: &[PathBuf],
-) -> Result<BTreeMap<PathBuf, LineEnds>, Failure> {
-    let mut ends = BTreeMap::new();
+) -> Result<BTreeMap<PathBuf, Treatment>, Failure> {
+    let mut treatments = BTreeMap::new();
     if paths.is_empty() {
-        return Ok(ends);
+        return Ok(treatments);
     }
     let asked: Vec<u8> =
         paths.iter().flat_map(|path| [path.as_os_str().as_bytes(), b"\0"].concat()).collect();
@@ -50,10 +52,13 @@ pub(super) async fn line_ends(
     for values in answer.chunks_exact(3 * ASKED.len()) {
         let path = Path::new(OsStr::from_bytes(values[0]));
         let value = |n: usize| Value::read(values[3 * n + 2]);
-        refuse_programs(tree, path, [value(0), value(1), value(2)]).await?;
-        ends.insert(path.to_owned(), decide(value(3), value(4), converts));
+        let treatment = match program(tree, [value(0), value(1), value(2)]).await? {
+            Some(why) => Treatment::Refused(why),
+            None => decide(value(3), value(4), converts),
+        };
+        treatments.insert(path.to_owned(), treatment);
     }
-    Ok(ends)
+    Ok(treatments)
 }
 
 /// `CRLF` as `LF`.
@@ -98,32 +103,28 @@ impl<'a> Value<'a> {
     }
 }
 
-fn decide(text: Value<'_>, eol: Value<'_>, converts: bool) -> LineEnds {
+fn decide(text: Value<'_>, eol: Value<'_>, converts: bool) -> Treatment {
     match (text, eol) {
-        (Value::Unset, _) => LineEnds::Kept,
-        (Value::Set | Value::To(b"input"), _) => LineEnds::Text,
-        (Value::To(b"auto"), _) => LineEnds::Guessed,
-        (_, Value::To(b"lf" | b"crlf")) => LineEnds::Text,
-        _ if converts => LineEnds::Guessed,
-        _ => LineEnds::Kept,
+        (Value::Unset, _) => Treatment::Kept,
+        (Value::Set | Value::To(b"input"), _) => Treatment::Text,
+        (Value::To(b"auto"), _) => Treatment::Guessed,
+        (_, Value::To(b"lf" | b"crlf")) => Treatment::Text,
+        _ if converts => Treatment::Guessed,
+        _ => Treatment::Kept,
     }
 }
 
-async fn refuse_programs(tree: &Path, path: &Path, values: [Value<'_>; 3]) -> Result<(), Failure> {
+/// What only a program could do to it.
+async fn program(tree: &Path, values: [Value<'_>; 3]) -> Result<Option<String>, Failure> {
     let [filter, encoding, ident] = values;
-    let shown = inert::line(&path.to_string_lossy()).into_owned();
-    let why = match (filter, encoding, ident) {
+    Ok(match (filter, encoding, ident) {
         (Value::To(name), _, _) if is_configured(tree, name).await? => {
-            format!("goes through the filter {}", inert::quoted(&String::from_utf8_lossy(name)))
+            Some(format!("it goes through the filter {}", inert::quoted(&String::from_utf8_lossy(name))))
         }
-        (_, Value::To(_), _) => "is kept in another encoding".to_owned(),
-        (_, _, Value::Set) => "has its id put in by git".to_owned(),
-        _ => return Ok(()),
-    };
-    Err(Failure::new(format!(
-        "{shown} cannot be committed: it {why}, and nothing is run on an agent's files"
-    ))
-    .hint("let the agent commit it, or commit it by hand in its worktree"))
+        (_, Value::To(_), _) => Some("it is kept in another encoding".to_owned()),
+        (_, _, Value::Set) => Some("it has its id put in by git".to_owned()),
+        _ => None,
+    })
 }
 
 /// A filter that nobody configured is none.
@@ -148,13 +149,13 @@ mod tests {
     fn line_ends_follow_the_attributes() {
         use Value::{Set, To, Unset, Unspecified};
         let table = [
-            (Unspecified, Unspecified, false, LineEnds::Kept),
-            (Unspecified, Unspecified, true, LineEnds::Guessed),
-            (Unset, To(b"crlf"), true, LineEnds::Kept),
-            (Set, Unspecified, false, LineEnds::Text),
-            (To(b"auto"), To(b"crlf"), false, LineEnds::Guessed),
-            (Unspecified, To(b"crlf"), false, LineEnds::Text),
-            (To(b"what"), Unspecified, false, LineEnds::Kept),
+            (Unspecified, Unspecified, false, Treatment::Kept),
+            (Unspecified, Unspecified, true, Treatment::Guessed),
+            (Unset, To(b"crlf"), true, Treatment::Kept),
+            (Set, Unspecified, false, Treatment::Text),
+            (To(b"auto"), To(b"crlf"), false, Treatment::Guessed),
+            (Unspecified, To(b"crlf"), false, Treatment::Text),
+            (To(b"what"), Unspecified, false, Treatment::Kept),
         ];
         for (text, eol, converts, expected) in table {
             assert_eq!(decide(text, eol, converts), expected, "{text:?} {eol:?} {converts}");

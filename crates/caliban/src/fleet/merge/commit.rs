@@ -20,7 +20,7 @@ use caliban_worktrees::{ChangeKind, Repo};
 use super::{
     super::git::{self, Git},
     Work,
-    attributes::{self, LineEnds},
+    attributes::{self, Treatment},
     files::{self, Found, quoted},
 };
 use crate::report::Failure;
@@ -42,7 +42,7 @@ pub(super) struct Prepared {
 /// How one path goes into the commit.
 enum Step {
     Delete,
-    /// Not in the files, because the checkout is sparse: the index alone has the content.
+    /// Not in the files, because the checkout is sparse or it is a submodule: the index alone has it.
     Staged {
         mode: String,
         oid: String,
@@ -75,8 +75,14 @@ impl Prepared {
             .filter(|(_, step)| matches!(step, Step::Read))
             .map(|(path, _)| path.clone())
             .collect();
-        let mut ends = attributes::line_ends(repo.root(), &before, &read).await?;
-        settle_guesses(&common, &root, &before, &mut ends).await?;
+        let mut treatments = attributes::treatments(repo.root(), &before, &read).await?;
+        settle_guesses(&common, &root, &before, &mut treatments).await?;
+        for (path, treatment) in &treatments {
+            if let Treatment::Refused(why) = treatment {
+                return Err(cannot_read(path, &format!("{why}, and nothing is run on an agent's files"))
+                    .hint("let the agent commit it, or commit it by hand in its worktree"));
+            }
+        }
         let place = format!("refs/caliban/tmp/landing-{}", work.changes.name.as_str());
         let earlier = resolve(&common, &place).await?;
         let head = header(repo, &place, &before, message).await?;
@@ -85,7 +91,7 @@ impl Prepared {
             .args(import)
             .feed(move |out| {
                 out.write_all(head.as_bytes()).map_err(|error| git::gone(&error))?;
-                stream(&root, &steps, &ends, out)
+                stream(&root, &steps, &treatments, out)
             })
             .await?;
         let unmade = || Failure::new("git fast-import made no commit");
@@ -188,17 +194,17 @@ fn steps(
         }
         let path = PathBuf::from(path);
         let found = files::look(root.as_fd(), &path).map_err(|error| refuse(&error.to_string()))?;
+        let is_staged = kinds.iter().all(|kind| *kind == ChangeKind::Staged);
         match found {
             Found::File { .. } | Found::Link(_) => kept.push((path, Step::Read)),
             Found::Special => return Err(refuse("it is no file")),
-            Found::Nothing if kinds.iter().all(|kind| *kind == ChangeKind::Staged) => {
-                match index.get(&path) {
-                    Some((mode, oid)) => {
-                        kept.push((path, Step::Staged { mode: mode.clone(), oid: oid.clone() }));
-                    }
-                    None => steps.push((path, Step::Delete)),
+            // Not in the files, or a submodule's directory: the index alone knows.
+            Found::Nothing | Found::Directory if is_staged => match index.get(&path) {
+                Some((mode, oid)) => {
+                    kept.push((path, Step::Staged { mode: mode.clone(), oid: oid.clone() }));
                 }
-            }
+                None => steps.push((path, Step::Delete)),
+            },
             Found::Nothing | Found::Directory => steps.push((path, Step::Delete)),
         }
     }
@@ -236,28 +242,74 @@ async fn settle_guesses(
     common: &Path,
     root: &OwnedFd,
     before: &str,
-    ends: &mut BTreeMap<PathBuf, LineEnds>,
+    treatments: &mut BTreeMap<PathBuf, Treatment>,
 ) -> Result<(), Failure> {
-    for (path, ends) in ends.iter_mut().filter(|(_, ends)| **ends == LineEnds::Guessed) {
-        let text = match files::look(root.as_fd(), path) {
-            Ok(Found::File { file, size, .. }) if size <= TEXT_CAP => {
-                let mut bytes = Vec::new();
-                file.take(TEXT_CAP)
-                    .read_to_end(&mut bytes)
-                    .map_err(|error| cannot_read(path, &error.to_string()))?;
-                attributes::has_crlf(&bytes) && attributes::looks_like_text(&bytes)
-            }
-            _ => false,
+    for (path, treatment) in treatments.iter_mut().filter(|(_, treatment)| **treatment == Treatment::Guessed)
+    {
+        let is_text = read_text(root, path)?
+            .is_some_and(|(bytes, _)| attributes::has_crlf(&bytes) && attributes::looks_like_text(&bytes));
+        let had_crlf = is_text && {
+            let blob = committed(common, before, path).await?;
+            blob.is_some_and(|(bytes, _)| attributes::has_crlf(&bytes))
         };
-        let mut name = OsString::from(format!("{before}:"));
-        name.push(path);
-        let had_crlf = text && {
-            let blob = Git::hardened(common).args(["cat-file", "blob"]).args([name]).output().await?;
-            blob.status.success() && attributes::has_crlf(&blob.stdout)
-        };
-        *ends = if text && !had_crlf { LineEnds::Text } else { LineEnds::Kept };
+        *treatment = if is_text && !had_crlf { Treatment::Text } else { Treatment::Kept };
     }
     Ok(())
+}
+
+/// Takes out what looks modified only because its line ends are not those of the commit.
+pub(super) async fn without_line_ends(
+    repo: &Repo,
+    worktree: &Path,
+    head: &str,
+    uncommitted: &mut BTreeMap<String, BTreeSet<ChangeKind>>,
+) -> Result<(), Failure> {
+    let is_modified = |kinds: &BTreeSet<ChangeKind>| kinds.iter().all(|kind| *kind == ChangeKind::Modified);
+    let modified: Vec<PathBuf> =
+        uncommitted.iter().filter(|(_, kinds)| is_modified(kinds)).map(|(path, _)| path.into()).collect();
+    let Ok(root) = files::open_dir(worktree) else { return Ok(()) };
+    for (path, treatment) in attributes::treatments(repo.root(), head, &modified).await? {
+        if !matches!(treatment, Treatment::Text | Treatment::Guessed) {
+            continue;
+        }
+        let Some((bytes, executable)) = read_text(&root, &path)? else { continue };
+        if attributes::has_crlf(&bytes)
+            && committed(repo.common_dir(), head, &path).await?
+                == Some((attributes::converted(&bytes), executable))
+        {
+            uncommitted.remove(&*path.to_string_lossy());
+        }
+    }
+    Ok(())
+}
+
+/// A file's content, and whether it is executable; nothing for what is no file or too large for a text.
+fn read_text(root: &OwnedFd, path: &Path) -> Result<Option<(Vec<u8>, bool)>, Failure> {
+    let unreadable = |error: std::io::Error| cannot_read(path, &error.to_string());
+    let Found::File { file, size, executable } = files::look(root.as_fd(), path).map_err(unreadable)? else {
+        return Ok(None);
+    };
+    if size > TEXT_CAP {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    file.take(TEXT_CAP).read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(Some((bytes, executable)))
+}
+
+/// A file of a commit, and whether it is executable.
+async fn committed(common: &Path, commit: &str, path: &Path) -> Result<Option<(Vec<u8>, bool)>, Failure> {
+    let listed = Git::hardened(common)
+        .env("GIT_LITERAL_PATHSPECS", "1")
+        .args(["ls-tree", "-z", "--full-tree", commit, "--"])
+        .args([path])
+        .fields()
+        .await?;
+    let mode = listed.first().and_then(|entry| entry.as_bytes().get(..6)).unwrap_or_default().to_vec();
+    let mut name = OsString::from(format!("{commit}:"));
+    name.push(path);
+    let blob = Git::hardened(common).args(["cat-file", "blob"]).args([name]).output().await?;
+    Ok(blob.status.success().then(|| (blob.stdout, mode == b"100755")))
 }
 
 async fn header(repo: &Repo, place: &str, before: &str, message: &str) -> Result<String, Failure> {
@@ -274,7 +326,7 @@ async fn header(repo: &Repo, place: &str, before: &str, message: &str) -> Result
 fn stream(
     root: &OwnedFd,
     steps: &[(PathBuf, Step)],
-    ends: &BTreeMap<PathBuf, LineEnds>,
+    treatments: &BTreeMap<PathBuf, Treatment>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let send = |out: &mut dyn Write, bytes: &[u8]| out.write_all(bytes).map_err(|error| git::gone(&error));
@@ -301,7 +353,7 @@ fn stream(
                     }
                     Found::File { mut file, size, executable } => {
                         let mode = if executable { "100755" } else { "100644" };
-                        if ends.get(path) == Some(&LineEnds::Text) {
+                        if treatments.get(path) == Some(&Treatment::Text) {
                             if size > TEXT_CAP {
                                 return Err(cannot_read(
                                     path,

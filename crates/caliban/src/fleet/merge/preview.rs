@@ -64,12 +64,15 @@ impl Preview {
     }
 }
 
+/// The mode of what is not there.
+const ABSENT: &str = "000000";
+
 /// How a path changes from one tree to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Touched {
     pub(super) path: PathBuf,
-    /// Whether the first tree has it.
-    pub(super) was: bool,
+    /// What the first tree has there, if anything.
+    pub(super) was: Option<String>,
     /// What the second one has there, if anything.
     pub(super) will_be: Option<String>,
 }
@@ -80,9 +83,13 @@ pub(super) async fn touched(tree: &Path, from: &str, to: &str) -> Result<Vec<Tou
     let found = Git::plain(tree).args(args).fields().await?;
     let read = |pair: &[OsString]| {
         let words = pair[0].to_str()?.strip_prefix(':')?;
-        let [was, will_be, _, oid, _] = words.split(' ').collect::<Vec<_>>().try_into().ok()?;
-        let will_be = (will_be != "000000").then(|| oid.to_owned());
-        Some(Touched { path: PathBuf::from(&pair[1]), was: was != "000000", will_be })
+        let [was, will_be, before, after, _] = words.split(' ').collect::<Vec<_>>().try_into().ok()?;
+        let there = |mode: &str, oid: &str| (mode != ABSENT).then(|| oid.to_owned());
+        Some(Touched {
+            path: PathBuf::from(&pair[1]),
+            was: there(was, before),
+            will_be: there(will_be, after),
+        })
     };
     Ok(found.chunks_exact(2).filter_map(read).collect())
 }

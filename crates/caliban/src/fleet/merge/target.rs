@@ -14,8 +14,8 @@ use crate::report::Failure;
 
 /// Where it goes.
 pub(super) enum Target {
-    /// What is checked out in this tree.
-    Here { tree: PathBuf, name: String },
+    /// What is checked out in this tree; without a name when HEAD is detached.
+    Here { tree: PathBuf, name: Option<String> },
     /// A branch that is checked out nowhere.
     Branch { common: PathBuf, tree: PathBuf, name: String },
 }
@@ -35,8 +35,7 @@ impl Target {
         let head = symbolic(&tree, "HEAD").await?;
         let short = |name: &str| name.strip_prefix("refs/heads/").unwrap_or(name).to_owned();
         let Some(into) = into else {
-            let name = head.map_or_else(|| "the detached HEAD".to_owned(), |head| short(&head));
-            return Ok(Self::Here { tree, name });
+            return Ok(Self::Here { tree, name: head.as_deref().map(short) });
         };
         let mut reference = format!("refs/heads/{}", short(into));
         // A branch that is another name for a branch.
@@ -44,7 +43,7 @@ impl Target {
             reference = other;
         }
         if Some(&reference) == head.as_ref() {
-            return Ok(Self::Here { tree, name: short(&reference) });
+            return Ok(Self::Here { tree, name: Some(short(&reference)) });
         }
         let known = Git::plain(&tree)
             .args(["rev-parse", "--verify", "--quiet", "--end-of-options", reference.as_str()])
@@ -76,8 +75,13 @@ impl Target {
 
     pub(super) fn name(&self) -> &str {
         match self {
-            Self::Here { name, .. } | Self::Branch { name, .. } => name,
+            Self::Here { name: None, .. } => "the detached HEAD",
+            Self::Here { name: Some(name), .. } | Self::Branch { name, .. } => name,
         }
+    }
+
+    pub(super) fn is_detached(&self) -> bool {
+        matches!(self, Self::Here { name: None, .. })
     }
 
     pub(super) fn tree(&self) -> &Path {

@@ -16,7 +16,7 @@ use super::{
     preview::{self, Touched, literal},
     target,
 };
-use crate::report::{Code, Failure};
+use crate::report::{self, Code, Failure};
 
 /// What git says about the tree: where HEAD is, and every tracked path that differs.
 #[derive(PartialEq, Eq)]
@@ -168,12 +168,12 @@ async fn landed(tree: &Path, ends: &Ends, how: How) -> Option<String> {
 }
 
 /// Puts the tree back to where it was. Only called on a tree that had nothing staged and nothing in the merge's way: what
-/// is at the touched paths is what HEAD has, or the merge's.
+/// is at the touched paths is what HEAD has, or comes from git and the hooks.
 async fn undone(tree: &Path, before: &State, touched: &[Touched], failed: Failure) -> Failure {
     let is_back = async || {
-        let is_new = |touched: &&Touched| !touched.was && tree.join(&touched.path).symlink_metadata().is_ok();
-        !touched.iter().any(|touched| is_new(&touched))
-            && State::of(tree).await.is_ok_and(|now| now == *before)
+        let is_new =
+            |touched: &Touched| touched.was.is_none() && tree.join(&touched.path).symlink_metadata().is_ok();
+        !touched.iter().any(is_new) && State::of(tree).await.is_ok_and(|now| now == *before)
     };
     let has_begun = Git::plain(tree).args(["rev-parse", "--verify", "--quiet", "MERGE_HEAD"]).undisturbed();
     let has_begun = has_begun.output().await.is_ok_and(|output| output.status.success());
@@ -182,41 +182,50 @@ async fn undone(tree: &Path, before: &State, touched: &[Touched], failed: Failur
     }
     let back: &[&str] = if has_begun { &["merge", "--abort"] } else { &["reset", "--quiet", "--merge"] };
     let _looked_at_below = Git::plain(tree).args(back.iter().copied()).undisturbed().output().await;
-    if !is_back().await {
-        let _looked_at_below = put_back(tree, touched).await;
-    }
+    let forced = match is_back().await {
+        true => Ok(()),
+        false => put_back(tree, touched).await,
+    };
     if is_back().await {
         return failed.hint("nothing was changed");
     }
+    let why = forced.err().map_or_else(String::new, |failed| format!(": {failed}"));
     failed.hint(format!(
-        "the merge could not be taken back in {}: git status shows what is left of it, and `git {}` takes it back",
-        tree.display(),
-        back.join(" ")
+        "the merge could not be taken back in {}{why}\ngit status shows what is left of it",
+        tree.display()
     ))
 }
 
-/// What a git that was cut short wrote before it recorded it.
+/// Takes back, path by path, what git wrote before it was cut short, or what a hook changed. What is neither HEAD's nor
+/// the merge's goes into the store first.
 async fn put_back(tree: &Path, touched: &[Touched]) -> Result<(), Failure> {
-    for path in touched.iter().filter(|touched| !touched.was) {
-        let args = [OsString::from("hash-object"), OsString::from("--"), path.path.as_os_str().to_owned()];
-        let there = Git::plain(tree).args(args).undisturbed().output().await?;
-        let is_ours = path.will_be.as_deref() == Some(String::from_utf8_lossy(&there.stdout).trim());
-        if is_ours && tree.join(&path.path).symlink_metadata().is_ok_and(|found| found.is_file()) {
-            // Best effort by name: what stays is told.
-            let _tried = std::fs::remove_file(tree.join(&path.path));
+    // The index alone, and the marks of a merge that began.
+    Git::plain(tree).args(["reset", "--quiet"]).undisturbed().output().await?;
+    let mut old = Vec::new();
+    for Touched { path, was, will_be } in touched {
+        let place = tree.join(path);
+        let Ok(there) = place.symlink_metadata() else {
+            old.extend(was.is_some().then_some(path));
+            continue;
+        };
+        if there.is_file() {
+            let args = [OsString::from("hash-object"), OsString::from("-w"), OsString::from("--")];
+            let kept = Git::plain(tree).args(args).args([path]).undisturbed().text().await?;
+            if Some(&kept) != was.as_ref() && Some(&kept) != will_be.as_ref() {
+                let shown = path.display();
+                report::note(&format!("{shown} was changed by a hook; `git cat-file blob {kept}` shows how"));
+            }
+        }
+        match was {
+            Some(_) => old.push(path),
+            None if there.is_dir() => {}
+            None => std::fs::remove_file(&place)
+                .map_err(|error| Failure::new(format!("cannot remove {}: {error}", place.display())))?,
         }
     }
-    let old: Vec<u8> = touched
-        .iter()
-        .filter(|touched| touched.was)
-        .flat_map(|touched| [touched.path.as_os_str().as_bytes(), b"\0"].concat())
-        .collect();
-    if !old.is_empty() {
-        let args = ["checkout-index", "--force", "-z", "--stdin"];
-        let back = Git::plain(tree).args(args).undisturbed();
-        back.feed(move |out| out.write_all(&old).map_err(|error| gone(&error))).await?;
-    }
-    Ok(())
+    let old: Vec<u8> = old.iter().flat_map(|path| [path.as_os_str().as_bytes(), b"\0"].concat()).collect();
+    let back = Git::plain(tree).args(["checkout-index", "--force", "-z", "--stdin"]).undisturbed();
+    back.feed(move |out| out.write_all(&old).map_err(|error| gone(&error))).await.map(drop)
 }
 
 impl State {
@@ -263,8 +272,11 @@ fn is_ours(git_dir: &Path, ends: &Ends) -> bool {
 /// Tracked files that git was told not to look at ("assume unchanged", "skip worktree") and that differ: git would
 /// not tell, and may lose them.
 async fn unwatched(tree: &Path, touched: &[Touched]) -> Result<Vec<PathBuf>, Failure> {
-    let touched: BTreeSet<&Path> =
-        touched.iter().filter(|touched| touched.was).map(|touched| touched.path.as_path()).collect();
+    let touched: BTreeSet<&Path> = touched
+        .iter()
+        .filter(|touched| touched.was.is_some())
+        .map(|touched| touched.path.as_path())
+        .collect();
     let mut found = Vec::new();
     for entry in Git::plain(tree).args(["ls-files", "-v", "--stage", "-z"]).fields().await? {
         let bytes = entry.as_bytes();
@@ -298,7 +310,7 @@ async fn unwatched(tree: &Path, touched: &[Touched]) -> Result<Vec<PathBuf>, Fai
 async fn untracked(tree: &Path, touched: &[Touched]) -> Result<Vec<PathBuf>, Failure> {
     let new: Vec<&Path> = touched
         .iter()
-        .filter(|t| t.will_be.is_some() && !t.was)
+        .filter(|t| t.will_be.is_some() && t.was.is_none())
         .map(|touched| touched.path.as_path())
         .collect();
     let tracked: BTreeSet<OsString> = match new.is_empty() {
