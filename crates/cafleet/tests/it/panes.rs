@@ -378,6 +378,88 @@ fn r10_nothing_is_delivered_after_a_cancel_or_an_ack_that_won() {
     assert_eq!(log, ["submitted \"[cafleet msg <KEPT8> from <bob8> <ts>]\\nKEPT \""]);
 }
 
+/// Puts a `tmux` before the real one that runs these lines first.
+fn tmux_with(tmux: &mut Tmux, lines: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    let (dir, path) = (tmux.world.path("before"), "/usr/local/bin:/usr/bin:/bin");
+    fs::create_dir_all(&dir).expect("directory");
+    let script = format!("#!/bin/sh\n{lines}\nPATH={path} exec tmux \"$@\"\n");
+    fs::write(dir.join("tmux"), script).expect("script");
+    fs::set_permissions(dir.join("tmux"), fs::Permissions::from_mode(0o755)).expect("mode");
+    tmux.world.set("PATH", format!("{}:{path}", dir.display()));
+}
+
+#[test]
+fn r10_a_cancel_while_the_pane_is_looked_at_wins() {
+    let Some(mut tmux) = Tmux::start() else { return };
+    tmux.session("claude");
+    tmux.agent("claude", "draft");
+    tmux.world.send("T", "bob", "D", "too late");
+    tmux.mode("free");
+    tmux.showing("free");
+    // The one who delivers knows of the message, and waits for tmux.
+    let (called, go) = (tmux.world.path("called"), tmux.world.path("go"));
+    tmux_with(
+        &mut tmux,
+        &format!("touch {}; while ! test -e {}; do :; done", called.display(), go.display()),
+    );
+    let mut deliver = tmux.world.command(&["--session-id", "@S", "message", "deliver", "--agent-id", "@bob"]);
+    let deliver = deliver.stdout(std::process::Stdio::piped()).spawn().expect("deliver");
+    eventually("the look at the pane", || called.exists().then_some(()));
+    let cancel = ["--session-id", "@S", "message", "cancel", "--agent-id", "@bob", "--task-id", "@T"];
+    assert_eq!(tmux.world.run(&cancel).code, 0);
+    fs::write(&go, "").expect("go");
+    let said = tmux.world.said(&deliver.wait_with_output().expect("delivered"));
+    assert_eq!((said.out.as_str(), tmux.log()), ("delivered=0 held=0\n", vec![]));
+}
+
+#[test]
+fn a08_a_dialog_that_comes_between_look_and_typing_gets_no_key() {
+    let Some(mut tmux) = Tmux::start() else { return };
+    tmux.session("claude");
+    tmux.agent("claude", "free");
+    let mode = tmux.world.path("agent/mode").display().to_string();
+    // tmux itself looks once more when it types; its socket is the third argument.
+    tmux_with(
+        &mut tmux,
+        &format!(
+            "case \"$*\" in *load-buffer*) printf dialog > {mode}; \
+             until PATH=/usr/local/bin:/usr/bin:/bin tmux -S \"$3\" capture-pane -p -t %0 | grep -q proceed; do :; done;; \
+             esac"
+        ),
+    );
+    tmux.world.send("T", "bob", "D", "no answer to that");
+    assert_eq!(tmux.log(), Vec::<String>::new());
+    assert_eq!(tmux.delivery("T"), held("it waits for an answer from its user"));
+}
+
+#[test]
+fn r10_a_message_that_tmux_refuses_holds_those_behind_it() {
+    let Some(mut tmux) = Tmux::start() else { return };
+    tmux.session("claude");
+    tmux.agent("claude", "draft");
+    tmux.world.send("T1", "bob", "D", "first");
+    tmux.world.send("T2", "bob", "D", "second");
+    tmux.mode("free");
+    tmux.showing("free");
+    // As when the screen moves between look and paste, as often as it is tried.
+    let pastes = tmux.world.path("pastes").display().to_string();
+    tmux_with(
+        &mut tmux,
+        &format!(
+            "case \"$*\" in *load-buffer*) echo >> {pastes}; \
+             if test $(wc -l < {pastes}) -le 3; then cat > /dev/null; echo refused; exit; fi;; esac"
+        ),
+    );
+    assert_eq!(tmux.deliver().out, "delivered=0 held=2\n");
+    assert_eq!(tmux.log(), Vec::<String>::new());
+    assert_eq!(tmux.delivery("T1"), held("the pane changed just before typing"));
+    assert_eq!(tmux.delivery("T2"), held("an earlier message is held"));
+    assert_eq!(tmux.deliver().out, "delivered=2 held=0\n");
+    let typed: Vec<bool> = tmux.log().iter().map(|line| line.contains("first")).collect();
+    assert_eq!(typed, [true, false]);
+}
+
 #[test]
 fn m08_the_status_file_of_claude_counts() {
     let Some(tmux) = Tmux::start() else { return };

@@ -7,6 +7,7 @@ use caliban_store::broker::{
     NewBroadcast, NewMessage, NewSession, PaneIdentity, Placement, PollQuery, Scope, Speaker, Task, TaskId,
     TaskState,
 };
+use caliban_store::doorbell::Bells;
 use caliban_store::{Stamp, StoreUrl};
 
 #[tokio::test]
@@ -158,6 +159,34 @@ async fn story(url: &StoreUrl) {
     let refused = broker.register(&session.into(), &late, at(11)).await;
     assert!(matches!(refused, Err(BrokerError::SessionDeleted(id)) if id == session));
     assert_eq!(texts(&broker.poll(&query(Scope::All, None)).await.expect("poll").tasks).len(), 4);
+    broker.close().await;
+}
+
+/// A waiter looks by itself once a second; that must not be what wakes it.
+#[tokio::test]
+async fn whoever_gets_a_message_or_is_deregistered_is_rung_for() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let url = StoreUrl::sqlite(dir.path().join("store.db"));
+    let mut broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
+    let new = NewSession { label: None, placement: None };
+    let made = broker.create_session(&new, at(1)).await.expect("create");
+    let (session, director) = (made.session.id, made.director.id);
+    let new = NewAgent { name: "a".to_owned(), description: String::new(), skills: Vec::new() };
+    let agent = broker.register(&session.into(), &new, at(1)).await.expect("register").id;
+    let mut bell = Bells::at(dir.path().join("store.db.bells")).listen(&agent.to_string()).expect("bell");
+    let mut rung = async |what: &str| {
+        let heard = tokio::time::timeout(Duration::from_secs(60), bell.rung()).await;
+        assert!(matches!(heard, Ok(Ok(()))), "{what} did not ring");
+    };
+    let message =
+        NewMessage { session, from: director.into(), to: agent.into(), text: "x".to_owned(), id: None };
+    broker.send(&message, at(2)).await.expect("send");
+    rung("send").await;
+    let all = NewBroadcast { session, from: director.into(), text: "x".to_owned(), id: None };
+    broker.broadcast(&all, at(2)).await.expect("broadcast");
+    rung("broadcast").await;
+    broker.delete_session(session, at(3)).await.expect("delete");
+    rung("delete").await;
     broker.close().await;
 }
 
