@@ -103,6 +103,45 @@ async fn kill_a_tree_that_resists(fleet: &Fleet) {
 }
 
 #[tokio::test]
+async fn f12_what_is_stopped_is_asked_to_end_all_the_same() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let (up, ended) = (fleet.temp.path().join("up"), fleet.temp.path().join("ended"));
+    let script = format!(
+        "trap ': > {1}; exit 0' TERM; echo $$ > {0}.pid; mv {0}.pid {0}; while :; do sleep 0.01; done",
+        up.display(),
+        ended.display()
+    );
+    let id = fleet.spawn_up(&mut client, &format!("sh:{script}")).await;
+    wait_until("it is up", || up.exists());
+    let tool: i32 = std::fs::read_to_string(&up).unwrap().trim().parse().unwrap();
+    signal(tool, Signal::STOP);
+    let row = client.kill(&id.to_string(), &KillRequest { grace_ms: Some(3_000) }).await.unwrap();
+    assert_eq!((row.state, ended.exists(), is_alive(tool)), (State::Killed, true, false));
+}
+
+#[tokio::test]
+async fn r06_what_is_in_its_control_group_ends_with_it_whoever_started_it() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "hang").await;
+    let Some(group) = fleet.shim(id).group else {
+        let _unread = writeln!(std::io::stderr(), "skipped: no control group can be made here");
+        return;
+    };
+    // Ours, not the shim's: only the group tells.
+    let mut joined = std::process::Command::new("sleep").arg("300").spawn().unwrap();
+    let mut stranger = std::process::Command::new("sleep").arg("300").spawn().unwrap();
+    crate::fleet::write(&group.join("cgroup.procs"), &joined.id().to_string());
+    client.kill(&id.to_string(), &quick()).await.unwrap();
+    assert_eq!((is_alive(i32::try_from(joined.id()).unwrap()), group.exists()), (false, false));
+    joined.wait().unwrap();
+    assert_eq!(stranger.try_wait().unwrap(), None);
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
+
+#[tokio::test]
 async fn what_a_finished_worker_leaves_behind_is_ended() {
     let fleet = Fleet::new();
     let mut client = fleet.client().await;
@@ -217,6 +256,74 @@ async fn groups_whose_agents_nobody_knows_are_swept_by_the_next_daemon() {
     let _client = fleet.client().await;
     wait_until("it is swept", || !group.exists());
     assert!(beside.exists() && is_alive(stays.worker_pid.unwrap()));
+}
+
+#[tokio::test]
+async fn r07_without_a_group_the_session_still_tells() {
+    let Some(fleet) = fleet_after(NONE) else { return };
+    let mut client = fleet.client().await;
+    let up = fleet.temp.path().join("up");
+    let script = format!(
+        "(env -i /bin/sh -c 'echo $$ > {0}.pid; mv {0}.pid {0}; while :; do sleep 0.05; done' &)",
+        up.display()
+    );
+    let id = fleet.spawn_up(&mut client, &format!("sh:{script}")).await;
+    wait_until("it is up", || up.exists());
+    let hidden: i32 = std::fs::read_to_string(&up).unwrap().trim().parse().unwrap();
+    let shim = fleet.shim(id);
+    assert_eq!(shim.group, None);
+    wait_until("it is an orphan", || parent(hidden) == Some(shim.pid));
+    signal(shim.pid, Signal::KILL);
+    let row = fleet.until_state(&mut client, id, State::Crashed).await;
+    assert_eq!((row.ending, is_alive(hidden)), (Some(Ending::Unknown), false));
+}
+
+#[tokio::test]
+async fn the_last_words_of_an_earlier_run_do_not_count() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let gate = fleet.temp.path().join("gate");
+    crate::fleet::write(&gate, "");
+    let id = fleet.spawn(&mut client, &format!("gate-exit:{}", gate.display())).await;
+    fleet.until_state(&mut client, id, State::Failed).await;
+    std::fs::remove_file(&gate).unwrap();
+    client.resume(&id.to_string(), &ResumeRequest::default()).await.unwrap();
+    wait_until("it runs again", || fleet.runs(id) == 2);
+    let row = fleet.until_row(&mut client, id, |row| row.pid.is_some()).await;
+    signal(fleet.shim(id).pid, Signal::KILL);
+    let after = fleet.until_row(&mut client, id, |row| row.state.is_ending()).await;
+    assert_eq!((after.state, after.ending), (State::Crashed, Some(Ending::Unknown)));
+    assert!(!is_alive(row.pid.unwrap()));
+}
+
+#[tokio::test]
+async fn a_run_that_has_happened_does_not_happen_again() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn(&mut client, "done").await;
+    fleet.until_state(&mut client, id, State::Done).await;
+    let (dir, socket) = (fleet.places.agent_dir(id), fleet.places.agent_socket(id));
+    let shim = |nonce: &str| {
+        let started = std::process::Command::new(crate::fleet::caliband())
+            .arg(caliban_supervisor::SHIM_MODE)
+            .arg(&dir)
+            .args(["--nonce", nonce, "--grace-ms", "200"])
+            .arg("--program")
+            .arg(crate::fleet::fake_worker())
+            .arg("--cwd")
+            .arg(fleet.temp.path())
+            .arg("--socket")
+            .arg(&socket)
+            .output()
+            .unwrap();
+        let said: serde_json::Value = serde_json::from_slice(&started.stdout).unwrap();
+        said["word"].as_str().unwrap().to_owned()
+    };
+    let nonce = fleet.shim(id).nonce;
+    assert_eq!((shim(&nonce).as_str(), fleet.runs(id)), ("duplicate", 1));
+    // Another one does.
+    assert_eq!((shim("00ff").as_str(), fleet.runs(id)), ("started", 2));
+    assert_eq!((shim("00ff").as_str(), fleet.runs(id)), ("duplicate", 2));
 }
 
 fn parent(pid: i32) -> Option<i32> {

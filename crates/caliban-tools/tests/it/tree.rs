@@ -87,6 +87,39 @@ async fn r06_time_running_out_ends_all_of_it() {
 }
 
 #[tokio::test]
+async fn r06_stopped_and_deep_processes_are_asked_to_end() {
+    let bench = Bench::new();
+    let asked = |name: &str| format!("trap \"echo asked > {name}; exit\" TERM; echo $$ > pids/{name}");
+    // Below the command, below a session of its own, and both stopped.
+    let command = format!(
+        "mkdir pids; bash -c '{}; kill -STOP $$; while :; do sleep 0.01; done' &
+         setsid bash -c 'setsid bash -c \"{}; kill -STOP \\$\\$; while :; do sleep 0.01; done\"; :' &
+         wait",
+        asked("near"),
+        asked("deep").replace('"', "\\\"").replace("$$", "\\$\\$"),
+    );
+    let stopped = |pid: i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('T')
+    };
+    let both = until("both are stopped", || {
+        let pids = pids(&bench.root);
+        pids.len() == 2 && pids.into_iter().all(stopped)
+    });
+    let call = bench.bash(&command);
+    let ((), _) = tokio::join!(
+        async {
+            both.await;
+            bench.cancel.cancel()
+        },
+        call
+    );
+    bench.workspace.shutdown().await;
+    assert_eq!((bench.get("near"), bench.get("deep")), (b"asked\n".to_vec(), b"asked\n".to_vec()));
+    assert_eq!(below(&bench.root), [0; 0]);
+}
+
+#[tokio::test]
 async fn r06_a_cancelled_call_returns_at_once_and_shutdown_waits_for_the_end() {
     let bench = Arc::new(Bench::new());
     let call = tokio::spawn({
