@@ -217,8 +217,12 @@ async fn converse(
                 Err(error) => return Ok(Over::Unseen(link::worded(error))),
             },
             line = next_line(lines) => {
+                // Ctrl+D leaves the cursor where it is.
+                let Some(line) = line else {
+                    screen.end_line(out)?;
+                    return Ok(Over::Left);
+                };
                 screen.entered();
-                let Some(line) = line else { return Ok(Over::Left) };
                 let line = line.trim().to_owned();
                 if line.is_empty() {
                     continue;
@@ -239,6 +243,9 @@ async fn converse(
                         client.cancel(&session).await.map_err(link::worded)?;
                     }
                     Taken::Nothing => {
+                        if line == "/help" {
+                            screen.line(Style::new(), "/cancel: Stop the turn", out)?;
+                        }
                         said.spawn(tell(client.clone(), session.clone(), line));
                     }
                 }
@@ -250,7 +257,10 @@ async fn converse(
             },
             () = async { match &moot { Some(moot) => moot.cancelled().await, None => std::future::pending().await } } => {}
             () = &mut interrupted => {
-                screen.entered();
+                // The terminal has shown the key.
+                if lines.is_some() {
+                    writeln!(out)?;
+                }
                 return Ok(Over::Left);
             }
         }

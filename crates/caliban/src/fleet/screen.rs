@@ -213,7 +213,8 @@ impl Screen {
         }
     }
 
-    fn end_line(&mut self, out: &mut dyn Write) -> std::io::Result<()> {
+    /// Puts the cursor at the start of a line.
+    pub(super) fn end_line(&mut self, out: &mut dyn Write) -> std::io::Result<()> {
         if self.inside.take().is_some() { writeln!(out) } else { Ok(()) }
     }
 }

@@ -12,9 +12,10 @@ use caliban_core::{
     spec::{AfterTurn, Isolation, SpawnSpec, WorktreeSpec},
 };
 use caliban_supervisor::protocol::SpawnRequest;
+use caliban_worktrees::BaseRef;
 use serde::Serialize;
 
-use super::{Fleet, caller, flags, json_line, say, worded};
+use super::{Fleet, caller, flags, git::Git, json_line, say, worded};
 use crate::{
     cli::{
         AgentFlags, Cli,
@@ -78,6 +79,7 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
     // Said here and now, rather than by an agent that has failed when the person is gone.
     loaded.choose()?;
     let mut spec = spec(fleet, &loaded, task)?;
+    known_base(fleet, &spec.isolation).await?;
     spec.broker_session = broker_session(fleet, &loaded, &spec, task.task.session.as_deref()).await?;
     let mut client = fleet.client_with(super::daemon_options(&loaded)).await?;
     for after in &task.task.after {
@@ -101,6 +103,19 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
     };
     let label = label.map(|label| label.to_string());
     show(&Spawned { id: made.id, label, dir: made.dir, branch, directory }, json, out)
+}
+
+/// Refuses a base that names no commit. Looked at again when the worktree is made: it may have moved until then.
+async fn known_base(fleet: &Fleet<'_>, isolation: &Isolation) -> Result<(), Failure> {
+    let Isolation::Worktree(wanted) = isolation else { return Ok(()) };
+    let BaseRef::Revision(base) = BaseRef::from(wanted.base_ref.clone()) else { return Ok(()) };
+    let commit = format!("{base}^{{commit}}");
+    let args = ["rev-parse", "--verify", "--quiet", "--end-of-options", commit.as_str()];
+    if Git::plain(&fleet.cwd).args(args).output().await?.status.success() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("--base: {} names no commit", inert::quoted(&base)))
+        .hint("head, fresh, or anything that git rev-parse takes for a commit"))
 }
 
 /// The broker session that was asked for, by its whole id.

@@ -36,6 +36,22 @@ fn f10_ctrl_d_detaches_and_the_agent_goes_on() {
 }
 
 #[test]
+fn f10_leaving_in_the_middle_of_a_line_begins_a_new_one() {
+    let fleet = Fleet::new(script![text("half a line")]);
+    let id = fleet.bg("the task", ["--interactive"]);
+    fleet.wait_for(&id, "idle");
+    let tmux = terminal(&fleet, &id);
+    tmux.send_text("/help");
+    tmux.send_keys(&["Enter"]);
+    tmux.wait_for_text("/status: Show the session");
+    assert!(tmux.capture().contains("\n/cancel: Stop the turn\n"), "{}", tmux.capture());
+    tmux.send_keys(&["C-d"]);
+    tmux.wait_for_text("left with 0");
+    assert!(tmux.capture().contains(&format!("\ndetached; agent {id} goes on\n")), "{}", tmux.capture());
+    fleet.run(["kill", &id]).ok();
+}
+
+#[test]
 fn f10_what_is_typed_steers_the_agent() {
     let fleet = Fleet::new(script![tool("Read", json!({"file_path": "README.md"})), text("all done")]);
     fleet.place.server.hold();

@@ -521,6 +521,7 @@ fn a_mistake_is_said_before_anything_is_started() {
     refused(&["--bg"], "--bg needs a prompt");
     refused(&["--bg", "x", "--continue"], "--continue");
     refused(&["--bg", "x", "--isolation", "none", "--base", "main"], "--base is about a worktree");
+    refused(&["--bg", "x", "--base", "nowhere"], "--base: 'nowhere' names no commit");
     refused(&["--bg", "x", "--agent", "nobody"], "there is no agent type");
     refused(&["agents", "wait", "x", "--timeout", "soon"], "expected seconds");
     let nobody = fleet.place.env.run_in(fleet.place.env.work(), ["agents", "list"]).ok();
