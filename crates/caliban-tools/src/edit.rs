@@ -21,7 +21,7 @@ use crate::{
     ledger::{Known, Stamp, hash},
     limits::FILE_BYTES,
     save::{self, Old},
-    target, words,
+    target, whole, words,
 };
 
 mod hint;
@@ -114,14 +114,11 @@ fn edit_now(
     let all = input.replace_all;
     let replaced = replacement::replace(&content, &input.old_string, &input.new_string, all)
         .map_err(|fault| refused(shown, &content, &input.old_string, &fault))?;
-    let known = workspace.ledger.knows(real);
-    let stamp = save::replace(real, &replaced.content, Old::Is(stamp.place()), commit)
+    let saved = save::replace(real, &replaced.content, Old::Is(stamp.place()), commit)
         .map_err(|error| format!("{shown} was not changed: {error}"))?;
-    // Who edits a file without having read it knows the part that matched, not the file.
-    if known {
-        workspace.ledger.record(real, stamp);
-    }
-    Ok(told(shown, &content, &replaced))
+    let note = saved.links_note();
+    workspace.ledger.changed(real, saved.stamp);
+    Ok(told(shown, &content, &replaced, note.as_deref()))
 }
 
 fn load(path: &Path, real: &Path, shown: &str) -> Result<(Vec<u8>, Stamp), String> {
@@ -166,11 +163,12 @@ fn refused(shown: &str, content: &[u8], old: &str, fault: &Fault) -> String {
     }
 }
 
-fn told(shown: &str, before: &[u8], replaced: &Replaced) -> ToolOutput {
+fn told(shown: &str, before: &[u8], replaced: &Replaced, note: Option<&str>) -> ToolOutput {
     let change = shown::change(before, replaced);
     let summary = match replaced.places.len() {
         1 => format!("edited {shown}: +{} -{}", change.added, change.removed),
         count => format!("edited {shown}: {count} places, the first of them:"),
     };
-    ToolOutput::text(format!("{summary}\n{}", change.text), summary.trim_end_matches(", the first of them:"))
+    let text = whole::joined(&format!("{summary}\n{}", change.text), note.unwrap_or_default());
+    ToolOutput::text(text, summary.trim_end_matches(", the first of them:"))
 }

@@ -1,7 +1,7 @@
 //! Which files this agent knows, and in what state it saw them.
 //!
-//! Owns the answer to "has it changed since?". A file up to [`FILE_BYTES`] is known by its content, a
-//! larger one by size, times and inode.
+//! Owns the answers to "has it changed since?" and "has it been seen whole?". A file up to [`FILE_BYTES`] is known by
+//! its content, a larger one by size, times and inode.
 //!
 //! [`FILE_BYTES`]: crate::limits::FILE_BYTES
 
@@ -10,7 +10,7 @@ use std::{
     fs::Metadata,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use sha2::{Digest, Sha256};
@@ -42,6 +42,8 @@ pub(crate) enum Known {
     Never,
     /// It is as this agent knows it.
     Same,
+    /// It is as this agent saw it, and it saw a part.
+    Part,
     /// It was changed by somebody else.
     Changed,
 }
@@ -86,28 +88,110 @@ pub(crate) fn hash(content: &[u8]) -> Hash {
     Sha256::digest(content).into()
 }
 
+/// The lines of a file that were shown whole, from 1: in order, and with a gap between two ranges.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Lines(Vec<(u64, u64)>);
+
+impl Lines {
+    /// One more line.
+    pub(crate) fn add(&mut self, line: u64) {
+        self.join((line, line));
+    }
+
+    fn join(&mut self, (mut first, mut last): (u64, u64)) {
+        self.0.retain(|range| {
+            let apart = range.1.saturating_add(1) < first || last.saturating_add(1) < range.0;
+            if !apart {
+                (first, last) = (first.min(range.0), last.max(range.1));
+            }
+            apart
+        });
+        let at = self.0.partition_point(|range| range.0 < first);
+        self.0.insert(at, (first, last));
+    }
+
+    fn are_all_of(&self, total: u64) -> bool {
+        total == 0 || self.0.as_slice() == [(1, total)]
+    }
+}
+
+/// How much of a state was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// All of it.
+    Whole,
+    /// These lines, of so many where that is known.
+    Lines { lines: Lines, total: Option<u64> },
+}
+
+impl Seen {
+    /// With what was seen of the same state before.
+    fn and(self, before: Self) -> Self {
+        let Self::Lines { mut lines, total } = self else { return Self::Whole };
+        let Self::Lines { lines: more, total: known } = before else { return Self::Whole };
+        for range in more.0 {
+            lines.join(range);
+        }
+        Self::Lines { lines, total: total.or(known) }.settled()
+    }
+
+    fn settled(self) -> Self {
+        match self {
+            Self::Lines { lines, total: Some(total) } if lines.are_all_of(total) => Self::Whole,
+            part => part,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    stamp: Stamp,
+    seen: Seen,
+}
+
 /// The files one agent knows, by real path.
 #[derive(Debug, Default)]
-pub(crate) struct FileLedger(Mutex<HashMap<PathBuf, Stamp>>);
+pub(crate) struct FileLedger(Mutex<HashMap<PathBuf, Entry>>);
 
 impl FileLedger {
-    /// The agent has now seen or written this state.
-    pub(crate) fn record(&self, real: &Path, stamp: Stamp) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(real.to_owned(), stamp);
+    /// The agent has now seen so much of this state; what it saw of the same state before counts, too.
+    pub(crate) fn saw(&self, real: &Path, stamp: Stamp, seen: Seen) {
+        let mut files = self.files();
+        let seen = match files.remove(real) {
+            Some(before) if before.stamp.same(&stamp) => seen.and(before.seen),
+            _ => seen.settled(),
+        };
+        files.insert(real.to_owned(), Entry { stamp, seen });
+    }
+
+    /// The agent has written this state.
+    pub(crate) fn wrote(&self, real: &Path, stamp: Stamp) {
+        self.files().insert(real.to_owned(), Entry { stamp, seen: Seen::Whole });
+    }
+
+    /// The agent has changed a part. Who had not seen the file knows the part that matched, not the file; lines that
+    /// were seen may have other numbers now.
+    pub(crate) fn changed(&self, real: &Path, stamp: Stamp) {
+        if let Some(entry) = self.files().get_mut(real) {
+            entry.stamp = stamp;
+            if entry.seen != Seen::Whole {
+                entry.seen = Seen::Lines { lines: Lines::default(), total: None };
+            }
+        }
     }
 
     /// How the state that is there now relates to what the agent knows.
     pub(crate) fn judge(&self, real: &Path, now: &Stamp) -> Known {
-        match self.0.lock().unwrap_or_else(PoisonError::into_inner).get(real) {
+        match self.files().get(real) {
             None => Known::Never,
-            Some(seen) if seen.same(now) => Known::Same,
-            Some(_) => Known::Changed,
+            Some(entry) if !entry.stamp.same(now) => Known::Changed,
+            Some(entry) if entry.seen == Seen::Whole => Known::Same,
+            Some(_) => Known::Part,
         }
     }
 
-    /// Whether the agent knows this file in any state.
-    pub(crate) fn knows(&self, real: &Path) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(real)
+    fn files(&self) -> MutexGuard<'_, HashMap<PathBuf, Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -127,7 +211,7 @@ mod tests {
         let ledger = FileLedger::default();
         fs::write(&path, "one").unwrap();
         assert_eq!(ledger.judge(&path, &stamp(&path)), Known::Never);
-        ledger.record(&path, stamp(&path));
+        ledger.wrote(&path, stamp(&path));
         fs::write(&path, "one").unwrap();
         assert_eq!(ledger.judge(&path, &stamp(&path)), Known::Same);
         // Same size, possibly the same clock tick.
@@ -142,9 +226,33 @@ mod tests {
         let ledger = FileLedger::default();
         fs::write(&path, "one").unwrap();
         let bare = |path: &Path| Stamp::new(&fs::metadata(path).unwrap(), None);
-        ledger.record(&path, bare(&path));
+        ledger.wrote(&path, bare(&path));
         assert_eq!(ledger.judge(&path, &bare(&path)), Known::Same);
         fs::write(&path, "longer").unwrap();
         assert_eq!(ledger.judge(&path, &bare(&path)), Known::Changed);
+    }
+
+    #[test]
+    fn lines_seen_one_after_the_other_make_a_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let ledger = FileLedger::default();
+        fs::write(&path, "1\n2\n3\n4\n5\n").unwrap();
+        let see = |first: u64, last: u64, total: Option<u64>| {
+            let mut lines = Lines::default();
+            (first..=last).for_each(|line| lines.add(line));
+            ledger.saw(&path, stamp(&path), Seen::Lines { lines, total });
+            ledger.judge(&path, &stamp(&path))
+        };
+        assert_eq!(see(4, 5, Some(5)), Known::Part);
+        assert_eq!(see(1, 2, None), Known::Part);
+        assert_eq!(see(3, 3, None), Known::Same);
+        // What was whole stays so, until somebody changes it.
+        assert_eq!(see(1, 1, Some(5)), Known::Same);
+        fs::write(&path, "1\n2\n3\n4\n6\n").unwrap();
+        assert_eq!(see(5, 5, Some(5)), Known::Part);
+        ledger.changed(&path, stamp(&path));
+        assert_eq!(see(1, 4, Some(5)), Known::Part);
+        assert_eq!(see(1, 5, Some(5)), Known::Same);
     }
 }

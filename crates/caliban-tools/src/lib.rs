@@ -20,8 +20,10 @@ mod fetch;
 mod glob;
 mod grep;
 mod input;
+mod kept;
 mod ledger;
 pub mod limits;
+mod line_ends;
 mod locks;
 mod read;
 mod reaper;
@@ -36,6 +38,7 @@ mod write;
 
 pub use crate::{
     bash::jobs::{JobInfo, JobState},
+    kept::{KeptCommand, KeptEnd, Why},
     limits::Limits,
     reaper::{REAP_MODE, reaper_main},
     todo::{Todo, TodoStatus},

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     BoxFuture, Call, Tool, ToolOutput, Workspace, blocking, input,
-    ledger::{Hash, Stamp},
+    ledger::{Hash, Lines, Seen, Stamp},
     limits::{FILE_BYTES, IMAGE_BYTES, LINE_CHARS, READ_BYTES, READ_LINES, SCAN_BYTES},
     target::{self, Target},
     words,
@@ -119,7 +119,7 @@ fn read_now(
         Kind::Text => {}
         Kind::Picture(media_type) => {
             let (output, content) = picture(&mut file, shown, media_type).map_err(failed)??;
-            workspace.ledger.record(&real, Stamp::new(&meta, Some(content)));
+            workspace.ledger.saw(&real, Stamp::new(&meta, Some(content)), Seen::Whole);
             return Ok(output);
         }
         Kind::Utf16 => {
@@ -130,7 +130,7 @@ fn read_now(
         }
     }
     let page = Page::read(&mut file, meta.len(), input.offset, input.limit, cancel).map_err(failed)?;
-    workspace.ledger.record(&real, Stamp::new(&meta, page.content));
+    workspace.ledger.saw(&real, Stamp::new(&meta, page.content), page.seen());
     page.output(shown)
 }
 
@@ -189,6 +189,8 @@ struct Page {
     invalid: bool,
     crlf: bool,
     full: bool,
+    /// Those that are shown as they are.
+    whole: Lines,
     content: Option<Hash>,
 }
 
@@ -211,6 +213,7 @@ impl Page {
             invalid: false,
             crlf: false,
             full: false,
+            whole: Lines::default(),
             content: None,
         };
         let limit = limit.unwrap_or(READ_LINES).clamp(1, READ_LINES);
@@ -275,17 +278,24 @@ impl Page {
         let wanted = self.wants_next(limit);
         self.lines += 1;
         if wanted {
-            let (text, invalid, crlf) = line.shown(self.lines == 1);
+            let Shown { text, invalid, crlf, cut } = line.shown(self.lines == 1);
             if !self.text.is_empty() && self.text.len() + text.len() + 8 > READ_BYTES {
                 self.full = true;
             } else {
                 self.invalid |= invalid;
                 self.crlf |= crlf;
                 self.taken += 1;
+                if !invalid && !cut {
+                    self.whole.add(self.lines);
+                }
                 self.text.push_str(&format!("{:>6}\t{text}\n", self.lines));
             }
         }
         line.clear();
+    }
+
+    fn seen(&self) -> Seen {
+        Seen::Lines { lines: self.whole.clone(), total: self.complete.then_some(self.lines) }
     }
 
     fn output(self, shown: &str) -> Result<ToolOutput, String> {
@@ -309,7 +319,7 @@ impl Page {
             ));
         }
         if self.crlf {
-            text.push_str("[lines end with CRLF; Edit keeps them so]\n");
+            text.push_str("[lines end with CRLF; Edit and Write keep them so]\n");
         }
         if self.invalid {
             text.push_str("[not all of it is valid UTF-8; such bytes are shown as \u{fffd}]\n");
@@ -326,6 +336,17 @@ struct Line {
     left_out: u64,
     begun: bool,
     last: u8,
+}
+
+/// A line as it is shown.
+struct Shown {
+    text: String,
+    /// Whether bytes of it are no UTF-8.
+    invalid: bool,
+    /// Whether it ended with CR.
+    crlf: bool,
+    /// Whether a part of it is not shown.
+    cut: bool,
 }
 
 /// No character has more bytes than this.
@@ -345,8 +366,7 @@ impl Line {
         self.left_out += (bytes.len() - room) as u64;
     }
 
-    /// The line as it is shown, whether bytes of it were invalid, and whether it ended with CR.
-    fn shown(&self, first: bool) -> (String, bool, bool) {
+    fn shown(&self, first: bool) -> Shown {
         let crlf = self.last == b'\r';
         let mut bytes = &self.bytes[..];
         if crlf && self.left_out == 0 {
@@ -360,12 +380,13 @@ impl Line {
         // The room is more than the characters that are shown, so a character that it cut is not shown.
         let Some(at) = cut.or((self.left_out > 0).then_some(text.len())) else {
             let invalid = matches!(text, Cow::Owned(_));
-            return (text.into_owned(), invalid, crlf);
+            return Shown { text: text.into_owned(), invalid, crlf, cut: false };
         };
         let shown = &text[..at];
         let invalid = matches!(text, Cow::Owned(_)) && shown.contains(char::REPLACEMENT_CHARACTER);
         let left = self.left_out + bytes.len().saturating_sub(at) as u64;
-        (format!("{shown}… [{left} bytes of this line left out]"), invalid, crlf)
+        let text = format!("{shown}… [{left} bytes of this line left out]");
+        Shown { text, invalid, crlf, cut: true }
     }
 
     fn clear(&mut self) {

@@ -7,16 +7,17 @@
 //! Entered before any runtime is built; refuses to do anything else.
 //!
 //! Standard input: the [`Order`], then nothing until it closes. Standard output: the command's output,
-//! both streams. Standard error: one [`Report`] at the end.
+//! both streams. Standard error: one [`Report`] at the end; or, where the order wants the streams apart, the command's
+//! own standard error and no report.
 
 use std::{
     fs::File,
     io::{self, Read, Write},
     os::{
         fd::{AsFd, AsRawFd, OwnedFd},
-        unix::process::CommandExt,
+        unix::{ffi::OsStrExt, process::CommandExt},
     },
-    process::{Command, ExitCode, Stdio},
+    process::{ChildStdin, Command, ExitCode, Stdio},
     time::Duration,
 };
 
@@ -31,7 +32,7 @@ use tokio::{
 
 pub(crate) use memory::Memory;
 pub(crate) use patience::Patience;
-pub(crate) use wire::{Order, Outcome, Report};
+pub(crate) use wire::{Order, Outcome, Report, Streams};
 
 mod memory;
 mod patience;
@@ -63,7 +64,8 @@ const NOT_STARTED: u8 = 125;
 /// Runs the mode: call it first thing in `main` when the first argument is [`REAP_MODE`]. Returns when
 /// the whole tree is gone, with the command's exit code (128 + signal when it was killed).
 pub fn reaper_main() -> ExitCode {
-    let report = match run() {
+    let mut streams = Streams::Joined;
+    let report = match run(&mut streams) {
         Ok(report) => report,
         Err(error) => Report::not_started(error.to_string()),
     };
@@ -72,17 +74,23 @@ pub fn reaper_main() -> ExitCode {
         Outcome::Killed(signal) => u8::try_from(128 + (signal & 0x7f)).unwrap_or(NOT_STARTED),
         Outcome::NotStarted(_) => NOT_STARTED,
     };
+    let last = match (streams, report) {
+        (Streams::Joined, report) => report.encode(),
+        (Streams::Apart { .. }, Report { outcome: Outcome::NotStarted(reason), .. }) => reason.into_bytes(),
+        (Streams::Apart { .. }, _) => Vec::new(),
+    };
     // Nobody may be left to read it.
-    let _best_effort = io::stderr().write_all(&report.encode());
+    let _best_effort = io::stderr().write_all(&last);
     ExitCode::from(code)
 }
 
-fn run() -> io::Result<Report> {
+fn run(streams: &mut Streams) -> io::Result<Report> {
     // Fails when we already lead a group; then we already have what it is for.
     let _ = rustix::process::setsid();
     tree::adopt_orphans()?;
     let mut control = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let order = Order::read(&mut control)?;
+    streams.clone_from(&order.streams);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(keep(&order, control))
 }
@@ -134,25 +142,44 @@ async fn keep(order: &Order, control: File) -> io::Result<Report> {
     })
 }
 
-/// Starts the command in a group of its own. The shell gets the number of the descriptor for its last
-/// working directory as its last argument.
+/// Starts the command in a group of its own. A shell whose streams are joined gets the number of the descriptor for its
+/// last working directory as its last argument.
 fn start(order: &Order, shell_cwd: OwnedFd) -> io::Result<Pid> {
     let Some((program, arguments)) = order.argv.split_first() else {
         return Err(io::Error::other("no command"));
     };
-    let output = io::stdout().as_fd().try_clone_to_owned()?;
-    let child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
-        .arg(shell_cwd.as_raw_fd().to_string())
         .current_dir(&order.cwd)
         .env_clear()
         .envs(order.env.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output)
-        .process_group(0)
-        .spawn()?;
+        .stdout(io::stdout().as_fd().try_clone_to_owned()?)
+        .process_group(0);
+    let child = match &order.streams {
+        Streams::Joined => command
+            .arg(shell_cwd.as_raw_fd().to_string())
+            .stdin(Stdio::null())
+            .stderr(io::stdout().as_fd().try_clone_to_owned()?)
+            .spawn()?,
+        Streams::Apart { input } => {
+            drop(shell_cwd);
+            command.stdin(Stdio::piped()).stderr(io::stderr().as_fd().try_clone_to_owned()?);
+            let mut child = command.spawn()?;
+            feed(child.stdin.take(), input.as_bytes().to_vec());
+            child
+        }
+    };
     i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("no process id"))
+}
+
+/// Writes the command's input beside all else. The thread ends with the last reader, or with this process.
+fn feed(stdin: Option<ChildStdin>, input: Vec<u8>) {
+    let Some(mut stdin) = stdin else { return };
+    std::thread::spawn(move || {
+        // A command that does not read its input closes the pipe: that is its right.
+        let _closed = stdin.write_all(&input);
+    });
 }
 
 /// What the shell said last, if it said anything: an empty answer means that the directory is gone.

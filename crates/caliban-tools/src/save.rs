@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags};
 
 use crate::{
     blocking::Commit,
@@ -36,6 +36,8 @@ pub(crate) enum SaveError {
     Cancelled,
     #[error("it is not a regular file")]
     NotAFile,
+    #[error("it is read-only (mode {0:04o}); if it shall change, make it writable first")]
+    ReadOnly(u32),
     #[error("{}", words::reason(.0))]
     Io(#[from] io::Error),
 }
@@ -46,9 +48,27 @@ impl From<rustix::io::Errno> for SaveError {
     }
 }
 
+/// A file that was replaced.
+#[derive(Debug)]
+pub(crate) struct Saved {
+    /// The new state.
+    pub(crate) stamp: Stamp,
+    /// How many names the old file had.
+    links: u64,
+}
+
+impl Saved {
+    /// What is to be said when other names (hard links) still lead to the old content.
+    pub(crate) fn links_note(&self) -> Option<String> {
+        let others = self.links.checked_sub(1).filter(|others| *others > 0)?;
+        let names = words::counted(others, "other name", "other names");
+        Some(format!("[the file had {names} (hard links): the old content stays there]"))
+    }
+}
+
 /// Puts `content` at the real path. Mode and, where possible, owner of the old file are kept; a new file
-/// gets the usual mode. Missing directories are made. Returns the new state.
-pub(crate) fn replace(real: &Path, content: &[u8], old: Old, commit: &Commit) -> Result<Stamp, SaveError> {
+/// gets the usual mode. Missing directories are made. A file that may not be written is not replaced either.
+pub(crate) fn replace(real: &Path, content: &[u8], old: Old, commit: &Commit) -> Result<Saved, SaveError> {
     let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
         return Err(SaveError::NotAFile);
     };
@@ -62,6 +82,7 @@ pub(crate) fn replace(real: &Path, content: &[u8], old: Old, commit: &Commit) ->
     )?);
     let before = look(&dir, name)?;
     if let Some(before) = &before {
+        may_be_written(&dir, name, before)?;
         take_over(&file, before)?;
     }
     file.write_all(content)?;
@@ -77,7 +98,26 @@ pub(crate) fn replace(real: &Path, content: &[u8], old: Old, commit: &Commit) ->
     rustix::fs::renameat(&dir, &temporary.name, &dir, name)?;
     temporary.done();
     let content = (content.len() as u64 <= FILE_BYTES).then(|| hash(content));
-    Ok(Stamp::new(&file.metadata()?, content))
+    let links = before.map_or(0, |before| before.nlink());
+    Ok(Saved { stamp: Stamp::new(&file.metadata()?, content), links })
+}
+
+/// A rename asks for no right to the file that it replaces, so we do. Mode bits count for root, too: somebody meant them.
+fn may_be_written(
+    dir: &OwnedFd,
+    name: &std::ffi::OsStr,
+    before: &std::fs::Metadata,
+) -> Result<(), SaveError> {
+    const ANYBODY_WRITES: u32 = 0o222;
+    let mode = before.mode() & 0o7777;
+    if mode & ANYBODY_WRITES == 0 {
+        return Err(SaveError::ReadOnly(mode));
+    }
+    match rustix::fs::accessat(dir, name, Access::WRITE_OK, AtFlags::EACCESS) {
+        Err(rustix::io::Errno::ACCESS) => Err(SaveError::ReadOnly(mode)),
+        Err(error) => Err(error.into()),
+        Ok(()) => Ok(()),
+    }
 }
 
 /// The file of that name now, if any; anything but a regular file is refused.
@@ -173,7 +213,7 @@ mod tests {
         fs::write(&path, "old").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o754)).unwrap();
         let place = Place::of(&fs::metadata(&path).unwrap());
-        let stamp = replace(&path, b"new", Old::Is(place), &Commit::default()).unwrap();
+        let stamp = replace(&path, b"new", Old::Is(place), &Commit::default()).unwrap().stamp;
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o754);
         assert_eq!(stamp.place(), Place::of(&fs::metadata(&path).unwrap()));

@@ -137,6 +137,11 @@ impl Workspace {
         &self.options.root
     }
 
+    /// The program whose hidden mode keeps commands.
+    pub fn helper(&self) -> &Path {
+        &self.options.helper
+    }
+
     /// Further directories that belong to the work.
     pub fn extra_dirs(&self) -> &[PathBuf] {
         &self.options.extra_dirs

@@ -16,8 +16,9 @@ use crate::{
     input,
     ledger::{Known, Stamp, hash},
     limits::FILE_BYTES,
+    line_ends::{self, Shaped},
     save::{self, Old},
-    target, words,
+    target, whole, words,
 };
 
 /// The Write tool.
@@ -94,32 +95,47 @@ fn write_now(
     commit: &Commit,
 ) -> Result<ToolOutput, String> {
     let shown = &input.file_path;
-    let old = match look(real).map_err(|reason| format!("{shown}: {reason}"))? {
-        None => Old::Absent,
-        Some(now) => match workspace.ledger.judge(real, &now) {
-            Known::Same => Old::Is(now.place()),
-            Known::Never => {
-                return Err(format!("{shown} exists and you have not read it: read it first, or use Edit"));
-            }
-            Known::Changed => {
-                return Err(format!("{shown} changed on disk since you read it: read it again"));
-            }
-        },
+    let (old, shaped) = match look(real).map_err(|reason| format!("{shown}: {reason}"))? {
+        None => (Old::Absent, Shaped { content: input.content.as_bytes().to_vec(), notes: Vec::new() }),
+        Some(now) => {
+            may_replace(shown, workspace.ledger.judge(real, &now.stamp))?;
+            (Old::Is(now.stamp.place()), line_ends::shaped_like(&now.content, &input.content))
+        }
     };
-    let stamp = save::replace(real, input.content.as_bytes(), old, commit)
+    let saved = save::replace(real, &shaped.content, old, commit)
         .map_err(|error| format!("{shown} was not written: {error}"))?;
-    workspace.ledger.record(real, stamp);
+    let notes: Vec<String> = shaped.notes.into_iter().map(str::to_owned).chain(saved.links_note()).collect();
+    workspace.ledger.wrote(real, saved.stamp);
     let lines = words::counted(input.content.lines().count() as u64, "line", "lines");
     let verb = match old {
         Old::Absent => "created",
         Old::Is(_) => "overwrote",
     };
     let text = format!("{verb} {shown}: {lines}");
-    Ok(ToolOutput::text(text.clone(), text))
+    Ok(ToolOutput::text(whole::joined(&text, &notes.join("\n")), text))
 }
 
-/// The state of the file that is there now.
-fn look(real: &Path) -> Result<Option<Stamp>, String> {
+/// Only what the agent knows whole can it replace as a whole.
+fn may_replace(shown: &str, known: Known) -> Result<(), String> {
+    match known {
+        Known::Same => Ok(()),
+        Known::Never => Err(format!("{shown} exists and you have not read it: read it first, or use Edit")),
+        Known::Part => Err(format!(
+            "{shown} holds more than you have seen: Read showed a part of it, or could not show all of it as it is, and \
+             Write would lose the rest. Read all of it, or use Edit"
+        )),
+        Known::Changed => Err(format!("{shown} changed on disk since you read it: read it again")),
+    }
+}
+
+/// The file that is there now.
+struct Present {
+    stamp: Stamp,
+    /// Empty for one that is too large.
+    content: Vec<u8>,
+}
+
+fn look(real: &Path) -> Result<Option<Present>, String> {
     let mut file = match target::open(real) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -133,9 +149,9 @@ fn look(real: &Path) -> Result<Option<Stamp>, String> {
         return Err("it is not a regular file".into());
     }
     if meta.len() > FILE_BYTES {
-        return Ok(Some(Stamp::new(&meta, None)));
+        return Ok(Some(Present { stamp: Stamp::new(&meta, None), content: Vec::new() }));
     }
     let mut content = Vec::new();
     (&mut file).take(FILE_BYTES + 1).read_to_end(&mut content).map_err(|error| words::reason(&error))?;
-    Ok(Some(Stamp::new(&meta, Some(hash(&content)))))
+    Ok(Some(Present { stamp: Stamp::new(&meta, Some(hash(&content))), content }))
 }

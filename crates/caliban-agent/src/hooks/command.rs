@@ -76,9 +76,7 @@ fn judge(hook: &CommandHook, finished: &Finished) -> HookAnswer {
             let reason = if reason.is_empty() { "blocked by a hook" } else { reason };
             HookAnswer { block: Some(reason.to_owned()), ..HookAnswer::default() }
         }
-        Some(code) if code <= SIGNALS => {
-            warning(hook, &format!("exit {code}: {}", finished.stderr.trim()))
-        }
+        Some(code) if code <= SIGNALS => warning(hook, &format!("exit {code}: {}", finished.stderr.trim())),
         Some(_) | None => warning(hook, "was killed"),
     }
 }

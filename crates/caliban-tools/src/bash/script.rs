@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::reaper::Order;
+use crate::reaper::{Order, Streams};
 
 /// Set for every command, over what the caller gives: nothing may wait for a person or a terminal.
 const SET: [(&str, &str); 10] = [
@@ -34,7 +34,8 @@ pub(super) fn order(command: &str, cwd: PathBuf, env: &[(OsString, OsString)]) -
         .cloned()
         .chain(ours)
         .collect();
-    Order { cwd, argv: vec![shell.into(), "-c".into(), script(command).into(), name], env }
+    let argv = vec![shell.into(), "-c".into(), script(command).into(), name];
+    Order { cwd, argv, env, streams: Streams::Joined }
 }
 
 /// The command, and around it: the working directory is told on the descriptor that the keeper names,

@@ -2,6 +2,8 @@
 
 use memchr::memmem;
 
+use crate::line_ends::{mostly_crlf, with_crlf};
+
 /// Lines named when a text occurs more than once.
 const LINES_NAMED: usize = 8;
 
@@ -80,29 +82,6 @@ pub(super) fn line_of(content: &[u8], at: usize) -> u64 {
 enum Ends {
     AsGiven,
     Crlf,
-}
-
-fn mostly_crlf(content: &[u8]) -> bool {
-    let (mut all, mut crlf) = (0_usize, 0_usize);
-    for at in memchr::memchr_iter(b'\n', content) {
-        all += 1;
-        crlf += usize::from(at > 0 && content[at - 1] == b'\r');
-    }
-    crlf * 2 > all
-}
-
-/// Every bare `\n` as `\r\n`.
-fn with_crlf(text: &[u8]) -> Vec<u8> {
-    let mut result = Vec::with_capacity(text.len() + 16);
-    let mut before = 0;
-    for byte in text {
-        if *byte == b'\n' && before != b'\r' {
-            result.push(b'\r');
-        }
-        result.push(*byte);
-        before = *byte;
-    }
-    result
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::memory::Memory;
 
-/// Bytes of an order.
-const ORDER_BYTES: u32 = 8 << 20;
+/// Bytes of an order; a hook's input may hold pictures.
+const ORDER_BYTES: u32 = 64 << 20;
 
 /// The command to keep. It comes through the pipe, not as arguments or environment: other users see
 /// neither, and the keeper itself runs with nothing of the agent's environment.
@@ -21,10 +21,26 @@ pub(crate) struct Order {
     pub(crate) cwd: PathBuf,
     pub(crate) argv: Vec<OsString>,
     pub(crate) env: Vec<(OsString, OsString)>,
+    pub(crate) streams: Streams,
+}
+
+/// What the command reads, and where it writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Streams {
+    /// It reads nothing, both its outputs are the keeper's standard output, and the report follows on standard error.
+    Joined,
+    /// It reads these bytes, its outputs are the keeper's own, and the exit code is all that is reported.
+    Apart { input: OsString },
+}
+
+impl Streams {
+    const JOINED: &str = "joined";
+    const APART: &str = "apart";
 }
 
 impl Order {
-    /// A length, then NUL-terminated strings: directory, number of arguments, arguments, `name=value`s.
+    /// A length, then NUL-terminated strings: directory, streams (with their input), number of arguments, arguments,
+    /// `name=value`s.
     pub(crate) fn encode(&self) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; 4];
         let mut put = |parts: &[&OsStr]| -> io::Result<()> {
@@ -38,6 +54,13 @@ impl Order {
             Ok(())
         };
         put(&[self.cwd.as_os_str()])?;
+        match &self.streams {
+            Streams::Joined => put(&[OsStr::new(Streams::JOINED)])?,
+            Streams::Apart { input } => {
+                put(&[OsStr::new(Streams::APART)])?;
+                put(&[input])?;
+            }
+        }
         put(&[OsStr::new(&self.argv.len().to_string())])?;
         for argument in &self.argv {
             put(&[argument])?;
@@ -70,6 +93,11 @@ impl Order {
         let body = bytes.strip_suffix(&[0])?;
         let mut parts = body.split(|byte| *byte == 0).map(|part| OsString::from_vec(part.to_vec()));
         let cwd = parts.next()?.into();
+        let streams = match parts.next()?.to_str()? {
+            Streams::JOINED => Streams::Joined,
+            Streams::APART => Streams::Apart { input: parts.next()? },
+            _ => return None,
+        };
         let count: usize = parts.next()?.to_str()?.parse().ok()?;
         let argv: Vec<OsString> = parts.by_ref().take(count).collect();
         if argv.len() != count {
@@ -82,7 +110,7 @@ impl Order {
                 Some((OsStr::from_bytes(name).into(), OsStr::from_bytes(&value[1..]).into()))
             })
             .collect::<Option<Vec<_>>>()?;
-        Some(Self { cwd, argv, env })
+        Some(Self { cwd, argv, env, streams })
     }
 }
 
@@ -144,16 +172,18 @@ mod tests {
             cwd: OsStr::from_bytes(b"/w\xff").into(),
             argv: vec!["bash".into(), "-c".into(), "".into(), "echo ä\n".into()],
             env: vec![("A".into(), "".into()), ("B".into(), "x=y".into())],
+            streams: Streams::Joined,
         };
         let bytes = order.encode().unwrap();
         assert_eq!(Order::read(&mut &bytes[..]).unwrap(), order);
-        let no_env = Order { env: Vec::new(), ..order };
+        let no_env = Order { env: Vec::new(), streams: Streams::Apart { input: "{}\n".into() }, ..order };
         assert_eq!(Order::read(&mut &no_env.encode().unwrap()[..]).unwrap(), no_env);
     }
 
     #[test]
     fn a_broken_order_is_refused() {
-        let nul = Order { cwd: "/".into(), argv: vec!["a\0b".into()], env: Vec::new() };
+        let nul =
+            Order { cwd: "/".into(), argv: vec!["a\0b".into()], env: Vec::new(), streams: Streams::Joined };
         assert_eq!(nul.encode().unwrap_err().to_string(), "a NUL character in a command");
         for bytes in
             [&b""[..], b"\0\0", b"\xff\xff\xff\xff", b"\0\0\0\x05/\0", b"\0\0\0\x04/\x002\0", b"\0\0\0\0"]

@@ -8,6 +8,7 @@ mod clock;
 mod edit;
 mod exhaustion;
 mod fetch;
+mod kept;
 mod memory;
 mod read;
 mod search;

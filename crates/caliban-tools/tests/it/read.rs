@@ -145,7 +145,7 @@ async fn invalid_utf8_crlf_and_byte_order_marks_are_said() {
     bench.put("dos", b"\xef\xbb\xbfone\r\ntwo\r\n");
     assert_eq!(
         bench.ok("Read", json!({"file_path": "dos"})).await,
-        "     1\tone\n     2\ttwo\n[lines end with CRLF; Edit keeps them so]\n"
+        "     1\tone\n     2\ttwo\n[lines end with CRLF; Edit and Write keep them so]\n"
     );
 }
 

@@ -234,7 +234,8 @@ fn keeper_below_a_shell(root: &Path, command: &str) -> Child {
         let body: Vec<u8> = parts.iter().flat_map(|part| part.bytes().chain([0])).collect();
         [u32::try_from(body.len()).unwrap().to_be_bytes().to_vec(), body].concat()
     };
-    let order = order(&[root.to_str().unwrap(), "3", "/bin/bash", "-c", command, "PATH=/usr/bin:/bin"]);
+    let order =
+        order(&[root.to_str().unwrap(), "joined", "3", "/bin/bash", "-c", command, "PATH=/usr/bin:/bin"]);
     fs::write(root.join("order"), order).unwrap();
     // The shell holds the write end of the keeper's input, as an agent does.
     Command::new("/bin/bash")

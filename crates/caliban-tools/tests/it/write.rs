@@ -143,3 +143,95 @@ async fn a_cancelled_call_changes_nothing() {
     );
     assert!(!bench.path("f").exists());
 }
+
+#[tokio::test]
+async fn what_was_never_seen_is_not_overwritten() {
+    let bench = Bench::new();
+    let refused = |path: &str| {
+        format!(
+            "{path} holds more than you have seen: Read showed a part of it, or could not show all of it as it is, and \
+             Write would lose the rest. Read all of it, or use Edit"
+        )
+    };
+    let write = async |path: &str| bench.call("Write", json!({"file_path": path, "content": "mine\n"})).await;
+    let lines: String = (1..=5_000).map(|line| format!("line {line}\n")).collect();
+    let cut = format!("short\n{}\n", "x".repeat(100_000));
+    bench.put("long", &lines);
+    bench.put("cut", &cut);
+    fs::write(bench.path("latin"), b"caf\xe9\n").unwrap();
+    bench.ok("Read", json!({"file_path": "long", "limit": 5})).await;
+    bench.ok("Read", json!({"file_path": "cut"})).await;
+    bench.ok("Read", json!({"file_path": "latin"})).await;
+    for path in ["long", "cut", "latin"] {
+        assert_eq!(write(path).await, ToolOutput::error(refused(path)));
+    }
+    assert_eq!(bench.get("long"), lines.as_bytes());
+    assert_eq!(bench.get("cut"), cut.as_bytes());
+    assert_eq!(bench.get("latin"), b"caf\xe9\n");
+    // Who has read on to the end may.
+    for offset in [6, 2_006] {
+        bench.ok("Read", json!({"file_path": "long", "offset": offset})).await;
+        assert_eq!(write("long").await, ToolOutput::error(refused("long")));
+    }
+    bench.ok("Read", json!({"file_path": "long", "offset": 4_006})).await;
+    assert!(!write("long").await.is_error);
+    assert_eq!(bench.get("long"), b"mine\n");
+}
+
+#[tokio::test]
+async fn line_ends_and_a_byte_order_mark_stay() {
+    let bench = Bench::new();
+    fs::write(bench.path("f"), b"\xef\xbb\xbfone\r\ntwo\r\n").unwrap();
+    bench.ok("Read", json!({"file_path": "f"})).await;
+    assert_eq!(
+        bench.call("Write", json!({"file_path": "f", "content": "three\nfour\n"})).await,
+        ToolOutput::text(
+            "overwrote f: 2 lines\n[its lines end with CRLF, as before]\n[it begins with a byte order mark, as before]",
+            "overwrote f: 2 lines"
+        )
+    );
+    assert_eq!(bench.get("f"), b"\xef\xbb\xbfthree\r\nfour\r\n");
+}
+
+#[tokio::test]
+async fn a_read_only_file_is_not_replaced() {
+    let bench = Bench::new();
+    bench.put("f", "theirs\n");
+    fs::set_permissions(bench.path("f"), fs::Permissions::from_mode(0o444)).unwrap();
+    bench.ok("Read", json!({"file_path": "f"})).await;
+    let why = "it is read-only (mode 0444); if it shall change, make it writable first";
+    assert_eq!(
+        bench.err("Write", json!({"file_path": "f", "content": "mine\n"})).await,
+        format!("f was not written: {why}")
+    );
+    assert_eq!(
+        bench.err("Edit", json!({"file_path": "f", "old_string": "theirs", "new_string": "mine"})).await,
+        format!("f was not changed: {why}")
+    );
+    assert_eq!(bench.get("f"), b"theirs\n");
+    let names: Vec<_> = fs::read_dir(&bench.root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["f"]);
+}
+
+#[tokio::test]
+async fn other_names_of_a_file_are_told() {
+    let bench = Bench::new();
+    bench.put("f", "old\n");
+    fs::hard_link(bench.path("f"), bench.path("g")).unwrap();
+    fs::hard_link(bench.path("f"), bench.path("h")).unwrap();
+    bench.ok("Read", json!({"file_path": "f"})).await;
+    let told = "[the file had 2 other names (hard links): the old content stays there]";
+    assert_eq!(
+        bench.ok("Write", json!({"file_path": "f", "content": "new\n"})).await,
+        format!("overwrote f: 1 line\n{told}")
+    );
+    let edited = bench.ok("Edit", json!({"file_path": "g", "old_string": "old", "new_string": "new"})).await;
+    assert!(
+        edited.ends_with("\n[the file had 1 other name (hard links): the old content stays there]"),
+        "{edited}"
+    );
+    assert_eq!(
+        (bench.get("f"), bench.get("g"), bench.get("h")),
+        (b"new\n".into(), b"new\n".into(), b"old\n".into())
+    );
+}
