@@ -26,7 +26,7 @@ fn rewriting(name: &'static str, path: &'static str) -> ClosureHook {
     })
 }
 
-/// Runs the calls with the first one held until the last one has ended; what happened, in order.
+/// Runs the calls with the first one held until the last one has ended; what became of the others, in order.
 async fn run(calls: &[Value], hooks: Vec<ClosureHook>, prepare: impl Fn(&World)) -> Vec<String> {
     let mut world = World::new(json!({"steps": [{"tool_calls": calls}, {"text": "done"}]}));
     world.hooks = hooks;
@@ -42,10 +42,11 @@ async fn run(calls: &[Value], hooks: Vec<ClosureHook>, prepare: impl Fn(&World))
     };
     let (report, ()) = tokio::join!(prompt(&mut agent, "go"), stage);
     assert_eq!(report.outcome, Outcome::Done);
-    world.stage.log()
+    // The last one begins beside the first; which of the two is first is nobody's business.
+    world.stage.log().into_iter().filter(|line| !line.starts_with("last")).collect()
 }
 
-const IN_ORDER: [&str; 6] = ["a begins", "last begins", "last ends", "a ends", "b begins", "b ends"];
+const IN_ORDER: [&str; 4] = ["a begins", "a ends", "b begins", "b ends"];
 
 #[tokio::test]
 async fn calls_that_touch_the_same_wait_for_each_other_and_others_do_not() {

@@ -84,6 +84,7 @@ async fn r16_cut_at_every_byte_the_whole_records_stay_and_the_next_one_fits() {
         let after = transcript::read(temp.path()).unwrap();
         let expected: Vec<Event> = all[..whole].iter().cloned().chain([note]).collect();
         assert_eq!(plain(&after), expected, "cut at {cut}");
+        assert!(fs::read(&path).unwrap().ends_with(b"\n"), "nothing of the torn one is left, cut at {cut}");
         assert_eq!(
             after.iter().map(|record| record.seq).collect::<Vec<_>>(),
             (0..=whole as u64).collect::<Vec<_>>()
@@ -188,4 +189,28 @@ async fn a_record_that_could_not_be_read_again_is_refused_and_the_file_stays_who
     assert!(matches!(error, TranscriptError::TooLarge { .. }), "{error}");
     transcript.append(Event::Note { text: "fits".into() }, Durability::Written).await.unwrap();
     assert_eq!(transcript::read(temp.path()).unwrap().len(), 5);
+}
+
+#[tokio::test]
+async fn a14_a_transcript_with_a_record_missing_is_refused() {
+    let temp = written(&events()).await;
+    let path = temp.path().join(FILE_NAME);
+    let text = fs::read_to_string(&path).unwrap();
+    let without: String =
+        text.lines().enumerate().filter(|(at, _)| *at != 1).map(|(_, line)| format!("{line}\n")).collect();
+    fs::write(&path, without).unwrap();
+    let error = transcript::read(temp.path()).unwrap_err();
+    assert!(matches!(error, TranscriptError::Corrupt { line: 2, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a12_a_record_with_a_secret_reaches_the_disk_without_it() {
+    const CANARY: &str = "canary-4f1d9c7e2b";
+    let temp = tempfile::tempdir().unwrap();
+    let redactor = Redactor::new([("KEY", CANARY)]);
+    let transcript = Transcript::create(temp.path(), redactor, Feed::default()).unwrap();
+    let text = format!("it is {CANARY}");
+    transcript.append(Event::Note { text }, Durability::Written).await.unwrap();
+    let written = fs::read_to_string(temp.path().join(FILE_NAME)).unwrap();
+    assert!(written.contains("it is [redacted:KEY]") && !written.contains(CANARY), "{written}");
 }

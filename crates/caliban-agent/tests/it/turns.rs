@@ -148,10 +148,13 @@ async fn a_request_that_is_too_long_is_made_again_when_there_is_room() {
     let long = "x".repeat(40_000);
     let model = Told::new(vec![Ok(says(&long)), Err(too_long()), Ok(says("the summary")), Ok(says("done"))]);
     kit.provider = model.clone();
+    let purse = kit.purse.clone();
     let mut agent = Agent::new(kit).await.unwrap();
     prompt(&mut agent, "the task").await;
     let report = prompt(&mut agent, &"y".repeat(4_000)).await;
     assert_eq!((report.outcome, report.text.as_str()), (Outcome::Done, "done"));
+    // Three answers of 11 tokens, the summary among them; what was refused is not on the bill.
+    assert_eq!(purse.spent().usage.total(), 33);
     let asked = model.asked.lock().unwrap();
     let last: String = asked[3].iter().map(Message::text).collect();
     assert!(last.contains("the summary") && !last.contains("xxxx"), "{} characters", last.len());
@@ -299,4 +302,20 @@ async fn an_always_holds_for_the_rest_of_the_session_and_a_no_for_one_call() {
     };
     let (report, ()) = tokio::join!(prompt(&mut agent, "go"), person);
     assert_eq!((report.outcome, report.refused.len()), (Outcome::Done, 1));
+}
+
+#[tokio::test]
+async fn what_does_not_fit_the_window_however_it_is_shortened_is_not_sent() {
+    let world = World::new(json!({"steps": []}));
+    let mut kit = world.kit();
+    kit.window = Some(1_000);
+    let model = Told::new(vec![Ok(says("never"))]);
+    kit.provider = model.clone();
+    let mut agent = Agent::new(kit).await.unwrap();
+    let report = prompt(&mut agent, &"x".repeat(10_000)).await;
+    assert!(
+        matches!(&report.outcome, Outcome::Failed { error, .. } if error.contains("too many")),
+        "{report:?}"
+    );
+    assert!(model.asked.lock().unwrap().is_empty());
 }
