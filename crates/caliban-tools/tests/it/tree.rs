@@ -87,35 +87,48 @@ async fn r06_time_running_out_ends_all_of_it() {
 }
 
 #[tokio::test]
+async fn a_command_has_a_session_of_its_own_and_no_terminal() {
+    let bench = Bench::new();
+    // The keeper leads it: what a terminal of the agent's sends reaches neither.
+    let command =
+        "read -r _ _ _ _ _ session _ < /proc/$$/stat; [ $session = $PPID ] && echo own; : < /dev/tty";
+    let text = bench.bash(command).await.joined_text();
+    assert!(text.starts_with("own\n") && text.contains("/dev/tty: No such device"), "{text}");
+}
+
+#[tokio::test]
 async fn r06_stopped_and_deep_processes_are_asked_to_end() {
     let bench = Bench::new();
     let asked = |name: &str| format!("trap \"echo asked > {name}; exit\" TERM; echo $$ > pids/{name}");
-    // Below the command, below a session of its own, and both stopped.
+    // The command itself, one below it, one below a session of its own; all stopped.
     let command = format!(
         "mkdir pids; bash -c '{}; kill -STOP $$; while :; do sleep 0.01; done' &
          setsid bash -c 'setsid bash -c \"{}; kill -STOP \\$\\$; while :; do sleep 0.01; done\"; :' &
-         wait",
+         {}; kill -STOP $$; while :; do sleep 0.01; done",
         asked("near"),
         asked("deep").replace('"', "\\\"").replace("$$", "\\$\\$"),
+        asked("top"),
     );
     let stopped = |pid: i32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('T')
     };
-    let both = until("both are stopped", || {
+    let all = until("all are stopped", || {
         let pids = pids(&bench.root);
-        pids.len() == 2 && pids.into_iter().all(stopped)
+        pids.len() == 3 && pids.into_iter().all(stopped)
     });
     let call = bench.bash(&command);
     let ((), _) = tokio::join!(
         async {
-            both.await;
+            all.await;
             bench.cancel.cancel()
         },
         call
     );
     bench.workspace.shutdown().await;
-    assert_eq!((bench.get("near"), bench.get("deep")), (b"asked\n".to_vec(), b"asked\n".to_vec()));
+    for name in ["top", "near", "deep"] {
+        assert_eq!(bench.get(name), b"asked\n", "{name}");
+    }
     assert_eq!(below(&bench.root), [0; 0]);
 }
 
