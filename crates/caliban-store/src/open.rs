@@ -389,7 +389,7 @@ mod tests {
     }
 
     /// A reference to nothing, looked at when the transaction ends, makes the commit itself fail and leaves the
-    /// transaction open.
+    /// transaction open. The driver gets over this one by itself; tests/it/faults.rs has the one that it does not.
     #[tokio::test]
     async fn r12_after_a_commit_that_failed_nothing_of_it_is_seen_and_the_next_write_works() {
         let dir = tempfile::tempdir().expect("temp dir");
