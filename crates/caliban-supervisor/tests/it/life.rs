@@ -82,7 +82,10 @@ async fn f13_respawn_starts_anew_from_the_spec_with_a_new_id() {
     assert_eq!(refused(client.show(&old.to_string()).await).0, "not_found");
     assert!(!fleet.places.agent_dir(old).exists());
     assert_eq!(std::fs::read_to_string(respawned.archived.join("runs")).unwrap().lines().count(), 1);
-    assert_eq!(client.list().await.unwrap().len(), 1);
+    // Also to the next daemon the old one is gone.
+    fleet.kill_daemon();
+    let rows = fleet.client().await.list().await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), [respawned.id]);
 }
 
 #[tokio::test]
@@ -242,4 +245,46 @@ async fn secrets_reach_the_worker_and_no_file_below_the_base() {
     assert_eq!(String::from_utf8_lossy(&found.stdout), "");
     client.rm(&id.to_string(), RmRequest::default()).await.unwrap();
     assert!(!secrets.exists());
+}
+
+#[tokio::test]
+async fn a_respawned_agent_has_the_secrets_of_the_old_one_or_those_that_are_given() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let out = fleet.temp.path().join("out");
+    let mut request = fleet.request(&format!("sh:printenv CANARY > {0}.new; mv {0}.new {0}", out.display()));
+    request.secrets.insert("CANARY".to_owned(), "old".to_owned());
+    let first = client.spawn(request).await.unwrap().id;
+    let secret = || {
+        wait_until("the worker has its secret", || out.exists());
+        let secret = std::fs::read_to_string(&out).unwrap();
+        std::fs::remove_file(&out).unwrap();
+        secret
+    };
+    assert_eq!(secret(), "old\n");
+    let second = client.respawn(&first.to_string(), &RespawnRequest::default()).await.unwrap().id;
+    assert_eq!(secret(), "old\n");
+    assert!(!fleet.places.agent_secrets(first).exists());
+    let new = RespawnRequest { secrets: [("CANARY".to_owned(), "new".to_owned())].into(), program: None };
+    client.respawn(&second.to_string(), &new).await.unwrap();
+    assert_eq!(secret(), "new\n");
+}
+
+#[tokio::test]
+async fn readers_are_told_who_is_removed_and_who_came_instead() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "hang").await;
+    let mut events = client.events().await.unwrap();
+    let new = client.respawn(&id.to_string(), &RespawnRequest::default()).await.unwrap().id;
+    client.rm(&new.to_string(), RmRequest { force: true, keep: false }).await.unwrap();
+    let (mut seen, mut removed) = (Vec::new(), Vec::new());
+    while removed.last() != Some(&new) {
+        match events.next().await.unwrap().unwrap() {
+            FleetEvent::Agent(row) if seen.last() != Some(&row.id) => seen.push(row.id),
+            FleetEvent::Removed { id } => removed.push(id),
+            _ => {}
+        }
+    }
+    assert_eq!((seen, removed), (vec![id, new], vec![id, new]));
 }

@@ -2,7 +2,8 @@
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State};
-use caliban_supervisor::protocol::RespawnRequest;
+use caliban_supervisor::protocol::{RespawnRequest, ResumeRequest, RmRequest};
+use caliban_supervisor::records;
 
 use crate::fleet::{Fleet, quick, refused, write};
 
@@ -126,4 +127,62 @@ async fn a_respawned_agent_still_waits_for_those_whom_it_was_to_start_after() {
     assert_eq!((row.state, row.after), (State::Spawning, vec![first]));
     write(&gate, "");
     fleet.until_state(&mut client, new, State::Done).await;
+}
+
+#[tokio::test]
+async fn who_was_released_by_one_that_is_removed_later_stays_released() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let gate = fleet.temp.path().join("gate");
+    let first = fleet.spawn(&mut client, &format!("gate:{}", gate.display())).await;
+    let hangs = fleet.spawn_up(&mut client, "hang").await;
+    let mut waiting = fleet.request("done");
+    waiting.spec.after = vec![first, hangs];
+    let waiting = client.spawn(waiting).await.unwrap().id;
+    write(&gate, "");
+    fleet.until_state(&mut client, first, State::Done).await;
+    client.rm(&first.to_string(), RmRequest::default()).await.unwrap();
+    fleet.kill_daemon();
+    let mut client = fleet.client().await;
+    let row = client.show(&waiting.to_string()).await.unwrap();
+    assert_eq!((row.state, row.after, row.ending), (State::Spawning, vec![hangs], None));
+}
+
+#[tokio::test]
+async fn who_waits_for_one_that_is_removed_while_it_is_respawned_fails() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let up = fleet.temp.path().join("up");
+    let script = format!("sh:trap '' TERM; : > {}; while :; do sleep 0.1; done", up.display());
+    let first = fleet.spawn_up(&mut client, &script).await;
+    crate::fleet::wait_until("the shell ignores TERM", || up.exists());
+    let mut waiting = fleet.request("done");
+    waiting.spec.after = vec![first];
+    let waiting = client.spawn(waiting).await.unwrap().id;
+    let (name, mut other) = (first.to_string(), fleet.client().await);
+    let respawn = async {
+        let order = fleet.places.agent_dir(first).join(records::STOP);
+        crate::fleet::until("its end is under way", || async { order.exists() }).await;
+        other.respawn(&name, &RespawnRequest::default()).await
+    };
+    let force = RmRequest { force: true, keep: false };
+    let (removed, respawned) = tokio::join!(client.rm(&name, force), respawn);
+    assert_eq!(removed.unwrap().id, first);
+    assert_eq!(refused(respawned).0, "conflict");
+    let row = fleet.until_state(&mut client, waiting, State::Failed).await;
+    let text = format!("it was to start after {first}, which was removed");
+    assert_eq!(row.ending, Some(Ending::Error { text }));
+}
+
+#[tokio::test]
+async fn a_resumed_agent_waits_for_a_place_like_any_other() {
+    let fleet = Fleet::with(|options| options.max_running = 1);
+    let mut client = fleet.client().await;
+    let done = fleet.spawn(&mut client, "done").await;
+    fleet.until_state(&mut client, done, State::Done).await;
+    let hangs = fleet.spawn_up(&mut client, "hang").await;
+    let row = client.resume(&done.to_string(), &ResumeRequest::default()).await.unwrap();
+    assert_eq!((row.state, row.queued_behind, row.pid), (State::Spawning, Some(0), None));
+    client.kill(&hangs.to_string(), &quick()).await.unwrap();
+    fleet.until_row(&mut client, done, |row| (row.state, row.runs) == (State::Done, 2)).await;
 }
