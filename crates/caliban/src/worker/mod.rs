@@ -355,6 +355,11 @@ async fn watch(
             while let Some(entry) = feed.next(&mut cursor) {
                 status.take(&entry);
             }
+            // Nothing of an agent outlives it; what that ends is said.
+            for job in stay.jobs() {
+                let command = status.redacted(&job.command);
+                crate::report::note(&format!("a command in the background ends with the agent: {command}"));
+            }
             let is_done = matches!(status.outcome(), Some(Outcome::Done));
             status.ended();
             notifier.ended(status.ending_text(), is_done).await;

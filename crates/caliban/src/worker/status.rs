@@ -308,6 +308,11 @@ impl Status {
         status
     }
 
+    /// A text as it may be written: in one line, without secrets.
+    pub(super) fn redacted(&self, text: &str) -> String {
+        self.redactor.redact(&inert::line(text)).into_owned()
+    }
+
     fn stamp(&mut self) {
         self.now.updated_at = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
     }

@@ -90,3 +90,18 @@ fn an_idle_agent_sleeps_when_nothing_of_it_runs_and_wakes_as_it_was() {
     attached.kill();
     fleet.run(["kill", &cancelled, &busy, &idle]).ok();
 }
+
+#[test]
+fn a_command_that_ends_with_its_agent_is_named() {
+    let job = "while :; do sleep 0.1; done";
+    let fleet = Fleet::new(script![
+        tool("Bash", json!({"command": job, "run_in_background": true})),
+        text("left it running"),
+    ]);
+    let id = fleet.bg("the task", ["--permission-mode", "unattended"]);
+    fleet.run(["agents", "wait", &id]).ok();
+    let log = fleet.run(["logs", &id, "--raw"]).ok().stdout;
+    assert!(log.contains(&format!("a command in the background ends with the agent: {job}")), "{log}");
+    let left = fleet.place.env.processes().into_iter().filter(|(_, line)| line.contains(job)).count();
+    assert_eq!(left, 0);
+}
