@@ -211,15 +211,13 @@ async fn land(
         return Ok((landed, record));
     };
     let message = args.message.clone().unwrap_or_else(|| message(agent));
-    let ends = Ends { into: preview.into, head: preview.head };
+    let ends = Ends { into: preview.into, head: preview.head, merged };
     landed.commit = match target {
         Target::Here { tree, .. } => {
-            let touched = tree::check(tree, &ends, &merged).await?;
+            let touched = tree::check(tree, &ends).await?;
             tree::merge(tree, &ends, &touched, &message, landed.how).await?
         }
-        Target::Branch { tree, name, .. } => {
-            in_store(tree, name, &ends, &merged, &message, landed.how).await?
-        }
+        Target::Branch { tree, name, .. } => in_store(tree, name, &ends, &message, landed.how).await?,
     };
     landed.summary = preview::summary(target.tree(), &ends.into, &landed.commit).await?;
     let record = (landed.how == How::Squash).then(|| Landing { tip, commit: landed.commit.clone() });
@@ -227,14 +225,7 @@ async fn land(
 }
 
 /// Merges into a branch that no tree has: a commit and the branch, nothing else. The new commit.
-async fn in_store(
-    tree: &Path,
-    name: &str,
-    ends: &Ends,
-    merged: &str,
-    message: &str,
-    how: How,
-) -> Result<String, Failure> {
+async fn in_store(tree: &Path, name: &str, ends: &Ends, message: &str, how: How) -> Result<String, Failure> {
     let (into, head) = (ends.into.as_str(), ends.head.as_str());
     let mut args = vec!["commit-tree", "-m", message, "-p", into];
     if how == How::Merge {
@@ -244,7 +235,7 @@ async fn in_store(
     if signs.stdout.trim_ascii() == b"true" {
         args.push("-S");
     }
-    args.push(merged);
+    args.push(&ends.merged);
     let commit = Git::plain(tree).args(args).text().await?;
     let reference = format!("refs/heads/{name}");
     let reason = "caliban agents merge";
@@ -350,10 +341,11 @@ fn checked_out(admin: &Path) -> Option<String> {
     text.trim_end().strip_prefix("ref: refs/heads/").map(str::to_owned)
 }
 
-/// What is merged into what.
+/// What is merged into what, and the tree that it makes.
 struct Ends {
     into: String,
     head: String,
+    merged: String,
 }
 
 /// The tree that the user is in; the repo's main one when that is the agent's own.

@@ -429,6 +429,28 @@ fn what_a_hook_changed_before_it_refused_is_taken_back_and_not_lost() {
 }
 
 #[test]
+fn what_somebody_else_does_meanwhile_is_left_alone() {
+    let merge = Merge::new();
+    merge.agent("echo 1 > one; echo more >> README.md; git add .; git commit -qm one");
+    for (hook, flags) in [("pre-merge-commit", &[][..]), ("pre-commit", &["--squash"])] {
+        // As a person in another terminal would.
+        merge.hook(hook, "echo mine > mine; git add mine; exit 1");
+        let refused = merge.merge(flags).expect_code(1);
+        assert!(refused.stderr.contains("hint: nothing was changed"), "{}", refused.stderr);
+        let left =
+            "git status --porcelain; cat mine; git rm -qf mine; ls -d .git/MERGE* .git/SQUASH* 2>&1 || true";
+        let left = merge.user(left);
+        assert!(left.starts_with("A  mine\nmine\n") && !left.contains("\n.git"), "{left}");
+        merge.user(&format!("rm .git/hooks/{hook}"));
+    }
+    merge
+        .hook("pre-commit", "git update-ref HEAD $(git commit-tree -p HEAD -m theirs 'HEAD^{tree}'); exit 1");
+    let refused = merge.merge(&["--squash"]).expect_code(1);
+    assert!(refused.stderr.contains("HEAD was moved meanwhile"), "{}", refused.stderr);
+    assert_eq!(merge.git(&["log", "-1", "--format=%s"]), "theirs");
+}
+
+#[test]
 fn a_submodule_that_is_only_staged_is_uncommitted_work() {
     let merge = Merge::new();
     let sub = merge.fleet.place.env.repo();

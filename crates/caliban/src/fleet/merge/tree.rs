@@ -14,21 +14,18 @@ use super::{
     super::git::{Git, failure, gone},
     Ends, How, listed,
     preview::{self, Touched, literal},
-    target,
+    target, tree_of,
 };
 use crate::report::{self, Code, Failure};
 
-/// What git says about the tree: where HEAD is, and every tracked path that differs.
-#[derive(PartialEq, Eq)]
-struct State {
-    head: String,
-    status: Vec<u8>,
-}
+/// Every tracked path that differs between HEAD, index and files.
+const STATUS: [&str; 6] =
+    ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=no", "--ignore-submodules=dirty"];
 
 /// Refuses a tree in which the merge would meet what is not committed, or another operation that is not finished. What
 /// the merge will touch.
-pub(super) async fn check(tree: &Path, ends: &Ends, merged: &str) -> Result<Vec<Touched>, Failure> {
-    let git_dir = Git::plain(tree).args(["rev-parse", "--absolute-git-dir"]).path().await?;
+pub(super) async fn check(tree: &Path, ends: &Ends) -> Result<Vec<Touched>, Failure> {
+    let git_dir = git_dir(tree).await?;
     if let Some((mark, what)) = target::unfinished(&git_dir) {
         let hint = match mark {
             "MERGE_HEAD" if is_ours(&git_dir, ends) => {
@@ -45,10 +42,8 @@ pub(super) async fn check(tree: &Path, ends: &Ends, merged: &str) -> Result<Vec<
             lock.display()
         )));
     }
-    let touched = preview::touched(tree, &ends.into, merged).await?;
-    let status =
-        ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=no", "--ignore-submodules=dirty"];
-    let status = Git::plain(tree).args(status).fields().await?;
+    let touched = preview::touched(tree, &ends.into, &ends.merged).await?;
+    let status = Git::plain(tree).args(STATUS).fields().await?;
     let (mut staged, mut announced, mut dirty) = (Vec::new(), Vec::new(), BTreeSet::new());
     for entry in &status {
         let Some((marks, path)) = entry.as_bytes().split_at_checked(3) else { continue };
@@ -65,7 +60,7 @@ pub(super) async fn check(tree: &Path, ends: &Ends, merged: &str) -> Result<Vec<
         let failed =
             Failure::new(format!("there are staged changes in {}: {}", tree.display(), listed(&staged)));
         let index = Git::plain(tree).args(["write-tree"]).output().await?;
-        let is_merged = String::from_utf8_lossy(&index.stdout).trim() == merged;
+        let is_merged = String::from_utf8_lossy(&index.stdout).trim() == ends.merged;
         return Err(failed.hint(if is_merged {
             "they are this agent's work, staged by a merge that was interrupted: git reset --merge takes it back"
         } else {
@@ -103,12 +98,12 @@ pub(super) async fn merge(
     message: &str,
     how: How,
 ) -> Result<String, Failure> {
-    let before = State::of(tree).await?;
-    if before.head != ends.into {
+    if at(tree).await.is_none_or(|(commit, _)| commit != ends.into) {
         return Err(
             Failure::new(format!("HEAD of {} has just moved", tree.display())).hint("give the command again")
         );
     }
+    let git_dir = git_dir(tree).await?;
     // From here on a signal ends git, and we put back what it leaves.
     let mut interrupts = Interrupts::new()?;
     let head = ends.head.as_str();
@@ -137,105 +132,123 @@ pub(super) async fn merge(
             continue;
         }
         // A hook that runs after the commit may fail or be cut: the merge is there.
-        if let Some(commit) = landed(tree, ends, how).await {
+        if let Some((commit, parents)) = at(tree).await
+            && is_it(tree, ends, how, &commit, &parents).await
+        {
             return Ok(commit);
         }
         let failed = match is_cut {
             true => Failure { code: Code::Interrupted, ..Failure::new("the merge was interrupted") },
             false => failure(step[0], &output),
         };
-        return Err(undone(tree, &before, touched, failed).await);
+        return Err(undone(tree, &git_dir, ends, touched, failed).await);
     }
-    match landed(tree, ends, how).await {
-        Some(commit) => Ok(commit),
-        None => Err(undone(tree, &before, touched, Failure::new("git made no commit of the merge")).await),
+    match at(tree).await {
+        // Whatever a hook put on top of it.
+        Some((commit, _)) if commit != ends.into => Ok(commit),
+        _ => {
+            let failed = Failure::new("git made no commit of the merge");
+            Err(undone(tree, &git_dir, ends, touched, failed).await)
+        }
     }
 }
 
-/// The commit that HEAD is at, if it is the one that we wanted.
-async fn landed(tree: &Path, ends: &Ends, how: How) -> Option<String> {
+/// Whether this commit is the merge, and not one that somebody else made meanwhile.
+async fn is_it(tree: &Path, ends: &Ends, how: How, commit: &str, parents: &[String]) -> bool {
+    match how {
+        How::Squash => {
+            *parents == [ends.into.clone()] && tree_of(tree, commit).await.as_ref() == Ok(&ends.merged)
+        }
+        How::Merge | How::UpToDate => *parents == [ends.into.clone(), ends.head.clone()],
+    }
+}
+
+/// The commit that HEAD is at, and its parents.
+async fn at(tree: &Path) -> Option<(String, Vec<String>)> {
     let args = ["rev-list", "--parents", "--max-count=1", "HEAD", "--"];
     let line = Git::plain(tree).args(args).undisturbed().text().await.ok()?;
     let mut oids = line.split(' ').map(str::to_owned);
-    let commit = oids.next()?;
-    let parents: Vec<String> = oids.collect();
-    let is_it = commit != ends.into
-        && match how {
-            How::Squash => true,
-            How::Merge | How::UpToDate => parents.contains(&ends.head),
-        };
-    is_it.then_some(commit)
+    Some((oids.next()?, oids.collect()))
 }
 
 /// Puts the tree back to where it was. Only called on a tree that had nothing staged and nothing in the merge's way: what
-/// is at the touched paths is what HEAD has, or comes from git and the hooks.
-async fn undone(tree: &Path, before: &State, touched: &[Touched], failed: Failure) -> Failure {
-    let is_back = async || {
-        let is_new =
-            |touched: &Touched| touched.was.is_none() && tree.join(&touched.path).symlink_metadata().is_ok();
-        !touched.iter().any(is_new) && State::of(tree).await.is_ok_and(|now| now == *before)
-    };
-    let has_begun = Git::plain(tree).args(["rev-parse", "--verify", "--quiet", "MERGE_HEAD"]).undisturbed();
-    let has_begun = has_begun.output().await.is_ok_and(|output| output.status.success());
-    if !has_begun && is_back().await {
-        return failed.hint("nothing was changed");
+/// is at the touched paths is what HEAD has, or comes from git and the hooks. What somebody else did meanwhile is left
+/// alone.
+async fn undone(tree: &Path, git_dir: &Path, ends: &Ends, touched: &[Touched], failed: Failure) -> Failure {
+    let look = format!("git status shows what is left of it in {}", tree.display());
+    if at(tree).await.is_some_and(|(commit, _)| commit != ends.into) {
+        return failed.hint(format!("HEAD was moved meanwhile, so the merge was not taken back\n{look}"));
     }
-    let back: &[&str] = if has_begun { &["merge", "--abort"] } else { &["reset", "--quiet", "--merge"] };
-    let _looked_at_below = Git::plain(tree).args(back.iter().copied()).undisturbed().output().await;
-    let forced = match is_back().await {
-        true => Ok(()),
-        false => put_back(tree, touched).await,
-    };
-    if is_back().await {
+    let is_merging = git_dir.join("MERGE_HEAD").symlink_metadata().is_ok();
+    if is_merging && !is_ours(git_dir, ends) {
+        return failed.hint(format!("another merge began meanwhile, so this one was not taken back\n{look}"));
+    }
+    let is_untouched = !is_merging && is_back(tree, touched).await.is_ok_and(|is| is);
+    let forced = if is_untouched { Ok(()) } else { put_back(tree, touched).await };
+    if is_back(tree, touched).await.is_ok_and(|is| is) {
+        if is_merging {
+            let _looked_at_by_the_next =
+                Git::plain(tree).args(["merge", "--quit"]).undisturbed().output().await;
+        }
+        // Best effort by name: a message that nobody asks for.
+        let _gone = std::fs::remove_file(git_dir.join("SQUASH_MSG"));
         return failed.hint("nothing was changed");
     }
     let why = forced.err().map_or_else(String::new, |failed| format!(": {failed}"));
-    failed.hint(format!(
-        "the merge could not be taken back in {}{why}\ngit status shows what is left of it",
-        tree.display()
-    ))
+    failed.hint(format!("the merge could not be taken back{why}\n{look}"))
 }
 
-/// Takes back, path by path, what git wrote before it was cut short, or what a hook changed. What is neither HEAD's nor
-/// the merge's goes into the store first.
+/// Takes back, path by path, what git wrote and what a hook changed. What is neither HEAD's nor the merge's goes into the
+/// store first.
 async fn put_back(tree: &Path, touched: &[Touched]) -> Result<(), Failure> {
-    // The index alone, and the marks of a merge that began.
-    Git::plain(tree).args(["reset", "--quiet"]).undisturbed().output().await?;
-    let mut old = Vec::new();
+    let git = || Git::plain(tree).env("GIT_LITERAL_PATHSPECS", "1").undisturbed();
+    let index: BTreeSet<OsString> = git().args(["ls-files", "-z"]).fields().await?.into_iter().collect();
+    let changed = git().args(["diff-files", "--name-only", "--no-ext-diff", "-z"]).fields().await?;
+    let changed: BTreeSet<OsString> = changed.into_iter().collect();
     for Touched { path, was, will_be } in touched {
-        let place = tree.join(path);
-        let Ok(there) = place.symlink_metadata() else {
-            old.extend(was.is_some().then_some(path));
+        let is_file = tree.join(path).symlink_metadata().is_ok_and(|found| found.is_file());
+        if !is_file || (index.contains(path.as_os_str()) && !changed.contains(path.as_os_str())) {
             continue;
-        };
-        if there.is_file() {
-            let args = [OsString::from("hash-object"), OsString::from("-w"), OsString::from("--")];
-            let kept = Git::plain(tree).args(args).args([path]).undisturbed().text().await?;
-            if Some(&kept) != was.as_ref() && Some(&kept) != will_be.as_ref() {
-                let shown = path.display();
-                report::note(&format!("{shown} was changed by a hook; `git cat-file blob {kept}` shows how"));
-            }
         }
-        match was {
-            Some(_) => old.push(path),
-            None if there.is_dir() => {}
-            None => std::fs::remove_file(&place)
-                .map_err(|error| Failure::new(format!("cannot remove {}: {error}", place.display())))?,
+        let kept = git().args(["hash-object", "-w", "--"]).args([path]).text().await?;
+        if Some(&kept) != was.as_ref() && Some(&kept) != will_be.as_ref() {
+            let shown = path.display();
+            report::note(&format!("{shown} was changed by a hook; `git cat-file blob {kept}` shows how"));
         }
     }
-    let old: Vec<u8> = old.iter().flat_map(|path| [path.as_os_str().as_bytes(), b"\0"].concat()).collect();
-    let back = Git::plain(tree).args(["checkout-index", "--force", "-z", "--stdin"]).undisturbed();
+    let listed = |of: &dyn Fn(&&Touched) -> bool| -> Vec<u8> {
+        touched.iter().filter(of).flat_map(|t| [t.path.as_os_str().as_bytes(), b"\0"].concat()).collect()
+    };
+    let (all, old) = (listed(&|_| true), listed(&|touched| touched.was.is_some()));
+    let reset = git().args(["reset", "--quiet", "--pathspec-from-file=-", "--pathspec-file-nul"]);
+    reset.feed(move |out| out.write_all(&all).map_err(|error| gone(&error))).await?;
+    for Touched { path, .. } in touched.iter().filter(|touched| touched.was.is_none()) {
+        let place = tree.join(path);
+        if place.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
+            std::fs::remove_file(&place)
+                .map_err(|error| Failure::new(format!("cannot remove {}: {error}", place.display())))?;
+        }
+        // The directories that were made for it, as far as nothing else is in them.
+        for dir in place.ancestors().skip(1).take_while(|dir| *dir != tree) {
+            if std::fs::remove_dir(dir).is_err() {
+                break;
+            }
+        }
+    }
+    let back = git().args(["checkout-index", "--force", "-z", "--stdin"]);
     back.feed(move |out| out.write_all(&old).map_err(|error| gone(&error))).await.map(drop)
 }
 
-impl State {
-    async fn of(tree: &Path) -> Result<Self, Failure> {
-        let head = Git::plain(tree).args(["rev-parse", "HEAD"]).undisturbed().text().await?;
-        let args = ["status", "--porcelain=v2", "-z", "--no-renames", "--untracked-files=no"];
-        let status =
-            Git::plain(tree).args(args).args(["--ignore-submodules=dirty"]).undisturbed().bytes().await?;
-        Ok(Self { head, status })
+/// Whether every touched path is as HEAD has it, there and in the index.
+async fn is_back(tree: &Path, touched: &[Touched]) -> Result<bool, Failure> {
+    let is_new =
+        |touched: &Touched| touched.was.is_none() && tree.join(&touched.path).symlink_metadata().is_ok();
+    if touched.iter().any(is_new) {
+        return Ok(false);
     }
+    let paths: BTreeSet<&[u8]> = touched.iter().map(|touched| touched.path.as_os_str().as_bytes()).collect();
+    let entries = Git::plain(tree).args(STATUS).undisturbed().fields().await?;
+    Ok(!entries.iter().any(|entry| entry.as_bytes().get(3..).is_some_and(|path| paths.contains(path))))
 }
 
 /// Signals that would end us between two steps.
@@ -262,6 +275,10 @@ impl Interrupts {
         }
         self.came = true;
     }
+}
+
+async fn git_dir(tree: &Path) -> Result<PathBuf, Failure> {
+    Git::plain(tree).args(["rev-parse", "--absolute-git-dir"]).path().await
 }
 
 /// Whether the merge that is not finished is the one that is wanted.
