@@ -1,17 +1,17 @@
 //! The verdict on a command line: each command, each redirection and each doubt on its own, and the
 //! strictest of them for the whole.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use caliban_core::mode::Mode;
 
 use crate::{
     command_pattern::Fit,
-    path::{Reading, normalise, resolve},
+    path::Reading,
     policy::{Effect, FileAccess, Judge, by_rule, unattended},
     read_only,
     rule::{Covers, Rule},
-    shell::{Analysis, FileUse, Run, Trust, analyse, word::Word},
+    shell::{Analysis, FileUse, Run, Trust, analyse, dialect::Dialect, word::Word},
     verdict::Verdict,
 };
 
@@ -29,14 +29,14 @@ impl Judge<'_> {
             }
         }
         let blanket = self.rules(Effect::Allow).find(|rule| everything(&rule.rule)).map(by_rule);
-        let analysis = analyse(line, cwd, &self.policy.home);
+        let analysis = analyse(line, cwd, &self.policy.home, Dialect::here());
         let line = Line { judge: self, line, blanket, variables: analysis.sets_variables() };
         line.analysis(&analysis).unwrap_or_else(|| Verdict::allow("it runs nothing"))
     }
 }
 
-struct Line<'a> {
-    judge: &'a Judge<'a>,
+pub(crate) struct Line<'a> {
+    pub(crate) judge: &'a Judge<'a>,
     line: &'a str,
     /// The rule that allows all commands, when there is one.
     blanket: Option<Verdict>,
@@ -104,55 +104,6 @@ impl Line<'_> {
             }
         }
         found
-    }
-
-    /// Files under a deny rule that stand among the words.
-    fn mentioned(&self, run: &Run, add: &mut impl FnMut(Verdict)) {
-        let denies: Vec<_> = self
-            .judge
-            .rules(Effect::Deny)
-            .filter(|rule| matches!(rule.rule.covers, Covers::Read(_) | Covers::Edit(_)))
-            .collect();
-        if denies.is_empty() {
-            return;
-        }
-        let reads_only = read_only::reads(run).is_some();
-        for path in self.spoken_of(run) {
-            for rule in denies.iter().filter(|rule| self.judge.matches(&rule.rule, &path)) {
-                match &rule.rule.covers {
-                    Covers::Read(_) => add(by_rule(rule)),
-                    Covers::Edit(_) if !reads_only => add(Verdict::ask(
-                        format!("it may change what {} ({}) protects", rule.rule, rule.source),
-                        Vec::new(),
-                    )),
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    /// The files that the words of a command may name, as given and where they lead. A best effort: what a
-    /// program does with other words, only a sandbox can bound.
-    fn spoken_of(&self, run: &Run) -> Vec<PathBuf> {
-        let directories = run.directories.as_deref().unwrap_or(std::slice::from_ref(&self.judge.policy.root));
-        let mut named = Vec::new();
-        for directory in directories {
-            for word in run.words.iter().skip(1) {
-                match word {
-                    Word::Literal(text) => {
-                        let option = text.get(2..).filter(|_| text.starts_with('-'));
-                        let values =
-                            [Some(text.as_str()), text.split_once('=').map(|(_, value)| value), option];
-                        named.extend(values.into_iter().flatten().map(|value| directory.join(value)));
-                    }
-                    Word::Glob(pattern) => {
-                        named.extend(read_only::expand(directory, pattern).into_iter().flatten())
-                    }
-                    Word::Computed(_) => {}
-                }
-            }
-        }
-        named.iter().flat_map(|path| [Some(normalise(path)), resolve(path)]).flatten().collect()
     }
 
     /// Whether some rule could be evaded by what is not understood.
@@ -256,12 +207,128 @@ const WITH_SUBCOMMANDS: &[&str] = &[
     "bundle",
     "make",
     "just",
-    "npx",
 ];
-/// Programs that can do anything: only the exact words are suggested.
+/// Programs that can do anything, run others, or reach other machines: only the exact words are suggested.
 const ANYTHING: &[&str] = &[
-    "bash", "sh", "dash", "zsh", "ksh", "eval", "exec", "sudo", "doas", "env", "xargs", "rm", "dd", "python",
-    "python3", "perl", "ruby", "node", "source", ".", "ssh", "find", "awk", "sed",
+    "bash",
+    "sh",
+    "dash",
+    "ash",
+    "zsh",
+    "ksh",
+    "mksh",
+    "yash",
+    "fish",
+    "csh",
+    "tcsh",
+    "busybox",
+    "toybox",
+    "eval",
+    "exec",
+    "source",
+    ".",
+    "command",
+    "builtin",
+    "trap",
+    "alias",
+    "sudo",
+    "su",
+    "doas",
+    "pkexec",
+    "runuser",
+    "env",
+    "xargs",
+    "parallel",
+    "nohup",
+    "setsid",
+    "timeout",
+    "time",
+    "nice",
+    "ionice",
+    "stdbuf",
+    "taskset",
+    "chrt",
+    "chroot",
+    "unshare",
+    "nsenter",
+    "flock",
+    "strace",
+    "ltrace",
+    "gdb",
+    "lldb",
+    "watch",
+    "entr",
+    "script",
+    "expect",
+    "find",
+    "fd",
+    "fdfind",
+    "rm",
+    "dd",
+    "tee",
+    "cp",
+    "mv",
+    "ln",
+    "install",
+    "chmod",
+    "chown",
+    "python",
+    "pypy",
+    "ipython",
+    "perl",
+    "ruby",
+    "irb",
+    "node",
+    "tsx",
+    "ts-node",
+    "lua",
+    "luajit",
+    "php",
+    "tclsh",
+    "julia",
+    "Rscript",
+    "R",
+    "osascript",
+    "pwsh",
+    "ssh",
+    "scp",
+    "sftp",
+    "rsync",
+    "telnet",
+    "nc",
+    "ncat",
+    "socat",
+    "curl",
+    "wget",
+    "awk",
+    "gawk",
+    "mawk",
+    "nawk",
+    "sed",
+    "ed",
+    "ex",
+    "vi",
+    "vim",
+    "nvim",
+    "view",
+    "emacs",
+    "nano",
+    "less",
+    "more",
+    "man",
+    "tar",
+    "zip",
+    "unzip",
+    "crontab",
+    "at",
+    "batch",
+    "systemd-run",
+    "npx",
+    "bunx",
+    "uvx",
+    "pipx",
+    "tmux",
+    "screen",
 ];
 
 /// A rule that would allow commands of this kind; none where the only one would allow others too.
@@ -274,8 +341,15 @@ fn suggestion(words: &[Word]) -> Option<String> {
             .map(str::to_owned)
     };
     let name = plain(&words[0])?;
-    // `/bin/sh` is `sh`.
-    if ANYTHING.contains(&name.rsplit('/').next().unwrap_or(&name)) {
+    // `/bin/sh` is `sh`, `python3.12` is `python`.
+    let base = name.rsplit('/').next().unwrap_or(&name);
+    let base = match base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-') {
+        "" => base,
+        plain => plain,
+    };
+    let options_first = WITH_SUBCOMMANDS.contains(&base)
+        && words.get(1).is_some_and(|word| word.literal().is_none_or(|text| text.starts_with('-')));
+    if ANYTHING.contains(&base) || options_first {
         let all = words.iter().map(plain).collect::<Option<Vec<_>>>()?;
         return Some(format!("Bash({})", all.join(" ")));
     }

@@ -2,7 +2,8 @@
 //!
 //! `*` alone stands for any number of words, inside a word for any characters of it; a trailing `:*` is the
 //! same as ` *`. A giving rule is read narrowly: a computed word fits only a lone `*`. A taking rule is read
-//! widely: options before a sub-command and the directory of the program do not hide it.
+//! widely: further options and their values, the order of options and the directory of the program do not hide
+//! what it is about.
 
 use crate::{path::Reading, shell::word::Word};
 
@@ -47,7 +48,7 @@ impl CommandPattern {
         if reading == Reading::Narrow || fit == Fit::Yes {
             return fit;
         }
-        plainer(words).iter().map(|words| self::fit(&self.words, words, reading)).fold(fit, Fit::max)
+        fit.max(widely(&self.words, words))
     }
 
     /// Whether the rule's fixed beginning stands anywhere in a text that could not be parsed.
@@ -103,49 +104,152 @@ pub(crate) fn wildcard(pattern: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// The same command in the plainer spellings that a forbidding rule most likely means.
-fn plainer(words: &[Word]) -> Vec<Vec<Word>> {
-    let mut spellings = Vec::new();
-    let mut plain = words.to_vec();
-    if let Some(Word::Literal(name)) = plain.first_mut()
-        && let Some(at) = name.rfind('/')
-    {
-        name.replace_range(..=at, "");
-        spellings.push(plain.clone());
-    }
-    let name = plain.first().and_then(Word::literal).unwrap_or_default().to_owned();
-    let valued: &[&str] = match name.as_str() {
-        "git" => &["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"],
-        "cargo" => &["-C", "--config", "-Z", "--color"],
-        "npm" | "pnpm" | "yarn" => &["--prefix", "-C", "--dir", "--cwd", "-w", "--workspace", "--filter"],
-        "docker" | "kubectl" => &["-H", "--host", "--context", "-n", "--namespace", "--kubeconfig"],
-        _ => &[],
+/// The rule's words in their order, whatever options stand between them; the rule's own options anywhere.
+fn widely(pattern: &[String], words: &[Word]) -> Fit {
+    let (Some((rule_name, rule)), Some((name, words))) = (pattern.split_first(), words.split_first()) else {
+        return Fit::No;
     };
-    let at = 1;
-    let mut short = plain.clone();
-    while at < short.len() {
-        match short[at].literal() {
-            Some(option) if option.starts_with('-') || option.starts_with('+') => {
-                let takes_value = valued.contains(&option);
-                short.remove(at);
-                if takes_value && at < short.len() {
-                    short.remove(at);
+    let Some(name) = name.literal() else { return Fit::No };
+    let name = name.rsplit('/').next().unwrap_or(name);
+    if rule_name == "*" || !wildcard(rule_name, name) {
+        return Fit::No;
+    }
+    let (options, others): (Vec<&String>, Vec<&String>) =
+        rule.iter().partition(|word| is_option(word) && !word.contains('*'));
+    let given = options.iter().map(|option| present(option, words)).min().unwrap_or(Fit::Yes);
+    let fit = given.min(in_order(name, &others, words));
+    if name == "git" && words.iter().any(renames) { fit.max(Fit::Maybe) } else { fit }
+}
+
+fn is_option(word: &str) -> bool {
+    word.len() > 1 && word.starts_with(['-', '+'])
+}
+
+/// `-c alias.x=push`, `-c include.path=x`: git's words may be others than they seem.
+fn renames(word: &Word) -> bool {
+    let Some(text) = word.literal() else { return false };
+    let text = text.to_ascii_lowercase();
+    let key = text.strip_prefix("--config-env=").unwrap_or(&text);
+    key.starts_with("alias.") || key.starts_with("include")
+}
+
+/// Whether an option is among the words: `-rf` also as `-f -r`, `--force` also as `--force=x`.
+fn present(option: &str, words: &[Word]) -> Fit {
+    let literal = || words.iter().filter_map(Word::literal);
+    let letters = option.strip_prefix('-').filter(|letters| letters.chars().all(|c| c.is_ascii_alphabetic()));
+    let clusters =
+        || literal().filter_map(|word| word.strip_prefix('-')).filter(|word| !word.starts_with('-'));
+    if literal()
+        .any(|word| word.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
+        || letters.is_some_and(|letters| letters.chars().all(|c| clusters().any(|word| word.contains(c))))
+    {
+        Fit::Yes
+    } else if literal().any(|word| word.len() > 3 && option.starts_with(word))
+        || words.iter().any(|word| word.literal().is_none())
+    {
+        Fit::Maybe
+    } else {
+        Fit::No
+    }
+}
+
+/// The rule's other words in their order. Options are passed over, and what may be their value.
+fn in_order(name: &str, rule: &[&String], words: &[Word]) -> Fit {
+    // `fits[at]`: how the rest of the rule fits the words from there on; first with nothing left of the rule.
+    let mut fits = vec![Fit::Yes; words.len() + 1];
+    let mut next: Option<Vec<Fit>> = None;
+    for step in (0..=rule.len()).rev() {
+        for at in (0..=words.len()).rev() {
+            let wanted = rule.get(step);
+            let behind = |at: usize| next.as_ref().and_then(|next| next.get(at)).copied().unwrap_or(Fit::No);
+            let (Some(word), false) = (words.get(at), wanted.is_some_and(|word| word.as_str() == "*")) else {
+                fits[at] = match wanted {
+                    None => Fit::Yes,
+                    Some(word) if word.as_str() == "*" => {
+                        (at..=words.len()).map(behind).max().unwrap_or(Fit::No)
+                    }
+                    Some(_) => Fit::No,
+                };
+                continue;
+            };
+            let here = match (wanted, word) {
+                (Some(wanted), Word::Literal(text)) if wildcard(wanted, text) => behind(at + 1),
+                (Some(_), Word::Glob(_)) => behind(at + 1).min(Fit::Maybe),
+                (_, Word::Computed(_)) => Fit::Maybe,
+                _ => Fit::No,
+            };
+            let passed = match word.literal().filter(|text| is_option(text)) {
+                None => Fit::No,
+                Some(option) => {
+                    let beyond = fits.get(at + 2).copied().unwrap_or(Fit::No);
+                    match value(name, option) {
+                        Value::None => fits[at + 1],
+                        Value::Next => beyond,
+                        Value::Perhaps => fits[at + 1].max(beyond.min(Fit::Maybe)),
+                    }
                 }
-            }
-            _ => break,
+            };
+            fits[at] = here.max(passed);
         }
+        next = Some(fits.clone());
     }
-    let options_first = short.len() != plain.len();
-    if options_first {
-        spellings.push(short);
+    fits[0]
+}
+
+/// Whether the word behind an option belongs to it.
+enum Value {
+    None,
+    Next,
+    Perhaps,
+}
+
+fn value(name: &str, option: &str) -> Value {
+    let (valued, flags): (&[&str], &[&str]) = match name {
+        "git" => (
+            &["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"],
+            &[
+                "-p",
+                "-P",
+                "--paginate",
+                "--bare",
+                "--literal-pathspecs",
+                "--glob-pathspecs",
+                "--icase-pathspecs",
+            ],
+        ),
+        "cargo" => (
+            &["-C", "--config", "-Z", "--color"],
+            &["-q", "--quiet", "-v", "-vv", "--verbose", "--offline", "--locked", "--frozen"],
+        ),
+        "npm" | "pnpm" | "yarn" => (
+            &["--prefix", "-C", "--dir", "--cwd", "-w", "--workspace", "--filter"],
+            &[
+                "-s",
+                "--silent",
+                "-q",
+                "--quiet",
+                "--verbose",
+                "-g",
+                "--global",
+                "-f",
+                "--force",
+                "--json",
+                "-y",
+            ],
+        ),
+        "docker" | "kubectl" => (&["-H", "--host", "--context", "-n", "--namespace", "--kubeconfig"], &[]),
+        _ => (&[], &[]),
+    };
+    if valued.contains(&option) {
+        Value::Next
+    } else if flags.contains(&option)
+        || option.contains('=')
+        || option == "--"
+        || option.starts_with("--no-")
+        || option.starts_with('+')
+    {
+        Value::None
+    } else {
+        Value::Perhaps
     }
-    let without: Vec<Word> = plain
-        .iter()
-        .filter(|word| word.literal().is_none_or(|text| !text.starts_with('-') && !text.starts_with('+')))
-        .cloned()
-        .collect();
-    if without.len() != plain.len() {
-        spellings.push(without);
-    }
-    spellings
 }

@@ -1,12 +1,15 @@
 //! Decides whether a tool call may go ahead: rules, modes, command lines taken apart, paths followed through
 //! links.
 //!
-//! Everything here is a decision over data; only links are read from the file system. It never runs, asks,
-//! writes or reads the environment. What is not understood is never allowed.
+//! Everything here is a decision over data; only links, names and the index of git are read from the file
+//! system. It never runs, asks, writes or reads the environment. What is not understood is never allowed.
 
 mod command;
 mod command_pattern;
+mod git;
+mod glob;
 mod inherit;
+mod mentioned;
 mod path;
 mod policy;
 mod protected;

@@ -82,6 +82,8 @@ pub(crate) struct PathPattern {
     inside: Vec<GlobMatcher>,
     /// The part before the first wildcard.
     pub(crate) literal: String,
+    /// The longest fixed text in its last part, and whether that is the whole part.
+    name: (String, bool),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +140,27 @@ impl PathPattern {
             })
             .collect::<Result<_, _>>()?;
         let literal = text.split(['*', '?', '[', '{']).next().unwrap_or_default().to_owned();
-        Ok(Self { from, inside, literal })
+        let last = rest.trim_end_matches("/**").rsplit('/').next().unwrap_or_default();
+        let fixed = last.split(['*', '?', '[', ']', '{', '}']).max_by_key(|piece| piece.len());
+        let fixed = fixed.unwrap_or_default().to_owned();
+        let name = (fixed.clone(), fixed == last);
+        Ok(Self { from, inside, literal, name })
+    }
+
+    /// Whether a text that the shell will change names such a file, as far as it is written out.
+    pub(crate) fn stands_in(&self, text: &str) -> bool {
+        let text: String = text.chars().filter(|c| !matches!(c, '"' | '\'' | '\\')).collect();
+        let (name, whole) = &self.name;
+        if name.len() < 2 {
+            return false;
+        }
+        let letter = |c: char| c.is_alphanumeric() || c == '_';
+        let goes_on = |c: char| letter(c) || "-.".contains(c);
+        text.match_indices(name.as_str()).any(|(at, _)| {
+            let before = text[..at].chars().next_back();
+            let after = text[at + name.len()..].chars().next();
+            !whole || !(before.is_some_and(letter) || after.is_some_and(goes_on))
+        })
     }
 
     pub(crate) fn matches(&self, path: &Path, bases: Bases<'_>, reading: Reading) -> bool {

@@ -319,7 +319,9 @@ impl<'a> Judge<'a> {
                 } else if pattern.literal.starts_with('/') {
                     Path::new(&pattern.literal).starts_with(place)
                 } else {
-                    pattern.literal.split('/').any(|part| part.eq_ignore_ascii_case(name))
+                    // `.cargo/**` speaks of `.cargo/config.toml`, too.
+                    let wanted = name.split('/').next().unwrap_or(name);
+                    pattern.literal.split('/').any(|part| part.eq_ignore_ascii_case(wanted))
                 }
             }
             _ => false,

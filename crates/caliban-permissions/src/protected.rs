@@ -3,39 +3,105 @@
 
 use std::path::Path;
 
-/// Directories and files that are protected at any depth.
-const ANYWHERE: &[&str] =
-    &[".git", ".caliban", ".claude", ".mcp.json", ".husky", ".envrc", ".vscode", ".idea"];
-/// Start files of shells and programs, at any depth: the home directory may well be the project.
-const START_FILES: &[&str] = &[
+/// Directories and files that are protected at any depth. Of a path with two parts the second lies in the first.
+const ANYWHERE: &[&str] = &[
+    ".git",
+    ".gitmodules",
+    ".gitconfig",
+    ".config/git",
+    ".caliban",
+    ".claude",
+    ".mcp.json",
+    // What editors run when they open the project.
+    ".vscode",
+    ".idea",
+    ".devcontainer",
+    ".devcontainer.json",
+    ".vimrc",
+    ".nvimrc",
+    ".nvim.lua",
+    ".exrc",
+    ".vim",
+    ".config/nvim",
+    ".emacs",
+    ".emacs.d",
+    ".dir-locals.el",
+    ".zed",
+    // What changes a directory, a commit or a tool into something that runs.
+    ".envrc",
+    "mise.toml",
+    ".mise.toml",
+    "mise.local.toml",
+    ".mise",
+    ".config/mise",
+    ".tool-versions",
+    ".husky",
+    ".pre-commit-config.yaml",
+    ".pre-commit-config.yml",
+    "lefthook.yml",
+    ".lefthook.yml",
+    ".cargo/config",
+    ".cargo/config.toml",
+    ".npmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    ".yarn",
+    ".pnpmfile.cjs",
+    ".pnp.cjs",
+    ".bazelrc",
+    ".gdbinit",
+    ".lldbinit",
+    ".pdbrc",
+    ".pythonrc",
+    "sitecustomize.py",
+    "usercustomize.py",
+    ".pypirc",
+    ".netrc",
+    ".gnupg",
+    ".ssh",
+    ".config/fish",
+    ".config/direnv",
+    ".config/systemd",
+    ".config/autostart",
+    ".config/caliban",
+    ".local/bin",
+    ".tmux.conf",
+    ".screenrc",
+    ".Xresources",
+    ".xinitrc",
+    ".xprofile",
+    // Start files of shells: the home directory may well be the project.
     ".bashrc",
     ".bash_profile",
     ".bash_login",
     ".bash_logout",
+    ".bash_aliases",
+    ".bash_completion",
     ".profile",
     ".zshrc",
     ".zshenv",
     ".zprofile",
     ".zlogin",
+    ".zlogout",
     ".kshrc",
+    ".mkshrc",
     ".cshrc",
     ".tcshrc",
+    ".login",
     ".inputrc",
-    ".gitconfig",
-    ".gitmodules",
-    ".ssh",
-    ".npmrc",
-    ".pypirc",
-    ".netrc",
 ];
 
-/// The protected name in a path, if there is one, and how many components lead up to it, itself included.
+/// The protected place in a path, if there is one, and how many components lead up to it, itself included.
 pub(crate) fn protected_name(path: &Path) -> Option<(&'static str, usize)> {
-    path.components().enumerate().find_map(|(at, component)| {
-        let name = component.as_os_str().to_str()?;
-        // Some file systems do not tell the cases apart.
-        let found =
-            ANYWHERE.iter().chain(START_FILES).find(|protected| name.eq_ignore_ascii_case(protected))?;
-        Some((*found, at + 1))
+    let parts: Vec<&str> =
+        path.components().map(|part| part.as_os_str().to_str().unwrap_or_default()).collect();
+    (0..parts.len()).find_map(|at| {
+        let found = ANYWHERE.iter().find(|protected| {
+            let mut wanted = protected.split('/');
+            // Some file systems do not tell the cases apart.
+            let mut given = parts[at..].iter();
+            wanted.all(|wanted| given.next().is_some_and(|part| part.eq_ignore_ascii_case(wanted)))
+        })?;
+        Some((*found, at + found.split('/').count()))
     })
 }

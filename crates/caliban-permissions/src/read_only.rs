@@ -5,11 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
-use globset::GlobBuilder;
-
-use crate::shell::{
-    Run,
-    word::{Word, declared_name},
+use crate::{
+    glob::expand,
+    shell::{
+        Run,
+        word::{Word, declared_name},
+    },
 };
 
 /// The files and directories that a read-only command reads; nothing when it is not known to read only.
@@ -27,12 +28,29 @@ pub(crate) fn reads(run: &Run) -> Option<Vec<PathBuf>> {
         "test" | "[" => {
             words.iter().all(|word| word.literal().is_some_and(|text| text != "-v")).then(Vec::new)
         }
-        "printf" => words.first()?.literal().filter(|format| !format.starts_with('-')).map(|_| Vec::new()),
+        "printf" => words
+            .first()?
+            .literal()
+            .filter(|text| !text.starts_with('-') && !counts(text))
+            .map(|_| Vec::new()),
         name => {
             let spec = LISTED.iter().find(|spec| spec.names.contains(&name))?;
             listed(spec, words, run)
         }
     }
+}
+
+/// Whether a format of `printf` has a `%n`, which sets a variable.
+fn counts(format: &str) -> bool {
+    let mut rest = format;
+    while let Some((_, behind)) = rest.split_once('%') {
+        let conversion = behind.trim_start_matches(|c| "-+ #'0123456789.*$hjlLqtzI".contains(c));
+        if conversion.starts_with('n') {
+            return true;
+        }
+        rest = behind.strip_prefix('%').unwrap_or(conversion);
+    }
+    false
 }
 
 /// How a command takes what is no option.
@@ -45,6 +63,16 @@ enum Operands {
     PatternThenFiles,
 }
 
+/// Operands that take a command off the list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refused {
+    None,
+    /// It would follow the links in them.
+    Directories,
+    /// Patterns: each file more has another meaning.
+    Patterns,
+}
+
 struct Listed {
     names: &'static [&'static str],
     operands: Operands,
@@ -53,6 +81,8 @@ struct Listed {
     /// Long options that do.
     long: &'static [&'static str],
     most_operands: usize,
+    /// What an operand cannot be.
+    refuses: Refused,
     /// Whether it reads the working directory by itself.
     reads_directory: bool,
 }
@@ -63,6 +93,7 @@ const PLAIN: Listed = Listed {
     letters: "",
     long: &[],
     most_operands: usize::MAX,
+    refuses: Refused::None,
     reads_directory: false,
 };
 
@@ -76,66 +107,69 @@ const LISTED: &[Listed] = &[
     },
     Listed {
         names: &[
-            "cat",
-            "head",
-            "tail",
-            "wc",
-            "nl",
-            "tac",
-            "rev",
-            "cut",
-            "paste",
-            "fold",
-            "expand",
-            "column",
-            "cmp",
-            "comm",
-            "stat",
-            "readlink",
-            "realpath",
-            "od",
-            "hexdump",
-            "strings",
-            "md5sum",
-            "sha1sum",
-            "sha256sum",
-            "sha512sum",
-            "cksum",
+            "cat", "head", "tail", "nl", "tac", "rev", "cut", "paste", "fold", "expand", "column", "cmp",
+            "comm", "stat", "readlink", "realpath", "od", "hexdump",
         ],
         operands: Operands::Files,
         ..PLAIN
     },
-    Listed { names: &["ls", "df"], operands: Operands::Files, reads_directory: true, ..PLAIN },
+    Listed { names: &["wc"], operands: Operands::Files, long: &["files0-from"], ..PLAIN },
     Listed {
-        names: &["du"],
+        names: &["md5sum", "sha1sum", "sha256sum", "sha512sum", "cksum"],
+        operands: Operands::Files,
+        letters: "c",
+        long: &["check"],
+        ..PLAIN
+    },
+    // `@file` holds further words.
+    Listed { names: &["strings"], operands: Operands::Files, refuses: Refused::Patterns, ..PLAIN },
+    Listed {
+        names: &["ls"],
         operands: Operands::Files,
         letters: "L",
         long: &["dereference"],
         reads_directory: true,
         ..PLAIN
     },
+    Listed { names: &["df"], operands: Operands::Files, reads_directory: true, ..PLAIN },
+    Listed {
+        names: &["du"],
+        operands: Operands::Files,
+        letters: "L",
+        long: &["dereference", "files0-from"],
+        reads_directory: true,
+        ..PLAIN
+    },
     Listed {
         names: &["diff"],
-        operands: Operands::Files, // Recursion follows links.
+        operands: Operands::Files,
         letters: "lr",
         long: &["paginate", "recursive"],
+        refuses: Refused::Directories,
         ..PLAIN
     },
     Listed {
         names: &["file"],
         operands: Operands::Files,
-        letters: "CzZ",
-        long: &["compile", "uncompress", "uncompress-noreport"],
+        letters: "CzZfm",
+        long: &["compile", "uncompress", "uncompress-noreport", "files-from", "magic-file"],
         ..PLAIN
     },
     Listed {
         names: &["sort"],
         operands: Operands::Files,
         letters: "oT",
-        long: &["output", "compress-program", "temporary-directory"],
+        long: &["output", "compress-program", "temporary-directory", "files0-from"],
         ..PLAIN
     },
-    Listed { names: &["uniq"], operands: Operands::Files, most_operands: 1, ..PLAIN },
+    // A second operand is written to.
+    Listed {
+        names: &["uniq"],
+        operands: Operands::Files,
+        most_operands: 1,
+        refuses: Refused::Patterns,
+        ..PLAIN
+    },
     Listed {
         names: &["tree"],
         operands: Operands::Files,
@@ -179,17 +213,32 @@ fn listed(spec: &Listed, words: &[Word], run: &Run) -> Option<Vec<PathBuf>> {
             .options
             .iter()
             .any(|option| takes_off(option, "ef", &["regexp", "file", "files", "type-list"]));
-        if !given {
+        // The files that a pattern of the shell stands for are more than one word.
+        if !given && !matches!(operands.first()?, Word::Glob(_)) {
             operands = operands.get(1..)?;
         }
     }
     let mut files = files(operands, run)?;
     files.extend(option_files(&arguments.options, run)?);
+    let refused = match spec.refuses {
+        Refused::None => false,
+        Refused::Directories => files.iter().any(|file| file.is_dir()),
+        Refused::Patterns => operands.iter().any(|word| match word {
+            Word::Literal(text) => text.starts_with('@'),
+            _ => true,
+        }),
+    };
+    if refused {
+        return None;
+    }
     if spec.reads_directory {
         files.extend(run.directories.clone()?);
     }
     Some(files)
 }
+
+/// Options whose value is a pattern, and often not quoted.
+const PATTERN_OPTIONS: [&str; 4] = ["--include=", "--exclude=", "--exclude-dir=", "--glob="];
 
 struct Arguments<'a> {
     options: Vec<&'a str>,
@@ -197,14 +246,23 @@ struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// Nothing when some word is computed: it may be an option.
+    /// Nothing when some word is computed: it may be an option. So may a pattern that fits no file. What looks
+    /// like an option behind `--` counts as both: `--` may be the value of the option before it.
     fn of(words: &'a [Word]) -> Option<Self> {
         let mut arguments = Self { options: Vec::new(), operands: Vec::new() };
         let mut only_operands = false;
         for word in words {
             match word {
                 Word::Computed(_) => return None,
+                Word::Glob(pattern) if pattern.starts_with('-') => {
+                    let harmless = PATTERN_OPTIONS.iter().find(|option| pattern.starts_with(**option));
+                    arguments.options.push(harmless?);
+                }
                 Word::Glob(_) => arguments.operands.push(word),
+                Word::Literal(text) if only_operands && text.starts_with('-') => {
+                    arguments.options.push(text);
+                    arguments.operands.push(word);
+                }
                 Word::Literal(text) if only_operands || !text.starts_with('-') || text == "-" => {
                     arguments.operands.push(word);
                 }
@@ -244,15 +302,16 @@ fn files(operands: &[&Word], run: &Run) -> Option<Vec<PathBuf>> {
     Some(files)
 }
 
-/// `--file=/x` and `-f/x` name files too.
+/// `--file=x`, `-fx` and `-rfx` name files too.
 fn option_files(options: &[&str], run: &Run) -> Option<Vec<PathBuf>> {
     let mut files = Vec::new();
     for option in options {
-        let value = match option.strip_prefix("--") {
-            Some(long) => long.split_once('=').map(|(_, value)| value),
-            None => option.get(2..),
+        let values: Vec<&str> = match option.strip_prefix("--") {
+            Some(long) => long.split_once('=').map(|(_, value)| value).into_iter().collect(),
+            // Which letter takes the rest for its value, only the program knows.
+            None => option.char_indices().skip(2).map(|(at, _)| &option[at..]).collect(),
         };
-        if let Some(value) = value.filter(|value| value.contains('/') || value.contains("..")) {
+        for value in values.into_iter().filter(|value| !value.is_empty()) {
             files.extend(located(value, run)?);
         }
     }
@@ -265,37 +324,6 @@ fn located(text: &str, run: &Run) -> Option<Vec<PathBuf>> {
         return Some(vec![path.to_owned()]);
     }
     Some(run.directories.as_ref()?.iter().map(|directory| directory.join(path)).collect())
-}
-
-/// The files that a pattern stands for now; nothing when there are too many.
-pub(crate) fn expand(directory: &Path, pattern: &str) -> Option<Vec<PathBuf>> {
-    const MOST: usize = 2_000;
-    let mut found = vec![if pattern.starts_with('/') { PathBuf::from("/") } else { directory.to_owned() }];
-    for part in pattern.split('/').filter(|part| !part.is_empty()) {
-        if !part.contains(['*', '?', '[']) {
-            let plain: String = part.chars().filter(|&c| c != '\\').collect();
-            found.iter_mut().for_each(|path| path.push(&plain));
-            continue;
-        }
-        let matcher = GlobBuilder::new(part).backslash_escape(true).build().ok()?.compile_matcher();
-        let mut next = Vec::new();
-        for path in found {
-            for entry in path.read_dir().into_iter().flatten().flatten() {
-                if matcher.is_match(entry.file_name()) {
-                    // It would be taken for an option.
-                    if entry.file_name().as_encoded_bytes().starts_with(b"-") {
-                        return None;
-                    }
-                    next.push(entry.path());
-                }
-                if next.len() > MOST {
-                    return None;
-                }
-            }
-        }
-        found = next;
-    }
-    Some(found)
 }
 
 fn change_directory(words: &[Word], run: &Run) -> Option<Vec<PathBuf>> {
@@ -322,30 +350,33 @@ fn date(words: &[Word]) -> Option<Vec<PathBuf>> {
 }
 
 fn find(words: &[Word], run: &Run) -> Option<Vec<PathBuf>> {
-    const OFF: [&str; 12] = [
-        "-exec",
-        "-execdir",
-        "-ok",
-        "-okdir",
-        "-delete",
-        "-fprint",
-        "-fprint0",
-        "-fprintf",
-        "-fls",
-        "-files0-from",
-        "-L",
-        "-follow",
+    const OFF: [&str; 8] = ["-exec", "-ok", "-delete", "-fprint", "-fls", "-files0", "-L", "-follow"];
+    // What may stand in front when no path does. Other options there have paths behind them.
+    const FIRST: [&str; 12] = [
+        "-name",
+        "-iname",
+        "-type",
+        "-path",
+        "-ipath",
+        "-regex",
+        "-maxdepth",
+        "-mindepth",
+        "-size",
+        "-mtime",
+        "-mmin",
+        "-empty",
     ];
     let literal: Vec<&str> = words.iter().map(Word::literal).collect::<Option<_>>()?;
-    if literal.iter().any(|word| OFF.contains(word)) {
+    if literal.iter().any(|word| OFF.iter().any(|off| word.starts_with(off))) {
         return None;
     }
-    let starts = literal
-        .iter()
-        .skip_while(|word| matches!(**word, "-H" | "-P"))
-        .take_while(|word| !word.starts_with(['-', '(', '!', ')', ',']));
+    let rest = literal.iter().position(|word| !matches!(*word, "-H" | "-P")).unwrap_or(literal.len());
+    let rest = &literal[rest..];
+    if rest.first().is_some_and(|word| word.starts_with('-') && !FIRST.contains(word)) {
+        return None;
+    }
     let mut files = run.directories.clone()?;
-    for start in starts {
+    for start in rest.iter().take_while(|word| !word.starts_with(['-', '(', '!', ')', ','])) {
         files.extend(located(start, run)?);
     }
     Some(files)
@@ -382,6 +413,8 @@ fn git(words: &[Word], run: &Run) -> Option<Vec<PathBuf>> {
         "git-dir",
         "work-tree",
         "show-signature",
+        "stdin",
+        "help",
     ];
     // `--output-indicator-new` and the like are harmless, but rare: they ask.
     let letters =

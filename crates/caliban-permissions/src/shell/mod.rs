@@ -19,11 +19,13 @@ use brush_parser::{
 };
 
 mod bounds;
+pub(crate) mod dialect;
 mod variables;
 pub(crate) mod word;
 mod wrappers;
 
 use self::{
+    dialect::Dialect,
     variables::Influence,
     word::{Context, Word, scan},
 };
@@ -75,6 +77,15 @@ pub(crate) enum Trust {
     Opaque,
 }
 
+/// How the name of a command was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Written {
+    /// As it is, in front.
+    Bare,
+    /// Quoted, or behind a wrapper.
+    Otherwise,
+}
+
 /// A redirection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FileUse {
@@ -89,9 +100,11 @@ const MAX_RUNS: usize = 500;
 /// Directories that `cd` may have led to.
 const MAX_DIRECTORIES: usize = 8;
 
-pub(crate) fn analyse(line: &str, cwd: &Path, home: &Path) -> Analysis {
+pub(crate) fn analyse(line: &str, cwd: &Path, home: &Path, dialect: Dialect) -> Analysis {
     let mut walk = Walk {
         home,
+        dialect,
+        ascii: line.is_ascii(),
         level: 0,
         count: 0,
         directories: Some(vec![normalise(cwd)]),
@@ -103,6 +116,10 @@ pub(crate) fn analyse(line: &str, cwd: &Path, home: &Path) -> Analysis {
 
 struct Walk<'a> {
     home: &'a Path,
+    /// Who reads the line that is looked at.
+    dialect: Dialect,
+    /// Whether the whole line has no other characters.
+    ascii: bool,
     level: usize,
     count: usize,
     directories: Option<Vec<PathBuf>>,
@@ -121,7 +138,8 @@ impl Walk<'_> {
         if self.level > MAX_LEVELS {
             return self.doubt("commands nested too deep");
         }
-        if let Err(why) = bounds::check(line).and_then(|()| word::balanced(line)) {
+        let judged = bounds::check(line).and_then(|()| self.dialect.check(line));
+        if let Err(why) = judged.and_then(|()| word::balanced(line)) {
             return self.doubt(why);
         }
         // Extended globs are off in a shell that runs a line.
@@ -204,9 +222,10 @@ impl Walk<'_> {
                 self.compound(compound);
             }
             Command::Function(function) => {
+                // Nobody knows when it is called, and so where it runs.
+                self.directories = None;
                 self.redirects(function.body.1.as_ref());
                 self.compound(&function.body.0);
-                // Nobody knows when it is called.
                 self.directories = None;
             }
             Command::ExtendedTest(test, redirects) => {
@@ -256,6 +275,7 @@ impl Walk<'_> {
                 self.repeated(&[&clause.0, &clause.1.list]);
             }
             CompoundCommand::Coprocess(coprocess) => {
+                self.doubt("a coprocess sets variables");
                 let before = self.directories.clone();
                 self.command(&coprocess.body);
                 self.directories = before;
@@ -324,6 +344,15 @@ impl Walk<'_> {
 
     fn simple(&mut self, simple: &SimpleCommand) {
         let mut words = Vec::new();
+        let items = || {
+            let prefix = simple.prefix.iter().flat_map(|prefix| &prefix.0);
+            prefix.chain(simple.suffix.iter().flat_map(|suffix| &suffix.0))
+        };
+        if items().any(|item| matches!(item, Item::IoRedirect(_)))
+            && items().any(|item| matches!(item, Item::Word(word) if word::names_descriptor(&word.value)))
+        {
+            self.doubt("a descriptor's number goes into a variable");
+        }
         for item in simple.prefix.iter().flat_map(|prefix| &prefix.0) {
             match item {
                 Item::AssignmentWord(assignment, _) => self.assignment(assignment),
@@ -336,8 +365,9 @@ impl Walk<'_> {
         for item in simple.suffix.iter().flat_map(|suffix| &suffix.0) {
             self.item(item, &mut words);
         }
-        if simple.word_or_name.is_some() && !words.is_empty() {
-            self.run(words);
+        if let Some(name) = simple.word_or_name.as_ref().filter(|_| !words.is_empty()) {
+            let bare = words[0].literal() == Some(name.value.as_str());
+            self.run(words, if bare { Written::Bare } else { Written::Otherwise });
         }
     }
 
@@ -386,6 +416,10 @@ impl Walk<'_> {
     }
 
     fn assigned(&mut self, name: &str) {
+        // In some encodings a letter has a byte that is a backslash or a quote elsewhere.
+        if !self.ascii && (name.starts_with("LC_") || name.starts_with("LANG")) {
+            self.doubt("another locale may read the line otherwise");
+        }
         match variables::influence(name) {
             Influence::None => {}
             Influence::Some => self.found.variables = true,
@@ -393,16 +427,18 @@ impl Walk<'_> {
         }
     }
 
-    /// `export A=b` and its kin.
-    fn declared(&mut self, words: &[Word]) {
+    /// `export A=b` and its kin. Only bash, and only behind the bare name, keeps what it computes in one word.
+    fn declared(&mut self, words: &[Word], written: Written) {
         if !matches!(words[0].literal(), Some("export" | "declare" | "typeset" | "readonly" | "local")) {
             return;
         }
+        let together = written == Written::Bare && self.dialect == Dialect::Bash;
         for word in &words[1..] {
             match (word::declared_name(word), word) {
-                (Some(name), _) => self.assigned(name),
+                (Some(name), Word::Literal(_)) => self.assigned(name),
+                (Some(name), _) if together => self.assigned(name),
                 (None, Word::Literal(_)) => {}
-                (None, _) => self.doubt("the name of a variable is known only when it runs"),
+                (_, _) => self.doubt("the name of a variable is known only when it runs"),
             }
         }
     }
@@ -486,7 +522,7 @@ impl Walk<'_> {
         }
     }
 
-    fn run(&mut self, words: Vec<Word>) {
+    fn run(&mut self, words: Vec<Word>, written: Written) {
         self.count += 1;
         if self.count > MAX_RUNS {
             return self.doubt("too many commands in one line");
@@ -494,10 +530,12 @@ impl Walk<'_> {
         if words[0].literal().is_none_or(str::is_empty) {
             self.doubt("the name of a command is known only when it runs");
         }
-        self.declared(&words);
+        self.declared(&words, written);
         let inner = wrappers::unwrap(&words).map(|wrapped| {
             let mut walk = Walk {
                 home: self.home,
+                dialect: wrapped.dialect.unwrap_or(self.dialect),
+                ascii: self.ascii,
                 level: self.level + 1,
                 count: self.count,
                 directories: self.directories.clone(),
@@ -509,7 +547,7 @@ impl Walk<'_> {
             for what in wrapped.runs {
                 match what {
                     _ if walk.level > MAX_LEVELS => walk.doubt("commands nested too deep"),
-                    wrappers::What::Words(words) => walk.run(words),
+                    wrappers::What::Words(words) => walk.run(words, Written::Otherwise),
                     wrappers::What::Line(line) => walk.line(&line),
                     wrappers::What::Unknown(why) => walk.doubt(why),
                 }

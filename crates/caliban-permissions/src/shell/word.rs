@@ -76,6 +76,15 @@ pub(crate) fn declared_name(word: &Word) -> Option<&str> {
     identifier.then_some(name)
 }
 
+/// Whether a raw word is `{name}` or `{name[1]}`: in front of a redirection that is no word, but the variable
+/// which gets the descriptor's number.
+pub(crate) fn names_descriptor(raw: &str) -> bool {
+    let raw = raw.replace("\\\n", "");
+    let Some(inner) = raw.strip_prefix('{').and_then(|raw| raw.strip_suffix('}')) else { return false };
+    let name = inner.split('[').next().unwrap_or(inner);
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
 /// Whether every quote, bracket and here-document of a whole line ends in it. The parser is asked only then: it
 /// panics on some lines of which this is not true.
 pub(crate) fn balanced(line: &str) -> Result<(), Doubt> {
@@ -244,11 +253,8 @@ impl Scanner<'_> {
                 self.at += 1;
                 self.ansi_quoted(sink)?;
             }
-            Some('"') if context == Context::Word => {
-                self.at += 1;
-                sink.computed = true;
-                self.double_quoted(sink, Closing::Quote)?;
-            }
+            // What a translation holds is expanded like what is written here.
+            Some('"') if context == Context::Word => return Err("a text that is translated"),
             Some('(') if self.starts_with("((") => {
                 self.at += 2;
                 sink.computed = true;

@@ -2,7 +2,7 @@
 //!
 //! An option that is not known here makes the inner command unknown; nothing is guessed.
 
-use super::{Trust, word::Word};
+use super::{Trust, dialect::Dialect, word::Word};
 
 /// What a wrapper would run.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,8 +18,10 @@ pub(super) enum What {
 pub(super) struct Wrapped {
     pub(super) trust: Trust,
     pub(super) runs: Vec<What>,
-    /// Variables that it sets.
+    /// Variables that it sets or takes away.
     pub(super) assigned: Vec<String>,
+    /// Who reads the line in it, where that is another shell.
+    pub(super) dialect: Option<Dialect>,
 }
 
 const UNKNOWN_OPTION: &str = "a wrapper with an option that is not known";
@@ -31,7 +33,7 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Wrapped> {
     // Only a bare name is surely the program that is meant.
     let known = if base == name { Trust::Transparent } else { Trust::Opaque };
     let rest = &words[1..];
-    let wrapped = |trust, runs| Some(Wrapped { trust, runs, assigned: Vec::new() });
+    let wrapped = |trust, runs| Some(Wrapped { trust, runs, assigned: Vec::new(), dialect: None });
     match base {
         "env" => Some(env(rest, known)),
         "command" => match rest.first().and_then(Word::literal) {
@@ -55,7 +57,7 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Wrapped> {
             let valued = [
                 "-n",
                 "-P",
-                "-I",
+                REPLACED,
                 "-L",
                 "-d",
                 "-s",
@@ -67,6 +69,8 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Wrapped> {
             let mut runs = after_options(rest, &flags, &valued, 0);
             for run in &mut runs {
                 if let What::Words(words) = run {
+                    let own = &rest[..rest.len() - words.len()];
+                    words.iter_mut().for_each(|word| put_in(word, own));
                     words.push(Word::Computed("…".to_owned()));
                 }
             }
@@ -80,10 +84,34 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Wrapped> {
             wrapped(Trust::Opaque, vec![What::Unknown("what it changes decides what later names run")])
         }
         "source" | "." => wrapped(Trust::Opaque, vec![What::Unknown("a script that is read when it runs")]),
-        "bash" | "sh" | "dash" | "zsh" | "ksh" | "ash" => shell(rest, known),
+        "bash" => shell(rest, known, Dialect::Bash),
+        "sh" | "dash" | "ash" => shell(rest, known, Dialect::Posix),
+        // They read too much otherwise.
+        "zsh" | "ksh" | "mksh" | "yash" | "fish" | "csh" | "tcsh" => {
+            shell(rest, Trust::Opaque, Dialect::Bash)
+        }
         "find" | "fd" | "fdfind" => find(rest),
         _ => None,
     }
+}
+
+/// The option of `xargs` that names what is replaced, wherever it stands in the words that follow.
+const REPLACED: &str = "-I";
+
+/// A word of the command that `xargs` runs: computed when its input is put there.
+fn put_in(word: &mut Word, own: &[Word]) {
+    let own: Vec<&str> = own.iter().filter_map(Word::literal).collect();
+    let behind = own.windows(2).filter(|pair| pair[0] == REPLACED).map(|pair| pair[1]);
+    let joined =
+        own.iter().filter_map(|option| option.strip_prefix(REPLACED)).filter(|text| !text.is_empty());
+    let mut replaced = behind.chain(joined).peekable();
+    let written = match word {
+        Word::Literal(text) if !replaced.any(|what| text.contains(what)) => return,
+        // A pattern may become a word that holds it.
+        Word::Glob(_) if replaced.peek().is_none() => return,
+        Word::Literal(text) | Word::Glob(text) | Word::Computed(text) => std::mem::take(text),
+    };
+    *word = Word::Computed(written);
 }
 
 /// The words behind a wrapper's own options and `skip` operands.
@@ -126,13 +154,23 @@ fn after_options(words: &[Word], flags: &[&str], valued: &[&str], skip: usize) -
 
 fn env(words: &[Word], trust: Trust) -> Wrapped {
     let mut assigned = Vec::new();
+    let mut cleared = None;
     let mut rest = words;
     let runs = loop {
         let Some((first, tail)) = rest.split_first() else { break Vec::new() };
         let Some(text) = first.literal() else { break vec![What::Unknown(COMPUTED)] };
         match text {
-            "-i" | "-" | "--ignore-environment" => rest = tail,
-            "-u" | "--unset" => rest = tail.get(1..).unwrap_or_default(),
+            "-i" | "-" | "--ignore-environment" => {
+                cleared = Some(What::Unknown("an empty environment has nothing that holds programs back"));
+                rest = tail;
+            }
+            "-u" | "--unset" => match tail.split_first() {
+                Some((Word::Literal(name), tail)) => {
+                    assigned.push(name.clone());
+                    rest = tail;
+                }
+                _ => break vec![What::Unknown(COMPUTED)],
+            },
             _ if text.starts_with('-') => break vec![What::Unknown(UNKNOWN_OPTION)],
             _ => match text.split_once('=') {
                 Some((name, _)) => {
@@ -143,7 +181,7 @@ fn env(words: &[Word], trust: Trust) -> Wrapped {
             },
         }
     };
-    Wrapped { trust, runs, assigned }
+    Wrapped { trust, runs: runs.into_iter().chain(cleared).collect(), assigned, dialect: None }
 }
 
 /// For deny rules: the command may begin at any of the words.
@@ -162,8 +200,8 @@ fn joined(words: &[Word]) -> Vec<What> {
     }
 }
 
-fn shell(words: &[Word], trust: Trust) -> Option<Wrapped> {
-    let wrapped = |trust, runs| Some(Wrapped { trust, runs, assigned: Vec::new() });
+fn shell(words: &[Word], trust: Trust, dialect: Dialect) -> Option<Wrapped> {
+    let wrapped = |trust, runs| Some(Wrapped { trust, runs, assigned: Vec::new(), dialect: Some(dialect) });
     let Some(first) = words.first() else {
         return wrapped(Trust::Opaque, vec![What::Unknown("a shell that reads its commands")]);
     };
@@ -201,5 +239,5 @@ fn find(words: &[Word]) -> Option<Wrapped> {
         }
     }
     // `find` itself is never transparent: where it looks must be judged as well.
-    (!runs.is_empty()).then_some(Wrapped { trust: Trust::Opaque, runs, assigned: Vec::new() })
+    (!runs.is_empty()).then_some(Wrapped { trust: Trust::Opaque, runs, assigned: Vec::new(), dialect: None })
 }

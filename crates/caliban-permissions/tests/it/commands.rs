@@ -650,7 +650,23 @@ fn always_to_a_program_that_can_do_anything_allows_these_words_alone() {
     };
     assert_eq!(suggested("python3 x.py --fast"), ["Bash(python3 x.py --fast)"]);
     assert_eq!(suggested("/usr/bin/python3 x.py"), ["Bash(/usr/bin/python3 x.py)"]);
-    for line in ["python3 -c 'print(1)'", "/bin/perl -e 'print 1'", "ssh host 'ls -l'", "node -e 'x()'"] {
+    assert_eq!(suggested("python3.12 x.py"), ["Bash(python3.12 x.py)"]);
+    assert_eq!(suggested("busybox rm x"), ["Bash(busybox rm x)"]);
+    assert_eq!(suggested("git -C x push"), ["Bash(git -C x push)"]);
+    assert_eq!(suggested("curl example.org"), ["Bash(curl example.org)"]);
+    assert_eq!(suggested("tsc -b"), ["Bash(tsc *)"]);
+    for line in [
+        "python3 -c 'print(1)'",
+        "/bin/perl -e 'print 1'",
+        "ssh host 'ls -l'",
+        "node -e 'x()'",
+        "./run\\ it",
+        "sudo sh -c 'ls -l'",
+        "find . -exec rm {} \\;",
+        "ls | xargs rm",
+        "env -S 'a b'",
+        "git $x",
+    ] {
         assert_eq!(suggested(line), Vec::<String>::new(), "{line}");
     }
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+mod bypasses;
 mod commands;
 mod differential;
 mod junk;
@@ -10,3 +11,4 @@ mod narrowing;
 mod paths;
 mod place;
 mod rules;
+mod secrets;

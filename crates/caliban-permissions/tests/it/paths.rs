@@ -112,6 +112,20 @@ fn protected_places_ask_unless_they_are_named() {
         "w ~/anything",
         "w .envrc",
         "w .gitmodules",
+        "w .cargo/config.toml",
+        "w sub/.cargo/config",
+        "w .bash_aliases",
+        "w .yarnrc.yml",
+        "w .pnpmfile.cjs",
+        "w .pre-commit-config.yaml",
+        "w .gdbinit",
+        "w .vimrc",
+        "w .exrc",
+        "w .devcontainer/devcontainer.json",
+        "w .config/fish/config.fish",
+        "w mise.toml",
+        "w .tool-versions",
+        "w .gnupg/gpg.conf",
     ];
     check(Mode::AcceptEdits, &["Edit", "*"], &table.map(|what| (what, "ask")));
     check(
@@ -122,6 +136,18 @@ fn protected_places_ask_unless_they_are_named() {
             ("w .git/config", "ask"),
             ("w .gitignore", "allow"),
             ("w .github/x.yml", "allow"),
+            ("w .cargo/audit.toml", "allow"),
+            ("w .config/nextest.toml", "allow"),
+            ("w docs/cargo/config.toml", "allow"),
+        ],
+    );
+    check(
+        Mode::AcceptEdits,
+        &["Edit(.cargo/**)", "Edit(.config/fish/config.fish)", "Edit(src/**)"],
+        &[
+            ("w .cargo/config.toml", "allow"),
+            ("w .config/fish/config.fish", "allow"),
+            ("w src/.cargo/config.toml", "ask"),
         ],
     );
     check(

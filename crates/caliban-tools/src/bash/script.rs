@@ -7,8 +7,10 @@ use std::{
 
 use crate::reaper::{Order, Streams};
 
-/// Set for every command, over what the caller gives: nothing may wait for a person or a terminal.
-const SET: [(&str, &str); 10] = [
+/// Set for every command, over what the caller gives: nothing may wait for a person or a terminal, and `cd` goes
+/// nowhere but where it says.
+const SET: [(&str, &str); 11] = [
+    ("CDPATH", ""),
     ("CALIBAN", "1"),
     ("TERM", "dumb"),
     ("PAGER", "cat"),
@@ -21,30 +23,50 @@ const SET: [(&str, &str); 10] = [
     ("DEBIAN_FRONTEND", "noninteractive"),
 ];
 
+/// Git takes any directory that looks like a bare repository for one, and runs what its configuration names: a
+/// directory of the project is none unless the command says so.
+const GIT_SETTING: (&str, &str) = ("safe.bareRepository", "explicit");
+const GIT_COUNT: &str = "GIT_CONFIG_COUNT";
+
 /// The order for the keeper.
 pub(super) fn order(command: &str, cwd: PathBuf, env: &[(OsString, OsString)]) -> Order {
     let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
     let shell = shell(path);
     let name = shell.file_name().unwrap_or(OsStr::new("sh")).to_owned();
     let ours = SET.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let ours: Vec<(OsString, OsString)> = ours.chain(git_setting(env)).collect();
     let env = env
         .iter()
-        .filter(|(name, _)| !SET.iter().any(|(set, _)| name == set))
+        .filter(|(name, _)| !ours.iter().any(|(set, _)| name == set))
         .filter(|(name, _)| !name.is_empty() && !name.as_encoded_bytes().contains(&b'='))
         .cloned()
-        .chain(ours)
+        .chain(ours.iter().cloned())
         .collect();
     let argv = vec![shell.into(), "-c".into(), script(command).into(), name];
     Order { cwd, argv, env, streams: Streams::Joined }
 }
 
+/// One setting more behind those that the environment has for git.
+fn git_setting(env: &[(OsString, OsString)]) -> [(OsString, OsString); 3] {
+    let given = env.iter().find(|(name, _)| name == GIT_COUNT).and_then(|(_, count)| count.to_str());
+    // Git refuses to work with a count that is no number.
+    let given = given.and_then(|count| count.parse::<u16>().ok()).unwrap_or(0);
+    let (key, value) = GIT_SETTING;
+    [
+        (GIT_COUNT.into(), (u32::from(given) + 1).to_string().into()),
+        (format!("GIT_CONFIG_KEY_{given}").into(), key.into()),
+        (format!("GIT_CONFIG_VALUE_{given}").into(), value.into()),
+    ]
+}
+
 /// The command, and around it: the working directory is told on the descriptor that the keeper names,
 /// when the command falls through to the end and when it exits. Its own EXIT trap takes the place of
-/// ours; then only the end tells. NUL ends what is told, as a directory's name may hold a newline.
+/// ours; then only the end tells. NUL ends what is told, as a directory's name may hold a newline. The
+/// descriptor cannot be changed by the command, nor `pwd` by a function of that name.
 fn script(command: &str) -> String {
-    let tell = r#"{ pwd -P; printf "\0"; } 2>/dev/null >&"$__caliban_cwd""#;
+    let tell = r#"{ command pwd -P; command printf "\0"; } 2>/dev/null >&"$__caliban_cwd""#;
     format!(
-        "__caliban_cwd=$1; shift\ntrap '{tell}' EXIT\neval {}\n__caliban_code=$?\n{tell}\nexit $__caliban_code\n",
+        "readonly __caliban_cwd=$1; shift\ntrap '{tell}' EXIT\neval {}\n__caliban_code=$?\n{tell}\nexit $__caliban_code\n",
         quoted(command)
     )
 }
@@ -83,7 +105,12 @@ mod tests {
         let root = std::fs::canonicalize(dir.path()).unwrap();
         std::fs::create_dir(root.join("sub")).unwrap();
         for shell in ["/bin/sh", "/bin/bash"] {
-            for (command, code) in [("cd sub", 0), ("cd sub; exit 3", 3), ("cd sub; (exit 4)", 4)] {
+            for (command, code) in [
+                ("cd sub", 0),
+                ("cd sub; exit 3", 3),
+                ("cd sub; (exit 4)", 4),
+                ("cd sub; pwd() { echo elsewhere; }; printf() { echo x; }", 0),
+            ] {
                 let status = std::process::Command::new(shell)
                     .args(["-c", "exec 3> said; exec \"$0\" -c \"$1\" sh 3", shell, &script(command)])
                     .current_dir(&root)
@@ -109,7 +136,49 @@ mod tests {
         names.sort();
         let mut expected: Vec<String> = SET.iter().map(|(name, value)| format!("{name}={value}")).collect();
         expected.extend(["PATH=/bin".into(), "HOME=/h".into()]);
+        expected.extend(
+            ["COUNT=1", "KEY_0=safe.bareRepository", "VALUE_0=explicit"]
+                .map(|git| format!("GIT_CONFIG_{git}")),
+        );
         expected.sort();
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn settings_for_git_that_are_given_stay() {
+        let set = |count: &str| {
+            let given = [(OsString::from(GIT_COUNT), OsString::from(count))];
+            git_setting(&given).map(|(name, value)| format!("{}={}", name.display(), value.display()))
+        };
+        let third =
+            ["GIT_CONFIG_COUNT=3", "GIT_CONFIG_KEY_2=safe.bareRepository", "GIT_CONFIG_VALUE_2=explicit"];
+        assert_eq!(set("2"), third);
+        assert_eq!(set("x")[0], "GIT_CONFIG_COUNT=1");
+        assert_eq!(set("")[0], "GIT_CONFIG_COUNT=1");
+    }
+
+    /// In an order's environment `cd x && git status` must not run what `x/config` names.
+    #[test]
+    fn a_directory_that_looks_like_a_bare_repository_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let (x, mark) = (dir.path().join("x"), dir.path().join("mark"));
+        std::fs::create_dir_all(x.join("objects")).unwrap();
+        std::fs::create_dir_all(x.join("refs")).unwrap();
+        std::fs::write(x.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        let config = format!(
+            "[core]\n\trepositoryformatversion = 0\n\tworktree = ..\n\tfsmonitor = \"touch {}\"\n",
+            mark.display()
+        );
+        std::fs::write(x.join("config"), config).unwrap();
+        let given = [("PATH", "/usr/bin:/bin"), ("HOME", "/nonexistent")]
+            .map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let status = |env: &[(OsString, OsString)]| {
+            let mut git = std::process::Command::new("git");
+            git.arg("status").current_dir(&x).env_clear().envs(env.iter().cloned()).output().unwrap();
+            mark.exists()
+        };
+        assert!(!status(&order("true", x.clone(), &given).env));
+        // It would, else.
+        assert!(status(&given));
     }
 }

@@ -1,0 +1,170 @@
+//! Commands of git that show files without naming them: of which state, limited to which paths, and whether
+//! git keeps a given file at all.
+//!
+//! It reads the index, and nothing of the objects: what earlier commits hold is not known here.
+
+use std::path::{Path, PathBuf};
+
+use crate::shell::{Run, word::Word};
+
+/// What a command shows the contents of.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    state: State,
+    /// Where it runs.
+    directories: Option<Vec<PathBuf>>,
+    /// The paths behind `--`; none when they cannot be known.
+    limits: Option<Vec<String>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The files that git keeps now.
+    Index,
+    History,
+}
+
+impl Shown {
+    /// Whether a file that a rule is `about` may be in it; `covers` tells of a directory whether it holds one.
+    pub(crate) fn may_hold(&self, about: &dyn Fn(&Path) -> bool, covers: &dyn Fn(&Path) -> bool) -> bool {
+        let Some(directories) = &self.directories else { return true };
+        directories.iter().any(|directory| match &self.limits {
+            Some(limits) if !limits.is_empty() => limits.iter().any(|limit| {
+                let path = directory.join(limit);
+                let plain = !limit.starts_with(':') && !limit.contains(['*', '?', '[', '\\']);
+                let below = !limit.is_empty() && !limit.split('/').any(|part| part == "." || part == "..");
+                // The words themselves are judged elsewhere.
+                !plain || !below || (path.is_dir() && covers(&path))
+            }),
+            Some(_) if self.state == State::Index => keeps(directory, about),
+            _ => true,
+        })
+    }
+}
+
+/// Nothing when the command shows no contents, or only of files that its words name.
+pub(crate) fn shown(run: &Run) -> Option<Shown> {
+    let (name, words) = run.words.split_first()?;
+    if name.literal()?.rsplit('/').next() != Some("git") {
+        return None;
+    }
+    let mut words = words;
+    let mut moved = false;
+    let command = loop {
+        let (first, rest) = words.split_first()?;
+        match first.literal() {
+            Some("-C" | "--git-dir" | "--work-tree" | "--namespace") => {
+                moved = true;
+                words = rest.get(1..)?;
+            }
+            Some("-c" | "--config-env" | "--exec-path" | "--attr-source") => words = rest.get(1..)?,
+            Some(option) if option.starts_with('-') => {
+                moved |= option.contains('=');
+                words = rest;
+            }
+            // A computed word is a matter of the rules about commands.
+            other => {
+                words = rest;
+                break other?;
+            }
+        }
+    };
+    let computed = words.iter().any(|word| word.literal().is_none());
+    let literal: Vec<&str> = words.iter().filter_map(Word::literal).collect();
+    let end = literal.iter().position(|word| *word == "--").unwrap_or(literal.len());
+    let (front, back) = literal.split_at(end);
+    let options: Vec<&str> = front.iter().copied().filter(|word| word.starts_with('-')).collect();
+    let operands: Vec<&str> = front.iter().copied().filter(|word| !word.starts_with('-')).collect();
+    let patch = options.iter().any(|option| is_patch(option));
+    let summary = options.iter().any(|option| is_summary(option)) && !patch;
+    let paths_only = !operands.is_empty()
+        && operands.iter().all(|word| word.split_once(':').is_some_and(|(_, path)| !path.is_empty()));
+    let mut state = State::History;
+    let shows = match command {
+        "log" | "reflog" | "whatchanged" => patch,
+        "stash" => patch && matches!(operands.first(), Some(&("show" | "list"))),
+        "show" => !summary && (!paths_only || computed),
+        "diff" | "diff-index" | "diff-files" | "difftool" => {
+            if command == "diff" && operands.is_empty() && !computed {
+                state = State::Index;
+            }
+            !summary
+        }
+        "diff-tree" => patch,
+        "cat-file" => {
+            let about = options.iter().any(|option| matches!(*option, "-t" | "-s" | "-e"));
+            !about && (!paths_only || computed)
+        }
+        "grep" | "archive" | "format-patch" | "fast-export" | "bundle" | "range-diff" => true,
+        _ => false,
+    };
+    let limits = back.iter().skip(1).map(|&path| path.to_owned()).collect();
+    shows.then_some(Shown {
+        state,
+        directories: if moved { None } else { run.directories.clone() },
+        limits: if computed { None } else { Some(limits) },
+    })
+}
+
+fn is_patch(option: &str) -> bool {
+    const LONG: [&str; 7] =
+        ["--patch", "--unified", "--word-diff", "--color-words", "--function-context", "--cc", "--combined"];
+    match option.strip_prefix("--") {
+        Some(_) => LONG.iter().any(|long| option.starts_with(long)),
+        None => option.starts_with("-L") || option.chars().skip(1).any(|c| "puUWc".contains(c)),
+    }
+}
+
+fn is_summary(option: &str) -> bool {
+    let long =
+        ["--stat", "--name-only", "--name-status", "--numstat", "--shortstat", "--summary", "--dirstat"];
+    matches!(option, "-s" | "--no-patch" | "--quiet" | "--raw")
+        || long.iter().any(|long| option.split('=').next() == Some(long))
+}
+
+/// Whether the index names a file that a rule is about. What cannot be read may.
+fn keeps(directory: &Path, about: &dyn Fn(&Path) -> bool) -> bool {
+    let Some((top, place)) = directory.ancestors().find_map(|top| {
+        let place = top.join(".git");
+        place.symlink_metadata().is_ok().then_some((top, place))
+    }) else {
+        return true;
+    };
+    let place = if place.is_file() {
+        let text = std::fs::read_to_string(&place).unwrap_or_default();
+        match text.trim_end().strip_prefix("gitdir: ") {
+            Some(real) => top.join(real),
+            None => return true,
+        }
+    } else {
+        place
+    };
+    match std::fs::read(place.join("index")) {
+        Ok(bytes) => names(&bytes).is_none_or(|names| names.iter().any(|name| about(&top.join(name)))),
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    }
+}
+
+/// The names in an index of version 2 or 3.
+fn names(bytes: &[u8]) -> Option<Vec<String>> {
+    /// What stands before a name: times, numbers, the object's id, flags.
+    const FIXED: usize = 62;
+    const EXTENDED: u16 = 0x4000;
+    let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let version = number(4)?;
+    if bytes.get(..4)? != b"DIRC" || !matches!(version, 2 | 3) {
+        return None;
+    }
+    let mut names = Vec::new();
+    let mut at = 12;
+    for _ in 0..number(8)? {
+        let flags = u16::from_be_bytes(bytes.get(at + FIXED - 2..at + FIXED)?.try_into().ok()?);
+        let start = at + FIXED + if flags & EXTENDED == 0 { 0 } else { 2 };
+        let length = bytes.get(start..)?.iter().position(|&byte| byte == 0)?;
+        names.push(String::from_utf8_lossy(&bytes[start..start + length]).into_owned());
+        at += (start - at + length) / 8 * 8 + 8;
+    }
+    // A split index keeps names elsewhere; a sparse one names directories.
+    let whole = bytes.get(at..at + 4) != Some(b"link") && names.iter().all(|name| !name.ends_with('/'));
+    whole.then_some(names)
+}
