@@ -236,6 +236,22 @@ impl Repo {
         Ok(preview)
     }
 
+    /// Whether a merge of `other` into `commit` would change nothing.
+    pub(crate) async fn has_work_of(
+        &self,
+        commit: &Oid,
+        other: &Oid,
+        cancel: &CancellationToken,
+    ) -> Result<bool> {
+        let store = OneCallStore::new(self)?;
+        let call = self.git.hardened(store.place(), "merge-tree").args(["--write-tree", "--no-messages"]);
+        let merged = call.args([commit.as_str(), other.as_str()]).run(cancel).await?;
+        let call =
+            self.git.hardened(self.store(), "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
+        let tree = call.arg(format!("{commit}^{{tree}}")).run(cancel).await?;
+        Ok(merged.status.success() && tree.status.success() && merged.line() == tree.line())
+    }
+
     async fn resolve_revision(&self, revision: &str, cancel: &CancellationToken) -> Result<Oid> {
         let unknown = || Error::UnknownRevision { revision: revision.to_owned() };
         if revision.contains(['\0', '\n']) {

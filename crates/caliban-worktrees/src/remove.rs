@@ -26,11 +26,22 @@ pub(crate) const TRASH: &str = ".trash";
 /// How many dropped ignored paths a report names.
 const DROPPED_CAP: usize = 100;
 
+/// In a worktree's record: which tip of it landed, squashed, as which commit. `caliban agents merge` writes it.
+const LANDED: &str = "caliban-landed.json";
+/// The largest such record that is read.
+const LANDED_CAP: u64 = 64 * 1024;
+
+/// See [`LANDED`].
+#[derive(Debug, Deserialize)]
+struct Landing {
+    tip: Oid,
+    commit: Oid,
+}
+
 /// Refs that do not count as keeping a commit: they come and go by themselves.
-const NOT_KEEPING: [&str; 8] = [
+const NOT_KEEPING: [&str; 7] = [
     "refs/caliban/tmp/*",
     "refs/caliban/base/*",
-    "refs/caliban/landing/*",
     "refs/stash",
     "refs/bisect/*",
     "refs/rewritten/*",
@@ -76,6 +87,13 @@ pub enum BranchFate {
     DeletedEmpty,
     /// Deleted: all its commits are on another ref.
     DeletedMerged,
+    /// Deleted: all its commits landed as one other, which is on another ref.
+    DeletedSquashed {
+        /// Where it was.
+        tip: Oid,
+        /// The commit that has its work.
+        landed: Oid,
+    },
     /// Kept: it has commits that are on no other ref, or is checked out elsewhere.
     Kept {
         /// Where it is.
@@ -114,8 +132,10 @@ pub struct RemoveReport {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Weighed {
     pub(crate) tip: Option<Oid>,
-    /// All commits of the branch are on another kept ref.
+    /// All commits of the branch are on another kept ref, or landed as one that is.
     pub(crate) branch_merged: bool,
+    /// The one commit that they landed as, when they are on no other ref themselves.
+    pub(crate) squashed: Option<Oid>,
     pub(crate) checked_out_elsewhere: bool,
     /// HEAD and all that it stands on are on a kept ref other than the worktree's branch.
     pub(crate) head_elsewhere: bool,
@@ -212,9 +232,15 @@ impl Repo {
         let tip = self.resolve_ref(&format!("refs/heads/{}", at.branch()), cancel).await?;
         let checked_out_elsewhere =
             tip.is_some() && self.checked_out(&at.branch(), Some(&at.path), cancel).await?;
-        let merged = match &tip {
-            Some(tip) => self.kept(std::slice::from_ref(tip), Some(&at.branch()), cancel).await?,
-            None => false,
+        let (merged, squashed) = match &tip {
+            Some(tip) if self.kept(std::slice::from_ref(tip), Some(&at.branch()), cancel).await? => {
+                (true, None)
+            }
+            Some(tip) => {
+                let squashed = self.squashed(at, tip, cancel).await?;
+                (squashed.is_some(), squashed)
+            }
+            None => (false, None),
         };
         let mut stands_on: Vec<Oid> = survey.head.iter().cloned().collect();
         stands_on.extend(survey.pending.iter().cloned());
@@ -225,10 +251,24 @@ impl Repo {
         Ok(Weighed {
             tip,
             branch_merged: merged && !checked_out_elsewhere,
+            squashed,
             checked_out_elsewhere,
             head_elsewhere,
             head_kept,
         })
+    }
+
+    /// The commit that exactly this tip landed as, if it was squashed and that commit is still on a ref that is kept.
+    async fn squashed(&self, at: &Located, tip: &Oid, cancel: &CancellationToken) -> Result<Option<Oid>> {
+        let Ok(bytes) = beneath::read_small(&at.admin.join(LANDED), LANDED_CAP) else { return Ok(None) };
+        let Ok(landing) = serde_json::from_slice::<Landing>(&bytes) else { return Ok(None) };
+        if landing.tip != *tip || self.resolve_ref(landing.commit.as_str(), cancel).await?.is_none() {
+            return Ok(None);
+        }
+        // The record may be forged, so what it says is tried: a merge of the tip would change nothing.
+        let is_in = self.has_work_of(&landing.commit, tip, cancel).await?
+            && self.kept(std::slice::from_ref(&landing.commit), Some(&at.branch()), cancel).await?;
+        Ok(is_in.then_some(landing.commit))
     }
 
     /// Whether every one of `commits` is reachable from a ref that is kept, leaving out `branch`.
@@ -322,7 +362,10 @@ impl Repo {
         let order = format!("delete refs/heads/{}\0{tip}\0", at.branch());
         match self.update_refs(&order, cancel).await {
             Ok(()) if tip == at.marker.base => Ok(BranchFate::DeletedEmpty),
-            Ok(()) => Ok(BranchFate::DeletedMerged),
+            Ok(()) => Ok(match weighed.squashed.clone() {
+                Some(landed) => BranchFate::DeletedSquashed { tip, landed },
+                None => BranchFate::DeletedMerged,
+            }),
             Err(_) => Ok(BranchFate::Kept { tip, ahead }),
         }
     }
@@ -378,6 +421,12 @@ impl RemoveReport {
             BranchFate::DeletedMerged => {
                 lines.push(format!("branch {} was merged and was deleted", self.branch))
             }
+            BranchFate::DeletedSquashed { tip, landed } => lines.push(format!(
+                "branch {} landed as {} and was deleted; it was at {}",
+                self.branch,
+                landed.short(),
+                tip.short()
+            )),
             BranchFate::Kept { tip, ahead } => {
                 lines.push(format!(
                     "branch {} stays at {} ({ahead} commits over its base)",

@@ -62,6 +62,46 @@ async fn r19_commits_stay_on_their_branch_unless_merged() {
 }
 
 #[tokio::test]
+async fn r19_a_squashed_branch_goes_only_while_the_commit_that_it_landed_as_is_kept() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    let squashed = |name: &str, tip: &str, landed: &str| {
+        let record = format!(r#"{{"tip":"{tip}","commit":"{landed}"}}"#);
+        write(&lab.repo().join(".git/worktrees").join(name).join("caliban-landed.json"), record);
+    };
+    let land = |name: &str| {
+        lab.git(&["merge", "-q", "--squash", &format!("caliban/{name}")]);
+        lab.git(&["commit", "-qm", name]);
+        lab.git(&["rev-parse", "HEAD"])
+    };
+    let tip = commit(&lab, &make(&repo, "in").await, "one");
+    let landed = land("in");
+    squashed("in", &tip, &landed);
+    let report = remove(&repo, "in").await;
+    let is_it = |fate: &BranchFate| matches!(fate, BranchFate::DeletedSquashed { tip: t, landed: l } if t.as_str() == tip && l.as_str() == landed);
+    assert!(is_it(&report.branch_fate), "{report:?}");
+    assert_eq!((report.rescue, lab.git(&["branch", "--list", "caliban/*"])), (None, String::new()));
+
+    // Reset away; more commits since; never in the store; a commit that does not have the work.
+    let path = make(&repo, "away").await;
+    let tip = commit(&lab, &path, "two");
+    squashed("away", &tip, &land("away"));
+    lab.git(&["reset", "-q", "--hard", "HEAD^"]);
+    let path = make(&repo, "more").await;
+    let tip = commit(&lab, &path, "three");
+    squashed("more", &tip, &land("more"));
+    commit(&lab, &path, "four");
+    let tip = commit(&lab, &make(&repo, "forged").await, "five");
+    squashed("forged", &tip, &"0123456789".repeat(4));
+    let tip = commit(&lab, &make(&repo, "claimed").await, "six");
+    squashed("claimed", &tip, &lab.git(&["rev-parse", "HEAD"]));
+    for name in ["away", "more", "forged", "claimed"] {
+        let fate = remove(&repo, name).await.branch_fate;
+        assert!(matches!(fate, BranchFate::Kept { .. }), "{name}: {fate:?}");
+    }
+}
+
+#[tokio::test]
 async fn r19_two_branches_do_not_count_on_each_other() {
     let lab = Lab::new();
     let repo = lab.open().await;

@@ -90,6 +90,13 @@ fn removed(report: &RemoveReport, out: &mut dyn Write) -> std::io::Result<()> {
             writeln!(out, "  branch {} had no commits and is deleted", report.branch)?
         }
         BranchFate::DeletedMerged => writeln!(out, "  branch {} is merged and deleted", report.branch)?,
+        BranchFate::DeletedSquashed { tip, landed } => writeln!(
+            out,
+            "  branch {} landed as {} and is deleted; it was at {}",
+            report.branch,
+            landed.short(),
+            tip.short()
+        )?,
         BranchFate::Kept { ahead, .. } => {
             writeln!(out, "  branch {} stays: {ahead} commits that are nowhere else", report.branch)?;
         }
