@@ -3,12 +3,16 @@
 //! The commit is made like a rescue: we read the files ourselves, no hook and no filter runs, and the worktree's files
 //! and logs stay as they are.
 
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
 use caliban_core::names::Slug;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
 use crate::marker::Oid;
-use crate::repo::{Repo, branch_of};
+use crate::repo::{Located, Repo, branch_of};
 use crate::save::{self, Snapshot, TemporaryRefs};
 use crate::survey::{ChangeKind, IgnoredFiles};
 
@@ -34,11 +38,13 @@ impl Repo {
         };
         let is_plain = survey.changes.iter().all(|change| plain(change.kind))
             && survey.pending.is_empty()
-            && this.git.drivers.is_empty()
             && survey.branch.as_deref() == Some(branch_of(name).as_str());
         let Some(head) = survey.head.clone().filter(|_| is_plain && !survey.changes.is_empty()) else {
             return Ok(None);
         };
+        if this.any_filtered(&at, &head, &survey.plan.paths, cancel).await? {
+            return Ok(None);
+        }
         let refs = TemporaryRefs::new();
         // The tree of the files is the commit; what was only staged is an older state of them.
         let mut plan = survey.plan;
@@ -76,5 +82,24 @@ impl Repo {
             .await?
             .ok()?;
         Ok(Some(written))
+    }
+
+    /// Whether git would run a program on one of these files before it commits it, whoever configured the program.
+    async fn any_filtered(
+        &self,
+        at: &Located,
+        head: &Oid,
+        paths: &BTreeSet<PathBuf>,
+        cancel: &CancellationToken,
+    ) -> Result<bool> {
+        // Rules that are not committed yet hold for the commit that they go into.
+        if paths.iter().any(|path| path.file_name().is_some_and(|name| name == ".gitattributes")) {
+            return Ok(true);
+        }
+        let asked = paths.iter().flat_map(|path| [path.as_os_str().as_bytes(), b"\0"].concat()).collect();
+        let call = self.git.hardened(self.tree(at), "check-attr").args(["-z", "--stdin", "--source"]);
+        let answer = call.arg(head.as_str()).arg("filter").stdin(asked).run(cancel).await?.ok()?;
+        let values: Vec<&[u8]> = answer.stdout.split(|byte| *byte == 0).collect();
+        Ok(values.chunks_exact(3).any(|record| !matches!(record[2], b"unspecified" | b"unset")))
     }
 }

@@ -35,6 +35,18 @@ async fn r19_what_a_plain_commit_cannot_hold_is_left_for_a_rescue() {
     assert_eq!(repo.commit_all(&slug("clean"), "m", &token()).await.unwrap(), None);
     assert!(remove(&repo, "clean").await.rescue.is_some());
 
+    // A filter of the person's own configuration (LFS) is not run, and its files are not committed without it.
+    lab.git(&["config", "--global", "filter.up.clean", "tr a-z A-Z"]);
+    lab.write(".gitattributes", "*.up filter=up\n");
+    lab.git(&["add", "-A"]);
+    lab.git(&["commit", "-qm", "attributes"]);
+    let path = make(&repo, "filtered").await;
+    write(&path.join("plain"), "plain\n");
+    assert!(repo.commit_all(&slug("filtered"), "m", &token()).await.unwrap().is_some());
+    write(&path.join("big.up"), "raw\n");
+    assert_eq!(repo.commit_all(&slug("filtered"), "m", &token()).await.unwrap(), None);
+    assert!(remove(&repo, "filtered").await.rescue.is_some());
+
     let path = make(&repo, "nested").await;
     lab.git_at(&path, &["init", "-q", "inner"]);
     write(&path.join("inner/file"), "inner\n");
