@@ -10,7 +10,8 @@ use caliban_core::{inert, spec::SpawnSpec};
 use caliban_store::{
     Stamp, StoreError, StoreUrl,
     broker::{
-        Agent, AgentId, AgentStatus, Broker, BrokerError, Capability, IdPrefix, NewAgent, Owner, Session, Speaker,
+        Agent, AgentId, AgentStatus, Broker, BrokerError, Capability, IdPrefix, NewAgent, Owner, Session,
+        Speaker,
     },
 };
 use caliban_supervisor::records;
@@ -139,7 +140,9 @@ async fn join(
                 // The file is the agent's to write: it says which identity, the store whose.
                 Ok(me) if !is_of(&me, directory) => {}
                 Ok(me) if me.status == AgentStatus::Active => {
-                    return sealed(broker, Identity { url, session, me, former, speaker }).await.map_err(refused);
+                    return sealed(broker, Identity { url, session, me, former, speaker })
+                        .await
+                        .map_err(refused);
                 }
                 Ok(_) => former.push(known),
                 Err(BrokerError::NotAMember { .. }) => {}

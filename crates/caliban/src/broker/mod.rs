@@ -84,7 +84,8 @@ pub(crate) async fn living_session(
     let prefix = IdPrefix::parse(given).map_err(|error| no_session(&error.to_string()))?;
     // It is only looked at.
     let nobody = Speaker::Only(Vec::new());
-    let mut broker = Broker::open(&store_url(environment, cwd)?, nobody).await.map_err(|error| worded(&error))?;
+    let mut broker =
+        Broker::open(&store_url(environment, cwd)?, nobody).await.map_err(|error| worded(&error))?;
     let session = broker.session(&prefix).await;
     broker.close().await;
     match session {
