@@ -319,14 +319,13 @@ fn directory(version: Version, path: &str, line: &str) -> Option<PathBuf> {
 
 /// Whether a group's name is one that [`name_of`] makes.
 fn is_ours(name: &str) -> bool {
-    let mut parts = name.strip_prefix(PREFIX).unwrap_or_default().split('-');
-    let hex = |part: Option<&str>| {
-        part.is_some_and(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
-    };
-    hex(parts.next())
-        && hex(parts.next())
-        && parts.next().is_some_and(|pid| pid.parse::<i32>().is_ok())
-        && parts.next().is_none()
+    let parts: Vec<&str> = name.strip_prefix(PREFIX).unwrap_or_default().split('-').collect();
+    let [agent, nonce, shim] = parts.as_slice() else { return false };
+    let made_of =
+        |part: &str, fits: fn(&u8) -> bool| !part.is_empty() && part.bytes().all(|byte| fits(&byte));
+    made_of(agent, u8::is_ascii_hexdigit)
+        && made_of(nonce, u8::is_ascii_alphanumeric)
+        && made_of(shim, u8::is_ascii_digit)
 }
 
 fn is_ours_os(name: &std::ffi::OsStr) -> bool {
@@ -422,7 +421,9 @@ mod tests {
         assert_eq!(recorded(&format!("/sys/../{name}")), None);
         assert_eq!(recorded(name), None);
         assert!(is_ours(name));
-        for other in ["caliban-", "caliban-x-y-1", "caliban-00-11", "caliban-00-11-1-2", "app.slice"] {
+        for other in
+            ["caliban-", "caliban-x-y-1", "caliban-00-11", "caliban-00-11-1-2", "caliban-00--1", "app.slice"]
+        {
             assert!(!is_ours(other), "{other}");
         }
     }
