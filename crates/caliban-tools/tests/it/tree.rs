@@ -238,6 +238,8 @@ async fn r06_a_keeper_that_is_stopped_or_killed_by_its_own_command_loses_nothing
     until("all are gone", || running(&bench.root).is_empty() && below(&bench.root).is_empty()).await;
     let output = bench.call("Bash", json!({"command": "kill -STOP $PPID; sleep 1000", "timeout": 300})).await;
     assert!(output.joined_text().starts_with("[timed out after 0.3 s"), "{}", output.joined_text());
+    // It was woken, and did its work itself.
+    assert!(!output.joined_text().contains("keeper"), "{}", output.joined_text());
     assert_eq!(below(&bench.root), [0; 0]);
 }
 
