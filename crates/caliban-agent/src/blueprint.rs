@@ -17,7 +17,7 @@ use caliban_core::{
 };
 use caliban_permissions::{Policy, Verdict};
 use caliban_providers::Provider;
-use caliban_tools::{Tool, Workspace, WorkspaceOptions};
+use caliban_tools::{OffLimits, Tool, Workspace, WorkspaceOptions};
 
 use crate::{
     agent::{Attendance, Kit, Limits},
@@ -174,13 +174,14 @@ impl Blueprint {
         // Outputs that were too long for the model are kept there, for it to read in parts.
         subagent::allow_below(&mut policy, "Read", workspace.output_dir(), "whole outputs");
         let policy = Arc::new(RwLock::new(policy));
-        workspace.set_off_limits(Arc::new({
+        let off_limits: OffLimits = Arc::new({
             let policy = policy.clone();
             move |path| {
                 let policy = policy.read().unwrap_or_else(PoisonError::into_inner);
                 matches!(policy.decide("Read", &[Access::Read(path.to_owned())]), Verdict::Deny { .. })
             }
-        }));
+        });
+        workspace.set_off_limits(off_limits.clone());
         let mut tools = caliban_tools::builtin(&workspace);
         tools.extend(self.foreign_tools.iter().cloned());
         let is_sub_agent = parent.is_some();
@@ -221,7 +222,7 @@ impl Blueprint {
             max_output: self.max_output,
             window: self.window,
             system: system.render(),
-            context: prompt::opening(&place, &self.context_files),
+            context: prompt::opening(&place, &self.context_files, &*off_limits),
             specs: tools.iter().map(|tool| tool.spec().clone()).collect(),
             tools,
             policy,

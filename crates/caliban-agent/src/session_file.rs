@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::{
     conversation::Conversation,
     event::{Event, Outcome, Record},
+    subagent,
     transcript::{self, TranscriptError},
 };
 
@@ -45,7 +46,7 @@ pub struct SessionFile {
     pub outcome: Outcome,
     /// How many times the model answered.
     pub replies: u32,
-    /// What it has cost.
+    /// What it has cost, its sub-agents included.
     pub usage: Usage,
     /// The same in micro-dollars, where the prices are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +61,8 @@ pub struct SessionFile {
 /// Renders the file anew, when a turn has ended. All of it comes from the transcript on disk, so it is redacted like that.
 pub(crate) fn write(directory: &Path) -> Result<(), TranscriptError> {
     let records = transcript::read(directory)?;
-    let Some(file) = render(&records) else { return Ok(()) };
+    let Some(mut file) = render(&records) else { return Ok(()) };
+    file.usage += subagent::usage_below(directory);
     let path = directory.join(FILE_NAME);
     let io = |source| TranscriptError::Io { path: path.clone(), source };
     let text = serde_json::to_vec(&file).map_err(|error| io(error.into()))?;

@@ -319,6 +319,7 @@ fn hooks(settings: &Settings, place: HookPlace) -> Hooks {
             matcher: hook.matcher.clone(),
             command: hook.command.clone(),
             timeout: Duration::from_secs(hook.timeout.get().into()),
+            optional: hook.optional,
         }));
     }
     Hooks { commands, closures: Vec::new(), place }

@@ -65,6 +65,9 @@ pub struct CommandHook {
     pub command: String,
     /// How long it may take.
     pub timeout: Duration,
+    /// Whether a model may leave it out when it starts a sub-agent, even if it could refuse a call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
 }
 
 /// A hook of the embedding program. It cannot cross a process boundary.
@@ -149,6 +152,24 @@ impl HookAnswer {
 }
 
 impl Hooks {
+    /// What stays when a model wants a sub-agent without them: what can refuse a call, unless the user says that it is
+    /// optional. Otherwise a model could do through a sub-agent what the user's hooks keep it from doing itself.
+    pub(crate) fn binding(&self) -> Self {
+        let binds = |hook: &&CommandHook| hook.event == HookEvent::PreToolUse && !hook.optional;
+        let only_calls = |closure: &ClosureHook| -> ClosureHook {
+            let closure = Arc::clone(closure);
+            Arc::new(move |event, input| match event {
+                HookEvent::PreToolUse => closure(event, input),
+                _ => HookAnswer::default(),
+            })
+        };
+        Self {
+            commands: self.commands.iter().filter(binds).cloned().collect(),
+            closures: self.closures.iter().map(only_calls).collect(),
+            place: self.place.clone(),
+        }
+    }
+
     /// Asks every hook of the event whose matcher fits `tool`, closures first, in order; stops at the
     /// first block.
     pub async fn ask(
@@ -162,15 +183,17 @@ impl Hooks {
         if self.closures.is_empty() && !self.commands.iter().any(|hook| hook.event == event) {
             return answer;
         }
-        let input = self.input(event, details);
+        let mut input = self.input(event, details);
         for closure in &self.closures {
             answer.merge(closure(event, &input));
+            rewrite(&mut input, &answer);
         }
         for hook in self.fitting(event, tool) {
             if answer.block.is_some() || cancel.is_cancelled() {
                 break;
             }
             answer.merge(command::run(hook, &self.place, &input, cancel).await);
+            rewrite(&mut input, &answer);
         }
         answer
     }
@@ -201,6 +224,13 @@ impl Hooks {
             input.extend(details);
         }
         Value::Object(input)
+    }
+}
+
+/// The next hook judges what would run now, not what the model asked for first.
+fn rewrite(input: &mut Value, answer: &HookAnswer) {
+    if let (Some(given), Some(field)) = (&answer.input, input.get_mut("tool_input")) {
+        field.clone_from(given);
     }
 }
 

@@ -1,12 +1,11 @@
 //! What goes in front of the first prompt: facts about the place, and the project's own instructions.
 
-use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use super::git;
+use super::{
+    file::{self, Real},
+    git,
+};
 
 /// The names of instruction files, in the order in which they are read.
 pub const DEFAULT_FILES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
@@ -45,19 +44,28 @@ pub struct Place {
     pub date: String,
 }
 
-/// The context blocks, outermost directory first, the facts last.
-pub fn opening(place: &Place, files: &ContextFiles) -> Vec<String> {
+/// The context blocks, outermost directory first, the facts last. A file that must not be shown is not read.
+pub fn opening(place: &Place, files: &ContextFiles, is_off_limits: &dyn Fn(&Path) -> bool) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut left = files.max_bytes;
     let top = place.repo.as_deref().unwrap_or(&place.directory);
     let mut directories: Vec<&Path> =
         place.directory.ancestors().take_while(|directory| directory.starts_with(top)).collect();
     directories.reverse();
-    let user = files.user_directory.as_deref();
-    for directory in user.into_iter().chain(directories) {
+    // The user's own files may be kept wherever they like; a project's are the project's.
+    let user = files.user_directory.iter().map(|directory| (directory.as_path(), Path::new("/")));
+    for (directory, within) in user.chain(directories.into_iter().map(|directory| (directory, top))) {
         for name in &files.names {
             let path = directory.join(name);
-            let Some(text) = instructions(&path, left) else { continue };
+            let text = match file::real(&path, within) {
+                None => continue,
+                Some(Real::Outside) => "[not read: it leads out of the project]".to_owned(),
+                Some(Real::Inside(real)) if is_off_limits(&path) || is_off_limits(&real) => continue,
+                Some(Real::Inside(real)) => match instructions(&real, left) {
+                    Some(text) => text,
+                    None => continue,
+                },
+            };
             // CLAUDE.md is often a copy of AGENTS.md, or a link to it.
             if blocks.iter().any(|block: &String| block.contains(text.trim())) {
                 continue;
@@ -88,11 +96,8 @@ fn facts(place: &Place) -> String {
 }
 
 /// The file's text, cut to the cap with a word on it; `None` when there is nothing to say.
-fn instructions(path: &Path, cap: usize) -> Option<String> {
-    let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|meta| meta.is_file()))?;
-    let size = file.metadata().map(|meta| meta.len()).unwrap_or_default();
-    let mut bytes = Vec::new();
-    file.take(cap as u64).read_to_end(&mut bytes).ok()?;
+fn instructions(real: &Path, cap: usize) -> Option<String> {
+    let file::Start { bytes, size } = file::start(real, cap as u64)?;
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
     if size > cap as u64 {
         text.push_str(&format!("\n[cut: {size} bytes in all; read the file for the rest]"));
@@ -119,7 +124,7 @@ mod tests {
         write(&repo.join("sub/CLAUDE.md"), "below");
         let place =
             Place { directory: repo.join("sub"), repo: Some(repo.clone()), date: "2026-11-15".into() };
-        let blocks = opening(&place, &ContextFiles::default());
+        let blocks = opening(&place, &ContextFiles::default(), &|_| false);
         let repo = repo.display();
         assert_eq!(
             blocks,
@@ -142,10 +147,71 @@ mod tests {
         write(&temp.path().join("CLAUDE.md"), &"b".repeat(90));
         let place = Place { directory: temp.path().to_owned(), repo: None, date: "2026-11-15".into() };
         let files = ContextFiles { max_bytes: 100, ..ContextFiles::default() };
-        let blocks = opening(&place, &files);
+        let blocks = opening(&place, &files, &|_| false);
         assert!(blocks[0].contains(&"a".repeat(90)), "{}", blocks[0]);
         assert!(blocks[1].contains(&"b".repeat(10)), "{}", blocks[1]);
         assert!(!blocks[1].contains(&"b".repeat(11)), "{}", blocks[1]);
         assert!(blocks[1].contains("[cut: 90 bytes in all"), "{}", blocks[1]);
+    }
+
+    fn fifo(path: &Path) {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    }
+
+    fn block(path: &Path, text: &str) -> String {
+        format!("<instructions file=\"{}\">\n{text}\n</instructions>", path.display())
+    }
+
+    #[test]
+    fn a15_only_files_of_the_project_are_read_and_nothing_makes_us_wait() {
+        let temp = tempfile::tempdir().unwrap();
+        let (repo, user) = (temp.path().join("repo"), temp.path().join("user"));
+        write(&temp.path().join("secret"), "outside");
+        write(&repo.join("docs/agents.md"), "inside");
+        write(&temp.path().join("dotfiles/AGENTS.md"), "the user's own");
+        std::fs::create_dir_all(&user).unwrap();
+        std::os::unix::fs::symlink("../dotfiles/AGENTS.md", user.join("AGENTS.md")).unwrap();
+        std::os::unix::fs::symlink("docs/agents.md", repo.join("AGENTS.md")).unwrap();
+        std::os::unix::fs::symlink("../secret", repo.join("CLAUDE.md")).unwrap();
+        std::fs::create_dir_all(repo.join("sub/.git")).unwrap();
+        fifo(&repo.join("sub/AGENTS.md"));
+        std::os::unix::fs::symlink("AGENTS.md", repo.join("sub/CLAUDE.md")).unwrap();
+        std::fs::create_dir_all(repo.join(".git")).unwrap();
+        fifo(&repo.join(".git/HEAD"));
+        let place =
+            Place { directory: repo.join("sub"), repo: Some(repo.clone()), date: "2026-11-15".into() };
+        let files = ContextFiles { user_directory: Some(user.clone()), ..ContextFiles::default() };
+        let mut blocks = opening(&place, &files, &|_| false);
+        let facts = blocks.pop().unwrap();
+        assert!(facts.contains("\ngit: a git repository\n"), "{facts}");
+        assert_eq!(
+            blocks,
+            [
+                block(&user.join("AGENTS.md"), "the user's own"),
+                block(&repo.join("AGENTS.md"), "inside"),
+                block(&repo.join("CLAUDE.md"), "[not read: it leads out of the project]"),
+            ]
+        );
+        // What a rule keeps from being read is not read here either, by whatever name.
+        let real = repo.join("docs/agents.md").canonicalize().unwrap();
+        let blocks = opening(&place, &files, &|path| path == real);
+        assert!(!blocks.concat().contains("inside"), "{blocks:?}");
+    }
+
+    #[test]
+    fn a_head_that_is_none_is_not_shown() {
+        let temp = tempfile::tempdir().unwrap();
+        for (head, expected) in [
+            ("ref: refs/heads/main\n", Some("branch main without commits")),
+            ("1a2b3c4d5e6f1a2b3c4d5e6f1a2b3c4d5e6f1a2b\n", Some("detached at 1a2b3c4d")),
+            ("root:x:0:0\n", None),
+            ("ref: refs/heads/a\nsecond line\n", None),
+        ] {
+            write(&temp.path().join(".git/HEAD"), head);
+            assert_eq!(git::head(temp.path()).as_deref(), expected, "{head}");
+        }
+        write(&temp.path().join(".git/HEAD"), &"x".repeat(1 << 20));
+        assert_eq!(git::head(temp.path()), None);
     }
 }

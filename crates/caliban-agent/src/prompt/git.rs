@@ -2,15 +2,21 @@
 
 use std::path::{Path, PathBuf};
 
+use super::file;
+
 /// More than this is not a ref.
-const MAX_REF_BYTES: usize = 4 * 1024;
+const MAX_REF_BYTES: u64 = 4 * 1024;
+/// A larger list of refs is not looked through.
+const MAX_PACKED_BYTES: u64 = 64 << 20;
+/// The shortest and the longest name of a commit.
+const COMMIT_CHARS: std::ops::RangeInclusive<usize> = 40..=64;
 
 /// `branch main at 1a2b3c4d`, `detached at 1a2b3c4d` or `branch main without commits`.
 pub(super) fn head(repo: &Path) -> Option<String> {
     let git = directory(repo)?;
     let head = small(&git.join("HEAD"))?;
     let Some(name) = head.strip_prefix("ref: ") else {
-        return Some(format!("detached at {}", short(&head)));
+        return is_commit(&head).then(|| format!("detached at {}", short(&head)));
     };
     let branch = name.strip_prefix("refs/heads/").unwrap_or(name);
     Some(match commit(&git, name) {
@@ -30,17 +36,23 @@ fn directory(repo: &Path) -> Option<PathBuf> {
 
 fn commit(git: &Path, name: &str) -> Option<String> {
     let common = small(&git.join("commondir")).map_or_else(|| git.to_owned(), |path| git.join(path));
-    small(&common.join(name)).or_else(|| {
-        let packed = std::fs::read_to_string(common.join("packed-refs")).ok()?;
+    small(&common.join(name)).filter(|commit| is_commit(commit)).or_else(|| {
+        let packed = file::text(&common.join("packed-refs"), MAX_PACKED_BYTES)?;
         let line =
             packed.lines().find(|line| line.split_once(' ').is_some_and(|(_, packed)| packed == name))?;
         line.split_once(' ').map(|(commit, _)| commit.to_owned())
     })
 }
 
+/// What may be a ref: one line.
 fn small(path: &Path) -> Option<String> {
-    let text = std::fs::read_to_string(path).ok()?;
-    (text.len() <= MAX_REF_BYTES).then(|| text.trim().to_owned())
+    let text = file::text(path, MAX_REF_BYTES)?;
+    let line = text.trim();
+    (!line.contains(char::is_control)).then(|| line.to_owned())
+}
+
+fn is_commit(text: &str) -> bool {
+    COMMIT_CHARS.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn short(commit: &str) -> &str {

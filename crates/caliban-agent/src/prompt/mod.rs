@@ -4,6 +4,7 @@
 //! from place to place (directory, branch, date, project files) goes in front of the first prompt, once.
 
 mod context;
+mod file;
 mod git;
 
 pub use context::{ContextFiles, DEFAULT_CONTEXT_BYTES, DEFAULT_FILES, Place, opening};

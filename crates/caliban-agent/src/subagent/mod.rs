@@ -107,27 +107,54 @@ impl Starter {
             blueprint.model = model;
         }
         if !input.inherit_hooks {
-            blueprint.hooks.commands.clear();
-            blueprint.hooks.closures.clear();
+            blueprint.hooks = blueprint.hooks.binding();
         }
-        let parent_policy =
-            self.parent.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        let (workspace, worktree) = match &input.place {
-            Place::Shared => (self.workspace.child(&self.workspace.cwd()), None),
+        let worktree = match &input.place {
+            Place::Shared => None,
             Place::Worktree(wanted) => {
                 let name = worktree::name(input.label.as_deref(), &session);
-                let isolation = &blueprint.isolation;
-                let made = isolation.create(name, wanted, &session, call.cancel, call.progress).await?;
-                (self.workspace.child(made.path()), Some(made))
+                let (isolation, parent) = (&blueprint.isolation, self.workspace.root());
+                Some(isolation.create(name, wanted, parent, &session, call.cancel, call.progress).await?)
             }
+        };
+        // Whatever goes wrong from here on: the worktree is finished.
+        let outcome = self.work(blueprint, &session, &input, worktree.as_ref(), &call).await;
+        let work = match worktree {
+            Some(worktree) => Some(worktree.finish(input.label.as_deref().unwrap_or(&session)).await),
+            None => None,
+        };
+        let redactor = &self.blueprint.redactor;
+        let keep = report::Keep { directory: self.workspace.output_dir(), session: &session, redactor };
+        match (outcome, work) {
+            (Ok(done), work) => Ok(report::answer(&done.turn, &done.dropped, work.as_ref(), &keep)),
+            (Err(problem), Some(work)) => Err(format!("{problem}\n\n{work}")),
+            (Err(problem), None) => Err(problem),
+        }
+    }
+
+    /// Makes the sub-agent and lets it work, in the parent's directory or in this worktree.
+    async fn work(
+        &self,
+        mut blueprint: Blueprint,
+        session: &str,
+        input: &Input,
+        worktree: Option<&worktree::Made>,
+        call: &Call<'_>,
+    ) -> Result<Done, String> {
+        let definition = input.definition(&self.blueprint.definitions)?;
+        let parent_policy =
+            self.parent.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let workspace = match worktree {
+            None => self.workspace.child(&self.workspace.cwd()),
+            Some(made) => self.workspace.child(made.path()),
         };
         let workspace = workspace.map_err(|error| error.to_string())?;
         blueprint.policy = policy_below(&parent_policy, workspace.root(), worktree.is_some());
         let allowlist = input.tool_allowlist.clone().or_else(|| definition.and_then(|it| it.tools.clone()));
         let wanted = Wanted {
-            session: session.clone(),
+            session: session.to_owned(),
             label: input.label.clone(),
-            directory: self.directory.join(SESSIONS).join(&session),
+            directory: self.directory.join(SESSIONS).join(session),
             workspace: WorkspaceSource::Ready(workspace),
             kin: Kin::SubAgent(self.parent.clone()),
             tools: allowlist.clone(),
@@ -135,19 +162,10 @@ impl Starter {
         };
         let kit = blueprint.kit(wanted).map_err(|error| error.to_string())?;
         let dropped = unknown(allowlist.as_deref(), &kit.specs);
-        let redactor = kit.redactor.clone();
-        let outcome = {
-            // It has a clock of its own, which runs on into its parent's.
-            let _waits_for_it = self.parent.purse.rest();
-            drive(kit, &input.prompt, &call).await
-        };
-        let work = match worktree {
-            Some(worktree) => Some(worktree.finish(input.label.as_deref().unwrap_or(&session)).await),
-            None => None,
-        };
-        let keep =
-            report::Keep { directory: self.workspace.output_dir(), session: &session, redactor: &redactor };
-        outcome.map(|turn| report::answer(&turn, &dropped, work.as_ref(), &keep))
+        // It has a clock of its own, which runs on into its parent's.
+        let _waits_for_it = self.parent.purse.rest();
+        let turn = drive(kit, &input.prompt, call).await?;
+        Ok(Done { turn, dropped })
     }
 
     async fn hand_over(&self, input: Input) -> ToolOutput {
@@ -168,7 +186,8 @@ impl Starter {
             }
         };
         let approved = policy.rules.iter().filter(|rule| rule.source == APPROVED);
-        let hooks = if input.inherit_hooks { self.blueprint.hooks.commands.clone() } else { Vec::new() };
+        let hooks = &self.blueprint.hooks;
+        let hooks = if input.inherit_hooks { hooks.commands.clone() } else { hooks.binding().commands };
         let spec = SpawnSpec {
             version: caliban_core::spec::SPEC_VERSION,
             prompt: input.prompt.clone(),
@@ -210,6 +229,18 @@ impl Starter {
             }
         }
     }
+}
+
+/// A sub-agent's work, done.
+struct Done {
+    turn: crate::agent::TurnReport,
+    /// Tools that it was to have and that there are not.
+    dropped: Vec<String>,
+}
+
+/// The tokens that the sub-agents of the session in this directory have used.
+pub fn usage_below(directory: &Path) -> Usage {
+    spent_below(directory).iter().map(|before| before.usage).sum()
 }
 
 /// What a sub-agent of an earlier process has spent.

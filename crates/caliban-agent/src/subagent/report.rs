@@ -97,9 +97,9 @@ pub(super) fn handed_over(id: &str, warning: &str) -> ToolOutput {
 
 pub(super) fn failure(problem: String) -> ToolOutput {
     ToolOutput {
-        content: vec![ResultPart::Text { text: problem.clone() }],
+        summary: problem.lines().next().unwrap_or_default().to_owned(),
+        content: vec![ResultPart::Text { text: problem }],
         is_error: true,
-        summary: problem,
         ..ToolOutput::default()
     }
 }

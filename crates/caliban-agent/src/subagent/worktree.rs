@@ -32,12 +32,17 @@ pub struct Isolation {
     pub setup: Option<Setup>,
 }
 
+/// How many names are tried when a label was used before.
+const NAMES: u32 = 50;
+
 /// A worktree that a sub-agent works in.
 #[derive(Debug)]
 pub(super) struct Made {
     repo: Repo,
     worktree: Worktree,
     keep: Keep,
+    /// The name that was wanted, when it was taken.
+    taken: Option<Slug>,
 }
 
 /// What a sub-agent leaves behind.
@@ -45,14 +50,17 @@ pub(super) struct Work {
     branch: String,
     changes: Result<Changes, Error>,
     removed: Result<RemoveReport, Error>,
+    taken: Option<Slug>,
 }
 
 impl Isolation {
-    /// Makes one; the error is worded for the model.
+    /// Makes one for an agent below the one that works in `parent`; the error is worded for the model. Where the name
+    /// belongs to earlier work, the next free one is taken.
     pub(super) async fn create(
         &self,
         name: Slug,
         wanted: &WorktreeSpec,
+        parent: &Path,
         owner: &str,
         cancel: &CancellationToken,
         progress: &(dyn Fn(&str) + Send + Sync),
@@ -64,19 +72,71 @@ impl Isolation {
         let env: BTreeMap<OsString, OsString> = self.env.iter().cloned().collect();
         let options = GitOptions { environment: Environment::Exactly(env), ..GitOptions::default() };
         let repo = Repo::open(start, options, cancel).await.map_err(worded)?;
-        let request = CreateRequest {
-            name,
-            base_ref: BaseRef::from(wanted.base_ref.clone()),
-            sparse_paths: wanted.sparse_paths.clone(),
-            symlink_directories: wanted.symlink_directories.clone(),
-            setup: self.setup.clone(),
-            owner: Some(owner.to_owned()),
-            holder: None,
-        };
+        let base_ref = base(&repo, BaseRef::from(wanted.base_ref.clone()), parent, cancel).await?;
         let show = |step: Progress| progress(&shown(step));
-        let worktree = repo.create(request, &show, cancel).await.map_err(worded)?;
-        Ok(Made { repo, worktree, keep: self.keep })
+        let mut number = 1;
+        loop {
+            let request = CreateRequest {
+                name: numbered(&name, number),
+                base_ref: base_ref.clone(),
+                sparse_paths: wanted.sparse_paths.clone(),
+                symlink_directories: wanted.symlink_directories.clone(),
+                setup: self.setup.clone(),
+                owner: Some(owner.to_owned()),
+                holder: None,
+            };
+            match repo.create(request, &show, cancel).await {
+                Ok(worktree) => {
+                    let taken = (number > 1).then_some(name);
+                    return Ok(Made { repo, worktree, keep: self.keep, taken });
+                }
+                Err(error) if is_taken(&error, number) && number < NAMES => number += 1,
+                Err(error) => return Err(worded(error)),
+            }
+        }
     }
+}
+
+/// Where the worktree begins: for a parent that works in a worktree of ours, `head` is what is checked out there.
+async fn base(
+    repo: &Repo,
+    wanted: BaseRef,
+    parent: &Path,
+    cancel: &CancellationToken,
+) -> Result<BaseRef, String> {
+    if wanted != BaseRef::Head {
+        return Ok(wanted);
+    }
+    let listed = repo.list(cancel).await.map_err(worded)?;
+    let Some(own) = listed.iter().find(|listed| parent.starts_with(&listed.path)) else { return Ok(wanted) };
+    // Looked at without trust: the parent may have written anything there.
+    let head = repo.inspect(&own.name, cancel).await.map_err(worded)?.head;
+    Ok(head.map_or(wanted, |head| BaseRef::Revision(head.as_str().to_owned())))
+}
+
+/// Whether the name belongs to earlier work. One that is at work under the wanted name itself is a conflict: whoever
+/// names two at once alike has probably not meant it.
+fn is_taken(error: &Error, number: u32) -> bool {
+    match error {
+        Error::BranchExists { .. } | Error::BranchConflict { .. } => true,
+        Error::Exists { .. } | Error::Busy { .. } | Error::Unfinished { .. } | Error::FilesGone { .. } => {
+            number > 1
+        }
+        _ => false,
+    }
+}
+
+/// `docs`, then `docs-2` and so on, never too long.
+fn numbered(name: &Slug, number: u32) -> Slug {
+    if number == 1 {
+        return name.clone();
+    }
+    let suffix = format!("-{number}");
+    // Names are ASCII; should they ever not be, the parse below refuses what is too long.
+    let text = name.as_str();
+    let text = text.get(..text.len().min(Slug::MAX_BYTES - suffix.len())).unwrap_or(text);
+    let numbered = format!("{}{suffix}", text.trim_end_matches('-'));
+    Slug::parse(&numbered).unwrap_or_else(|_| name.clone())
 }
 
 /// The worktree's name: the label's, else the sub-agent's session's.
@@ -105,12 +165,15 @@ impl Made {
         }
         let options = RemoveOptions { keep: self.keep, ..RemoveOptions::default() };
         let removed = self.repo.remove(&created.name, Some(lease), &options, &cancel).await;
-        Work { branch: created.branch, changes, removed }
+        Work { branch: created.branch, changes, removed, taken: self.taken }
     }
 }
 
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(taken) = &self.taken {
+            writeln!(f, "[{taken} is the name of earlier work; this is on {}]", self.branch)?;
+        }
         match &self.changes {
             Err(error) => writeln!(f, "[its changes cannot be listed: {error}]")?,
             Ok(changes) if changes.file_count == 0 && changes.commit_count == 0 => {
@@ -140,7 +203,10 @@ impl fmt::Display for Work {
                     BranchFate::Kept { .. } => {
                         write!(f, "[take the work over with `git merge {}`]", self.branch)?;
                     }
-                    BranchFate::DeletedEmpty | BranchFate::DeletedMerged | BranchFate::Absent => {}
+                    BranchFate::DeletedEmpty
+                    | BranchFate::DeletedMerged
+                    | BranchFate::DeletedSquashed { .. }
+                    | BranchFate::Absent => {}
                 }
                 match &report.rescue {
                     Some(rescue) => {
@@ -176,5 +242,21 @@ fn worded(error: Error) -> String {
     match error.hint() {
         Some(hint) => format!("{error}. {hint}"),
         None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_a_number_is_a_name() {
+        let check = |name: &str, number: u32, expected: &str| {
+            assert_eq!(numbered(&Slug::parse(name).unwrap(), number), Slug::parse(expected).unwrap());
+        };
+        check("docs", 1, "docs");
+        check("docs", 2, "docs-2");
+        check(&"a".repeat(64), 12, &format!("{}-12", "a".repeat(61)));
+        check(&format!("{}-b", "a".repeat(61)), 2, &format!("{}-2", "a".repeat(61)));
     }
 }

@@ -87,7 +87,7 @@ fn row(found: &Found, repo: Option<std::path::PathBuf>) -> Row {
         state: super::ending(&records),
         model: conversation.header().map(|header| header.model.clone()).unwrap_or_default(),
         turns: conversation.replies(),
-        tokens: conversation.usage().total(),
+        tokens: super::usage(found, &conversation).total(),
         title: super::title(&records),
         repo,
     }

@@ -10,9 +10,11 @@ mod show;
 use std::{io::Write, path::Path};
 
 use caliban_agent::{
+    conversation::Conversation,
     event::{Event, Record},
-    transcript,
+    subagent, transcript,
 };
+use caliban_core::usage::Usage;
 
 use crate::{
     cli::sessions::SessionsCommand,
@@ -52,6 +54,11 @@ fn records(found: &Found) -> Result<Vec<Record>, Failure> {
     transcript::read(&found.directory).map_err(|error| {
         Failure::new(error.to_string()).hint(format!("`caliban sessions rm {}` removes it", found.id))
     })
+}
+
+/// What the session has spent, its sub-agents included: its money and its budget count them, too.
+fn usage(found: &Found, conversation: &Conversation) -> Usage {
+    conversation.usage() + subagent::usage_below(&found.directory)
 }
 
 /// The first thing that the user asked for, in one line.

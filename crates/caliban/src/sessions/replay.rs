@@ -17,12 +17,18 @@ pub(super) fn replay(found: &Found, speed: Option<f64>, out: &mut dyn Write) -> 
     for record in super::records(found)? {
         if let (Some(speed), Some(before)) = (speed, before.replace(record.at)) {
             let pause: Duration = record.at.duration_since(before).unsigned_abs();
-            std::thread::sleep(pause.div_f64(speed).min(LONGEST_PAUSE));
+            std::thread::sleep(at_speed(pause, speed));
         }
         reader.event(&record.event, out)?;
         out.flush()?;
     }
     Ok(())
+}
+
+/// The pause at that speed. A factor may be so small or so large that no duration holds what comes of it.
+fn at_speed(pause: Duration, speed: f64) -> Duration {
+    let wanted = Duration::try_from_secs_f64(pause.as_secs_f64() / speed);
+    wanted.unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE)
 }
 
 /// Reads a conversation aloud, one event after the other.
@@ -140,5 +146,26 @@ fn lines(text: &str, out: &mut dyn Write) -> std::io::Result<()> {
     match text.lines().count().saturating_sub(OUTPUT_LINES) {
         0 => Ok(()),
         more => writeln!(out, "  … {more} more lines"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_speed_is_too_slow_or_too_fast() {
+        let second = Duration::from_secs(1);
+        for (speed, expected) in [
+            (1.0, second),
+            (2.0, Duration::from_millis(500)),
+            (1e300, Duration::ZERO),
+            (1e-300, LONGEST_PAUSE),
+            (f64::MIN_POSITIVE, LONGEST_PAUSE),
+        ] {
+            assert_eq!(at_speed(second, speed), expected, "{speed}");
+        }
+        assert_eq!(at_speed(Duration::ZERO, 1e-300), Duration::ZERO);
+        assert_eq!(at_speed(Duration::MAX, 1.0), LONGEST_PAUSE);
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn show(found: &Found, json: bool, out: &mut dyn Write) -> Result<(),
     let records = super::records(found)?;
     let conversation = Conversation::replay(records.iter().map(|record| &record.event));
     let header = conversation.header();
-    let micro_usd = micro_usd(&records);
+    let (usage, micro_usd) = (super::usage(found, &conversation), micro_usd(&records));
     if json {
         let value = json!({
             "id": found.id.to_string(),
@@ -26,7 +26,7 @@ pub(super) fn show(found: &Found, json: bool, out: &mut dyn Write) -> Result<(),
             "created": records.first().map(|record| record.at),
             "changed": records.last().map(|record| record.at),
             "turns": conversation.replies(),
-            "usage": conversation.usage(),
+            "usage": usage,
             "micro_usd": micro_usd,
             "todos": conversation.todos(),
             "messages": conversation.messages(),
@@ -34,7 +34,6 @@ pub(super) fn show(found: &Found, json: bool, out: &mut dyn Write) -> Result<(),
         writeln!(out, "{value}")?;
         return Ok(());
     }
-    let usage = conversation.usage();
     writeln!(out, "session  {}", found.id)?;
     writeln!(out, "files    {}", found.directory.display())?;
     if let Some(header) = header {

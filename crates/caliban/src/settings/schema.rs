@@ -219,6 +219,9 @@ pub(crate) struct Hook {
     /// Seconds until it is ended.
     #[serde(default = "Hook::default_timeout")]
     pub timeout: NonZeroU32,
+    /// Whether a model may start a sub-agent without it (`inherit_hooks: false`), though it can refuse calls.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
 }
 
 impl Hook {

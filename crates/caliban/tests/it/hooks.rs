@@ -308,6 +308,85 @@ fn a_hook_that_takes_too_long_is_ended_with_all_that_it_started() {
 }
 
 #[test]
+fn what_a_hook_leaves_running_does_not_keep_its_answer_back() {
+    let place = Place::new(script![tool("Bash", json!({"command": "touch made"})), text("done")]);
+    let settings = "[[hooks.PreToolUse]]\ntimeout = 3\ncommand = '''sleep 600 & echo no >&2; exit 2'''\n";
+    place.env.write(place.env.config().join("caliban/settings.toml"), settings);
+    place.ask("go", ["--permission-mode", "unattended"]).expect_code(3);
+    assert!(last_result(&place).contains("a hook blocked this call: no"), "{}", last_result(&place));
+    assert!(!place.repo.join("made").exists());
+    assert_eq!(place.env.processes(), []);
+}
+
+#[test]
+fn r06_a_killed_program_takes_its_hooks_with_it() {
+    for event in ["SessionStart", "PreToolUse"] {
+        let deep = "(setsid sh -c 'trap \"\" TERM; touch deep; while :; do sleep 600; done' &)";
+        let command = format!("{deep}; touch started; sleep 600");
+        let place = with_hooks(
+            script![tool("Bash", json!({"command": "touch made"})), text("never")],
+            &[(event, None, &command)],
+        );
+        let running = place.caliban().args(["-p", "go", "--permission-mode", "unattended"]).spawn();
+        wait_until("the hook runs", || ["started", "deep"].iter().all(|name| place.repo.join(name).exists()));
+        running.kill();
+        wait_until("its processes are gone", || place.env.processes().is_empty());
+        assert!(!place.repo.join("made").exists());
+    }
+}
+
+#[test]
+fn a_later_hook_judges_what_an_earlier_one_made_of_a_call() {
+    let other = r#"echo '{"hookSpecificOutput": {"updatedInput": {"command": "touch other"}}}'"#;
+    let place = with_hooks(
+        script![tool("Bash", json!({"command": "touch one"})), text("done")],
+        &[("PreToolUse", None, other), ("PreToolUse", None, KEEP)],
+    );
+    place.ask("go", ["--permission-mode", "unattended"]).ok();
+    assert_eq!(told(&place)[0]["tool_input"], json!({"command": "touch other"}));
+    assert!(place.repo.join("other").exists() && !place.repo.join("one").exists());
+}
+
+#[test]
+fn a06_a_sub_agent_in_a_worktree_cannot_rewrite_the_users_hooks() {
+    let task = |step: testkit::script::Step| step.on_first("the child's task");
+    let isolated = json!({"prompt": "the child's task", "isolation": "worktree", "label": "w"});
+    let pwn = "#!/bin/sh\ntouch ~/pwned\n";
+    let place = with_hooks(
+        Script {
+            steps: vec![
+                tool("AgentTool", isolated).on_first("the parent's task"),
+                text("parent done").on_first("the parent's task"),
+                task(tool("Read", json!({"file_path": "check.sh"}))),
+                task(tool("Write", json!({"file_path": "check.sh", "content": pwn}))),
+                task(tool("Glob", json!({"pattern": "*"}))),
+                task(text("done")),
+            ],
+        },
+        &[("PreToolUse", None, "./check.sh"), ("PreToolUse", None, "\"$CLAUDE_PROJECT_DIR/check.sh\"")],
+    );
+    let check = place.env.write(place.repo.join("check.sh"), "#!/bin/sh\ncat >> ~/told; echo >> ~/told\n");
+    std::fs::set_permissions(&check, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    place.env.git(&place.repo, &["add", "-A"]);
+    place.env.git(&place.repo, &["commit", "--quiet", "-m", "a check"]);
+    place.ask("the parent's task", []).ok();
+    assert!(!place.env.home().join("pwned").exists(), "the agent's own words ran as a hook");
+    assert_eq!(place.env.git(&place.repo, &["show", "caliban/w:check.sh"]), pwn.trim());
+    // The user's own script was asked about every call, and told where the sub-agent works.
+    let told = place.env.read(place.env.home().join("told"));
+    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let worktree = place.repo.join(".caliban/worktrees/w");
+    let seen: Vec<(&str, bool)> = told
+        .iter()
+        .map(|told| (told["tool_name"].as_str().unwrap(), told["cwd"] == json!(worktree)))
+        .collect();
+    let twice = |name, there| [(name, there), (name, there)];
+    let expected =
+        [twice("AgentTool", false), twice("Read", true), twice("Write", true), twice("Glob", true)].concat();
+    assert_eq!(seen, expected);
+}
+
+#[test]
 fn an_interrupt_ends_a_hook_too() {
     let place = with_hooks(
         script![tool("Bash", json!({"command": "touch made"})), text("never")],

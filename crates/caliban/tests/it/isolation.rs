@@ -268,6 +268,58 @@ fn w08_two_at_once_by_one_name_conflict_and_by_different_names_do_not() {
 }
 
 #[test]
+fn a_label_that_was_used_before_gets_a_number() {
+    let child = |content: &str| isolated(json!({}), vec![write("made.txt", content), text("made")]);
+    let place = Place::new(child("first\n"));
+    place.ask(TASK, EDITS).ok();
+    for (content, branch) in [("second\n", "caliban/w-2"), ("third\n", "caliban/w-3")] {
+        place.server.set_script(child(content));
+        place.ask(TASK, EDITS.into_iter().chain(["--continue"])).ok();
+        let records = place.transcript();
+        let ended = records.iter().rfind(|record| record["event"] == "call_ended").unwrap();
+        let said = ended["content"][0]["text"].as_str().unwrap();
+        assert_eq!(ended["is_error"], false, "{said}");
+        assert!(said.contains(&format!("[w is the name of earlier work; this is on {branch}]\n")), "{said}");
+        assert!(said.contains(&format!("git merge {branch}")), "{said}");
+        assert_eq!(place.env.git(&place.repo, &["show", &format!("{branch}:made.txt")]), content.trim());
+    }
+    assert_eq!(place.env.git(&place.repo, &["show", "caliban/w:made.txt"]), "first");
+}
+
+#[test]
+fn a_worktree_whose_agent_cannot_begin_is_finished() {
+    let place = Place::new(isolated(json!({}), vec![text("never")]));
+    // The setup takes the directory away, so that nobody can work in it.
+    let settings = "[worktrees]\nsetup = 'cd .. && rm -rf w && touch w'\n";
+    place.env.write(place.env.config().join("caliban/settings.toml"), settings);
+    place.ask(TASK, EDITS).ok();
+    let (said, failed) = result(&place);
+    assert!(failed && said.starts_with("cannot work in "), "{said}");
+    assert_eq!(branches(&place), "");
+    assert!(!place.env.git(&place.repo, &["worktree", "list"]).contains("/w "));
+}
+
+#[test]
+fn w03_a_helper_of_an_agent_in_a_worktree_begins_where_that_one_is() {
+    let commit = "echo by the parent > parent.txt && git add -A && git commit -qm 'by the parent'";
+    let isolated = json!({"prompt": "the child's task", "isolation": "worktree", "label": "w"});
+    let fleet = crate::fleet::Fleet::new(Script {
+        steps: vec![
+            bash(commit).on_first(TASK),
+            tool("AgentTool", isolated).on_first(TASK),
+            text("parent done").on_first(TASK),
+            bash("cat parent.txt && git log -1 --format=%s > seen.txt").on_first("the child's task"),
+            text("done").on_first("the child's task"),
+        ],
+    });
+    let id = fleet.bg(TASK, UNATTENDED);
+    fleet.run(["agents", "wait", &id]).ok();
+    let seen = fleet.place.env.git(&fleet.place.repo, &["show", "caliban/w:seen.txt"]);
+    assert_eq!(seen, "by the parent");
+    assert!(!fleet.place.repo.join("parent.txt").exists());
+}
+
+#[test]
 fn r19_a_cancelled_child_loses_nothing() {
     let place = Place::new(isolated(
         json!({}),

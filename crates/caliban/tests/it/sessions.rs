@@ -132,7 +132,7 @@ fn replay_shows_the_conversation_as_it_ran() {
          \n-- taken up again with test-model --\n\
          \nuser> thanks\n\
          \nYou are welcome.\n\
-         \n-- done; 1 turns, 660 tokens in all --\n";
+         \n-- done; 1 turn, 660 tokens in all --\n";
     let replayed = place.verb(["sessions", "replay", &id]).ok();
     assert_eq!(plain(&place, &replayed.stdout), expected);
     // At a speed that leaves no time to wait it is the same.

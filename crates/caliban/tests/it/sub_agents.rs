@@ -208,10 +208,67 @@ fn s07_hooks_are_inherited_unless_they_are_not_wanted() {
             pair("Stop", "")
         ]
     );
-    let place = Place::new(with_child(call(json!({"prompt": "look", "inherit_hooks": false})), child()));
+    // What can refuse a call stays, unless its owner says that it is optional.
+    let without = || with_child(call(json!({"prompt": "look", "inherit_hooks": false})), child());
+    let place = Place::new(without());
     with_hook(&place);
     place.ask(TASK, []).ok();
+    assert_eq!(told(&place), [pair("PreToolUse", "AgentTool"), pair("PreToolUse", "Glob"), pair("Stop", "")]);
+    let place = Place::new(without());
+    with_hook(&place);
+    let path = place.env.config().join("caliban/settings.toml");
+    let settings = place.env.read(&path).replacen("'''\n", "'''\noptional = true\n", 1);
+    place.env.write(path, settings);
+    place.ask(TASK, []).ok();
     assert_eq!(told(&place), [pair("PreToolUse", "AgentTool"), pair("Stop", "")]);
+}
+
+#[test]
+fn a_model_cannot_switch_a_blocking_hook_off() {
+    for background in [false, true] {
+        let input = json!({"prompt": "look", "inherit_hooks": false, "background": background});
+        let place = Place::new(with_child(
+            call(input),
+            vec![
+                tool("Bash", json!({"command": "touch made"})).on_first("look"),
+                text("seen").on_first("look"),
+            ],
+        ));
+        let settings = "[[hooks.PreToolUse]]\nmatcher = \"Bash\"\ncommand = 'echo no >&2; exit 2'\n";
+        place.env.write(place.env.config().join("caliban/settings.toml"), settings);
+        place.ask(TASK, ["--permission-mode", "unattended"]).ok();
+        if background {
+            let rows: Vec<Value> = place.verb(["agents", "list", "--json"]).ok().json();
+            place.verb(["agents", "wait", rows[0]["id"].as_str().unwrap()]);
+        }
+        let requests = place.server.model_requests();
+        let last = of(&requests, "look").last().unwrap().body["messages"].to_string();
+        assert!(last.contains("a hook blocked this call: no"), "{last}");
+        assert!(!place.repo.join("made").exists());
+    }
+}
+
+#[test]
+fn what_helpers_spend_is_in_every_total() {
+    let place = Place::new(with_child(
+        agent("look"),
+        vec![tool("Glob", json!({"pattern": "*"})).on_first("look"), text("seen").on_first("look")],
+    ));
+    let result: Value = place.ask(TASK, ["--output-format", "json"]).ok().json();
+    let usage = &result["usage"];
+    let all = |value: &Value, names: [&str; 4]| names.map(|name| value[name].as_u64().unwrap());
+    let told = all(
+        usage,
+        ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"],
+    );
+    assert!(told[0] > 0 && told[1] > 0, "{usage}");
+    let names = ["input", "output", "cache_read", "cache_write"];
+    let shown: Value = place.verb(["sessions", "show", &place.session_id(), "--json"]).ok().json();
+    assert_eq!(all(&shown["usage"], names), told);
+    let file: Value = serde_json::from_str(&place.env.read(place.session().join("session.json"))).unwrap();
+    assert_eq!(all(&file["usage"], names), told);
+    let rows: Vec<Value> = place.verb(["sessions", "list", "--json"]).ok().json();
+    assert_eq!(rows[0]["tokens"], told.iter().sum::<u64>());
 }
 
 #[test]

@@ -1,0 +1,49 @@
+//! Files that a repository brings along, read before anybody has trusted it: nothing that is opened here can make us
+//! wait, and nothing is read beyond its limit.
+
+use std::{
+    fs::File,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{Mode, OFlags};
+
+/// The first bytes of a regular file.
+pub(super) struct Start {
+    pub(super) bytes: Vec<u8>,
+    /// How many there are in all.
+    pub(super) size: u64,
+}
+
+/// Reads at most `limit` bytes. The last part of the path is not followed when it is a link.
+pub(super) fn start(path: &Path, limit: u64) -> Option<Start> {
+    // A pipe that nobody writes to would be opened for ever.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    let size = file.metadata().ok().filter(std::fs::Metadata::is_file)?.len();
+    let mut bytes = Vec::new();
+    file.take(limit).read_to_end(&mut bytes).ok()?;
+    Some(Start { bytes, size })
+}
+
+/// The whole text of a file that is not larger than `limit`.
+pub(super) fn text(path: &Path, limit: u64) -> Option<String> {
+    let start = start(&std::fs::canonicalize(path).ok()?, limit.saturating_add(1))?;
+    (start.bytes.len() as u64 <= limit).then(|| String::from_utf8(start.bytes).ok()).flatten()
+}
+
+/// Where a file is when all links are followed.
+pub(super) enum Real {
+    /// Within the directory that it has to be in.
+    Inside(PathBuf),
+    /// Somewhere else.
+    Outside,
+}
+
+/// Follows the links of a path; `None` when nothing is there.
+pub(super) fn real(path: &Path, within: &Path) -> Option<Real> {
+    let end = std::fs::canonicalize(path).ok()?;
+    let within = std::fs::canonicalize(within).ok()?;
+    Some(if end.starts_with(within) { Real::Inside(end) } else { Real::Outside })
+}
