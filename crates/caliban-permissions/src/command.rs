@@ -75,7 +75,12 @@ impl Line<'_> {
         for effect in [Effect::Deny, Effect::Ask] {
             for rule in self.judge.rules(effect) {
                 let Covers::Command(pattern) = &rule.rule.covers else { continue };
+                let passed_on = || pattern.stands_among(&run.words) && read_only::reads(run).is_none();
                 match pattern.fit(&run.words, Reading::Wide) {
+                    Fit::No if passed_on() => add(Verdict::ask(
+                        format!("it may run what {} ({}) is about", rule.rule, rule.source),
+                        Vec::new(),
+                    )),
                     Fit::Yes => add(by_rule(rule)),
                     Fit::Maybe => add(Verdict::ask(
                         format!("it may be what {} ({}) is about", rule.rule, rule.source),

@@ -51,10 +51,25 @@ impl CommandPattern {
         fit.max(widely(&self.words, words))
     }
 
+    /// Whether the rule's fixed beginning stands among the arguments of some other program, which may run it. Of
+    /// one word that says too little.
+    pub(crate) fn stands_among(&self, words: &[Word]) -> bool {
+        let fixed: Vec<&str> = self.fixed().collect();
+        fixed.len() > 1
+            && (1..words.len()).any(|at| {
+                let here = words[at..].iter().map(|word| word.literal().unwrap_or_default());
+                let mut here = here.map(|text| text.rsplit('/').next().unwrap_or(text));
+                fixed.iter().all(|wanted| here.next() == Some(wanted))
+            })
+    }
+
+    fn fixed(&self) -> impl Iterator<Item = &str> {
+        self.words.iter().map(String::as_str).take_while(|word| !word.contains('*'))
+    }
+
     /// Whether the rule's fixed beginning stands anywhere in a text that could not be parsed.
     pub(crate) fn stands_in(&self, line: &str) -> bool {
-        let fixed: Vec<&str> =
-            self.words.iter().map(String::as_str).take_while(|word| !word.contains('*')).collect();
+        let fixed: Vec<&str> = self.fixed().collect();
         if fixed.is_empty() {
             return true;
         }

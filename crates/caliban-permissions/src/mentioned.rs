@@ -38,16 +38,14 @@ impl Line<'_> {
             return;
         }
         let spoken = self.spoken_of(run);
+        let matches = |rule: &SourcedRule| spoken.iter().any(|path| self.judge.matches(&rule.rule, path));
         if read_only::reads(run).is_none() {
-            for rule in
-                edits.iter().filter(|rule| spoken.iter().any(|path| self.judge.matches(&rule.rule, path)))
-            {
+            for rule in edits.iter().filter(|rule| speaks_of(rule, run) || matches(rule)) {
                 let why = format!("it may change what {} ({}) protects", rule.rule, rule.source);
                 add(Verdict::ask(why, Vec::new()));
             }
         }
-        for rule in reads.iter().filter(|rule| spoken.iter().any(|path| self.judge.matches(&rule.rule, path)))
-        {
+        for rule in reads.iter().filter(|rule| matches(rule)) {
             add(by_rule(rule));
         }
         if let Some(first) = reads.first() {
@@ -83,16 +81,21 @@ impl Line<'_> {
         for word in run.words.iter().skip(1) {
             let text = match word {
                 Word::Computed(text) => text,
+                // Nobody knows from where it is taken.
+                Word::Literal(text) if run.directories.is_none() && !text.starts_with('/') => {
+                    if let Some(rule) = rules.iter().find(|rule| stands_in(rule, text)) {
+                        add(by_rule(rule));
+                    }
+                    continue;
+                }
                 Word::Glob(pattern) => {
+                    unknown |= run.directories.is_none();
                     unknown |= places(run, self.root()).iter().any(|place| expand(place, pattern).is_none());
                     continue;
                 }
                 Word::Literal(_) => continue,
             };
-            let named = rules
-                .iter()
-                .find(|rule| matches!(&rule.rule.covers, Covers::Read(pattern) if pattern.stands_in(text)));
-            match named {
+            match rules.iter().find(|rule| stands_in(rule, text)) {
                 Some(rule) => add(by_rule(rule)),
                 None => unknown = true,
             }
@@ -195,6 +198,18 @@ enum Hidden {
 fn name(run: &Run) -> Option<&str> {
     let name = run.words.first()?.literal()?;
     Some(name.rsplit('/').next().unwrap_or(name))
+}
+
+/// Whether a computed word names what a rule is about.
+fn speaks_of(rule: &SourcedRule, run: &Run) -> bool {
+    run.words.iter().skip(1).any(|word| match word {
+        Word::Computed(text) => stands_in(rule, text),
+        Word::Literal(text) | Word::Glob(text) => run.directories.is_none() && stands_in(rule, text),
+    })
+}
+
+fn stands_in(rule: &SourcedRule, text: &str) -> bool {
+    matches!(&rule.rule.covers, Covers::Read(pattern) | Covers::Edit(pattern) if pattern.stands_in(text))
 }
 
 /// Where a command may run.

@@ -492,7 +492,7 @@ impl Walk<'_> {
         let Word::Literal(text) = word else {
             return self.doubt("the file of a redirection is known only when it runs");
         };
-        if matches!(text.as_str(), "/dev/null" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr" | "/dev/tty") {
+        if matches!(text.as_str(), "/dev/null" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr") {
             return;
         }
         let path = Path::new(&text);

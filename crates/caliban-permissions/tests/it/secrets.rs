@@ -68,6 +68,31 @@ fn a_denied_file_is_not_read_under_another_spelling() {
 }
 
 #[test]
+fn a_denied_file_is_not_read_from_a_directory_that_is_not_known() {
+    let place = Place::new();
+    let table = [
+        ("f() { cat secret; }; cd sub; f", "deny"),
+        ("cd $x; cat secret", "deny"),
+        ("cd $x; cat s*", "ask"),
+        ("cd $x; cat notes.txt", "allow"),
+        ("cat secret", "allow"),
+    ];
+    check(&place, Mode::Unattended, &["deny Read(sub/secret)"], &table);
+}
+
+#[test]
+fn a_file_that_is_not_to_be_edited_is_not_named_in_pieces() {
+    let place = Place::new();
+    let table = [
+        ("rm $PWD/Cargo.lock", "ask"),
+        ("sed -i s/a/b/ \"$x/Cargo.lock\"", "ask"),
+        ("echo \"$x/Cargo.lock\"", "allow"),
+        ("rm $PWD/x", "allow"),
+    ];
+    check(&place, Mode::Unattended, &["deny Edit(Cargo.lock)"], &table);
+}
+
+#[test]
 fn a_rule_that_asks_about_a_file_is_asked_for_commands_too() {
     let place = Place::new();
     let table = [("cat src/.env", "ask"), ("cat $PWD/.env", "ask"), ("cat notes.txt", "allow")];
