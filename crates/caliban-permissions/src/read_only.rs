@@ -428,7 +428,7 @@ fn git(words: &[Word], run: &Run) -> Option<Vec<PathBuf>> {
     let reads = match command.literal()? {
         "status" | "diff" | "log" | "show" | "blame" | "ls-files" | "ls-tree" | "rev-parse" | "rev-list"
         | "merge-base" | "describe" | "shortlog" | "cat-file" | "name-rev" | "diff-tree" | "for-each-ref"
-        | "show-ref" | "count-objects" | "check-ignore" | "version" => true,
+        | "show-ref" | "count-objects" | "check-ignore" | "version" | "--version" => true,
         "branch" => {
             let listing = [
                 "--list",

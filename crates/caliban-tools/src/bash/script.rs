@@ -7,10 +7,8 @@ use std::{
 
 use crate::reaper::{Order, Streams};
 
-/// Set for every command, over what the caller gives: nothing may wait for a person or a terminal, and `cd` goes
-/// nowhere but where it says.
-const SET: [(&str, &str); 11] = [
-    ("CDPATH", ""),
+/// Set for every command, over what the caller gives: nothing may wait for a person or a terminal.
+const SET: [(&str, &str); 10] = [
     ("CALIBAN", "1"),
     ("TERM", "dumb"),
     ("PAGER", "cat"),
@@ -23,6 +21,9 @@ const SET: [(&str, &str); 11] = [
     ("DEBIAN_FRONTEND", "noninteractive"),
 ];
 
+/// Never passed on: they change how the shell reads a line, or where `cd` goes, and the line was judged without.
+const TAKEN: [&str; 5] = ["CDPATH", "GLOBIGNORE", "BASHOPTS", "SHELLOPTS", "POSIXLY_CORRECT"];
+
 /// Git takes any directory that looks like a bare repository for one, and runs what its configuration names: a
 /// directory of the project is none unless the command says so.
 const GIT_SETTING: (&str, &str) = ("safe.bareRepository", "explicit");
@@ -34,16 +35,31 @@ pub(super) fn order(command: &str, cwd: PathBuf, env: &[(OsString, OsString)]) -
     let shell = shell(path);
     let name = shell.file_name().unwrap_or(OsStr::new("sh")).to_owned();
     let ours = SET.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
-    let ours: Vec<(OsString, OsString)> = ours.chain(git_setting(env)).collect();
+    let ours = ours.chain(git_setting(env)).chain([("PATH".into(), absolute(path))]);
+    let ours: Vec<(OsString, OsString)> = ours.collect();
     let env = env
         .iter()
-        .filter(|(name, _)| !ours.iter().any(|(set, _)| name == set))
+        .filter(|(name, _)| {
+            !ours.iter().any(|(set, _)| name == set) && !TAKEN.iter().any(|taken| name == taken)
+        })
         .filter(|(name, _)| !name.is_empty() && !name.as_encoded_bytes().contains(&b'='))
         .cloned()
         .chain(ours.iter().cloned())
         .collect();
     let argv = vec![shell.into(), "-c".into(), script(command).into(), name];
     Order { cwd, argv, env, streams: Streams::Joined }
+}
+
+/// The absolute directories of a `PATH`: from the others any directory of a project could give `ls` another meaning.
+/// So it could without any, as then shells look into the working directory.
+fn absolute(path: Option<&OsStr>) -> OsString {
+    const USUAL: &str = "/usr/local/bin:/usr/bin:/bin";
+    let given = path.map(std::env::split_paths).into_iter().flatten();
+    let kept: Vec<PathBuf> = given.filter(|directory| directory.is_absolute()).collect();
+    match std::env::join_paths(kept) {
+        Ok(path) if !path.is_empty() => path,
+        _ => USUAL.into(),
+    }
 }
 
 /// One setting more behind those that the environment has for git.
@@ -126,10 +142,16 @@ mod tests {
 
     #[test]
     fn a12_only_the_given_environment_and_ours_is_passed() {
-        let given: Vec<(OsString, OsString)> =
-            [("PATH", "/bin"), ("HOME", "/h"), ("EDITOR", "vim"), ("", "x"), ("A=B", "c")]
-                .map(|(name, value)| (name.into(), value.into()))
-                .into();
+        let given: Vec<(OsString, OsString)> = [
+            ("PATH", ":./bin:/bin:x:"),
+            ("HOME", "/h"),
+            ("EDITOR", "vim"),
+            ("", "x"),
+            ("A=B", "c"),
+            ("CDPATH", "/"),
+        ]
+        .map(|(name, value)| (name.into(), value.into()))
+        .into();
         let order = order("true", "/".into(), &given);
         let mut names: Vec<String> =
             order.env.iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect();
@@ -142,6 +164,16 @@ mod tests {
         );
         expected.sort();
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn no_program_is_looked_for_where_the_command_runs() {
+        let usual = OsString::from("/usr/local/bin:/usr/bin:/bin");
+        assert_eq!(absolute(Some(OsStr::new("bin:/a::./b:/c"))), "/a:/c");
+        assert_eq!(
+            [absolute(None), absolute(Some(OsStr::new(""))), absolute(Some(OsStr::new(".")))],
+            [(); 3].map(|()| usual.clone())
+        );
     }
 
     #[test]
