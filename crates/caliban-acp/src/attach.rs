@@ -40,6 +40,14 @@ use crate::{
 /// Live output of a command is shown at most this often.
 const LIVE_OUTPUT_EVERY: Duration = Duration::from_millis(100);
 
+/// A client of one connection.
+pub(crate) struct Client {
+    pub(crate) peer: Peer,
+    pub(crate) abilities: Abilities,
+    /// Whether it answers questions.
+    pub(crate) is_asked: bool,
+}
+
 /// How a client comes to a session.
 pub(crate) enum Arrival {
     /// It made it: the answer first, then what happens.
@@ -124,7 +132,8 @@ enum Tell {
 }
 
 impl Attachment {
-    pub(crate) fn start(host: SessionHost, peer: Peer, abilities: Abilities, arrival: Arrival) -> Self {
+    pub(crate) fn start(host: SessionHost, client: Client, arrival: Arrival) -> Self {
+        let Client { peer, abilities, is_asked } = client;
         let (tell, told) = mpsc::unbounded_channel();
         let mine = Mine::new();
         let walk = Walk {
@@ -143,6 +152,7 @@ impl Attachment {
             flush_at: None,
             host: host.clone(),
             peer,
+            is_asked,
         };
         let task = tokio::spawn(async move {
             // An error means that the client is gone; its connection ends with it.
@@ -220,6 +230,7 @@ enum Over {
 struct Walk {
     host: SessionHost,
     peer: Peer,
+    is_asked: bool,
     feed: Feed,
     cursor: Cursor,
     renderer: Renderer,
@@ -473,6 +484,9 @@ impl Walk {
 
     /// Asks the client, when the ask is still open.
     async fn ask(&mut self, id: &str) -> Result<(), Closed> {
+        if !self.is_asked {
+            return Ok(());
+        }
         let asks = self.host.handle().asks().clone();
         let Some(ask) = asks.open().into_iter().find(|ask| ask.id == id) else { return Ok(()) };
         if let Some(older) = self.asked.remove(id) {

@@ -24,6 +24,7 @@ use crate::{
     conn::{CallError, Closed, ConnError, Inbox, Incoming, Limits, Params, Peer, Responder},
     permission::{ALLOW_ALWAYS, ALLOW_ONCE, REJECT_ONCE},
     render::meta,
+    server::NO_SAY,
     turn_end::{CLOSED, TURN_ENDED, TurnEndedNotice},
 };
 
@@ -130,6 +131,11 @@ impl Client {
             return Err(ClientError::Version(agent.protocol_version.as_u16()));
         }
         Ok((Self { peer, agent }, events))
+    }
+
+    /// Why the agent asks this client nothing and takes no decision from it; none when it does.
+    pub fn no_say(&self) -> Option<&str> {
+        self.agent.meta.as_ref()?.get("caliban")?.get(NO_SAY)?.as_str()
     }
 
     /// A new session.

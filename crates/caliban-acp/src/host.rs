@@ -6,6 +6,7 @@
 
 use std::{
     collections::VecDeque,
+    hash::{BuildHasher as _, Hasher as _},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
@@ -33,6 +34,8 @@ use tokio::{
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
+
+use crate::permission::Listed;
 
 /// Who answers a question of the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +92,8 @@ struct About {
     provider: String,
     purse: Purse,
     redactor: Redactor,
+    /// For digests; new in every process, and nobody else's.
+    key: [u8; 16],
 }
 
 /// What the host and the agent's task share.
@@ -226,6 +231,7 @@ impl SessionHost {
             provider: kit.provider.name().to_owned(),
             purse: kit.purse.clone(),
             redactor: kit.redactor.clone(),
+            key: key(),
         };
         let policy = kit.policy.clone();
         let mode = policy.read().unwrap_or_else(PoisonError::into_inner).mode;
@@ -434,8 +440,8 @@ impl SessionHost {
     }
 
     /// A call that waits for a person, as it may be written down: without secrets.
-    pub(crate) fn listed(&self, ask: &Ask) -> String {
-        self.0.about.redactor.redact(&crate::permission::what(ask)).into_owned()
+    pub fn listed(&self, ask: &Ask) -> Listed {
+        Listed::new(ask, &self.0.about.redactor, &self.0.about.key)
     }
 
     /// The state of things in a few lines.
@@ -661,6 +667,15 @@ async fn run(mut agent: Agent, mut jobs: mpsc::UnboundedReceiver<Job>, gone: Gon
     }
     agent.close().await;
     drop(gone);
+}
+
+/// Seeded by the system: different in every process and every time.
+fn key() -> [u8; 16] {
+    let half = || std::hash::RandomState::new().build_hasher().finish().to_le_bytes();
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&half());
+    key[8..].copy_from_slice(&half());
+    key
 }
 
 /// Two turns that are one for those who wait.

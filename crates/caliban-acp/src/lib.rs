@@ -28,7 +28,7 @@ pub use failure::{AcpFailure, FailureKind};
 pub use host::{Clients, SessionHost};
 pub use listen::listen;
 pub use render::disk_full;
-pub use server::{ServeOptions, serve};
+pub use server::{Say, ServeOptions, serve};
 pub use sessions::{Factory, LoadSession, NewSession, Sessions};
 pub use stdio::serve_stdio;
 pub use turn_end::TurnEndedNotice;

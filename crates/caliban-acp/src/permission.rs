@@ -7,8 +7,9 @@ use agent_client_protocol_schema::v1::{
     RequestPermissionResponse, ToolCallUpdate,
 };
 use caliban_agent::event::{Answer, Ask};
-use caliban_core::inert;
-use serde_json::json;
+use caliban_core::{inert, redact::Redactor};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::{
     conn::CallError,
@@ -23,6 +24,9 @@ pub const ALLOW_ALWAYS: &str = "allow_always";
 /// It may not.
 pub const REJECT_ONCE: &str = "reject_once";
 
+/// Of a digest, so many bytes are kept.
+const DIGEST_BYTES: usize = 16;
+
 /// What a client has decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Choice {
@@ -31,20 +35,65 @@ pub(crate) enum Choice {
     Undecided(String),
 }
 
-/// A call that waits, as lists show it: the whole call in one line. Secrets are still in it.
-pub fn what(ask: &Ask) -> String {
-    let who = ask.agent.as_deref().map(|agent| format!("{agent}: ")).unwrap_or_default();
-    inert::line(&format!("{who}{} {}", ask.name, caliban_agent::describe(&ask.input))).into_owned()
+/// A call that waits, as lists show it: without secrets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// In one line; a long one is cut, with a mark.
+    pub what: String,
+    /// With all its arguments, in lines; a very long one has a part left out, with a mark.
+    pub call: String,
+    /// Stands for the exact call, every byte of it, secrets included. It tells nothing about them.
+    pub digest: String,
+}
+
+impl Listed {
+    /// `key` is nobody's but the agent's: the digest cannot be guessed at.
+    pub(crate) fn new(ask: &Ask, redactor: &Redactor, key: &[u8]) -> Self {
+        let who = ask.agent.as_deref().map(|agent| format!("{agent}: ")).unwrap_or_default();
+        // The arguments first: a secret that is cut in two, or indented, is none to a redactor.
+        let input = redacted(&ask.input, redactor);
+        let call = caliban_agent::whole_call(&ask.name, &input);
+        let texts = [
+            inert::line(&format!("{who}{} {}", ask.name, caliban_agent::describe(&input))).into_owned(),
+            format!("{}{}", inert::line(&who), caliban_agent::excerpt(&call).text),
+        ];
+        let [what, call] = texts.map(|text| redactor.redact(&text).into_owned());
+        Self { what, call, digest: digest(ask, key) }
+    }
+}
+
+fn redacted(input: &Value, redactor: &Redactor) -> Value {
+    match input {
+        Value::String(text) => Value::String(redactor.redact(text).into_owned()),
+        Value::Array(items) => items.iter().map(|item| redacted(item, redactor)).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, field)| (name.clone(), redacted(field, redactor))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => input.clone(),
+    }
+}
+
+fn digest(ask: &Ask, key: &[u8]) -> String {
+    let mut hash = Sha256::new();
+    let input = ask.input.to_string();
+    for part in [key, ask.id.as_bytes(), ask.name.as_bytes(), input.as_bytes()] {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The question. It shows exactly the call that the answer is for; `listed` is that call as lists show it, so whoever
 /// answers from a list knows that it is the same.
-pub(crate) fn question(session: &str, ask: &Ask, listed: &str, root: &Path) -> RequestPermissionRequest {
+pub(crate) fn question(session: &str, ask: &Ask, listed: &Listed, root: &Path) -> RequestPermissionRequest {
     let mut call = tools::call(&ask.id, &ask.name, &ask.input, root);
     if let Some(agent) = &ask.agent {
         call.title = format!("{agent}: {}", call.title);
     }
-    let about = json!({"why": ask.why, "agent": ask.agent, "rules": ask.suggestions, "what": listed});
+    let about = json!({
+        "why": ask.why, "agent": ask.agent, "rules": ask.suggestions, "tool": ask.name,
+        "what": listed.what, "digest": listed.digest,
+    });
     let call = ToolCallUpdate::new(ask.id.clone(), fields_of(call)).meta(meta("ask", about));
     let mut options = vec![PermissionOption::new(ALLOW_ONCE, "Allow", PermissionOptionKind::AllowOnce)];
     if !ask.suggestions.is_empty() {
@@ -105,7 +154,8 @@ mod tests {
 
     #[test]
     fn the_question_shows_the_exact_call_and_only_what_can_be_chosen() {
-        let question = serde_json::to_value(question("s", &ask(&[]), "Bash make", Path::new("/w"))).unwrap();
+        let listed = Listed { what: "Bash make".into(), digest: "d".into(), ..Listed::default() };
+        let question = serde_json::to_value(question("s", &ask(&[]), &listed, Path::new("/w"))).unwrap();
         assert_eq!(
             question,
             json!({
@@ -113,7 +163,10 @@ mod tests {
                 "toolCall": {
                     "toolCallId": "c1", "kind": "execute", "title": "Bash: make", "name": "Bash", "content": [],
                     "locations": [], "rawInput": {"command": "make"},
-                    "_meta": {"caliban": {"ask": {"why": "no rule allows it", "agent": null, "rules": [], "what": "Bash make"}}},
+                    "_meta": {"caliban": {"ask": {
+                        "why": "no rule allows it", "agent": null, "rules": [], "tool": "Bash",
+                        "what": "Bash make", "digest": "d",
+                    }}},
                 },
                 "options": [
                     {"optionId": "allow_once", "name": "Allow", "kind": "allow_once"},
@@ -139,6 +192,28 @@ mod tests {
             let got = choice(&ask, answer.as_deref().map_err(Clone::clone));
             assert!(matches!(got, Choice::Undecided(_)), "{answer:?}: {got:?}");
         }
+    }
+
+    #[test]
+    fn a16_a_digest_is_of_every_byte_and_of_nothing_that_others_know() {
+        let redactor = Redactor::new([("TOKEN".to_owned(), "canary-value".to_owned())]);
+        let of = |command: &str, key: &[u8]| {
+            let ask = Ask { input: json!({"command": command}), ..ask(&[]) };
+            Listed::new(&ask, &redactor, key)
+        };
+        let long = format!("echo {}", "x".repeat(10_000));
+        let (one, other) = (of(&format!("{long} a"), b"k"), of(&format!("{long} b"), b"k"));
+        assert_eq!(one.what, other.what);
+        assert_ne!(one.digest, other.digest);
+        assert!(one.call.ends_with(" a") && one.call.contains("not shown"), "{}", one.call);
+        let (one, other) = (of("echo canary-value", b"k"), of("echo canary-value", b"l"));
+        assert_eq!(
+            (one.what.as_str(), one.call.as_str()),
+            ("Bash echo [redacted:TOKEN]", "Bash echo [redacted:TOKEN]")
+        );
+        assert_ne!(one.digest, other.digest);
+        assert_eq!(one, of("echo canary-value", b"k"));
+        assert_ne!(one.digest, of("echo other", b"k").digest);
     }
 
     #[test]

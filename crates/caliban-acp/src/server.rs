@@ -29,12 +29,12 @@ use tokio::{
 };
 
 use crate::{
-    attach::{Arrival, Attachment},
+    attach::{Arrival, Attachment, Client},
     commands::Command,
     conn::{ConnError, Inbox, Incoming, Limits, Params, Responder},
     content,
     host::{SessionHost, Speech, Unsaid},
-    render::Abilities,
+    render::{Abilities, meta},
     sessions::{LoadSession, NewSession, Sessions},
 };
 
@@ -45,6 +45,9 @@ pub const INITIALIZE_WITHIN: Duration = Duration::from_secs(30);
 
 /// Our own method: says something to the agent, `{sessionId, text, id?}`. The same `id` twice is one message.
 pub const SEND: &str = "_caliban/send";
+
+/// In the `_meta` of the answer to `initialize`: why this client is not asked anything.
+pub(crate) const NO_SAY: &str = "noSay";
 
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -64,19 +67,30 @@ pub struct ServeOptions {
     pub initialize_within: Option<Duration>,
     /// The version that clients are told.
     pub version: String,
+    /// What the client may decide.
+    pub say: Say,
+}
+
+/// What a client may decide in a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Say {
+    /// It answers questions and changes the permission mode, for a person.
+    Full,
+    /// Neither, for this reason: it is not asked at all.
+    None(String),
 }
 
 impl ServeOptions {
     /// For clients that come over a socket.
     pub fn socket(version: impl Into<String>) -> Self {
         let initialize_within = Some(INITIALIZE_WITHIN);
-        Self { limits: Limits::default(), initialize_within, version: version.into() }
+        Self { limits: Limits::default(), initialize_within, version: version.into(), say: Say::Full }
     }
 
     /// For the one client that started us, or lives in the same process: it may take its time.
     pub fn private(version: impl Into<String>) -> Self {
         let limits = Limits { write_timeout: None, ..Limits::default() };
-        Self { limits, initialize_within: None, version: version.into() }
+        Self { limits, initialize_within: None, version: version.into(), say: Say::Full }
     }
 }
 
@@ -91,7 +105,7 @@ pub async fn serve(
     let result = match introduction(&mut inbox, &sessions, &options).await {
         Ok(Some(abilities)) => {
             inbox.set_line_limit(options.limits.line);
-            let server = Server { sessions, abilities, attached: Arc::default() };
+            let server = Server { sessions, abilities, say: options.say, attached: Arc::default() };
             server.run(&mut inbox).await
         }
         Ok(None) => Ok(()),
@@ -151,15 +165,20 @@ fn welcome(sessions: &Sessions, options: &ServeOptions) -> InitializeResponse {
         .prompt_capabilities(PromptCapabilities::new().image(true).embedded_context(true))
         .mcp_capabilities(McpCapabilities::new().http(sessions.takes_mcp_over_http()))
         .session_capabilities(session);
-    InitializeResponse::new(ProtocolVersion::V1)
+    let welcome = InitializeResponse::new(ProtocolVersion::V1)
         .agent_capabilities(capabilities)
-        .agent_info(Implementation::new("caliban", options.version.clone()).title("Caliban"))
+        .agent_info(Implementation::new("caliban", options.version.clone()).title("Caliban"));
+    match &options.say {
+        Say::Full => welcome,
+        Say::None(why) => welcome.meta(meta(NO_SAY, json!(why))),
+    }
 }
 
 #[derive(Clone)]
 struct Server {
     sessions: Arc<Sessions>,
     abilities: Abilities,
+    say: Say,
     attached: Arc<Mutex<HashMap<String, Attachment>>>,
 }
 
@@ -348,7 +367,8 @@ impl Server {
             if attached.get(&id).is_some_and(Attachment::is_waiting) {
                 Some(responder)
             } else {
-                attached.insert(id, Attachment::start(host, peer, self.abilities, arrival(responder)));
+                let client = Client { peer, abilities: self.abilities, is_asked: self.say == Say::Full };
+                attached.insert(id, Attachment::start(host, client, arrival(responder)));
                 None
             }
         };
@@ -387,6 +407,9 @@ impl Server {
 
     fn set_mode(&self, params: &Params) -> Result<SetSessionModeResponse, Error> {
         let request: SetSessionModeRequest = params.parse()?;
+        if let Say::None(why) = &self.say {
+            return Err(Error::new(Error::invalid_request().code.into(), why));
+        }
         let attached = self.attached();
         let attachment = attached
             .get(&*request.session_id.0)

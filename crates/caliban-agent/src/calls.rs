@@ -559,5 +559,10 @@ pub fn quote(input: &Value) -> String {
         .iter()
         .find_map(|name| input.get(*name).and_then(Value::as_str));
     let text = telling.map_or_else(|| input.to_string(), str::to_owned);
-    caliban_core::inert::line(&text).chars().take(QUOTED_CHARACTERS).collect()
+    let line = caliban_core::inert::line(&text);
+    let mut quoted: String = line.chars().take(QUOTED_CHARACTERS).collect();
+    if quoted.len() < line.len() {
+        quoted.push('…');
+    }
+    quoted
 }

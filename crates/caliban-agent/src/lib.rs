@@ -6,6 +6,7 @@ pub mod agent;
 pub mod asks;
 pub mod blueprint;
 pub mod budget;
+mod call_text;
 mod calls;
 mod compaction;
 pub mod conversation;
@@ -24,4 +25,5 @@ pub mod transcript;
 mod turn;
 
 pub use agent::{Agent, Attendance, Kit, Limits, Refused, TurnReport};
+pub use call_text::{Excerpt, excerpt, whole_call};
 pub use calls::quote as describe;

@@ -45,6 +45,7 @@
 //! - No signal goes to a process whose start time, boot and marker do not fit.
 //! - This crate does not know what an agent does: it links neither caliban-agent nor caliban-acp.
 
+mod above;
 mod client;
 mod daemon;
 mod daemon_mode;
@@ -57,6 +58,7 @@ pub mod protocol;
 pub mod records;
 mod shim;
 
+pub use above::{Whose, whose};
 pub use client::{Client, ClientError, Events, StartOptions};
 pub use daemon_mode::{DAEMON_MODE, DaemonArgs, daemon_main, run_daemon};
 pub use options::{DaemonOptions, GRACE_MS, MAX_RUNNING, Sweep};

@@ -177,7 +177,7 @@ pub struct Ask {
     pub id: String,
     /// The tool.
     pub name: String,
-    /// The exact call, in words.
+    /// The call in one line; a long one is cut, with a mark.
     pub what: String,
     /// Why it asks.
     pub why: Option<String>,
@@ -185,6 +185,12 @@ pub struct Ask {
     pub suggestions: Vec<String>,
     /// When it was asked, in milliseconds since 1970.
     pub opened_at: u64,
+    /// The call with all its arguments, as far as there is room; what is left out is marked.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub call: String,
+    /// Stands for the exact call, every byte of it: an answer is to the call with this digest only.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub digest: String,
 }
 
 /// How a worker ended by itself.

@@ -7,6 +7,7 @@ mod acp;
 mod broker;
 mod cli;
 mod compose;
+mod consent;
 mod demo;
 mod fleet;
 mod mcp;

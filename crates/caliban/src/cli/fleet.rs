@@ -271,7 +271,17 @@ pub(crate) struct MergeArgs {
 
 /// `caliban approvals`.
 #[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Examples:
+  caliban approvals                         # what all agents ask, with numbers
+  caliban approvals 2                       # one call, every character of it
+  caliban approve 2
+  caliban approve 2 --always
+  caliban deny 2 --reason \"use make check instead\"")]
 pub(crate) struct ApprovalsArgs {
+    /// Only this one, all of it: its number, or the agent when it asks one thing only
+    #[arg(value_name = "N|ID")]
+    pub ask: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -11,7 +11,7 @@ use caliban_acp::{
     v1::AGENT_METHOD_NAMES,
 };
 use caliban_agent::{
-    event::{Answer, Event, Record},
+    event::{Answer, Ask, Event, Record},
     transcript,
 };
 use caliban_core::inert;
@@ -23,6 +23,7 @@ use super::{
     approvals::{self, what, who},
     link::Link,
     numbers::Numbered,
+    row,
     tail::Tail,
     worded,
 };
@@ -62,7 +63,11 @@ pub(super) async fn deny(fleet: &Fleet<'_>, args: &DenyArgs, out: &mut dyn Write
 
 /// The question that a number, or an agent with one question, means.
 async fn find(fleet: &Fleet<'_>, query: &str) -> Result<Numbered, Failure> {
-    let open = approvals::open(fleet).await?;
+    pick(fleet, approvals::open(fleet).await?, query).await
+}
+
+/// The one among the open ones.
+pub(super) async fn pick(fleet: &Fleet<'_>, open: Vec<Numbered>, query: &str) -> Result<Numbered, Failure> {
     let number: Option<u64> = query.parse().ok();
     if let Some(found) = number.and_then(|number| open.iter().find(|asked| asked.number == number)) {
         return Ok(found.clone());
@@ -93,6 +98,10 @@ async fn give(fleet: &Fleet<'_>, asked: &Numbered, reply: Reply) -> Result<(), F
     let mut client = fleet.client().await?;
     let awake = client.wake(&asked.agent.to_string()).await.map_err(worded)?;
     let mut link = Link::open(&awake.socket).await?;
+    if let Some(why) = link.client.no_say() {
+        return Err(Failure::new(inert::line(why).into_owned())
+            .hint("a person answers, in a terminal of their own: caliban approvals"));
+    }
     let wanted = match &reply {
         Reply::AllowOnce => Answer::Once,
         Reply::AllowAlways => Answer::Always,
@@ -105,17 +114,19 @@ async fn give(fleet: &Fleet<'_>, asked: &Numbered, reply: Reply) -> Result<(), F
     let row = tokio::time::timeout(LIMIT, closed(&mut link, &mut client, asked))
         .await
         .map_err(|_| Failure::new("the agent has not taken the answer yet; `caliban approvals` tells"))??;
-    match recorded(&row, asked)? {
-        Some(answer) if answer != wanted => Err(Failure::new(format!(
-            "somebody else has answered it first: {}",
-            match answer {
-                Answer::Once | Answer::Always => "allowed".to_owned(),
-                Answer::No(reason) =>
-                    format!("denied {}", inert::line(reason.as_deref().unwrap_or_default())),
-            }
-        ))),
-        _ => Ok(()),
+    let answer = tokio::time::timeout(LIMIT, recorded(&mut client, row, asked))
+        .await
+        .map_err(|_| Failure::new("the agent has not taken the answer yet; `caliban approvals` tells"))??;
+    if answer == wanted {
+        return Ok(());
     }
+    Err(Failure::new(format!(
+        "somebody else has answered it first: {}",
+        match answer {
+            Answer::Once | Answer::Always => "allowed".to_owned(),
+            Answer::No(reason) => format!("denied {}", inert::line(reason.as_deref().unwrap_or_default())),
+        }
+    )))
 }
 
 /// Takes part in the conversation, and waits to be asked.
@@ -146,18 +157,17 @@ async fn question(link: &mut Link, client: &mut Client, asked: &Numbered) -> Res
     }
 }
 
-/// Whether it is the question that was shown: the same call, with the same arguments. The agent says how it lists the call,
-/// because secrets are not in the list.
+/// Whether it is the question that was shown: the same call, with the same arguments to the last byte. The agent says
+/// what stands for the call, because secrets are not in the list.
 fn is_about(question: &Question, asked: &Numbered) -> bool {
     let call = &question.request.tool_call;
-    let listed = call.meta.as_ref().and_then(|meta| meta.get("caliban")?.get("ask")?.get("what")?.as_str());
-    let is_same = match listed {
-        Some(listed) => listed == asked.ask.what,
-        // A worker that was started before it said so.
-        None => {
-            let input = call.fields.raw_input.as_ref().map(caliban_agent::describe).unwrap_or_default();
-            input.is_empty() || asked.ask.what.ends_with(&*inert::line(&input))
-        }
+    let about = call.meta.as_ref().and_then(|meta| meta.get("caliban")?.get("ask"));
+    let said = |name: &str| about.and_then(|about| about.get(name)?.as_str());
+    let is_same = match (said("digest"), said("what")) {
+        (Some(digest), _) => digest == asked.ask.digest,
+        // Workers that were started before they said so.
+        (None, Some(what)) => what == asked.ask.what,
+        (None, None) => false,
     };
     is_same && *call.tool_call_id.0 == *asked.ask.id
 }
@@ -185,13 +195,49 @@ async fn is_open(client: &mut Client, asked: &Numbered) -> Result<(AgentRow, boo
     Ok((row, is_open))
 }
 
-/// What the transcript says was answered last to this question.
-fn recorded(row: &AgentRow, asked: &Numbered) -> Result<Option<Answer>, Failure> {
-    let lines = Tail::new(row.dir.join(transcript::FILE_NAME)).all()?;
-    Ok(lines.iter().rev().find_map(|line| match serde_json::from_str::<Record>(line).ok()?.event {
-        Event::AskAnswered { id, answer } if id == asked.ask.id => Some(answer),
-        _ => None,
-    }))
+/// What the transcript says was answered. The record comes a moment after the question is closed, or never, when the agent
+/// has ended in between.
+async fn recorded(client: &mut Client, mut row: AgentRow, asked: &Numbered) -> Result<Answer, Failure> {
+    loop {
+        let has_ended = row::has_ended(row.state);
+        if let Some(answer) = asked_in(&row, &asked.ask.id)?.and_then(|found| found.answer) {
+            return Ok(answer);
+        }
+        if has_ended {
+            return Err(gone(asked));
+        }
+        tokio::time::sleep(LOOK).await;
+        row = client.show(&asked.agent.to_string()).await.map_err(worded)?;
+    }
+}
+
+/// A question as the transcript has it.
+pub(super) struct Found {
+    pub ask: Ask,
+    pub answer: Option<Answer>,
+}
+
+/// The question of this id that was asked last, and the answer to it. A sub-agent's is in its own transcript.
+pub(super) fn asked_in(row: &AgentRow, id: &str) -> Result<Option<Found>, Failure> {
+    let sub = id.split_once(':').map(|(session, _)| row.dir.join("sub").join(session));
+    let dir = sub.filter(|dir| dir.is_dir()).unwrap_or_else(|| row.dir.clone());
+    let mut found: Option<Found> = None;
+    for line in Tail::new(dir.join(transcript::FILE_NAME)).all()? {
+        // Most lines are about something else, and long.
+        if !line.contains("\"ask_") {
+            continue;
+        }
+        match serde_json::from_str::<Record>(&line).map(|record| record.event) {
+            Ok(Event::AskOpened(ask)) if ask.id == id => found = Some(Found { ask, answer: None }),
+            Ok(Event::AskAnswered { id: of, answer }) if of == id => {
+                if let Some(found) = &mut found {
+                    found.answer = Some(answer);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(found)
 }
 
 fn gone(asked: &Numbered) -> Failure {

@@ -5,7 +5,7 @@ use std::{io::Write, time::Duration};
 use caliban_core::inert;
 
 use super::{
-    Fleet, json_line,
+    Fleet, answer, json_line,
     numbers::{self, Numbered},
     row, worded,
 };
@@ -19,7 +19,14 @@ pub(super) async fn approvals(
     args: &ApprovalsArgs,
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
-    let open = open(fleet).await?;
+    let mut open = open(fleet).await?;
+    if let Some(query) = &args.ask {
+        let one = answer::pick(fleet, open, query).await?;
+        if !args.json {
+            return whole(fleet, &one, out).await;
+        }
+        open = vec![one];
+    }
     if args.json {
         json_line(&open, out)?;
         return Ok(Code::Done);
@@ -32,7 +39,15 @@ pub(super) async fn approvals(
     for asked in &open {
         let age = Duration::from_millis(now.saturating_sub(asked.ask.opened_at));
         writeln!(out, "{}  {}  {} ago", asked.number, who(asked), row::time(age))?;
-        writeln!(out, "   {}", what(asked))?;
+        let call = if asked.ask.call.is_empty() { &asked.ask.what } else { &asked.ask.call };
+        let mut is_cut = asked.ask.call.is_empty();
+        for line in call.lines() {
+            is_cut |= line.starts_with("[…");
+            writeln!(out, "   {}", inert::line(line))?;
+        }
+        if is_cut {
+            writeln!(out, "   all of it: caliban approvals {}", asked.number)?;
+        }
         if let Some(why) = &asked.ask.why {
             writeln!(out, "   {}", inert::line(why))?;
         }
@@ -41,6 +56,22 @@ pub(super) async fn approvals(
         }
     }
     super::say("answer with: caliban approve N, caliban approve N --always, caliban deny N --reason \"…\"");
+    Ok(Code::Done)
+}
+
+/// One call, all of it, as the transcript has it.
+async fn whole(fleet: &Fleet<'_>, asked: &Numbered, out: &mut dyn Write) -> Result<Code, Failure> {
+    let row = fleet.client().await?.show(&asked.agent.to_string()).await.map_err(worded)?;
+    let Some(found) = answer::asked_in(&row, &asked.ask.id)? else {
+        return Err(Failure::new(format!(
+            "the transcript of {} does not have the question yet",
+            asked.agent
+        )));
+    };
+    let by = found.ask.agent.as_deref().map(|agent| format!(", for its helper {}", inert::line(agent)));
+    writeln!(out, "{}  {}{}", asked.number, who(asked), by.unwrap_or_default())?;
+    writeln!(out, "{}", caliban_agent::whole_call(&found.ask.name, &found.ask.input))?;
+    super::say(&format!("answer with: caliban approve {0}, or caliban deny {0}", asked.number));
     Ok(Code::Done)
 }
 
@@ -60,7 +91,7 @@ pub(super) fn who(asked: &Numbered) -> String {
     }
 }
 
-/// The exact call. It may have lines of its own; they are shown, not hidden.
+/// The call in one line.
 pub(super) fn what(asked: &Numbered) -> String {
     inert::line(&asked.ask.what).into_owned()
 }

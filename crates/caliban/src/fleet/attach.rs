@@ -3,6 +3,7 @@
 //! One that has ended is replayed from its transcript; one that waits for its start is waited for.
 
 use std::{
+    collections::VecDeque,
     io::{BufRead as _, IsTerminal as _, Write},
     time::{Duration, Instant},
 };
@@ -11,13 +12,14 @@ use anstyle::Style;
 use caliban_acp::{
     ClientEvent,
     client::{Question, Reply},
-    v1::ContentBlock,
+    v1::{ContentBlock, SessionUpdate},
 };
 use caliban_core::lifecycle::State;
 use caliban_supervisor::{
     Client, ClientError,
     protocol::{AgentRow, ErrorCode, FleetEvent},
 };
+use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -28,11 +30,12 @@ use super::{
     link::{Link, SEND},
     logs::{replay, verdict},
     row, say,
-    screen::Screen,
+    screen::{Reader, Screen},
     worded,
 };
 use crate::{
     cli::fleet::AttachArgs,
+    consent::Consent,
     report::{Code, Failure},
 };
 
@@ -41,6 +44,12 @@ const END_LIMIT: Duration = Duration::from_secs(30);
 
 /// The same for one that hung up before we had seen anything; one that lives and does not talk is an error.
 const UNSEEN_LIMIT: Duration = Duration::from_secs(10);
+
+/// Lines that follow each other faster than this are pasted.
+const PASTE_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+/// How long an agent may take to tell its history before it is said that it is waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why the conversation on the screen is over.
 enum Over {
@@ -61,10 +70,16 @@ pub(super) async fn attach(
     let mut agent = client.show(&args.agent.id).await.map_err(worded)?;
     let id = agent.id.to_string();
     let mut lines = typed();
+    // What was typed before the agent could hear it.
+    let mut early: VecDeque<String> = VecDeque::new();
     loop {
         if row::has_ended(agent.state) {
             replay(&agent, out)?;
             writeln!(out, "\n{}", verdict(&agent))?;
+            early.extend(lines.iter_mut().flat_map(|lines| std::iter::from_fn(|| lines.try_recv().ok())));
+            for line in early.iter().map(|line| line.trim()).filter(|line| !line.is_empty()) {
+                say(&format!("it has ended before it could hear this: {line}"));
+            }
             say(&format!("it has ended; `caliban resume {id} --prompt \"…\"` lets it go on"));
             return Ok(Code::Done);
         }
@@ -72,9 +87,33 @@ pub(super) async fn attach(
             Ok(awake) => awake.socket,
             Err(ClientError::Refused(error)) if error.code == ErrorCode::Queued => {
                 say(&format!("{}; waiting (Ctrl+C leaves)", row::doing(&agent, row::now_ms())));
-                agent =
-                    until(&client, &agent, |row| row.state != State::Spawning || row.queued_behind.is_none())
-                        .await?;
+                let begun = |row: &AgentRow| row.state != State::Spawning || row.queued_behind.is_none();
+                let begun = {
+                    let waiting = until(&client, &agent, begun);
+                    tokio::pin!(waiting);
+                    loop {
+                        tokio::select! {
+                            begun = &mut waiting => break Some(begun?),
+                            line = next_line(&mut lines) => match line {
+                                Some(line) => {
+                                    say("it will hear that when it has started");
+                                    early.push_back(line);
+                                }
+                                None => break None,
+                            },
+                        }
+                    }
+                };
+                match begun {
+                    Some(row) => agent = row,
+                    None => {
+                        say(&format!("agent {id} still waits for its start"));
+                        if !early.is_empty() {
+                            say("what you typed was not said to it");
+                        }
+                        return Ok(Code::Done);
+                    }
+                }
                 continue;
             }
             // It ended in the meantime.
@@ -88,7 +127,7 @@ pub(super) async fn attach(
             Err(error) => return Err(worded(error)),
         };
         let over = match Link::open(&socket).await {
-            Ok(link) => converse(link, &agent, &mut lines, out).await?,
+            Ok(link) => converse(link, &agent, (&mut early, &mut lines), out).await?,
             Err(unreached) => Over::Unseen(unreached.into()),
         };
         match over {
@@ -140,17 +179,23 @@ async fn until(
     }
 }
 
-/// The lines that a person types; none at all where stdin is no terminal. The end of the channel is Ctrl+D.
-fn typed() -> Option<mpsc::Receiver<String>> {
+/// What a person types, a message at a time; none at all where stdin is no terminal. The end of the channel is Ctrl+D.
+fn typed() -> Option<mpsc::UnboundedReceiver<String>> {
     if !std::io::stdin().is_terminal() {
         return None;
     }
-    let (sender, lines) = mpsc::channel(1);
+    let (sender, lines) = mpsc::unbounded_channel();
     // Reading a terminal blocks: it has a thread of its own, which is left behind when we end.
     std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines() {
-            let Ok(line) = line else { return };
-            if sender.blocking_send(line).is_err() {
+        let stdin = std::io::stdin();
+        loop {
+            let mut text = String::new();
+            let mut is_over = !matches!(stdin.lock().read_line(&mut text), Ok(1..));
+            // Nobody types that fast: it is pasted, and one message.
+            while !is_over && has_more(&stdin) {
+                is_over = !matches!(stdin.lock().read_line(&mut text), Ok(1..));
+            }
+            if (!text.is_empty() && sender.send(text).is_err()) || is_over {
                 return;
             }
         }
@@ -158,7 +203,13 @@ fn typed() -> Option<mpsc::Receiver<String>> {
     Some(lines)
 }
 
-async fn next_line(lines: &mut Option<mpsc::Receiver<String>>) -> Option<String> {
+/// Whether more is there, or comes at once.
+fn has_more(stdin: &std::io::Stdin) -> bool {
+    let mut fds = [PollFd::new(stdin, PollFlags::IN)];
+    rustix::event::poll(&mut fds, Some(&PASTE_PAUSE)).is_ok_and(|ready| ready > 0)
+}
+
+async fn next_line(lines: &mut Option<mpsc::UnboundedReceiver<String>>) -> Option<String> {
     match lines {
         Some(lines) => lines.recv().await,
         None => std::future::pending().await,
@@ -168,13 +219,14 @@ async fn next_line(lines: &mut Option<mpsc::Receiver<String>>) -> Option<String>
 async fn converse(
     mut link: Link,
     agent: &AgentRow,
-    lines: &mut Option<mpsc::Receiver<String>>,
+    (early, lines): (&mut VecDeque<String>, &mut Option<mpsc::UnboundedReceiver<String>>),
     out: &mut dyn Write,
 ) -> Result<Over, Failure> {
     let (client, session) = (link.client.clone(), link.session.clone());
     let mut screen = Screen::default();
     let mut desk: Desk<Question> = Desk::default();
     let mut said: JoinSet<Result<(), Failure>> = JoinSet::new();
+    let mut commands: Vec<(String, String)> = Vec::new();
     let loading = client.load_session(&session, &link.cwd);
     tokio::pin!(loading);
     let mut is_loaded = false;
@@ -182,6 +234,13 @@ async fn converse(
     if lines.is_some() {
         say("type to steer it; Ctrl+D leaves it running");
     }
+    if let Some(why) = link.client.no_say() {
+        say(&format!("its questions are not shown here: {why}"));
+    }
+    let slow = tokio::time::sleep(PATIENCE);
+    tokio::pin!(slow);
+    let mut is_slow = false;
+    let reader = if lines.is_some() { Reader::Answers } else { Reader::CannotAnswer };
     let interrupted = async {
         let _no_handler = tokio::signal::ctrl_c().await;
     };
@@ -190,17 +249,23 @@ async fn converse(
         // Somebody else may have answered.
         if desk.drop_moot(|question| question.withdrawn().is_cancelled(), Instant::now()) {
             screen.line(Style::new(), "  (answered elsewhere)", out)?;
-            show_question(&desk, &mut screen, lines.is_some(), out)?;
+            show_question(&desk, &mut screen, reader, out)?;
         }
         let moot = desk.shown().map(|question| question.withdrawn().clone());
         tokio::select! {
             event = link.events.next() => match event {
-                Ok(Some(ClientEvent::Update(update))) => screen.update(update.update, out)?,
+                Ok(Some(ClientEvent::Update(update))) => match update.update {
+                    SessionUpdate::AvailableCommandsUpdate(known) => {
+                        let known = known.available_commands.into_iter();
+                        commands = known.map(|command| (command.name, command.description)).collect();
+                    }
+                    other => screen.update(other, out)?,
+                },
                 Ok(Some(ClientEvent::Permission(question))) => {
                     desk.put(question);
                     // One at a time: an answer must be to what is shown.
                     if desk.len() == 1 {
-                        show_question(&desk, &mut screen, lines.is_some(), out)?;
+                        show_question(&desk, &mut screen, reader, out)?;
                     }
                 }
                 Ok(Some(ClientEvent::TurnEnded(ended))) => screen.turn_ended(&ended, out)?,
@@ -216,42 +281,48 @@ async fn converse(
                 Ok(_) => is_loaded = true,
                 Err(error) => return Ok(Over::Unseen(link::worded(error))),
             },
-            line = next_line(lines) => {
+            () = &mut slow, if !is_loaded && !is_slow => {
+                is_slow = true;
+                say("the agent does not answer; it may be stopped (Ctrl+C leaves)");
+            }
+            line = next_early(early, lines), if is_loaded => {
                 // Ctrl+D leaves the cursor where it is.
                 let Some(line) = line else {
                     screen.end_line(out)?;
                     return Ok(Over::Left);
                 };
                 screen.entered();
-                let line = line.trim().to_owned();
-                if line.is_empty() {
-                    continue;
-                }
-                match desk.take(Instant::now()) {
-                    Taken::Question(question) => {
-                        let reply = reply(&line, question.offers_always());
-                        // A connection that is gone is seen by the next event.
-                        let _gone = question.answer(reply).await;
-                        show_question(&desk, &mut screen, true, out)?;
+                match Typed::of(&line, &commands) {
+                    Typed::Nothing => {}
+                    Typed::Cancel => client.cancel(&session).await.map_err(link::worded)?,
+                    Typed::Help => help(&commands, &mut screen, out)?,
+                    Typed::Unknown(name) => {
+                        let words = format!("there is no command {name}; /help lists them. Nothing was sent");
+                        screen.line(Style::new(), &words, out)?;
                     }
-                    Taken::Changed => {
-                        let words = "the question has changed meanwhile; this was not taken as an answer";
-                        screen.line(Style::new(), words, out)?;
-                        show_question(&desk, &mut screen, true, out)?;
-                    }
-                    Taken::Nothing if line == "/cancel" => {
-                        client.cancel(&session).await.map_err(link::worded)?;
-                    }
-                    Taken::Nothing => {
-                        if line == "/help" {
-                            screen.line(Style::new(), "/cancel: Stop the turn", out)?;
-                        }
+                    Typed::Command(line) => {
                         said.spawn(tell(client.clone(), session.clone(), line));
                     }
+                    Typed::Words(line) => match answer(&line, &mut desk) {
+                        Meant::Message => {
+                            said.spawn(tell(client.clone(), session.clone(), line));
+                        }
+                        Meant::Answer(question, reply) => {
+                            // A connection that is gone is seen by the next event.
+                            let _gone = question.answer(reply).await;
+                            show_question(&desk, &mut screen, reader, out)?;
+                        }
+                        Meant::View => show_question(&desk, &mut screen, Reader::WantsAll, out)?,
+                        Meant::Not(words) => {
+                            screen.line(Style::new(), words, out)?;
+                            show_question(&desk, &mut screen, reader, out)?;
+                        }
+                    },
                 }
             }
             Some(told) = said.join_next(), if !said.is_empty() => match told {
-                Ok(Ok(())) => {}
+                // What came of a command ends without one.
+                Ok(Ok(())) => screen.end_line(out)?,
                 Ok(Err(failure)) => failure.show(),
                 Err(error) => return Err(Failure::new(error.to_string())),
             },
@@ -267,14 +338,94 @@ async fn converse(
     }
 }
 
+/// What was typed early, then what is typed now.
+async fn next_early(
+    early: &mut VecDeque<String>,
+    lines: &mut Option<mpsc::UnboundedReceiver<String>>,
+) -> Option<String> {
+    match early.pop_front() {
+        Some(line) => Some(line),
+        None => next_line(lines).await,
+    }
+}
+
+/// What was typed, before it is known whether something is asked.
+#[derive(Debug, PartialEq, Eq)]
+enum Typed {
+    Nothing,
+    /// `/cancel`: stops the turn.
+    Cancel,
+    /// `/help`.
+    Help,
+    /// A command of the agent's own.
+    Command(String),
+    /// Something that looks like one.
+    Unknown(String),
+    Words(String),
+}
+
+impl Typed {
+    fn of(text: &str, commands: &[(String, String)]) -> Self {
+        let text = text.trim();
+        let Some(name) = text.strip_prefix('/') else {
+            return if text.is_empty() { Self::Nothing } else { Self::Words(text.to_owned()) };
+        };
+        // A path, or several lines, is no command.
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+            return Self::Words(text.to_owned());
+        }
+        match name {
+            "cancel" => Self::Cancel,
+            "help" => Self::Help,
+            _ if commands.iter().any(|(known, _)| known == name) => Self::Command(text.to_owned()),
+            _ => Self::Unknown(text.to_owned()),
+        }
+    }
+}
+
+/// What words mean to the questions that lie open.
+enum Meant {
+    Message,
+    Answer(Question, Reply),
+    View,
+    /// No answer, for this reason.
+    Not(&'static str),
+}
+
+fn answer(line: &str, desk: &mut Desk<Question>) -> Meant {
+    let Some(shown) = desk.shown() else { return Meant::Message };
+    let reply = match Consent::of(line, shown.offers_always()) {
+        Consent::View => return Meant::View,
+        Consent::NoAlways => return Meant::Not("there is no rule for that: y allows it once"),
+        Consent::Once => Reply::AllowOnce,
+        Consent::Always => Reply::AllowAlways,
+        Consent::No => Reply::Reject(None),
+        Consent::Instead(reason) => Reply::Reject(Some(reason)),
+    };
+    match desk.take(Instant::now()) {
+        Taken::Nothing => Meant::Message,
+        Taken::Changed => Meant::Not("the question has changed meanwhile; this was not taken as an answer"),
+        Taken::Question(question) => Meant::Answer(question, reply),
+    }
+}
+
+fn help(commands: &[(String, String)], screen: &mut Screen, out: &mut dyn Write) -> std::io::Result<()> {
+    screen.line(Style::new(), "/cancel: Stop the turn", out)?;
+    screen.line(Style::new(), "/help: List the commands", out)?;
+    for (name, about) in commands.iter().filter(|(name, _)| name != "help") {
+        screen.line(Style::new(), &format!("/{name}: {about}"), out)?;
+    }
+    screen.line(Style::new(), "Ctrl+D: Leave; the agent goes on", out)
+}
+
 /// Shows the question that is to be answered next, if there is one.
 fn show_question(
     desk: &Desk<Question>,
     screen: &mut Screen,
-    can_answer: bool,
+    reader: Reader,
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
-    desk.shown().map_or(Ok(()), |question| screen.question(question, can_answer, out))
+    desk.shown().map_or(Ok(()), |question| screen.question(question, reader, out))
 }
 
 /// What was typed, to the agent: a command of its own as a prompt, anything else as a message that is on disk when it
@@ -288,26 +439,24 @@ async fn tell(client: caliban_acp::Client, session: String, line: String) -> Res
     sent.map(drop).map_err(|error| link::worded(error.into()))
 }
 
-/// What a line means while a question is open.
-fn reply(line: &str, offers_always: bool) -> Reply {
-    match line {
-        "y" | "Y" | "yes" => Reply::AllowOnce,
-        "a" | "A" | "always" if offers_always => Reply::AllowAlways,
-        "n" | "N" | "no" => Reply::Reject(None),
-        reason => Reply::Reject(Some(reason.to_owned())),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_a_clear_yes_is_a_yes() {
-        assert_eq!(reply("y", false), Reply::AllowOnce);
-        assert_eq!(reply("a", true), Reply::AllowAlways);
-        assert_eq!(reply("a", false), Reply::Reject(Some("a".into())));
-        assert_eq!(reply("n", true), Reply::Reject(None));
-        assert_eq!(reply("use make check", true), Reply::Reject(Some("use make check".into())));
+    fn a_slash_is_a_command_that_there_is_or_said_to_be_none() {
+        let known = [("status".to_owned(), String::new())];
+        for (text, is) in [
+            (" /cancel \n", Typed::Cancel),
+            ("/help", Typed::Help),
+            ("/status", Typed::Command("/status".into())),
+            ("/stats", Typed::Unknown("/stats".into())),
+            ("/etc/hosts is wrong", Typed::Words("/etc/hosts is wrong".into())),
+            ("/ab\ncd", Typed::Words("/ab\ncd".into())),
+            ("/", Typed::Words("/".into())),
+            (" \n", Typed::Nothing),
+        ] {
+            assert_eq!(Typed::of(text, &known), is, "{text:?}");
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! A connection to an agent's own socket (ACP), for attach, send and answers.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use caliban_acp::{Client, ClientError, Events};
 use caliban_core::inert;
@@ -11,6 +14,11 @@ use crate::report::Failure;
 
 /// Says something to the agent; answered when it is recorded.
 pub(super) use caliban_acp::server::SEND;
+
+/// How long an agent may be silent before it is said that it is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long it may be silent at all.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// A connection to one agent.
 pub(super) struct Link {
@@ -50,8 +58,11 @@ impl From<ClientError> for Unreached {
 impl Link {
     /// Connects to a worker that listens.
     pub(super) async fn open(socket: &Path) -> Result<Self, Unreached> {
-        let cannot =
-            |why: String| Failure::new(format!("the agent cannot be reached at {}: {why}", socket.display()));
+        let cannot = |why: String| {
+            Failure::new(format!("the agent cannot be reached at {}: {why}", socket.display())).hint(
+                "if `caliban agents list` shows it at work: `caliban kill` it, then `caliban resume` it",
+            )
+        };
         let stream =
             UnixStream::connect(socket).await.map_err(|error| Unreached::Gone(cannot(error.to_string())))?;
         let peer = stream.peer_cred().map_err(|error| Unreached::Refused(cannot(error.to_string())))?;
@@ -59,12 +70,18 @@ impl Link {
             let why = format!("it is served by another user (uid {})", peer.uid());
             return Err(Unreached::Refused(cannot(why)));
         }
-        let (reader, writer) = stream.into_split();
-        let (client, mut events) = Client::connect(reader, writer, env!("CARGO_PKG_VERSION")).await?;
-        let sessions = {
-            let client = client.clone();
-            events.until(async move { client.list_sessions().await }).await??
+        let pid = peer.pid();
+        let introduced = async {
+            let (reader, writer) = stream.into_split();
+            let (client, mut events) = Client::connect(reader, writer, env!("CARGO_PKG_VERSION")).await?;
+            let listing = {
+                let client = client.clone();
+                async move { client.list_sessions().await }
+            };
+            let sessions = events.until(listing).await??;
+            Ok::<_, ClientError>((client, events, sessions))
         };
+        let (client, events, sessions) = in_time(introduced, pid).await??;
         let session = sessions
             .sessions
             .into_iter()
@@ -80,6 +97,26 @@ impl Link {
         let answer = async move { peer.call::<Value>(method, &params).await };
         Ok(self.events.until(answer).await?.map_err(ClientError::from)?)
     }
+}
+
+/// Waits for a living process to answer: says so when that takes long, and gives up on one that does not.
+async fn in_time<T>(answer: impl Future<Output = T>, pid: Option<i32>) -> Result<T, Unreached> {
+    tokio::pin!(answer);
+    if let Ok(answer) = tokio::time::timeout(PATIENCE, &mut answer).await {
+        return Ok(answer);
+    }
+    let process = pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+    super::say(&format!("waiting for the agent's process{process} to answer"));
+    tokio::time::timeout(ANSWER_LIMIT - PATIENCE, answer).await.map_err(|_| {
+        let failure =
+            Failure::new(format!("the agent's process{process} does not answer: it may be stopped"));
+        Unreached::Refused(failure.hint(match pid {
+            Some(pid) => {
+                format!("let it go on (kill -CONT {pid}), or `caliban kill` it and `caliban resume` it")
+            }
+            None => "`caliban kill` it and `caliban resume` it".to_owned(),
+        }))
+    })
 }
 
 /// The agent's words, with what to do about them.

@@ -5,18 +5,23 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File, OpenOptions},
-    io::{self, Read as _, Seek as _, Write as _},
+    fs::{self, OpenOptions},
+    io,
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
 
 use caliban_core::ids::AgentId;
-use caliban_supervisor::{protocol::AgentRow, records::Ask};
+use caliban_supervisor::{
+    protocol::AgentRow,
+    records::{self, Ask},
+};
 use serde::{Deserialize, Serialize};
 
 /// The file's name.
 const FILE: &str = "approvals.json";
+/// Held while the file is read and replaced.
+const LOCK: &str = "approvals.lock";
 
 /// An open question with its number; text and JSON come from it alike.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -47,11 +52,10 @@ pub(super) fn number(base: &Path, rows: &[AgentRow]) -> io::Result<Vec<Numbered>
         rows.iter().flat_map(|row| row.asks.iter().map(move |ask| (row, ask))).collect();
     open.sort_by_key(|(row, ask)| (ask.opened_at, row.id));
     fs::create_dir_all(base)?;
-    let path = base.join(FILE);
-    let mut file =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
-    let mut book = read(&mut file)?;
+    let mut options = OpenOptions::new();
+    let lock = options.write(true).create(true).truncate(false).mode(0o600).open(base.join(LOCK))?;
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)?;
+    let mut book = read(&base.join(FILE))?;
     let mut numbers = BTreeMap::new();
     let mut listed = Vec::new();
     for (row, ask) in open {
@@ -65,20 +69,20 @@ pub(super) fn number(base: &Path, rows: &[AgentRow]) -> io::Result<Vec<Numbered>
     }
     if numbers != book.numbers {
         book.numbers = numbers;
-        let bytes = serde_json::to_vec(&book)?;
-        file.set_len(0)?;
-        file.rewind()?;
-        file.write_all(&bytes)?;
+        // Replaced whole: whoever is killed in between leaves the old numbers.
+        records::write(base, FILE, &book)?;
     }
     listed.sort_by_key(|numbered| numbered.number);
     Ok(listed)
 }
 
 /// What is written; nothing when it cannot be understood (numbers then begin anew).
-fn read(file: &mut File) -> io::Result<Book> {
-    let mut text = Vec::new();
-    file.read_to_end(&mut text)?;
-    Ok(serde_json::from_slice(&text).unwrap_or_default())
+fn read(path: &Path) -> io::Result<Book> {
+    match fs::read(path) {
+        Ok(text) => Ok(serde_json::from_slice(&text).unwrap_or_default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Book::default()),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -104,6 +108,12 @@ mod tests {
         assert_eq!(numbers(&[]), []);
         // Asked again later it is another question.
         assert_eq!(numbers(&[ask("b", 30)]), [(4, "b".into())]);
+        // Never written in place: a reader, or a kill in the middle, meets the old file or the new one.
+        let old = fs::File::open(dir.path().join(FILE)).unwrap();
+        let before = io::read_to_string(&old).unwrap();
+        assert_eq!(numbers(&[ask("d", 40)]), [(5, "d".into())]);
+        std::io::Seek::rewind(&mut &old).unwrap();
+        assert_eq!(io::read_to_string(&old).unwrap(), before);
         fs::write(dir.path().join(FILE), "{torn").unwrap();
         assert_eq!(numbers(&[a]), [(1, "a".into())]);
     }

@@ -30,6 +30,17 @@ pub(super) struct Screen {
     last_call: Option<String>,
 }
 
+/// Who reads a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// Somebody who can only look.
+    CannotAnswer,
+    /// Somebody who can answer.
+    Answers,
+    /// The same, who wants to see all of a long call.
+    WantsAll,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Voice {
     Agent,
@@ -71,22 +82,30 @@ impl Screen {
         }
     }
 
-    /// Shows what the agent asks.
+    /// Shows what the agent asks: the exact call.
     pub(super) fn question(
         &mut self,
         question: &Question,
-        can_answer: bool,
+        reader: Reader,
         out: &mut dyn Write,
     ) -> std::io::Result<()> {
         let call = &question.request.tool_call;
-        let title = call.fields.title.as_deref().unwrap_or("a call");
         let about = call.meta.as_ref().and_then(|meta| meta.get("caliban")?.get("ask").cloned());
-        let why = about.as_ref().and_then(|about| about.get("why")?.as_str());
-        self.line(YELLOW, &format!("? {title}"), out)?;
-        if let Some(why) = why {
+        let said = |name: &str| about.as_ref().and_then(|about| about.get(name)?.as_str());
+        let who = said("agent").map(|agent| format!("{agent}: ")).unwrap_or_default();
+        let tool = said("tool").or(call.fields.title.as_deref()).unwrap_or("a call");
+        let input = call.fields.raw_input.clone().unwrap_or_default();
+        let whole = caliban_agent::whole_call(tool, &input);
+        let excerpt = caliban_agent::excerpt(&whole);
+        let shown = if reader == Reader::WantsAll { &whole } else { &excerpt.text };
+        for (number, line) in shown.lines().enumerate() {
+            let mark = if number == 0 { format!("? {who}") } else { "  ".to_owned() };
+            self.line(YELLOW, &format!("{mark}{line}"), out)?;
+        }
+        if let Some(why) = said("why") {
             self.line(Style::new(), &format!("  {why}"), out)?;
         }
-        if !can_answer {
+        if reader == Reader::CannotAnswer {
             return self.line(Style::new(), "  answer with `caliban approvals`", out);
         }
         let rules = about.as_ref().and_then(|about| {
@@ -98,7 +117,8 @@ impl Screen {
             Some(rules) => format!(", a = always allow {rules}"),
             None => String::new(),
         };
-        self.line(Style::new(), &format!("  y = yes{always}, n = no, or say what to do instead"), out)
+        let view = if excerpt.hidden > 0 { ", v = view all of it" } else { "" };
+        self.line(Style::new(), &format!("  y = yes{always}, n = no{view}, or say what to do instead"), out)
     }
 
     /// The end of a turn.
@@ -148,6 +168,10 @@ impl Screen {
         }
         write!(out, "{style}{}{style:#}", inert::block(text))?;
         self.inside = if text.ends_with('\n') { None } else { Some(voice) };
+        if voice == Voice::User {
+            // Whole, and what is typed next does not stand behind it.
+            self.end_line(out)?;
+        }
         out.flush()
     }
 
@@ -292,5 +316,10 @@ mod tests {
             SessionUpdate::ToolCallUpdate(ToolCallUpdate::new("c1", update)),
         ]);
         assert_eq!(got, "• Bash: rm\n");
+    }
+
+    #[test]
+    fn what_a_person_said_ends_its_line() {
+        assert_eq!(shown(vec![SessionUpdate::UserMessageChunk(text("hi"))]), "> hi\n");
     }
 }

@@ -26,6 +26,8 @@ const MESSAGE_CAP: u64 = caliban_core::spec::MAX_PROMPT_BYTES as u64;
 
 /// How long an agent that is leaving memory may take to be gone and back.
 const LEAVING_LIMIT: Duration = Duration::from_secs(30);
+/// How long it is tried without a word.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// How long an idle agent may take to be seen at work; the message is safe in any case.
 const TAKEN_UP_LIMIT: Duration = Duration::from_secs(5);
 /// The pause between two looks.
@@ -64,6 +66,7 @@ async fn bring(
     limit: Duration,
 ) -> Result<(), Failure> {
     let give_up = Instant::now() + limit;
+    let mut is_said = false;
     loop {
         let socket = wake().await?;
         let told = async {
@@ -72,7 +75,13 @@ async fn bring(
         };
         match told.await {
             Ok(_) => return Ok(()),
-            Err(Unreached::Gone(_)) if Instant::now() < give_up => sleep(LOOK).await,
+            Err(Unreached::Gone(gone)) if Instant::now() < give_up => {
+                if !is_said && limit.saturating_sub(give_up - Instant::now()) > PATIENCE {
+                    is_said = true;
+                    super::say(&format!("{}; trying again", gone.message));
+                }
+                sleep(LOOK).await;
+            }
             Err(unreached) => return Err(unreached.into()),
         }
     }

@@ -14,6 +14,8 @@ use caliban_agent::{
 };
 use caliban_core::inert;
 
+use crate::consent::Consent;
+
 /// Puts questions to the person, in the order in which they come.
 pub(super) struct Asker {
     questions: mpsc::Sender<Ask>,
@@ -51,27 +53,38 @@ impl Asker {
 }
 
 fn question(ask: &Ask) -> Answer {
+    let whole = caliban_agent::whole_call(&ask.name, &ask.input);
+    let excerpt = caliban_agent::excerpt(&whole);
+    let mut shown = excerpt.text;
+    loop {
+        match put(ask, &shown, excerpt.hidden) {
+            None => return Answer::No(None),
+            Some(Consent::Once) => return Answer::Once,
+            Some(Consent::Always) => return Answer::Always,
+            Some(Consent::No) => return Answer::No(None),
+            Some(Consent::Instead(reason)) => return Answer::No(Some(reason)),
+            Some(Consent::View) => shown.clone_from(&whole),
+            Some(Consent::NoAlways) => "there is no rule for that: y allows it once".clone_into(&mut shown),
+        }
+    }
+}
+
+/// Puts the question once; none when nobody can be asked.
+fn put(ask: &Ask, shown: &str, hidden: usize) -> Option<Consent> {
     let mut out = anstream::stderr();
-    let who = ask.agent.as_deref().map(|agent| format!(" ({})", inert::line(agent))).unwrap_or_default();
-    let what = caliban_agent::describe(&ask.input);
+    let who =
+        ask.agent.as_deref().map(|agent| format!("  (for {})\n", inert::line(agent))).unwrap_or_default();
     let rules = ask.suggestions.join(", ");
     let always =
         if rules.is_empty() { String::new() } else { format!(", a = always allow {}", inert::line(&rules)) };
-    let asked = write!(
-        out,
-        "\n{} {what}{who}\n  {}\n  y = yes{always}, n = no, or say what to do instead: ",
-        inert::line(&ask.name),
-        inert::line(&ask.why)
-    )
-    .and_then(|()| out.flush());
+    let view = if hidden > 0 { ", v = view all of it" } else { "" };
+    let why = inert::line(&ask.why);
+    write!(out, "\n{shown}\n{who}  {why}\n  y = yes{always}, n = no{view}, or say what to do instead: ")
+        .and_then(|()| out.flush())
+        .ok()?;
     let mut line = String::new();
-    if asked.is_err() || std::io::stdin().lock().read_line(&mut line).is_err() {
-        return Answer::No(None);
-    }
-    match line.trim() {
-        "y" | "Y" | "yes" => Answer::Once,
-        "a" | "A" | "always" if !rules.is_empty() => Answer::Always,
-        "" | "n" | "N" | "no" => Answer::No(None),
-        reason => Answer::No(Some(reason.to_owned())),
+    match std::io::stdin().lock().read_line(&mut line) {
+        Ok(1..) => Some(Consent::of(&line, !rules.is_empty())),
+        Ok(0) | Err(_) => None,
     }
 }

@@ -41,8 +41,9 @@ use crate::{
     compose::{Composition, Request, chain, compose},
     fleet::caller::{VEILED_RESUME, VEILED_TASK, unveiled},
     report::Failure,
-    settings::Environment,
+    settings::{Environment, Layer, tool_environment::tool_environment},
 };
+use notify::{News, Notifier};
 use status::Status;
 
 /// The mode's name.
@@ -117,17 +118,30 @@ impl Order {
 }
 
 async fn work(order: &Order) -> Result<End, Failure> {
+    let waking = Waking::of(&order.directory);
     let mut status = Status::new(&order.directory, &order.nonce);
-    let end = run(order, &mut status).await;
+    let end = run(order, waking, &mut status).await;
     if let Err(failure) = &end {
         status.failed(failure);
+        tell_failure(order, &status).await;
     }
     end
 }
 
-async fn run(order: &Order, status: &mut Status) -> Result<End, Failure> {
-    // Before the status of this run replaces that of the last one.
-    let waking = Waking::of(&order.directory);
+/// Tells that it could not even begin, as far as the settings can be read.
+async fn tell_failure(order: &Order, status: &Status) {
+    let environment = Environment::of_process();
+    let Ok(spec) = read_spec(&order.directory) else { return };
+    let Ok(loaded) = crate::settings::load(&environment, &spec.cwd, Layer::default()) else { return };
+    let env = tool_environment(&environment, &loaded.settings.bash.env_allow);
+    let id = order.directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let label = spec.label.as_ref().map(ToString::to_string).unwrap_or_default();
+    let mut notifier = Notifier::bare(loaded.settings.fleet.notify.clone(), id, label, env, spec.cwd);
+    notifier.tell(News::Failed, status.ending_text());
+    notifier.finish().await;
+}
+
+async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, Failure> {
     status.write();
     let spec = read_spec(&order.directory)?;
     let environment = Environment::of_process();
@@ -146,7 +160,7 @@ async fn run(order: &Order, status: &mut Status) -> Result<End, Failure> {
             Waking::Asleep => agent.conversation().is_turn_open() || agent.steering_waits(),
         };
     let workspace = agent.kit().workspace.clone();
-    let notifier = notify::Notifier::new(composition.fleet.notify.clone(), &agent, &composition.workspace);
+    let mut notifier = Notifier::new(composition.fleet.notify.clone(), &agent, &composition.workspace);
     let host = SessionHost::start(agent, Clients::Many);
     let server = serve::Server::listen(&order.socket, Arc::new(Sessions::only(host.clone())))?;
     let task = is_new.then(|| unveiled(&spec.prompt, &environment, VEILED_TASK));
@@ -161,12 +175,12 @@ async fn run(order: &Order, status: &mut Status) -> Result<End, Failure> {
     let idle = Duration::from_secs(u64::from(composition.fleet.idle_minutes.get()) * 60);
     let mut postman = identity.map(|identity| Postman::start(identity, host.clone()));
     let stay = Stay { after_turn: spec.after_turn, idle, workspace: &workspace };
-    let end = watch(&host, status, &notifier, stay, &server, postman.as_mut()).await;
+    let end = watch(&host, status, &mut notifier, stay, &server, postman.as_mut()).await;
     if let Some(postman) = postman {
         postman.finish(if matches!(end, End::Finished) { Farewell::Leave } else { Farewell::Stay }).await;
     }
     // No new clients; those that are attached see the end of the session, and leave.
-    tokio::join!(server.finish(), host.close());
+    tokio::join!(server.finish(), host.close(), notifier.finish());
     Ok(end)
 }
 
@@ -318,7 +332,7 @@ fn read_spec(directory: &Path) -> Result<SpawnSpec, Failure> {
 async fn watch(
     host: &SessionHost,
     status: &mut Status,
-    notifier: &notify::Notifier,
+    notifier: &mut Notifier,
     stay: Stay<'_>,
     server: &serve::Server,
     mut postman: Option<&mut Postman>,
@@ -335,11 +349,13 @@ async fn watch(
     let mut cursor = caliban_agent::feed::Cursor::default();
     // Since when it waits for a message.
     let mut idle_since: Option<Instant> = None;
+    // Whether it has worked since it was started.
+    let mut is_news = host.is_running();
     loop {
         while let Some(entry) = feed.next(&mut cursor) {
             status.take(&entry);
         }
-        status.asks(&host.handle().asks().open());
+        status.asks(&host.handle().asks().open(), |ask| host.listed(ask));
         let is_over = status.is_turn_over() && !host.is_running();
         let is_last =
             stay.after_turn == AfterTurn::End || matches!(status.outcome(), Some(Outcome::Failed { .. }));
@@ -362,7 +378,7 @@ async fn watch(
             }
             let is_done = matches!(status.outcome(), Some(Outcome::Done));
             status.ended();
-            notifier.ended(status.ending_text(), is_done).await;
+            notifier.tell(if is_done { News::Done } else { News::Failed }, status.ending_text());
             return End::Finished;
         }
         if let Some(postman) = &mut postman {
@@ -371,13 +387,18 @@ async fn watch(
         let is_idle = is_over && !is_last;
         if is_idle {
             status.idle(&stay.jobs());
+            if idle_since.is_none() && is_news {
+                notifier.tell(News::Idle, status.ending_text());
+            }
             idle_since.get_or_insert_with(Instant::now);
         } else {
+            // One that is woken and finds nothing to do has told it before.
+            is_news |= host.is_running();
             idle_since = None;
         }
         status.write();
         for ask in status.new_asks() {
-            notifier.needs_you(&ask).await;
+            notifier.tell(News::NeedsYou, &ask);
         }
         tokio::select! {
             entry = feed.wait(&mut cursor) => match entry {

@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-use caliban_acp::{ServeOptions, Sessions, serve};
+use caliban_acp::{Say, ServeOptions, Sessions, serve};
+use caliban_supervisor::Whose;
 use tokio::{net::UnixListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -83,7 +84,8 @@ async fn accept(
                 continue;
             }
         };
-        let is_ours = stream.peer_cred().is_ok_and(|peer| peer.uid() == rustix::process::geteuid().as_raw());
+        let peer = stream.peer_cred().ok();
+        let is_ours = peer.is_some_and(|peer| peer.uid() == rustix::process::geteuid().as_raw());
         if !is_ours || served.len() >= MAX_CLIENTS {
             continue;
         }
@@ -91,7 +93,8 @@ async fn accept(
         clients.fetch_add(1, Ordering::Relaxed);
         served.spawn(async move {
             let (reader, writer) = stream.into_split();
-            let options = ServeOptions::socket(env!("CARGO_PKG_VERSION"));
+            let say = say(peer.and_then(|peer| peer.pid()));
+            let options = ServeOptions { say, ..ServeOptions::socket(env!("CARGO_PKG_VERSION")) };
             if let Err(error) = serve(reader, writer, sessions, options).await {
                 tracing::debug!(%error, "a client is gone");
             }
@@ -99,4 +102,17 @@ async fn accept(
         });
     }
     while served.join_next().await.is_some() {}
+}
+
+/// Who connects decides nothing when it is an agent's process: one could allow another what nobody has allowed (a10, a11).
+fn say(peer: Option<i32>) -> Say {
+    let whose =
+        peer.map_or(Whose::Unknown, |pid| caliban_supervisor::whose(pid, &[caliban_tools::REAP_MODE]));
+    let who = match whose {
+        Whose::Persons => return Say::Full,
+        Whose::Agents(Some(id)) => format!("a process of agent {id}"),
+        Whose::Agents(None) => "a process of an agent".to_owned(),
+        Whose::Unknown => "a process that cannot be seen".to_owned(),
+    };
+    Say::None(format!("{who} cannot decide what an agent may do: a person does"))
 }

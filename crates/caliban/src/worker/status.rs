@@ -7,12 +7,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use caliban_acp::permission::Listed;
 use caliban_agent::{
     Kit,
     event::{Ask, Event, Outcome},
     feed::Entry,
 };
-use caliban_core::{inert, price::MicroUsd, redact::Redactor};
+use caliban_core::{inert, price::MicroUsd, redact::Redactor, usage::Usage};
 use caliban_supervisor::records::{
     self, Ask as ShownAsk, EndingKind, STATUS, STATUS_VERSION, Waiting, WorkerEnding, WorkerState,
     WorkerStatus,
@@ -24,9 +25,11 @@ use crate::report::Failure;
 
 /// What is shown of the last text.
 const LAST_TEXT_CHARS: usize = 200;
+/// So much of all open calls together is in the file, which has a largest size.
+const CALLS_BYTES: usize = 32 * 1024;
 /// The name under which room for one more status waits, and how much.
 const RESERVED: &str = ".status.reserved";
-const RESERVED_BYTES: usize = 16 * 1024;
+const RESERVED_BYTES: usize = 64 * 1024;
 
 /// Keeps the file; written only when it differs.
 pub(super) struct Status {
@@ -38,6 +41,8 @@ pub(super) struct Status {
     /// How the last turn ended; none while one is under way.
     outcome: Option<Outcome>,
     is_disk_full: bool,
+    /// The open calls as they were shown.
+    listed: Vec<(Ask, Listed)>,
     told: BTreeSet<String>,
     untold: Vec<String>,
     /// Room for one more status, for when the disk is full.
@@ -45,12 +50,20 @@ pub(super) struct Status {
 }
 
 impl Status {
+    /// Begins with what the run before has left: its work stays to be found and its cost to be seen, however early this
+    /// run ends.
     pub(super) fn new(directory: &Path, nonce: &str) -> Self {
+        let before: WorkerStatus = records::read(directory, STATUS).unwrap_or_default();
         let now = WorkerStatus {
             version: STATUS_VERSION,
             nonce: nonce.to_owned(),
             state: WorkerState::Running,
-            ..WorkerStatus::default()
+            activity: None,
+            waiting_for: None,
+            asks: Vec::new(),
+            ending: None,
+            hibernated: false,
+            ..before
         };
         Self {
             directory: directory.to_owned(),
@@ -59,14 +72,16 @@ impl Status {
             redactor: Redactor::default(),
             outcome: None,
             is_disk_full: false,
+            listed: Vec::new(),
             told: BTreeSet::new(),
             untold: Vec::new(),
             reserved: None,
         }
     }
 
-    /// From now on the status is about this agent.
+    /// From now on the status is about this agent. What it did before comes again, record by record.
     pub(super) fn agent(&mut self, kit: &Kit) {
+        (self.now.turns, self.now.usage) = (0, Usage::default());
         self.now.model = Some(kit.model.clone());
         self.redactor = kit.redactor.clone();
     }
@@ -155,23 +170,37 @@ impl Status {
     }
 
     /// The calls that wait for a person now.
-    pub(super) fn asks(&mut self, open: &[Ask]) {
+    pub(super) fn asks(&mut self, open: &[Ask], listed: impl Fn(&Ask) -> Listed) {
         let before = std::mem::take(&mut self.now.asks);
         let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
-        self.now.asks = open
-            .iter()
-            .map(|ask| {
-                let opened_at = before.iter().find(|old| old.id == ask.id).map_or(now, |old| old.opened_at);
-                ShownAsk {
-                    id: ask.id.clone(),
-                    name: ask.name.clone(),
-                    what: caliban_acp::permission::what(ask),
-                    why: Some(inert::line(&ask.why).into_owned()),
-                    suggestions: ask.suggestions.clone(),
-                    opened_at,
-                }
-            })
-            .collect();
+        let mut room = CALLS_BYTES;
+        let mut shown = Vec::new();
+        for ask in open {
+            let old = before.iter().find(|old| old.id == ask.id);
+            let known = self.listed.iter().find(|(known, _)| known == ask);
+            let Listed { what, mut call, digest } = known.map_or_else(|| listed(ask), |(_, it)| it.clone());
+            shown.push((
+                ask.clone(),
+                Listed { what: what.clone(), call: call.clone(), digest: digest.clone() },
+            ));
+            match room.checked_sub(call.len()) {
+                Some(left) => room = left,
+                // The transcript has it whole.
+                None => call = format!("{what}\n[… the rest is not shown …]"),
+            }
+            self.now.asks.push(ShownAsk {
+                id: ask.id.clone(),
+                name: ask.name.clone(),
+                what,
+                call,
+                why: Some(inert::line(&ask.why).into_owned()),
+                suggestions: ask.suggestions.clone(),
+                // Another call under the same id is another question.
+                opened_at: old.filter(|old| old.digest == digest).map_or(now, |old| old.opened_at),
+                digest,
+            });
+        }
+        self.listed = shown;
         // Some providers count their calls anew in each answer: an id may come again for another call.
         self.told.retain(|id| open.iter().any(|ask| ask.id == *id));
         for ask in &self.now.asks {
@@ -300,7 +329,10 @@ impl Status {
         let WorkerStatus { activity, last_text, ending, asks, .. } = &mut status;
         let texts =
             activity.iter_mut().chain(last_text).chain(ending.iter_mut().filter_map(|it| it.text.as_mut()));
-        for text in texts.chain(asks.iter_mut().map(|ask| &mut ask.what)) {
+        let asked = asks.iter_mut().flat_map(|ask| {
+            [&mut ask.what, &mut ask.call].into_iter().chain(&mut ask.why).chain(&mut ask.suggestions)
+        });
+        for text in texts.chain(asked) {
             if let std::borrow::Cow::Owned(clean) = self.redactor.redact(text) {
                 *text = clean;
             }
@@ -385,12 +417,50 @@ mod tests {
     fn every_ask_is_told_once_also_when_several_come_at_once_or_an_id_comes_again() {
         let place = tempfile::tempdir().unwrap();
         let mut status = Status::new(place.path(), "n");
-        status.asks(&[ask("1", "ls"), ask("2", "pwd")]);
+        let listed = |ask: &Ask| {
+            let command = ask.input["command"].as_str().unwrap();
+            Listed { what: format!("Bash {command}"), digest: command.into(), ..Listed::default() }
+        };
+        status.asks(&[ask("1", "ls"), ask("2", "pwd")], listed);
         assert_eq!(status.new_asks(), ["Bash ls", "Bash pwd"]);
-        status.asks(&[ask("1", "ls")]);
+        status.asks(&[ask("1", "ls")], listed);
         assert_eq!(status.new_asks(), Vec::<String>::new());
-        status.asks(&[]);
-        status.asks(&[ask("1", "date")]);
+        status.asks(&[], listed);
+        status.asks(&[ask("1", "date")], listed);
         assert_eq!(status.new_asks(), ["Bash date"]);
+    }
+
+    #[test]
+    fn many_long_calls_do_not_outgrow_the_file() {
+        let place = tempfile::tempdir().unwrap();
+        let mut status = Status::new(place.path(), "n");
+        let open: Vec<Ask> = (0..64).map(|id| ask(&id.to_string(), "ls")).collect();
+        let call = "é".repeat(2000);
+        status.asks(&open, |_| Listed { what: "Bash".into(), call: call.clone(), digest: "d".into() });
+        status.write();
+        let written: WorkerStatus = records::read(place.path(), STATUS).unwrap();
+        let whole = written.asks.iter().filter(|ask| ask.call == call).count();
+        let cut = written.asks.iter().filter(|ask| ask.call == "Bash\n[… the rest is not shown …]").count();
+        assert_eq!((whole, cut), (8, 56));
+    }
+
+    #[test]
+    fn b6_a_run_that_ends_early_keeps_what_is_known_of_the_work() {
+        let place = tempfile::tempdir().unwrap();
+        let mut status = Status::new(place.path(), "one");
+        status.worktree(Path::new("/w"), "caliban/x", "base");
+        (status.now.turns, status.now.micro_usd) = (3, Some(MicroUsd(7)));
+        status.ended();
+        let mut next = Status::new(place.path(), "two");
+        next.write();
+        let written: WorkerStatus = records::read(place.path(), STATUS).unwrap();
+        let expected = WorkerStatus {
+            nonce: "two".into(),
+            state: WorkerState::Running,
+            ending: None,
+            updated_at: written.updated_at,
+            ..status.now
+        };
+        assert_eq!(written, expected);
     }
 }

@@ -49,6 +49,7 @@ fn a12_a_call_that_quotes_a_secret_is_listed_without_it_and_can_be_answered() {
     fleet.wait_for_ask(&id);
     let open: Vec<Value> = fleet.run(["approvals", "--json"]).ok().json();
     assert_eq!(open[0]["what"], "Bash touch [redacted:anthropic-key]");
+    assert_eq!(open[0]["call"], "Bash touch [redacted:anthropic-key]");
     fleet.run(["approve", "1"]).ok();
     fleet.run(["agents", "wait", &id]).ok();
     assert!(fleet.worktree(&id).join(key).exists());
@@ -164,4 +165,99 @@ fn the_watched_list_is_drawn_in_place_and_says_who_needs_a_person() {
     let screen = tmux.wait_for_text(&format!("{id} (asker) is done: 2 turns"));
     assert_eq!(screen.matches("LABEL").count(), 1, "{screen}");
     tmux.send_keys(&["C-c"]);
+}
+
+#[test]
+fn a12_why_it_asks_and_what_always_would_allow_are_without_secrets_too() {
+    let key = format!("sk-ant-api03-{}", "abcdefghij0123456789".repeat(3));
+    let fleet = Fleet::new(script![bash(&format!("{key} --data {key}")), text("thank you")]);
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    let listed = fleet.run(["approvals", "--json"]).ok().stdout;
+    let status = fleet.place.env.read(fleet.row(&id)["dir"].as_str().unwrap().to_owned() + "/status.json");
+    assert!(listed.contains("[redacted:anthropic-key]"), "{listed}");
+    assert!(!listed.contains(&key) && !status.contains(&key), "{status}");
+    fleet.run(["deny", "1"]).ok();
+    fleet.run(["agents", "wait", &id]).ok();
+}
+
+#[test]
+fn a10_a11_no_agent_decides_what_another_one_may_do() {
+    let fleet = Fleet::new(script![]);
+    let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
+    fleet.place.server.set_script(script![
+        bash("touch asked-for").on_first("ask for it"),
+        text("thank you").on_first("ask for it"),
+        bash(&format!("{program} approve 1; setsid {program} approve 1; true")).on_first("approve it"),
+        text("I tried").on_first("approve it"),
+    ]);
+    let asking = fleet.bg("ask for it", []);
+    fleet.wait_for_ask(&asking);
+    let other = fleet.bg("approve it", ["--permission-mode", "unattended"]);
+    fleet.run(["agents", "wait", &other]).ok();
+    let told = fleet.run(["logs", &other, "--json"]).ok().stdout;
+    let words = format!("a process of agent {other} cannot decide what an agent may do: a person does");
+    assert_eq!(told.matches(&words).count(), 2, "{told}");
+    fleet.wait_for_ask(&asking);
+    assert!(!fleet.worktree(&asking).join("asked-for").exists());
+    fleet.run(["approve", "1"]).ok();
+    fleet.run(["agents", "wait", &asking]).ok();
+    assert!(fleet.worktree(&asking).join("asked-for").exists());
+}
+
+#[test]
+fn a16_the_exact_call_is_shown_to_its_last_character() {
+    let long = format!("echo {} && touch the-tail", "x".repeat(5000));
+    let fleet = Fleet::new(script![bash(&long), text("thank you")]);
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    let list = fleet.run(["approvals"]).ok().stdout;
+    for part in [" && touch the-tail\n", "characters are not shown", "all of it: caliban approvals 1\n"] {
+        assert!(list.contains(part), "{part} is not in {list}");
+    }
+    let whole = fleet.run(["approvals", "1"]).ok().stdout;
+    assert_eq!(whole, format!("1  {id}\nBash {long}\n"));
+    fleet.run(["approve", "1"]).ok();
+    fleet.run(["agents", "wait", &id]).ok();
+    assert!(fleet.worktree(&id).join("the-tail").exists());
+}
+
+#[test]
+fn every_argument_of_a_call_is_shown() {
+    let fleet = Fleet::new(script![crate::fleet::write("new.txt", "one\ntwo\n"), text("thank you")]);
+    let id = fleet.bg("the task", ["--isolation", "none"]);
+    fleet.wait_for_ask(&id);
+    let list = fleet.run(["approvals"]).ok().stdout;
+    assert!(list.contains("   Write\n     file_path: new.txt\n     content: one\n       two\n"), "{list}");
+    fleet.run(["deny", "1"]).ok();
+    fleet.run(["agents", "wait", &id]).ok();
+}
+
+#[test]
+fn a_notify_command_that_hangs_holds_nothing_up_and_every_event_is_told() {
+    let fleet = Fleet::new(script![
+        bash("touch asked-for").on_first("the task"),
+        text("thank you").on_first("the task"),
+        text("never").on_first("cannot begin"),
+    ]);
+    let (news, pid) = (fleet.place.env.work().join("news"), fleet.place.env.work().join("pid"));
+    fleet.settings(&format!(
+        "[fleet]\nnotify = \"echo $CALIBAN_EVENT $CALIBAN_LABEL >> {}; \
+         if [ $CALIBAN_EVENT = needs_you ]; then echo $$ > {}; exec sleep 60; fi\"\n",
+        news.display(),
+        pid.display()
+    ));
+    let id = fleet.bg("the task", ["--label", "one", "--interactive"]);
+    fleet.wait_for_ask(&id);
+    wait_until("the command runs", || pid.exists() && !fleet.place.env.read(&pid).is_empty());
+    fleet.run(["approve", &id]).ok();
+    fleet.wait_for(&id, "idle");
+    let pid = fleet.place.env.read(&pid);
+    assert!(std::path::Path::new(&format!("/proc/{}", pid.trim())).exists(), "it was waited for");
+    wait_until("it is told that it waits", || fleet.place.env.read(&news).contains("idle one\n"));
+    fleet.run(["kill", &id]).ok();
+    fleet.settings("[worktrees]\nsetup = \"false\"\n");
+    let id = fleet.bg("cannot begin", ["--label", "two"]);
+    fleet.wait_for(&id, "failed");
+    assert_eq!(fleet.place.env.read(&news), "needs_you one\nidle one\nfailed two\n");
 }

@@ -81,7 +81,7 @@ fn a_question_can_be_answered_where_one_is_attached() {
     fleet.wait_for_ask(&id);
     let tmux = terminal(&fleet, &id);
     tmux.wait_for_text("y = yes");
-    assert!(tmux.capture().contains("? Bash: touch asked-for"), "{}", tmux.capture());
+    assert!(tmux.capture().contains("? Bash touch asked-for"), "{}", tmux.capture());
     tmux.send_text("y");
     tmux.send_keys(&["Enter"]);
     tmux.wait_for_text("-- done: finished");
@@ -146,9 +146,102 @@ fn two_attached_people_see_the_first_answer() {
     let id = fleet.bg("the task", []);
     fleet.wait_for_ask(&id);
     let mut watcher = attach(&fleet, &id);
-    watcher.wait_for_stdout("? Bash: touch asked-for");
+    watcher.wait_for_stdout("? Bash touch asked-for");
     fleet.run(["approve", &id]).ok();
     let output = watcher.wait().ok();
     assert!(output.stdout.contains("(answered elsewhere)"), "{}", output.stdout);
     assert!(output.stdout.contains("all done"), "{}", output.stdout);
+}
+
+#[test]
+fn while_something_is_asked_commands_are_commands_and_a_capital_yes_is_a_yes() {
+    let fleet = Fleet::new(script![bash("touch asked-for"), text("all done")]);
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    let tmux = terminal(&fleet, &id);
+    tmux.wait_for_text("y = yes");
+    tmux.send_keys(&["/help", "Enter"]);
+    tmux.wait_for_text("/status: Show the session");
+    tmux.send_keys(&["/foo", "Enter"]);
+    tmux.wait_for_text("there is no command /foo; /help lists them. Nothing was sent");
+    assert!(!fleet.row(&id)["asks"].as_array().unwrap().is_empty());
+    tmux.send_keys(&["Yes", "Enter"]);
+    tmux.wait_for_text("-- done: finished");
+    assert!(fleet.worktree(&id).join("asked-for").exists());
+}
+
+#[test]
+fn cancel_works_while_something_is_asked() {
+    let fleet = Fleet::new(script![bash("touch asked-for"), text("never")]);
+    let id = fleet.bg("the task", ["--interactive"]);
+    fleet.wait_for_ask(&id);
+    let tmux = terminal(&fleet, &id);
+    tmux.wait_for_text("y = yes");
+    tmux.send_keys(&["/cancel", "Enter"]);
+    tmux.wait_for_text("-- turn over: interrupted --");
+    fleet.wait_for(&id, "idle");
+    assert!(!fleet.worktree(&id).join("asked-for").exists());
+    assert_eq!(fleet.place.server.model_requests().len(), 1);
+    fleet.run(["kill", &id]).ok();
+}
+
+#[test]
+fn pasted_lines_are_one_message() {
+    let fleet = Fleet::new(script![text("hello"), text("I see")]);
+    let id = fleet.bg("the task", ["--interactive"]);
+    fleet.wait_for(&id, "idle");
+    let tmux = terminal(&fleet, &id);
+    tmux.wait_for_text("hello");
+    tmux.paste("one\ntwo\nthree\n");
+    tmux.wait_for_text("I see");
+    let transcript =
+        fleet.place.env.read(fleet.row(&id)["dir"].as_str().unwrap().to_owned() + "/transcript.jsonl");
+    assert!(transcript.contains(r"one\ntwo\nthree"), "{transcript}");
+    fleet.run(["kill", &id]).ok();
+}
+
+#[test]
+fn what_is_typed_to_a_queued_agent_is_heard_when_it_starts() {
+    let fleet = Fleet::new(script![text("the answer").forever()]);
+    fleet.settings("[fleet]\nmax_running = 1\n");
+    fleet.place.server.hold();
+    let first = fleet.bg("the first", []);
+    fleet.place.server.wait_for_requests(1);
+    let second = fleet.bg("the second", ["--interactive"]);
+    let tmux = Tmux::start(&fleet.place.env, 110, 40);
+    let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
+    tmux.send_text(&format!("cd {} && {program} attach {second}", fleet.place.repo.display()));
+    tmux.send_keys(&["Enter"]);
+    tmux.wait_for_text("waiting (Ctrl+C leaves)");
+    tmux.send_keys(&["mind the gap", "Enter"]);
+    tmux.wait_for_text("it will hear that when it has started");
+    fleet.place.server.release();
+    fleet.run(["agents", "wait", &first]).ok();
+    wait_until("it has heard it", || {
+        fleet
+            .place
+            .server
+            .model_requests()
+            .iter()
+            .any(|request| request.body["messages"].to_string().contains("mind the gap"))
+    });
+    fleet.run(["kill", &second]).ok();
+}
+
+#[test]
+fn whoever_talks_to_a_stopped_process_is_told_so() {
+    let fleet = Fleet::new(script![bash("touch asked-for"), text("all done")]);
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    let dir = fleet.row(&id)["dir"].as_str().unwrap().to_owned();
+    let shim: serde_json::Value = serde_json::from_str(&fleet.place.env.read(dir + "/shim.json")).unwrap();
+    let worker = i32::try_from(shim["worker_pid"].as_i64().unwrap()).unwrap();
+    let pid = rustix::process::Pid::from_raw(worker).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    let said = fleet.run(["agents", "send", &id, "hello"]).expect_code(1);
+    let words = format!("the agent's process (pid {worker}) does not answer: it may be stopped");
+    assert!(said.stderr.contains(&words) && said.stderr.contains("kill -CONT"), "{}", said.stderr);
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    fleet.run(["approve", &id]).ok();
+    fleet.run(["agents", "wait", &id]).ok();
 }
