@@ -178,6 +178,15 @@ impl Starter {
             );
             tracing::warn!(count, "closure hooks dropped for a background agent");
         }
+        let place =
+            match self.blueprint.isolation.apart_from(self.workspace.root(), input.place.clone()).await {
+                Ok(place) => place,
+                Err(problem) => return report::failure(problem),
+            };
+        if place != input.place {
+            warning
+                .push_str("\nIt begins at your last commit; what you have not committed it does not have.");
+        }
         let policy = self.parent.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         let inherited = match serde_json::to_value(&policy) {
             Ok(inherited) => inherited,
@@ -194,7 +203,7 @@ impl Starter {
             label: input.label.as_deref().map(caliban_core::names::Slug::slugify),
             model: input.model.clone(),
             agent_type: input.agent.clone(),
-            isolation: input.place.into_spec(),
+            isolation: place.into_spec(),
             tools: input.tool_allowlist.clone(),
             cwd: self.blueprint.cwd.clone(),
             // As they stand now: a person may have changed both since the agent began.

@@ -9,10 +9,12 @@ use std::{
 
 use caliban_core::{names::Slug, spec::WorktreeSpec};
 use caliban_worktrees::{
-    BaseRef, BranchFate, Changes, CreateRequest, Environment, Error, GitOptions, Keep, Outcome, Phase,
+    BaseRef, BranchFate, Changes, CreateRequest, Environment, Error, GitOptions, Keep, Outcome, PLACE, Phase,
     Progress, RemoveOptions, RemoveReport, Repo, Setup, Worktree,
 };
 use tokio_util::sync::CancellationToken;
+
+use super::input::Place;
 
 /// Of the files that a sub-agent changed, so many are named.
 const NAMED_FILES: usize = 50;
@@ -54,6 +56,36 @@ pub(super) struct Work {
 }
 
 impl Isolation {
+    async fn open(&self, cancel: &CancellationToken) -> Result<Repo, String> {
+        let start = self
+            .repo
+            .as_deref()
+            .ok_or("isolation \"worktree\" needs a git repository, and this directory is in none")?;
+        let env: BTreeMap<OsString, OsString> = self.env.iter().cloned().collect();
+        let options = GitOptions { environment: Environment::Exactly(env), ..GitOptions::default() };
+        Repo::open(start, options, cancel).await.map_err(worded)
+    }
+
+    /// Where a background agent works that an agent in this directory starts. The parent's worktree is the parent's, and
+    /// goes with it; the user's tree is the user's. So below an agent in a worktree each has one of its own, which begins
+    /// where the parent is.
+    pub(super) async fn apart_from(&self, directory: &Path, place: Place) -> Result<Place, String> {
+        if self.repo.is_none() {
+            return Ok(place);
+        }
+        let cancel = CancellationToken::new();
+        let repo = self.open(&cancel).await?;
+        let Some(head) = head_of_own(&repo, directory, &cancel).await? else { return Ok(place) };
+        let mut wanted = match place {
+            Place::Shared => WorktreeSpec::default(),
+            Place::Worktree(wanted) => wanted,
+        };
+        if BaseRef::from(wanted.base_ref.clone()) == BaseRef::Head {
+            wanted.base_ref = head;
+        }
+        Ok(Place::Worktree(wanted))
+    }
+
     /// Makes one for an agent below the one that works in `parent`; the error is worded for the model. Where the name
     /// belongs to earlier work, the next free one is taken.
     pub(super) async fn create(
@@ -65,14 +97,13 @@ impl Isolation {
         cancel: &CancellationToken,
         progress: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Made, String> {
-        let start = self
-            .repo
-            .as_deref()
-            .ok_or("isolation \"worktree\" needs a git repository, and this directory is in none")?;
-        let env: BTreeMap<OsString, OsString> = self.env.iter().cloned().collect();
-        let options = GitOptions { environment: Environment::Exactly(env), ..GitOptions::default() };
-        let repo = Repo::open(start, options, cancel).await.map_err(worded)?;
-        let base_ref = base(&repo, BaseRef::from(wanted.base_ref.clone()), parent, cancel).await?;
+        let repo = self.open(cancel).await?;
+        let mut base_ref = BaseRef::from(wanted.base_ref.clone());
+        if base_ref == BaseRef::Head
+            && let Some(head) = head_of_own(&repo, parent, cancel).await?
+        {
+            base_ref = BaseRef::Revision(head);
+        }
         let show = |step: Progress| progress(&shown(step));
         let mut number = 1;
         loop {
@@ -97,21 +128,21 @@ impl Isolation {
     }
 }
 
-/// Where the worktree begins: for a parent that works in a worktree of ours, `head` is what is checked out there.
-async fn base(
+/// What is checked out in the worktree of ours that a directory is in: for who works there, that is `head`.
+async fn head_of_own(
     repo: &Repo,
-    wanted: BaseRef,
-    parent: &Path,
+    directory: &Path,
     cancel: &CancellationToken,
-) -> Result<BaseRef, String> {
-    if wanted != BaseRef::Head {
-        return Ok(wanted);
+) -> Result<Option<String>, String> {
+    let is_below = repo.root().join(PLACE).canonicalize().is_ok_and(|all| directory.starts_with(all));
+    if !is_below {
+        return Ok(None);
     }
     let listed = repo.list(cancel).await.map_err(worded)?;
-    let Some(own) = listed.iter().find(|listed| parent.starts_with(&listed.path)) else { return Ok(wanted) };
-    // Looked at without trust: the parent may have written anything there.
-    let head = repo.inspect(&own.name, cancel).await.map_err(worded)?.head;
-    Ok(head.map_or(wanted, |head| BaseRef::Revision(head.as_str().to_owned())))
+    let Some(own) = listed.iter().find(|listed| directory.starts_with(&listed.path)) else { return Ok(None) };
+    // Looked at without trust: the agent may have written anything there.
+    let inspection = repo.inspect(&own.name, cancel).await.map_err(worded)?;
+    Ok(inspection.head.map(|head| head.as_str().to_owned()))
 }
 
 /// Whether the name belongs to earlier work. One that is at work under the wanted name itself is a conflict: whoever

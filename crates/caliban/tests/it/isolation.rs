@@ -320,6 +320,31 @@ fn w03_a_helper_of_an_agent_in_a_worktree_begins_where_that_one_is() {
 }
 
 #[test]
+fn w02_a_background_helper_of_an_agent_in_a_worktree_has_one_of_its_own() {
+    for isolation in ["none", "worktree"] {
+        let commit = "echo by the parent > parent.txt && git add -A && git commit -qm 'by the parent'";
+        let helper = json!({"prompt": "the child's task", "isolation": isolation, "background": true, "label": "child"});
+        let fleet = crate::fleet::Fleet::new(Script {
+            steps: vec![
+                bash(commit).on_first(TASK),
+                tool("AgentTool", helper).on_first(TASK),
+                text("parent done").on_first(TASK),
+                bash("cat parent.txt > seen.txt").on_first("the child's task"),
+                text("done").on_first("the child's task"),
+            ],
+        });
+        let id = fleet.bg(TASK, UNATTENDED);
+        fleet.run(["agents", "wait", &id]).ok();
+        fleet.run(["agents", "wait", "child"]).ok();
+        let child = fleet.row("child");
+        let worktree = PathBuf::from(child["worktree"].as_str().unwrap());
+        assert_ne!(worktree, fleet.worktree(&id));
+        assert_eq!(fleet.place.env.read(worktree.join("seen.txt")), "by the parent\n");
+        assert_untouched(&fleet.place);
+    }
+}
+
+#[test]
 fn r19_a_cancelled_child_loses_nothing() {
     let place = Place::new(isolated(
         json!({}),
