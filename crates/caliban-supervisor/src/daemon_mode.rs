@@ -86,11 +86,6 @@ pub fn run_daemon(args: &DaemonArgs) -> ExitCode {
     }
 }
 
-/// What the lock file of a daemon says: by this its own agents know it.
-pub(crate) fn lock_text(pid: i32, start_time: u64) -> String {
-    format!("pid {pid} start {start_time}")
-}
-
 /// One line to whoever started us. Nobody may be listening.
 fn say(line: &str) {
     let line = line.replace('\n', " ");
@@ -110,8 +105,8 @@ fn run(args: &DaemonArgs) -> Result<(), String> {
     daemon::log::install(places.log());
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let start_time = crate::process::stat(own).ok_or("/proc cannot be read")?.start_time;
-    held.say(&lock_text(own, start_time))
-        .map_err(|error| format!("{}: {error}", places.daemon_lock().display()))?;
+    let who = lock::daemon_line(own, start_time);
+    held.say(&who, None).map_err(|error| format!("{}: {error}", places.daemon_lock().display()))?;
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -119,29 +114,45 @@ fn run(args: &DaemonArgs) -> Result<(), String> {
         .thread_keep_alive(Duration::from_secs(2))
         .build()
         .map_err(|error| format!("no runtime: {error}"))?;
-    let outcome = runtime.block_on(daemon::serve(places, &args.options, || say(READY)));
+    let outcome = runtime.block_on(daemon::serve(places, &args.options, (held, &who), || say(READY)));
     // What still runs on other threads is a read or a start that the next daemon repeats.
     runtime.shutdown_timeout(Duration::from_millis(100));
-    drop(held);
-    outcome
+    outcome.map(drop)
 }
 
 /// Starts and looks at files wait on these; the owner of the fleet never does.
 const BLOCKING_THREADS: usize = 4;
 
-/// The lock for life; none when another daemon answers.
+/// After this time a daemon that holds the lock and does not listen is asked to leave. One that is leaving takes no
+/// notice; one whose socket was taken away has had the time to listen again.
+const ASK_TO_LEAVE: Duration = Duration::from_secs(18);
+
+/// The lock for life; none when another daemon answers, here or where it says.
 fn take_lock(places: &Places) -> Result<Option<Held>, String> {
     let path = places.daemon_lock();
-    let give_up = Instant::now() + LOCK_LIMIT;
+    let since = Instant::now();
+    let mut asked = false;
     loop {
         let taken = Held::try_take(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         if taken.is_some() {
             return Ok(taken);
         }
-        if std::os::unix::net::UnixStream::connect(places.socket()).is_ok() {
+        let elsewhere = lock::socket(&path);
+        if [Some(places.socket()), elsewhere]
+            .into_iter()
+            .flatten()
+            .any(|socket| std::os::unix::net::UnixStream::connect(socket).is_ok())
+        {
             return Ok(None);
         }
-        if Instant::now() > give_up {
+        if since.elapsed() > ASK_TO_LEAVE && !asked {
+            asked = true;
+            if let Ok(Some((_, process))) = lock::process(&path) {
+                let _gone_already =
+                    rustix::process::pidfd_send_signal(process, rustix::process::Signal::TERM);
+            }
+        }
+        if since.elapsed() > LOCK_LIMIT {
             let who = lock::holder(&path).unwrap_or_else(|| "unknown".to_owned());
             return Err(format!("another daemon ({who}) holds {} and does not listen", path.display()));
         }

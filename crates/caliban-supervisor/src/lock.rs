@@ -1,12 +1,21 @@
 //! Locks between processes: the daemon's for life, and the one under which clients start a daemon.
 //!
 //! A lock belongs to an open file and is released by the kernel when its holder dies, so a stale lock file means
-//! nothing.
+//! nothing. What stands in the daemon's says who holds it and where it listens: whoever has another environment
+//! than the daemon finds it there.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The largest lock file that is read.
+const LOCK_CAP: u64 = 8 * 1024;
+/// What stands before the path of the socket, on the second line.
+const SOCKET: &[u8] = b"\nsocket ";
 
 /// A lock that is held until this is dropped.
 #[derive(Debug)]
@@ -32,15 +41,86 @@ impl Held {
         }
     }
 
-    /// Writes who holds it, for people and for error messages.
-    pub(crate) fn say(&mut self, text: &str) -> io::Result<()> {
-        self.file.set_len(0)?;
-        self.file.write_all(text.as_bytes())
+    /// Writes who holds it and, once that is known, where it listens.
+    pub(crate) fn say(&mut self, who: &str, socket: Option<&Path>) -> io::Result<()> {
+        let mut text = who.as_bytes().to_vec();
+        if let Some(socket) = socket {
+            text.extend_from_slice(SOCKET);
+            text.extend_from_slice(socket.as_os_str().as_bytes());
+        }
+        // In this order: a daemon that says it again is never without its first line for those who look.
+        self.file.write_all_at(&text, 0)?;
+        self.file.set_len(text.len() as u64)
     }
 }
 
-/// Who says to hold it.
+/// Whether somebody holds it; makes no file.
+pub(crate) fn is_held(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+/// Who says to hold it: its first line.
 pub(crate) fn holder(path: &Path) -> Option<String> {
-    let bytes = crate::records::read_capped(path, 256).ok()?;
-    Some(String::from_utf8_lossy(&bytes).trim().to_owned()).filter(|text| !text.is_empty())
+    let bytes = crate::records::read_capped(path, LOCK_CAP).ok()?;
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    Some(String::from_utf8_lossy(line).trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// Where the holder says that it listens, or the last one did.
+pub(crate) fn socket(path: &Path) -> Option<PathBuf> {
+    let bytes = crate::records::read_capped(path, LOCK_CAP).ok()?;
+    let at = bytes.windows(SOCKET.len()).position(|part| part == SOCKET)?;
+    let socket = PathBuf::from(OsString::from_vec(bytes.get(at + SOCKET.len()..)?.to_vec()));
+    socket.is_absolute().then_some(socket)
+}
+
+/// A handle on the process that says to be the daemon, with its id; none when it is gone.
+pub(crate) fn process(path: &Path) -> io::Result<Option<(i32, OwnedFd)>> {
+    let Some((pid, start_time)) = holder(path).as_deref().and_then(parse) else { return Ok(None) };
+    Ok(crate::process::open(pid, start_time)?.map(|process| (pid, process)))
+}
+
+/// What a daemon says of itself: by this its own agents know it.
+pub(crate) fn daemon_line(pid: i32, start_time: u64) -> String {
+    format!("pid {pid} start {start_time}")
+}
+
+/// The process of such a line.
+pub(crate) fn parse(line: &str) -> Option<(i32, u64)> {
+    let mut words = line.split_whitespace();
+    match (words.next()?, words.next()?, words.next()?, words.next()?) {
+        ("pid", pid, "start", start) => Some((pid.parse().ok()?, start.parse().ok()?)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_says_who_and_where_and_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("lock");
+        let mut held = Held::try_take(&path).unwrap().unwrap();
+        assert!(is_held(&path));
+        let line = daemon_line(12, 345);
+        held.say(&line, None).unwrap();
+        assert_eq!((holder(&path), socket(&path)), (Some(line.clone()), None));
+        for place in ["/run/user/1000/caliban/x.sock", "/tmp/a b\nc/x.sock", "/x.sock"] {
+            held.say(&line, Some(place.as_ref())).unwrap();
+            assert_eq!((holder(&path), socket(&path)), (Some(line.clone()), Some(place.into())));
+        }
+        drop(held);
+        assert!(!is_held(&path) && !is_held(&temp.path().join("none")));
+    }
+
+    #[test]
+    fn the_line_names_a_process_and_its_start() {
+        assert_eq!(parse("pid 12 start 345"), Some((12, 345)));
+        for text in ["", "pid 12", "pid x start 1", "start 1 pid 2"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
 }

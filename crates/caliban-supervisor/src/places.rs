@@ -140,6 +140,16 @@ impl Places {
         Ok(places)
     }
 
+    /// The same fleet with its sockets in another directory.
+    pub(crate) fn at(&self, runtime: &Path) -> Result<Self, PlacesError> {
+        Self::exactly(self.repo.clone(), runtime.to_owned(), self.base.clone())
+    }
+
+    /// The same fleet with its sockets below `/tmp`: for when their own directory cannot be made again.
+    pub(crate) fn refuge(&self) -> Self {
+        Self { runtime: short_dir(&self.runtime), ..self.clone() }
+    }
+
     /// Makes the directories, or makes sure that those which are there are ours alone.
     pub fn prepare(&self) -> Result<(), PlacesError> {
         self.prepare_runtime()?;
@@ -292,12 +302,12 @@ fn runtime_dir(sources: &PlaceSources) -> PathBuf {
     }
 }
 
-/// The stand-in for a directory that is too deep for sockets (a02).
-fn short_dir(wanted: &Path) -> PathBuf {
+/// The stand-in for a directory that is too deep for sockets (a02), or cannot be made again.
+pub(crate) fn short_dir(wanted: &Path) -> PathBuf {
     short_parent().join(hex_prefix(wanted, HASH_LEN))
 }
 
-fn short_parent() -> PathBuf {
+pub(crate) fn short_parent() -> PathBuf {
     PathBuf::from(format!("/tmp/caliban-{}", rustix::process::getuid().as_raw()))
 }
 

@@ -1,7 +1,7 @@
 //! The small files in an agent's directory: who writes which, and their shape.
 //!
-//! `shim.json` and `exit.json` are the shim's, `status.json` the worker's, `resume.json` and `stop.json` the
-//! daemon's. Each is replaced whole (temporary file, rename), so a reader sees the old one or the new one.
+//! `shim.json` and `exit.json` are the shim's, `status.json` the worker's, `launch.json`, `resume.json`
+//! and `stop.json` the daemon's. Each is replaced whole (temporary file, rename), so a reader sees the old one or the new one.
 //! Each carries the nonce of the run that it belongs to; one of another run does not count.
 
 use std::fs::{self, File, OpenOptions};
@@ -25,6 +25,8 @@ pub const EXIT: &str = "exit.json";
 pub const STATUS: &str = "status.json";
 /// What a resumed worker is told ([`ResumeOrder`]).
 pub const RESUME: &str = "resume.json";
+/// The run that a shim was launched for last ([`LaunchRecord`]).
+pub const LAUNCH: &str = "launch.json";
 /// How a shim that is told to end should do it ([`StopOrder`]).
 pub const STOP: &str = "stop.json";
 /// The lock that a shim holds for life.
@@ -36,8 +38,8 @@ pub const WORKER_LOG: &str = "worker.log";
 pub const STATUS_VERSION: u32 = 1;
 /// The exit code of a worker that has left memory and wants to be woken.
 pub const HIBERNATED: i32 = 10;
-/// The largest of these files that is read.
-pub const RECORD_CAP: u64 = 256 * 1024;
+/// The largest of these files that is read: a message of the largest size fits, whatever is in it.
+pub const RECORD_CAP: u64 = 8 * 1024 * 1024;
 
 /// `shim.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +61,10 @@ pub struct ShimRecord {
     /// The control group of the run, where one could be made. Shims before it wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<PathBuf>,
+    /// Where the worker was told to listen: the runtime directory of its daemon, not of a later one. Shims before it
+    /// wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<PathBuf>,
 }
 
 /// `exit.json`: written when the whole process tree is gone.
@@ -179,18 +185,18 @@ pub struct Ask {
     pub name: String,
     /// The call in one line; a long one is cut, with a mark.
     pub what: String,
-    /// Why it asks.
-    pub why: Option<String>,
-    /// Rules that an "always" would add.
-    pub suggestions: Vec<String>,
-    /// When it was asked, in milliseconds since 1970.
-    pub opened_at: u64,
     /// The call with all its arguments, as far as there is room; what is left out is marked.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub call: String,
     /// Stands for the exact call, every byte of it: an answer is to the call with this digest only.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub digest: String,
+    /// Why it asks.
+    pub why: Option<String>,
+    /// Rules that an "always" would add.
+    pub suggestions: Vec<String>,
+    /// When it was asked, in milliseconds since 1970.
+    pub opened_at: u64,
 }
 
 /// How a worker ended by itself.
@@ -219,7 +225,14 @@ pub enum EndingKind {
     Cancelled,
 }
 
-/// `resume.json`: the worker of this run goes on with this.
+/// `launch.json`: written before a shim is launched, so that the next daemon knows that there may be one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchRecord {
+    /// The run.
+    pub nonce: String,
+}
+
+/// `resume.json`: the worker of this run goes on with this, and removes it when that is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResumeOrder {
     /// The run that it is for; a worker of another run ignores it.
@@ -357,6 +370,7 @@ mod tests {
             worker_pid: Some(9),
             worker_start_time: Some(10),
             group: None,
+            socket: None,
         };
         assert_eq!(read(dir.path(), SHIM), Some(expected));
         let expected = ExitRecord {

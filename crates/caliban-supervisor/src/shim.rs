@@ -125,6 +125,7 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, String> {
         worker_pid: None,
         worker_start_time: None,
         group: standing.group().map(|group| group.path().to_owned()),
+        socket: Some(args.socket.clone()),
     };
     // Room for the last word, so that a full disk cannot take it away.
     let reserved = reserve_exit(&args.dir);

@@ -4,9 +4,11 @@
 //! daemon's of this user and this protocol.
 
 mod events;
+mod leave;
 mod start;
 
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,13 +23,15 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 pub use events::Events;
+pub use leave::{Ended, end_by_signal};
 pub use start::StartOptions;
 
+use crate::lock;
 use crate::patience::Patience;
 use crate::places::{Places, PlacesError};
 use crate::protocol::{
-    ANSWER_CAP, AgentList, AgentRow, ApiError, Awake, DaemonStatus, ErrorBody, ErrorCode, HEADER,
-    KillRequest, Removed, RespawnRequest, Respawned, ResumeRequest, RmRequest, SpawnRequest, Spawned,
+    ANSWER_CAP, AgentList, AgentRow, ApiError, Awake, DATA_HEADER, DaemonStatus, ErrorBody, ErrorCode,
+    HEADER, KillRequest, Removed, RespawnRequest, Respawned, ResumeRequest, RmRequest, SpawnRequest, Spawned,
     VERSION,
 };
 
@@ -35,6 +39,9 @@ use crate::protocol::{
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// How long a daemon may take to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// How long a daemon that holds its lock and does not listen is waited for: its socket may have been taken away, and it
+/// looks every second; or it starts, or leaves.
+const LISTEN_LIMIT: Duration = Duration::from_secs(4);
 /// How often a request that may be sent twice is tried, when connections break.
 const TRIES: u32 = 4;
 /// The pause between two tries.
@@ -57,6 +64,14 @@ pub enum ClientError {
     /// Nobody listens.
     #[error("no daemon is running for {repo}", repo = .0.display())]
     NotRunning(PathBuf),
+    /// There is one, and it does not listen.
+    #[error("the daemon of {repo} (pid {pid}) runs and does not listen", repo = repo.display())]
+    Deaf {
+        /// The repo.
+        repo: PathBuf,
+        /// Its process.
+        pid: i32,
+    },
     /// A daemon could not be started.
     #[error("the daemon could not be started: {0}")]
     Start(String),
@@ -91,6 +106,9 @@ impl ClientError {
         match self {
             Self::Places(error) => Some(error.hint().to_owned()),
             Self::NotRunning(_) => Some("any `caliban agents` command that needs it starts one".to_owned()),
+            Self::Deaf { .. } => {
+                Some("it may be leaving just now; `caliban daemon restart` replaces it".to_owned())
+            }
             Self::Start(_) => Some("`caliban daemon logs` may say more".to_owned()),
             Self::Stranger { .. } => {
                 Some("set CALIBAN_DAEMON_RUNTIME_DIR to a directory that only you can write".to_owned())
@@ -110,20 +128,23 @@ impl ClientError {
 impl Client {
     /// Connects, and starts a daemon if there is none (f06).
     pub async fn connect_or_start(places: &Places, start: StartOptions) -> Result<Self, ClientError> {
-        places.prepare_runtime()?;
-        let connection = match connect(places).await {
-            Err(ClientError::NotRunning(_)) => start::start(places, &start).await?,
-            other => other?,
+        let connection = match places.prepare_runtime() {
+            Ok(()) => match connect(places).await {
+                Err(ClientError::NotRunning(_)) => start::start(places, &start).await?,
+                other => other?,
+            },
+            Err(error) => connect_elsewhere(places).await.unwrap_or(Err(error.into()))?,
         };
         Ok(Self { places: places.clone(), start: Some(start), connection: Some(connection) })
     }
 
     /// Connects to a daemon that runs; [`ClientError::NotRunning`] when there is none.
     pub async fn connect(places: &Places) -> Result<Self, ClientError> {
-        if places.runtime().exists() {
-            places.prepare_runtime()?;
-        }
-        let connection = connect(places).await?;
+        let trusted = if places.runtime().exists() { places.prepare_runtime() } else { Ok(()) };
+        let connection = match trusted {
+            Ok(()) => connect_patiently(places).await?,
+            Err(error) => connect_elsewhere(places).await.unwrap_or(Err(error.into()))?,
+        };
         Ok(Self { places: places.clone(), start: None, connection: Some(connection) })
     }
 
@@ -145,7 +166,7 @@ impl Client {
 
     /// One agent, by id, unique prefix or label.
     pub async fn show(&mut self, agent: &str) -> Result<AgentRow, ClientError> {
-        self.again(Method::GET, &agent_path(agent, ""), None).await
+        self.again(Method::GET, &agent_path(agent, "")?, None).await
     }
 
     /// Registers an agent. When this returns, it is on the disk and will run, whatever happens to the daemon.
@@ -159,39 +180,40 @@ impl Client {
 
     /// Ends an agent; returns when its whole process tree is gone. One that has ended stays as it is.
     pub async fn kill(&mut self, agent: &str, request: &KillRequest) -> Result<AgentRow, ClientError> {
-        self.again(Method::POST, &agent_path(agent, "/kill"), Some(body(request)?)).await
+        self.again(Method::POST, &agent_path(agent, "/kill")?, Some(body(request)?)).await
     }
 
     /// Starts anew from the original spec: new id, the old one is gone.
     pub async fn respawn(&mut self, agent: &str, request: &RespawnRequest) -> Result<Respawned, ClientError> {
-        self.once(Method::POST, &agent_path(agent, "/respawn"), Some(body(request)?)).await
+        self.once(Method::POST, &agent_path(agent, "/respawn")?, Some(body(request)?)).await
     }
 
     /// Lets an ended agent go on in its conversation.
     pub async fn resume(&mut self, agent: &str, request: &ResumeRequest) -> Result<AgentRow, ClientError> {
-        self.once(Method::POST, &agent_path(agent, "/resume"), Some(body(request)?)).await
+        self.once(Method::POST, &agent_path(agent, "/resume")?, Some(body(request)?)).await
     }
 
     /// Removes a stopped agent (or any, with force) from the registry.
     pub async fn rm(&mut self, agent: &str, request: RmRequest) -> Result<Removed, ClientError> {
-        let path = agent_path(agent, &format!("?force={}&keep={}", request.force, request.keep));
+        let path = agent_path(agent, &format!("?force={}&keep={}", request.force, request.keep))?;
         self.once(Method::DELETE, &path, None).await
     }
 
     /// Makes sure that the agent's worker listens, and says where (for attach and send).
     pub async fn wake(&mut self, agent: &str) -> Result<Awake, ClientError> {
-        self.again(Method::POST, &agent_path(agent, "/wake"), None).await
+        self.again(Method::POST, &agent_path(agent, "/wake")?, None).await
     }
 
     /// Asks the daemon to leave; returns when it has let go of everything. Agents live on.
     pub async fn shutdown(mut self) -> Result<(), ClientError> {
         // Of whatever version it is: that is how an old daemon is replaced.
+        let daemon = self.daemon();
         match self.once::<serde_json::Value>(Method::POST, SHUTDOWN, None).await {
             Ok(_) | Err(ClientError::Protocol { .. }) => {}
             Err(error) => return Err(error),
         }
         drop(self.connection.take());
-        start::wait_until_gone(&self.places).await
+        leave::wait_until_gone(&self.places, daemon).await
     }
 
     /// What happens, from now on: first every agent, then news. Uses a connection of its own.
@@ -223,12 +245,18 @@ impl Client {
                 // A daemon that is just dying may still seem to listen.
                 Err(ClientError::Broken(_)) if tries > 0 => tokio::time::sleep(CONNECT_PAUSE).await,
                 Err(ClientError::Refused(error)) if tries > 0 && error.code == ErrorCode::Stopping => {
+                    let daemon = self.daemon();
                     self.connection = None;
-                    start::wait_until_gone(&self.places).await?;
+                    leave::wait_until_gone(&self.places, daemon).await?;
                 }
                 other => return other,
             }
         }
+    }
+
+    /// The process that we talk to.
+    fn daemon(&self) -> Option<i32> {
+        self.connection.as_ref().and_then(|connection| connection.daemon)
     }
 
     async fn once<T: DeserializeOwned>(
@@ -282,6 +310,10 @@ fn answers_at_once(method: &Method, path: &str) -> bool {
 #[derive(Debug)]
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
+    /// The process at the other end.
+    daemon: Option<i32>,
+    /// Where we keep our data, for it to compare.
+    data: String,
     driver: tokio::task::JoinHandle<()>,
 }
 
@@ -292,13 +324,15 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    async fn open(stream: UnixStream) -> Result<Self, ClientError> {
+    async fn open(stream: UnixStream, places: &Places) -> Result<Self, ClientError> {
+        let daemon = stream.peer_cred().ok().and_then(|peer| peer.pid());
+        let data = encoded(places.base().as_os_str().as_bytes(), b"/");
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
         let driver = tokio::spawn(async move {
             // What goes wrong is seen by the request that waits.
             let _seen_elsewhere = connection.await;
         });
-        Ok(Self { sender, driver })
+        Ok(Self { sender, daemon, data, driver })
     }
 
     /// Sends a request and waits for the head of the answer, whose protocol is checked.
@@ -314,6 +348,7 @@ impl Connection {
             .header(header::HOST, "caliband")
             .header(header::CONTENT_TYPE, "application/json")
             .header(HEADER, VERSION)
+            .header(DATA_HEADER, &self.data)
             .body(Full::new(body.unwrap_or_default()))
             .map_err(|error| ClientError::Broken(error.to_string()))?;
         self.sender.ready().await.map_err(broken)?;
@@ -327,15 +362,53 @@ impl Connection {
     }
 }
 
-/// Connects to a listening daemon and checks who it is.
+/// The same as [`connect`], with patience for a daemon that is there and does not listen just now.
+async fn connect_patiently(places: &Places) -> Result<Connection, ClientError> {
+    let give_up = tokio::time::Instant::now() + LISTEN_LIMIT;
+    loop {
+        match connect(places).await {
+            Err(ClientError::NotRunning(repo)) => {
+                let lock = places.daemon_lock();
+                if !lock::is_held(&lock) {
+                    return Err(ClientError::NotRunning(repo));
+                }
+                if tokio::time::Instant::now() > give_up {
+                    let pid = lock::process(&lock).ok().flatten().map_or(0, |(pid, _)| pid);
+                    return Err(ClientError::Deaf { repo, pid });
+                }
+                tokio::time::sleep(CONNECT_PAUSE).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Connects to a listening daemon and checks who it is. One that was started in another environment says in its lock
+/// where it listens.
 pub(crate) async fn connect(places: &Places) -> Result<Connection, ClientError> {
-    let socket = places.socket();
+    match connect_at(places, &places.socket()).await {
+        Err(ClientError::NotRunning(repo)) => {
+            connect_elsewhere(places).await.unwrap_or(Err(ClientError::NotRunning(repo)))
+        }
+        other => other,
+    }
+}
+
+/// Connects to a daemon that does not listen where we look; none when it says nothing else.
+async fn connect_elsewhere(places: &Places) -> Option<Result<Connection, ClientError>> {
+    let lock = places.daemon_lock();
+    let elsewhere =
+        lock::socket(&lock).filter(|socket| *socket != places.socket() && lock::is_held(&lock))?;
+    Some(connect_at(places, &elsewhere).await)
+}
+
+async fn connect_at(places: &Places, socket: &Path) -> Result<Connection, ClientError> {
     let give_up = tokio::time::Instant::now() + CONNECT_LIMIT;
     let stream = loop {
-        match UnixStream::connect(&socket).await {
+        match UnixStream::connect(socket).await {
             Ok(stream) => break stream,
             Err(error) => match error.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::NotADirectory => {
                     return Err(ClientError::NotRunning(places.repo().to_owned()));
                 }
                 // Too many at once; the daemon takes them in turn.
@@ -347,8 +420,8 @@ pub(crate) async fn connect(places: &Places) -> Result<Connection, ClientError> 
             },
         }
     };
-    check_peer(&stream, &socket)?;
-    Connection::open(stream).await
+    check_peer(&stream, socket)?;
+    Connection::open(stream, places).await
 }
 
 /// A socket that another user serves is not trusted (a01).
@@ -393,15 +466,25 @@ fn body(value: &impl Serialize) -> Result<Bytes, ClientError> {
 }
 
 /// The path of an agent; what a person typed is encoded, so it stays one segment.
-fn agent_path(agent: &str, rest: &str) -> String {
-    let mut path = String::from("/v1/agents/");
-    for byte in agent.bytes() {
+fn agent_path(agent: &str, rest: &str) -> Result<String, ClientError> {
+    if agent.is_empty() {
+        let error = ApiError::new(ErrorCode::BadRequest, "which agent? its name is empty");
+        return Err(error.hint("`caliban agents list` shows all agents").into());
+    }
+    Ok(format!("/v1/agents/{}{rest}", encoded(agent.as_bytes(), b"")))
+}
+
+/// Percent-encoded, but for letters, digits, `-`, `_`, `.` and those of `plain`.
+fn encoded(bytes: &[u8], plain: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for byte in bytes {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => path.push(char::from(byte)),
-            other => path += &format!("%{other:02X}"),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => text.push(char::from(*byte)),
+            other if plain.contains(other) => text.push(char::from(*other)),
+            other => text += &format!("%{other:02X}"),
         }
     }
-    path + rest
+    text
 }
 
 fn random_key() -> Result<String, ClientError> {

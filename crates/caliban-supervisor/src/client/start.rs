@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use caliban_core::ids::AgentId;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -23,8 +24,6 @@ use crate::places::Places;
 
 /// How long a daemon may take to be ready.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// How long a daemon that was asked to leave may take for its requests in flight.
-const LEAVE_LIMIT: Duration = Duration::from_secs(60);
 /// How often the others look.
 const LOOK: Duration = Duration::from_millis(5);
 /// The most that a daemon says while it starts.
@@ -63,6 +62,8 @@ impl StartOptions {
 /// Connects to a daemon that somebody starts: we, or another client that was faster.
 pub(super) async fn start(places: &Places, options: &StartOptions) -> Result<Connection, ClientError> {
     places.prepare()?;
+    let own = places;
+    let places = &where_agents_are(places);
     let give_up = Instant::now() + START_LIMIT;
     loop {
         let taken = Held::try_take(&places.start_lock())
@@ -70,7 +71,7 @@ pub(super) async fn start(places: &Places, options: &StartOptions) -> Result<Con
         if let Some(_lock) = taken {
             // The last holder may have started one.
             return match connect(places).await {
-                Err(ClientError::NotRunning(_)) => launch(places, options, give_up).await,
+                Err(ClientError::NotRunning(_)) => launch(own, places, options, give_up).await,
                 other => other,
             };
         }
@@ -86,7 +87,28 @@ pub(super) async fn start(places: &Places, options: &StartOptions) -> Result<Con
     }
 }
 
+/// The places for a new daemon: where the sockets and secrets of agents are that live on, as the last daemon left them,
+/// when our own environment would have it elsewhere.
+fn where_agents_are(places: &Places) -> Places {
+    let before = lock::socket(&places.daemon_lock());
+    let Some(runtime) = before.as_deref().and_then(Path::parent) else { return places.clone() };
+    match places.at(runtime) {
+        Ok(there) if runtime != places.runtime() && has_agents(&there) && there.prepare().is_ok() => there,
+        _ => places.clone(),
+    }
+}
+
+fn has_agents(places: &Places) -> bool {
+    let files = std::fs::read_dir(places.sockets_dir()).into_iter().flatten().flatten();
+    files.into_iter().any(|file| {
+        let name = file.file_name();
+        let id = name.to_str().and_then(|name| name.split('.').next());
+        id.is_some_and(|id| id.parse::<AgentId>().is_ok())
+    })
+}
+
 async fn launch(
+    own: &Places,
     places: &Places,
     options: &StartOptions,
     give_up: Instant,
@@ -124,7 +146,7 @@ async fn launch(
                 let Some(word) = child.stdout.take() else {
                     return Err(ClientError::Start("its output cannot be read".to_owned()));
                 };
-                return wait_ready(places, word, give_up).await;
+                return wait_ready(own, word, give_up).await;
             }
             Err(error) => missing.push(format!("{}: {error}", program.display())),
         }
@@ -165,24 +187,5 @@ async fn wait_ready(
         },
         "" => Err(ClientError::Start(format!("it ended without a word (see {})", places.log().display()))),
         other => Err(ClientError::Start(other.to_owned())),
-    }
-}
-
-/// Waits until no daemon holds the lock.
-pub(super) async fn wait_until_gone(places: &Places) -> Result<(), ClientError> {
-    let give_up = Instant::now() + LEAVE_LIMIT;
-    let path = places.daemon_lock();
-    loop {
-        match Held::try_take(&path) {
-            Ok(Some(_free)) => return Ok(()),
-            Ok(None) if Instant::now() < give_up => sleep(LOOK).await,
-            Ok(None) => {
-                let who = lock::holder(&path).unwrap_or_default();
-                return Err(ClientError::Broken(format!(
-                    "the daemon ({who}) has not left after {LEAVE_LIMIT:?}"
-                )));
-            }
-            Err(error) => return Err(ClientError::Broken(format!("{}: {error}", path.display()))),
-        }
     }
 }

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::{Duration, Instant};
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
@@ -13,18 +12,12 @@ use caliban_core::spec::SpawnSpec;
 use caliban_store::fleet::{Record, Wanted};
 
 use super::agent::{About, Agent, Keeper};
+use super::doubt::VOID_PID;
 use super::rm::{self, LEAVING};
 use super::{Owner, spawn};
 use crate::lock::Held;
 use crate::process::{self, Traces};
 use crate::records::{self, ExitRecord, ShimRecord};
-
-/// The process of a run that was made void.
-const VOID_PID: i32 = 0;
-/// How long a shim that holds its lock may take to say who it is.
-const VOID_LIMIT: Duration = Duration::from_secs(5);
-/// The pause between two looks.
-const VOID_PAUSE: Duration = Duration::from_millis(2);
 
 /// What is known of an agent's run before its shim is looked at.
 enum Run {
@@ -45,29 +38,27 @@ impl Owner {
             self.next_seq = self.next_seq.max(record.seq + 1);
             let mut agent = Agent::new(record, about(&spec));
             agent.read_report(&self.places);
-            agent.stop_with = (agent.record.wanted == Wanted::Kill).then_some(self.options.grace_ms);
             let (over, state, wanted) = (agent.state().is_ending(), agent.state(), agent.record.wanted);
+            // That of an agent which has ended was carried out.
+            agent.stop_with = (!over && wanted == Wanted::Kill).then_some(self.options.grace_ms);
             self.agents.insert(id, agent);
             if over {
                 continue;
             }
             let run = self.run_of(id, &nonce).map_err(|error| format!("agent {id}: {error}"))?;
             match (run, state) {
-                // The last daemon may have started a shim that has not said so yet. One of a queued agent is
-                // found by starting the run again; here there is nothing to start, so the run is made void.
-                (Run::NotBegun, State::Spawning) if wanted == Wanted::Kill => {
-                    match self.make_void(id, &nonce)? {
-                        Some(shim) => self.take_over(id, &nonce, shim, &mut dead)?,
-                        None => self.apply(id, Event::Killed { signal: None }),
+                // The last daemon may have launched a shim that has not said so yet.
+                (Run::NotBegun, State::Spawning) => {
+                    let launched =
+                        self.was_launched(id, &nonce).map_err(|error| format!("agent {id}: {error}"))?;
+                    if launched || wanted == Wanted::Kill {
+                        self.settle_now(id, &nonce, &mut dead)?;
+                    } else {
+                        self.found.queued += 1;
                     }
                 }
-                (Run::NotBegun, State::Spawning) => self.found.queued += 1,
-                // It was about to be woken; whoever wanted that asks again.
-                (Run::NotBegun, State::Idle) => {
-                    if let Some(shim) = self.make_void(id, &nonce)? {
-                        self.take_over(id, &nonce, shim, &mut dead)?;
-                    }
-                }
+                // It was about to be woken.
+                (Run::NotBegun, State::Idle) => self.settle_now(id, &nonce, &mut dead)?,
                 (Run::NotBegun | Run::Lost, _) => {
                     let exit = self.exit_of(id, &nonce).map_err(|error| format!("agent {id}: {error}"))?;
                     self.gone(id, &nonce, exit.as_ref());
@@ -83,41 +74,29 @@ impl Owner {
         Ok(())
     }
 
-    /// Makes sure that a run that has not begun never does; the shim, when it has begun after all.
-    fn make_void(&self, id: AgentId, nonce: &str) -> Result<Option<ShimRecord>, String> {
-        let dir = self.places.agent_dir(id);
-        let words = |error: std::io::Error| format!("agent {id}: {error}");
-        let mut give_up = Instant::now() + VOID_LIMIT;
-        while dir.is_dir() {
-            if Instant::now() > give_up {
-                // Stopped, or stuck: it would go on one day, as the run of an agent that has none.
-                let Some(agent) = self.agents.get(&id) else { return Ok(None) };
-                let strays = process::end_strays(&[agent.traces(None)]).map_err(words)?;
-                tracing::warn!(%id, "its shim said nothing; {} processes ended", strays.ended);
-                give_up = Instant::now() + VOID_LIMIT;
+    /// Settles a run that nobody can say of whether it has begun, before anybody asks.
+    fn settle_now(
+        &mut self,
+        id: AgentId,
+        nonce: &str,
+        dead: &mut Vec<(AgentId, Traces)>,
+    ) -> Result<(), String> {
+        let Some(doubt) = self.doubt(id) else { return Ok(()) };
+        match doubt.settle() {
+            Ok(Some(shim)) => return self.take_over(id, nonce, shim, dead),
+            Ok(None) => self.never_began(id),
+            // A full disk, say: it stays in doubt, and is settled as soon as that is possible.
+            Err(text) => {
+                tracing::warn!(%id, "nobody knows yet whether it runs: {text}");
+                if let Some(agent) = self.agents.get_mut(&id) {
+                    agent.keeper = Keeper::InDoubt;
+                }
             }
-            let lock = Held::try_take(&dir.join(records::SHIM_LOCK)).map_err(words)?;
-            let shim = records::try_read::<ShimRecord>(&dir, records::SHIM).map_err(words)?;
-            if let Some(shim) = shim.filter(|shim| shim.nonce == nonce) {
-                return Ok(Some(shim).filter(|shim| shim.pid != VOID_PID));
-            }
-            if lock.is_some() {
-                let void = ShimRecord {
-                    pid: VOID_PID,
-                    start_time: 0,
-                    boot_id: self.boot_id.clone(),
-                    nonce: nonce.to_owned(),
-                    worker_pid: None,
-                    worker_start_time: None,
-                    group: None,
-                };
-                // A shim that comes later finds its run taken, and leaves.
-                records::write(&dir, records::SHIM, &void).map_err(words)?;
-                return Ok(None);
-            }
-            std::thread::sleep(VOID_PAUSE);
         }
-        Ok(None)
+        if self.agents.get(&id).is_some_and(|agent| agent.state() == State::Spawning) {
+            self.found.queued += 1;
+        }
+        Ok(())
     }
 
     fn run_of(&self, id: AgentId, nonce: &str) -> std::io::Result<Run> {
@@ -221,6 +200,8 @@ impl Owner {
         for id in waited_for {
             match self.agents.get(&id).map(Agent::state) {
                 Some(state) if state.is_ending() => self.ended(id, state),
+                // It has done its task, and waits for a message.
+                Some(State::Idle) => self.ended(id, State::Done),
                 Some(_) => {}
                 None => self.replaced(id, None),
             }
@@ -261,7 +242,10 @@ impl Owner {
         for entry in fs::read_dir(self.places.sockets_dir()).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let Some(Ok(id)) = name.split('.').next().map(str::parse::<AgentId>) else { continue };
-            if !self.agents.contains_key(&id) && !self.places.agent_dir(id).exists() {
+            // Nobody starts it again, so nobody needs its secrets; one that lives keeps its socket.
+            let is_needed = entry.path().extension().is_some_and(|kind| kind == "sock")
+                && self.places.agent_dir(id).exists();
+            if !self.agents.contains_key(&id) && !is_needed {
                 let _gone_already = fs::remove_file(entry.path());
             }
         }

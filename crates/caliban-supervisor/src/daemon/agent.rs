@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::State;
+use caliban_core::lifecycle::{State, WaitingFor};
 use caliban_core::spec::{Isolation, SpawnSpec};
 use caliban_store::fleet::{Record, Wanted};
 use tokio::io::unix::AsyncFd;
@@ -37,6 +37,8 @@ pub(super) struct Agent {
     pub(super) waiting: Vec<Waiter>,
     /// The grace of its end, once it is on the disk that it should end; before that no signal is sent.
     pub(super) stop_with: Option<u64>,
+    /// Orders to end it that are on their way to the disk.
+    pub(super) orders: u32,
     /// Whether its record could not be saved.
     pub(super) unsaved: bool,
     /// When a start that failed for a passing reason is tried again.
@@ -66,6 +68,8 @@ pub(super) enum Keeper {
     Nobody,
     /// A start is on its way.
     Starting,
+    /// A shim was launched, and nobody knows what became of it: to be settled before anything else.
+    InDoubt,
     /// A shim that is watched.
     Alive(Alive),
     /// A shim that lives and cannot be watched just now (out of file descriptors).
@@ -114,6 +118,7 @@ impl Agent {
             spawning: Vec::new(),
             waiting: Vec::new(),
             stop_with: None,
+            orders: 0,
             unsaved: false,
             retry_at: None,
             not_woken: None,
@@ -137,16 +142,31 @@ impl Agent {
     pub(super) fn takes_place(&self) -> bool {
         match self.keeper {
             Keeper::Nobody => false,
-            Keeper::Starting => true,
-            Keeper::Alive(_) | Keeper::Unwatched(_) => self.state() != State::Idle,
+            Keeper::Starting | Keeper::InDoubt => true,
+            // One that waits for a person costs nothing; when it is answered it goes on, over the limit if need be.
+            Keeper::Alive(_) | Keeper::Unwatched(_) => {
+                self.state() != State::Idle && !self.waits_for_a_person()
+            }
         }
+    }
+
+    fn waits_for_a_person(&self) -> bool {
+        matches!(self.record.status.waiting_for(), Some(WaitingFor::Approval { .. } | WaitingFor::Input))
     }
 
     pub(super) fn shim(&self) -> Option<&ShimRecord> {
         match &self.keeper {
-            Keeper::Nobody | Keeper::Starting => None,
+            Keeper::Nobody | Keeper::Starting | Keeper::InDoubt => None,
             Keeper::Alive(alive) => Some(&alive.shim),
             Keeper::Unwatched(shim) => Some(shim),
+        }
+    }
+
+    /// Where its worker listens, or will.
+    pub(super) fn socket(&self, places: &Places) -> PathBuf {
+        match self.shim() {
+            Some(ShimRecord { socket: Some(told), .. }) => crate::sockets::reachable(told),
+            _ => places.agent_socket(self.record.id),
         }
     }
 
@@ -219,7 +239,7 @@ impl Agent {
             prompt: self.about.prompt.clone(),
             pid: self.shim().and_then(|shim| shim.worker_pid),
             shim_pid: self.shim().map(|shim| shim.pid),
-            socket: places.agent_socket(id),
+            socket: self.socket(places),
             dir: places.agent_dir(id),
             ending: status.ending().cloned(),
             note: self.record.note.clone(),

@@ -4,9 +4,9 @@
 //! how large they may be (a14). Out of file descriptors it waits; it never spins (r13).
 
 use std::convert::Infallible;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -27,12 +27,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{Answer, Msg, Request, events, wake};
-use crate::places::Places;
 use crate::protocol::routes::{self, Verb};
 use crate::protocol::{
-    AgentList, ApiError, BODY_CAP, ErrorBody, ErrorCode, HEADER, KillRequest, RespawnRequest, ResumeRequest,
-    RmRequest, SpawnRequest, VERSION, openapi,
+    AgentList, ApiError, BODY_CAP, DATA_HEADER, ErrorBody, ErrorCode, HEADER, KillRequest, RespawnRequest,
+    ResumeRequest, RmRequest, SpawnRequest, VERSION, openapi,
 };
+use crate::sockets::Bound;
 
 /// Connections at once; more wait to be accepted.
 const CONNECTIONS: usize = 512;
@@ -50,26 +50,15 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 type Body = BoxBody<Bytes, Infallible>;
 
-/// Listens: under a temporary name first, then in place in one step, so that nobody ever finds a socket that does
-/// not answer. Whoever calls this holds the daemon's lock, so what is in place is stale.
-pub(super) fn bind(places: &Places) -> Result<UnixListener, String> {
-    let socket = places.socket();
-    let new = places.sockets_dir().join("daemon.new");
-    let _stale = fs::remove_file(&new);
-    let words = |error: std::io::Error| format!("{}: {error}", socket.display());
-    let listener = UnixListener::bind(&new).map_err(words)?;
-    fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).map_err(words)?;
-    fs::rename(&new, &socket).map_err(words)?;
-    Ok(listener)
-}
-
 /// Serves until `stop`, then finishes what is in flight.
 pub(super) async fn serve(
-    listener: UnixListener,
-    places: &Places,
+    mut listeners: mpsc::Receiver<(UnixListener, Bound)>,
+    base: &Path,
     inbox: mpsc::Sender<Msg>,
     stop: CancellationToken,
 ) {
+    let Some((mut listener, mut bound)) = listeners.recv().await else { return };
+    let base: Arc<Path> = base.into();
     let mut connections = JoinSet::new();
     loop {
         while connections.len() >= CONNECTIONS {
@@ -79,10 +68,12 @@ pub(super) async fn serve(
             biased;
             () = stop.cancelled() => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            // The old one is gone from its place: nobody finds it any more.
+            Some(again) = listeners.recv() => (listener, bound) = again,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     if let Some(peer) = check_peer(&stream) {
-                        connections.spawn(converse(stream, peer, inbox.clone(), stop.clone()));
+                        connections.spawn(converse(stream, peer, base.clone(), inbox.clone(), stop.clone()));
                     }
                 }
                 Err(error) => {
@@ -93,7 +84,7 @@ pub(super) async fn serve(
         }
     }
     // First out of the way, so that new clients start another daemon, which waits for our lock.
-    let _replaced = fs::remove_file(places.socket());
+    bound.remove();
     drop(listener);
     let drained = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(DRAIN_LIMIT, drained).await.is_err() {
@@ -116,11 +107,17 @@ fn check_peer(stream: &UnixStream) -> Option<Option<i32>> {
     }
 }
 
-async fn converse(stream: UnixStream, peer: Option<i32>, inbox: mpsc::Sender<Msg>, stop: CancellationToken) {
+async fn converse(
+    stream: UnixStream,
+    peer: Option<i32>,
+    base: Arc<Path>,
+    inbox: mpsc::Sender<Msg>,
+    stop: CancellationToken,
+) {
     let stopping = stop.clone();
     let service = service_fn(move |request| {
-        let (inbox, stop) = (inbox.clone(), stop.clone());
-        async move { Ok::<_, Infallible>(respond(request, peer, inbox, stop).await) }
+        let (base, inbox, stop) = (base.clone(), inbox.clone(), stop.clone());
+        async move { Ok::<_, Infallible>(respond(request, peer, &base, inbox, stop).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -145,10 +142,11 @@ async fn converse(stream: UnixStream, peer: Option<i32>, inbox: mpsc::Sender<Msg
 async fn respond(
     request: HttpRequest<Incoming>,
     peer: Option<i32>,
+    base: &Path,
     inbox: mpsc::Sender<Msg>,
     stop: CancellationToken,
 ) -> Response<Body> {
-    let outcome = match answer(request, peer, &inbox, &stop).await {
+    let outcome = match answer(request, peer, base, &inbox, &stop).await {
         Ok(Answered::Json(status, bytes)) => Response::builder()
             .status(status)
             .header(header::CONTENT_TYPE, "application/json")
@@ -182,6 +180,7 @@ enum Answered {
 async fn answer(
     request: HttpRequest<Incoming>,
     peer: Option<i32>,
+    base: &Path,
     inbox: &mpsc::Sender<Msg>,
     stop: &CancellationToken,
 ) -> Result<Answered, ApiError> {
@@ -192,6 +191,7 @@ async fn answer(
     // Whoever comes with another version must still be able to look, and to replace us.
     if !matches!(route.verb, Verb::Status | Verb::Shutdown) {
         check_protocol(&request)?;
+        check_data(&request, base)?;
     }
     let id = decode(id)?;
     let ask = match route.verb {
@@ -242,6 +242,34 @@ fn check_protocol(request: &HttpRequest<Incoming>) -> Result<(), ApiError> {
         }
         _ => Ok(()),
     }
+}
+
+/// A client that keeps its data elsewhere looks for another fleet than ours, and is told so.
+fn check_data(request: &HttpRequest<Incoming>, base: &Path) -> Result<(), ApiError> {
+    use std::os::unix::ffi::OsStringExt as _;
+    let Some(theirs) = request.headers().get(DATA_HEADER) else { return Ok(()) };
+    let theirs = decode_bytes(theirs.to_str().unwrap_or_default())?;
+    let theirs = std::path::PathBuf::from(std::ffi::OsString::from_vec(theirs));
+    if theirs == base || is_same(&theirs, base) {
+        return Ok(());
+    }
+    let show = |path: &Path| caliban_core::inert::line(&path.display().to_string()).into_owned();
+    let text = format!(
+        "the daemon of this repo keeps its data in {}, this command in {}",
+        show(base),
+        show(&theirs)
+    );
+    Err(ApiError::new(ErrorCode::OtherData, text).hint(
+        "is XDG_DATA_HOME or HOME another one than where the daemon was started? `caliban daemon stop` ends that daemon, \
+         its agents live on; CALIBAN_DAEMON_RUNTIME_DIR keeps two fleets of one repo apart",
+    ))
+}
+
+/// Whether two names lead to one directory.
+fn is_same(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let identity = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino()));
+    matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 fn no_route(path: &str) -> ApiError {
@@ -306,7 +334,14 @@ fn rm_request(query: &str) -> Result<RmRequest, ApiError> {
 
 /// Takes `%41` for `A`.
 fn decode(text: &str) -> Result<String, ApiError> {
-    let bad = || ApiError::new(ErrorCode::BadRequest, "the path is not encoded rightly");
+    String::from_utf8(decode_bytes(text)?).map_err(|_| badly_encoded())
+}
+
+fn badly_encoded() -> ApiError {
+    ApiError::new(ErrorCode::BadRequest, "the path is not encoded rightly")
+}
+
+fn decode_bytes(text: &str) -> Result<Vec<u8>, ApiError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -315,10 +350,10 @@ fn decode(text: &str) -> Result<String, ApiError> {
             continue;
         }
         let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
-        let (Some(high), Some(low)) = (digit(), digit()) else { return Err(bad()) };
-        bytes.push(u8::try_from(high * 16 + low).map_err(|_| bad())?);
+        let (Some(high), Some(low)) = (digit(), digit()) else { return Err(badly_encoded()) };
+        bytes.push(u8::try_from(high * 16 + low).map_err(|_| badly_encoded())?);
     }
-    String::from_utf8(bytes).map_err(|_| bad())
+    Ok(bytes)
 }
 
 fn full(bytes: Vec<u8>) -> Body {

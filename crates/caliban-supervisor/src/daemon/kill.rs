@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::agent::{Keeper, Waiter};
 use super::store::Then;
-use super::{Owner, Reply, answer_to, decide};
+use super::{Owner, Reply, answer_to, decide, resume};
 use crate::patience::Patience;
 use crate::protocol::{ApiError, ErrorCode, GRACE_CAP_MS, KillRequest};
 use crate::records::{self, ExitRecord, StopOrder};
@@ -45,7 +45,8 @@ impl Owner {
                 self.apply(id, Event::Killed { signal: None });
                 self.run_is_over(id);
             }
-            Keeper::Starting | Keeper::Alive(_) | Keeper::Unwatched(_) => {
+            Keeper::Starting | Keeper::InDoubt | Keeper::Alive(_) | Keeper::Unwatched(_) => {
+                agent.orders += 1;
                 self.save(id, Then::KillOrdered { id, grace });
             }
         }
@@ -54,7 +55,19 @@ impl Owner {
     /// That it should end is on the disk.
     pub(super) fn stop_run(&mut self, id: AgentId, grace: u64) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
+        agent.orders = agent.orders.saturating_sub(1);
+        // It may have ended meanwhile, and even been resumed: the order was for the run before.
+        if agent.record.wanted == Wanted::Kill && !agent.state().is_ending() {
+            self.end_run(id, grace);
+        }
+    }
+
+    fn end_run(&mut self, id: AgentId, grace: u64) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
         agent.stop_with = Some(grace);
+        if matches!(agent.keeper, Keeper::InDoubt) {
+            return self.settle(id);
+        }
         let Keeper::Alive(alive) = &agent.keeper else { return };
         tracing::info!(%id, "ending its run (grace {grace} ms)");
         let order = StopOrder { nonce: agent.record.nonce.clone(), grace_ms: grace };
@@ -84,22 +97,30 @@ impl Owner {
     /// A run that began although its end was wanted.
     pub(super) fn stop_if_wanted(&mut self, id: AgentId) {
         if let Some(grace) = self.agents.get(&id).and_then(|agent| agent.stop_with) {
-            self.stop_run(id, grace);
+            self.end_run(id, grace);
         }
     }
 
     /// A start that failed, of an agent whose end was wanted.
     pub(super) fn killed_before_start(&mut self, id: AgentId) {
-        if self.agents.get(&id).is_some_and(|agent| agent.record.wanted == Wanted::Kill) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        if agent.record.wanted == Wanted::Kill && !agent.state().is_ending() {
+            agent.stop_with = None;
             self.apply(id, Event::Killed { signal: None });
             self.run_is_over(id);
         }
     }
 
-    /// The order could not be saved, so nothing was done; but an earlier one may be under way, and is for all.
+    /// The order could not be saved, so nothing was done; but another one may be under way, and is for all.
     pub(super) fn not_killed(&mut self, id: AgentId, refusal: &ApiError) {
-        let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.stop_with.is_none()) else { return };
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        agent.orders = agent.orders.saturating_sub(1);
+        if agent.stop_with.is_some() || agent.orders > 0 || agent.state().is_ending() {
+            return;
+        }
         agent.record.wanted = Wanted::Run;
+        // What was saved for another reason meanwhile says otherwise.
+        agent.unsaved = true;
         for waiter in std::mem::take(&mut agent.waiting) {
             match waiter {
                 Waiter::Kill(reply) | Waiter::Respawn(_, reply) | Waiter::Rm(_, reply) => {
@@ -125,6 +146,10 @@ impl Owner {
         agent.keeper = Keeper::Nobody;
         agent.stop_with = None;
         agent.record.note = meaning.note;
+        if agent.record.resume_prompt.is_some() && resume::was_heard(&self.places.agent_dir(id)) {
+            agent.record.resume_prompt = None;
+            agent.unsaved = true;
+        }
         self.watch.remove(id);
         let _nobodys = std::fs::remove_file(self.places.agent_socket(id));
         for event in meaning.events {

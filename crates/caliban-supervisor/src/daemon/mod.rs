@@ -6,11 +6,13 @@
 mod adopt;
 mod agent;
 mod decide;
+mod doubt;
 mod events;
 mod http;
 mod kill;
 mod list;
 pub(crate) mod log;
+mod post;
 mod queue;
 mod respawn;
 mod resume;
@@ -24,12 +26,12 @@ mod wake;
 mod watch;
 mod worktree;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use caliban_core::ids::{AgentId, Candidate, ResolveError, resolve};
-use caliban_core::lifecycle::Event;
+use caliban_core::lifecycle::{Event, State};
 use caliban_store::fleet::{Change, Registry};
 use caliban_store::{StoreError, StoreUrl};
 use tokio::sync::{mpsc, oneshot};
@@ -40,6 +42,7 @@ use tokio_util::sync::CancellationToken;
 use self::agent::{Agent, Waiter};
 use self::store::{Batch, Store, Then};
 use self::watch::Watch;
+use crate::lock::Held;
 use crate::options::DaemonOptions;
 use crate::places::Places;
 use crate::protocol::{
@@ -66,6 +69,8 @@ pub(in crate::daemon) enum Msg {
     Stored(Vec<Then>, Result<(), Arc<StoreError>>),
     /// A start is over.
     Started { id: AgentId, nonce: String, outcome: Result<ShimRecord, start::StartError> },
+    /// A run that was in doubt has begun after all (its shim), or never will.
+    Settled { id: AgentId, nonce: String, outcome: Result<Option<ShimRecord>, String> },
     /// A run is over, its whole tree is gone.
     Gone { id: AgentId, nonce: String, exit: Option<ExitRecord> },
     /// A worktree was taken care of, for a removal or a respawn.
@@ -107,12 +112,14 @@ pub(in crate::daemon) enum Answer {
 
 pub(in crate::daemon) type Reply = oneshot::Sender<Result<Answer, ApiError>>;
 
-/// Runs the daemon until it is asked to leave. `ready` is called when it listens.
+/// Runs the daemon until it is asked to leave. `ready` is called when it listens. Returns the lock, to be let go of when
+/// nothing runs any more.
 pub(crate) async fn serve(
     places: &Places,
     options: &DaemonOptions,
+    (held, who): (Held, &str),
     ready: impl FnOnce(),
-) -> Result<(), String> {
+) -> Result<Held, String> {
     let url = StoreUrl::sqlite(places.database());
     let mut registry = Registry::open(&url).await.map_err(|error| error.to_string())?;
     let stop = CancellationToken::new();
@@ -122,19 +129,20 @@ pub(crate) async fn serve(
     let (store, writer) = Store::new(registry, inbox.clone());
     let mut owner = Owner::new(places, options, inbox.clone(), store, stop.clone())?;
     owner.adopt(rows).await?;
-    let listener = http::bind(places)?;
+    let (post, listeners) = post::Post::open(places, held, who)?;
+    owner.post = Some(post);
     tracing::info!(pid = std::process::id(), socket = %places.socket().display(), "listening; {}", owner.found.line());
     ready();
     owner.sweep_worktrees();
     let over = CancellationToken::new();
     let server = async {
-        http::serve(listener, places, inbox, stop.clone()).await;
+        http::serve(listeners, places.base(), inbox, stop.clone()).await;
         over.cancel();
     };
     let decide = async { owner.run(messages, over.clone()).await.close().await };
-    tokio::join!(decide, server, writer);
+    let (held, (), ()) = tokio::join!(decide, server, writer);
     tracing::info!("left; agents live on");
-    Ok(())
+    held.ok_or_else(|| "the lock is lost".to_owned())
 }
 
 /// The one who owns the fleet.
@@ -152,6 +160,10 @@ pub(in crate::daemon) struct Owner {
     watch: Watch,
     events: events::Feed,
     stop: CancellationToken,
+    /// Where we listen, once we do.
+    post: Option<post::Post>,
+    /// Agents whose end was ordered while nothing could be recorded.
+    ended_unrecorded: BTreeSet<AgentId>,
     /// What is wrong with the store, as long as it is.
     trouble: Option<String>,
     boot_id: String,
@@ -183,6 +195,8 @@ impl Owner {
             watch: Watch::new(),
             events: events::Feed::new(),
             stop,
+            post: None,
+            ended_unrecorded: BTreeSet::new(),
             trouble: None,
             boot_id: crate::process::boot_id().map_err(|error| format!("boot id: {error}"))?,
             own_program: start::own_program(),
@@ -220,12 +234,15 @@ impl Owner {
             }
             self.flush();
         }
+        self.save_unsaved();
+        self.flush();
         self
     }
 
     /// Lets go of everything; the writer ends when it has written what is left.
-    async fn close(mut self) {
+    async fn close(mut self) -> Option<Held> {
         self.tasks.shutdown().await;
+        self.post.map(post::Post::let_go)
     }
 
     fn take(&mut self, message: Msg) {
@@ -240,6 +257,7 @@ impl Owner {
                 thens.into_iter().for_each(|then| self.not_stored(then, &error));
             }
             Msg::Started { id, nonce, outcome } => self.started(id, &nonce, outcome),
+            Msg::Settled { id, nonce, outcome } => self.settled(id, &nonce, outcome),
             Msg::Gone { id, nonce, exit } => self.gone(id, &nonce, exit.as_ref()),
             Msg::Disposed { id, purpose, outcome } => self.disposed(id, *purpose, outcome),
             Msg::Swept { count, notes } => {
@@ -271,8 +289,12 @@ impl Owner {
         match then {
             Then::Nothing(_) => {}
             Then::Spawned(id) => self.spawned(id),
+            Then::Renewed(id) => self.renewed(id),
             Then::KillOrdered { id, grace } => self.stop_run(id, grace),
-            Then::Row(id, reply) => answer_to(reply, self.row_answer(id)),
+            Then::Row(id, reply) => {
+                self.ended_unrecorded.remove(&id);
+                answer_to(reply, self.row_answer(id));
+            }
             Then::Woken { id, .. } => self.woken(id),
             Then::Resumed { id, reply, .. } => self.resumed(id, reply),
             Then::Removed { removed, reply } => self.removed(removed, reply),
@@ -288,14 +310,26 @@ impl Owner {
             Then::Nothing(id) => self.mark_unsaved(id),
             Then::Woken { id, before } => self.not_woken(id, before, refusal),
             Then::Spawned(id) => self.not_spawned(id, &refusal),
+            Then::Renewed(id) => self.not_renewed(id),
+            // Ending needs no room, and makes some: that it was wanted is recorded when there is.
+            Then::KillOrdered { id, grace } if matches!(error, StoreError::Full(_)) => {
+                self.mark_unsaved(id);
+                self.ended_unrecorded.insert(id);
+                self.stop_run(id, grace);
+            }
             Then::KillOrdered { id, .. } => self.not_killed(id, &refusal),
+            // It was running and is not any more: no later daemon starts it by itself.
+            Then::Row(id, reply) if self.ended_unrecorded.contains(&id) => {
+                self.mark_unsaved(id);
+                answer_to(reply, self.row_answer(id));
+            }
             Then::Row(id, reply) => {
                 self.mark_unsaved(id);
                 answer_to(reply, Err(refusal));
             }
             Then::Resumed { id, before, reply } => self.not_resumed(id, *before, reply, refusal),
             Then::Removed { removed, reply } => {
-                self.unbusy(removed.id);
+                self.stays(removed.id);
                 answer_to(reply, Err(refusal));
             }
             Then::Respawned { respawned, reply } => self.not_respawned(&respawned, reply, refusal),
@@ -340,6 +374,9 @@ impl Owner {
         self.publish(id);
         if before.state() != after && after.is_ending() && !respawned {
             self.ended(id, after);
+        } else if before.state() != after && after == State::Idle {
+            // Interactive: it has done its task, and waits for a message.
+            self.ended(id, State::Done);
         }
     }
 
@@ -363,13 +400,19 @@ impl Owner {
         }
     }
 
-    fn tick(&mut self) {
+    fn save_unsaved(&mut self) {
         let unsaved: Vec<AgentId> =
             self.agents.iter().filter(|(_, agent)| agent.unsaved).map(|(id, _)| *id).collect();
         for id in unsaved {
             self.save(id, Then::Nothing(id));
         }
+    }
+
+    fn tick(&mut self) {
+        self.keep_listening();
+        self.save_unsaved();
         self.look_again();
+        self.settle_doubts();
         self.ticks = self.ticks.wrapping_add(1);
         let all = self.ticks.is_multiple_of(LOOK_AT_ALL);
         self.refresh_all(if all { watch::Whom::All } else { watch::Whom::NotCovered });
@@ -380,9 +423,18 @@ impl Owner {
     fn resolve(&self, query: &str) -> Result<AgentId, ApiError> {
         let mut registered: Vec<&Agent> = self.agents.values().filter(|agent| agent.registered).collect();
         registered.sort_unstable_by_key(|agent| agent.record.seq);
-        let candidates = registered
-            .into_iter()
-            .map(|agent| Candidate { id: agent.record.id, label: agent.about.label.clone() });
+        let living: BTreeSet<&str> = registered
+            .iter()
+            .filter(|agent| !agent.state().is_ending())
+            .filter_map(|agent| agent.about.label.as_deref())
+            .collect();
+        // A label is that of the living agent; those who had it before are found by their ids.
+        let label = |agent: &Agent| {
+            let label = agent.about.label.clone()?;
+            (!agent.state().is_ending() || !living.contains(label.as_str())).then_some(label)
+        };
+        let candidates =
+            registered.iter().map(|agent| Candidate { id: agent.record.id, label: label(agent) });
         resolve(query, candidates).map_err(|error| {
             let (code, hint) = match &error {
                 ResolveError::Unknown { .. } => {

@@ -2,7 +2,7 @@
 //! new is one transaction; the old directory goes to the archive.
 
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::Status;
+use caliban_core::lifecycle::{State, Status};
 use caliban_core::spec::SpawnSpec;
 use caliban_store::fleet::{Change, Record, Wanted};
 
@@ -61,8 +61,8 @@ impl Owner {
         }
     }
 
-    /// There is no successor: those who wait for this one are told how it ended.
-    fn stays(&mut self, old: AgentId) {
+    /// It is neither replaced nor removed: those who wait for it are told how it ended.
+    pub(super) fn stays(&mut self, old: AgentId) {
         self.unbusy(old);
         if let Some(state) = self.agents.get(&old).map(Agent::state) {
             self.ended(old, state);
@@ -116,7 +116,11 @@ impl Owner {
     /// Of those whom an agent had to wait for, the ones who may still end `done`. That the others did not is known to
     /// whoever asks for it anew.
     fn still_ahead(&self, after: &[AgentId]) -> Vec<AgentId> {
-        let may_end = |id: &&AgentId| self.agents.get(id).is_some_and(|agent| !agent.state().is_ending());
+        let may_end = |id: &&AgentId| {
+            self.agents
+                .get(id)
+                .is_some_and(|agent| !agent.state().is_ending() && agent.state() != State::Idle)
+        };
         after.iter().filter(may_end).copied().collect()
     }
 

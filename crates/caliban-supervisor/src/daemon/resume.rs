@@ -1,5 +1,7 @@
 //! `POST /v1/agents/{id}/resume`: an ended agent goes on in its conversation, with the same id.
 
+use std::path::Path;
+
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
 use caliban_core::spec::MAX_PROMPT_BYTES;
@@ -8,6 +10,10 @@ use caliban_store::fleet::{Record, Wanted};
 use super::store::Then;
 use super::{Owner, Reply, answer_to, spawn};
 use crate::protocol::{ApiError, ErrorCode, ResumeRequest};
+use crate::records;
+
+/// Between what was said at a resume and not heard, and what is said at the next.
+const BETWEEN: &str = "\n\n";
 
 impl Owner {
     pub(super) fn resume(&mut self, query: &str, request: ResumeRequest, reply: Reply) {
@@ -38,6 +44,17 @@ impl Owner {
             ))
         })?;
         let before = Box::new(agent.record.clone());
+        // What no run has heard yet comes first.
+        let prompt = match (before.resume_prompt.clone(), request.prompt) {
+            (Some(unheard), Some(new)) => Some(format!("{unheard}{BETWEEN}{new}")),
+            (unheard, new) => unheard.or(new),
+        };
+        if prompt.as_ref().is_some_and(|prompt| prompt.len() > MAX_PROMPT_BYTES) {
+            let text = format!(
+                "what it was told before has not been heard yet; with this it would be over {MAX_PROMPT_BYTES} bytes"
+            );
+            return Err(ApiError::new(ErrorCode::BadRequest, text).hint("resume it without a message first"));
+        }
         if !request.secrets.is_empty() {
             spawn::write_secrets(&self.places.agent_secrets(id), &request.secrets)
                 .map_err(|error| spawn::file_refusal("its secrets cannot be written", &error))?;
@@ -50,7 +67,9 @@ impl Owner {
         agent.record.wanted = Wanted::Run;
         agent.record.nonce = nonce;
         agent.record.runs += 1;
-        agent.record.resume_prompt = request.prompt;
+        agent.record.resume_prompt = prompt;
+        // An order to end it was for the run before.
+        agent.stop_with = None;
         agent.record.note = None;
         agent.record.after.clear();
         agent.record.program = program.unwrap_or_else(|| agent.record.program.clone());
@@ -79,4 +98,9 @@ impl Owner {
         }
         answer_to(reply, Err(refusal));
     }
+}
+
+/// Whether the worker of a run that is over had recorded what it was told: it removes the order then.
+pub(super) fn was_heard(dir: &Path) -> bool {
+    matches!(dir.join(records::RESUME).try_exists(), Ok(false))
 }

@@ -51,7 +51,8 @@ impl Owner {
                 self.batch.add(Change::Delete(id), Then::Removed { removed, reply });
             }
             Err(text) => {
-                self.unbusy(id);
+                // A respawn that waited as well may have kept this from those who wait for it.
+                self.stays(id);
                 let text = format!("agent {id} stays: its worktree cannot be removed: {text}");
                 let hint = format!("`caliban rm {id} --keep` removes the agent and leaves the worktree");
                 answer_to(reply, Err(ApiError::new(ErrorCode::Conflict, text).hint(hint)));

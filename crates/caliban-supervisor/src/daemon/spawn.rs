@@ -1,5 +1,6 @@
 //! `POST /v1/agents`: commit first, answer then, start.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::io::Write as _;
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status};
+use caliban_core::names::Slug;
 use caliban_core::spec::SpawnSpec;
 use caliban_store::fleet::{Change, Record, Wanted};
 
@@ -23,8 +25,12 @@ use crate::records;
 const KEY_CAP: usize = 128;
 /// Living agents that one agent may have started (a11). People are not limited.
 const CHILDREN: usize = 64;
-/// How far up the processes above a caller are followed.
-const ANCESTORS: usize = 64;
+/// How far up the processes above a caller are followed. More is nothing that a person does.
+const ANCESTORS: usize = 4096;
+/// How often the walk begins anew because a process ended under it.
+const WALKS: usize = 20;
+/// Numbers that are tried to make the label of an agent's agent a free one.
+const LABELS: std::ops::RangeInclusive<usize> = 2..=CHILDREN + 2;
 
 impl Owner {
     pub(super) fn spawn(&mut self, mut request: SpawnRequest, peer: Option<i32>, reply: Reply) {
@@ -101,7 +107,7 @@ impl Owner {
             return Err(bad(format!("a key has 1 to {KEY_CAP} bytes")));
         }
         // Who asks is seen, not believed: an agent cannot spawn as nobody's child (a11).
-        if let Some(parent) = peer.and_then(|peer| self.agent_above(peer)) {
+        if let Some(parent) = peer.map_or(Ok(None), |peer| self.agent_above(peer))? {
             request.spec.parent = Some(parent);
         }
         if let Some(parent) = request.spec.parent {
@@ -116,6 +122,7 @@ impl Owner {
             }
         }
         request.spec.check().map_err(|error| bad(error.to_string()))?;
+        self.check_label(&mut request.spec)?;
         let mut after = Vec::new();
         for id in &request.spec.after {
             let Some(other) = self.agents.get(id).filter(|agent| agent.registered) else {
@@ -125,8 +132,9 @@ impl Owner {
                 ));
             };
             match other.state() {
-                State::Done => {}
-                State::Spawning | State::Running | State::Idle => after.push(*id),
+                // An interactive agent that waits for a message has done its task.
+                State::Done | State::Idle => {}
+                State::Spawning | State::Running => after.push(*id),
                 ended @ (State::Killed | State::Failed | State::Crashed) => {
                     let text = format!("it is to start after {id}, which has ended {ended}");
                     return Err(
@@ -138,21 +146,47 @@ impl Owner {
         Ok(after)
     }
 
-    /// The agent among whose processes this one is.
-    fn agent_above(&self, peer: i32) -> Option<AgentId> {
-        let shims: std::collections::BTreeMap<i32, AgentId> =
+    /// A label is that of one living agent, and no id. The label of an agent's agent was chosen by a model, which
+    /// cannot know all others: that one gets a number.
+    fn check_label(&self, spec: &mut SpawnSpec) -> Result<(), ApiError> {
+        let Some(label) = spec.label.clone() else { return Ok(()) };
+        if label.as_str().parse::<AgentId>().is_ok() {
+            return Err(bad(format!("the label {label} looks like the id of an agent"))
+                .hint("choose one that is not 8 characters of 0-9 and a-f"));
+        }
+        let Some(holder) = self.living_with(&label) else { return Ok(()) };
+        if spec.parent.is_some() {
+            let numbered = LABELS.filter_map(|n| Slug::parse(&format!("{label}-{n}")).ok());
+            if let Some(free) = { numbered }.find(|label| self.living_with(label).is_none()) {
+                spec.label = Some(free);
+                return Ok(());
+            }
+        }
+        let text = format!("the label {label} is in use: agent {holder} has it and has not ended");
+        Err(ApiError::new(ErrorCode::Conflict, text).hint("choose another label, or end that agent first"))
+    }
+
+    fn living_with(&self, label: &Slug) -> Option<AgentId> {
+        let has = |agent: &&Agent| {
+            agent.about.label.as_deref() == Some(label.as_str()) && !agent.state().is_ending()
+        };
+        self.agents.values().find(has).map(|agent| agent.record.id)
+    }
+
+    /// The agent among whose processes this one is. Who cannot be seen is refused: it may be an agent's.
+    fn agent_above(&self, peer: i32) -> Result<Option<AgentId>, ApiError> {
+        let shims: BTreeMap<i32, AgentId> =
             self.agents.values().filter_map(|agent| Some((agent.shim()?.pid, agent.record.id))).collect();
         if shims.is_empty() {
-            return None;
+            return Ok(None);
         }
-        let mut at = peer;
-        for _ in 0..ANCESTORS {
-            if let Some(id) = shims.get(&at) {
-                return Some(*id);
-            }
-            at = process::stat(at)?.parent;
-        }
-        None
+        (0..WALKS).find_map(|_| walk(peer, &shims)).ok_or_else(|| {
+            ApiError::new(
+                ErrorCode::Conflict,
+                format!("nobody can tell who asks: process {peer} is gone or hidden"),
+            )
+            .hint("ask again, and wait for the answer")
+        })
     }
 
     /// The new agent, with its files in place.
@@ -202,6 +236,23 @@ impl Owner {
     }
 }
 
+/// Walks up from a process to a shim; none above it when the first process is reached. `None` when a process ended
+/// meanwhile (what it leaves gets another parent), or when there is no end to it.
+fn walk(peer: i32, shims: &BTreeMap<i32, AgentId>) -> Option<Option<AgentId>> {
+    let mut at = peer;
+    for _ in 0..ANCESTORS {
+        if let Some(id) = shims.get(&at) {
+            return Some(Some(*id));
+        }
+        let above = process::stat(at)?.parent;
+        if above == 0 {
+            return Some(None);
+        }
+        at = above;
+    }
+    None
+}
+
 /// A run's name.
 pub(super) fn new_nonce() -> Result<String, ApiError> {
     crate::random_hex::<16>()
@@ -214,7 +265,7 @@ pub(super) fn write_files(
     places: &Places,
     id: AgentId,
     spec: &SpawnSpec,
-    secrets: &std::collections::BTreeMap<String, String>,
+    secrets: &BTreeMap<String, String>,
 ) -> io::Result<()> {
     let dir = places.agent_dir(id);
     private_dir(&dir).map_err(|error| match error {
@@ -229,10 +280,7 @@ pub(super) fn write_files(
 }
 
 /// Secrets for an agent, for our eyes only.
-pub(super) fn write_secrets(
-    path: &Path,
-    secrets: &std::collections::BTreeMap<String, String>,
-) -> io::Result<()> {
+pub(super) fn write_secrets(path: &Path, secrets: &BTreeMap<String, String>) -> io::Result<()> {
     let new = path.with_extension("env.new");
     let bytes = serde_json::to_vec(secrets).map_err(io::Error::other)?;
     let _stale = fs::remove_file(&new);

@@ -17,12 +17,13 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 
-use super::agent::Keeper;
+use super::agent::{Agent, Keeper};
+use super::doubt::VOID_PID;
 use super::store::Specs;
 use super::{Msg, Owner};
 use crate::places::{Places, private_dir};
 use crate::process::{self, MARKER, Traces};
-use crate::records::{self, ResumeOrder, ShimRecord};
+use crate::records::{self, LaunchRecord, ResumeOrder, ShimRecord};
 use crate::shim::{SHIM_MODE, ShimArgs, Word, arguments};
 
 /// How long a shim may take to start a worker. It may have to wait for the shim of an earlier run.
@@ -37,8 +38,10 @@ const SECRETS_CAP: u64 = 4 * 1024 * 1024;
 /// Why a run was not started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum StartError {
-    /// Something that passes: out of descriptors, processes, memory, room.
+    /// Something that passes: out of descriptors, processes, memory, room. Nothing was launched.
     Later(String),
+    /// A shim was launched, and nobody knows what became of it.
+    Doubt(String),
     /// Something that does not.
     Never(String),
 }
@@ -111,11 +114,19 @@ impl Owner {
             Err(StartError::Later(text)) => {
                 agent.keeper = Keeper::Nobody;
                 agent.retry_at = Some(tokio::time::Instant::now() + RETRY);
-                if agent.record.note.as_deref() != Some(&text) {
-                    tracing::warn!(%id, "not started, tried again soon: {text}");
-                    agent.record.note = Some(text);
+                not_started(agent, text);
+                if agent.state() == State::Idle {
+                    // There was no such run; whoever wakes it again begins another.
+                    agent.record.runs -= 1;
                 }
                 self.killed_before_start(id);
+                self.publish(id);
+            }
+            Err(StartError::Doubt(text)) => {
+                agent.keeper = Keeper::InDoubt;
+                agent.retry_at = Some(tokio::time::Instant::now() + RETRY);
+                not_started(agent, text);
+                self.settle(id);
                 self.publish(id);
             }
             Err(StartError::Never(text)) => {
@@ -128,6 +139,14 @@ impl Owner {
                 self.run_is_over(id);
             }
         }
+    }
+}
+
+/// Notes, and says once, that a start is tried again.
+fn not_started(agent: &mut Agent, text: String) {
+    if agent.record.note.as_deref() != Some(&text) {
+        tracing::warn!(id = %agent.record.id, "not started, tried again soon: {text}");
+        agent.record.note = Some(text);
     }
 }
 
@@ -155,9 +174,9 @@ async fn start(mut order: Order) -> Result<ShimRecord, StartError> {
         Ok(Ok(Word::Duplicate)) => {
             reap(child.pid).await;
             records::try_read::<ShimRecord>(&dir, records::SHIM)
-                .map_err(|error| passing("shim.json", &error))?
-                .filter(|record| record.nonce == order.nonce)
-                .ok_or_else(|| StartError::Later("another shim has the run and has not said so".to_owned()))?
+                .map_err(|error| StartError::Doubt(format!("shim.json: {error}")))?
+                .filter(|record| record.nonce == order.nonce && record.pid != VOID_PID)
+                .ok_or_else(|| StartError::Doubt("another shim has the run and has not said so".to_owned()))?
         }
         Ok(Ok(Word::Error { text })) => {
             reap(child.pid).await;
@@ -165,11 +184,11 @@ async fn start(mut order: Order) -> Result<ShimRecord, StartError> {
         }
         Ok(Err(error)) => {
             reap(child.pid).await;
-            return Err(StartError::Later(format!("the shim ended without a word: {error}")));
+            return Err(StartError::Doubt(format!("the shim ended without a word: {error}")));
         }
         Err(_) => {
             end_silent(child.pid, order.traces).await;
-            return Err(StartError::Later("the shim said nothing, and was ended".to_owned()));
+            return Err(StartError::Doubt("the shim said nothing, and was ended".to_owned()));
         }
     };
     Ok(record)
@@ -204,8 +223,9 @@ fn launch(order: &Order, spec: &SpawnSpec) -> Result<Launched, StartError> {
         nonce: order.nonce.clone(),
         grace_ms: order.grace_ms,
     };
-    // A socket of an earlier run is nobody's.
-    let _none = std::fs::remove_file(&args.socket);
+    // From here on there may be a shim, whatever happens to us. A socket of an earlier run stays: the worker replaces it.
+    let launch = LaunchRecord { nonce: order.nonce.clone() };
+    records::write(&dir, records::LAUNCH, &launch).map_err(|error| passing("launch.json", &error))?;
     let mut child = Command::new(&order.shim)
         .arg(SHIM_MODE)
         .args(arguments(&args))

@@ -3,7 +3,28 @@
 use super::{Answer, Owner};
 use crate::protocol::{DaemonStatus, VERSION};
 
+/// With less room than this a commit may fail: the registry's log grows by pages.
+const LITTLE_ROOM: u64 = 64 * 1024;
+
 impl Owner {
+    /// In a word: `ok`, or what is wrong. A full disk is looked for, because nothing may have been written since.
+    fn health(&self) -> String {
+        if let Some(trouble) = &self.trouble {
+            return trouble.clone();
+        }
+        match rustix::fs::statvfs(self.places.base()) {
+            Ok(disk) if disk.f_bavail.saturating_mul(disk.f_frsize) < LITTLE_ROOM => {
+                format!(
+                    "the disk is full: {} KiB are left for {}",
+                    disk.f_bavail * disk.f_frsize / 1024,
+                    self.places.base().display()
+                )
+            }
+            // A file system that does not say is not full.
+            Ok(_) | Err(_) => "ok".to_owned(),
+        }
+    }
+
     pub(super) fn status(&mut self) -> Answer {
         self.refresh();
         let registered = || self.agents.values().filter(|agent| agent.registered);
@@ -12,7 +33,7 @@ impl Owner {
             *states.entry(agent.state().word().to_owned()).or_insert(0) += 1;
         }
         Answer::Status(Box::new(DaemonStatus {
-            health: self.trouble.clone().unwrap_or_else(|| "ok".to_owned()),
+            health: self.health(),
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             protocol: VERSION,

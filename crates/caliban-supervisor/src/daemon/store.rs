@@ -51,6 +51,8 @@ pub(super) enum Then {
     Nothing(AgentId),
     /// It is registered.
     Spawned(AgentId),
+    /// It may be started again, as another run.
+    Renewed(AgentId),
     /// Its run may be ended.
     KillOrdered { id: AgentId, grace: u64 },
     /// Its row is the answer.

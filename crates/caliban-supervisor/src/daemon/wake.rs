@@ -44,7 +44,7 @@ impl Owner {
             return Err(refusal);
         }
         let is_leaving = agent.own_report().is_some_and(|report| report.hibernated);
-        let socket = (!is_leaving).then(|| self.places.agent_socket(id));
+        let socket = (!is_leaving).then(|| agent.socket(&self.places));
         let waking = Answer::Waking(Waking { id, socket, note: agent.record.note.clone() });
         match agent.busy {
             Some(WOKEN) => return Ok(waking),
@@ -67,19 +67,15 @@ impl Owner {
             return Err(ApiError::new(ErrorCode::Queued, text));
         }
         if agent.state() == State::Idle && matches!(agent.keeper, Keeper::Nobody) {
-            match agent.retry_at {
-                None => {
-                    let nonce = spawn::new_nonce()?;
-                    let before = std::mem::replace(&mut agent.record.nonce, nonce);
-                    agent.record.runs += 1;
-                    agent.record.resume_prompt = None;
-                    agent.busy = Some(WOKEN);
-                    tracing::info!(%id, "woken");
-                    self.save(id, Then::Woken { id, before });
-                }
-                // The same run again, so that a shim which comes late is found and not forgotten.
-                Some(at) if at <= Instant::now() => self.start_run(id),
-                Some(_) => {}
+            // A run that could not be started is void by now, or was never launched: the next is another one.
+            if agent.retry_at.is_none_or(|at| at <= Instant::now()) {
+                let nonce = spawn::new_nonce()?;
+                let before = std::mem::replace(&mut agent.record.nonce, nonce);
+                agent.record.runs += 1;
+                agent.record.resume_prompt = None;
+                agent.busy = Some(WOKEN);
+                tracing::info!(%id, "woken");
+                self.save(id, Then::Woken { id, before });
             }
         }
         Ok(waking)

@@ -18,6 +18,8 @@ use crate::records::{self, ExitRecord};
 
 /// How often it is tried again to end what a killed shim left, or to look for it.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Hunts for what killed shims left, at once.
+static HUNTS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(2);
 /// Bytes of news that are read at once.
 const NEWS: usize = 4096;
 
@@ -249,7 +251,7 @@ fn take_end(pid: i32) {
 }
 
 /// The last word of a shim that is gone. Without one it was killed, and what it left is ended first.
-async fn clear_up(dir: &Path, nonce: &str, traces: process::Traces) -> Option<Option<ExitRecord>> {
+async fn clear_up(dir: &Path, nonce: &str, mut traces: process::Traces) -> Option<Option<ExitRecord>> {
     loop {
         match records::try_read::<ExitRecord>(dir, records::EXIT) {
             Ok(Some(exit)) if exit.nonce == nonce => return Some(Some(exit)),
@@ -260,7 +262,13 @@ async fn clear_up(dir: &Path, nonce: &str, traces: process::Traces) -> Option<Op
     }
     loop {
         let runs = [traces.clone()];
-        match tokio::task::spawn_blocking(move || process::end_strays(&runs)).await {
+        // Few at a time: each may take seconds, and starts wait for the same threads.
+        let hunt = HUNTS.acquire().await;
+        let found = tokio::task::spawn_blocking(move || process::end_strays(&runs)).await;
+        drop(hunt);
+        // By the next look somebody else may have the number of that session.
+        traces.session = None;
+        match found {
             Ok(Ok(strays)) if strays.left == 0 => {
                 if strays.ended > 0 {
                     tracing::warn!(

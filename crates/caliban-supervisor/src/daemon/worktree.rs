@@ -1,6 +1,8 @@
 //! The worktrees of agents that go: removed through caliban-worktrees, which loses no byte (r19).
 
 use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use caliban_core::ids::AgentId;
 use caliban_core::names::Slug;
@@ -87,8 +89,31 @@ async fn spec_of(specs: &Specs, id: AgentId) -> Result<SpawnSpec, String> {
     SpawnSpec::from_json(&text).map_err(|error| error.to_string())
 }
 
+/// The repository of the fleet. A bare one may be hidden in the directory that stands for it (`project/.bare`).
 async fn open(places: &Places) -> Result<Repo, Error> {
-    Repo::open(places.repo(), GitOptions::default(), &CancellationToken::new()).await
+    let never = CancellationToken::new();
+    let found = Repo::open(places.repo(), GitOptions::default(), &never).await;
+    if found.as_ref().is_ok_and(|repo| repo.root() == places.repo()) {
+        return found;
+    }
+    for hidden in hidden_repos(places.repo()) {
+        if let Ok(repo) = Repo::open(&hidden, GitOptions::default(), &never).await
+            && repo.root() == places.repo()
+        {
+            return Ok(repo);
+        }
+    }
+    found
+}
+
+/// The hidden directories in a directory that look like repositories.
+fn hidden_repos(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().as_bytes().starts_with(b"."))
+        .map(|entry| entry.path())
+        .filter(|path| path.join("HEAD").is_file() && path.join("objects").is_dir())
+        .collect()
 }
 
 /// Removes the worktree of an agent, and says where its work is.

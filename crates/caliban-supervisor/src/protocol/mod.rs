@@ -22,6 +22,9 @@ pub mod routes;
 pub const VERSION: u32 = 1;
 /// The header that carries it, both ways.
 pub const HEADER: &str = "caliban-protocol";
+/// The header in which a client says where it keeps its data, percent-encoded like a path. A daemon with other data
+/// refuses it; a client that says nothing (curl) is served.
+pub const DATA_HEADER: &str = "caliban-data";
 /// The largest request body.
 pub const BODY_CAP: usize = 8 * 1024 * 1024;
 /// The largest answer that a client takes.
@@ -351,6 +354,8 @@ pub enum ErrorCode {
     DiskFull,
     /// The store failed; nothing was acknowledged.
     Store,
+    /// The daemon keeps its data elsewhere than the client.
+    OtherData,
     /// The daemon leaves.
     Stopping,
     /// Too many connections, or out of file descriptors.
@@ -368,7 +373,7 @@ impl ErrorCode {
         match self {
             Self::BadRequest | Self::Protocol => 400,
             Self::NotFound | Self::NoRoute => 404,
-            Self::Ambiguous | Self::Conflict | Self::Queued | Self::Ended => 409,
+            Self::Ambiguous | Self::Conflict | Self::Queued | Self::Ended | Self::OtherData => 409,
             Self::Timeout => 504,
             Self::TooLarge => 413,
             Self::DiskFull => 507,

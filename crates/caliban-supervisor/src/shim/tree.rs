@@ -102,7 +102,7 @@ impl Family {
 /// The daemon writes its id and start time into its lock file.
 fn is_daemon(agents: &Path, pid: i32, start_time: u64) -> bool {
     let lock = agents.with_file_name("daemon.lock");
-    crate::lock::holder(&lock).is_some_and(|text| text == crate::daemon_mode::lock_text(pid, start_time))
+    crate::lock::holder(&lock).is_some_and(|text| text == crate::lock::daemon_line(pid, start_time))
 }
 
 /// The agent directory in the command line of a shim.

@@ -194,10 +194,17 @@ async fn files_of_agents_that_are_gone_leave_the_runtime_directory() {
     let gone: AgentId = "0badcafe".parse().unwrap();
     fs::write(fleet.places.agent_secrets(gone), "{}").unwrap();
     drop(UnixListener::bind(fleet.places.agent_socket(gone)).unwrap());
+    // One that lives and is in no registry keeps its socket; nobody starts it again.
+    let stranger: AgentId = "0badbeef".parse().unwrap();
+    fs::create_dir(fleet.places.agent_dir(stranger)).unwrap();
+    fs::write(fleet.places.agent_secrets(stranger), "{}").unwrap();
+    drop(UnixListener::bind(fleet.places.agent_socket(stranger)).unwrap());
+    let _lives = silent_shim(&fleet, stranger, "unknown");
     let mut client = fleet.client().await;
     assert_eq!(client.list().await.unwrap().len(), 1);
     let names = |id: AgentId| [fleet.places.agent_secrets(id), fleet.places.agent_socket(id)];
     assert_eq!(names(gone).map(|path| path.exists()), [false; 2]);
+    assert_eq!(names(stranger).map(|path| path.exists()), [false, true]);
     assert_eq!(names(id).map(|path| path.exists()), [true; 2]);
     assert_eq!(fleet.ask(id, "end").as_deref(), Some("ends"));
     let shim = fleet.shim(id);

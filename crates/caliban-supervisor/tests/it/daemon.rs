@@ -331,7 +331,10 @@ async fn a11_an_agent_that_spawns_is_the_parent_whatever_it_says() {
         body.display(),
         answer.display()
     );
-    let parent = fleet.spawn_up(&mut client, &format!("sh:{curl}")).await;
+    // However deep below it the one is who asks.
+    let deep = fleet.temp.path().join("deep");
+    write(&deep, &format!("if [ $1 -gt 0 ]; then sh {} $(($1 - 1)); else {curl}; fi; :", deep.display()));
+    let parent = fleet.spawn_up(&mut client, &format!("sh:sh {} 70; :", deep.display())).await;
     wait_until("it has an answer", || answer.exists());
     let spawned: serde_json::Value = serde_json::from_str(&fs::read_to_string(&answer).unwrap()).unwrap();
     let row = client.show(spawned["id"].as_str().unwrap()).await.unwrap();

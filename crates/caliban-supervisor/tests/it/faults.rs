@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
-use caliban_supervisor::protocol::{AgentRow, FleetEvent, KillRequest, ResumeRequest};
+use caliban_supervisor::protocol::{AgentRow, FleetEvent, KillRequest, ResumeRequest, RmRequest};
 use caliban_supervisor::records::{self, STATUS_VERSION, WorkerState, WorkerStatus};
 use caliban_supervisor::{Client, ClientError, PlaceSources, Places};
 use rustix::process::Signal;
@@ -117,6 +117,36 @@ async fn r11_a_full_disk_refuses_new_work_in_words_and_loses_nothing() {
     let states: Vec<_> =
         fleet.client().await.list().await.unwrap().into_iter().map(|row| (row.id, row.state)).collect();
     assert_eq!(states, [(running, State::Done), (ending, State::Failed), (after, State::Done)]);
+}
+
+#[tokio::test]
+async fn r11_on_a_full_disk_agents_can_be_killed_and_the_health_says_so() {
+    let Some((fleet, small)) = Small::fleet() else {
+        return eprintln!("skipped: mounting a small file system needs root");
+    };
+    let mut client = fleet.client().await;
+    let (one, two) = (fleet.spawn_up(&mut client, "hang").await, fleet.spawn_up(&mut client, "hang").await);
+    assert_eq!(client.status().await.unwrap().health, "ok");
+    small.fill();
+    let health = client.status().await.unwrap().health;
+    assert!(health.starts_with("the disk is full"), "{health}");
+    let row = client.kill(&one.to_string(), &quick()).await.unwrap();
+    assert_eq!(row.state, State::Killed);
+    assert_eq!(processes_of(&one.to_string()), Vec::<i32>::new());
+    // What cannot be taken out of the registry stays in it, but does not run on.
+    let (code, _, _) = refused(client.rm(&two.to_string(), RmRequest { force: true, keep: false }).await);
+    assert_eq!(code, "disk_full");
+    assert_eq!(processes_of(&two.to_string()), Vec::<i32>::new());
+    assert_eq!(client.show(&two.to_string()).await.unwrap().state, State::Killed);
+    // Recorded when there is room.
+    small.make_room();
+    let after = fleet.spawn(&mut client, "done").await;
+    fleet.until_state(&mut client, after, State::Done).await;
+    assert_eq!(client.status().await.unwrap().health, "ok");
+    client.shutdown().await.unwrap();
+    let rows = fleet.client().await.list().await.unwrap();
+    let states: Vec<_> = rows.into_iter().map(|row| (row.id, row.state)).collect();
+    assert_eq!(states, [(one, State::Killed), (two, State::Killed), (after, State::Done)]);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Spawn, list, resume, respawn, rm, hibernate and wake.
 
 use caliban_core::lifecycle::{Ending, State, WaitingFor};
+use caliban_core::spec::MAX_PROMPT_BYTES;
 use caliban_supervisor::protocol::{FleetEvent, RespawnRequest, ResumeRequest, RmRequest};
 
 use caliban_supervisor::records::WorkerStatus;
@@ -50,21 +51,42 @@ async fn f07_f08_list_shows_every_agent_with_its_state_as_a_word() {
 async fn f09_a_label_and_a_unique_prefix_name_an_agent() {
     let fleet = Fleet::new();
     let mut client = fleet.client().await;
-    let mut request = fleet.request("hang");
-    request.spec.label = Some("my-agent".parse().unwrap());
-    let id = client.spawn(request.clone()).await.unwrap().id.to_string();
-    assert_eq!(client.show("my-agent").await.unwrap().id.to_string(), id);
-    assert_eq!(client.show(&id[..7]).await.unwrap().id.to_string(), id);
-    request.key = None;
-    let other = client.spawn(request).await.unwrap().id.to_string();
-    let (code, message, _) = refused(client.show("my-agent").await);
-    assert_eq!(code, "ambiguous");
-    assert_eq!(message, format!("'my-agent' fits several agents: {id} (my-agent), {other} (my-agent)"));
+    let labelled = |plan: &str, label: &str| {
+        let mut request = fleet.request(plan);
+        request.spec.label = Some(label.parse().unwrap());
+        request
+    };
+    let id = client.spawn(labelled("hang", "my-agent")).await.unwrap().id;
+    assert_eq!(client.show("my-agent").await.unwrap().id, id);
+    assert_eq!(client.show(&id.to_string()[..7]).await.unwrap().id, id);
     let (code, message, _) = refused(client.show("nobody/../x").await);
     assert_eq!(
         (code.as_str(), message.as_str()),
         ("not_found", "no agent has the id, id prefix or label 'nobody/../x'")
     );
+    // One name, one living agent.
+    let (code, message, hint) = refused(client.spawn(labelled("hang", "my-agent")).await);
+    let expected = format!("the label my-agent is in use: agent {id} has it and has not ended");
+    assert_eq!((code.as_str(), message), ("conflict", expected));
+    assert_eq!(hint, "choose another label, or end that agent first");
+    let (code, message, _) = refused(client.spawn(labelled("hang", "0badcafe")).await);
+    assert_eq!(
+        (code.as_str(), message.as_str()),
+        ("bad_request", "the label 0badcafe looks like the id of an agent")
+    );
+    // A child's label was chosen by a model: it gets a free one.
+    let mut child = labelled("hang", "my-agent");
+    child.spec.parent = Some(id);
+    let child = client.spawn(child).await.unwrap().id;
+    assert_eq!(client.show(&child.to_string()).await.unwrap().label.as_deref(), Some("my-agent-2"));
+    // Of those that have ended and one that lives the living one is meant; else they are told apart by the id.
+    client.kill("my-agent", &quick()).await.unwrap();
+    let next = client.spawn(labelled("hang", "my-agent")).await.unwrap().id;
+    assert_eq!(client.show("my-agent").await.unwrap().id, next);
+    client.kill("my-agent", &quick()).await.unwrap();
+    let (code, message, _) = refused(client.show("my-agent").await);
+    assert_eq!(code, "ambiguous");
+    assert_eq!(message, format!("'my-agent' fits several agents: {id} (my-agent), {next} (my-agent)"));
 }
 
 #[tokio::test]
@@ -287,4 +309,79 @@ async fn readers_are_told_who_is_removed_and_who_came_instead() {
         }
     }
     assert_eq!((seen, removed), (vec![id, new], vec![id, new]));
+}
+
+#[tokio::test]
+async fn f20_a_killed_agent_that_is_resumed_under_another_daemon_is_not_killed_again() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "serve").await;
+    let name = id.to_string();
+    client.kill(&name, &quick()).await.unwrap();
+    fleet.kill_daemon();
+    let mut client = fleet.client().await;
+    let prompt = Some("go on".to_owned());
+    client
+        .resume(&name, &ResumeRequest { prompt: prompt.clone(), ..ResumeRequest::default() })
+        .await
+        .unwrap();
+    let row = fleet.until_row(&mut client, id, |row| row.pid.is_some() || row.state.is_ending()).await;
+    assert_eq!(row.runs, 2);
+    let row = fleet.until_row(&mut client, id, |row| row.state == State::Idle || row.state.is_ending()).await;
+    assert_eq!((row.state, row.last_text), (State::Idle, prompt));
+    assert_eq!(fleet.ask(id, "say 1 hello").as_deref(), Some("has it"));
+    assert_eq!(fleet.log().matches("ending its run").count(), 1, "{}", fleet.log());
+}
+
+#[tokio::test]
+async fn what_was_said_at_a_resume_is_kept_until_a_run_has_heard_it() {
+    let fleet = Fleet::with(|options| options.max_running = 1);
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "serve").await;
+    let name = id.to_string();
+    client.kill(&name, &quick()).await.unwrap();
+    let saying = |text: &str| ResumeRequest { prompt: Some(text.to_owned()), ..ResumeRequest::default() };
+    // Its worker ends before it has heard anything.
+    let deaf = ResumeRequest { program: Some("/bin/false".into()), ..saying("one") };
+    client.resume(&name, &deaf).await.unwrap();
+    fleet.until_state(&mut client, id, State::Failed).await;
+    // It never begins.
+    let hangs = fleet.spawn_up(&mut client, "hang").await;
+    client.resume(&name, &saying("two")).await.unwrap();
+    assert_eq!(client.kill(&name, &quick()).await.unwrap().state, State::Killed);
+    // Another daemon knows of it, too.
+    fleet.kill_daemon();
+    let mut client = fleet.client().await;
+    let hears = ResumeRequest { program: Some(crate::fleet::fake_worker()), ..saying("three") };
+    client.resume(&name, &hears).await.unwrap();
+    client.kill(&hangs.to_string(), &quick()).await.unwrap();
+    let row = fleet.until_row(&mut client, id, |row| row.state == State::Idle && row.pid.is_some()).await;
+    assert_eq!(row.last_text.as_deref(), Some("one\n\ntwo\n\nthree"));
+    // What was heard is not said again.
+    client.kill(&name, &quick()).await.unwrap();
+    client.resume(&name, &ResumeRequest::default()).await.unwrap();
+    let row = fleet.until_row(&mut client, id, |row| row.state == State::Idle && row.pid.is_some()).await;
+    assert_eq!((row.last_text, row.runs), (None, 5));
+}
+
+#[tokio::test]
+async fn a_long_message_at_a_resume_arrives_whole_and_too_much_is_refused() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "serve").await;
+    let name = id.to_string();
+    client.kill(&name, &quick()).await.unwrap();
+    let long = "x".repeat(MAX_PROMPT_BYTES - 10);
+    let saying = |text: &str| ResumeRequest { prompt: Some(text.to_owned()), ..ResumeRequest::default() };
+    let deaf = ResumeRequest { program: Some("/bin/false".into()), ..saying(&long) };
+    client.resume(&name, &deaf).await.unwrap();
+    fleet.until_state(&mut client, id, State::Failed).await;
+    let (code, message, _) = refused(client.resume(&name, &saying("and this as well")).await);
+    assert_eq!(code, "bad_request");
+    let expected = "what it was told before has not been heard yet; with this it would be over 1048576 bytes";
+    assert_eq!(message, expected);
+    let hears = ResumeRequest { program: Some(crate::fleet::fake_worker()), ..ResumeRequest::default() };
+    client.resume(&name, &hears).await.unwrap();
+    let row = fleet.until_row(&mut client, id, |row| row.state == State::Idle && row.pid.is_some()).await;
+    assert!(row.last_text.is_some_and(|text| text == long));
 }

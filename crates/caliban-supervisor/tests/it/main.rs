@@ -5,11 +5,13 @@
 mod adopt;
 mod clock;
 mod daemon;
+mod doubt;
 mod faults;
 mod fleet;
 mod history;
 mod kill;
 mod life;
+mod lost;
 mod memory;
 mod places;
 mod protocol;

@@ -56,6 +56,29 @@ async fn idle_agents_take_no_place() {
 }
 
 #[tokio::test]
+async fn one_that_asks_a_person_takes_no_place_and_goes_on_when_answered() {
+    let fleet = Fleet::with(|options| options.max_running = 1);
+    let mut client = fleet.client().await;
+    let asks = fleet.spawn_up(&mut client, "serve").await;
+    fleet.tell(asks, "ask");
+    fleet.until_row(&mut client, asks, |row| row.waiting_for.is_some()).await;
+    let other = fleet.spawn_up(&mut client, "hang").await;
+    // Answered, it goes on over the limit; the next one waits for both.
+    fleet.tell(asks, "work");
+    fleet.until_row(&mut client, asks, |row| row.state == State::Running && row.waiting_for.is_none()).await;
+    let third = fleet.spawn(&mut client, "done").await;
+    let rows = client.list().await.unwrap();
+    let states: Vec<_> = rows.into_iter().map(|row| (row.id, row.state, row.queued_behind)).collect();
+    assert_eq!(
+        states,
+        [(asks, State::Running, None), (other, State::Running, None), (third, State::Spawning, Some(0))]
+    );
+    client.kill(&other.to_string(), &quick()).await.unwrap();
+    fleet.tell(asks, "rest");
+    fleet.until_state(&mut client, third, State::Done).await;
+}
+
+#[tokio::test]
 async fn after_waits_for_done_and_fails_with_what_failed() {
     let fleet = Fleet::new();
     let mut client = fleet.client().await;
@@ -185,4 +208,43 @@ async fn a_resumed_agent_waits_for_a_place_like_any_other() {
     assert_eq!((row.state, row.queued_behind, row.pid), (State::Spawning, Some(0), None));
     client.kill(&hangs.to_string(), &quick()).await.unwrap();
     fleet.until_row(&mut client, done, |row| (row.state, row.runs) == (State::Done, 2)).await;
+}
+
+#[tokio::test]
+async fn an_interactive_agent_that_waits_for_a_message_has_done_its_task_for_those_who_wait() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let first = fleet.spawn_up(&mut client, "serve").await;
+    fleet.tell(first, "work");
+    fleet.until_state(&mut client, first, State::Running).await;
+    let after = || {
+        let mut request = fleet.request("done");
+        request.spec.after = vec![first];
+        request
+    };
+    let waiting = client.spawn(after()).await.unwrap().id;
+    let row = client.show(&waiting.to_string()).await.unwrap();
+    assert_eq!((row.state, row.after), (State::Spawning, vec![first]));
+    fleet.tell(first, "rest");
+    fleet.until_state(&mut client, waiting, State::Done).await;
+    // One that is idle already is not waited for.
+    let late = client.spawn(after()).await.unwrap().id;
+    fleet.until_state(&mut client, late, State::Done).await;
+    assert_eq!(client.show(&first.to_string()).await.unwrap().state, State::Idle);
+}
+
+#[tokio::test]
+async fn who_waits_for_an_interactive_agent_that_came_to_rest_while_no_daemon_looked_starts() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let first = fleet.spawn_up(&mut client, "serve").await;
+    fleet.tell(first, "work");
+    fleet.until_state(&mut client, first, State::Running).await;
+    let mut request = fleet.request("done");
+    request.spec.after = vec![first];
+    let waiting = client.spawn(request).await.unwrap().id;
+    fleet.kill_daemon();
+    fleet.tell(first, "rest");
+    let mut client = fleet.client().await;
+    fleet.until_state(&mut client, waiting, State::Done).await;
 }

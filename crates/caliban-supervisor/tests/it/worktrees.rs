@@ -4,15 +4,15 @@ use std::path::Path;
 use std::process::Command;
 
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::State;
+use caliban_core::lifecycle::{Ending, State};
 use caliban_core::names::Slug;
 use caliban_core::spec::{Isolation, WorktreeSpec};
-use caliban_supervisor::Sweep;
 use caliban_supervisor::protocol::{RespawnRequest, RmRequest};
+use caliban_supervisor::{PlaceSources, Places, Sweep};
 use caliban_worktrees::{CreateRequest, GitOptions, Repo};
 use tokio_util::sync::CancellationToken;
 
-use crate::fleet::{Fleet, write};
+use crate::fleet::{Fleet, refused, write};
 
 fn git(dir: &Path, args: &[&str]) -> String {
     let done = Command::new("git")
@@ -115,4 +115,79 @@ async fn w06_worktrees_of_agents_that_nobody_knows_are_swept_at_the_next_start()
     );
     assert!(known_path.exists() && by_hand.exists());
     assert_eq!(client.show(&known.to_string()).await.unwrap().state, State::Done);
+}
+
+#[tokio::test]
+async fn r19_rm_finds_the_worktree_when_the_repository_is_bare_and_hidden() {
+    let mut fleet = Fleet::new();
+    repo(&fleet);
+    // project/.bare and project/main.
+    let project = fleet.temp.path().join("project");
+    git(
+        fleet.temp.path(),
+        &[
+            "clone",
+            "-q",
+            "--bare",
+            fleet.places.repo().to_str().unwrap(),
+            project.join(".bare").to_str().unwrap(),
+        ],
+    );
+    let main = project.join("main");
+    git(&project.join(".bare"), &["worktree", "add", "-q", main.to_str().unwrap(), "-b", "trunk"]);
+    let sources = PlaceSources {
+        daemon_runtime_dir: Some(fleet.places.runtime().to_owned()),
+        data: fleet.temp.path().join("data"),
+        ..PlaceSources::default()
+    };
+    fleet.places = Places::find(&main, &sources).unwrap();
+    let mut client = fleet.client().await;
+    let mut request = fleet.request("done");
+    request.spec.cwd = main.clone();
+    request.spec.isolation = Isolation::Worktree(WorktreeSpec::default());
+    let id = client.spawn(request).await.unwrap().id;
+    fleet.until_state(&mut client, id, State::Done).await;
+    let never = CancellationToken::new();
+    let repo = Repo::open(&main, GitOptions::default(), &never).await.unwrap();
+    let path = {
+        let made = repo.create(CreateRequest::new(Slug::from(id)), &|_| {}, &never).await.unwrap();
+        made.created.path.clone()
+    };
+    write(&path.join("untracked"), "work of an agent\n");
+    let removed = client.rm(&id.to_string(), RmRequest::default()).await.unwrap();
+    assert!(!path.exists(), "{:?}", removed.work);
+    let rescue = format!("refs/caliban/rescue/{id}:untracked");
+    assert_eq!(git(&main, &["show", &rescue]), "work of an agent");
+}
+
+#[tokio::test]
+async fn who_waits_for_one_that_is_neither_removed_nor_respawned_is_told_how_it_ended() {
+    let fleet = Fleet::new();
+    repo(&fleet);
+    let mut client = fleet.client().await;
+    let up = fleet.temp.path().join("up");
+    let script = format!("sh:trap '' TERM; : > {}; while :; do sleep 0.1; done", up.display());
+    let mut request = fleet.request(&script);
+    request.spec.isolation = Isolation::Worktree(WorktreeSpec::default());
+    let id = client.spawn(request).await.unwrap().id;
+    crate::fleet::wait_until("the shell ignores TERM", || up.exists());
+    let mut waiting = fleet.request("done");
+    waiting.spec.after = vec![id];
+    let waiting = client.spawn(waiting).await.unwrap().id;
+    // Somebody holds the worktree, so it cannot be removed.
+    let never = CancellationToken::new();
+    let repo = Repo::open(fleet.places.repo(), GitOptions::default(), &never).await.unwrap();
+    let _held = repo.create(CreateRequest::new(Slug::from(id)), &|_| {}, &never).await.unwrap();
+    let (name, mut other) = (id.to_string(), fleet.client().await);
+    let respawn = async {
+        let order = fleet.places.agent_dir(id).join(caliban_supervisor::records::STOP);
+        crate::fleet::until("its end is under way", || async { order.exists() }).await;
+        other.respawn(&name, &RespawnRequest::default()).await
+    };
+    let (removed, respawned) =
+        tokio::join!(client.rm(&name, RmRequest { force: true, keep: false }), respawn);
+    assert_eq!((refused(removed).0, refused(respawned).0), ("conflict".into(), "conflict".into()));
+    let row = fleet.until_state(&mut client, waiting, State::Failed).await;
+    let text = format!("it was to start after {id}, which ended killed");
+    assert_eq!(row.ending, Some(Ending::Error { text }));
 }

@@ -1,0 +1,198 @@
+//! Runs in doubt: a shim was launched, and nobody heard what became of it, because the daemon died or the shim did.
+//!
+//! Such a run is neither queued nor running, and nothing is said of its agent before it is settled: it turns out to
+//! have begun and is watched; or it is made void, so that it never begins, and the agent gets another run.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use caliban_core::ids::AgentId;
+use caliban_core::lifecycle::State;
+use caliban_store::fleet::Wanted;
+
+use super::agent::{Agent, Keeper};
+use super::store::Then;
+use super::{Msg, Owner, spawn};
+use crate::lock::Held;
+use crate::process::{self, Traces};
+use crate::records::{self, LaunchRecord, ShimRecord};
+
+/// The process of a run that was made void.
+pub(super) const VOID_PID: i32 = 0;
+/// How long a shim that holds its lock may take to say who it is.
+const LIMIT: Duration = Duration::from_secs(5);
+/// The pause between two looks.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// A run in doubt, and all that is needed to settle it.
+pub(super) struct Doubt {
+    dir: PathBuf,
+    nonce: String,
+    boot_id: String,
+    traces: Traces,
+}
+
+impl Owner {
+    /// Settles all runs that are in doubt.
+    pub(super) fn settle_doubts(&mut self) {
+        let in_doubt = |agent: &&Agent| matches!(agent.keeper, Keeper::InDoubt);
+        let ids: Vec<AgentId> = self.agents.values().filter(in_doubt).map(|agent| agent.record.id).collect();
+        for id in ids {
+            self.settle(id);
+        }
+    }
+
+    /// Settles the run of an agent if it is in doubt.
+    pub(super) fn settle(&mut self, id: AgentId) {
+        let Some(doubt) = self.doubt(id) else { return };
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        if !matches!(agent.keeper, Keeper::InDoubt) {
+            return;
+        }
+        agent.keeper = Keeper::Starting;
+        self.later(async move {
+            let nonce = doubt.nonce.clone();
+            let settled = tokio::task::spawn_blocking(move || doubt.settle()).await;
+            let outcome = settled.unwrap_or_else(|error| Err(error.to_string()));
+            Some(Msg::Settled { id, nonce, outcome })
+        });
+    }
+
+    /// What came of it.
+    pub(super) fn settled(&mut self, id: AgentId, nonce: &str, outcome: Result<Option<ShimRecord>, String>) {
+        let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.record.nonce == nonce) else {
+            return;
+        };
+        match outcome {
+            Ok(Some(shim)) => self.started(id, nonce, Ok(shim)),
+            Ok(None) => self.never_began(id),
+            Err(text) => {
+                agent.keeper = Keeper::InDoubt;
+                if agent.record.note.as_deref() != Some(&text) {
+                    tracing::warn!(%id, "nobody knows yet whether it runs: {text}");
+                    agent.record.note = Some(text);
+                }
+                self.publish(id);
+            }
+        }
+    }
+
+    /// Its run is void: it gets another one, unless it was to end.
+    pub(super) fn never_began(&mut self, id: AgentId) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        agent.keeper = Keeper::Nobody;
+        if agent.record.wanted == Wanted::Kill {
+            return self.killed_before_start(id);
+        }
+        // One that was about to be woken sleeps on: whoever wanted it asks again.
+        if agent.state() != State::Spawning {
+            return;
+        }
+        match spawn::new_nonce() {
+            Ok(nonce) => {
+                agent.record.nonce = nonce;
+                // Not to be started before it is on the disk.
+                agent.keeper = Keeper::Starting;
+                self.save(id, Then::Renewed(id));
+            }
+            Err(error) => {
+                tracing::error!(%id, "{error}");
+                agent.keeper = Keeper::InDoubt;
+            }
+        }
+    }
+
+    /// The name of its next run is on the disk.
+    pub(super) fn renewed(&mut self, id: AgentId) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        agent.keeper = Keeper::Nobody;
+        self.killed_before_start(id);
+        self.publish(id);
+        self.start_ready();
+    }
+
+    /// It is not: settled again soon.
+    pub(super) fn not_renewed(&mut self, id: AgentId) {
+        if let Some(agent) = self.agents.get_mut(&id) {
+            agent.keeper = Keeper::InDoubt;
+        }
+    }
+
+    /// The present run of an agent, to be settled.
+    pub(super) fn doubt(&self, id: AgentId) -> Option<Doubt> {
+        let agent = self.agents.get(&id)?;
+        Some(Doubt {
+            dir: self.places.agent_dir(id),
+            nonce: agent.record.nonce.clone(),
+            boot_id: self.boot_id.clone(),
+            traces: agent.traces(None),
+        })
+    }
+
+    /// Whether a shim may have been launched for a run that has not begun as far as anybody knows.
+    pub(super) fn was_launched(&self, id: AgentId, nonce: &str) -> io::Result<bool> {
+        let dir = self.places.agent_dir(id);
+        let launch = records::try_read::<LaunchRecord>(&dir, records::LAUNCH)?;
+        let shim = records::try_read::<ShimRecord>(&dir, records::SHIM)?;
+        Ok(launch.is_some_and(|launch| launch.nonce == nonce) || shim.is_some_and(|shim| shim.nonce == nonce))
+    }
+}
+
+impl Doubt {
+    /// Makes sure that the run never begins; the shim, when it has begun after all. Blocks until that is known.
+    pub(super) fn settle(&self) -> Result<Option<ShimRecord>, String> {
+        let words = |error: io::Error| error.to_string();
+        let mut give_up = Instant::now() + LIMIT;
+        while self.dir.is_dir() {
+            if Instant::now() > give_up {
+                // Stopped, or stuck: it would go on one day, as the run of an agent that has none.
+                self.end_all()?;
+                give_up = Instant::now() + LIMIT;
+            }
+            let lock = Held::try_take(&self.dir.join(records::SHIM_LOCK)).map_err(words)?;
+            let shim = records::try_read::<ShimRecord>(&self.dir, records::SHIM).map_err(words)?;
+            let own = shim.filter(|shim| shim.nonce == self.nonce);
+            let is_void = own.as_ref().is_some_and(|shim| shim.pid == VOID_PID);
+            if own.is_some() && !is_void {
+                return Ok(own);
+            }
+            if is_void || lock.is_some() {
+                if !is_void {
+                    // A shim that comes later finds its run taken, and leaves.
+                    records::write(&self.dir, records::SHIM, &self.void()).map_err(words)?;
+                }
+                // One that was killed may have left something.
+                self.end_all()?;
+                return Ok(None);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(None)
+    }
+
+    fn end_all(&self) -> Result<(), String> {
+        let strays =
+            process::end_strays(std::slice::from_ref(&self.traces)).map_err(|error| error.to_string())?;
+        if strays.ended > 0 {
+            tracing::warn!("{}: its shim said nothing; {} processes ended", self.traces.marker, strays.ended);
+        }
+        match strays.left {
+            0 => Ok(()),
+            left => Err(format!("{left} processes of it cannot be ended")),
+        }
+    }
+
+    fn void(&self) -> ShimRecord {
+        ShimRecord {
+            pid: VOID_PID,
+            start_time: 0,
+            boot_id: self.boot_id.clone(),
+            nonce: self.nonce.clone(),
+            worker_pid: None,
+            worker_start_time: None,
+            group: None,
+            socket: None,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Where the daemon listens, and what its lock says about that. Looked at on every tick: a socket that is gone (a
+//! logout, a tmp cleaner) is bound again, in its own directory or, where that cannot be made, in the refuge.
+
+use tokio::net::UnixListener;
+use tokio::sync::mpsc;
+
+use super::Owner;
+use crate::lock::Held;
+use crate::places::Places;
+use crate::sockets::{self, Bound};
+
+/// The socket, the lock, and the way to the server.
+pub(super) struct Post {
+    /// The lock for life, and what it says of us.
+    held: Held,
+    who: String,
+    /// Where we were told to listen.
+    home: Places,
+    bound: Bound,
+    server: mpsc::Sender<(UnixListener, Bound)>,
+    /// What went wrong the last time, said once.
+    trouble: Option<String>,
+}
+
+impl Post {
+    /// Listens for the first time. Whoever calls this holds the lock, so what is in place is stale.
+    pub(super) fn open(
+        places: &Places,
+        held: Held,
+        who: &str,
+    ) -> Result<(Self, mpsc::Receiver<(UnixListener, Bound)>), String> {
+        let socket = places.socket();
+        let (listener, bound) =
+            sockets::bind(&socket).map_err(|error| format!("{}: {error}", socket.display()))?;
+        // As many as there can be between two looks of the server.
+        let (server, listeners) = mpsc::channel(1);
+        let post = Self {
+            held,
+            who: who.to_owned(),
+            home: places.clone(),
+            bound: bound.clone(),
+            server,
+            trouble: None,
+        };
+        let mut post = post;
+        post.say(&socket)?;
+        if post.server.try_send((listener, bound)).is_err() {
+            return Err("the server is gone".to_owned());
+        }
+        Ok((post, listeners))
+    }
+
+    /// The lock, at the end.
+    pub(super) fn let_go(self) -> Held {
+        self.held
+    }
+
+    fn say(&mut self, socket: &std::path::Path) -> Result<(), String> {
+        let lock = self.home.daemon_lock();
+        self.held.say(&self.who, Some(socket)).map_err(|error| format!("{}: {error}", lock.display()))
+    }
+
+    /// Listens again if the socket is gone; the places of the fleet from then on.
+    fn again(&mut self) -> Option<Places> {
+        if self.bound.is_there() {
+            return None;
+        }
+        // The last one has not been taken yet.
+        let to_server = self.server.clone();
+        let slot = to_server.try_reserve().ok()?;
+        match self.bind_again() {
+            Ok((listener, places)) => {
+                tracing::warn!(
+                    "{} was taken away; listening at {}",
+                    self.home.socket().display(),
+                    places.socket().display()
+                );
+                slot.send((listener, self.bound.clone()));
+                self.trouble = None;
+                Some(places)
+            }
+            Err(text) => {
+                if self.trouble.as_ref() != Some(&text) {
+                    tracing::error!("the socket was taken away and cannot be made again: {text}");
+                }
+                self.trouble = Some(text);
+                None
+            }
+        }
+    }
+
+    fn bind_again(&mut self) -> Result<(UnixListener, Places), String> {
+        let refuge = self.home.refuge();
+        let mut why = Vec::new();
+        for places in [self.home.clone(), refuge] {
+            let socket = places.socket();
+            // What somebody else has put there, perhaps a daemon with other data, is left alone.
+            let is_theirs = places.runtime() == self.home.runtime() && socket.symlink_metadata().is_ok();
+            let bound = if is_theirs {
+                Err("something else is there".to_owned())
+            } else {
+                places
+                    .prepare()
+                    .map_err(|error| error.to_string())
+                    .and_then(|()| sockets::bind(&socket).map_err(|error| error.to_string()))
+            };
+            match bound {
+                Ok((listener, bound)) => {
+                    self.say(&socket)?;
+                    self.bound = bound;
+                    return Ok((listener, places));
+                }
+                Err(text) => why.push(format!("{}: {text}", socket.display())),
+            }
+        }
+        Err(why.join("; "))
+    }
+}
+
+impl Owner {
+    /// Makes sure that we can be reached.
+    pub(super) fn keep_listening(&mut self) {
+        if let Some(places) = self.post.as_mut().and_then(Post::again) {
+            self.places = places;
+        }
+    }
+}
