@@ -11,7 +11,7 @@ use std::{
 
 use caliban_core::{
     access::Access,
-    message::{Effort, Message, ToolSpec},
+    message::{Block, Effort, Message, ToolSpec},
     redact::Redactor,
     usage::Usage,
 };
@@ -29,7 +29,7 @@ use crate::{
     handle::Handle,
     hooks::{HookEvent, Hooks},
     session_file, subagent,
-    transcript::{self, Durability, Transcript, TranscriptError},
+    transcript::{self, Durability, Standing, Transcript, TranscriptError},
     turn::Halt,
 };
 
@@ -134,6 +134,8 @@ pub struct Agent {
     pub(crate) refused: Vec<Refused>,
     /// What the server says about its window: `None` until it was asked.
     pub(crate) told_window: Option<Option<u64>>,
+    /// What the model must be told of its working directory before it is asked again.
+    pub(crate) lost_place: Option<String>,
 }
 
 /// A call that was refused.
@@ -168,6 +170,13 @@ pub struct TurnReport {
     pub elapsed: Duration,
 }
 
+/// What became of a prompt.
+pub(crate) enum Heard {
+    Taken,
+    /// By a hook; why, in words.
+    Blocked(String),
+}
+
 pub(crate) struct Begun {
     at: Instant,
     /// The turn is work, but for what of it rests.
@@ -180,7 +189,7 @@ impl Agent {
     /// A new conversation. Nothing is on disk before its directory is.
     pub async fn new(kit: Kit) -> Result<Self, TranscriptError> {
         let transcript = Transcript::create(&kit.directory, kit.redactor.clone(), kit.feed.clone())?;
-        let transcript = transcript.timed(kit.purse.clone());
+        let transcript = transcript.timed(kit.purse.clone()).standing_in(&kit.workspace);
         let mut agent = Self::with(kit, transcript, Conversation::default());
         let header = Header {
             version: TRANSCRIPT_VERSION,
@@ -201,7 +210,7 @@ impl Agent {
     pub async fn resume(kit: Kit) -> Result<Self, TranscriptError> {
         let (transcript, records) =
             Transcript::resume(&kit.directory, kit.redactor.clone(), kit.feed.clone())?;
-        let transcript = transcript.timed(kit.purse.clone());
+        let transcript = transcript.timed(kit.purse.clone()).standing_in(&kit.workspace);
         let conversation = Conversation::replay(records.iter().map(|record: &Record| &record.event));
         kit.purse.carry_over(conversation.usage());
         let mut worked_ms = transcript::worked_ms(&records);
@@ -211,7 +220,12 @@ impl Agent {
             worked_ms = worked_ms.max(helper.worked_ms);
         }
         kit.purse.carry_over_time(worked_ms);
+        let lost_place = stand_where_it_stood(&kit.workspace, transcript::standing(&records));
+        if let Ok(todos) = serde_json::from_value(conversation.todos().clone()) {
+            kit.workspace.set_todos(todos);
+        }
         let mut agent = Self::with(kit, transcript, conversation);
+        agent.lost_place = lost_place;
         if agent.conversation.header().is_none() {
             // Killed between making the file and its first record: begin here.
             let context = agent.kit.context.clone();
@@ -243,6 +257,7 @@ impl Agent {
             turns: 0,
             refused: Vec::new(),
             told_window: None,
+            lost_place: None,
         }
     }
 
@@ -303,15 +318,46 @@ impl Agent {
         Ok(())
     }
 
-    /// What people typed while the agent was at work.
-    pub(crate) async fn take_steering(&mut self) -> Result<(), TranscriptError> {
+    /// What people typed while the agent was at work; why a hook kept some of it from the agent.
+    pub(crate) async fn take_steering(&mut self) -> Result<Option<String>, TranscriptError> {
+        let mut blocked = None;
         for (number, text) in self.handle.take_queue() {
-            let message = Message::user(text);
-            let queued = Some(number);
-            let event = Event::Prompt { message, author: Author::User, context: 0, queued };
-            self.record(event, Durability::Written).await?;
+            if let Heard::Blocked(reason) = self.hear(Message::user(text), Author::User, Some(number)).await?
+            {
+                self.record(Event::Note { text: reason.clone() }, Durability::Written).await?;
+                blocked = Some(reason);
+            }
         }
-        Ok(())
+        Ok(blocked)
+    }
+
+    /// Takes a prompt down, if the user's hooks let it.
+    pub(crate) async fn hear(
+        &mut self,
+        mut message: Message,
+        author: Author,
+        queued: Option<u64>,
+    ) -> Result<Heard, TranscriptError> {
+        let details = serde_json::json!({"prompt": message.text()});
+        // Asked to the end, also when the turn is being cancelled: what was said then is heard in the next one.
+        let uncancelled = tokio_util::sync::CancellationToken::new();
+        let answer = self.kit.hooks.ask(HookEvent::UserPromptSubmit, None, details, &uncancelled).await;
+        self.note_all(answer.warnings).await?;
+        if let Some(reason) = answer.block.or(answer.stop) {
+            if queued.is_some() {
+                let (message, author) = (Message { blocks: Vec::new(), ..message }, author);
+                let event = Event::Prompt { message, author, context: 0, queued };
+                self.record(event, Durability::Written).await?;
+            }
+            return Ok(Heard::Blocked(format!("the prompt was blocked by a hook: {reason}")));
+        }
+        let context: Vec<Block> =
+            self.opening_context.drain(..).chain(answer.context).map(|text| Block::Text { text }).collect();
+        let added = context.len();
+        message.blocks.splice(0..0, context);
+        let event = Event::Prompt { message, author, context: added, queued };
+        self.record(event, Durability::Written).await?;
+        Ok(Heard::Taken)
     }
 
     /// Whether somebody has said something that the agent has not heard.
@@ -384,6 +430,21 @@ impl Agent {
             .find(|text| !text.is_empty())
             .unwrap_or_default()
     }
+}
+
+/// Goes where the agent stood when it was last at work; what the model must be told when that cannot be.
+fn stand_where_it_stood(workspace: &Workspace, standing: Option<Standing>) -> Option<String> {
+    let Standing { root, here } = standing?;
+    let now = workspace.root();
+    if root != now || here == root {
+        return None;
+    }
+    if here.is_dir() {
+        workspace.set_cwd(here);
+        return None;
+    }
+    let (gone, now) = (here.display(), now.display());
+    Some(format!("[the working directory {gone} is gone; it is now {now}]"))
 }
 
 fn storage_failure(error: &TranscriptError) -> Outcome {

@@ -1,7 +1,8 @@
 //! Makes room before the model's window is full.
 //!
 //! First old tool results go, then a summary takes the place of the older messages. The task, the todo list and
-//! the last messages stay. Only what the model is sent changes: the transcript keeps everything.
+//! the last messages stay, and in any case what the model has not answered yet. Only what the model is sent changes:
+//! the transcript keeps everything.
 
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::Agent,
-    conversation::{CLEARED, Conversation, characters},
+    conversation::{CLEARED, Conversation, OpenCall, characters, has_results},
     event::{Event, Outcome},
     feed::Entry,
     session_file,
@@ -73,10 +74,7 @@ impl Agent {
     /// Makes room now, whatever the use is: what `/compact` and `caliban sessions compact` do.
     pub async fn compact(&mut self, cancel: &CancellationToken) -> Result<(), Outcome> {
         let at_work = self.kit.purse.work();
-        let result = match self.clear_old_results().await {
-            Ok(()) => self.summarise(cancel).await,
-            Err(halt) => Err(halt),
-        };
+        let result = self.compact_now(cancel).await;
         // The agent rests again: its time does not count.
         drop(at_work);
         let result = result.and_then(|()| Ok(session_file::write(&self.kit.directory)?));
@@ -86,10 +84,24 @@ impl Agent {
         })
     }
 
+    async fn compact_now(&mut self, cancel: &CancellationToken) -> Result<(), Halt> {
+        // Calls that a crash left open: no request shows a call without its result.
+        let open: Vec<Event> = self.conversation.open_calls().map(OpenCall::given_up).collect();
+        for event in open {
+            self.record(event, Durability::Written).await?;
+        }
+        self.clear_results(FRESH_MESSAGES).await?;
+        self.summarise(cancel).await
+    }
+
     pub(crate) async fn make_room(&mut self, cancel: &CancellationToken) -> Result<(), Halt> {
-        self.clear_old_results().await?;
+        self.clear_results(FRESH_MESSAGES).await?;
         if self.uses_more_than(ROOMY_PERCENT) {
             self.summarise(cancel).await?;
+        }
+        if self.conversation.estimated_tokens() >= self.window() {
+            // Even what came last is too much: better called again for less than a session that cannot go on.
+            self.clear_results(0).await?;
         }
         if self.conversation.estimated_tokens() > self.window() {
             let (have, window) = (self.conversation.estimated_tokens(), self.window());
@@ -104,8 +116,9 @@ impl Agent {
         Ok(())
     }
 
-    async fn clear_old_results(&mut self) -> Result<(), Halt> {
-        let ids = clearable(&self.conversation);
+    /// Drops the results before the last so many messages.
+    async fn clear_results(&mut self, fresh: usize) -> Result<(), Halt> {
+        let ids = clearable(&self.conversation, fresh);
         if !ids.is_empty() {
             self.record(Event::ResultsCleared { ids }, Durability::Written).await?;
         }
@@ -201,9 +214,9 @@ fn shorten_results(message: &mut Message) {
 }
 
 /// The calls whose results can go: old, and large enough to matter.
-fn clearable(conversation: &Conversation) -> Vec<String> {
+fn clearable(conversation: &Conversation, fresh: usize) -> Vec<String> {
     let messages = conversation.messages();
-    let old = messages.len().saturating_sub(FRESH_MESSAGES);
+    let old = messages.len().saturating_sub(fresh);
     let blocks = messages.iter().take(old).flat_map(|message| &message.blocks);
     blocks
         .filter_map(|block| match block {
@@ -221,19 +234,29 @@ fn is_large(content: &[ResultPart]) -> bool {
 }
 
 /// How many messages at the end stay: as many as fit, beginning with one of the model's, so that no result
-/// stands without its call.
+/// stands without its call; and whatever the room, what nobody has answered yet.
 fn tail(messages: &[Message], tokens: u64) -> usize {
     let room = usize::try_from(tokens.saturating_mul(4)).unwrap_or(usize::MAX);
-    let (mut used, mut kept) = (0_usize, 0);
+    let (mut used, mut kept) = (0_usize, newest(messages));
     for (back, message) in messages.iter().rev().enumerate() {
         used = used.saturating_add(characters(message));
         if used > room {
             break;
         }
         if message.role == Role::Assistant {
-            kept = back + 1;
+            kept = kept.max(back + 1);
         }
     }
     // The first message is the task: it stays in any case, with the summary behind it.
     kept.min(messages.len().saturating_sub(1))
+}
+
+/// How many messages at the end nobody has answered: a prompt; results, which need the calls before them; or the
+/// model's own last words, without which it would seem that it owes an answer.
+fn newest(messages: &[Message]) -> usize {
+    match messages.last() {
+        Some(last) if has_results(last) => 2,
+        Some(_) => 1,
+        None => 0,
+    }
 }

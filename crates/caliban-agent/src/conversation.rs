@@ -11,7 +11,7 @@ use caliban_core::{
 };
 use serde_json::Value;
 
-use crate::event::{Event, Header};
+use crate::event::{Decision, Event, Header, Verdict};
 
 /// What the model is told about a call that began and whose end nobody saw.
 pub const INTERRUPTED: &str = "[interrupted: the session ended while this ran; its outcome is unknown. \
@@ -19,7 +19,8 @@ pub const INTERRUPTED: &str = "[interrupted: the session ended while this ran; i
 /// What the model is told about a call that never began.
 pub const NOT_RUN: &str = "[not run: the session ended before this began.]";
 /// What stands for a tool result that was dropped to make room.
-pub const CLEARED: &str = "[old tool result dropped to save space; call the tool again if you need it]";
+pub const CLEARED: &str = "[tool result dropped to save space; call the tool again if you need it, in smaller parts \
+     if it was long]";
 
 /// A conversation.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +35,10 @@ pub struct Conversation {
     /// Characters added since the provider last counted.
     uncounted: usize,
     todos: Value,
+    /// How many blocks of the first message are the task, once a summary stands behind them.
+    task: Option<usize>,
+    /// The ids of all calls that there ever were, also of those that only the transcript still has.
+    call_ids: BTreeSet<String>,
     queue: BTreeMap<u64, String>,
     senders: BTreeSet<String>,
     next_queued: u64,
@@ -53,6 +58,35 @@ pub struct OpenCall {
     /// Whether it has begun.
     pub started: bool,
     answer: Option<(Vec<ResultPart>, bool)>,
+}
+
+impl OpenCall {
+    /// Its end, when nobody will carry it out or has seen it end.
+    pub(crate) fn given_up(&self) -> Event {
+        let (id, name) = (self.id.clone(), self.name.clone());
+        if self.started {
+            let content = vec![ResultPart::Text { text: INTERRUPTED.to_owned() }];
+            let summary = "interrupted, outcome unknown".to_owned();
+            return Event::CallEnded {
+                id,
+                content,
+                is_error: true,
+                summary,
+                exit_code: None,
+                whole: None,
+                ms: 0,
+            };
+        }
+        let why = "the session ended before this began".to_owned();
+        Event::CallRefused {
+            id,
+            name,
+            input: self.input.clone(),
+            decision: Decision { verdict: Verdict::Cancelled, rule: None, why },
+            message: NOT_RUN.to_owned(),
+            suggestions: Vec::new(),
+        }
+    }
 }
 
 impl Conversation {
@@ -85,6 +119,10 @@ impl Conversation {
                 if let Some(number) = queued {
                     self.queue.remove(number);
                 }
+                // A hook has kept it from the agent: it is out of the queue, and that is all.
+                if message.blocks.is_empty() {
+                    return;
+                }
                 self.close_open_calls();
                 self.turn_open = true;
                 self.push(message.clone());
@@ -93,8 +131,7 @@ impl Conversation {
                 self.close_open_calls();
                 self.usage += *usage;
                 self.replies += 1;
-                self.last_prompt_tokens = usage.prompt().saturating_add(usage.output);
-                self.uncounted = 0;
+                self.call_ids.extend(message.tool_uses().map(|(id, ..)| id.to_owned()));
                 self.open = message
                     .tool_uses()
                     .map(|(id, name, input)| OpenCall {
@@ -106,7 +143,9 @@ impl Conversation {
                     })
                     .collect();
                 self.turn_open = true;
-                self.messages.push(without_lost_reasoning(message));
+                self.push(without_lost_reasoning(message));
+                self.last_prompt_tokens = usage.prompt().saturating_add(usage.output);
+                self.uncounted = 0;
             }
             Event::CallStarted { id, name, input, .. } => {
                 if name == "TodoWrite"
@@ -114,7 +153,8 @@ impl Conversation {
                 {
                     self.todos = todos.clone();
                 }
-                if let Some(call) = self.open.iter_mut().find(|call| call.id == *id) {
+                let is_next = |call: &&mut OpenCall| call.id == *id && !call.started && call.answer.is_none();
+                if let Some(call) = self.open.iter_mut().find(is_next) {
                     call.started = true;
                 }
             }
@@ -145,6 +185,11 @@ impl Conversation {
     /// The calls of the last reply that have no answer yet, in order.
     pub fn open_calls(&self) -> impl Iterator<Item = &OpenCall> {
         self.open.iter().filter(|call| call.answer.is_none())
+    }
+
+    /// The ids of all calls that there ever were.
+    pub(crate) fn call_ids(&self) -> &BTreeSet<String> {
+        &self.call_ids
     }
 
     /// What everything has cost.
@@ -240,18 +285,31 @@ impl Conversation {
                 *content = vec![ResultPart::Text { text: CLEARED.to_owned() }];
             }
         }
-        let saved = before.saturating_sub(self.characters());
-        self.last_prompt_tokens = self.last_prompt_tokens.saturating_sub((saved / 4) as u64);
+        let saved = (before.saturating_sub(self.characters()) / 4) as u64;
+        // What the provider has not counted yet may be among it.
+        let uncounted = saved.saturating_sub(self.last_prompt_tokens);
+        self.last_prompt_tokens = self.last_prompt_tokens.saturating_sub(saved);
+        let uncounted = usize::try_from(uncounted).unwrap_or(usize::MAX).saturating_mul(4);
+        self.uncounted = self.uncounted.saturating_sub(uncounted);
     }
 
     fn summarise(&mut self, summary: &str, keep_tail: usize) {
-        let tail = self.messages.split_off(self.messages.len().saturating_sub(keep_tail));
-        let mut first = self
-            .messages
-            .first()
-            .cloned()
+        // An agent has recorded their ends before; a transcript of an earlier caliban may not have them.
+        self.close_open_calls();
+        let mut at = self.messages.len().saturating_sub(keep_tail);
+        // No result stands without its call.
+        while self.messages.get(at).is_some_and(has_results) {
+            at -= 1;
+        }
+        let tail = self.messages.split_off(at.max(1).min(self.messages.len()));
+        let mut first = std::mem::take(&mut self.messages)
+            .into_iter()
+            .next()
             .unwrap_or_else(|| Message { role: Role::User, blocks: Vec::new() });
         first.blocks.retain(|block| matches!(block, Block::Text { .. } | Block::Image { .. }));
+        // The summary of the time before, and what was said right after it, are in this one.
+        let task = *self.task.get_or_insert(first.blocks.len());
+        first.blocks.truncate(task);
         let mut text = format!("<summary of the work so far>\n{}\n</summary>", summary.trim());
         if let Some(todos) = render_todos(&self.todos) {
             text.push_str("\n<todo list>\n");
@@ -259,12 +317,8 @@ impl Conversation {
             text.push_str("</todo list>");
         }
         first.blocks.push(Block::Text { text });
-        self.messages = vec![first];
-        for message in tail {
-            match self.messages.last_mut() {
-                Some(last) if last.role == message.role => last.blocks.extend(message.blocks),
-                _ => self.messages.push(message),
-            }
+        for message in [first].into_iter().chain(tail) {
+            self.push(message);
         }
         self.last_prompt_tokens = 0;
         self.uncounted = self.characters();
@@ -273,6 +327,11 @@ impl Conversation {
     fn characters(&self) -> usize {
         self.messages.iter().map(characters).sum()
     }
+}
+
+/// Whether a message answers calls.
+pub(crate) fn has_results(message: &Message) -> bool {
+    message.blocks.iter().any(|block| matches!(block, Block::ToolResult { .. }))
 }
 
 /// A message that can be sent again: reasoning that was not kept, because it quoted a secret, is left out.

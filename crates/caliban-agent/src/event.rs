@@ -27,6 +27,10 @@ pub struct Record {
     /// sub-agent's records have its parent's time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worked_ms: Option<u64>,
+    /// Where the next command starts from now on, when that has changed; a start and a resume stand in their own
+    /// directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stands_in: Option<PathBuf>,
     /// What happened.
     #[serde(flatten)]
     pub event: Event,
@@ -49,7 +53,7 @@ pub enum Event {
     },
     /// Somebody said something to the agent.
     Prompt {
-        /// What was said.
+        /// What was said; nothing when a hook has kept it from the agent.
         message: Message,
         /// Who said it.
         author: Author,

@@ -9,11 +9,12 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
+    sync::{Arc, Weak, mpsc},
     time::Duration,
 };
 
 use caliban_core::redact::Redactor;
+use caliban_tools::Workspace;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -88,13 +89,21 @@ pub enum Durability {
 }
 
 /// The writing end.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Transcript {
     jobs: mpsc::Sender<Job>,
     feed: Feed,
     path: PathBuf,
     /// Says how long was worked, for each record.
     clock: Option<Purse>,
+    /// Says where the next command starts.
+    workspace: Weak<Workspace>,
+}
+
+impl std::fmt::Debug for Transcript {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transcript").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -102,6 +111,7 @@ enum Job {
     Append {
         event: Box<Event>,
         worked_ms: Option<u64>,
+        stands_in: Option<PathBuf>,
         durability: Durability,
         done: oneshot::Sender<Result<(), TranscriptError>>,
     },
@@ -117,7 +127,8 @@ impl Transcript {
         make_private_directory(directory).map_err(|source| io_error(&path, source))?;
         let file = open_file(&path, true)?;
         sync_directory(directory).map_err(|source| io_error(&path, source))?;
-        Ok(Self::start(Writer { file, length: 0, next: 0, redactor, path, broken: false }, feed))
+        let writer = Writer { file, length: 0, next: 0, redactor, path, stands_in: None, broken: false };
+        Ok(Self::start(writer, feed))
     }
 
     /// Opens an existing one to go on with it: locks it, cuts off a torn tail, hands out its records.
@@ -135,19 +146,21 @@ impl Transcript {
             feed.push(Entry::Record(Arc::new(record.clone())));
         }
         let next = records.last().map_or(0, |record| record.seq + 1);
-        Ok((Self::start(Writer { file, length, next, redactor, path, broken: false }, feed), records))
+        let stands_in = standing(&records).map(|standing| standing.here);
+        let writer = Writer { file, length, next, redactor, path, stands_in, broken: false };
+        Ok((Self::start(writer, feed), records))
     }
 
     fn start(mut writer: Writer, feed: Feed) -> Self {
         let (jobs, inbox) = mpsc::channel::<Job>();
         let path = writer.path.clone();
-        let transcript = Self { jobs, feed: feed.clone(), path, clock: None };
+        let transcript = Self { jobs, feed: feed.clone(), path, clock: None, workspace: Weak::new() };
         std::thread::spawn(move || {
             let mut closing = None;
             while let Ok(job) = inbox.recv() {
                 match job {
-                    Job::Append { event, worked_ms, durability, done } => {
-                        let result = writer.append(*event, worked_ms, durability);
+                    Job::Append { event, worked_ms, stands_in, durability, done } => {
+                        let result = writer.append(*event, worked_ms, stands_in, durability);
                         let result = result.map(|record| feed.push(Entry::Record(Arc::new(record))));
                         // The asker may have gone away; the record is there all the same.
                         let _gone = done.send(result);
@@ -172,13 +185,20 @@ impl Transcript {
         Self { clock: Some(clock), ..self }
     }
 
+    /// With each record goes where the next command starts, when that has changed: a resumed agent stands there.
+    #[must_use]
+    pub(crate) fn standing_in(self, workspace: &Arc<Workspace>) -> Self {
+        Self { workspace: Arc::downgrade(workspace), ..self }
+    }
+
     /// Appends one event. While the disk is full this waits, and says so in the feed; it goes on by
     /// itself when there is room.
     pub async fn append(&self, event: Event, durability: Durability) -> Result<(), TranscriptError> {
         loop {
             let (done, result) = oneshot::channel();
             let worked_ms = self.clock.as_ref().map(Purse::worked_ms);
-            let job = Job::Append { event: Box::new(event.clone()), worked_ms, durability, done };
+            let stands_in = self.workspace.upgrade().map(|workspace| workspace.cwd());
+            let job = Job::Append { event: Box::new(event.clone()), worked_ms, stands_in, durability, done };
             self.jobs.send(job).map_err(|_| TranscriptError::Closed)?;
             match result.await.map_err(|_| TranscriptError::Closed)? {
                 Err(TranscriptError::Io { path, source }) if is_full(&source) => {
@@ -225,6 +245,36 @@ pub(crate) fn worked_ms(records: &[Record]) -> u64 {
     records.iter().filter_map(|record| record.worked_ms).max().unwrap_or_default()
 }
 
+/// Where an agent stood when the last of these was written.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// The directory in which it works.
+    pub(crate) root: PathBuf,
+    /// Where its next command would have started.
+    pub(crate) here: PathBuf,
+}
+
+pub(crate) fn standing(records: &[Record]) -> Option<Standing> {
+    let mut standing = None;
+    for record in records {
+        if let Some(root) = own_directory(&record.event) {
+            standing = Some(Standing { root: root.to_owned(), here: root.to_owned() });
+        }
+        if let (Some(standing), Some(here)) = (&mut standing, &record.stands_in) {
+            standing.here.clone_from(here);
+        }
+    }
+    standing
+}
+
+fn own_directory(event: &Event) -> Option<&Path> {
+    match event {
+        Event::Started(header) => Some(&header.cwd),
+        Event::Resumed { cwd, .. } => Some(cwd),
+        _ => None,
+    }
+}
+
 /// Makes a directory and its parents, readable by the owner alone.
 pub fn make_private_directory(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
@@ -238,6 +288,8 @@ struct Writer {
     next: u64,
     redactor: Redactor,
     path: PathBuf,
+    /// Where the next command starts, by what is written.
+    stands_in: Option<PathBuf>,
     /// A sync has failed: what the kernel holds is no longer known.
     broken: bool,
 }
@@ -247,12 +299,16 @@ impl Writer {
         &mut self,
         event: Event,
         worked_ms: Option<u64>,
+        stands_in: Option<PathBuf>,
         durability: Durability,
     ) -> Result<Record, TranscriptError> {
         if self.broken {
             return Err(TranscriptError::Closed);
         }
-        let record = Record { seq: self.next, at: Timestamp::now(), worked_ms, event };
+        let known = own_directory(&event).or(self.stands_in.as_deref()).map(Path::to_owned);
+        let moved = stands_in.filter(|here| known.as_ref() != Some(here));
+        let record =
+            Record { seq: self.next, at: Timestamp::now(), worked_ms, stands_in: moved.clone(), event };
         let line = self.line(&record).map_err(|source| io_error(&self.path, source))?;
         if line.len() as u64 >= MAX_LINE_BYTES {
             return Err(TranscriptError::TooLarge { bytes: line.len() as u64 });
@@ -271,6 +327,7 @@ impl Writer {
         }
         self.length += line.len() as u64;
         self.next += 1;
+        self.stands_in = moved.or(known);
         Ok(record)
     }
 

@@ -17,11 +17,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent::{Agent, TurnReport},
+    agent::{Agent, Heard, TurnReport},
     budget::{Estimated, Refusal},
     event::{Author, Event, Outcome},
     feed::Entry,
-    hooks::HookEvent,
     transcript::{Durability, TranscriptError},
 };
 
@@ -59,7 +58,7 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> TurnReport {
         let begun = self.begin_turn();
-        let result = match self.take_prompt(message, author, cancel).await {
+        let result = match self.take_prompt(message, author).await {
             Ok(()) => self.work(cancel).await,
             Err(halt) => Err(halt),
         };
@@ -73,27 +72,11 @@ impl Agent {
         self.end_turn(begun, result).await
     }
 
-    async fn take_prompt(
-        &mut self,
-        mut message: Message,
-        author: Author,
-        cancel: &CancellationToken,
-    ) -> Result<(), Halt> {
-        let details = json!({"prompt": message.text()});
-        let answer = self.kit.hooks.ask(HookEvent::UserPromptSubmit, None, details, cancel).await;
-        self.note_all(answer.warnings).await?;
-        if let Some(reason) = answer.block.or(answer.stop) {
-            return Err(Halt::Outcome(Outcome::failed(format!(
-                "the prompt was blocked by a hook: {reason}"
-            ))));
+    async fn take_prompt(&mut self, message: Message, author: Author) -> Result<(), Halt> {
+        match self.hear(message, author, None).await? {
+            Heard::Taken => Ok(()),
+            Heard::Blocked(reason) => Err(Halt::Outcome(Outcome::failed(reason))),
         }
-        let context: Vec<Block> =
-            self.opening_context.drain(..).chain(answer.context).map(|text| Block::Text { text }).collect();
-        let added = context.len();
-        message.blocks.splice(0..0, context);
-        self.record(Event::Prompt { message, author, context: added, queued: None }, Durability::Written)
-            .await?;
-        Ok(())
     }
 
     async fn work(&mut self, cancel: &CancellationToken) -> Result<(), Halt> {
@@ -103,12 +86,16 @@ impl Agent {
             if !calls.is_empty() {
                 self.run_calls(calls, cancel).await?;
             }
-            self.take_steering().await?;
+            let blocked = self.take_steering().await?;
             if cancel.is_cancelled() {
                 return Err(Halt::Outcome(Outcome::Cancelled));
             }
             if !self.conversation.awaits_model() {
-                return Ok(());
+                // Nothing was said but what a hook has blocked.
+                return blocked.map_or(Ok(()), |reason| Err(Halt::Outcome(Outcome::failed(reason))));
+            }
+            if let Some(text) = self.lost_place.take() {
+                self.say(text, Author::Caliban).await?;
             }
             let reply = self.ask_model(cancel).await?;
             let (called, stop) = (reply.message.tool_uses().next().is_some(), reply.stop.clone());
@@ -162,7 +149,7 @@ impl Agent {
         };
         let (mut reply, ms) = reply.map_err(Failed::into_halt)?;
         flatten_deep_arguments(&mut reply.message);
-        make_ids_unique(&mut reply.message, self.conversation.messages());
+        make_ids_unique(&mut reply.message, self.conversation.call_ids());
         self.turns += 1;
         let event = Event::Reply {
             message: reply.message.clone(),
@@ -272,19 +259,19 @@ fn flatten_deep_arguments(message: &mut Message) {
     }
 }
 
-/// Gives a call another id when it has none, or one that another call of the conversation has: some servers count anew in
-/// each answer. What has begun, its answers and its questions are known by that id.
-fn make_ids_unique(message: &mut Message, earlier: &[Message]) {
-    let mut taken: BTreeSet<String> =
-        earlier.iter().flat_map(Message::tool_uses).map(|(id, ..)| id.to_owned()).collect();
+/// Gives a call another id when it has none, or one that another call of the conversation has or had: some servers count
+/// anew in each answer. What has begun, its answers and its questions are known by that id.
+fn make_ids_unique(message: &mut Message, earlier: &BTreeSet<String>) {
+    let mut ours = BTreeSet::new();
     for block in &mut message.blocks {
         let Block::ToolUse { id, .. } = block else { continue };
-        if id.is_empty() || taken.contains(id) {
+        let is_taken = |id: &String| earlier.contains(id) || ours.contains(id);
+        if id.is_empty() || is_taken(id) {
             let base = if id.is_empty() { "call" } else { id.as_str() };
-            let free = (2_u64..).map(|number| format!("{base}_{number}")).find(|new| !taken.contains(new));
+            let free = (2_u64..).map(|number| format!("{base}_{number}")).find(|new| !is_taken(new));
             *id = free.unwrap_or_default();
         }
-        taken.insert(id.clone());
+        ours.insert(id.clone());
     }
 }
 

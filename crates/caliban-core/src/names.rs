@@ -9,6 +9,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::inert;
+
 /// A name that is safe as a file name, a git branch component and a command's argument.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -27,7 +29,7 @@ pub enum NameError {
         bytes: usize,
     },
     /// A character that no name has.
-    #[error("a name has only a-z, 0-9, '-', '_' and '.', not '{}'", .0.escape_default())]
+    #[error("a name has only a-z, 0-9, '-', '_' and '.', not '{}'", inert::line(&.0.to_string()))]
     Character(char),
     /// `-x`, `.x`: an option, a hidden file.
     #[error("a name begins with a letter or digit, not '{0}'")]

@@ -1,5 +1,7 @@
 //! What the wire protocols have in common: the seam between the HTTP provider and a protocol.
 
+use std::hash::{BuildHasher as _, RandomState};
+
 use caliban_core::message::{Block, StopReason};
 use serde_json::{Value, json};
 
@@ -85,7 +87,7 @@ impl Wire {
     }
 
     pub(crate) fn assembler(self, provider: ProviderKind, request: &ModelRequest<'_>) -> Box<dyn Assemble> {
-        let ids = CallIds { turn: request.messages.len(), next: 0 };
+        let ids = CallIds::default();
         match self {
             Self::Anthropic => Box::new(anthropic::Assembler::new(provider, request.model)),
             Self::Responses => Box::new(responses::Assembler::new(provider, request.model)),
@@ -95,17 +97,25 @@ impl Wire {
     }
 }
 
-/// Makes ids for calls of models that give none; unique within a conversation that only grows.
+/// Makes ids for calls of models that give none. Nothing in a request tells two answers of a conversation apart for
+/// sure, since a compaction makes it shorter: so each answer has a number of its own by chance.
 #[derive(Debug)]
 pub(crate) struct CallIds {
-    turn: usize,
+    answer: u64,
     next: usize,
+}
+
+impl Default for CallIds {
+    fn default() -> Self {
+        // The keys of a hasher are random.
+        Self { answer: RandomState::new().hash_one(()), next: 0 }
+    }
 }
 
 impl CallIds {
     pub(crate) fn make(&mut self) -> String {
         self.next += 1;
-        format!("call_{}_{}", self.turn, self.next - 1)
+        format!("call_{:016x}_{}", self.answer, self.next - 1)
     }
 }
 

@@ -5,6 +5,10 @@
 mod compaction;
 mod handover;
 mod order;
+mod pairs;
+mod resumed;
+mod room;
+mod steering;
 mod time;
 mod transcript;
 mod turns;

@@ -66,13 +66,13 @@ async fn a_stop_hook_sends_the_agent_back_five_times_at_most() {
 }
 
 /// A model that does what it is told here, one thing for each request.
-struct Told {
+pub(crate) struct Told {
     answers: Mutex<VecDeque<Result<ModelReply, ProviderError>>>,
-    asked: Mutex<Vec<Vec<Message>>>,
+    pub(crate) asked: Mutex<Vec<Vec<Message>>>,
 }
 
 impl Told {
-    fn new(answers: Vec<Result<ModelReply, ProviderError>>) -> Arc<Self> {
+    pub(crate) fn new(answers: Vec<Result<ModelReply, ProviderError>>) -> Arc<Self> {
         Arc::new(Self { answers: Mutex::new(answers.into()), asked: Mutex::default() })
     }
 }
@@ -100,7 +100,7 @@ impl Provider for Told {
     }
 }
 
-fn reply(blocks: Vec<Block>) -> ModelReply {
+pub(crate) fn reply(blocks: Vec<Block>) -> ModelReply {
     let called = blocks.iter().any(|block| matches!(block, Block::ToolUse { .. }));
     ModelReply {
         message: Message { role: Role::Assistant, blocks },
@@ -110,11 +110,11 @@ fn reply(blocks: Vec<Block>) -> ModelReply {
     }
 }
 
-fn says(text: &str) -> ModelReply {
+pub(crate) fn says(text: &str) -> ModelReply {
     reply(vec![Block::Text { text: text.into() }])
 }
 
-fn call(id: &str, name: &str) -> Block {
+pub(crate) fn call(id: &str, name: &str) -> Block {
     Block::ToolUse { id: id.into(), name: "Staged".into(), input: json!({"name": name}), extra: None }
 }
 
@@ -145,19 +145,21 @@ async fn a_request_that_is_too_long_is_made_again_when_there_is_room() {
     let world = World::new(json!({"steps": []}));
     let mut kit = world.kit();
     let too_long = || ProviderError::ContextTooLong { model: "told".into(), reason: "too long".into() };
-    let long = "x".repeat(40_000);
-    let model = Told::new(vec![Ok(says(&long)), Err(too_long()), Ok(says("the summary")), Ok(says("done"))]);
+    let usage = Usage { input: 10, output: 10_000, ..Usage::default() };
+    let long = ModelReply { usage, ..says(&"x".repeat(40_000)) };
+    let model = Told::new(vec![Ok(long), Err(too_long()), Ok(says("the summary")), Ok(says("done"))]);
     kit.provider = model.clone();
     let purse = kit.purse.clone();
     let mut agent = Agent::new(kit).await.unwrap();
     prompt(&mut agent, "the task").await;
     let report = prompt(&mut agent, &"y".repeat(4_000)).await;
     assert_eq!((report.outcome, report.text.as_str()), (Outcome::Done, "done"));
-    // Three answers of 11 tokens, the summary among them; what was refused is not on the bill.
-    assert_eq!(purse.spent().usage.total(), 33);
+    // The long answer and two of 11 tokens, the summary among them; what was refused is not on the bill.
+    assert_eq!(purse.spent().usage.total(), 10_010 + 22);
     let asked = model.asked.lock().unwrap();
     let last: String = asked[3].iter().map(Message::text).collect();
     assert!(last.contains("the summary") && !last.contains("xxxx"), "{} characters", last.len());
+    assert!(last.contains(&"y".repeat(4_000)), "the prompt that is to be answered is there");
 }
 
 #[tokio::test]

@@ -172,11 +172,17 @@ impl Stage {
 
     /// Waits until the log has this line.
     pub(crate) async fn reached(&self, line: &str) {
-        self.log.subscribe().wait_for(|log| log.iter().any(|other| other == line)).await.unwrap();
+        self.reached_times(line, 1).await;
+    }
+
+    /// Waits until the log has this line so many times.
+    pub(crate) async fn reached_times(&self, line: &str, times: usize) {
+        let is_there = |log: &Vec<String>| log.iter().filter(|other| *other == line).count() >= times;
+        self.log.subscribe().wait_for(is_there).await.unwrap();
     }
 }
 
-/// `Staged {"name": …, "read": …, "write": …}`: touches what it says, and writes down when it begins and ends.
+/// `Staged {"name": …, "read": …, "write": …, "says": …}`: touches what it says, and writes down when it begins and ends.
 struct Staged {
     spec: ToolSpec,
     stage: Stage,
@@ -210,7 +216,7 @@ impl Tool for Staged {
             self.stage.log.send_modify(|log| log.push(format!("{name} begins")));
             self.stage.held.subscribe().wait_for(|held| !held.contains(&name)).await.unwrap();
             self.stage.log.send_modify(|log| log.push(format!("{name} ends")));
-            ToolOutput::text("ok", "ok")
+            ToolOutput::text(input["says"].as_str().unwrap_or("ok"), "ok")
         })
     }
 }

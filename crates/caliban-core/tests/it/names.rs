@@ -40,7 +40,11 @@ fn a03_hostile_names_are_refused_with_a_reason() {
     }
     assert_eq!(
         Slug::parse("a\u{202e}").unwrap_err().to_string(),
-        "a name has only a-z, 0-9, '-', '_' and '.', not '\\u{202e}'"
+        "a name has only a-z, 0-9, '-', '_' and '.', not '<U+202E>'"
+    );
+    assert_eq!(
+        Slug::parse("größe").unwrap_err().to_string(),
+        "a name has only a-z, 0-9, '-', '_' and '.', not 'ö'"
     );
 }
 

@@ -1,0 +1,96 @@
+//! What a resumed agent still knows beside the conversation: where it stood, and its todo list.
+
+use caliban_agent::{Agent, event::Event, transcript};
+use caliban_tools::{Todo, TodoStatus};
+use serde_json::json;
+
+use crate::world::{World, prompt};
+
+/// An agent that said something in `sub`, and its kit's workspace after a resume.
+async fn resumed(world: &World) -> Agent {
+    Agent::resume(world.kit()).await.unwrap()
+}
+
+async fn worked_in(world: &World, directory: &str) {
+    let sub = world.root().join(directory);
+    std::fs::create_dir_all(&sub).unwrap();
+    let kit = world.kit();
+    let workspace = kit.workspace.clone();
+    let mut agent = Agent::new(kit).await.unwrap();
+    workspace.set_cwd(sub);
+    prompt(&mut agent, "hi").await;
+    agent.close().await;
+}
+
+fn moves(world: &World) -> Vec<(u64, std::path::PathBuf)> {
+    let records = transcript::read(&world.session()).unwrap();
+    records.into_iter().filter_map(|record| Some((record.seq, record.stands_in?))).collect()
+}
+
+#[tokio::test]
+async fn a_resumed_agent_stands_where_it_stood_however_often() {
+    let world = World::new(json!({"steps": [{"repeat": true, "text": "ok"}]}));
+    worked_in(&world, "sub").await;
+    let sub = world.root().join("sub");
+    // Said once, not with every record.
+    assert_eq!(moves(&world), [(1, sub.clone())]);
+    for _ in 0..2 {
+        let agent = resumed(&world).await;
+        assert_eq!(agent.kit().workspace.cwd(), sub);
+        agent.close().await;
+    }
+    // Back in the root, and that is remembered as well.
+    let mut agent = resumed(&world).await;
+    agent.kit().workspace.set_cwd(world.root());
+    prompt(&mut agent, "back").await;
+    agent.close().await;
+    assert_eq!(resumed(&world).await.kit().workspace.cwd(), world.root());
+}
+
+#[tokio::test]
+async fn when_the_directory_is_gone_the_model_is_told() {
+    let world = World::new(json!({"steps": [{"repeat": true, "text": "ok"}]}));
+    worked_in(&world, "sub").await;
+    std::fs::remove_dir(world.root().join("sub")).unwrap();
+    let mut agent = resumed(&world).await;
+    assert_eq!(agent.kit().workspace.cwd(), world.root());
+    prompt(&mut agent, "go on").await;
+    let told = format!("[the working directory {0}/sub is gone; it is now {0}]", world.root().display());
+    let messages = agent.conversation().messages();
+    assert_eq!(messages[2].text(), format!("go on\n\n{told}"));
+    agent.close().await;
+    // Once.
+    let mut agent = resumed(&world).await;
+    prompt(&mut agent, "more").await;
+    assert_eq!(agent.conversation().messages()[4].text(), "more");
+}
+
+#[tokio::test]
+async fn in_another_project_it_stands_in_that_ones_root() {
+    let world = World::new(json!({"steps": [{"repeat": true, "text": "ok"}]}));
+    worked_in(&world, "sub").await;
+    let file = world.session().join(transcript::FILE_NAME);
+    let elsewhere = std::fs::read_to_string(&file).unwrap().replacen("/work\"", "/other\"", 1);
+    std::fs::write(&file, elsewhere).unwrap();
+    assert_eq!(resumed(&world).await.kit().workspace.cwd(), world.root());
+}
+
+#[tokio::test]
+async fn the_todo_list_is_there_again() {
+    let todos = json!([{"content": "find it", "status": "in_progress"}]);
+    let world = World::new(json!({"steps": [
+        {"tool_calls": [{"name": "TodoWrite", "input": {"todos": todos}}]}, {"repeat": true, "text": "ok"},
+    ]}));
+    let mut agent = Agent::new(world.kit()).await.unwrap();
+    prompt(&mut agent, "plan").await;
+    agent.close().await;
+    let agent = resumed(&world).await;
+    let expected = Todo { content: "find it".into(), status: TodoStatus::InProgress, active_form: None };
+    assert_eq!(agent.kit().workspace.todos(), [expected]);
+    let started = transcript::read(&world.session()).unwrap();
+    assert!(
+        started
+            .iter()
+            .any(|record| matches!(&record.event, Event::CallStarted { name, .. } if name == "TodoWrite"))
+    );
+}
