@@ -8,6 +8,7 @@
 //! answered with no, and the model would read of cancelled calls where "interrupted, outcome unknown" is the truth. What
 //! is recorded is with the kernel already, and the shim ends the tree.
 
+mod heard;
 mod isolation;
 mod notify;
 mod serve;
@@ -43,6 +44,7 @@ use crate::{
     report::Failure,
     settings::{Environment, Layer, tool_environment::tool_environment},
 };
+use heard::Heard;
 use notify::{News, Notifier};
 use status::Status;
 
@@ -165,6 +167,7 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     let server = serve::Server::listen(&order.socket, Arc::new(Sessions::only(host.clone())))?;
     let task = is_new.then(|| unveiled(&spec.prompt, &environment, VEILED_TASK));
     let message = message.map(|text| unveiled(&text, &environment, VEILED_RESUME));
+    let heard = message.is_some().then(|| Heard::new(&host, &order.directory));
     let first = first_words(task.as_deref(), message);
     if is_unfinished && host.go_on().is_err() {
         return Err(Failure::new("the session was closed before it began"));
@@ -176,6 +179,9 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     let mut postman = identity.map(|identity| Postman::start(identity, host.clone()));
     let stay = Stay { after_turn: spec.after_turn, idle, workspace: &workspace };
     let end = watch(&host, status, &mut notifier, stay, &server, postman.as_mut()).await;
+    if let Some(heard) = heard {
+        heard.finish();
+    }
     if let Some(postman) = postman {
         postman.finish(if matches!(end, End::Finished) { Farewell::Leave } else { Farewell::Stay }).await;
     }
@@ -234,7 +240,8 @@ async fn prepare(
     environment: &Environment,
     status: &mut Status,
 ) -> Result<(Agent, Composition, Option<Identity>), Failure> {
-    let flags = crate::fleet::flags::of(spec);
+    let mut flags = crate::fleet::flags::of(spec);
+    crate::fleet::limits::Raised::of(&order.directory).apply(&mut flags);
     let id = order.directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let request = Request {
         cwd: &spec.cwd,
@@ -315,6 +322,9 @@ async fn begin(
         }
         kit.system.push_str("\n\n");
         kit.system.push_str(&identity.instructions());
+    }
+    if is_old && let Ok(records) = transcript::read(&kit.directory) {
+        kit.remember_always(records.iter().map(|record| &record.event));
     }
     let agent = if is_old { Agent::resume(kit).await } else { Agent::new(kit).await };
     agent.map_err(|error| Failure::new(chain(&error)))

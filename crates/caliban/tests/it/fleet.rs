@@ -319,7 +319,7 @@ fn f20_a_crashed_agent_goes_on_with_resume_under_the_same_id() {
 
 #[test]
 fn resume_continues_the_conversation_with_the_next_message() {
-    let fleet = Fleet::new(script![text("first answer"), text("second answer")]);
+    let fleet = Fleet::new(script![text("first answer"), text("second answer"), text("third answer")]);
     let id = fleet.bg("the task", []);
     fleet.run(["agents", "wait", &id]).ok();
     fleet.run(["resume", &id, "--prompt", "and now?"]).ok();
@@ -330,6 +330,12 @@ fn resume_continues_the_conversation_with_the_next_message() {
         assert!(last.contains(part), "{part} is not in {last}");
     }
     assert!(fleet.run(["logs", &id]).ok().stdout.contains("second answer"));
+    // What was heard is not said again.
+    fleet.run(["resume", &id, "--prompt", "and then?"]).ok();
+    fleet.run(["agents", "wait", &id]).ok();
+    let requests = fleet.place.server.model_requests();
+    let last = requests.last().unwrap().body["messages"].to_string();
+    assert_eq!((last.matches("and now?").count(), last.matches("and then?").count()), (1, 1), "{last}");
 }
 
 #[test]
