@@ -93,6 +93,25 @@ pub(crate) enum FileUse {
     Write(PathBuf),
 }
 
+/// Builtins that take a word for a variable's name or for arithmetic, and expand what is in its brackets.
+const EVALUATING: &[&str] = &[
+    "let",
+    "read",
+    "printf",
+    "unset",
+    "test",
+    "[",
+    "declare",
+    "typeset",
+    "local",
+    "export",
+    "readonly",
+    "mapfile",
+    "readarray",
+    "getopts",
+    "wait",
+];
+
 /// Substitutions and `sh -c` inside each other.
 const MAX_LEVELS: usize = 6;
 /// Commands in one line, with all that they contain.
@@ -172,20 +191,28 @@ impl Walk<'_> {
     }
 
     fn and_or(&mut self, list: &AndOrList) {
-        let before = self.directories.clone();
+        // Wherever it may have ended: with each of the pipelines, or before the first.
+        let mut ends = self.directories.clone();
         self.pipeline(&list.first);
         // Behind `&&` alone everything before has succeeded, a `cd` as well.
         let mut sure = !list.first.bang;
         for next in &list.additional {
             let (AndOr::And(pipeline) | AndOr::Or(pipeline)) = next;
             sure &= matches!(next, AndOr::And(_));
+            ends = self.union(ends);
             if !sure {
-                self.widen(before.clone());
+                self.directories = ends.clone();
             }
             self.pipeline(pipeline);
             sure &= !pipeline.bang;
         }
-        self.widen(before);
+        self.widen(ends);
+    }
+
+    fn union(&mut self, others: Option<Vec<PathBuf>>) -> Option<Vec<PathBuf>> {
+        let here = self.directories.clone();
+        self.widen(others);
+        std::mem::replace(&mut self.directories, here)
     }
 
     fn widen(&mut self, others: Option<Vec<PathBuf>>) {
@@ -349,7 +376,10 @@ impl Walk<'_> {
             prefix.chain(simple.suffix.iter().flat_map(|suffix| &suffix.0))
         };
         if items().any(|item| matches!(item, Item::IoRedirect(_)))
-            && items().any(|item| matches!(item, Item::Word(word) if word::names_descriptor(&word.value)))
+            && items()
+                .filter_map(|item| if let Item::Word(word) = item { Some(word) } else { None })
+                .chain(&simple.word_or_name)
+                .any(|word| word::names_descriptor(&word.value))
         {
             self.doubt("a descriptor's number goes into a variable");
         }
@@ -531,6 +561,14 @@ impl Walk<'_> {
             self.doubt("the name of a command is known only when it runs");
         }
         self.declared(&words, written);
+        if words[0].literal().is_some_and(|name| EVALUATING.contains(&name))
+            && words[1..]
+                .iter()
+                .filter_map(Word::literal)
+                .any(|text| text.contains("$(") || text.contains('`'))
+        {
+            self.doubt("arithmetic with variables can run commands");
+        }
         let inner = wrappers::unwrap(&words).map(|wrapped| {
             let mut walk = Walk {
                 home: self.home,

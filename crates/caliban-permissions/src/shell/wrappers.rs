@@ -255,6 +255,12 @@ fn shell(words: &[Word], trust: Trust, dialect: Dialect) -> Option<Wrapped> {
     };
     match (first.literal(), words.get(1)) {
         (Some("--version"), None) => None,
+        // Options go on behind it.
+        (Some(first), Some(Word::Literal(line)))
+            if first.starts_with('-') && line.starts_with(['-', '+']) =>
+        {
+            wrapped(Trust::Opaque, vec![What::Unknown(UNKNOWN_OPTION)])
+        }
         (Some("-c" | "-ec" | "-ce" | "-xc" | "-euc" | "-lc"), Some(line)) => match line.literal() {
             // A login shell reads start files, and further words become `$0`, `$1` … of the line.
             Some(line) if words.len() == 2 && first.literal() != Some("-lc") => {

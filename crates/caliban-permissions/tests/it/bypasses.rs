@@ -263,6 +263,25 @@ fn a_function_runs_where_it_is_called() {
     free(&["f() { echo hi; }", "pwd() { date; }; pwd; pwd"]);
 }
 
+/// A chain may end with any of its commands.
+#[test]
+fn every_directory_in_which_a_chain_may_end_is_judged() {
+    let place = Place::new();
+    std::os::unix::fs::symlink("/etc/hostname", place.root.join("src/link")).unwrap();
+    for mode in [Mode::Default, Mode::Plan] {
+        let lines = [
+            "cd src || cd x; cat link",
+            "cd src && cd none; cat link",
+            "cd src && cd none || cat link",
+            "if cd src && cd none; then :; fi; cat link",
+            "! cd src || cd x && cat link",
+            "cd src; cd none; cat link",
+        ];
+        assert_eq!(wrong(&place, &place.policy(mode, &[]), &lines, "ask"), Vec::<String>::new());
+    }
+    free(&["cd src && cat main.rs && cd .. && cat notes.txt", "cd src && ls || true"]);
+}
+
 #[test]
 fn a_denied_sub_command_is_not_hidden_by_options() {
     let place = Place::new();
@@ -310,6 +329,10 @@ fn a_denied_sub_command_is_not_hidden_by_options() {
         "su -c 'git push'",
         "env -i git push",
         "systemd-run git push",
+        "let 'a[$(git push)]'",
+        "read 'a[$(git push)]'",
+        "bash -c -e 'git push'",
+        "sh -c -c 'git push'",
     ];
     assert_eq!(wrong(&place, &policy, &run_by_others, "deny"), Vec::<String>::new());
     let free = [
