@@ -3,9 +3,8 @@
 use std::{collections::VecDeque, io::Write, path::Path, time::Duration};
 
 use caliban_core::inert;
-use caliban_supervisor::{Client, ClientError, protocol::DaemonStatus};
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::time::{Instant, sleep};
+use caliban_supervisor::{Client, ClientError, Ended, end_by_signal, protocol::DaemonStatus};
+use tokio::time::sleep;
 
 use super::{Fleet, json_line, row, say, tail::Tail, worded};
 use crate::{
@@ -13,11 +12,6 @@ use crate::{
     report::{Code, Failure},
 };
 
-/// How long a daemon that was told to leave by a signal may take before it is ended by force. It can die at any
-/// instant without loss, so this is short.
-const LEAVE_LIMIT: Duration = Duration::from_secs(15);
-/// The pause between two looks.
-const LOOK: Duration = Duration::from_millis(20);
 /// How often a log that is followed is looked at.
 const FOLLOW: Duration = Duration::from_millis(100);
 
@@ -29,12 +23,22 @@ pub(super) async fn daemon(
     match command {
         DaemonCommand::Status { json } => status(fleet, *json, out).await,
         DaemonCommand::Stop => {
-            let line = if stop(fleet).await? {
-                "The daemon has left; agents go on."
-            } else {
-                "No daemon was running."
-            };
-            writeln!(out, "{line}")?;
+            match stop(fleet).await? {
+                Stopped::None => writeln!(out, "No daemon was running.")?,
+                Stopped::Left { queued: 0 } => writeln!(out, "The daemon has left; agents go on.")?,
+                Stopped::Left { queued } => {
+                    let who = if queued == 1 {
+                        "1 agent waits".to_owned()
+                    } else {
+                        format!("{queued} agents wait")
+                    };
+                    writeln!(
+                        out,
+                        "The daemon has left; agents that run go on. {who} for a start, which only a daemon can give: \
+                         the next command that needs one starts it (caliban agents list, for one)."
+                    )?;
+                }
+            }
             Ok(Code::Done)
         }
         DaemonCommand::Restart => {
@@ -56,6 +60,10 @@ async fn status(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Co
         }
         Err(error) => return Err(worded(error)),
     };
+    if status.base != fleet.places().base() {
+        let own = fleet.places().base().display();
+        say(&format!("that daemon keeps its data in {}, this command in {own}", status.base.display()));
+    }
     if json {
         json_line(&status, out)?;
     } else {
@@ -85,71 +93,47 @@ fn text(status: &DaemonStatus, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ends the daemon; false when there was none. One that does not understand us, or does not answer, gets a signal.
-async fn stop(fleet: &Fleet<'_>) -> Result<bool, Failure> {
+/// What `stop` did.
+enum Stopped {
+    /// There was none.
+    None,
+    /// It has left; so many agents waited for a place, when that could be asked.
+    Left { queued: u64 },
+}
+
+/// Ends the daemon. One that does not understand us, does not answer or does not listen gets a signal.
+async fn stop(fleet: &Fleet<'_>) -> Result<Stopped, Failure> {
+    let mut queued = 0;
     let ended = match Client::connect(fleet.places()).await {
-        Ok(client) => client.shutdown().await,
-        Err(ClientError::NotRunning(_)) => return Ok(false),
+        Ok(mut client) => {
+            // One of another version may not say.
+            queued = client.status().await.map_or(0, |status| status.queued);
+            client.shutdown().await
+        }
+        Err(ClientError::NotRunning(_)) => return Ok(Stopped::None),
         Err(error) => Err(error),
     };
     match ended {
-        Ok(()) => Ok(true),
-        Err(error @ (ClientError::Protocol { .. } | ClientError::Silent(_) | ClientError::Broken(_))) => {
-            match by_signal(&fleet.places().daemon_lock()).await {
-                Ok(true) => Ok(true),
-                // It left between our question and our look.
-                Ok(false) if matches!(error, ClientError::Broken(_)) => Ok(true),
-                Ok(false) => Err(worded(error)),
-                Err(failure) => Err(failure),
+        Ok(()) => Ok(Stopped::Left { queued }),
+        Err(
+            error @ (ClientError::Protocol { .. }
+            | ClientError::Silent(_)
+            | ClientError::Broken(_)
+            | ClientError::Deaf { .. }),
+        ) => match end_by_signal(fleet.places()).await.map_err(worded)? {
+            Ended::Left => Ok(Stopped::Left { queued }),
+            Ended::Killed => {
+                say("the daemon did not leave when it was told to, and was killed");
+                Ok(Stopped::Left { queued })
             }
-        }
+            // It left between our question and our look.
+            Ended::None if matches!(error, ClientError::Broken(_) | ClientError::Deaf { .. }) => {
+                Ok(Stopped::Left { queued })
+            }
+            Ended::None => Err(worded(error)),
+        },
         Err(error) => Err(worded(error)),
     }
-}
-
-/// Ends the process that says in its lock file that it is the daemon; false when there is none.
-async fn by_signal(lock: &Path) -> Result<bool, Failure> {
-    let Some((pid, start)) = std::fs::read_to_string(lock).ok().as_deref().and_then(holder) else {
-        return Ok(false);
-    };
-    if start_time(pid) != Some(start) {
-        return Ok(false);
-    }
-    let Some(process) = Pid::from_raw(pid) else { return Ok(false) };
-    for signal in [Signal::TERM, Signal::KILL] {
-        // It may be gone by now, which is what we want.
-        let _gone = kill_process(process, signal);
-        let give_up = Instant::now() + LEAVE_LIMIT;
-        while Instant::now() < give_up {
-            if start_time(pid) != Some(start) {
-                return Ok(true);
-            }
-            sleep(LOOK).await;
-        }
-        say(&format!("the daemon (pid {pid}) does not leave"));
-    }
-    Err(Failure::new(format!("the daemon (pid {pid}) cannot be ended")))
-}
-
-/// `pid 123 start 456`, as the daemon writes it.
-fn holder(text: &str) -> Option<(i32, u64)> {
-    let mut words = text.split_whitespace();
-    match (words.next()?, words.next()?, words.next()?, words.next()?) {
-        ("pid", pid, "start", start) => Some((pid.parse().ok()?, start.parse().ok()?)),
-        _ => None,
-    }
-}
-
-/// When the kernel started a process that still runs, in ticks since boot.
-fn start_time(pid: i32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold anything, parentheses too.
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
 }
 
 async fn logs(
@@ -181,21 +165,5 @@ async fn logs(
             writeln!(out, "{}", inert::line(&line))?;
         }
         out.flush()?;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_lock_names_a_process_and_its_start() {
-        assert_eq!(holder("pid 12 start 345\n"), Some((12, 345)));
-        for text in ["", "pid 12", "pid x start 1", "start 1 pid 2"] {
-            assert_eq!(holder(text), None, "{text}");
-        }
-        let own = i32::try_from(std::process::id()).unwrap();
-        assert!(start_time(own).is_some_and(|start| start > 0));
-        assert_eq!(start_time(i32::MAX), None);
     }
 }

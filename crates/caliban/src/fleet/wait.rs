@@ -9,10 +9,13 @@ use caliban_core::{
     ids::AgentId,
     lifecycle::{Ending, State},
 };
-use caliban_supervisor::protocol::{AgentRow, ErrorCode, FleetEvent};
+use caliban_supervisor::{
+    Client,
+    protocol::{AgentRow, ErrorCode, FleetEvent},
+};
 use serde::Serialize;
 
-use super::{Fleet, json_line, row, say, worded};
+use super::{Fleet, json_line, row, say, watch, worded};
 use crate::{
     cli::fleet::WaitArgs,
     report::{Code, Failure},
@@ -39,11 +42,19 @@ pub(super) async fn wait(fleet: &Fleet<'_>, args: &WaitArgs, out: &mut dyn Write
     drop(client);
     let mut seen = Seen { waiting, ended: BTreeMap::new(), told: BTreeSet::new(), labels: BTreeMap::new() };
     let all = async {
+        let mut client = fleet.client().await?;
         loop {
-            follow(fleet, &mut seen, args.any).await?;
+            let left = follow(client, &mut seen, args.any).await?;
             if seen.is_over(args.any) {
                 return Ok::<(), Failure>(());
             }
+            client = match left {
+                Left::Gone => fleet.client().await?,
+                Left::Stopped => watch::again(fleet).await.ok_or_else(|| {
+                    Failure::new("the daemon was stopped while we waited; agents that run go on")
+                        .hint("wait again: that starts the next daemon")
+                })?,
+            };
         }
     };
     let in_time = match args.timeout {
@@ -70,13 +81,19 @@ pub(super) async fn wait(fleet: &Fleet<'_>, args: &WaitArgs, out: &mut dyn Write
     Ok(code(&outcomes))
 }
 
+/// How a watch came to its end.
+enum Left {
+    /// The daemon was asked to leave: somebody wants it so, and we start no other.
+    Stopped,
+    /// It is gone without a word: the next one knows as much. Or all is over.
+    Gone,
+}
+
 /// Watches until it is over, or until the daemon leaves.
-async fn follow(fleet: &Fleet<'_>, seen: &mut Seen, any: bool) -> Result<(), Failure> {
-    let mut client = fleet.client().await?;
+async fn follow(mut client: Client, seen: &mut Seen, any: bool) -> Result<Left, Failure> {
     let mut events = client.events().await.map_err(worded)?;
     let mut present = BTreeSet::new();
     loop {
-        // A connection that breaks is a daemon that left: the next one knows as much.
         match events.next().await.unwrap_or(None) {
             Some(FleetEvent::Agent(row)) => {
                 present.insert(row.id);
@@ -91,10 +108,11 @@ async fn follow(fleet: &Fleet<'_>, seen: &mut Seen, any: bool) -> Result<(), Fai
                 }
             }
             Some(FleetEvent::Gap { .. }) => present.clear(),
-            Some(FleetEvent::Bye {}) | None => return Ok(()),
+            Some(FleetEvent::Bye {}) => return Ok(Left::Stopped),
+            None => return Ok(Left::Gone),
         }
         if seen.is_over(any) {
-            return Ok(());
+            return Ok(Left::Gone);
         }
     }
 }
@@ -148,7 +166,7 @@ impl Seen {
     }
 
     /// One that the daemon did not name: asked for once more before it is called removed.
-    async fn gone(&mut self, client: &mut caliban_supervisor::Client, id: AgentId) -> Result<(), Failure> {
+    async fn gone(&mut self, client: &mut Client, id: AgentId) -> Result<(), Failure> {
         use caliban_supervisor::ClientError;
         match client.show(&id.to_string()).await {
             Ok(row) => self.look(&row),

@@ -98,14 +98,19 @@ async fn follow(client: &Client, view: &mut View, out: &mut dyn Write) -> Result
 }
 
 /// A daemon that somebody has started again. We start none: it may have been stopped on purpose.
-async fn again(fleet: &Fleet<'_>) -> Option<Client> {
+pub(super) async fn again(fleet: &Fleet<'_>) -> Option<Client> {
     let give_up = Instant::now() + PATIENCE;
     loop {
-        match Client::connect(fleet.places()).await {
-            Ok(client) => return Some(client),
-            Err(_) if Instant::now() < give_up => sleep(LOOK).await,
-            Err(_) => return None,
+        if let Ok(mut client) = Client::connect(fleet.places()).await
+            // One that is just leaving may still be found.
+            && client.status().await.is_ok()
+        {
+            return Some(client);
         }
+        if Instant::now() > give_up {
+            return None;
+        }
+        sleep(LOOK).await;
     }
 }
 

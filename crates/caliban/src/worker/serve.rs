@@ -1,8 +1,8 @@
-//! The agent's own socket: anybody of the same user may attach.
+//! The agent's own socket: anybody of the same user may attach. One that was taken away (a logout, a tmp cleaner) is
+//! bound again.
 
 use std::{
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -11,7 +11,10 @@ use std::{
 };
 
 use caliban_acp::{Say, ServeOptions, Sessions, serve};
-use caliban_supervisor::Whose;
+use caliban_supervisor::{
+    Whose,
+    sockets::{self, Bound},
+};
 use tokio::{net::UnixListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -19,12 +22,13 @@ use crate::report::Failure;
 
 /// How long clients that are attached at the end may take to read what is left.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How often it is looked whether the socket is still there. Whoever wants to connect waits longer than that.
+const LOOK: Duration = Duration::from_secs(2);
 /// How many may be attached at once.
 const MAX_CLIENTS: usize = 64;
 
 /// The listening end.
 pub(super) struct Server {
-    path: PathBuf,
     clients: Arc<AtomicUsize>,
     ending: CancellationToken,
     accepting: Option<AbortOnDropHandle<()>>,
@@ -33,18 +37,14 @@ pub(super) struct Server {
 impl Server {
     /// Listens at `path`, which becomes visible only when it is ready.
     pub(super) fn listen(path: &Path, sessions: Arc<Sessions>) -> Result<Self, Failure> {
-        let beside = path.with_extension("new");
         let cannot =
             |error: std::io::Error| Failure::new(format!("cannot listen at {}: {error}", path.display()));
-        // Left by a worker that was killed in between.
-        let _none = std::fs::remove_file(&beside);
-        let listener = UnixListener::bind(&beside).map_err(cannot)?;
-        std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o600)).map_err(cannot)?;
-        std::fs::rename(&beside, path).map_err(cannot)?;
+        let (listener, bound) = sockets::bind(path).map_err(cannot)?;
+        let place = Place { listener, bound, told: path.to_owned() };
         let (clients, ending) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
-        let accepting = tokio::spawn(accept(listener, sessions, clients.clone(), ending.clone()));
+        let accepting = tokio::spawn(accept(place, sessions, clients.clone(), ending.clone()));
         let accepting = Some(AbortOnDropHandle::new(accepting));
-        Ok(Self { path: path.to_owned(), clients, ending, accepting })
+        Ok(Self { clients, ending, accepting })
     }
 
     /// Whether somebody is attached.
@@ -54,7 +54,6 @@ impl Server {
 
     /// Takes no more clients, and gives those that are there a moment to read the end.
     pub(super) async fn finish(mut self) {
-        let _gone = std::fs::remove_file(&self.path);
         self.ending.cancel();
         if let Some(accepting) = self.accepting.take() {
             let _late = tokio::time::timeout(LAST_WORDS, accepting).await;
@@ -62,17 +61,47 @@ impl Server {
     }
 }
 
-async fn accept(
+/// Where we listen.
+struct Place {
     listener: UnixListener,
+    bound: Bound,
+    /// Where we were told to.
+    told: std::path::PathBuf,
+}
+
+impl Place {
+    /// Makes sure that we can be found.
+    fn keep(&mut self) {
+        if self.bound.is_there() {
+            return;
+        }
+        match sockets::bind_agent_again(&self.told) {
+            Ok((listener, bound)) => {
+                tracing::warn!(path = %bound.path().display(), "the socket was taken away; listening again");
+                (self.listener, self.bound) = (listener, bound);
+            }
+            Err(error) => tracing::warn!(%error, "the socket was taken away and cannot be made again"),
+        }
+    }
+}
+
+async fn accept(
+    mut place: Place,
     sessions: Arc<Sessions>,
     clients: Arc<AtomicUsize>,
     ending: CancellationToken,
 ) {
     let mut served = JoinSet::new();
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = place.listener.accept() => accepted,
             Some(_) = served.join_next() => continue,
+            _ = look.tick() => {
+                place.keep();
+                continue;
+            }
             () = ending.cancelled() => break,
         };
         let stream = match accepted {
@@ -101,6 +130,7 @@ async fn accept(
             clients.fetch_sub(1, Ordering::Relaxed);
         });
     }
+    place.bound.remove();
     while served.join_next().await.is_some() {}
 }
 

@@ -17,6 +17,7 @@ mod held_worktrees;
 mod hooks;
 mod isolation;
 mod landing;
+mod lost_runtime;
 mod mcp;
 mod merge;
 mod models;
