@@ -12,7 +12,7 @@ use std::{
 };
 
 use caliban_core::{access::Access, message::ToolSpec, redact::Redactor, spec::SpawnSpec, usage::Usage};
-use caliban_permissions::{Effect, Policy};
+use caliban_permissions::{Effect, Mode, Policy};
 use caliban_tools::{BoxFuture, Call, Tool, ToolOutput, Workspace};
 use serde_json::Value;
 
@@ -83,7 +83,7 @@ impl Tool for AgentTool {
 
     fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
-            match Input::parse(&input) {
+            match Input::parse(&input).and_then(|input| self.starter.in_this_mode(input)) {
                 Ok(input) if input.background => self.starter.hand_over(input).await,
                 Ok(input) => match self.starter.run(input, call).await {
                     Ok(output) => output,
@@ -96,6 +96,17 @@ impl Tool for AgentTool {
 }
 
 impl Starter {
+    /// A worktree is a branch, files and a setup command: nothing for an agent that may change nothing.
+    fn in_this_mode(&self, input: Input) -> Result<Input, String> {
+        let mode = self.parent.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).mode;
+        match (&input.place, mode) {
+            (Place::Worktree(_), Mode::Plan) => {
+                Err("plan mode changes nothing, so no worktree is made; leave out `isolation`".to_owned())
+            }
+            _ => Ok(input),
+        }
+    }
+
     async fn run(&self, mut input: Input, call: Call<'_>) -> Result<ToolOutput, String> {
         // It becomes the name of a directory and of a branch.
         input.label = input.label.map(|label| self.blueprint.redactor.redact(&label).into_owned());

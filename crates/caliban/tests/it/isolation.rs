@@ -345,6 +345,23 @@ fn w02_a_background_helper_of_an_agent_in_a_worktree_has_one_of_its_own() {
 }
 
 #[test]
+fn plan_mode_makes_no_worktree() {
+    for background in [false, true] {
+        let input = json!({
+            "prompt": "the child's task", "isolation": "worktree", "label": "w", "background": background
+        });
+        let place = Place::new(script![tool("AgentTool", input), text("parent done")]);
+        let settings = "[worktrees]\nsetup = 'touch ~/set-up'\n";
+        place.env.write(place.env.config().join("caliban/settings.toml"), settings);
+        place.ask(TASK, ["--permission-mode", "plan"]).ok();
+        let said = "plan mode changes nothing, so no worktree is made; leave out `isolation`";
+        assert_eq!(result(&place), (said.to_owned(), true));
+        assert_eq!(branches(&place), "");
+        assert!(!place.repo.join(".caliban").exists() && !place.env.home().join("set-up").exists());
+    }
+}
+
+#[test]
 fn r19_a_cancelled_child_loses_nothing() {
     let place = Place::new(isolated(
         json!({}),
