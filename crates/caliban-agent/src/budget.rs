@@ -92,6 +92,37 @@ impl Purse {
         debug_assert!(booked.is_ok(), "the account is open");
     }
 
+    /// Takes half of what is left, for an agent that has a purse of its own elsewhere. Nothing where nothing is limited.
+    pub(crate) fn share(&self) -> Result<Share, Refusal> {
+        let mut book = self.lock();
+        let now = self.now();
+        let left = book.ledger.remaining(&self.account).unwrap_or(Limits::NONE);
+        let tokens = left.tokens.map(|tokens| (tokens / 2).max(1));
+        let usd = left.usd.map(|usd| MicroUsd((usd.0 / 2).max(1)));
+        let cost = Some(usd.unwrap_or_default());
+        let estimate = Estimate { tokens: tokens.unwrap_or_default(), cost, turns: 0 };
+        let reservation = book.ledger.reserve(&self.account, estimate, now)?;
+        Ok(Share { limits: Limits { tokens, usd, ..Limits::NONE }, reservation })
+    }
+
+    /// Gives back what was taken for an agent that was not started.
+    pub(crate) fn take_back(&self, share: Share) {
+        self.release(share.reservation);
+    }
+
+    /// Holds back what was given away by an earlier process; all that is left where that is less.
+    pub(crate) fn hold_back(&self, tokens: u64, usd: MicroUsd) {
+        let mut book = self.lock();
+        let now = self.now();
+        let left = book.ledger.remaining(&self.account).unwrap_or(Limits::NONE);
+        let tokens = left.tokens.map_or(0, |left| tokens.min(left));
+        let usd = left.usd.map_or(MicroUsd(0), |left| usd.min(left));
+        let estimate = Estimate { tokens, cost: Some(usd), turns: 0 };
+        if let Err(refusal) = book.ledger.reserve(&self.account, estimate, now) {
+            tracing::debug!(%refusal, "nothing is left to be held back");
+        }
+    }
+
     /// Asks for a request of about `tokens`.
     pub fn reserve(&self, tokens: Estimated) -> Result<Reservation, Refusal> {
         let usage = Usage { input: tokens.prompt, output: tokens.output, ..Usage::default() };
@@ -209,6 +240,14 @@ impl Purse {
     }
 }
 
+/// What an agent was given of another one's purse.
+#[derive(Debug)]
+pub(crate) struct Share {
+    /// What it may spend.
+    pub(crate) limits: Limits,
+    reservation: Reservation,
+}
+
 /// An agent's clock runs while there is one of these (and fewer of the others).
 #[derive(Debug)]
 #[must_use]
@@ -238,4 +277,32 @@ pub struct Estimated {
     pub prompt: u64,
     /// Tokens answered.
     pub output: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r20_shares_never_add_up_to_more_than_there_is() {
+        let limits = Limits { tokens: Some(1000), usd: Some(MicroUsd(9)), ..Limits::NONE };
+        let purse = Purse::new("a", limits, None);
+        let mut given = 0;
+        let shares: Vec<Share> = std::iter::from_fn(|| purse.share().ok()).collect();
+        for share in &shares {
+            given += share.limits.tokens.unwrap();
+        }
+        assert!(given <= 1000 && shares.len() > 2, "{shares:?}");
+        for share in shares {
+            purse.take_back(share);
+        }
+        assert_eq!(
+            purse.share().unwrap().limits,
+            Limits { tokens: Some(500), usd: Some(MicroUsd(4)), ..Limits::NONE }
+        );
+        purse.hold_back(2000, MicroUsd(1));
+        assert!(purse.share().is_err());
+        let free = Purse::new("b", Limits::NONE, None);
+        assert_eq!(free.share().unwrap().limits, Limits::NONE);
+    }
 }

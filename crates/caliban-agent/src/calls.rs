@@ -5,6 +5,7 @@
 //! that. Each is judged (hook, then rules, then a person), recorded before it begins and after it has ended.
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     sync::{Mutex, PoisonError},
     time::Instant,
@@ -75,6 +76,37 @@ impl Agent {
                 hint: Some("look at the transcript, then resume with a hint for the agent".to_owned()),
             })),
             None => Ok(()),
+        }
+    }
+}
+
+impl Kit {
+    /// What a person's "always" means.
+    fn allow_from_now_on(&self, suggestions: &[String]) {
+        let mut policy = self.policy.write().unwrap_or_else(PoisonError::into_inner);
+        for text in suggestions {
+            match text.parse() {
+                Ok(rule) => policy.add(Effect::Allow, rule, APPROVED),
+                // The suggestion is our own text; should it not parse, this call is approved all the same.
+                Err(error) => tracing::warn!(text, %error, "a suggested rule does not parse"),
+            }
+        }
+    }
+
+    /// The same for what was answered with "always" in an earlier process of this conversation. What the agent's
+    /// sub-agents asked is in their own transcripts, and ended with them.
+    pub fn remember_always<'a>(&self, events: impl IntoIterator<Item = &'a Event>) {
+        let mut asked: BTreeMap<&str, &[String]> = BTreeMap::new();
+        for event in events {
+            match event {
+                Event::AskOpened(ask) => {
+                    asked.insert(&ask.id, &ask.suggestions);
+                }
+                Event::AskAnswered { id, answer: Answer::Always } => {
+                    self.allow_from_now_on(asked.get(id.as_str()).copied().unwrap_or_default());
+                }
+                _ => {}
+            }
         }
     }
 }
@@ -396,14 +428,7 @@ impl Runner<'_> {
     }
 
     fn allow_from_now_on(&self, suggestions: &[String]) {
-        let mut policy = self.kit.policy.write().unwrap_or_else(PoisonError::into_inner);
-        for text in suggestions {
-            match text.parse() {
-                Ok(rule) => policy.add(Effect::Allow, rule, APPROVED),
-                // The suggestion is our own text; should it not parse, this call is approved all the same.
-                Err(error) => tracing::warn!(text, %error, "a suggested rule does not parse"),
-            }
-        }
+        self.kit.allow_from_now_on(suggestions);
     }
 
     async fn carry_out(

@@ -14,6 +14,7 @@ pub mod definitions;
 pub mod event;
 pub mod feed;
 mod guard;
+mod handed;
 pub mod handle;
 pub mod hooks;
 pub mod prompt;

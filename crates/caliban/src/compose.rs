@@ -276,6 +276,12 @@ async fn model(target: &Target, provider: &dyn Provider) -> Result<String, Failu
     if let Some(model) = &target.model {
         return Ok(model.value.clone());
     }
+/// Whether somebody would answer, as far as that can be told without asking them.
+pub(crate) async fn check_provider(loaded: &Loaded, environment: &Environment) -> Result<(), Failure> {
+    let target = decide(loaded).await?;
+    provider(loaded, &target, environment).map(drop)
+}
+
     let models = provider.list_models(&CancellationToken::new()).await.map_err(from_provider)?;
     models.into_iter().next().ok_or_else(|| {
         Failure::new(format!("{} has no model", target.provider.value))

@@ -73,20 +73,29 @@ impl Sessions {
 
     /// The one that an id, or the beginning of one, means.
     pub(crate) fn find(&self, query: &str) -> Result<Found, Failure> {
-        let sessions = self.list();
-        let candidates = sessions.iter().map(|found| Candidate { id: found.id, label: None });
-        let id = resolve(query, candidates).map_err(|error| match error {
-            ResolveError::Unknown { query } => Failure::usage(format!("there is no session {query:?}")).hint(
-                "`caliban sessions list` shows the sessions of this repo, with --all those of every repo",
-            ),
-            ResolveError::Ambiguous { query, candidates } => {
-                let ids: Vec<String> = candidates.iter().map(|candidate| candidate.id.to_string()).collect();
-                Failure::usage(format!("several sessions begin with {query:?}: {}", ids.join(", ")))
-            }
-        })?;
-        let found = sessions.into_iter().find(|found| found.id == id);
-        found.ok_or_else(|| Failure::new(format!("session {id} has gone")))
+        find(self.list(), query)
     }
+
+    /// The same among the background agents, too, whose directories are sessions.
+    pub(crate) fn find_any(&self, query: &str) -> Result<Found, Failure> {
+        let agents = fs::read_dir(self.repo_dir.join("agents")).into_iter().flatten();
+        let agents = agents.filter_map(|entry| found(&entry.ok()?.path()));
+        find(self.list().into_iter().chain(agents).collect(), query)
+    }
+}
+
+fn find(sessions: Vec<Found>, query: &str) -> Result<Found, Failure> {
+    let candidates = sessions.iter().map(|found| Candidate { id: found.id, label: None });
+    let id = resolve(query, candidates).map_err(|error| match error {
+        ResolveError::Unknown { query } => Failure::usage(format!("there is no session {query:?}"))
+            .hint("`caliban sessions list` shows the sessions of this repo, with --all those of every repo"),
+        ResolveError::Ambiguous { query, candidates } => {
+            let ids: Vec<String> = candidates.iter().map(|candidate| candidate.id.to_string()).collect();
+            Failure::usage(format!("several sessions begin with {query:?}: {}", ids.join(", ")))
+        }
+    })?;
+    let found = sessions.into_iter().find(|found| found.id == id);
+    found.ok_or_else(|| Failure::new(format!("session {id} has gone")))
 }
 
 /// The directories of all repos that have been worked in.

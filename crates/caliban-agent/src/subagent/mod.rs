@@ -208,8 +208,24 @@ impl Starter {
         let approved = policy.rules.iter().filter(|rule| rule.source == APPROVED);
         let hooks = &self.blueprint.hooks;
         let hooks = if input.inherit_hooks { hooks.commands.clone() } else { hooks.binding().commands };
+        let share = match self.parent.purse.share() {
+            Ok(share) => share,
+            Err(refusal) => return report::failure(format!("nothing can be handed over: {refusal}")),
+        };
+        let budget = share.limits;
+        if budget != caliban_core::budget::Limits::NONE {
+            if let Err(error) = crate::handed::given(&self.directory, budget) {
+                self.parent.purse.take_back(share);
+                return report::failure(format!("what it may spend cannot be written down: {error}"));
+            }
+            warning.push_str(&format!(
+                "\nIt has half of the budget that you had left{}.",
+                report::amount(budget)
+            ));
+        }
         let spec = SpawnSpec {
             version: caliban_core::spec::SPEC_VERSION,
+            budget,
             prompt: input.prompt.clone(),
             label: input.label.as_deref().map(caliban_core::names::Slug::slugify),
             model: input.model.clone(),
@@ -225,7 +241,15 @@ impl Starter {
         };
         match self.blueprint.spawner.spawn(Handover { spec, hooks }).await {
             Ok(id) => report::handed_over(&id, &warning),
-            Err(problem) => report::failure(problem),
+            Err(problem) => {
+                self.parent.purse.take_back(share);
+                if budget != caliban_core::budget::Limits::NONE
+                    && let Err(error) = crate::handed::came_back(&self.directory, budget)
+                {
+                    tracing::warn!(%error, "a budget that was not used stays given");
+                }
+                report::failure(problem)
+            }
         }
     }
 

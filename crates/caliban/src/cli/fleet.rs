@@ -1,10 +1,15 @@
 //! The arguments that `caliban agents …`, its top-level shorthands and `--bg` share.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    num::{NonZeroU32, NonZeroU64},
+    path::PathBuf,
+    time::Duration,
+};
 
 use clap::{Args, ValueEnum};
 
 use super::run::AgentFlags;
+use crate::settings::values::Usd;
 
 /// What is said about a background agent beside how it is set up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
@@ -70,6 +75,11 @@ pub(crate) enum Isolation {
 
 /// `caliban agents spawn`.
 #[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Examples:
+  caliban agents spawn --prompt \"audit all SQL queries\" --label sql
+  git diff main | caliban agents spawn --prompt-file - --label review
+  caliban agents spawn --prompt=\"- fix a\" --budget-tokens 200000")]
 pub(crate) struct SpawnArgs {
     /// What it shall do
     #[arg(long, value_name = "TEXT", required_unless_present = "prompt_file")]
@@ -90,6 +100,11 @@ pub(crate) struct SpawnArgs {
 
 /// `caliban agents list`.
 #[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Examples:
+  caliban agents list
+  caliban agents list --watch
+  caliban agents list --json")]
 pub(crate) struct ListArgs {
     /// Print JSON; with --watch one object for each change, one to a line
     #[arg(long)]
@@ -127,6 +142,11 @@ pub(crate) struct AttachArgs {
 
 /// `caliban agents logs`.
 #[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Examples:
+  caliban logs a3f8
+  caliban logs a3f8 -f
+  caliban logs a3f8 --json")]
 pub(crate) struct LogsArgs {
     /// Which.
     #[command(flatten)]
@@ -144,6 +164,10 @@ pub(crate) struct LogsArgs {
 
 /// `caliban agents send`.
 #[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Examples:
+  caliban agents send a3f8 \"also cover the refresh path\"
+  git diff | caliban agents send a3f8 -")]
 pub(crate) struct SendArgs {
     /// Which.
     #[command(flatten)]
@@ -160,7 +184,11 @@ Exit codes:
   0    all of them (with --any: the first) ended done, or are idle and wait for a message
   1    one failed, crashed or was killed
   4    one reached a budget or its turn limit
-  124  the time was up")]
+  124  the time was up
+
+Examples:
+  caliban agents wait a3f8
+  caliban agents wait a3f8 sql --any --timeout 10m")]
 pub(crate) struct WaitArgs {
     /// Which.
     #[command(flatten)]
@@ -178,6 +206,10 @@ pub(crate) struct WaitArgs {
 
 /// `caliban agents kill`.
 #[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Examples:
+  caliban stop a3f8
+  caliban kill a3f8 sql --grace 30s")]
 pub(crate) struct KillArgs {
     /// Which.
     #[command(flatten)]
@@ -192,6 +224,9 @@ pub(crate) struct KillArgs {
 
 /// `caliban agents respawn`.
 #[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Examples:
+  caliban respawn a3f8                      # prints the new id")]
 pub(crate) struct RespawnArgs {
     /// Which.
     #[command(flatten)]
@@ -203,6 +238,13 @@ pub(crate) struct RespawnArgs {
 
 /// `caliban agents resume`.
 #[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+The limits count from the agent's beginning: one that has spent 20,000 tokens and shall spend as many again gets 40000.
+
+Examples:
+  caliban resume a3f8
+  caliban resume a3f8 --prompt \"now the docs\"
+  caliban resume a3f8 --budget-tokens 40000 --max-turns 100")]
 pub(crate) struct ResumeArgs {
     /// Which.
     #[command(flatten)]
@@ -210,6 +252,15 @@ pub(crate) struct ResumeArgs {
     /// Its next message; without one it goes on where it was
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
+    /// From now on: end after this many model requests
+    #[arg(long, value_name = "N")]
+    pub max_turns: Option<NonZeroU32>,
+    /// From now on: end when this many tokens are spent, from its beginning, cache included
+    #[arg(long, value_name = "TOKENS")]
+    pub budget_tokens: Option<NonZeroU64>,
+    /// From now on: end when this many US dollars are spent, from its beginning
+    #[arg(long, value_name = "USD", value_parser = super::run::dollars)]
+    pub budget_usd: Option<Usd>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -217,6 +268,11 @@ pub(crate) struct ResumeArgs {
 
 /// `caliban agents rm`.
 #[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Examples:
+  caliban rm a3f8
+  caliban rm a3f8 --force                   # kills it first
+  caliban rm a3f8 --keep                    # its worktree stays")]
 pub(crate) struct RmArgs {
     /// Which.
     #[command(flatten)]
@@ -234,6 +290,11 @@ pub(crate) struct RmArgs {
 
 /// `caliban agents diff`.
 #[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Examples:
+  caliban agents diff a3f8
+  caliban agents diff a3f8 --stat
+  caliban agents diff a3f8 | git apply")]
 pub(crate) struct DiffArgs {
     /// Which.
     #[command(flatten)]
@@ -248,6 +309,12 @@ pub(crate) struct DiffArgs {
 
 /// `caliban agents merge`.
 #[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Examples:
+  caliban agents merge a3f8
+  caliban agents merge a3f8 --squash -m \"auth: the new token type\"
+  caliban agents merge a3f8 --commit \"what was left\"
+  caliban agents merge a3f8 --into release")]
 pub(crate) struct MergeArgs {
     /// Which.
     #[command(flatten)]
@@ -289,6 +356,10 @@ pub(crate) struct ApprovalsArgs {
 
 /// `caliban approve`.
 #[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Examples:
+  caliban approve 2
+  caliban approve a3f8 --always")]
 pub(crate) struct ApproveArgs {
     /// The number that `caliban approvals` shows, or the agent when it asks one thing only
     #[arg(value_name = "N|ID")]
@@ -300,6 +371,10 @@ pub(crate) struct ApproveArgs {
 
 /// `caliban deny`.
 #[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Examples:
+  caliban deny 2
+  caliban deny a3f8 --reason \"use make check instead\"")]
 pub(crate) struct DenyArgs {
     /// The number that `caliban approvals` shows, or the agent when it asks one thing only
     #[arg(value_name = "N|ID")]

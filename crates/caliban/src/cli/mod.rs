@@ -143,7 +143,10 @@ pub(crate) enum Command {
 /// Parses the command line. The error knows how it is printed and which exit code it has.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let mut command = Cli::command();
-    let matches = command.try_get_matches_from_mut(args)?;
+    let args: Vec<OsString> = args.into_iter().collect();
+    let matches = command.try_get_matches_from_mut(&args).map_err(|error| {
+        dashed_prompt(&args, &error).map_or(error, |hint| command.error(ErrorKind::UnknownArgument, hint))
+    })?;
     if let Some((verb, _)) = matches.subcommand() {
         // A flag that only an agent's run knows would be ignored by the other commands: say so instead.
         let given = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
@@ -189,6 +192,25 @@ impl Cli {
             _ => &self.task,
         }
     }
+}
+
+/// What to do about a prompt that was taken for flags, as a list in Markdown is.
+fn dashed_prompt(args: &[OsString], error: &clap::Error) -> Option<String> {
+    if !matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidValue) {
+        return None;
+    }
+    let args: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
+    let (flag, prompt) = args.windows(2).find_map(|pair| match pair {
+        [flag @ ("--bg" | "-p" | "--print" | "--prompt"), prompt]
+            if prompt.starts_with('-') && prompt.contains(char::is_whitespace) =>
+        {
+            Some((*flag, *prompt))
+        }
+        _ => None,
+    })?;
+    let flag = if flag == "-p" { "--print" } else { flag };
+    let first = prompt.lines().next().unwrap_or_default();
+    Some(format!("a prompt that begins with a dash goes behind an equals sign: {flag}=\"{first}\""))
 }
 
 /// The ids of the flags that belong to a run.

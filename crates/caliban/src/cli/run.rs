@@ -26,7 +26,7 @@ pub(crate) struct RunFlags {
     /// Work on the prompt, print the answer and exit; stdin is appended to the prompt
     #[arg(short, long, value_name = "PROMPT", num_args = 0..=1)]
     pub print: Option<Option<String>>,
-    /// Work on the prompt in the background: print the agent's id and return at once
+    /// Work on the prompt in the background: print the agent's id and return at once; stdin is appended to the prompt
     #[arg(long, value_name = "PROMPT", num_args = 0..=1,
           conflicts_with_all = ["print", "output_format", "continue_last", "resume", "verbose"])]
     pub bg: Option<Option<String>>,
@@ -188,7 +188,7 @@ pub(crate) struct AcpArgs {
     pub agent: AgentFlags,
 }
 
-fn dollars(text: &str) -> Result<Usd, String> {
+pub(super) fn dollars(text: &str) -> Result<Usd, String> {
     let amount: f64 = text.parse().map_err(|_| "expected an amount of dollars, such as 0.50".to_owned())?;
     Usd::new(amount).ok_or_else(|| "expected an amount of dollars above 0".to_owned())
 }

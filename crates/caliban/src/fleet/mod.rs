@@ -8,12 +8,14 @@ mod answer;
 mod approvals;
 mod attach;
 pub(crate) mod caller;
+mod checks;
 mod daemon;
 mod desk;
 mod diff;
 pub(crate) mod flags;
 mod git;
 mod kill;
+pub(crate) mod limits;
 mod link;
 mod list;
 mod logs;
@@ -40,7 +42,8 @@ use std::{
 
 use caliban_core::names::Slug;
 use caliban_supervisor::{
-    Client, ClientError, DaemonOptions, PlaceSources, Places, StartOptions, Sweep, protocol::AgentRow,
+    Client, ClientError, DaemonOptions, PlaceSources, Places, StartOptions, Sweep,
+    protocol::{AgentRow, Awake, ErrorCode, WakeRequest},
 };
 
 use self::caller::Caller;
@@ -157,6 +160,18 @@ impl<'a> Fleet<'a> {
     /// Where everything of this repo's fleet is.
     pub(crate) fn places(&self) -> &Places {
         &self.places
+    }
+
+    /// Makes sure that an agent listens; one whose keys went with the runtime directory gets ours, as at a resume.
+    async fn wake(&self, client: &mut Client, agent: &str) -> Result<Awake, ClientError> {
+        match client.wake(agent).await {
+            Err(ClientError::Refused(error)) if error.code == ErrorCode::SecretsGone => {
+                let row = client.show(agent).await?;
+                let Ok(caller) = self.caller_for(&row) else { return Err(ClientError::Refused(error)) };
+                client.wake_with(agent, &WakeRequest { secrets: caller.secrets }).await
+            }
+            other => other,
+        }
     }
 
     /// What an agent that is started again gets of its caller; the secrets of its task stay those of the first one.

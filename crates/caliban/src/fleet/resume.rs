@@ -4,7 +4,7 @@ use std::io::Write;
 
 use caliban_supervisor::protocol::ResumeRequest;
 
-use super::{Fleet, caller::VEILED_RESUME, json_line, row::Shown, say, worded};
+use super::{Fleet, caller::VEILED_RESUME, json_line, limits::Raised, row::Shown, say, worded};
 use crate::{
     cli::fleet::ResumeArgs,
     report::{Code, Failure},
@@ -21,6 +21,13 @@ pub(super) async fn resume(
     let mut prompt = args.prompt.clone();
     if let Some(prompt) = &mut prompt {
         caller.veil(prompt, VEILED_RESUME);
+    }
+    let before = Raised::of(&row.dir);
+    let raised = before.with(args);
+    if raised != before {
+        raised
+            .write(&row.dir)
+            .map_err(|error| Failure::new(format!("the limits cannot be written: {error}")))?;
     }
     let request =
         ResumeRequest { secrets: caller.secrets, program: Some(crate::compose::own_program()?), prompt };

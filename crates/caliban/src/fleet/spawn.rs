@@ -15,7 +15,7 @@ use caliban_supervisor::protocol::SpawnRequest;
 use caliban_worktrees::BaseRef;
 use serde::Serialize;
 
-use super::{Fleet, caller, flags, git::Git, json_line, say, worded};
+use super::{Fleet, caller, checks, flags, git::Git, json_line, say, worded};
 use crate::{
     cli::{
         AgentFlags, Cli,
@@ -65,7 +65,7 @@ pub(super) async fn from_args(
 pub(super) async fn from_cli(fleet: &Fleet<'_>, cli: &Cli, out: &mut dyn Write) -> Result<Code, Failure> {
     let prompt = match &cli.run.prompt_file {
         Some(file) => prompt_file(&fleet.cwd, file)?,
-        None => cli.run.prompt().unwrap_or_default().to_owned(),
+        None => crate::print::with_stdin(cli.run.prompt().map(str::to_owned))?.unwrap_or_default(),
     };
     let append = cli.run.system_prompt_append.as_deref();
     spawn(fleet, &Task { prompt, task: &cli.task, agent: &cli.agent, append }, false, out).await
@@ -77,9 +77,10 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
         report::note(note);
     }
     // Said here and now, rather than by an agent that has failed when the person is gone.
-    loaded.choose()?;
+    crate::compose::check_provider(&loaded, fleet.environment).await?;
     let mut spec = spec(fleet, &loaded, task)?;
     known_base(fleet, &spec.isolation).await?;
+    checks::check(fleet, task.task, task.agent, &spec).await?;
     spec.broker_session = broker_session(fleet, &loaded, &spec, task.task.session.as_deref()).await?;
     let mut client = fleet.client_with(super::daemon_options(&loaded)).await?;
     for after in &task.task.after {
@@ -92,7 +93,8 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
     let (label, isolation) = (spec.label.clone(), spec.isolation.clone());
     let program = Some(crate::compose::own_program()?);
     let request = SpawnRequest { spec, secrets: caller.secrets, program, key: None };
-    let made = client.spawn(request).await.map_err(worded)?;
+    let (made, dirty) = tokio::join!(client.spawn(request), checks::uncommitted(fleet, &isolation));
+    let made = made.map_err(worded)?;
     let name = Slug::from(made.id);
     let (branch, directory) = match isolation {
         Isolation::Worktree(_) => (
@@ -102,7 +104,13 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
         Isolation::None => (None, fleet.cwd.clone()),
     };
     let label = label.map(|label| label.to_string());
-    show(&Spawned { id: made.id, label, dir: made.dir, branch, directory }, json, out)
+    let code = show(&Spawned { id: made.id, label, dir: made.dir, branch, directory }, json, out)?;
+    match dirty {
+        0 => {}
+        1 => say("1 uncommitted change is not in it"),
+        more => say(&format!("{more} uncommitted changes are not in it")),
+    }
+    Ok(code)
 }
 
 /// Refuses a base that names no commit. Looked at again when the worktree is made: it may have moved until then.

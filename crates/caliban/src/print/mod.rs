@@ -69,8 +69,20 @@ pub(crate) async fn print(cli: &Cli, environment: &Environment, cwd: &Path) -> R
 /// The words of the command line, with what comes on stdin behind them.
 fn prompt(cli: &Cli) -> Result<Option<String>, Failure> {
     let mut prompt = cli.run.prompt().map(str::to_owned).filter(|prompt| !prompt.trim().is_empty());
+    if cli.run.is_print() {
+        prompt = with_stdin(prompt)?;
+    }
+    let goes_on = cli.run.continue_last || cli.run.resume.is_some();
+    if prompt.is_none() && !goes_on {
+        return Err(nothing_to_do());
+    }
+    Ok(prompt)
+}
+
+/// A prompt, with what comes on stdin behind it.
+pub(crate) fn with_stdin(mut prompt: Option<String>) -> Result<Option<String>, Failure> {
     let stdin = std::io::stdin();
-    if cli.run.is_print() && !stdin.is_terminal() && (prompt.is_none() || is_something_coming(&stdin)) {
+    if !stdin.is_terminal() && (prompt.is_none() || is_something_coming(&stdin)) {
         let mut bytes = Vec::new();
         stdin
             .lock()
@@ -88,10 +100,6 @@ fn prompt(cli: &Cli) -> Result<Option<String>, Failure> {
                 None => piped.into_owned(),
             });
         }
-    }
-    let goes_on = cli.run.continue_last || cli.run.resume.is_some();
-    if prompt.is_none() && !goes_on {
-        return Err(nothing_to_do());
     }
     Ok(prompt)
 }

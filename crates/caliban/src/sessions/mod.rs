@@ -38,11 +38,11 @@ pub(crate) fn sessions(
             let repos = if *all { crate::place::all_repos(&paths.data) } else { vec![sessions] };
             list::list(&repos, *all, *json, out)?;
         }
-        SessionsCommand::Show { id, json } => show::show(&sessions.find(id)?, *json, out)?,
-        SessionsCommand::Replay { id, speed } => replay::replay(&sessions.find(id)?, *speed, out)?,
-        SessionsCommand::Audit { id, json } => audit::audit(&sessions.find(id)?, *json, out)?,
+        SessionsCommand::Show { id, json } => show::show(&sessions.find_any(id)?, *json, out)?,
+        SessionsCommand::Replay { id, speed } => replay::replay(&sessions.find_any(id)?, *speed, out)?,
+        SessionsCommand::Audit { id, json } => audit::audit(&sessions.find_any(id)?, *json, out)?,
         SessionsCommand::Compact { id } => {
-            return compact::compact(&sessions.find(id)?, environment, cwd, out);
+            return compact::compact(&sessions.find_any(id)?, environment, cwd, out);
         }
         SessionsCommand::Rm { ids } => rm::rm(&sessions, ids, out)?,
     }

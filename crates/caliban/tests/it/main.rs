@@ -4,6 +4,7 @@
 
 mod approvals;
 mod attach;
+mod background;
 mod bad_input;
 mod broker;
 mod compaction;

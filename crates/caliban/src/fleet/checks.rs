@@ -1,0 +1,135 @@
+//! What of a request for a background agent can be seen to be wrong before it is started: said here and now, rather than by
+//! an agent that has failed when the person is gone. Looked at again when it starts.
+
+use std::{path::Path, time::Duration};
+
+use caliban_core::{
+    inert,
+    spec::{Isolation, SpawnSpec},
+};
+use caliban_worktrees::BaseRef;
+
+use super::{Fleet, git::Git};
+use crate::{
+    cli::{AgentFlags, fleet::TaskFlags},
+    report::Failure,
+};
+
+/// The tools that every agent can have, beside those of MCP servers and of the broker.
+const TOOLS: [&str; 11] = [
+    "Read",
+    "Write",
+    "Edit",
+    "Bash",
+    "BashOutput",
+    "KillShell",
+    "Glob",
+    "Grep",
+    "WebFetch",
+    "TodoWrite",
+    "AgentTool",
+];
+/// How tools of MCP servers begin.
+const FOREIGN: &str = "mcp__";
+/// How long it is counted what is not committed.
+const COUNT_LIMIT: Duration = Duration::from_secs(1);
+
+/// Refuses what cannot work.
+pub(super) async fn check(
+    fleet: &Fleet<'_>,
+    task: &TaskFlags,
+    agent: &AgentFlags,
+    spec: &SpawnSpec,
+) -> Result<(), Failure> {
+    for dir in &agent.add_dir {
+        let path = fleet.cwd.join(dir);
+        if !path.is_dir() {
+            return Err(Failure::usage(format!("--add-dir: there is no directory {}", path.display())));
+        }
+    }
+    tools(task, spec)?;
+    let Isolation::Worktree(wanted) = &spec.isolation else { return Ok(()) };
+    for link in &wanted.symlink_directories {
+        let root = Git::plain(&fleet.cwd).args(["rev-parse", "--show-toplevel"]).path().await?;
+        if !root.join(link).is_dir() {
+            let text = format!("--symlink: there is no directory {} in the repo", inert::quoted(link));
+            return Err(Failure::usage(text));
+        }
+    }
+    for path in &wanted.sparse_paths {
+        sparse(&fleet.cwd, path, &wanted.base_ref).await?;
+    }
+    Ok(())
+}
+
+/// The names of tools that somebody has mistyped leave an agent without them.
+fn tools(task: &TaskFlags, spec: &SpawnSpec) -> Result<(), Failure> {
+    // What is there in a mailbox's session is known to the worker only.
+    if spec.broker_session.is_some() || task.session.is_some() {
+        return Ok(());
+    }
+    let is_known = |name: &&String| TOOLS.contains(&name.as_str()) || name.starts_with(FOREIGN);
+    match task.tools.iter().find(|name| !is_known(name)) {
+        Some(name) => Err(Failure::usage(format!("--tools: there is no tool {}", inert::quoted(name)))
+            .hint(format!("known: {}, and {FOREIGN}SERVER__TOOL", TOOLS.join(", ")))),
+        None => Ok(()),
+    }
+}
+
+async fn sparse(cwd: &Path, path: &str, base: &str) -> Result<(), Failure> {
+    let base = match BaseRef::from(base.to_owned()) {
+        BaseRef::Head | BaseRef::Fresh => "HEAD".to_owned(),
+        BaseRef::Revision(revision) => revision,
+    };
+    let tree = format!("{base}:{}", path.trim_end_matches('/'));
+    let args = ["rev-parse", "--verify", "--quiet", "--end-of-options", tree.as_str()];
+    if Git::plain(cwd).args(args).output().await?.status.success() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("--sparse: there is no {} in {base}", inert::quoted(path)))
+        .hint("name a directory of the repo, from its root"))
+}
+
+/// How many files of this tree differ from its last commit; none when that takes long, and for an agent that works here.
+pub(super) async fn uncommitted(fleet: &Fleet<'_>, isolation: &Isolation) -> usize {
+    if *isolation == Isolation::None {
+        return 0;
+    }
+    let status = Git::plain(&fleet.cwd).args(["--no-optional-locks", "status", "--porcelain=v1", "-z"]);
+    match tokio::time::timeout(COUNT_LIMIT, status.output()).await {
+        Ok(Ok(output)) if output.status.success() => {
+            let entries = output.stdout.split(|byte| *byte == 0);
+            // The second name of a renamed file has no state in front of it.
+            entries.filter(|entry| entry.get(2) == Some(&b' ')).count()
+        }
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn every_built_in_tool_can_be_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = caliban_tools::WorkspaceOptions {
+            root: dir.path().to_owned(),
+            extra_dirs: Vec::new(),
+            output_dir: dir.path().join("outputs"),
+            env: Vec::new(),
+            helper: "/bin/false".into(),
+            private_addresses: caliban_tools::PrivateAddresses::Refuse,
+            redact: None,
+            limits: caliban_tools::Limits::default(),
+            http: caliban_http::Options::default(),
+        };
+        let workspace: Arc<_> = caliban_tools::Workspace::new(options).unwrap();
+        let mut names: Vec<String> =
+            caliban_tools::builtin(&workspace).iter().map(|tool| tool.spec().name.clone()).collect();
+        names.push(caliban_agent::subagent::NAME.to_owned());
+        assert_eq!(names, TOOLS);
+    }
+}

@@ -1,0 +1,150 @@
+//! What is handed to the background: what of it is seen to be wrong at once, what it may spend, what holds when it goes on.
+
+use serde_json::{Value, json};
+use testkit::{StepExt, script, text, tool, tools, wait_until};
+
+use crate::fleet::{Fleet, bash, id_of};
+
+fn spec(fleet: &Fleet, row: &Value) -> Value {
+    let dir = row["dir"].as_str().unwrap().to_owned();
+    serde_json::from_str(&fleet.place.env.read(dir + "/spec.json")).unwrap()
+}
+
+#[test]
+fn r20_what_background_helpers_may_spend_comes_out_of_what_their_parent_has_left() {
+    let helper = |name: &str| json!({"prompt": "help", "background": true, "label": name});
+    let fleet = Fleet::new(script![
+        tools([("AgentTool", helper("one")), ("AgentTool", helper("two")), ("AgentTool", helper("three"))])
+            .on_first("the parent's task"),
+        text("handed over").on_first("the parent's task"),
+        tool("AgentTool", helper("four")).on_first("the parent's task"),
+        text("handed over, too").on_first("the parent's task"),
+        text("helped").on_first("help").forever(),
+    ]);
+    let parent = fleet.bg(
+        "the parent's task",
+        ["--permission-mode", "unattended", "--budget-tokens", "60000", "--isolation", "none"],
+    );
+    fleet.run(["agents", "wait", &parent]).ok();
+    fleet.run(["resume", &parent, "--prompt", "one more"]).ok();
+    fleet.run(["agents", "wait", &parent]).ok();
+    let rows = fleet.rows();
+    let given: Vec<u64> = rows
+        .iter()
+        .filter(|row| row["parent"] == json!(parent))
+        .map(|row| spec(&fleet, row)["budget"]["tokens"].as_u64().unwrap())
+        .collect();
+    let usage = fleet.row(&parent)["usage"].clone();
+    let spent: u64 = ["input", "output"].iter().map(|kind| usage[kind].as_u64().unwrap()).sum();
+    assert_eq!(given.len(), 4, "{rows:#?}");
+    assert!(given.iter().sum::<u64>() + spent <= 60_000, "{given:?} and {spent}");
+    let told = fleet.run(["logs", &parent, "--json"]).ok().stdout;
+    assert!(told.contains("It has half of the budget that you had left ("), "{told}");
+    for row in rows.iter().filter(|row| row["parent"] == json!(parent)) {
+        fleet.run(["agents", "wait", row["id"].as_str().unwrap()]).ok();
+    }
+}
+
+#[test]
+fn what_is_piped_to_bg_is_appended_to_the_prompt() {
+    let fleet = Fleet::new(script![text("reviewed")]);
+    let run = fleet.place.caliban().args(["--bg", "review this change"]).stdin("the piped change\n");
+    let id = id_of(&run.output().ok());
+    fleet.run(["agents", "wait", &id]).ok();
+    assert_eq!(spec(&fleet, &fleet.row(&id))["prompt"], "review this change\n\nthe piped change");
+}
+
+#[test]
+fn what_cannot_work_is_refused_at_once() {
+    let fleet = Fleet::new(script![]);
+    for (flags, words) in [
+        (["--sparse", "nosuch"], "--sparse: there is no 'nosuch' in HEAD"),
+        (["--tools", "Raed,Write"], "--tools: there is no tool 'Raed'"),
+        (["--add-dir", "/nosuch"], "--add-dir: there is no directory /nosuch"),
+        (["--symlink", "nosuch"], "--symlink: there is no directory 'nosuch' in the repo"),
+    ] {
+        let refused = fleet.place.caliban().args(["--bg", "the task"]).args(flags).output().expect_code(2);
+        assert!(refused.stderr.contains(words), "{flags:?}: {}", refused.stderr);
+    }
+    let refused = fleet.run(["--bg", "the task", "--script", "nosuch.json"]).expect_code(1);
+    assert!(refused.stderr.contains("cannot use the script"), "{}", refused.stderr);
+    let refused = fleet.run(["--bg", "- fix a\n- fix b"]).expect_code(2);
+    let words = "a prompt that begins with a dash goes behind an equals sign: --bg=\"- fix a\"";
+    assert!(refused.stderr.contains(words), "{}", refused.stderr);
+    assert_eq!(fleet.rows(), Vec::<Value>::new());
+}
+
+#[test]
+fn what_is_not_committed_is_not_there_and_that_is_said() {
+    let fleet = Fleet::new(script![text("done").forever()]);
+    let bg = || fleet.place.caliban().args(["--bg", "the task"]).output().ok();
+    let clean = bg();
+    assert!(!clean.stderr.contains("uncommitted"), "{}", clean.stderr);
+    fleet.place.env.write(fleet.place.repo.join("one.txt"), "1");
+    fleet.place.env.write(fleet.place.repo.join("README.md"), "changed");
+    let dirty = bg();
+    assert!(dirty.stderr.contains("\n2 uncommitted changes are not in it\n"), "{}", dirty.stderr);
+    for output in [clean, dirty] {
+        fleet.run(["agents", "wait", &id_of(&output)]).ok();
+    }
+}
+
+#[test]
+fn a_limit_that_was_reached_can_be_raised_at_a_resume() {
+    let fleet = Fleet::new(script![bash("true"), bash("true"), bash("true"), text("done")]);
+    let flags = ["--permission-mode", "unattended", "--max-turns", "1", "--budget-tokens", "1000000"];
+    let id = fleet.bg("the task", flags);
+    fleet.run(["agents", "wait", &id]).expect_code(4);
+    fleet.run(["resume", &id, "--budget-tokens", "10"]).ok();
+    fleet.run(["agents", "wait", &id]).expect_code(4);
+    fleet.run(["resume", &id, "--budget-tokens", "1000000", "--max-turns", "5"]).ok();
+    fleet.run(["agents", "wait", &id]).ok();
+    assert_eq!(fleet.row(&id)["last_text"], "done");
+}
+
+#[test]
+fn an_always_holds_after_a_resume() {
+    let fleet = Fleet::new(script![bash("touch one"), text("first"), bash("touch two"), text("second")]);
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    fleet.run(["approve", &id, "--always"]).ok();
+    fleet.run(["agents", "wait", &id]).ok();
+    fleet.run(["resume", &id, "--prompt", "again"]).ok();
+    wait_until("it asks or has ended", || {
+        let row = fleet.row(&id);
+        row["state"] == "done" || !row["asks"].as_array().unwrap().is_empty()
+    });
+    assert_eq!((fleet.state(&id).as_str(), fleet.worktree(&id).join("two").exists()), ("done", true));
+}
+
+#[test]
+fn f18_what_is_kept_of_a_background_agent_is_shown_like_a_session() {
+    let fleet = Fleet::new(script![bash("echo hello"), text("the answer")]);
+    let id = fleet.bg("the task", ["--permission-mode", "unattended"]);
+    fleet.run(["agents", "wait", &id]).ok();
+    let audit = fleet.run(["sessions", "audit", &id]).ok().stdout;
+    assert!(audit.contains("echo hello"), "{audit}");
+    for verb in ["show", "replay"] {
+        let shown = fleet.run(["sessions", verb, &id]).ok().stdout;
+        assert!(shown.contains("the task"), "{verb}: {shown}");
+    }
+}
+
+#[test]
+fn a_resume_that_fails_hides_nothing_of_the_work() {
+    let fleet = Fleet::new(script![crate::fleet::write("new.txt", "new\n"), text("done")]);
+    let id = fleet.bg("the task", []);
+    fleet.run(["agents", "wait", &id]).ok();
+    let before = fleet.row(&id);
+    let transcript = std::path::Path::new(before["dir"].as_str().unwrap()).join("transcript.jsonl");
+    std::fs::rename(&transcript, transcript.with_extension("away")).unwrap();
+    std::fs::create_dir(&transcript).unwrap();
+    fleet.run(["resume", &id]).ok();
+    fleet.wait_for(&id, "failed");
+    let after = fleet.row(&id);
+    for field in ["branch", "worktree", "base_commit", "turns", "usage"] {
+        assert_eq!(after[field], before[field], "{field}");
+    }
+    let diff = fleet.run(["agents", "diff", &id]).ok().stdout;
+    assert!(diff.contains("new.txt"), "{diff}");
+}
