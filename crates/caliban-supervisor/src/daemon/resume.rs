@@ -1,5 +1,6 @@
 //! `POST /v1/agents/{id}/resume`: an ended agent goes on in its conversation, with the same id.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use caliban_core::ids::AgentId;
@@ -8,10 +9,14 @@ use caliban_core::spec::MAX_PROMPT_BYTES;
 use caliban_store::fleet::{Record, Wanted};
 
 use super::store::Then;
-use super::{Owner, Reply, answer_to, spawn};
+use super::{Owner, Reply, answer_to, spawn, start};
 use crate::protocol::{ApiError, ErrorCode, ResumeRequest};
 use crate::records;
 
+/// Secrets that were taken out of texts on the disk, as the command line hands them over: lists, in the order of the
+/// gaps.
+const VEILED_TASK: &str = "CALIBAN_VEILED_TASK";
+const VEILED_RESUME: &str = "CALIBAN_VEILED_RESUME";
 /// Between what was said at a resume and not heard, and what is said at the next.
 const BETWEEN: &str = "\n\n";
 
@@ -56,7 +61,11 @@ impl Owner {
             return Err(ApiError::new(ErrorCode::BadRequest, text).hint("resume it without a message first"));
         }
         if !request.secrets.is_empty() {
-            spawn::write_secrets(&self.places.agent_secrets(id), &request.secrets)
+            let path = self.places.agent_secrets(id);
+            // Best effort: what is gone is shown to the agent as left out.
+            let old = start::read_secrets(&path).unwrap_or_default();
+            let secrets = with_veiled(request.secrets, &old, before.resume_prompt.is_some());
+            spawn::write_secrets(&path, &secrets)
                 .map_err(|error| spawn::file_refusal("its secrets cannot be written", &error))?;
             agent.record.has_secrets = true;
         } else if agent.record.has_secrets && !self.places.agent_secrets(id).exists() {
@@ -98,6 +107,27 @@ impl Owner {
         }
         answer_to(reply, Err(refusal));
     }
+}
+
+/// New secrets, with those of the old ones that belong to what the agent may not have heard yet.
+fn with_veiled(
+    mut new: BTreeMap<String, String>,
+    old: &BTreeMap<String, String>,
+    is_unheard: bool,
+) -> BTreeMap<String, String> {
+    if let Some(task) = old.get(VEILED_TASK) {
+        new.entry(VEILED_TASK.to_owned()).or_insert_with(|| task.clone());
+    }
+    if is_unheard && let Some(before) = old.get(VEILED_RESUME) {
+        let list = |json: Option<&String>| -> Vec<String> {
+            json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
+        };
+        let both = [list(Some(before)), list(new.get(VEILED_RESUME))].concat();
+        if let Ok(json) = serde_json::to_string(&both) {
+            new.insert(VEILED_RESUME.to_owned(), json);
+        }
+    }
+    new
 }
 
 /// Whether the worker of a run that is over had recorded what it was told: it removes the order then.

@@ -244,7 +244,8 @@ fn launch(order: &Order, spec: &SpawnSpec) -> Result<Launched, StartError> {
     Ok(Launched { pid, word: word.into() })
 }
 
-fn read_secrets(path: &Path) -> Result<BTreeMap<String, String>, StartError> {
+/// The secrets of an agent.
+pub(super) fn read_secrets(path: &Path) -> Result<BTreeMap<String, String>, StartError> {
     match records::read_capped(path, SECRETS_CAP) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|_| {
             StartError::Never(format!(

@@ -385,3 +385,32 @@ async fn a_long_message_at_a_resume_arrives_whole_and_too_much_is_refused() {
     let row = fleet.until_row(&mut client, id, |row| row.state == State::Idle && row.pid.is_some()).await;
     assert!(row.last_text.is_some_and(|text| text == long));
 }
+
+#[tokio::test]
+async fn secrets_that_were_taken_out_of_what_nobody_heard_yet_are_kept_with_it() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let out = fleet.temp.path().join("out");
+    let script = format!(
+        "sh:echo $CALIBAN_VEILED_TASK $CALIBAN_VEILED_RESUME $KEY > {0}.new; mv {0}.new {0}",
+        out.display()
+    );
+    let mut request = fleet.request(&script);
+    request.program = Some("/bin/false".into());
+    request.secrets.insert("CALIBAN_VEILED_TASK".to_owned(), "[\"task\"]".to_owned());
+    let id = client.spawn(request).await.unwrap().id;
+    let name = id.to_string();
+    fleet.until_state(&mut client, id, State::Failed).await;
+    let saying = |text: &str, program: std::path::PathBuf| ResumeRequest {
+        prompt: Some(format!("{text} [redacted:KEY]")),
+        program: Some(program),
+        secrets: [("CALIBAN_VEILED_RESUME", format!("[\"{text}\"]")), ("KEY", text.to_owned())]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+    };
+    client.resume(&name, &saying("one", "/bin/false".into())).await.unwrap();
+    fleet.until_state(&mut client, id, State::Failed).await;
+    client.resume(&name, &saying("two", crate::fleet::fake_worker())).await.unwrap();
+    wait_until("the worker has its secrets", || out.exists());
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "[\"task\"] [\"one\",\"two\"] two\n");
+}

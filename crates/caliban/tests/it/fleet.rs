@@ -318,6 +318,21 @@ fn f20_a_crashed_agent_goes_on_with_resume_under_the_same_id() {
 }
 
 #[test]
+fn f20_a_killed_agent_goes_on_with_a_message_after_the_daemon_has_left() {
+    let fleet = Fleet::new(script![text("first answer"), text("second answer")]);
+    let id = fleet.bg("the task", ["--interactive"]);
+    fleet.wait_for(&id, "idle");
+    fleet.run(["kill", &id]).ok();
+    fleet.run(["daemon", "stop"]).ok();
+    fleet.run(["resume", &id, "--prompt", "go on"]).ok();
+    fleet.place.server.wait_for_requests(2);
+    fleet.wait_for(&id, "idle");
+    let requests = fleet.place.server.model_requests();
+    let last = requests.last().unwrap().body["messages"].to_string();
+    assert_eq!(last.matches("go on").count(), 1, "{last}");
+}
+
+#[test]
 fn resume_continues_the_conversation_with_the_next_message() {
     let fleet = Fleet::new(script![text("first answer"), text("second answer"), text("third answer")]);
     let id = fleet.bg("the task", []);
