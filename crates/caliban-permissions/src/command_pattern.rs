@@ -180,8 +180,9 @@ fn in_order(name: &str, rule: &[&String], words: &[Word]) -> Fit {
             let (Some(word), false) = (words.get(at), wanted.is_some_and(|word| word.as_str() == "*")) else {
                 fits[at] = match wanted {
                     None => Fit::Yes,
+                    // Here or anywhere behind.
                     Some(word) if word.as_str() == "*" => {
-                        (at..=words.len()).map(behind).max().unwrap_or(Fit::No)
+                        behind(at).max(fits.get(at + 1).copied().unwrap_or(Fit::No))
                     }
                     Some(_) => Fit::No,
                 };

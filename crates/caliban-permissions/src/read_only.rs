@@ -304,8 +304,13 @@ fn files(operands: &[&Word], run: &Run) -> Option<Vec<PathBuf>> {
 
 /// `--file=x`, `-fx` and `-rfx` name files too.
 fn option_files(options: &[&str], run: &Run) -> Option<Vec<PathBuf>> {
+    /// Of a longer one there are too many ends to look at.
+    const LONGEST: usize = 200;
     let mut files = Vec::new();
     for option in options {
+        if !option.starts_with("--") && option.len() > LONGEST {
+            return None;
+        }
         let values: Vec<&str> = match option.strip_prefix("--") {
             Some(long) => long.split_once('=').map(|(_, value)| value).into_iter().collect(),
             // Which letter takes the rest for its value, only the program knows.

@@ -604,7 +604,8 @@ impl Walk<'_> {
     fn change_directory(&mut self, words: &[Word]) {
         match words[0].literal() {
             Some("cd") => {}
-            Some("pushd" | "popd") => return self.directories = None,
+            // What they run in this shell may go anywhere.
+            Some("pushd" | "popd" | "source" | "." | "eval" | "trap") => return self.directories = None,
             _ => return,
         }
         let target = match words {

@@ -279,6 +279,8 @@ fn every_directory_in_which_a_chain_may_end_is_judged() {
         ];
         assert_eq!(wrong(&place, &place.policy(mode, &[]), &lines, "ask"), Vec::<String>::new());
     }
+    let policy = place.policy(Mode::Default, &["Bash(source *)"]);
+    assert_eq!(wrong(&place, &policy, &["source x.sh; cat main.rs"], "ask"), Vec::<String>::new());
     free(&["cd src && cat main.rs && cd .. && cat notes.txt", "cd src && ls || true"]);
 }
 
