@@ -13,8 +13,11 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
+pub(crate) use self::keepers::{Keeper, Keepers};
 use crate::records::read_capped;
 use crate::shim::cgroup::Group;
+
+mod keepers;
 
 /// The variable that every process of a run has, unless it took it away: `<agent id>:<nonce>`.
 pub const MARKER: &str = "CALIBAN_AGENT_ID";
@@ -109,16 +112,18 @@ pub(crate) struct Traces {
 pub(crate) fn end_strays(runs: &[Traces]) -> io::Result<Strays> {
     let give_up = std::time::Instant::now() + KILL_LIMIT;
     let mut seen = BTreeSet::new();
+    let keepers = Keepers::beside_us();
+    let is_keeper = |pid: i32| keepers.as_ref().is_some_and(|keepers| keepers.who(pid).is_some());
     loop {
         let groups = || runs.iter().filter_map(|run| run.group.as_ref());
         let grouped: Vec<i32> = groups().flat_map(Group::members).collect();
-        let found = find(runs, &grouped)?;
+        let found = find(runs, &grouped, is_keeper)?;
         if found.is_empty() {
             groups().for_each(Group::remove);
             return Ok(Strays { ended: seen.len(), left: 0 });
         }
         for group in groups() {
-            group.kill(|_| false);
+            group.kill(|pid| is_keeper(pid));
         }
         for (pid, start_time) in &found {
             seen.insert((*pid, *start_time));
@@ -140,8 +145,13 @@ pub(crate) struct Strays {
     pub(crate) left: usize,
 }
 
-/// Living processes of these runs: of their groups, marked, known, of the session, or below one of those.
-fn find(runs: &[Traces], grouped: &[i32]) -> io::Result<BTreeSet<(i32, u64)>> {
+/// Living processes of these runs: of their groups, marked, known, of the session, or below one of those. Not a daemon of
+/// another repo, nor the shim of another run, that they had to start, and what is below these.
+fn find(
+    runs: &[Traces],
+    grouped: &[i32],
+    is_keeper: impl Fn(i32) -> bool,
+) -> io::Result<BTreeSet<(i32, u64)>> {
     let markers: BTreeSet<&str> = runs.iter().map(|run| run.marker.as_str()).collect();
     let known: BTreeSet<(i32, u64)> = runs.iter().flat_map(|run| run.known.iter().copied()).collect();
     let sessions: BTreeSet<i32> = runs.iter().filter_map(|run| run.session).collect();
@@ -164,11 +174,12 @@ fn find(runs: &[Traces], grouped: &[i32]) -> io::Result<BTreeSet<(i32, u64)>> {
     }
     let mut found = BTreeSet::new();
     for (pid, stat) in &all {
-        let known = known.contains(&(*pid, stat.start_time))
-            || sessions.contains(&stat.session)
-            || grouped.contains(pid);
+        let recorded = known.contains(&(*pid, stat.start_time));
+        let known = recorded || sessions.contains(&stat.session) || grouped.contains(pid);
         if known || is_marked(*pid, &markers)? {
-            found.insert(*pid);
+            if recorded || !is_keeper(*pid) {
+                found.insert(*pid);
+            }
         }
     }
     loop {
@@ -176,6 +187,7 @@ fn find(runs: &[Traces], grouped: &[i32]) -> io::Result<BTreeSet<(i32, u64)>> {
             .iter()
             .filter(|(pid, stat)| !found.contains(pid) && found.contains(&stat.parent))
             .map(|(pid, _)| *pid)
+            .filter(|pid| !is_keeper(*pid))
             .collect();
         if below.is_empty() {
             break;

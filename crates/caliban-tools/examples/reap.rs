@@ -1,5 +1,31 @@
-//! The keeper of commands, for the tests: what the `caliban` binary is in its hidden mode.
+//! The keeper of commands, for the tests: what the `caliban` binary is in its hidden mode. And, for them alone, somebody
+//! who holds a lock as a daemon does.
+
+use std::{fs::File, process::Command};
 
 fn main() -> std::process::ExitCode {
-    caliban_tools::reaper_main()
+    let mut arguments = std::env::args_os().skip(1);
+    match arguments.next() {
+        Some(mode) if mode == "hold" => {
+            hold(arguments.map(Into::into).collect::<Vec<std::path::PathBuf>>().as_slice())
+        }
+        _ => caliban_tools::reaper_main(),
+    }
+}
+
+/// Leads a session, takes the lock, starts somebody below itself, says who both are, and stays.
+fn hold(arguments: &[std::path::PathBuf]) -> std::process::ExitCode {
+    let [lock, said] = arguments else { return 2.into() };
+    let _leader_already = rustix::process::setsid();
+    let below = File::create(lock)
+        .and_then(|file| file.lock().map(|()| file))
+        .and_then(|file| Command::new("sleep").arg("1000").spawn().map(|below| (file, below)));
+    let Ok((_held, mut below)) = below else { return 1.into() };
+    let text = format!("{} {}", std::process::id(), below.id());
+    let next = said.with_extension("next");
+    if std::fs::write(&next, text).and_then(|()| std::fs::rename(next, said)).is_err() {
+        return 1.into();
+    }
+    let _ended = below.wait();
+    0.into()
 }

@@ -31,6 +31,8 @@ pub(crate) mod output;
 mod script;
 mod sweep;
 
+pub use sweep::MARK as JOB_MARK;
+
 /// The Bash tool.
 pub(crate) struct Bash {
     workspace: Arc<Workspace>,

@@ -37,7 +37,10 @@ mod workspace;
 mod write;
 
 pub use crate::{
-    bash::jobs::{JobInfo, JobState},
+    bash::{
+        JOB_MARK,
+        jobs::{JobInfo, JobState},
+    },
     kept::{KeptCommand, KeptEnd, Why},
     limits::Limits,
     reaper::{REAP_MODE, reaper_main},

@@ -4,6 +4,8 @@
 //! tree does (`setsid`, double fork, fork in a loop, ignoring TERM) ends up as its child, and it does
 //! not exit before the last child is reaped. It stops the tree when the command's main process ends,
 //! when its standard input closes (the parent is gone or wants it so) or on TERM, HUP and INT.
+//! A daemon that the command had to start, and its agents, are not the command's ([`fleet`]): they stay, and whoever is
+//! above us, or init, gets them.
 //! Entered before any runtime is built; refuses to do anything else.
 //!
 //! Standard input: the [`Order`], then nothing until it closes. Standard output: the command's output,
@@ -34,6 +36,7 @@ pub(crate) use memory::Memory;
 pub(crate) use patience::Patience;
 pub(crate) use wire::{Order, Outcome, Report, Streams};
 
+mod fleet;
 mod memory;
 mod patience;
 #[cfg_attr(target_os = "linux", path = "reaper/tree_linux.rs")]
@@ -116,7 +119,8 @@ async fn keep(order: &Order, control: File) -> io::Result<Report> {
     // While the shell starts: nobody waits for this.
     memory::goes_first(main);
     let count = memory::Count::now();
-    let mut tree = Tree { main, ended: None, left: false };
+    let fleet = fleet::Fleet::of(&order.env);
+    let mut tree = Tree { main, ended: None, children: false, fleet };
     tree.reap();
     let mut stop = false;
     while tree.ended.is_none() && !stop {
@@ -127,7 +131,7 @@ async fn keep(order: &Order, control: File) -> io::Result<Report> {
     if stop {
         tree.end(&mut events, STOP_GRACE).await;
     } else if !tree.gone_within(&mut events, NATURAL).await {
-        let alive = tree::alive();
+        let alive = tree::alive(&tree.fleet);
         (left, names) = (alive.len(), alive.iter().take(NAMED).map(|pid| tree::name(*pid)).collect());
         tree.end(&mut events, LEFT_GRACE).await;
     }
@@ -135,7 +139,7 @@ async fn keep(order: &Order, control: File) -> io::Result<Report> {
         outcome: tree.outcome(),
         left,
         names,
-        stuck: if tree.left { tree::alive().len() } else { 0 },
+        stuck: if tree.left() { tree::alive(&tree.fleet).len() } else { 0 },
         cwd: last_cwd(&cwd),
         // A KILL of ours needs no other reason.
         memory: count.filter(|_| !stop).map_or(Memory::Enough, |count| count.since()),
@@ -236,8 +240,10 @@ async fn closed(control: &Receiver) {
 struct Tree {
     main: Pid,
     ended: Option<WaitStatus>,
-    /// Whether any child is left.
-    left: bool,
+    /// Whether the kernel says that we have children.
+    children: bool,
+    /// Who below us is not the command's.
+    fleet: fleet::Fleet,
 }
 
 impl Tree {
@@ -248,15 +254,20 @@ impl Tree {
                 Ok(Some((pid, status))) if pid == self.main => self.ended = Some(status),
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) => {
-                    self.left = true;
+                    self.children = true;
                     return;
                 }
                 Err(_) => {
-                    self.left = tree::group_left(self.main);
+                    self.children = tree::group_left(self.main);
                     return;
                 }
             }
         }
+    }
+
+    /// Whether anything of the command's is left.
+    fn left(&self) -> bool {
+        self.children && !tree::only_fleet(&self.fleet)
     }
 
     /// Waits until nothing is left; false when something is after that time.
@@ -264,7 +275,7 @@ impl Tree {
         let mut patience = Patience::new(time);
         loop {
             self.reap();
-            if !self.left {
+            if !self.left() {
                 return true;
             }
             tokio::select! {
@@ -272,7 +283,7 @@ impl Tree {
                 _ = events.child.recv() => {}
                 () = patience.over() => {
                     self.reap();
-                    return !self.left;
+                    return !self.left();
                 }
             }
         }
@@ -280,16 +291,16 @@ impl Tree {
 
     /// TERM, a grace, then KILL until nothing is left.
     async fn end(&mut self, events: &mut Events, grace: Duration) {
-        tree::ask(self.main);
+        tree::ask(self.main, &self.fleet);
         if self.gone_within(events, grace).await {
             return;
         }
         let mut spent = patience::Spent::new();
         let mut pause = Duration::from_millis(1);
         while spent.so_far() < KILL_LIMIT {
-            tree::kill(self.main);
+            tree::kill(self.main, &self.fleet);
             self.reap();
-            if !self.left {
+            if !self.left() {
                 return;
             }
             // Each end wakes us at once: a chain that forks and exits is followed as fast as it runs.

@@ -3,27 +3,31 @@
 //! Only direct children are killed by id: such an id cannot be used again before we reap it. Deeper ones become
 //! direct when their parents die.
 //!
-//! Not of our family are a daemon that the worker had to start, and the agents which that daemon started: they
-//! are everybody's. They are known by their records, which agents cannot write, not by what they say of themselves.
+//! Not of our family are a daemon that the worker had to start, of whatever repo, and the agents which that daemon
+//! started: they are everybody's ([`Keepers`]). They stay when we leave, and whoever is above us, or init, gets them.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::args::ShimArgs;
-use crate::process::stat;
-use crate::records::{self, ShimRecord};
+use crate::process::{Keeper, Keepers, stat};
 
 /// Who is below us and belongs to the run.
 pub(super) struct Family {
     own_dir: PathBuf,
+    /// None when nothing can be said: then nobody is spared.
+    keepers: Option<Keepers>,
 }
 
 impl Family {
     pub(super) fn new(args: &ShimArgs) -> Self {
-        Self { own_dir: args.dir.clone() }
+        let own_dir = fs::canonicalize(&args.dir).unwrap_or_else(|_| args.dir.clone());
+        // `<base>/agents/<id>`.
+        let base = own_dir.ancestors().nth(2);
+        Self { keepers: base.and_then(Keepers::beside), own_dir }
     }
 
     /// Whether all children that are left are everybody's. Asked only when there are children: without any
@@ -84,35 +88,12 @@ impl Family {
 
     /// Whether it is a daemon or another agent's shim.
     pub(super) fn is_everybodys(&self, pid: i32) -> bool {
-        let Some(agents) = self.own_dir.parent() else { return false };
-        let Some(start_time) = stat(pid).map(|stat| stat.start_time) else { return false };
-        is_daemon(agents, pid, start_time) || self.is_other_shim(agents, pid, start_time)
-    }
-
-    fn is_other_shim(&self, agents: &Path, pid: i32, start_time: u64) -> bool {
-        let Some(dir) = shim_dir(pid) else { return false };
-        if dir == self.own_dir || dir.parent() != Some(agents) {
-            return false;
+        match self.keepers.as_ref().and_then(|keepers| keepers.who(pid)) {
+            Some(Keeper::Daemon) => true,
+            Some(Keeper::Shim(dir)) => dir != self.own_dir,
+            None => false,
         }
-        records::read::<ShimRecord>(&dir, records::SHIM)
-            .is_some_and(|record| record.pid == pid && record.start_time == start_time)
     }
-}
-
-/// The daemon writes its id and start time into its lock file.
-fn is_daemon(agents: &Path, pid: i32, start_time: u64) -> bool {
-    let lock = agents.with_file_name("daemon.lock");
-    crate::lock::holder(&lock).is_some_and(|text| text == crate::lock::daemon_line(pid, start_time))
-}
-
-/// The agent directory in the command line of a shim.
-fn shim_dir(pid: i32) -> Option<PathBuf> {
-    use std::os::unix::ffi::OsStrExt as _;
-    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let mut words = line.split(|byte| *byte == 0);
-    let _program = words.next()?;
-    (words.next()? == super::SHIM_MODE.as_bytes())
-        .then(|| words.next().map(|dir| PathBuf::from(std::ffi::OsStr::from_bytes(dir))))?
 }
 
 fn own_pid() -> i32 {

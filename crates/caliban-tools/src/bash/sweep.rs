@@ -3,8 +3,8 @@
 
 use std::{ffi::OsString, hash::BuildHasher};
 
-/// The variable that marks a command's processes.
-const MARK: &str = "CALIBAN_JOB";
+/// The variable that marks a command's processes. An agent that a command spawns must not have it.
+pub const MARK: &str = "CALIBAN_JOB";
 
 /// A mark that no other command has.
 #[derive(Debug, Clone)]

@@ -3,10 +3,14 @@
 //!
 //! Only direct children are killed by id: such an id cannot be used again before we reap it. Deeper ones
 //! become direct when their parents die. A whole group is killed at once, which no fork escapes.
+//!
+//! Who is of the [`Fleet`] is not looked at any further, and what is below it neither.
 
 use std::{fs, io};
 
 use rustix::process::{Pid, PidfdFlags, Signal};
+
+use super::fleet::Fleet;
 
 /// Orphans of our descendants become our children.
 pub(super) fn adopt_orphans() -> io::Result<()> {
@@ -18,18 +22,29 @@ pub(super) fn group_left(_main: Pid) -> bool {
     false
 }
 
+/// Whether all children that are left are of the fleet. Asked when the kernel says that there are some: if none can be
+/// seen, there is one who hides.
+pub(super) fn only_fleet(fleet: &Fleet) -> bool {
+    let own = rustix::process::getpid();
+    let fits =
+        |children: Vec<Pid>| !children.is_empty() && children.into_iter().all(|child| fleet.has(child));
+    // The kernel's list is fast and not exact while children come and go; a look at everybody is, for those who stay.
+    // Twice, for those who fork on and on.
+    children_file(own).is_none_or(fits) && (0..2).all(|_| fits(children_scan(own)))
+}
+
 /// TERM to everything, and CONT so that stopped processes get it.
-pub(super) fn ask(_main: Pid) {
-    let children = children(rustix::process::getpid());
+pub(super) fn ask(_main: Pid, fleet: &Fleet) {
+    let children = own_children(rustix::process::getpid(), fleet);
     for child in &children {
         signal_with_group(*child, Signal::TERM);
         signal_with_group(*child, Signal::CONT);
     }
-    for deeper in descendants().into_iter().filter(|pid| !children.contains(pid)) {
+    for deeper in descendants(fleet).into_iter().filter(|pid| !children.contains(pid)) {
         // The descriptor stays with this process; asking again afterwards who its parent is makes sure
         // that it was one of ours and not a stranger with an id that was used again.
         let Ok(process) = rustix::process::pidfd_open(deeper, PidfdFlags::empty()) else { continue };
-        if descendants().contains(&deeper) {
+        if descendants(fleet).contains(&deeper) {
             let _gone_already = rustix::process::pidfd_send_signal(&process, Signal::TERM);
             let _gone_already = rustix::process::pidfd_send_signal(&process, Signal::CONT);
         }
@@ -37,15 +52,15 @@ pub(super) fn ask(_main: Pid) {
 }
 
 /// One round of KILL.
-pub(super) fn kill(_main: Pid) {
-    for child in children(rustix::process::getpid()) {
+pub(super) fn kill(_main: Pid, fleet: &Fleet) {
+    for child in own_children(rustix::process::getpid(), fleet) {
         signal_with_group(child, Signal::KILL);
     }
 }
 
 /// Descendants that have not ended.
-pub(super) fn alive() -> Vec<Pid> {
-    descendants().into_iter().filter(|pid| stat(*pid).is_some_and(|stat| stat.state != b'Z')).collect()
+pub(super) fn alive(fleet: &Fleet) -> Vec<Pid> {
+    descendants(fleet).into_iter().filter(|pid| stat(*pid).is_some_and(|stat| stat.state != b'Z')).collect()
 }
 
 /// What a process is called.
@@ -65,14 +80,18 @@ fn signal_with_group(child: Pid, signal: Signal) {
     let _gone_already = rustix::process::kill_process(child, signal);
 }
 
-fn descendants() -> Vec<Pid> {
-    let mut found = children(rustix::process::getpid());
+fn descendants(fleet: &Fleet) -> Vec<Pid> {
+    let mut found = own_children(rustix::process::getpid(), fleet);
     let mut at = 0;
     while let Some(pid) = found.get(at).copied() {
-        found.extend(children(pid));
+        found.extend(own_children(pid, fleet));
         at += 1;
     }
     found
+}
+
+fn own_children(pid: Pid, fleet: &Fleet) -> Vec<Pid> {
+    children(pid).into_iter().filter(|child| !fleet.has(*child)).collect()
 }
 
 fn children(pid: Pid) -> Vec<Pid> {
@@ -137,7 +156,7 @@ mod tests {
         let own = rustix::process::getpid();
         assert!(children_file(own).is_none_or(|found| found.contains(&pid)));
         assert!(children_scan(own).contains(&pid));
-        assert!(alive().contains(&pid));
+        assert!(alive(&Fleet::of(&[])).contains(&pid));
         assert_eq!(name(pid), "sleep");
         child.kill().unwrap();
         child.wait().unwrap();

@@ -243,6 +243,86 @@ async fn r06_a_keeper_that_is_stopped_or_killed_by_its_own_command_loses_nothing
     assert_eq!(below(&bench.root), [0; 0]);
 }
 
+/// A bench whose commands have a home, and a command that starts holders of these locks below `$HOME` and waits for them;
+/// each says its id and that of its child in a file `held-<number>`.
+fn bench_with_holders(locks: &[&str]) -> (Bench, String) {
+    let bench = Bench::with(|options| options.env.push(("HOME".into(), options.root.join("home").into())));
+    let start = locks.iter().enumerate().map(|(number, lock)| {
+        let dir = Path::new(lock).parent().unwrap().display();
+        format!(
+            "mkdir -p ~/{dir}; (setsid '{}' hold ~/{lock} held-{number} &)
+             while [ ! -e held-{number} ]; do sleep 0.01; done\n",
+            helper().display()
+        )
+    });
+    let command = start.collect();
+    (bench, command)
+}
+
+/// Which of holder and child run.
+fn held(bench: &Bench, number: usize) -> Vec<(i32, bool)> {
+    let text = String::from_utf8(bench.get(&format!("held-{number}"))).unwrap();
+    text.split(' ').map(|pid| pid.parse().unwrap()).map(|pid: i32| (pid, runs(pid))).collect()
+}
+
+/// Ends whoever was left on purpose.
+fn end(found: &[(i32, bool)]) {
+    for (pid, _) in found.iter().filter(|(_, runs)| *runs) {
+        let _gone = Command::new("kill").args(["-9", &pid.to_string()]).status();
+    }
+}
+
+const DAEMON: &str = ".local/share/caliban/repos/00ff/daemon.lock";
+const SHIM: &str = ".local/share/caliban/repos/11ee/agents/0a0b0c0d/shim.lock";
+
+#[tokio::test]
+async fn a_daemon_that_a_command_had_to_start_stays_with_all_below_it() {
+    let (bench, start) = bench_with_holders(&[DAEMON, SHIM]);
+    let output = bench.bash(&format!("{start} echo up")).await;
+    let (daemon, shim) = (held(&bench, 0), held(&bench, 1));
+    end(&[daemon.clone(), shim.clone()].concat());
+    assert_eq!((output.joined_text().as_str(), output.is_error), ("up\n", false));
+    assert!(daemon.iter().chain(&shim).all(|(_, runs)| *runs), "{daemon:?} {shim:?}");
+}
+
+#[tokio::test]
+async fn r06_the_rest_of_a_command_that_started_a_daemon_is_ended_whatever_it_does() {
+    let (bench, start) = bench_with_holders(&[DAEMON]);
+    // Nothing waits for the daemon: the command's own resist, and are gone when the call returns.
+    let output = bench.bash(&format!("{start} {HARD}")).await;
+    let daemon = held(&bench, 0);
+    end(&daemon);
+    assert!(daemon.iter().all(|(_, runs)| *runs), "{daemon:?}");
+    assert!(output.joined_text().contains("left running were ended"), "{}", output.joined_text());
+    assert_eq!((pids(&bench.root).len(), running(&bench.root)), (HARD_ONES, vec![]));
+}
+
+#[tokio::test]
+async fn r06_who_only_pretends_to_be_a_daemon_is_ended() {
+    // A lock of another name, one that is nobody's place, and a fleet that is not the user's.
+    let (bench, start) = bench_with_holders(&[
+        ".local/share/caliban/repos/00ff/start.lock",
+        ".local/share/caliban/daemon.lock",
+        "elsewhere/caliban/repos/00ff/daemon.lock",
+    ]);
+    let repo = ".local/share/caliban/repos/22dd";
+    // One says in the file that it is the daemon, and has it open. One holds the lock and is another program; what is
+    // below it leads a session and inherited the lock.
+    let liars = format!(
+        "mkdir -p ~/{repo} pids; cd ~/{repo}; pids=$OLDPWD/pids
+         setsid bash -c 'echo \"pid $$ start $(cut -d\" \" -f22 /proc/$$/stat)\" > daemon.lock; exec 9< daemon.lock; echo $$ > '$pids'/says; sleep 1000; :' &
+         mkdir -p ../33cc
+         setsid flock ../33cc/daemon.lock setsid bash -c 'echo $$ > '$pids'/inherited; sleep 1000; :' &
+         while [ $(cat $pids/* 2>/dev/null | wc -l) -lt 2 ]; do sleep 0.01; done"
+    );
+    let output = bench.bash(&format!("{start} {liars}")).await;
+    let holders: Vec<(i32, bool)> = (0..3).flat_map(|number| held(&bench, number)).collect();
+    end(&holders);
+    assert!(holders.iter().all(|(_, runs)| !*runs), "{holders:?}");
+    assert_eq!((pids(&bench.root).len(), running(&bench.root)), (2, vec![]));
+    assert!(output.joined_text().contains("left running were ended"), "{}", output.joined_text());
+}
+
 /// A keeper whose parent is a process that the test can kill.
 fn keeper_below_a_shell(root: &Path, command: &str) -> Child {
     let order = |parts: &[&str]| {

@@ -21,7 +21,15 @@ const PREFIXES: [&str; 8] =
     ["CAFLEET_", "CALIBAN_", "ANTHROPIC_", "OPENAI_", "GOOGLE_", "GEMINI_", "OPENROUTER_", "OLLAMA_"];
 
 /// Names that would be wrong in another process.
-const DROPPED: [&str; 6] = ["PWD", "OLDPWD", caliban_supervisor::MARKER, HIDDEN, VEILED_TASK, VEILED_RESUME];
+const DROPPED: [&str; 7] = [
+    "PWD",
+    "OLDPWD",
+    caliban_supervisor::MARKER,
+    caliban_tools::JOB_MARK,
+    HIDDEN,
+    VEILED_TASK,
+    VEILED_RESUME,
+];
 
 /// The secrets that were taken out of an agent's task.
 pub(crate) const VEILED_TASK: &str = "CALIBAN_VEILED_TASK";

@@ -1,0 +1,138 @@
+//! Who is everybody's: daemons and shims, of whatever repo. What started them has no claim on them: a daemon that an
+//! agent had to start serves all, and so do the shims of agents that others spawned through it.
+//!
+//! Known by the kernel's word alone: a session leader, of our own program, that itself holds the write lock of a
+//! `daemon.lock` or a `shim.lock` below `repos/` of the same data directory. What a process calls itself, says in its
+//! environment or writes into a file counts for nothing. The reapers of commands judge the same way (`caliban-tools`,
+//! `reaper/fleet.rs`).
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use super::stat;
+use crate::records::SHIM_LOCK;
+
+/// What our programs are called.
+const PROGRAMS: [&str; 2] = ["caliban", "caliband"];
+/// The lock that a daemon holds for life.
+const DAEMON_LOCK: &str = "daemon.lock";
+
+/// The keepers of all fleets of one data directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Keepers {
+    repos: PathBuf,
+}
+
+/// Who keeps what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Keeper {
+    /// A daemon.
+    Daemon,
+    /// The shim of the agent with this directory.
+    Shim(PathBuf),
+}
+
+impl Keepers {
+    /// Beside the fleet with this directory (`…/repos/<hash>`).
+    pub(crate) fn beside(base: &Path) -> Option<Self> {
+        // What /proc shows has no links in it.
+        Some(Self { repos: fs::canonicalize(base.parent()?).ok()? })
+    }
+
+    /// Beside the fleet whose daemon we are; none when we are none.
+    pub(crate) fn beside_us() -> Option<Self> {
+        let own = i32::try_from(std::process::id()).ok()?;
+        let lock = held(own, |file| file.file_name().is_some_and(|name| name == DAEMON_LOCK)).next()?;
+        Self::beside(lock.parent()?)
+    }
+
+    /// What a process keeps, if it is a keeper.
+    pub(crate) fn who(&self, pid: i32) -> Option<Keeper> {
+        // For most processes this is the whole question.
+        if stat(pid)?.session != pid || !runs_our_program(pid) {
+            return None;
+        }
+        let found = held(pid, |file| self.lock(file).is_some()).next()?;
+        self.lock(&found)
+    }
+
+    /// What somebody keeps who holds this file.
+    fn lock(&self, file: &Path) -> Option<Keeper> {
+        let below = file.strip_prefix(&self.repos).ok()?;
+        let names: Option<Vec<&str>> = below
+            .components()
+            .map(|part| match part {
+                Component::Normal(name) => name.to_str(),
+                _ => None,
+            })
+            .collect();
+        match names?.as_slice() {
+            [_, DAEMON_LOCK] => Some(Keeper::Daemon),
+            [_, "agents", _, SHIM_LOCK] => Some(Keeper::Shim(file.parent()?.to_owned())),
+            _ => None,
+        }
+    }
+}
+
+/// Whether it runs what we run, or a program that is called like ours; one that was replaced meanwhile, too.
+fn runs_our_program(pid: i32) -> bool {
+    let Ok(program) = fs::read_link(format!("/proc/{pid}/exe")) else { return false };
+    let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    PROGRAMS.contains(&name.trim_end_matches(" (deleted)"))
+        || fs::read_link("/proc/self/exe").is_ok_and(|own| own == program)
+}
+
+/// Files of interest whose write lock a process has taken itself.
+fn held(pid: i32, of_interest: impl Fn(&Path) -> bool) -> impl Iterator<Item = PathBuf> {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    open.filter_map(move |fd| {
+        let file = fs::read_link(fd.path()).ok().filter(|file| of_interest(file))?;
+        let info = Path::new("/proc").join(pid.to_string()).join("fdinfo").join(fd.file_name());
+        holds(&fs::read_to_string(info).ok()?, pid).then_some(file)
+    })
+}
+
+/// Whether the kernel says that this very process took the write lock, and did not only inherit the file.
+fn holds(info: &str, pid: i32) -> bool {
+    info.lines().filter_map(|line| line.strip_prefix("lock:")).any(|lock| {
+        let words: Vec<&str> = lock.split_ascii_whitespace().collect();
+        matches!(words.as_slice(), [_, "FLOCK", _, "WRITE", holder, ..] if holder.parse() == Ok(pid))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_locks_of_daemons_and_shims_count_and_only_for_who_took_them() {
+        let keepers = Keepers { repos: "/d/repos".into() };
+        let lock = |file: &str| keepers.lock(Path::new(file));
+        assert_eq!(lock("/d/repos/00ff/daemon.lock"), Some(Keeper::Daemon));
+        let shim = lock("/d/repos/00ff/agents/0a/shim.lock");
+        assert_eq!(shim, Some(Keeper::Shim("/d/repos/00ff/agents/0a".into())));
+        for other in [
+            "/d/repos/daemon.lock",
+            "/d/repos/0/daemon.lock (deleted)",
+            "/d/repos/0/start.lock",
+            "/e/daemon.lock",
+        ] {
+            assert_eq!(lock(other), None, "{other}");
+        }
+        let info = "pos:\t0\nlock:\t1: FLOCK  ADVISORY  WRITE 12 fe:00:7 0 EOF\n";
+        assert!(holds(info, 12) && !holds(info, 1) && !holds(info, 13));
+        assert!(!holds("lock:\t1: FLOCK  ADVISORY  READ 12 fe:00:7 0 EOF\n", 12));
+    }
+
+    #[test]
+    fn a_lock_is_seen_while_it_is_held() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = fs::canonicalize(dir.path()).unwrap().join("daemon.lock");
+        let own = i32::try_from(std::process::id()).unwrap();
+        let ours = || held(own, |file| file == path).collect::<Vec<_>>();
+        let lock = crate::lock::Held::try_take(&path).unwrap();
+        assert_eq!(ours(), std::slice::from_ref(&path));
+        drop(lock);
+        assert_eq!(ours(), Vec::<PathBuf>::new());
+    }
+}
