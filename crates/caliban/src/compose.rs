@@ -101,7 +101,11 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     let env = tool_environment(environment, &settings.bash.env_allow);
     let helper = own_program()?;
     let redactor = Redactor::new(secrets(environment, settings));
-    let root = canonical(worktree.unwrap_or(cwd))?;
+    let tree = worktree.map(canonical).transpose()?;
+    let root = match &tree {
+        Some(tree) => same_place(tree, cwd, &loaded.root)?,
+        None => canonical(cwd)?,
+    };
     let is_repo = loaded.root.join(".git").symlink_metadata().is_ok();
     let repo = is_repo.then(|| loaded.root.clone());
     let mut notes = loaded.notes.clone();
@@ -145,10 +149,10 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         },
         cwd: canonical(cwd)?,
         // In a worktree, its own files are the project's.
-        repo: worktree.map_or_else(|| repo.clone(), |_| Some(root.clone())),
+        repo: tree.clone().or_else(|| repo.clone()),
         date: jiff::Zoned::now().date().to_string(),
         foreign_tools: Vec::new(),
-        policy: policy(&loaded, worktree.map(|_| root.as_path())),
+        policy: policy(&loaded, tree.as_deref()),
         hooks: hooks(settings, HookPlace { root: loaded.root.clone(), env, ..HookPlace::default() }),
         budget: budget_limits(settings),
         limits: Limits { max_turns: settings.limits.max_turns.get() },
@@ -165,6 +169,16 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     notes.extend(left_out);
     let repo_dir = loaded.paths.repo(&loaded.root);
     Ok(Composition { blueprint, workspace, repo_dir, notes, fleet: loaded.settings.fleet.clone(), servers })
+}
+
+/// Where the user stands in their tree, in this one; its root when there is no such directory in it.
+fn same_place(tree: &Path, cwd: &Path, root: &Path) -> Result<PathBuf, Failure> {
+    let below = canonical(cwd)?.strip_prefix(canonical(root)?).map(|below| tree.join(below));
+    match below.ok().and_then(|place| place.canonicalize().ok()) {
+        // Not through a link that leads out.
+        Some(place) if place.starts_with(tree) && place.is_dir() => Ok(place),
+        _ => Ok(tree.to_owned()),
+    }
 }
 
 /// The settings' policy; in a worktree of its own an agent edits without a question.
@@ -250,6 +264,12 @@ pub(crate) fn own_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| Failure::new(format!("cannot find our own program: {error}")))
 }
 
+/// Whether somebody would answer, as far as that can be told without asking them.
+pub(crate) async fn check_provider(loaded: &Loaded, environment: &Environment) -> Result<(), Failure> {
+    let target = decide(loaded).await?;
+    provider(loaded, &target, environment).map(drop)
+}
+
 async fn decide(loaded: &Loaded) -> Result<Target, Failure> {
     match loaded.choose()? {
         Choice::Use(target) => Ok(target),
@@ -276,12 +296,6 @@ async fn model(target: &Target, provider: &dyn Provider) -> Result<String, Failu
     if let Some(model) = &target.model {
         return Ok(model.value.clone());
     }
-/// Whether somebody would answer, as far as that can be told without asking them.
-pub(crate) async fn check_provider(loaded: &Loaded, environment: &Environment) -> Result<(), Failure> {
-    let target = decide(loaded).await?;
-    provider(loaded, &target, environment).map(drop)
-}
-
     let models = provider.list_models(&CancellationToken::new()).await.map_err(from_provider)?;
     models.into_iter().next().ok_or_else(|| {
         Failure::new(format!("{} has no model", target.provider.value))

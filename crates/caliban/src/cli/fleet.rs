@@ -272,11 +272,15 @@ pub(crate) struct ResumeArgs {
 Examples:
   caliban rm a3f8
   caliban rm a3f8 --force                   # kills it first
-  caliban rm a3f8 --keep                    # its worktree stays")]
+  caliban rm a3f8 --keep                    # its worktree stays
+  caliban rm --done                         # all whose work is merged; says who stays, and why")]
 pub(crate) struct RmArgs {
-    /// Which.
-    #[command(flatten)]
-    pub agents: IdArgs,
+    /// The agents: id, the beginning of it, or label
+    #[arg(required_unless_present = "done", value_name = "ID")]
+    pub ids: Vec<String>,
+    /// All that have ended done and whose work is on a branch of yours, or who changed nothing
+    #[arg(long, conflicts_with_all = ["ids", "force"])]
+    pub done: bool,
     /// Kill it first if it is not stopped
     #[arg(long, short)]
     pub force: bool,

@@ -145,7 +145,8 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, cla
     let mut command = Cli::command();
     let args: Vec<OsString> = args.into_iter().collect();
     let matches = command.try_get_matches_from_mut(&args).map_err(|error| {
-        dashed_prompt(&args, &error).map_or(error, |hint| command.error(ErrorKind::UnknownArgument, hint))
+        let hint = dashed_prompt(&args, &error).or_else(|| misplaced_verb(&args, &error));
+        hint.map_or(error, |hint| command.error(ErrorKind::UnknownArgument, hint))
     })?;
     if let Some((verb, _)) = matches.subcommand() {
         // A flag that only an agent's run knows would be ignored by the other commands: say so instead.
@@ -162,6 +163,11 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, cla
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     let conflict = |message: String| command.clone().error(ErrorKind::ArgumentConflict, message);
     cli.run.check().map_err(conflict)?;
+    if let Some(verb) = cli.run.prompt.as_deref().filter(|word| AGENT_VERBS.contains(word)) {
+        return Err(conflict(format!(
+            "`{verb}` is a verb of `caliban agents`: caliban agents {verb}; a prompt of this one word goes behind -p"
+        )));
+    }
     if cli.command.is_none() && cli.run.bg.is_none() && cli.task != fleet::TaskFlags::default() {
         return Err(conflict(
             "--label, --isolation and the like are for an agent in the background: add --bg".to_owned(),
@@ -211,6 +217,18 @@ fn dashed_prompt(args: &[OsString], error: &clap::Error) -> Option<String> {
     let flag = if flag == "-p" { "--print" } else { flag };
     let first = prompt.lines().next().unwrap_or_default();
     Some(format!("a prompt that begins with a dash goes behind an equals sign: {flag}=\"{first}\""))
+}
+
+/// Verbs that people look for here and that are those of `caliban agents` alone.
+const AGENT_VERBS: [&str; 6] = ["diff", "list", "merge", "send", "spawn", "wait"];
+
+/// Where a verb of `caliban agents` is, that was taken for a prompt.
+fn misplaced_verb(args: &[OsString], error: &clap::Error) -> Option<String> {
+    if !matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand) {
+        return None;
+    }
+    let verb = args.get(1)?.to_str().filter(|word| AGENT_VERBS.contains(word))?;
+    Some(format!("`{verb}` is a verb of `caliban agents`: caliban agents {verb} …"))
 }
 
 /// The ids of the flags that belong to a run.

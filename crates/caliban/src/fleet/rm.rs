@@ -2,10 +2,15 @@
 
 use std::io::Write;
 
-use caliban_core::inert;
-use caliban_supervisor::protocol::{Removed, RmRequest};
+use caliban_core::{inert, lifecycle::State, names::Slug};
+use caliban_supervisor::{
+    Client,
+    protocol::{AgentRow, Removed, RmRequest},
+};
+use caliban_worktrees::{GitOptions, Repo};
+use tokio_util::sync::CancellationToken;
 
-use super::{Fleet, json_line, worded};
+use super::{Fleet, git::Git, json_line, say, worded, worded_git};
 use crate::{
     cli::fleet::RmArgs,
     report::{self, Code, Failure},
@@ -20,7 +25,8 @@ pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) ->
     let request = RmRequest { force: args.force, keep };
     let mut gone: Vec<Removed> = Vec::new();
     let mut failed = None;
-    for id in &args.agents.ids {
+    let ids = if args.done { finished(fleet, &mut client).await? } else { args.ids.clone() };
+    for id in &ids {
         // Who it is is looked up while it is there; its mailbox is closed when it is gone.
         let leaving = client.show(id).await.ok().map(|row| crate::broker::leave_for_good(&row.dir));
         match client.rm(id, request).await {
@@ -49,4 +55,44 @@ pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) ->
         json_line(&gone, out)?;
     }
     failed.map_or(Ok(Code::Done), Err)
+}
+
+/// Those that have ended done and have nothing that is not on a branch of the user's; of the others it is said why they
+/// stay. Work that landed as a squash shares no commit with theirs, so those stay, too.
+async fn finished(fleet: &Fleet<'_>, client: &mut Client) -> Result<Vec<String>, Failure> {
+    let rows = client.list().await.map_err(worded)?;
+    let mut ids = Vec::new();
+    for row in rows.iter().filter(|row| row.state == State::Done) {
+        match unlanded(fleet, row).await {
+            Ok(None) => ids.push(row.id.to_string()),
+            Ok(Some(why)) => say(&format!("{} stays: {why}", row.id)),
+            Err(failure) => say(&format!("{} stays: {}", row.id, failure.message)),
+        }
+    }
+    if ids.is_empty() {
+        say("nothing is removed: `caliban rm` without --done takes one by its name");
+    }
+    Ok(ids)
+}
+
+/// What of an agent's work is nowhere else, in words.
+async fn unlanded(fleet: &Fleet<'_>, row: &AgentRow) -> Result<Option<String>, Failure> {
+    if row.worktree.is_none() {
+        return Ok(None);
+    }
+    let cancel = CancellationToken::new();
+    let repo = Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await.map_err(worded_git)?;
+    let changes = repo.changes(&Slug::from(row.id), &cancel).await.map_err(worded_git)?;
+    if !changes.uncommitted.is_empty() {
+        return Ok(Some("it has work that is not committed".to_owned()));
+    }
+    let Some(head) = changes.head.filter(|_| changes.commit_count > 0) else { return Ok(None) };
+    let contains = format!("--contains={}", head.as_str());
+    let args = ["for-each-ref", "--format=%(refname)", contains.as_str(), "refs/heads"];
+    let branches = Git::plain(fleet.places().repo()).args(args).text().await?;
+    let agents = "refs/heads/caliban/";
+    if branches.lines().any(|branch| !branch.starts_with(agents)) {
+        return Ok(None);
+    }
+    Ok(Some(format!("its commits are on no branch of yours; caliban agents merge {}", row.id)))
 }

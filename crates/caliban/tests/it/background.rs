@@ -148,3 +148,59 @@ fn a_resume_that_fails_hides_nothing_of_the_work() {
     let diff = fleet.run(["agents", "diff", &id]).ok().stdout;
     assert!(diff.contains("new.txt"), "{diff}");
 }
+
+#[test]
+fn started_below_the_root_it_works_below_the_root_and_reads_what_is_said_there() {
+    let fleet = Fleet::new(script![bash("pwd > where.txt"), text("done")]);
+    let (env, repo) = (&fleet.place.env, &fleet.place.repo);
+    env.write(repo.join("pkg/b/AGENTS.md"), "be careful in b\n");
+    env.git(repo, &["add", "-A"]);
+    env.git(repo, &["commit", "-qm", "pkg"]);
+    let run = fleet.place.caliban().args(["--bg", "the task", "--permission-mode", "unattended"]);
+    let id = id_of(&run.dir(repo.join("pkg/b")).output().ok());
+    fleet.run(["agents", "wait", &id]).ok();
+    let place = fleet.worktree(&id).join("pkg/b");
+    assert_eq!(env.read(place.join("where.txt")), format!("{}\n", place.display()));
+    let heard = fleet.place.server.model_requests()[0].body["messages"].to_string();
+    assert!(heard.contains("be careful in b"), "{heard}");
+}
+
+#[test]
+fn rm_done_removes_who_is_done_and_landed_and_says_who_stays() {
+    let fleet = Fleet::new(script![
+        text("nothing to do").on_first("look"),
+        bash("echo 1 > a.txt && git add -A && git commit -qm a").on_first("land"),
+        text("done").on_first("land"),
+        bash("echo 1 > b.txt && git add -A && git commit -qm b").on_first("keep"),
+        text("done").on_first("keep"),
+        crate::fleet::write("c.txt", "c").on_first("forget"),
+        text("done").on_first("forget"),
+    ]);
+    let flags = ["--permission-mode", "unattended"];
+    let [look, land, keep, forget] = ["look", "land", "keep", "forget"].map(|task| fleet.bg(task, flags));
+    fleet.run(["agents", "wait", &look, &land, &keep, &forget]).ok();
+    fleet.run(["agents", "merge", &land]).ok();
+    let removed = fleet.run(["rm", "--done"]).ok();
+    assert!(removed.stdout.contains(&format!("{look} removed")), "{}", removed.stdout);
+    assert!(removed.stdout.contains(&format!("{land} removed")), "{}", removed.stdout);
+    let stays = format!("{keep} stays: its commits are on no branch of yours; caliban agents merge {keep}\n");
+    assert!(removed.stderr.contains(&stays), "{}", removed.stderr);
+    let stays = format!("{forget} stays: it has work that is not committed\n");
+    assert!(removed.stderr.contains(&stays), "{}", removed.stderr);
+    let mut left: Vec<String> =
+        fleet.rows().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect();
+    let mut expected = vec![keep, forget];
+    left.sort();
+    expected.sort();
+    assert_eq!(left, expected);
+}
+
+#[test]
+fn a_verb_of_agents_is_pointed_to() {
+    let fleet = Fleet::new(script![]);
+    for args in [&["diff", "x"][..], &["list"][..], &["send", "a", "b"][..]] {
+        let refused = fleet.run(args.iter().copied()).expect_code(2);
+        let words = format!("`{0}` is a verb of `caliban agents`: caliban agents {0}", args[0]);
+        assert!(refused.stderr.contains(&words), "{}", refused.stderr);
+    }
+}
