@@ -116,13 +116,14 @@ impl Agent {
         Ok(())
     }
 
-    /// Drops the results before the last so many messages.
-    async fn clear_results(&mut self, fresh: usize) -> Result<(), Halt> {
+    /// Drops the results before the last so many messages; whether there was anything to drop.
+    pub(crate) async fn clear_results(&mut self, fresh: usize) -> Result<bool, Halt> {
         let ids = clearable(&self.conversation, fresh);
-        if !ids.is_empty() {
-            self.record(Event::ResultsCleared { ids }, Durability::Written).await?;
+        if ids.is_empty() {
+            return Ok(false);
         }
-        Ok(())
+        self.record(Event::ResultsCleared { ids }, Durability::Written).await?;
+        Ok(true)
     }
 
     async fn summarise(&mut self, cancel: &CancellationToken) -> Result<(), Halt> {

@@ -138,15 +138,16 @@ impl Agent {
         if self.is_window_filling() {
             self.make_room(cancel).await?;
         }
-        let reply = match self.request_once(cancel).await {
-            Err(Failed::Model(ProviderError::ContextTooLong { .. })) => {
-                // It takes less than we thought: from now on at most what was just too much.
-                self.kit.window = Some(self.window().min(self.conversation.estimated_tokens().max(1)));
-                self.make_room(cancel).await?;
-                self.request_once(cancel).await
-            }
-            other => other,
-        };
+        let mut reply = self.request_once(cancel).await;
+        if is_too_long(&reply) {
+            // It takes less than we thought: from now on at most what was just too much.
+            self.kit.window = Some(self.window().min(self.conversation.estimated_tokens().max(1)));
+            self.make_room(cancel).await?;
+            reply = self.request_once(cancel).await;
+        }
+        if is_too_long(&reply) && self.clear_results(0).await? {
+            reply = self.request_once(cancel).await;
+        }
         let (mut reply, ms) = reply.map_err(Failed::into_halt)?;
         flatten_deep_arguments(&mut reply.message);
         make_ids_unique(&mut reply.message, self.conversation.call_ids());
@@ -245,6 +246,10 @@ impl Agent {
         self.record(Event::Prompt { message, author, context: 0, queued: None }, Durability::Written).await?;
         Ok(())
     }
+}
+
+fn is_too_long<T>(reply: &Result<T, Failed>) -> bool {
+    matches!(reply, Err(Failed::Model(ProviderError::ContextTooLong { .. })))
 }
 
 /// Arguments nested deeper than anybody means become text, as arguments that are no JSON are: a record of them could

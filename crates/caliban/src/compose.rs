@@ -14,6 +14,7 @@ use caliban_agent::{
     Agent, Attendance, Kit, Limits,
     blueprint::{Blueprint, Helpers, Kin, Wanted, WorkspaceSource},
     definitions::{self, Definition},
+    feed::{Entry, Feed},
     hooks::{CommandHook, HookEvent, HookPlace, Hooks},
     prompt::ContextFiles,
     subagent::{Isolation, policy_in_worktree},
@@ -230,9 +231,34 @@ impl Composition {
             role: None,
         };
         let kit = self.kit(wanted)?;
-        let agent = if is_old { Agent::resume(kit).await } else { Agent::new(kit).await };
-        agent.map_err(|error| Failure::new(chain(&error)))
+        let (feed, directory) = (kit.feed.clone(), kit.directory.clone());
+        let opening = async { if is_old { Agent::resume(kit).await } else { Agent::new(kit).await } };
+        tokio::select! {
+            biased;
+            agent = opening => agent.map_err(|error| Failure::new(chain(&error))),
+            place = full_disk(&feed) => {
+                if !is_old {
+                    // Nothing is in it: it would only be in the way of `--continue`.
+                    let _best_effort = std::fs::remove_dir_all(directory);
+                }
+                Err(Failure::new(format!("the disk is full{place}: nothing was begun"))
+                    .hint("make room, then run it again"))
+            }
+        }
     }
+}
+
+/// Where there is no room, as soon as something waits for some. New work does not.
+async fn full_disk(feed: &Feed) -> String {
+    let mut cursor = feed.end();
+    while let Some(entry) = feed.wait(&mut cursor).await {
+        if let Entry::Waiting { reason, .. } = &entry
+            && let Some(place) = caliban_acp::disk_full(reason)
+        {
+            return place.to_owned();
+        }
+    }
+    std::future::pending().await
 }
 
 /// An error with its causes, in one line.

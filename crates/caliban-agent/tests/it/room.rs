@@ -12,7 +12,7 @@ use caliban_core::{
     message::{Block, Message, Role},
     usage::Usage,
 };
-use caliban_providers::ModelReply;
+use caliban_providers::{ModelReply, ProviderError};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -120,6 +120,27 @@ async fn results_that_fill_the_window_alone_can_be_asked_for_again_in_parts() {
     let asked = model.asked.lock().unwrap();
     let Block::ToolResult { content, .. } = &asked[1][2].blocks[0] else { panic!("{:?}", asked[1]) };
     assert_eq!(*content, [caliban_core::message::ResultPart::Text { text: CLEARED.into() }]);
+}
+
+#[tokio::test]
+async fn a_model_for_which_the_newest_results_are_too_much_is_asked_without_them() {
+    let world = World::new(json!({"steps": []}));
+    let too_long = || Err(ProviderError::ContextTooLong { model: "told".into(), reason: "too long".into() });
+    let model = Told::new(vec![
+        Ok(says("one")),
+        Ok(using(2_000, reply(vec![staged("a", &"z".repeat(4_000))]))),
+        too_long(),
+        Ok(says("the summary")),
+        too_long(),
+        Ok(says("done")),
+    ]);
+    let mut agent = Agent::new(small(&world, &model)).await.unwrap();
+    prompt(&mut agent, "the task").await;
+    assert_eq!(prompt(&mut agent, "the second").await.outcome, Outcome::Done);
+    let asked = model.asked.lock().unwrap();
+    let sizes: Vec<usize> =
+        asked.iter().map(|messages| format!("{messages:?}").matches('z').count()).collect();
+    assert_eq!((asked.len(), sizes[4], sizes[5]), (6, 8_000, 4_000), "with the result, and without it");
 }
 
 #[tokio::test]

@@ -141,6 +141,7 @@ async fn drive(cli: &Cli, mut agent: Agent, prompt: Option<String>) -> Result<Co
     let _watching = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(interrupts(cancel.clone())));
     let asker = (agent.kit().attendance == Attendance::Somebody).then(|| ask::Asker::start(handle.clone()));
     let mut cursor = handle.feed().end();
+    let mut disk = Disk::default();
     let report = {
         let work = async {
             match prompt {
@@ -153,7 +154,7 @@ async fn drive(cli: &Cli, mut agent: Agent, prompt: Option<String>) -> Result<Co
             tokio::select! {
                 biased;
                 entry = handle.feed().wait(&mut cursor) => {
-                    if let Some(entry) = entry {
+                    if let Some(entry) = entry.filter(|entry| disk.has_room_for(entry)) {
                         show(printer.as_mut(), &entry);
                         if let Some(asker) = &asker {
                             asker.entry(&entry);
@@ -169,6 +170,34 @@ async fn drive(cli: &Cli, mut agent: Agent, prompt: Option<String>) -> Result<Co
     // A reader that is gone (`| head -1`) does not make the work a failure.
     let _gone = printer.end(&report);
     Ok(code(&report))
+}
+
+/// Whether the disk is full: said once, in every format, since nothing else is seen of a run that waits for room.
+#[derive(Default)]
+struct Disk {
+    is_full: bool,
+}
+
+impl Disk {
+    /// Whether this is something else than that; what is recorded shows that there is room again.
+    fn has_room_for(&mut self, entry: &Entry) -> bool {
+        match entry {
+            Entry::Waiting { reason, .. } if caliban_acp::disk_full(reason).is_some() => {
+                if !std::mem::replace(&mut self.is_full, true) {
+                    report::note(&format!(
+                        "{reason}: waiting for room; nothing is lost, and it goes on by itself\n\
+                         Ctrl-C twice ends it; `caliban --continue` goes on later"
+                    ));
+                }
+                false
+            }
+            Entry::Record(_) if std::mem::take(&mut self.is_full) => {
+                report::note("there is room again: going on");
+                true
+            }
+            _ => true,
+        }
+    }
 }
 
 fn drain(printer: &mut dyn Printer, feed: &caliban_agent::feed::Feed, cursor: &mut Cursor) {

@@ -144,7 +144,7 @@ fn too_much(summary: Step) -> Place {
     let echo = |word: &str| tool("Bash", json!({"command": format!("echo {word} {}", "x".repeat(3_000))}));
     Place::new(script![
         summary.on(SHORTENED),
-        text("done").on("<summary of the work so far>"),
+        text("done").on_first("<summary of the work so far>"),
         text("never").status(400).body(body).when(result("two x")),
         echo("two").when(result("one x")),
         echo("one").on("go"),
@@ -160,7 +160,9 @@ fn a_model_that_says_that_it_is_too_much_gets_less() {
     let sizes: Vec<usize> = requests.iter().map(|request| request.raw.len()).collect();
     assert_eq!(sizes.len(), 5, "one, two, too much, summary, done: {sizes:?}");
     assert!(sizes[4] < sizes[2], "{sizes:?}");
-    assert!(requests[4].body["messages"].to_string().contains("<summary of the work so far>\\nshort"));
+    let last = requests[4].body["messages"].to_string();
+    assert!(last.contains("<summary of the work so far>\\nshort"), "{last}");
+    assert!(last.contains("two xxx") && !last.contains("one xxx"), "the newest result is there: {last}");
 }
 
 #[test]

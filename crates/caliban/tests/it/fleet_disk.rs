@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::Command};
 use serde_json::json;
 use testkit::{script, text, wait_until};
 
-use crate::fleet::Fleet;
+use crate::{fleet::Fleet, place::Place};
 
 /// A small file system of its own; none when we may not mount one.
 struct Small(PathBuf);
@@ -65,4 +65,53 @@ fn r11_an_agent_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
     let output = attached.wait().ok();
     assert_eq!(output.stdout.matches("disk full").count(), 1, "{}", output.stdout);
     assert!(output.stdout.contains("the end"), "{}", output.stdout);
+}
+
+#[test]
+fn r11_a_run_that_finds_the_disk_full_says_so_and_begins_nothing() {
+    let place = Place::new(script![text("hello")]);
+    let Some(small) = Small::mount(place.env.data()) else {
+        eprintln!("skipped: mounting a small file system needs root");
+        return;
+    };
+    // The repo's directory is there; what a session writes has no room.
+    std::fs::create_dir_all(place.env.data().join("caliban/repos")).unwrap();
+    let filler = small.fill();
+    for format in ["text", "json"] {
+        let output = place.ask("hi", ["--output-format", format]).expect_code(1);
+        assert!(output.stderr.contains("error: "), "{}", output.stderr);
+        assert!(
+            output.stderr.contains("disk is full") || output.stderr.contains("No space left on device"),
+            "{}",
+            output.stderr
+        );
+    }
+    std::fs::remove_file(filler).unwrap();
+    place.ask("hi", []).ok();
+    assert_eq!(place.sessions().len(), 1, "what was refused left nothing");
+}
+
+#[test]
+fn r11_a_run_whose_disk_fills_up_says_so_once_and_goes_on_when_there_is_room() {
+    let answer = format!("{} the end", "many words ".repeat(3000));
+    for format in ["text", "json"] {
+        let place = Place::new(script![text(answer.clone())]);
+        let Some(small) = Small::mount(place.env.data()) else {
+            eprintln!("skipped: mounting a small file system needs root");
+            return;
+        };
+        place.server.hold();
+        let mut running = place.caliban().args(["-p", "hi", "--output-format", format]).spawn();
+        running.close_stdin();
+        place.server.wait_for_requests(1);
+        let filler = small.fill();
+        place.server.release();
+        running.wait_for_stderr("waiting for room");
+        std::fs::remove_file(filler).unwrap();
+        let output = running.wait().ok();
+        assert!(output.stdout.contains("the end"), "{format}: {}", output.stdout);
+        assert_eq!(output.stderr.matches("the disk is full").count(), 1, "{format}: {}", output.stderr);
+        assert!(output.stderr.contains("`caliban --continue` goes on later"), "{format}: {}", output.stderr);
+        assert!(output.stderr.contains("there is room again"), "{format}: {}", output.stderr);
+    }
 }

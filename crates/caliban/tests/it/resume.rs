@@ -185,6 +185,78 @@ fn r17_a_prompt_after_a_kill_closes_what_was_open() {
     place.server.assert_drained();
 }
 
+#[test]
+fn r17_two_calls_of_one_id_run_once_each() {
+    let second = "echo two >> counter; touch started; sleep 600";
+    let place = patient(script![
+        tools([("Bash", json!({"command": "echo one >> counter"}))])
+            .call_id("x")
+            .and_tool("Bash", json!({"command": second}))
+            .call_id("x"),
+        text("looked"),
+    ]);
+    let running = start(&place, "do it");
+    wait_until("the second command has started", || place.repo.join("started").exists());
+    crash(&place, running);
+    assert_eq!(resume(&place).ok().stdout, "looked\n");
+    assert_eq!(place.env.read(place.repo.join("counter")), "one\ntwo\n");
+    let results = last_results(&place);
+    assert_eq!(results[1], ("x_2".to_owned(), INTERRUPTED.to_owned(), true), "{results:?}");
+    place.server.assert_drained();
+}
+
+#[test]
+fn r17_a_session_that_was_killed_in_a_call_can_be_compacted_and_gone_on_with() {
+    let place = patient(script![
+        text("SUMMARY").on("The conversation is about to be shortened"),
+        text("x".repeat(200_000)).on("first"),
+        tools([
+            ("Bash", json!({"command": "touch started; sleep 600"})),
+            ("Bash", json!({"command": "echo never >> counter"})),
+        ])
+        .on("second"),
+        text("looked").on("third"),
+    ]);
+    place.ask("first", []).ok();
+    let id = place.session_id();
+    let flags = ["-p", "second", "--continue", "--permission-mode", "unattended"];
+    let mut running = place.caliban().args(flags).spawn();
+    running.close_stdin();
+    wait_until("the command has started", || place.repo.join("started").exists());
+    crash(&place, running);
+    let compacted = place.verb(["sessions", "compact", &id]).ok();
+    assert!(compacted.stdout.contains("4 messages became 3"), "{}", compacted.stdout);
+    assert_eq!(place.ask("third", ["--continue"]).ok().stdout, "looked\n");
+    // The server holds the rules about calls and results.
+    place.server.assert_drained();
+    let results: Vec<String> = last_results(&place).into_iter().map(|result| result.1).collect();
+    assert_eq!(results, [INTERRUPTED, "[not run: the session ended before this began.]"]);
+    assert!(!place.repo.join("counter").exists());
+}
+
+#[test]
+fn a_resumed_session_stands_where_its_last_command_went() {
+    let bash = |command: &str| tool("Bash", json!({"command": command}));
+    let place = patient(script![
+        bash("mkdir sub && cd sub").on("first"),
+        // Its end is recorded while another call of the same reply still runs.
+        tools([
+            ("Bash", json!({"command": "mkdir deeper && cd deeper"})),
+            ("Bash", json!({"command": "touch started; sleep 600"})),
+        ]),
+        bash("pwd").on("second"),
+        tool("Write", json!({"file_path": "f.txt", "content": "here"})),
+        text("done"),
+    ]);
+    let running = start(&place, "first");
+    let deeper = place.repo.join("sub/deeper");
+    wait_until("the last command has started", || deeper.join("started").exists());
+    crash(&place, running);
+    place.ask("second", ["--continue", "--permission-mode", "unattended"]).ok();
+    assert_eq!(place.env.read(deeper.join("f.txt")), "here");
+    place.server.assert_drained();
+}
+
 /// A small generator, so that a printed seed is the whole story.
 struct Dice(u64);
 
