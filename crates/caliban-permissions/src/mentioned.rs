@@ -60,7 +60,7 @@ impl Line<'_> {
                 let covers = |path: &Path| self.tree(path, Hidden::Too, &held, first).is_some();
                 if shown.may_hold(&|path| held(path).is_some(), &covers) {
                     let why = format!(
-                        "git may show what {} ({}) is about; behind `--`, name the paths that are wanted",
+                        "git may show what {} ({}) is about (better: name the paths that are wanted behind `--`)",
                         first.rule, first.source
                     );
                     add(Verdict::ask(why, Vec::new()));
