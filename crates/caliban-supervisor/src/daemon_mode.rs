@@ -120,8 +120,9 @@ fn run(args: &DaemonArgs) -> Result<(), String> {
     outcome.map(drop)
 }
 
-/// Starts and looks at files wait on these; the owner of the fleet never does.
-const BLOCKING_THREADS: usize = 4;
+/// Starts and looks at files wait on these; the owner of the fleet never does. More than removals of worktrees and hunts
+/// for strays take together, so that neither holds up a start.
+const BLOCKING_THREADS: usize = 8;
 
 /// After this time a daemon that holds the lock and does not listen is asked to leave. One that is leaving takes no
 /// notice; one whose socket was taken away has had the time to listen again.

@@ -72,3 +72,28 @@ pub async fn end_by_signal(places: &Places) -> Result<Ended, ClientError> {
     }
     Err(ClientError::Broken(format!("the daemon (pid {pid}) cannot be ended")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::{Held, daemon_line};
+
+    #[tokio::test]
+    async fn the_next_holder_of_the_lock_is_not_waited_for() {
+        let temp = tempfile::tempdir().unwrap();
+        let at = |name: &str| temp.path().join(name);
+        let places = Places::exactly(at("repo"), at("rt"), at("base")).unwrap();
+        std::fs::create_dir(at("base")).unwrap();
+        let mut held = Held::try_take(&places.daemon_lock()).unwrap().unwrap();
+        held.say(&daemon_line(12, 1), None).unwrap();
+        let waits = wait_until_gone(&places, Some(12));
+        tokio::pin!(waits);
+        tokio::select! {
+            biased;
+            _ = &mut waits => panic!("the lock is still held by the one that was asked"),
+            () = sleep(LOOK * 4) => held.say(&daemon_line(13, 1), None).unwrap(),
+        }
+        // Held for ever, but by another.
+        waits.await.unwrap();
+    }
+}

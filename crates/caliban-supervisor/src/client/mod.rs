@@ -32,7 +32,7 @@ use crate::places::{Places, PlacesError};
 use crate::protocol::{
     ANSWER_CAP, AgentList, AgentRow, ApiError, Awake, DATA_HEADER, DaemonStatus, ErrorBody, ErrorCode,
     HEADER, KillRequest, Removed, RespawnRequest, Respawned, ResumeRequest, RmRequest, SpawnRequest, Spawned,
-    VERSION,
+    VERSION, WakeRequest,
 };
 
 /// How long a daemon may take for the answer to a question that it answers from memory.
@@ -202,6 +202,11 @@ impl Client {
     /// Makes sure that the agent's worker listens, and says where (for attach and send).
     pub async fn wake(&mut self, agent: &str) -> Result<Awake, ClientError> {
         self.again(Method::POST, &agent_path(agent, "/wake")?, None).await
+    }
+
+    /// The same, with the caller's secrets for one whose own are gone ([`ErrorCode::SecretsGone`]).
+    pub async fn wake_with(&mut self, agent: &str, request: &WakeRequest) -> Result<Awake, ClientError> {
+        self.again(Method::POST, &agent_path(agent, "/wake")?, Some(body(request)?)).await
     }
 
     /// Asks the daemon to leave; returns when it has let go of everything. Agents live on.

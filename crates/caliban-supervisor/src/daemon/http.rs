@@ -30,7 +30,7 @@ use super::{Answer, Msg, Request, events, wake};
 use crate::protocol::routes::{self, Verb};
 use crate::protocol::{
     AgentList, ApiError, BODY_CAP, DATA_HEADER, ErrorBody, ErrorCode, HEADER, KillRequest, RespawnRequest,
-    ResumeRequest, RmRequest, SpawnRequest, VERSION, openapi,
+    ResumeRequest, RmRequest, SpawnRequest, VERSION, WakeRequest, openapi,
 };
 use crate::sockets::Bound;
 
@@ -197,10 +197,13 @@ async fn answer(
     let ask = match route.verb {
         Verb::OpenApi => return json(200, &openapi::document()),
         // A worker that does not listen does not keep us from leaving: the next daemon is asked again.
-        Verb::Wake => match stop.run_until_cancelled(wake::until_awake(id, inbox)).await {
-            Some(awake) => return json(200, &awake?),
-            None => return Err(stopping()),
-        },
+        Verb::Wake => {
+            let wanted = body_or_default::<WakeRequest>(request).await?;
+            match stop.run_until_cancelled(wake::until_awake(id, wanted, inbox)).await {
+                Some(awake) => return json(200, &awake?),
+                None => return Err(stopping()),
+            }
+        }
         Verb::Status => Request::Status,
         Verb::List => Request::List,
         Verb::Show => Request::Show(id),

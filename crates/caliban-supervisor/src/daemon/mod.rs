@@ -47,7 +47,7 @@ use crate::options::DaemonOptions;
 use crate::places::Places;
 use crate::protocol::{
     AgentRow, ApiError, DaemonStatus, ErrorCode, FoundAtStart, KillRequest, Removed, RespawnRequest,
-    Respawned, ResumeRequest, RmRequest, SpawnRequest, Spawned,
+    Respawned, ResumeRequest, RmRequest, SpawnRequest, Spawned, WakeRequest,
 };
 use crate::records::{ExitRecord, ShimRecord};
 
@@ -91,7 +91,7 @@ pub(in crate::daemon) enum Request {
     Respawn(String, RespawnRequest),
     Resume(String, ResumeRequest),
     Rm(String, RmRequest),
-    Wake(String),
+    Wake(String, Arc<WakeRequest>),
     Events,
     Shutdown,
 }
@@ -274,7 +274,7 @@ impl Owner {
             Request::Show(query) => self.show(&query),
             Request::Events => Ok(self.subscribe()),
             Request::Shutdown => Ok(self.shutdown()),
-            Request::Wake(query) => self.wake(&query),
+            Request::Wake(query, request) => self.wake(&query, &request),
             Request::Spawn(request, peer) => return self.spawn(*request, peer, reply),
             Request::Kill(query, request) => return self.kill(&query, &request, reply),
             Request::Respawn(query, request) => return self.respawn(&query, request, reply),

@@ -2,6 +2,7 @@
 //! it needs no place in the queue, because somebody is waiting for it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use caliban_core::ids::AgentId;
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 use super::agent::Keeper;
 use super::store::Then;
 use super::{Answer, Msg, Owner, Request, spawn};
-use crate::protocol::{ApiError, Awake, ErrorCode};
+use crate::protocol::{ApiError, Awake, ErrorCode, WakeRequest};
 
 /// How long a worker may take until it listens.
 const LISTEN_LIMIT: Duration = Duration::from_secs(60);
@@ -35,7 +36,7 @@ pub(super) struct Waking {
 }
 
 impl Owner {
-    pub(super) fn wake(&mut self, query: &str) -> Result<Answer, ApiError> {
+    pub(super) fn wake(&mut self, query: &str, request: &WakeRequest) -> Result<Answer, ApiError> {
         self.refresh();
         let id = self.resolve(query)?;
         let gone = || ApiError::new(ErrorCode::NotFound, format!("agent {id} is gone"));
@@ -69,6 +70,17 @@ impl Owner {
         if agent.state() == State::Idle && matches!(agent.keeper, Keeper::Nobody) {
             // A run that could not be started is void by now, or was never launched: the next is another one.
             if agent.retry_at.is_none_or(|at| at <= Instant::now()) {
+                let secrets = self.places.agent_secrets(id);
+                if agent.record.has_secrets && !secrets.exists() {
+                    if request.secrets.is_empty() {
+                        let text = format!("the keys of agent {id} are gone with the runtime directory");
+                        return Err(ApiError::new(ErrorCode::SecretsGone, text).hint(format!(
+                            "`caliban attach {id}` or `caliban agents send {id}` hands over yours"
+                        )));
+                    }
+                    spawn::write_secrets(&secrets, &request.secrets)
+                        .map_err(|error| spawn::file_refusal("its secrets cannot be written", &error))?;
+                }
                 let nonce = spawn::new_nonce()?;
                 let before = std::mem::replace(&mut agent.record.nonce, nonce);
                 agent.record.runs += 1;
@@ -100,14 +112,22 @@ impl Owner {
 }
 
 /// Asks until somebody listens; for the server, which has the time.
-pub(super) async fn until_awake(query: String, inbox: &mpsc::Sender<Msg>) -> Result<Awake, ApiError> {
+pub(super) async fn until_awake(
+    query: String,
+    request: WakeRequest,
+    inbox: &mpsc::Sender<Msg>,
+) -> Result<Awake, ApiError> {
+    let request = Arc::new(request);
     let since = Instant::now();
     let (shortest, longest) = PAUSES;
     let mut query = query;
     loop {
         let (reply, answer) = oneshot::channel();
         let stopping = || ApiError::new(ErrorCode::Stopping, "the daemon is leaving");
-        inbox.send(Msg::Request(Request::Wake(query), reply)).await.map_err(|_| stopping())?;
+        inbox
+            .send(Msg::Request(Request::Wake(query, request.clone()), reply))
+            .await
+            .map_err(|_| stopping())?;
         let Answer::Waking(waking) = answer.await.map_err(|_| stopping())?? else { return Err(stopping()) };
         if let Some(socket) = waking.socket
             && let Ok(stream) = UnixStream::connect(&socket).await

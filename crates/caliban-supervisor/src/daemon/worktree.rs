@@ -16,6 +16,9 @@ use crate::options::Sweep;
 use crate::places::Places;
 use crate::protocol::{RespawnRequest, RmRequest};
 
+/// Worktrees that are removed at once.
+static REMOVALS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(2);
+
 /// What a worktree is taken care of for.
 #[derive(Debug)]
 pub(super) enum Purpose {
@@ -52,6 +55,8 @@ impl Owner {
             };
             let outcome = match spec {
                 Ok(spec) if has_worktree => {
+                    // Few at a time: a large tree takes long, and starts wait for the same threads.
+                    let _turn = REMOVALS.acquire().await;
                     remove(&places, id, keep).await.map(|work| Disposed { work, spec })
                 }
                 Ok(spec) => Ok(Disposed { work: Vec::new(), spec }),

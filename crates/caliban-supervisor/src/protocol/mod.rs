@@ -101,6 +101,14 @@ pub struct ResumeRequest {
     pub prompt: Option<String>,
 }
 
+/// `POST /v1/agents/{id}/wake`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WakeRequest {
+    /// Secrets of the caller, for an agent whose own went with the runtime directory ([`ErrorCode::SecretsGone`]).
+    pub secrets: BTreeMap<String, String>,
+}
+
 /// What `DELETE /v1/agents/{id}` may do (`?force=true&keep=true`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -344,6 +352,8 @@ pub enum ErrorCode {
     Queued,
     /// The agent has ended.
     Ended,
+    /// The agent's secrets are gone with the runtime directory (a reboot, a logout); those of the caller will do.
+    SecretsGone,
     /// The body is too large.
     TooLarge,
     /// It took too long.
@@ -373,7 +383,12 @@ impl ErrorCode {
         match self {
             Self::BadRequest | Self::Protocol => 400,
             Self::NotFound | Self::NoRoute => 404,
-            Self::Ambiguous | Self::Conflict | Self::Queued | Self::Ended | Self::OtherData => 409,
+            Self::Ambiguous
+            | Self::Conflict
+            | Self::Queued
+            | Self::Ended
+            | Self::SecretsGone
+            | Self::OtherData => 409,
             Self::Timeout => 504,
             Self::TooLarge => 413,
             Self::DiskFull => 507,

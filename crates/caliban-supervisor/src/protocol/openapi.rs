@@ -61,7 +61,7 @@ fn reference(name: &str) -> Value {
 type Schema =
     (&'static str, &'static [(&'static str, &'static str)], &'static [(&'static str, &'static str)]);
 
-const SCHEMAS: [Schema; 16] = [
+const SCHEMAS: [Schema; 17] = [
     (
         "SpawnRequest",
         &[("spec", "object")],
@@ -72,6 +72,7 @@ const SCHEMAS: [Schema; 16] = [
     ("RespawnRequest", &[], &[("secrets", "object"), ("program", "string?")]),
     ("Respawned", &[("id", "id"), ("old", "id"), ("archived", "string"), ("work", "strings")], &[]),
     ("ResumeRequest", &[], &[("secrets", "object"), ("program", "string?"), ("prompt", "string?")]),
+    ("WakeRequest", &[], &[("secrets", "object")]),
     ("Removed", &[("id", "id"), ("work", "strings")], &[]),
     ("Awake", &[("id", "id"), ("socket", "string")], &[]),
     ("AgentList", &[("agents", "AgentRow[]")], &[]),
@@ -245,6 +246,7 @@ mod tests {
         check("RespawnRequest", &RespawnRequest::default());
         check("Respawned", &Respawned { id, old: id, archived: "/".into(), work: Vec::new() });
         check("ResumeRequest", &ResumeRequest::default());
+        check("WakeRequest", &WakeRequest::default());
         check("Removed", &Removed { id, work: Vec::new() });
         check("Awake", &Awake { id, socket: "/".into() });
         check("FleetEvent", &FleetEvent::Agent(Box::new(row.clone())));

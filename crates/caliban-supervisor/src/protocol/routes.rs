@@ -108,7 +108,7 @@ pub const ROUTES: [Route; 12] = [
         "POST",
         "/v1/agents/{id}/wake",
         "Make sure that the agent's worker listens on its socket",
-        None,
+        Some("WakeRequest"),
         "Awake",
     ),
     route(

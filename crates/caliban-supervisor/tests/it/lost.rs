@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use caliban_core::lifecycle::State;
-use caliban_supervisor::protocol::FleetEvent;
+use caliban_supervisor::protocol::{FleetEvent, WakeRequest};
 use caliban_supervisor::{Client, ClientError, Ended, PlaceSources, Places, end_by_signal};
 use rustix::process::Signal;
 
@@ -195,4 +195,31 @@ async fn an_empty_name_is_no_route_but_a_question() {
         (code.as_str(), text.as_str(), hint.as_str()),
         ("bad_request", "which agent? its name is empty", "`caliban agents list` shows all agents")
     );
+}
+
+#[tokio::test]
+async fn a_sleeper_whose_secrets_went_with_the_directory_is_woken_with_the_callers() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let mut request = fleet.request("serve");
+    request.secrets = [("API_KEY".to_owned(), "first".to_owned())].into();
+    let agent = client.spawn(request).await.unwrap().id;
+    let name = agent.to_string();
+    fleet.until_state(&mut client, agent, State::Idle).await;
+    fleet.tell(agent, "sleep");
+    fleet.until_row(&mut client, agent, |row| row.hibernated).await;
+    drop(client);
+    wipe(&fleet);
+    let mut client = fleet.client().await;
+    let (code, text, _) = refused(client.wake(&name).await);
+    let expected = format!("the keys of agent {agent} are gone with the runtime directory");
+    assert_eq!((code.as_str(), text), ("secrets_gone", expected));
+    // It sleeps on, and takes those of whoever wakes it.
+    let row = client.show(&name).await.unwrap();
+    assert_eq!((row.state, row.hibernated), (State::Idle, true));
+    let secrets = [("API_KEY".to_owned(), "second".to_owned())].into();
+    client.wake_with(&name, &WakeRequest { secrets }).await.unwrap();
+    let pid = client.show(&name).await.unwrap().pid.unwrap();
+    let environ = fs::read(format!("/proc/{pid}/environ")).unwrap();
+    assert!(environ.split(|byte| *byte == 0).any(|variable| variable == b"API_KEY=second"));
 }

@@ -96,7 +96,7 @@ pub(super) async fn pick(fleet: &Fleet<'_>, open: Vec<Numbered>, query: &str) ->
 
 async fn give(fleet: &Fleet<'_>, asked: &Numbered, reply: Reply) -> Result<(), Failure> {
     let mut client = fleet.client().await?;
-    let awake = client.wake(&asked.agent.to_string()).await.map_err(worded)?;
+    let awake = fleet.wake(&mut client, &asked.agent.to_string()).await.map_err(worded)?;
     let mut link = Link::open(&awake.socket).await?;
     if let Some(why) = link.client.no_say() {
         return Err(Failure::new(inert::line(why).into_owned())

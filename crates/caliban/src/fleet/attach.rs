@@ -83,7 +83,7 @@ pub(super) async fn attach(
             say(&format!("it has ended; `caliban resume {id} --prompt \"…\"` lets it go on"));
             return Ok(Code::Done);
         }
-        let socket = match client.wake(&id).await {
+        let socket = match fleet.wake(&mut client, &id).await {
             Ok(awake) => awake.socket,
             Err(ClientError::Refused(error)) if error.code == ErrorCode::Queued => {
                 say(&format!("{}; waiting (Ctrl+C leaves)", row::doing(&agent, row::now_ms())));

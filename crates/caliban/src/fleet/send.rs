@@ -45,7 +45,7 @@ pub(super) async fn send(fleet: &Fleet<'_>, args: &SendArgs, out: &mut dyn Write
     getrandom::fill(&mut id).map_err(|error| Failure::new(format!("no random numbers: {error}")))?;
     let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     let wake = async || {
-        let awake = client.wake(&args.agent.id).await.map_err(worded)?;
+        let awake = fleet.wake(&mut client, &args.agent.id).await.map_err(worded)?;
         agent = Some(client.show(&awake.id.to_string()).await.map_err(worded)?);
         Ok(awake.socket)
     };
