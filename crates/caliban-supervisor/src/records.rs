@@ -67,7 +67,7 @@ pub struct ShimRecord {
     pub socket: Option<PathBuf>,
 }
 
-/// `exit.json`: written when the whole process tree is gone.
+/// `exit.json`: written when the whole process tree is gone, or what is left of it cannot be ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitRecord {
     /// The run.
@@ -81,12 +81,15 @@ pub struct ExitRecord {
     /// Why there was no worker at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_started: Option<String>,
-    /// Whether the kernel killed something of it for want of memory.
+    /// Whether the worker was killed, not by us, in a run in which the kernel ended somebody for want of memory.
     #[serde(default)]
     pub out_of_memory: bool,
     /// How that is known.
     #[serde(default)]
     pub told_by: ToldBy,
+    /// Processes that could not be ended (stuck in the kernel, or another user's). Shims before it wrote none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<i32>,
     /// When, in milliseconds since 1970.
     pub at: u64,
 }
@@ -95,7 +98,7 @@ pub struct ExitRecord {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToldBy {
-    /// The run's own: there is no doubt.
+    /// The run's own: something of it was ended, the worker or a command earlier.
     #[default]
     Run,
     /// That of a control group that others are in, too.
@@ -138,6 +141,8 @@ pub struct WorkerStatus {
     pub last_text: Option<String>,
     /// How it ended, when `state` is `done` or `failed`.
     pub ending: Option<WorkerEnding>,
+    /// The limit, when it ended at one of turns. Workers before it wrote none.
+    pub turn_limit: Option<u64>,
     /// Whether it leaves memory now and wants to be woken by a message or an attach.
     pub hibernated: bool,
     /// When this was written, in milliseconds since 1970.
@@ -273,7 +278,7 @@ impl WorkerStatus {
             (WorkerState::Running | WorkerState::Idle, _) => None,
             (WorkerState::Done, _) => Some(Outcome::Finished),
             (WorkerState::Failed, Some(EndingKind::TurnLimit)) => {
-                Some(Outcome::TurnLimit { limit: self.turns })
+                Some(Outcome::TurnLimit { limit: self.turn_limit.unwrap_or(self.turns) })
             }
             (WorkerState::Failed, Some(EndingKind::Budget)) => {
                 Some(Outcome::BudgetExceeded { reason: text("the budget is used up") })
@@ -380,6 +385,7 @@ mod tests {
             not_started: None,
             out_of_memory: true,
             told_by: ToldBy::Run,
+            left: Vec::new(),
             at: 11,
         };
         assert_eq!(read(dir.path(), EXIT), Some(expected));

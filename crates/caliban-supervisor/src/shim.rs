@@ -2,7 +2,7 @@
 //!
 //! Owns the process tree of one run: session leader and child subreaper, so whatever the tree does (`setsid`,
 //! double fork, ignoring TERM) ends up below it. Writes `shim.json`, waits, reaps, ends what the worker left
-//! behind, writes `exit.json` when nothing is left, exits. TERM and INT make it end the tree.
+//! behind, writes `exit.json` when nothing is left (or who cannot be ended), exits. TERM and INT make it end the tree.
 //!
 //! A run happens once: the shim holds `shim.lock` for life, and one that finds a `shim.json` of its own nonce
 //! leaves at once. So a daemon that does not know whether its predecessor came to start a run just starts it.
@@ -48,6 +48,8 @@ const LEFT_GRACE: Duration = Duration::from_millis(500);
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 /// The longest pause between two rounds of KILL.
 const KILL_PAUSE: Duration = Duration::from_millis(20);
+/// How many of those who outlived it are written down.
+const LEFT_NAMED: usize = 100;
 /// How long the shim of an earlier run may take to leave.
 const LOCK_LIMIT: Duration = Duration::from_secs(20);
 /// The pause between two looks at its lock.
@@ -176,6 +178,7 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, String> {
     if let Some(told_by) = oom_count.rose().filter(|_| killed) {
         (exit.out_of_memory, exit.told_by) = (true, told_by);
     }
+    exit.left = tree.left();
     if let Some(group) = &tree.group {
         group.remove();
     }
@@ -241,6 +244,7 @@ fn exit_record(args: &ShimArgs, ended: Option<WaitStatus>, not_started: Option<S
         not_started,
         out_of_memory: false,
         told_by: ToldBy::Run,
+        left: Vec::new(),
         at: wall_ms(),
     }
 }
@@ -334,6 +338,17 @@ impl Tree {
 
     fn is_gone(&self) -> bool {
         (self.childless || (self.ended.is_some() && self.family.only_others())) && self.group_is_empty()
+    }
+
+    /// Who could not be ended.
+    fn left(&self) -> Vec<i32> {
+        if self.is_gone() {
+            return Vec::new();
+        }
+        let grouped = self.group.as_ref().map(Group::members).unwrap_or_default();
+        let grouped = grouped.into_iter().filter(|pid| !self.family.is_everybodys(*pid));
+        let all: std::collections::BTreeSet<i32> = self.family.members().into_iter().chain(grouped).collect();
+        all.into_iter().take(LEFT_NAMED).collect()
     }
 
     /// Nobody of the run can be elsewhere than below us; but what is in its group is asked for, not concluded.

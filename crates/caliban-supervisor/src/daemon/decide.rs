@@ -3,7 +3,7 @@
 use caliban_core::lifecycle::{Event, Outcome, State, Status};
 use caliban_store::fleet::Wanted;
 
-use crate::records::{ExitRecord, HIBERNATED, ToldBy, WorkerState, WorkerStatus};
+use crate::records::{ExitRecord, HIBERNATED, WorkerState, WorkerStatus};
 
 /// The events by which a living agent comes to stand as its worker says.
 pub(super) fn follow(status: &Status, report: &WorkerStatus) -> Vec<Event> {
@@ -53,13 +53,7 @@ pub(super) fn end_of_run(facts: &Facts<'_>) -> Meaning {
         events.push(event);
         events
     };
-    let note = facts.exit.filter(|exit| exit.out_of_memory).map(|exit| {
-        let text = match exit.told_by {
-            ToldBy::Run => "the kernel ended it for want of memory",
-            ToldBy::Group | ToldBy::System => "the kernel probably ended it for want of memory",
-        };
-        text.to_owned()
-    });
+    let note = facts.exit.and_then(note);
     let outcome = facts.report.and_then(WorkerStatus::outcome);
     let events = if let (Wanted::Run, Some(outcome)) = (facts.wanted, outcome.clone()) {
         end(Event::Ended(outcome))
@@ -93,6 +87,21 @@ pub(super) fn end_of_run(facts: &Facts<'_>) -> Meaning {
     Meaning { events, note }
 }
 
+/// What else there is to say.
+fn note(exit: &ExitRecord) -> Option<String> {
+    let mut notes = Vec::new();
+    if exit.out_of_memory {
+        // The kernel says that it ended something of the run, or of the machine, not what: a command may have gone
+        // earlier, and somebody else have sent this KILL.
+        notes.push("the kernel probably ended it for want of memory".to_owned());
+    }
+    if !exit.left.is_empty() {
+        let pids: Vec<String> = exit.left.iter().map(i32::to_string).collect();
+        notes.push(format!("processes of it that could not be ended: {}", pids.join(", ")));
+    }
+    (!notes.is_empty()).then(|| notes.join("; "))
+}
+
 fn hibernates(facts: &Facts<'_>) -> bool {
     facts.report.is_some_and(|report| report.hibernated)
         && facts.exit.is_some_and(|exit| exit.code == Some(HIBERNATED))
@@ -101,7 +110,7 @@ fn hibernates(facts: &Facts<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::{Ask, EndingKind, Waiting, WorkerEnding};
+    use crate::records::{Ask, EndingKind, ToldBy, Waiting, WorkerEnding};
     use caliban_core::lifecycle::WaitingFor;
 
     fn status(events: &[Event]) -> Status {
@@ -164,8 +173,19 @@ mod tests {
             not_started: None,
             out_of_memory: false,
             told_by: ToldBy::Run,
+            left: Vec::new(),
             at: 0,
         })
+    }
+
+    #[test]
+    fn who_could_not_be_ended_and_want_of_memory_are_noted() {
+        let plain = exit(None, Some(9)).unwrap();
+        assert_eq!(note(&plain), None);
+        let both = ExitRecord { out_of_memory: true, left: vec![7, 12], ..plain };
+        let words =
+            "the kernel probably ended it for want of memory; processes of it that could not be ended: 7, 12";
+        assert_eq!(note(&both).as_deref(), Some(words));
     }
 
     #[test]

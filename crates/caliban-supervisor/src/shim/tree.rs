@@ -71,7 +71,7 @@ impl Family {
     }
 
     /// Living descendants, without those who are everybody's and what is below these.
-    fn members(&self) -> Vec<i32> {
+    pub(super) fn members(&self) -> Vec<i32> {
         let mut found: Vec<i32> = self.own_children(own_pid());
         let mut at = 0;
         while let Some(pid) = found.get(at).copied() {

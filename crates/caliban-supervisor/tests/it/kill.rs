@@ -2,8 +2,10 @@
 
 use std::io::Write as _;
 
+use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State};
 use caliban_supervisor::protocol::{KillRequest, ResumeRequest};
+use caliban_supervisor::{Client, PlaceSources, Places};
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, is_alive, processes_of, quick, signal, wait_until};
@@ -139,6 +141,123 @@ async fn r06_what_is_in_its_control_group_ends_with_it_whoever_started_it() {
     assert_eq!(stranger.try_wait().unwrap(), None);
     stranger.kill().unwrap();
     stranger.wait().unwrap();
+}
+
+/// What became of the shell that started a daemon.
+#[derive(Clone, Copy, PartialEq)]
+enum Left {
+    Behind,
+    Waiting,
+}
+
+/// A daemon of another repo that an agent has started, as its `caliban agents list` there would, and an agent of it.
+async fn daemon_of_another_repo(fleet: &Fleet, left: Left) -> (AgentId, i32, Client, AgentId) {
+    let root = fleet.temp.path();
+    std::fs::create_dir(root.join("other")).unwrap();
+    let sources = PlaceSources {
+        daemon_runtime_dir: Some(root.join("rt")),
+        data: root.join("data"),
+        ..PlaceSources::default()
+    };
+    let other = Places::find(&root.join("other"), &sources).unwrap();
+    let script = format!(
+        "{} env -u CALIBAN_AGENT_ID {} --repo {} --runtime {} --base {} > /dev/null 2>&1 & {}",
+        if left == Left::Behind { "(" } else { "" },
+        crate::fleet::caliband().display(),
+        other.repo().display(),
+        other.runtime().display(),
+        other.base().display(),
+        if left == Left::Behind { ")" } else { "wait" }
+    );
+    let mut client = fleet.client().await;
+    let starter = fleet.spawn_up(&mut client, &format!("sh:{script}")).await;
+    wait_until("the other daemon listens", || {
+        std::os::unix::net::UnixStream::connect(other.socket()).is_ok()
+    });
+    let mut theirs = Client::connect(&other).await.unwrap();
+    let daemon = i32::try_from(theirs.status().await.unwrap().pid).unwrap();
+    let shim = fleet.shim(starter).pid;
+    wait_until("it is where it should be", || (parent(daemon) == Some(shim)) == (left == Left::Behind));
+    // A person's, from their own shell.
+    let id = theirs.spawn(fleet.request("hang")).await.unwrap().id;
+    fleet.until_row(&mut theirs, id, |row| row.pid.is_some() && row.turns > 0).await;
+    (starter, daemon, theirs, id)
+}
+
+#[tokio::test]
+async fn a_daemon_of_another_repo_that_an_agent_had_to_start_stays_when_that_is_killed() {
+    let fleet = Fleet::new();
+    let (starter, daemon, mut theirs, id) = daemon_of_another_repo(&fleet, Left::Behind).await;
+    let mut client = fleet.client().await;
+    let row = client.kill(&starter.to_string(), &quick()).await.unwrap();
+    let after = theirs.show(&id.to_string()).await.unwrap();
+    assert_eq!((row.state, row.note, after.state, after.parent), (State::Killed, None, State::Running, None));
+    assert!(is_alive(daemon) && is_alive(after.pid.unwrap()));
+    // Its shim has left it to somebody else.
+    assert!(!is_alive(fleet.shim(starter).pid));
+}
+
+#[tokio::test]
+async fn a_daemon_of_another_repo_stays_when_the_shim_above_it_is_killed() {
+    let fleet = Fleet::new();
+    let (starter, daemon, mut theirs, id) = daemon_of_another_repo(&fleet, Left::Waiting).await;
+    signal(fleet.shim(starter).pid, Signal::KILL);
+    let mut client = fleet.client().await;
+    fleet.until_state(&mut client, starter, State::Crashed).await;
+    let after = theirs.show(&id.to_string()).await.unwrap();
+    assert_eq!((after.state, is_alive(daemon)), (State::Running, true));
+}
+
+/// A control group that nobody can be killed in while it is frozen.
+struct Ice(std::path::PathBuf);
+
+impl Ice {
+    /// One with this process, frozen, where the machine has such groups.
+    fn around(pid: i32, name: &str) -> Option<Self> {
+        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+        let own =
+            groups.lines().find_map(|line| line.split_once(":freezer:/").map(|(_, path)| path.to_owned()))?;
+        let ice = Self(std::path::Path::new("/sys/fs/cgroup/freezer").join(own).join(name));
+        std::fs::create_dir(&ice.0).ok()?;
+        std::fs::write(ice.0.join("cgroup.procs"), pid.to_string()).ok()?;
+        std::fs::write(ice.0.join("freezer.state"), "FROZEN").ok()?;
+        wait_until("it is frozen", || {
+            std::fs::read_to_string(ice.0.join("freezer.state")).is_ok_and(|state| state.trim() == "FROZEN")
+        });
+        Some(ice)
+    }
+
+    fn thaw(&self) {
+        let _gone = std::fs::write(self.0.join("freezer.state"), "THAWED");
+    }
+}
+
+impl Drop for Ice {
+    fn drop(&mut self) {
+        self.thaw();
+        wait_until("nobody is in it", || std::fs::remove_dir(&self.0).is_ok() || !self.0.exists());
+    }
+}
+
+#[tokio::test]
+async fn r06_who_cannot_be_ended_is_named() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let up = fleet.temp.path().join("up");
+    let script = format!("sh -c 'echo $$ > {0}.pid; mv {0}.pid {0}; exec sleep 300' &", up.display());
+    let id = fleet.spawn_up(&mut client, &format!("sh:{script}")).await;
+    wait_until("it is up", || up.exists());
+    let tool: i32 = std::fs::read_to_string(&up).unwrap().trim().parse().unwrap();
+    let Some(ice) = Ice::around(tool, &format!("test-{id}")) else {
+        let _unread = writeln!(std::io::stderr(), "skipped: nobody can be frozen here");
+        return;
+    };
+    let row = client.kill(&id.to_string(), &quick()).await.unwrap();
+    let words = format!("processes of it that could not be ended: {tool}");
+    assert_eq!((row.state, row.note, is_alive(tool)), (State::Killed, Some(words), true));
+    // The KILL still waits for it.
+    ice.thaw();
+    wait_until("it is gone", || !is_alive(tool));
 }
 
 #[tokio::test]

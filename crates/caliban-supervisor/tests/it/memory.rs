@@ -89,7 +89,7 @@ async fn r14_the_agent_that_eats_all_memory_ends_alone_and_its_row_says_why() {
     let row = fleet.until_state(&mut client, hungry, State::Crashed).await;
     assert_eq!(
         (row.ending, row.note.as_deref()),
-        (Some(Ending::Signal { number: 9 }), Some("the kernel ended it for want of memory"))
+        (Some(Ending::Signal { number: 9 }), Some("the kernel probably ended it for want of memory"))
     );
     assert!(!group.exists(), "the group is removed with the run");
     // Nobody else felt it.
