@@ -62,6 +62,7 @@ impl Status {
             waiting_for: None,
             asks: Vec::new(),
             ending: None,
+            turn_limit: None,
             hibernated: false,
             ..before
         };
@@ -247,6 +248,7 @@ impl Status {
             Some(Outcome::Done) | None => (WorkerState::Done, EndingKind::Finished, None),
             Some(Outcome::TurnLimit { limit }) => {
                 let text = format!("the limit of {} is reached", crate::fleet::turns(limit.into()));
+                self.now.turn_limit = Some(limit.into());
                 (WorkerState::Failed, EndingKind::TurnLimit, Some(text))
             }
             Some(Outcome::Budget { limit }) => (WorkerState::Failed, EndingKind::Budget, Some(limit)),
@@ -442,6 +444,19 @@ mod tests {
         let whole = written.asks.iter().filter(|ask| ask.call == call).count();
         let cut = written.asks.iter().filter(|ask| ask.call == "Bash\n[… the rest is not shown …]").count();
         assert_eq!((whole, cut), (8, 56));
+    }
+
+    #[test]
+    fn the_limit_of_turns_is_told_and_not_the_turns_of_the_whole_session() {
+        let place = tempfile::tempdir().unwrap();
+        let mut status = Status::new(place.path(), "one");
+        status.now.turns = 17;
+        status.outcome = Some(Outcome::TurnLimit { limit: 3 });
+        status.ended();
+        let written: WorkerStatus = records::read(place.path(), STATUS).unwrap();
+        let limit = caliban_core::lifecycle::Outcome::TurnLimit { limit: 3 };
+        assert_eq!(written.outcome(), Some(limit));
+        assert_eq!(Status::new(place.path(), "two").now.turn_limit, None);
     }
 
     #[test]
