@@ -261,3 +261,33 @@ fn newest(messages: &[Message]) -> usize {
         None => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_tail_is_what_fits_and_begins_with_the_models_words() {
+        let says = |role, text: &str| Message { role, blocks: vec![Block::Text { text: text.into() }] };
+        let call =
+            Block::ToolUse { id: "a".into(), name: "T".into(), input: json!("x".repeat(400)), extra: None };
+        let content = vec![ResultPart::Text { text: "r".repeat(40) }];
+        let result = Block::ToolResult { id: "a".into(), content, is_error: false };
+        let messages = [
+            says(Role::User, "task"),
+            Message { role: Role::Assistant, blocks: vec![call] },
+            Message { role: Role::User, blocks: vec![result] },
+            says(Role::Assistant, &"w".repeat(40)),
+            says(Role::User, &"p".repeat(40)),
+        ];
+        // Nothing fits but what must stay; the last words; not the result without its call; everything.
+        for (tokens, kept) in [(0, 1), (19, 1), (20, 2), (30, 2), (131, 4), (10_000, 4)] {
+            assert_eq!(tail(&messages, tokens), kept, "{tokens} tokens");
+        }
+        assert_eq!(tail(&messages[..4], 0), 1, "the model's last words");
+        assert_eq!(tail(&messages[..3], 0), 2, "results and their calls");
+        assert_eq!((tail(&messages[..1], 0), tail(&[], 0)), (0, 0), "nothing but the task");
+    }
+}

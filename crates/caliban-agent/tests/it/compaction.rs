@@ -119,3 +119,38 @@ fn roles_alternate_whatever_was_kept() {
         assert_eq!(roles[0], Role::User);
     }
 }
+
+#[test]
+fn a_summary_over_open_calls_leaves_no_result_without_its_call() {
+    // As an earlier caliban recorded it: killed in a call, compacted, and then gone on with.
+    for keep_tail in 0..4 {
+        let mut events =
+            vec![prompt("the task"), says("hm"), prompt("more"), calls(&["a", "b"]), started("a")];
+        events.push(Event::Summarised { summary: "s".into(), keep_tail, usage: Usage::default() });
+        events.extend([ended("a", "late"), prompt("go on")]);
+        let (mut called, mut answered) = (Vec::new(), Vec::new());
+        for message in Conversation::replay(&events).messages() {
+            for block in &message.blocks {
+                match block {
+                    Block::ToolUse { id, .. } => called.push(id.clone()),
+                    Block::ToolResult { id, .. } => {
+                        assert!(called.contains(id), "{keep_tail}: {:?}", shown(&events));
+                        answered.push(id.clone());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!(called, answered, "{keep_tail}: {:?}", shown(&events));
+    }
+}
+
+#[test]
+fn r17_of_two_calls_of_one_id_the_one_that_began_has_begun() {
+    // As an earlier caliban recorded it, which took ids as they came.
+    let events = [prompt("go"), calls(&["x", "x"]), started("x"), ended("x", "1"), started("x")];
+    let conversation = Conversation::replay(&events);
+    let open: Vec<(&str, bool)> =
+        conversation.open_calls().map(|call| (call.id.as_str(), call.started)).collect();
+    assert_eq!(open, [("x", true)], "it is not begun again");
+}

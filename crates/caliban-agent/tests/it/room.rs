@@ -171,6 +171,17 @@ async fn each_summary_takes_the_place_of_the_one_before() {
 }
 
 #[tokio::test]
+async fn results_of_the_last_turns_are_not_cleared_when_there_is_room_for_them() {
+    let world = World::new(json!({"steps": []}));
+    let model = Told::new(vec![Ok(reply(vec![staged("a", &"z".repeat(1_000))])), Ok(says("done"))]);
+    let mut agent = Agent::new(small(&world, &model)).await.unwrap();
+    prompt(&mut agent, "the task").await;
+    let before = agent.conversation().messages().to_vec();
+    agent.compact(&CancellationToken::new()).await.unwrap();
+    assert_eq!(agent.conversation().messages(), before);
+}
+
+#[tokio::test]
 async fn the_models_last_word_stays_however_long_it_is() {
     let world = World::new(json!({"steps": []}));
     let long = "x".repeat(8_000);
