@@ -1,7 +1,8 @@
 //! The hermetic environment: every directory and variable that a program under test sees.
 //!
 //! Owns one temp dir and what runs in it: when an [`Env`] is dropped, every process that still carries the
-//! dir in its environment is killed by pid, daemons included, and the dir is removed. Refuses to pass on
+//! dir in its environment is killed by pid, daemons included, and the dir is removed. So are the empty control groups of
+//! agents whose shims were killed that way. Refuses to pass on
 //! anything of the outer environment but `PATH`.
 
 use std::ffi::{OsStr, OsString};
@@ -271,6 +272,24 @@ impl Drop for Env {
                 process.await_end();
             }
         }
+        remove_groups(&self.data());
+    }
+}
+
+/// Shims that were killed could not remove the control groups of their runs: those of our own agents, by their records.
+/// One that is not empty stays: the kernel refuses.
+fn remove_groups(data: &Path) {
+    let below =
+        |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    for agent in below(data.join("caliban/repos")).flat_map(|repo| below(repo.join("agents"))) {
+        let record = std::fs::read(agent.join("shim.json")).unwrap_or_default();
+        let record: serde_json::Value = serde_json::from_slice(&record).unwrap_or_default();
+        let Some(group) = record["group"].as_str().map(Path::new) else { continue };
+        let id = agent.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let name = group.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        if name.starts_with(&format!("caliban-{id}-")) {
+            let _gone_already = std::fs::remove_dir(group);
+        }
     }
 }
 
@@ -327,4 +346,34 @@ fn built(binary: &str) -> PathBuf {
         path.display()
     );
     path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_groups_of_its_own_agents_go_with_an_environment() {
+        let outside = tempfile::tempdir().unwrap();
+        let group = |name: &str| outside.path().join(name);
+        for dir in ["caliban-0000aaaa-00ff-7", "caliban-0000bbbb-00ff-8", "caliban-0000cccc-00ff-9/busy"] {
+            std::fs::create_dir_all(group(dir)).unwrap();
+        }
+        let env = Env::new();
+        // Its own, one that is another agent's, one that somebody is in.
+        for (agent, recorded) in [
+            ("0000aaaa", "0000aaaa-00ff-7"),
+            ("0000dddd", "0000bbbb-00ff-8"),
+            ("0000cccc", "0000cccc-00ff-9"),
+        ] {
+            let record = serde_json::json!({"group": group(&format!("caliban-{recorded}"))});
+            let file = format!("caliban/repos/00ff/agents/{agent}/shim.json");
+            env.write(env.data().join(file), record.to_string());
+        }
+        drop(env);
+        let mut left: Vec<_> =
+            std::fs::read_dir(outside.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["caliban-0000bbbb-00ff-8", "caliban-0000cccc-00ff-9"]);
+    }
 }

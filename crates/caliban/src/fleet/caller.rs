@@ -167,6 +167,7 @@ mod tests {
             ("LC_ALL", "C"),
             ("CALIBAN_MODEL", "m"),
             ("CALIBAN_AGENT_ID", "a3f8b2c1:nonce"),
+            ("CALIBAN_JOB", "7-00ff"),
             ("ANTHROPIC_API_KEY", "canary-one"),
             ("AWS_SECRET_ACCESS_KEY", "canary-two"),
             ("HTTPS_PROXY", "http://me:canary-three@proxy:3128"),

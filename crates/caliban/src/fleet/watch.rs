@@ -36,7 +36,7 @@ pub(super) async fn watch(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) ->
     let is_dumb = fleet.environment.raw("TERM").is_none_or(|term| term == "dumb");
     let terminal = if json || is_dumb { None } else { size() };
     let mut view =
-        View { rows: BTreeMap::new(), news: Vec::new(), drawn: 0, json, in_place: terminal.is_some() };
+        View { rows: Rows::default(), news: Vec::new(), drawn: 0, json, in_place: terminal.is_some() };
     let mut client = fleet.client().await?;
     let interrupted = async {
         let _no_handler = tokio::signal::ctrl_c().await;
@@ -62,16 +62,16 @@ async fn follow(client: &Client, view: &mut View, out: &mut dyn Write) -> Result
     let mut age = interval(AGE_EVERY);
     age.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut draw_at: Option<Instant> = None;
-    let mut fresh: BTreeMap<AgentId, AgentRow> = BTreeMap::new();
+    let mut fresh = Rows::default();
     loop {
         tokio::select! {
             event = events.next() => match event.map_err(worded)? {
                 Some(FleetEvent::Agent(row)) if ready => view.changed(*row, out)?,
                 Some(FleetEvent::Agent(row)) => {
-                    fresh.insert(row.id, *row);
+                    fresh.insert(*row);
                 }
                 Some(FleetEvent::Removed { id }) => {
-                    fresh.remove(&id);
+                    fresh.remove(id);
                     view.removed(id, out)?;
                 }
                 Some(FleetEvent::Ready {}) => {
@@ -114,8 +114,37 @@ pub(super) async fn again(fleet: &Fleet<'_>) -> Option<Client> {
     }
 }
 
+/// Agents in the order in which the daemon has them: it tells them in it, and a new one is the last. When they were
+/// created says nothing after the clock was set (r15).
+#[derive(Debug, Default)]
+struct Rows {
+    numbered: BTreeMap<u64, AgentRow>,
+    numbers: BTreeMap<AgentId, u64>,
+    next: u64,
+}
+
+impl Rows {
+    fn get(&self, id: AgentId) -> Option<&AgentRow> {
+        self.numbered.get(self.numbers.get(&id)?)
+    }
+
+    fn insert(&mut self, row: AgentRow) {
+        let number = *self.numbers.entry(row.id).or_insert(self.next);
+        self.next = self.next.max(number + 1);
+        self.numbered.insert(number, row);
+    }
+
+    fn remove(&mut self, id: AgentId) -> Option<AgentRow> {
+        self.numbered.remove(&self.numbers.remove(&id)?)
+    }
+
+    fn in_order(&self) -> impl Iterator<Item = &AgentRow> {
+        self.numbered.values()
+    }
+}
+
 struct View {
-    rows: BTreeMap<AgentId, AgentRow>,
+    rows: Rows,
     news: Vec<String>,
     /// Lines that were drawn the last time.
     drawn: usize,
@@ -125,13 +154,14 @@ struct View {
 
 impl View {
     /// All agents as they are now.
-    fn all(&mut self, fresh: BTreeMap<AgentId, AgentRow>, out: &mut dyn Write) -> Result<(), Failure> {
-        let gone: Vec<AgentId> = self.rows.keys().filter(|id| !fresh.contains_key(id)).copied().collect();
+    fn all(&mut self, fresh: Rows, out: &mut dyn Write) -> Result<(), Failure> {
+        let known = self.rows.in_order().map(|row| row.id);
+        let gone: Vec<AgentId> = known.filter(|id| fresh.get(*id).is_none()).collect();
         for id in gone {
             self.removed(id, out)?;
         }
-        for row in fresh.into_values() {
-            if self.rows.get(&row.id).is_none_or(|known| !same(known, &row)) {
+        for row in fresh.numbered.into_values() {
+            if self.rows.get(row.id).is_none_or(|known| !same(known, &row)) {
                 self.changed(row, out)?;
             }
         }
@@ -139,7 +169,7 @@ impl View {
     }
 
     fn changed(&mut self, row: AgentRow, out: &mut dyn Write) -> Result<(), Failure> {
-        let known = self.rows.get(&row.id);
+        let known = self.rows.get(row.id);
         let shown = Shown::new(&row, row::now_ms());
         if self.json {
             json_line(&shown, out)?;
@@ -160,12 +190,12 @@ impl View {
             let old = self.news.len().saturating_sub(NEWS);
             self.news.drain(..old);
         }
-        self.rows.insert(row.id, row);
+        self.rows.insert(row);
         Ok(())
     }
 
     fn removed(&mut self, id: AgentId, out: &mut dyn Write) -> Result<(), Failure> {
-        if self.rows.remove(&id).is_none() {
+        if self.rows.remove(id).is_none() {
             return Ok(());
         }
         if self.json {
@@ -181,8 +211,7 @@ impl View {
     fn draw(&mut self, out: &mut dyn Write) -> Result<(), Failure> {
         let (columns, height) = size().unwrap_or((80, 24));
         let now = row::now_ms();
-        let mut rows: Vec<AgentRow> = self.rows.values().cloned().collect();
-        rows.sort_by_key(|row| (row.created_at, row.id));
+        let mut rows: Vec<AgentRow> = self.rows.in_order().cloned().collect();
         for row in &mut rows {
             row.age_ms = now.saturating_sub(row.created_at);
         }
@@ -227,10 +256,10 @@ fn hide(rows: &mut Vec<AgentRow>, room: usize) -> usize {
         (false, false) => 1,
         (false, true) => 0,
     };
-    let mut order: Vec<(u8, u64, AgentId)> =
-        rows.iter().map(|row| (rank(row), row.created_at, row.id)).collect();
-    order.sort_unstable();
-    let gone: Vec<AgentId> = order.into_iter().take(hidden).map(|(_, _, id)| id).collect();
+    let mut order: Vec<&AgentRow> = rows.iter().collect();
+    // Stable: the oldest first.
+    order.sort_by_key(|row| rank(row));
+    let gone: Vec<AgentId> = order.into_iter().take(hidden).map(|row| row.id).collect();
     rows.retain(|row| !gone.contains(&row.id));
     hidden
 }
@@ -315,17 +344,39 @@ mod tests {
     }
 
     #[test]
+    fn r15_a_clock_that_jumps_back_changes_no_order() {
+        let row = |number: u64, created_at| AgentRow {
+            id: format!("{number:08x}").parse().unwrap(),
+            created_at,
+            ..row::tests::row(State::Done)
+        };
+        let mut rows = Rows::default();
+        // The second was spawned after the clock had been set back, and the first has had news since.
+        for (number, created_at) in [(7, 2_000), (5, 1_000), (9, 3_000), (7, 2_000)] {
+            rows.insert(row(number, created_at));
+        }
+        assert!(rows.remove(row(9, 0).id).is_some());
+        rows.insert(row(3, 500));
+        let order = |rows: &[AgentRow]| rows.iter().map(|row| row.created_at).collect::<Vec<_>>();
+        let mut shown: Vec<AgentRow> = rows.in_order().cloned().collect();
+        assert_eq!(order(&shown), [2_000, 1_000, 500]);
+        // The oldest is hidden first, by the same order.
+        assert_eq!((hide(&mut shown, 2), order(&shown)), (2, vec![500]));
+    }
+
+    #[test]
     fn changes_are_lines_where_there_is_no_terminal() {
         let mut view =
-            View { rows: BTreeMap::new(), news: Vec::new(), drawn: 0, json: false, in_place: false };
+            View { rows: Rows::default(), news: Vec::new(), drawn: 0, json: false, in_place: false };
         let mut out = Vec::new();
         let running = row::tests::row(State::Running);
-        let id = running.id;
-        view.all([(id, running.clone())].into(), &mut out).unwrap();
+        let mut all = Rows::default();
+        all.insert(running.clone());
+        view.all(all, &mut out).unwrap();
         view.changed(AgentRow { turns: 2, ..running }, &mut out).unwrap();
         let done = AgentRow { ending: Some(Ending::Finished), ..row::tests::row(State::Done) };
         view.changed(done, &mut out).unwrap();
-        view.all(BTreeMap::new(), &mut out).unwrap();
+        view.all(Rows::default(), &mut out).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "  a3f8b2c1  running  at work\n  a3f8b2c1  done  finished\n  a3f8b2c1  removed\n"

@@ -9,6 +9,7 @@ mod bad_input;
 mod broker;
 mod compaction;
 mod config;
+mod daemon_below;
 mod demo;
 mod doctor;
 mod fleet;
