@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::Command};
 
 use serde_json::json;
-use testkit::{script, text, wait_until};
+use testkit::{StepExt as _, script, text, wait_until};
 
 use crate::{fleet::Fleet, place::Place};
 
@@ -69,26 +69,25 @@ fn r11_an_agent_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
 
 #[test]
 fn r11_a_run_that_finds_the_disk_full_says_so_and_begins_nothing() {
-    let place = Place::new(script![text("hello")]);
+    let place = Place::new(script![text("hello").forever()]);
     let Some(small) = Small::mount(place.env.data()) else {
         eprintln!("skipped: mounting a small file system needs root");
         return;
     };
-    // The repo's directory is there; what a session writes has no room.
-    std::fs::create_dir_all(place.env.data().join("caliban/repos")).unwrap();
+    place.ask("hi", []).ok();
+    let sessions = place.sessions();
     let filler = small.fill();
     for format in ["text", "json"] {
-        let output = place.ask("hi", ["--output-format", format]).expect_code(1);
-        assert!(output.stderr.contains("error: "), "{}", output.stderr);
+        let stderr = place.ask("hi", ["--output-format", format]).expect_code(1).stderr;
+        assert!(stderr.starts_with("error: the disk is full (/"), "{stderr}");
         assert!(
-            output.stderr.contains("disk is full") || output.stderr.contains("No space left on device"),
-            "{}",
-            output.stderr
+            stderr.ends_with("/transcript.jsonl): nothing was begun\nhint: make room, then run it again\n"),
+            "{stderr}"
         );
+        assert_eq!(place.sessions(), sessions, "what was refused left nothing");
     }
     std::fs::remove_file(filler).unwrap();
-    place.ask("hi", []).ok();
-    assert_eq!(place.sessions().len(), 1, "what was refused left nothing");
+    place.ask("hi", ["--continue"]).ok();
 }
 
 #[test]
