@@ -154,6 +154,9 @@ pub(crate) struct LogsArgs {
     /// Stay and print what comes, until the agent has ended
     #[arg(long, short)]
     pub follow: bool,
+    /// Print calls with all their arguments, and all of their output that the agent was given
+    #[arg(long, conflicts_with_all = ["raw", "json"])]
+    pub whole: bool,
     /// Print what the worker process wrote to its stdout and stderr instead
     #[arg(long)]
     pub raw: bool,

@@ -244,3 +244,50 @@ fn gone(asked: &Numbered) -> Failure {
     Failure::new(format!("{} is not asked any more", what(asked)))
         .hint("somebody else has answered, or the agent has ended: `caliban agents list` tells")
 }
+
+#[cfg(test)]
+mod tests {
+    use caliban_core::lifecycle::State;
+
+    use super::*;
+
+    #[test]
+    fn only_an_answer_to_the_question_that_was_asked_last_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let row = AgentRow { dir: dir.path().to_owned(), ..row::tests::row(State::Running) };
+        let write = |at: &std::path::Path, lines: &[Value]| {
+            std::fs::create_dir_all(at).unwrap();
+            let lines: Vec<String> = lines
+                .iter()
+                .enumerate()
+                .map(|(seq, line)| {
+                    let mut line = line.clone();
+                    (line["seq"], line["at"]) = (json!(seq), json!("2026-11-16T00:00:00Z"));
+                    format!("{line}\n")
+                })
+                .collect();
+            std::fs::write(at.join(transcript::FILE_NAME), lines.concat()).unwrap();
+        };
+        let opened = |id: &str, command: &str| {
+            json!({
+                "event": "ask_opened", "id": id, "agent": null, "name": "Bash", "input": {"command": command},
+                "why": "no rule", "suggestions": [],
+            })
+        };
+        let answered = Event::AskAnswered { id: "c1".into(), answer: Answer::Once };
+        let answered = serde_json::to_value(answered).unwrap();
+        let found = |id: &str| {
+            let found = asked_in(&row, id).unwrap();
+            found.map(|found| (found.ask.input["command"].as_str().unwrap().to_owned(), found.answer))
+        };
+        assert_eq!(found("c1"), None);
+        write(dir.path(), &[opened("c1", "ls"), answered.clone()]);
+        assert_eq!(found("c1"), Some(("ls".into(), Some(Answer::Once))));
+        // The same id again, and nobody has answered.
+        write(dir.path(), &[opened("c1", "ls"), answered, opened("c1", "rm")]);
+        assert_eq!((found("c1"), found("c2")), (Some(("rm".into(), None)), None));
+        // A sub-agent's is in its own transcript.
+        write(&dir.path().join("sub/x-1"), &[opened("x-1:c1", "pwd")]);
+        assert_eq!(found("x-1:c1"), Some(("pwd".into(), None)));
+    }
+}

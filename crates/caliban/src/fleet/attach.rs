@@ -386,7 +386,7 @@ impl Typed {
 /// What words mean to the questions that lie open.
 enum Meant {
     Message,
-    Answer(Question, Reply),
+    Answer(Box<Question>, Reply),
     View,
     /// No answer, for this reason.
     Not(&'static str),
@@ -405,7 +405,7 @@ fn answer(line: &str, desk: &mut Desk<Question>) -> Meant {
     match desk.take(Instant::now()) {
         Taken::Nothing => Meant::Message,
         Taken::Changed => Meant::Not("the question has changed meanwhile; this was not taken as an answer"),
-        Taken::Question(question) => Meant::Answer(question, reply),
+        Taken::Question(question) => Meant::Answer(Box::new(question), reply),
     }
 }
 

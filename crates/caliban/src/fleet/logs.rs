@@ -19,7 +19,7 @@ use super::{Fleet, json_line, row, say, tail::Tail, worded};
 use crate::{
     cli::fleet::LogsArgs,
     report::{Code, Failure},
-    sessions::replay::Reader,
+    sessions::replay::{Length, Reader},
 };
 
 /// How often a file that is followed is looked at.
@@ -46,7 +46,7 @@ pub(super) async fn logs(fleet: &Fleet<'_>, args: &LogsArgs, out: &mut dyn Write
     };
     let file = if form == Form::Raw { records::WORKER_LOG } else { transcript::FILE_NAME };
     let mut tail = Tail::new(agent.dir.join(file));
-    let mut reader = Reader::default();
+    let mut reader = Reader::new(if args.whole { Length::Whole } else { Length::Short });
     if form == Form::Raw {
         // The part that was put aside when the log grew too large.
         let mut older = Tail::new(agent.dir.join(format!("{file}.1")));

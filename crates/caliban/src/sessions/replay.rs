@@ -38,15 +38,33 @@ pub(crate) struct Reader {
     calls: BTreeMap<String, String>,
     /// The call that was shown last: output below it is taken for its own.
     last: Option<String>,
+    length: Length,
+}
+
+/// How much of calls and their outputs is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// A line of the call, some lines of what came of it.
+    #[default]
+    Short,
+    /// All that the transcript has.
+    Whole,
 }
 
 impl Reader {
+    pub(crate) fn new(length: Length) -> Self {
+        Self { length, ..Self::default() }
+    }
+
     /// One event as people read it.
     pub(crate) fn event(&mut self, event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
         match event {
             Event::CallStarted { id, name, input, .. } => {
                 let call = format!("{} {}", inert::line(name), caliban_agent::describe(input));
-                writeln!(out, "\n• {call}")?;
+                match self.length {
+                    Length::Short => writeln!(out, "\n• {call}")?,
+                    Length::Whole => writeln!(out, "\n• {}", caliban_agent::whole_call(name, input))?,
+                }
                 self.calls.insert(id.clone(), call);
                 self.last = Some(id.clone());
                 Ok(())
@@ -60,7 +78,7 @@ impl Reader {
                 self.last = Some(id.clone());
                 for part in content {
                     match part {
-                        ResultPart::Text { text } => lines(text, out)?,
+                        ResultPart::Text { text } => lines(text, self.length, out)?,
                         ResultPart::Image { media_type, .. } => {
                             writeln!(out, "  [{}]", inert::line(media_type))?;
                         }
@@ -138,12 +156,13 @@ fn line(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
     }
 }
 
-fn lines(text: &str, out: &mut dyn Write) -> std::io::Result<()> {
+fn lines(text: &str, length: Length, out: &mut dyn Write) -> std::io::Result<()> {
     let text = inert::block(text);
-    for line in text.lines().take(OUTPUT_LINES) {
+    let most = if length == Length::Whole { usize::MAX } else { OUTPUT_LINES };
+    for line in text.lines().take(most) {
         writeln!(out, "  {line}")?;
     }
-    match text.lines().count().saturating_sub(OUTPUT_LINES) {
+    match text.lines().count().saturating_sub(most) {
         0 => Ok(()),
         more => writeln!(out, "  … {more} more lines"),
     }

@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn b6_a_run_that_ends_early_keeps_what_is_known_of_the_work() {
+    fn a_run_that_ends_early_keeps_what_is_known_of_the_work() {
         let place = tempfile::tempdir().unwrap();
         let mut status = Status::new(place.path(), "one");
         status.worktree(Path::new("/w"), "caliban/x", "base");

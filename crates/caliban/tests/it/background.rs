@@ -204,3 +204,14 @@ fn a_verb_of_agents_is_pointed_to() {
         assert!(refused.stderr.contains(&words), "{}", refused.stderr);
     }
 }
+
+#[test]
+fn logs_can_be_read_whole() {
+    let fleet = Fleet::new(script![bash("seq 1 40"), text("counted")]);
+    let id = fleet.bg("the task", ["--permission-mode", "unattended"]);
+    fleet.run(["agents", "wait", &id]).ok();
+    let short = fleet.run(["logs", &id]).ok().stdout;
+    assert!(short.contains("\n  … 28 more lines\n") && !short.contains("\n  40\n"), "{short}");
+    let whole = fleet.run(["logs", &id, "--whole"]).ok().stdout;
+    assert!(whole.contains("\n  39\n  40\n") && !whole.contains("more lines"), "{whole}");
+}
