@@ -123,7 +123,7 @@ pub(crate) fn end_strays(runs: &[Traces]) -> io::Result<Strays> {
             return Ok(Strays { ended: seen.len(), left: 0 });
         }
         for group in groups() {
-            group.kill(|pid| is_keeper(pid));
+            group.kill(is_keeper);
         }
         for (pid, start_time) in &found {
             seen.insert((*pid, *start_time));
@@ -176,10 +176,8 @@ fn find(
     for (pid, stat) in &all {
         let recorded = known.contains(&(*pid, stat.start_time));
         let known = recorded || sessions.contains(&stat.session) || grouped.contains(pid);
-        if known || is_marked(*pid, &markers)? {
-            if recorded || !is_keeper(*pid) {
-                found.insert(*pid);
-            }
+        if (known || is_marked(*pid, &markers)?) && (recorded || !is_keeper(*pid)) {
+            found.insert(*pid);
         }
     }
     loop {
