@@ -21,6 +21,7 @@ use agent_client_protocol_schema::{
         SetSessionModeRequest, SetSessionModeResponse,
     },
 };
+use caliban_core::message::Block;
 use caliban_permissions::Mode;
 use serde_json::{Value, json};
 use tokio::{
@@ -76,8 +77,27 @@ pub struct ServeOptions {
 pub enum Say {
     /// It answers questions and changes the permission mode, for a person.
     Full,
-    /// Neither, for this reason: it is not asked at all.
+    /// Neither, because this is who it is (`a process of agent a3f8b2c1`): it is not asked at all, and what it says is
+    /// not taken for the user's words.
     None(String),
+}
+
+impl Say {
+    /// Why it decides nothing.
+    fn refusal(&self) -> Option<String> {
+        match self {
+            Self::Full => None,
+            Self::None(who) => Some(format!("{who} cannot decide what an agent may do: a person does")),
+        }
+    }
+
+    /// What the agent is told about whose words follow (a10).
+    fn heading(&self) -> Option<String> {
+        match self {
+            Self::Full => None,
+            Self::None(who) => Some(format!("[What follows is from {who}, not from the user.]")),
+        }
+    }
 }
 
 impl ServeOptions {
@@ -168,9 +188,9 @@ fn welcome(sessions: &Sessions, options: &ServeOptions) -> InitializeResponse {
     let welcome = InitializeResponse::new(ProtocolVersion::V1)
         .agent_capabilities(capabilities)
         .agent_info(Implementation::new("caliban", options.version.clone()).title("Caliban"));
-    match &options.say {
-        Say::Full => welcome,
-        Say::None(why) => welcome.meta(meta(NO_SAY, json!(why))),
+    match options.say.refusal() {
+        None => welcome,
+        Some(why) => welcome.meta(meta(NO_SAY, json!(why))),
     }
 }
 
@@ -258,7 +278,12 @@ impl Server {
                 let _gone = responder.answer(Ok(AuthenticateResponse::new())).await;
             });
         } else if method == SEND {
-            let request = params.parse::<SendRequest>();
+            let request = params.parse::<SendRequest>().map(|mut request| {
+                if let Some(heading) = self.say.heading() {
+                    request.text = format!("{heading}\n\n{}", request.text);
+                }
+                request
+            });
             let sent = request.map(|request| match self.attached().get(&request.session_id) {
                 // Said before the next line is read: a cancel that follows is meant for it, too.
                 Some(attachment) => Sent::Said(attachment.send(request.text, request.id)),
@@ -393,6 +418,10 @@ impl Server {
             return refuse(handlers, responder, Error::session_not_found(id));
         };
         let Some(command) = Command::of(&message) else {
+            let mut message = message;
+            if let Some(heading) = self.say.heading() {
+                message.blocks.insert(0, Block::Text { text: heading });
+            }
             handlers.spawn(attachment.prompt(message, responder));
             return;
         };
@@ -407,7 +436,7 @@ impl Server {
 
     fn set_mode(&self, params: &Params) -> Result<SetSessionModeResponse, Error> {
         let request: SetSessionModeRequest = params.parse()?;
-        if let Say::None(why) = &self.say {
+        if let Some(why) = self.say.refusal() {
             return Err(Error::new(Error::invalid_request().code.into(), why));
         }
         let attached = self.attached();

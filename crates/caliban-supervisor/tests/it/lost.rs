@@ -219,7 +219,7 @@ async fn a_sleeper_whose_secrets_went_with_the_directory_is_woken_with_the_calle
     assert_eq!((row.state, row.hibernated), (State::Idle, true));
     let secrets = [("API_KEY".to_owned(), "second".to_owned())].into();
     client.wake_with(&name, &WakeRequest { secrets }).await.unwrap();
-    let pid = client.show(&name).await.unwrap().pid.unwrap();
+    let pid = fleet.until_row(&mut client, agent, |row| row.pid.is_some()).await.pid.unwrap();
     let environ = fs::read(format!("/proc/{pid}/environ")).unwrap();
     assert!(environ.split(|byte| *byte == 0).any(|variable| variable == b"API_KEY=second"));
 }

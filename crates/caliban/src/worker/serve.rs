@@ -138,11 +138,10 @@ async fn accept(
 fn say(peer: Option<i32>) -> Say {
     let whose =
         peer.map_or(Whose::Unknown, |pid| caliban_supervisor::whose(pid, &[caliban_tools::REAP_MODE]));
-    let who = match whose {
-        Whose::Persons => return Say::Full,
-        Whose::Agents(Some(id)) => format!("a process of agent {id}"),
-        Whose::Agents(None) => "a process of an agent".to_owned(),
-        Whose::Unknown => "a process that cannot be seen".to_owned(),
-    };
-    Say::None(format!("{who} cannot decide what an agent may do: a person does"))
+    match whose {
+        Whose::Persons => Say::Full,
+        Whose::Agents(Some(id)) => Say::None(format!("a process of agent {id}")),
+        Whose::Agents(None) => Say::None("a process of an agent".to_owned()),
+        Whose::Unknown => Say::None("a process that cannot be seen".to_owned()),
+    }
 }
