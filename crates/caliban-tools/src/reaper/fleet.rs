@@ -15,6 +15,8 @@ use std::{
 
 use rustix::process::Pid;
 
+use super::tree::stat;
+
 /// What our programs are called.
 const PROGRAMS: [&str; 2] = ["caliban", "caliband"];
 
@@ -38,8 +40,7 @@ impl Fleet {
     /// Whether a process is a daemon or a shim.
     pub(super) fn has(&self, pid: Pid) -> bool {
         // Both lead a session; for most of what a command leaves this is the whole question.
-        let leads = rustix::process::getsid(Some(pid)).is_ok_and(|session| session == pid);
-        if !leads {
+        if stat(pid).and_then(|stat| stat.session) != Some(pid) {
             return false;
         }
         // It may have been made only now, and what `/proc` shows has no links in it.

@@ -129,19 +129,23 @@ fn parse_pid(text: &str) -> Option<Pid> {
     text.parse().ok().and_then(Pid::from_raw)
 }
 
-struct Stat {
+pub(super) struct Stat {
     state: u8,
     parent: Option<Pid>,
+    /// None: led by somebody whom this namespace of processes does not show. The system call answers 0 then,
+    /// which a `Pid` cannot hold.
+    pub(super) session: Option<Pid>,
 }
 
-fn stat(pid: Pid) -> Option<Stat> {
+pub(super) fn stat(pid: Pid) -> Option<Stat> {
     let text = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     // The name may hold anything, a parenthesis too: what counts comes after the last one.
     let rest = &text[memchr::memrchr(b')', &text)? + 1..];
     let mut fields = rest.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
     let state = *fields.next()?.first()?;
-    let parent = std::str::from_utf8(fields.next()?).ok().and_then(parse_pid);
-    Some(Stat { state, parent })
+    let mut next_pid = || Some(parse_pid(std::str::from_utf8(fields.next()?).ok()?));
+    let (parent, _group, session) = (next_pid()?, next_pid()?, next_pid()?);
+    Some(Stat { state, parent, session })
 }
 
 #[cfg(test)]
