@@ -10,18 +10,14 @@
 
 use std::path::{Path, PathBuf};
 
+use caliban_process::read;
 use caliban_store::broker::{Owner, Speaker};
-use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
 
 /// The first argument of a fleet agent's keeper and of its worker; the second is the agent's directory.
 const MODES: [&[u8]; 2] = [b"__shim", b"__worker"];
 /// The keeper's word on who it is and whom it keeps.
 const RECORD: &str = "shim.json";
-/// The largest file that is read here.
-const CAP: usize = 256 * 1024;
-/// How much is read at once.
-const CHUNK: usize = 4096;
 /// How many processes may stand above one. More is nothing that a person does.
 const DEPTH: usize = 1024;
 /// How often the walk begins anew because a process ended under it.
@@ -116,45 +112,21 @@ impl Processes for Proc {
     }
 
     fn stat(&self, pid: i64) -> Option<(i64, u64)> {
-        let text = read(Path::new(&format!("/proc/{pid}/stat")))?;
-        // The name stands in brackets and may itself hold brackets and blanks.
-        let rest = text.get(text.iter().rposition(|byte| *byte == b')')? + 1..)?;
-        let fields: Vec<&str> = std::str::from_utf8(rest).ok()?.split_ascii_whitespace().collect();
-        Some((fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?))
+        let stat = caliban_process::stat(i32::try_from(pid).ok()?)?;
+        Some((i64::from(stat.parent), stat.start_time))
     }
 
     fn arguments(&self, pid: i64) -> Vec<Vec<u8>> {
-        let line = read(Path::new(&format!("/proc/{pid}/cmdline"))).unwrap_or_default();
+        let line = read(Path::new(&format!("/proc/{pid}/cmdline"))).ok().flatten().unwrap_or_default();
         line.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect()
     }
 
     fn boot(&self) -> String {
-        let id = read(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
-        String::from_utf8_lossy(&id).trim().to_owned()
+        caliban_process::boot_id().unwrap_or_default()
     }
 
     fn record(&self, directory: &Path) -> Option<Value> {
-        serde_json::from_slice(&read(&directory.join(RECORD))?).ok()
-    }
-}
-
-/// A file, whole; none when it cannot be read, is too large or no file. Few system calls: there are many processes to look
-/// at before every command.
-fn read(path: &Path) -> Option<Vec<u8>> {
-    // Never waits: a pipe that somebody put there has nothing to say.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-    let (mut bytes, mut chunk) = (Vec::new(), [0_u8; CHUNK]);
-    loop {
-        let count = rustix::io::read(&file, &mut chunk[..]).ok()?;
-        bytes.extend_from_slice(&chunk[..count]);
-        if bytes.len() > CAP {
-            return None;
-        }
-        // Files of the system come whole when there is room for them.
-        if count < CHUNK {
-            return Some(bytes);
-        }
+        serde_json::from_slice(&read(&directory.join(RECORD)).ok()??).ok()
     }
 }
 

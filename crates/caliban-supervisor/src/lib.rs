@@ -51,7 +51,6 @@ mod daemon;
 mod daemon_mode;
 mod lock;
 mod options;
-mod patience;
 mod places;
 mod process;
 pub mod protocol;

@@ -246,7 +246,7 @@ impl Places {
 
     /// The lock that a daemon holds for life.
     pub fn daemon_lock(&self) -> PathBuf {
-        self.base.join("daemon.lock")
+        self.base.join(caliban_process::DAEMON_LOCK)
     }
 
     fn is_short(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Processes of this machine as `/proc` shows them: who is who, and ending those that belong to a run.
+//! Finding the processes of a run, and ending them.
 //!
 //! A process is known by its id, its start time and the boot (a reused id has another start time). One of a run
 //! is also known by [`MARKER`] in its environment and by its control group. Refuses to signal anything that does not fit.
@@ -8,74 +8,24 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-pub(crate) use self::keepers::{Keeper, Keepers};
-use crate::records::read_capped;
-use crate::shim::cgroup::Group;
+use caliban_process::{Keepers, Stat, try_stat};
+pub(crate) use caliban_process::{boot_id, stat};
 
-mod keepers;
+use crate::shim::cgroup::Group;
 
 /// The variable that every process of a run has, unless it took it away: `<agent id>:<nonce>`.
 pub const MARKER: &str = "CALIBAN_AGENT_ID";
 
-/// The largest environment that is looked through.
-const ENVIRON_CAP: u64 = 4 * 1024 * 1024;
 /// How long ending a stray tree is tried: only what is stuck in the kernel outlives this.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 /// The pause between two rounds.
 const KILL_PAUSE: Duration = Duration::from_millis(2);
-
-/// This boot.
-pub(crate) fn boot_id() -> io::Result<String> {
-    let bytes = read_capped("/proc/sys/kernel/random/boot_id".as_ref(), 256)?;
-    Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
-}
-
-/// What `/proc/<pid>/stat` says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stat {
-    pub(crate) state: u8,
-    pub(crate) parent: i32,
-    pub(crate) session: i32,
-    pub(crate) start_time: u64,
-    threads: u64,
-}
-
-impl Stat {
-    /// Whether it has ended and only waits for its parent. One whose first thread has ended while others go on
-    /// looks the same but for their number.
-    pub(crate) fn is_over(self) -> bool {
-        matches!(self.state, b'Z' | b'X') && self.threads <= 1
-    }
-}
-
-/// Reads it; none when there is no such process.
-pub(crate) fn stat(pid: i32) -> Option<Stat> {
-    try_stat(pid).ok().flatten()
-}
-
-/// The same, and an error when nothing can be said.
-fn try_stat(pid: i32) -> io::Result<Option<Stat>> {
-    Ok(read_proc(&format!("/proc/{pid}/stat"))?.and_then(|text| parse_stat(&text)))
-}
-
-fn parse_stat(text: &[u8]) -> Option<Stat> {
-    // The name may hold anything, a parenthesis too: what counts comes after the last one.
-    let rest = text.get(text.iter().rposition(|byte| *byte == b')')? + 1..)?;
-    let fields: Vec<&str> = std::str::from_utf8(rest).ok()?.split_ascii_whitespace().collect();
-    Some(Stat {
-        state: *fields.first()?.as_bytes().first()?,
-        parent: fields.get(1)?.parse().ok()?,
-        session: fields.get(3)?.parse().ok()?,
-        // Field 22 of the whole line; the state is field 3.
-        start_time: fields.get(19)?.parse().ok()?,
-        threads: fields.get(17)?.parse().ok()?,
-    })
-}
 
 /// A handle on the living process `pid` that the kernel started at `start_time`, if there is one and it is ours.
 /// An error says nothing about the process (out of file descriptors).
@@ -201,26 +151,13 @@ fn is_marked(pid: i32, markers: &BTreeSet<&str>) -> io::Result<bool> {
 
 /// The value of [`MARKER`] in the environment of a process.
 pub(crate) fn marker(pid: i32) -> io::Result<Option<String>> {
-    let Some(environ) = read_proc(&format!("/proc/{pid}/environ"))? else { return Ok(None) };
+    let Some(environ) = caliban_process::read(Path::new(&format!("/proc/{pid}/environ")))? else {
+        return Ok(None);
+    };
     Ok(environ.split(|byte| *byte == 0).find_map(|variable| {
         let value = variable.strip_prefix(MARKER.as_bytes())?.strip_prefix(b"=")?;
         String::from_utf8(value.to_vec()).ok()
     }))
-}
-
-/// A file of `/proc`; none when the process is gone or not to be looked at.
-fn read_proc(path: &str) -> io::Result<Option<Vec<u8>>> {
-    use std::io::Read as _;
-    let mut bytes = Vec::new();
-    let read = fs::File::open(path).and_then(|file| file.take(ENVIRON_CAP).read_to_end(&mut bytes));
-    match read {
-        Ok(_) => Ok(Some(bytes)),
-        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]
@@ -234,7 +171,6 @@ mod tests {
         assert!(open(own, start_time).unwrap().is_some());
         assert!(open(own, start_time + 1).unwrap().is_none());
         assert!(open(own, start_time - 1).unwrap().is_none());
-        assert_eq!(boot_id().unwrap().len(), 36);
     }
 
     #[test]

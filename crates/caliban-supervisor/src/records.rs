@@ -30,7 +30,7 @@ pub const LAUNCH: &str = "launch.json";
 /// How a shim that is told to end should do it ([`StopOrder`]).
 pub const STOP: &str = "stop.json";
 /// The lock that a shim holds for life.
-pub const SHIM_LOCK: &str = "shim.lock";
+pub const SHIM_LOCK: &str = caliban_process::SHIM_LOCK;
 /// What the worker prints.
 pub const WORKER_LOG: &str = "worker.log";
 

@@ -28,10 +28,10 @@ use self::cgroup::{Group, Standing};
 use self::log::WorkerLog;
 use self::tree::Family;
 use crate::lock::Held;
-use crate::patience::{Patience, Spent};
 use crate::process;
 use crate::records::{self, ExitRecord, ShimRecord, StopOrder, ToldBy};
 use crate::wall_ms;
+use caliban_process::{Patience, Spent};
 
 pub(crate) use self::args::{ShimArgs, arguments};
 

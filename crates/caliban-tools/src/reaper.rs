@@ -32,13 +32,12 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
 };
 
+pub(crate) use caliban_process::Patience;
 pub(crate) use memory::Memory;
-pub(crate) use patience::Patience;
 pub(crate) use wire::{Order, Outcome, Report, Streams};
 
 mod fleet;
 mod memory;
-mod patience;
 #[cfg_attr(target_os = "linux", path = "reaper/tree_linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "reaper/tree_group.rs")]
 mod tree;
@@ -295,7 +294,7 @@ impl Tree {
         if self.gone_within(events, grace).await {
             return;
         }
-        let mut spent = patience::Spent::new();
+        let mut spent = caliban_process::Spent::new();
         let mut pause = Duration::from_millis(1);
         while spent.so_far() < KILL_LIMIT {
             tree::kill(self.main, &self.fleet);

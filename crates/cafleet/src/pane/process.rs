@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::Path;
 
+use caliban_process::{Stat, boot_id};
 use rustix::fs::readlink;
 
 /// Programs that run a coding agent's script under their own name.
@@ -14,22 +15,24 @@ const INTERPRETERS: [&str; 4] = ["node", "nodejs", "bun", "deno"];
 
 /// When a process started, in a form that no other process of that number has, ever.
 pub(crate) fn started(pid: i64) -> Option<String> {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let ticks = Stat::of(pid)?.started;
-    Some(format!("{}/{ticks}", boot.trim()))
+    let ticks = stat(pid)?.start_time;
+    Some(format!("{}/{ticks}", boot_id().ok()?))
 }
 
 /// The process of the coding agent `name` that has the terminal `tty` in the foreground, given the
 /// pane's first process. Standard input and output must be that terminal: in `claude | less` the
 /// keys go to `less`.
 pub(crate) fn foreground_agent(pane_pid: i64, tty: &str, name: &str) -> Option<i64> {
-    let group = Stat::of(pane_pid)?.foreground_group;
-    let entries = fs::read_dir("/proc").ok()?;
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<i64>().ok())
-        .filter(|pid| Stat::of(*pid).is_some_and(|stat| stat.group == group))
+    let group = stat(pane_pid)?.foreground_group;
+    caliban_process::all()
+        .map(i64::from)
+        .filter(|pid| stat(*pid).is_some_and(|stat| stat.group == group))
         .find(|pid| is_agent(*pid, name) && uses_terminal(*pid, tty))
+}
+
+/// Ids are wider in the store than the system's are.
+fn stat(pid: i64) -> Option<Stat> {
+    caliban_process::stat(i32::try_from(pid).ok()?)
 }
 
 fn is_agent(pid: i64, name: &str) -> bool {
@@ -64,27 +67,6 @@ fn uses_terminal(pid: i64, tty: &str) -> bool {
 
 fn base(path: &str) -> &str {
     Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default()
-}
-
-/// The numbers of `/proc/<pid>/stat` that matter here.
-struct Stat {
-    group: i64,
-    foreground_group: i64,
-    started: u64,
-}
-
-impl Stat {
-    fn of(pid: i64) -> Option<Self> {
-        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name stands in brackets and may itself hold brackets and blanks.
-        let rest = text.rsplit_once(')')?.1;
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        Some(Self {
-            group: fields.get(2)?.parse().ok()?,
-            foreground_group: fields.get(5)?.parse().ok()?,
-            started: fields.get(19)?.parse().ok()?,
-        })
-    }
 }
 
 #[cfg(test)]

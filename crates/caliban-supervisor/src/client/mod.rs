@@ -27,13 +27,13 @@ pub use leave::{Ended, end_by_signal};
 pub use start::StartOptions;
 
 use crate::lock;
-use crate::patience::Patience;
 use crate::places::{Places, PlacesError};
 use crate::protocol::{
     ANSWER_CAP, AgentList, AgentRow, ApiError, Awake, DATA_HEADER, DaemonStatus, ErrorBody, ErrorCode,
     HEADER, KillRequest, Removed, RespawnRequest, Respawned, ResumeRequest, RmRequest, SpawnRequest, Spawned,
     VERSION, WakeRequest,
 };
+use caliban_process::Patience;
 
 /// How long a daemon may take for the answer to a question that it answers from memory.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);

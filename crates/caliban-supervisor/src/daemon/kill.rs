@@ -11,9 +11,9 @@ use rustix::process::Signal;
 use super::agent::{Keeper, Waiter};
 use super::store::Then;
 use super::{Owner, Reply, answer_to, decide, resume};
-use crate::patience::Patience;
 use crate::protocol::{ApiError, ErrorCode, GRACE_CAP_MS, KillRequest};
 use crate::records::{self, ExitRecord, StopOrder};
+use caliban_process::Patience;
 
 /// How long a shim may take, after the grace, to end what only KILL ends. After that it is ended itself.
 const SHIM_LIMIT: Duration = Duration::from_secs(15);

@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
+use caliban_process::{Keeper, Keepers, children, scanned_children, stat};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::args::ShimArgs;
-use crate::process::{Keeper, Keepers, stat};
 
 /// Who is below us and belongs to the run.
 pub(super) struct Family {
@@ -35,7 +35,7 @@ impl Family {
     pub(super) fn only_others(&self) -> bool {
         // The kernel's list of children is not exact while they come and go; a look at everybody is, for
         // those who stay. Twice, for those who fork on and on.
-        (0..2).all(|_| children_scan(own_pid()).into_iter().all(|child| self.is_everybodys(child)))
+        (0..2).all(|_| scanned_children(own_pid()).into_iter().all(|child| self.is_everybodys(child)))
     }
 
     /// TERM to everybody, and CONT so that stopped processes get it.
@@ -56,13 +56,14 @@ impl Family {
     /// One round of KILL: each direct child, with its group, which no fork escapes.
     pub(super) fn kill(&self) {
         let own = own_pid();
+        let own_group = stat(own).map(|stat| stat.group);
         let members: BTreeSet<i32> = self.members().into_iter().collect();
-        for pid in members.iter().copied().filter(|pid| stat(*pid).is_some_and(|stat| stat.parent == own)) {
-            let Some(id) = Pid::from_raw(pid) else { continue };
+        for (pid, stat) in members.iter().filter_map(|pid| Some((*pid, stat(*pid)?))) {
+            let Some(id) = Pid::from_raw(pid).filter(|_| stat.parent == own) else { continue };
             // A child's group holds only descendants of ours: groups do not cross sessions, and ours began
             // with us. Except our own group, which a child may join or never have left.
-            if let Ok(group) = rustix::process::getpgid(Some(id))
-                && group != rustix::process::getpgrp()
+            if let Some(group) = Pid::from_raw(stat.group)
+                && own_group.is_some_and(|own| own != stat.group)
             {
                 let _gone_already = rustix::process::kill_process_group(group, Signal::KILL);
             }
@@ -109,30 +110,4 @@ fn is_below(pid: i32, top: i32) -> bool {
         at = found.parent;
     }
     false
-}
-
-/// From `/proc/<pid>/task/*/children`, else by looking at everybody.
-fn children(pid: i32) -> Vec<i32> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let mut found = Vec::new();
-    for task in tasks.flatten() {
-        match fs::read_to_string(task.path().join("children")) {
-            Ok(text) => {
-                found.extend(text.split_ascii_whitespace().filter_map(|word| word.parse::<i32>().ok()))
-            }
-            // A kernel without that file; or a thread that ended just now, then the task is gone.
-            Err(_) if task.path().exists() => return children_scan(pid),
-            Err(_) => {}
-        }
-    }
-    found
-}
-
-fn children_scan(pid: i32) -> Vec<i32> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|other| stat(*other).is_some_and(|stat| stat.parent == pid))
-        .collect()
 }

@@ -34,7 +34,7 @@ pub(super) fn kill(main: Pid, _fleet: &Fleet) {
 }
 
 /// Not known.
-pub(super) fn alive(_fleet: &Fleet) -> Vec<Pid> {
+pub(super) fn alive(_fleet: &Fleet) -> Vec<i32> {
     Vec::new()
 }
 

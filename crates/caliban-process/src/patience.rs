@@ -14,7 +14,7 @@ const SLICES: u32 = 50;
 
 /// How long to go on waiting. Goes on where it was when a wait for it is given up.
 #[derive(Debug, Clone)]
-pub(crate) struct Patience {
+pub struct Patience {
     /// When the present slice ends.
     slice_ends: Instant,
     /// What comes after it.
@@ -23,7 +23,8 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    pub(crate) fn new(time: Duration) -> Self {
+    /// For this long from now.
+    pub fn new(time: Duration) -> Self {
         Self::cut(time, SLICE.max(time / SLICES))
     }
 
@@ -33,7 +34,7 @@ impl Patience {
     }
 
     /// Waits for its end.
-    pub(crate) async fn over(&mut self) {
+    pub async fn over(&mut self) {
         loop {
             sleep_until(self.slice_ends).await;
             if self.rest.is_zero() {
@@ -42,22 +43,31 @@ impl Patience {
             *self = Self::cut(self.rest, self.slice);
         }
     }
+
+    /// Waits no longer than `time` from now.
+    pub fn shorten(&mut self, time: Duration) {
+        if time < self.rest + self.slice_ends.saturating_duration_since(Instant::now()) {
+            *self = Self::new(time);
+        }
+    }
 }
 
 /// How much time of our own has passed, for loops that have something to do in every round.
 #[derive(Debug, Clone)]
-pub(crate) struct Spent {
+pub struct Spent {
     before: std::time::Instant,
     sum: Duration,
 }
 
 impl Spent {
-    pub(crate) fn new() -> Self {
+    /// None yet.
+    #[expect(clippy::new_without_default, reason = "it begins now, which is no default")]
+    pub fn new() -> Self {
         Self { before: std::time::Instant::now(), sum: Duration::ZERO }
     }
 
     /// So far; to be asked in every round.
-    pub(crate) fn so_far(&mut self) -> Duration {
+    pub fn so_far(&mut self) -> Duration {
         let now = std::time::Instant::now();
         self.sum += now.saturating_duration_since(self.before).min(SLICE);
         self.before = now;
@@ -96,6 +106,18 @@ mod tests {
             let began = Instant::now();
             patience.over().await;
             assert_eq!(began.elapsed(), Duration::from_millis(4_900));
+        });
+    }
+
+    #[test]
+    fn it_is_shortened_and_never_lengthened() {
+        paused(async {
+            let began = Instant::now();
+            let mut patience = Patience::new(Duration::from_secs(5));
+            patience.shorten(Duration::from_secs(60));
+            patience.shorten(Duration::from_millis(30));
+            patience.over().await;
+            assert_eq!(began.elapsed(), Duration::from_millis(30));
         });
     }
 }

@@ -3,29 +3,29 @@
 //!
 //! Known by the kernel's word alone: a session leader, of our own program, that itself holds the write lock of a
 //! `daemon.lock` or a `shim.lock` below `repos/` of the same data directory. What a process calls itself, says in its
-//! environment or writes into a file counts for nothing. The reapers of commands judge the same way (`caliban-tools`,
-//! `reaper/fleet.rs`).
+//! environment or writes into a file counts for nothing. Shims and the reapers of commands both judge by this.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use super::stat;
-use crate::records::SHIM_LOCK;
+use crate::stat::stat;
 
 /// What our programs are called.
 const PROGRAMS: [&str; 2] = ["caliban", "caliband"];
-/// The lock that a daemon holds for life.
-const DAEMON_LOCK: &str = "daemon.lock";
+/// The lock that a daemon holds for life, in its fleet's directory.
+pub const DAEMON_LOCK: &str = "daemon.lock";
+/// The lock that a shim holds for life, in its agent's directory.
+pub const SHIM_LOCK: &str = "shim.lock";
 
 /// The keepers of all fleets of one data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Keepers {
+pub struct Keepers {
     repos: PathBuf,
 }
 
 /// Who keeps what.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Keeper {
+pub enum Keeper {
     /// A daemon.
     Daemon,
     /// The shim of the agent with this directory.
@@ -33,44 +33,49 @@ pub(crate) enum Keeper {
 }
 
 impl Keepers {
+    /// Of the fleets in this directory, which may be made only later.
+    pub fn in_repos(repos: PathBuf) -> Self {
+        Self { repos }
+    }
+
     /// Beside the fleet with this directory (`…/repos/<hash>`).
-    pub(crate) fn beside(base: &Path) -> Option<Self> {
-        // What /proc shows has no links in it.
-        Some(Self { repos: fs::canonicalize(base.parent()?).ok()? })
+    pub fn beside(base: &Path) -> Option<Self> {
+        Some(Self::in_repos(base.parent()?.to_owned()))
     }
 
     /// Beside the fleet whose daemon we are; none when we are none.
-    pub(crate) fn beside_us() -> Option<Self> {
+    pub fn beside_us() -> Option<Self> {
         let own = i32::try_from(std::process::id()).ok()?;
         let lock = held(own, |file| file.file_name().is_some_and(|name| name == DAEMON_LOCK)).next()?;
         Self::beside(lock.parent()?)
     }
 
     /// What a process keeps, if it is a keeper.
-    pub(crate) fn who(&self, pid: i32) -> Option<Keeper> {
+    pub fn who(&self, pid: i32) -> Option<Keeper> {
         // For most processes this is the whole question.
         if stat(pid)?.session != pid || !runs_our_program(pid) {
             return None;
         }
-        let found = held(pid, |file| self.lock(file).is_some()).next()?;
-        self.lock(&found)
+        // What /proc shows has no links in it.
+        let repos = fs::canonicalize(&self.repos).ok()?;
+        held(pid, |file| lock(&repos, file).is_some()).find_map(|file| lock(&repos, &file))
     }
+}
 
-    /// What somebody keeps who holds this file.
-    fn lock(&self, file: &Path) -> Option<Keeper> {
-        let below = file.strip_prefix(&self.repos).ok()?;
-        let names: Option<Vec<&str>> = below
-            .components()
-            .map(|part| match part {
-                Component::Normal(name) => name.to_str(),
-                _ => None,
-            })
-            .collect();
-        match names?.as_slice() {
-            [_, DAEMON_LOCK] => Some(Keeper::Daemon),
-            [_, "agents", _, SHIM_LOCK] => Some(Keeper::Shim(file.parent()?.to_owned())),
+/// What somebody keeps who holds this file.
+fn lock(repos: &Path, file: &Path) -> Option<Keeper> {
+    let below = file.strip_prefix(repos).ok()?;
+    let names: Option<Vec<&str>> = below
+        .components()
+        .map(|part| match part {
+            Component::Normal(name) => name.to_str(),
             _ => None,
-        }
+        })
+        .collect();
+    match names?.as_slice() {
+        [_, DAEMON_LOCK] => Some(Keeper::Daemon),
+        [_, "agents", _, SHIM_LOCK] => Some(Keeper::Shim(file.parent()?.to_owned())),
+        _ => None,
     }
 }
 
@@ -106,8 +111,7 @@ mod tests {
 
     #[test]
     fn only_locks_of_daemons_and_shims_count_and_only_for_who_took_them() {
-        let keepers = Keepers { repos: "/d/repos".into() };
-        let lock = |file: &str| keepers.lock(Path::new(file));
+        let lock = |file: &str| lock(Path::new("/d/repos"), Path::new(file));
         assert_eq!(lock("/d/repos/00ff/daemon.lock"), Some(Keeper::Daemon));
         let shim = lock("/d/repos/00ff/agents/0a/shim.lock");
         assert_eq!(shim, Some(Keeper::Shim("/d/repos/00ff/agents/0a".into())));
@@ -115,22 +119,32 @@ mod tests {
             "/d/repos/daemon.lock",
             "/d/repos/0/daemon.lock (deleted)",
             "/d/repos/0/start.lock",
-            "/e/daemon.lock",
+            "/d/repos/0/x/daemon.lock",
+            "/d/repos/0/agents/shim.lock",
+            "/e/repos/0/daemon.lock",
         ] {
             assert_eq!(lock(other), None, "{other}");
         }
         let info = "pos:\t0\nlock:\t1: FLOCK  ADVISORY  WRITE 12 fe:00:7 0 EOF\n";
         assert!(holds(info, 12) && !holds(info, 1) && !holds(info, 13));
-        assert!(!holds("lock:\t1: FLOCK  ADVISORY  READ 12 fe:00:7 0 EOF\n", 12));
+        for other in [
+            "",
+            "lock:\t1: FLOCK  ADVISORY  READ 12 fe:00:7 0 EOF\n",
+            "lock:\t1: POSIX  ADVISORY  WRITE 12\n",
+        ] {
+            assert!(!holds(other, 12), "{other}");
+        }
     }
 
     #[test]
     fn a_lock_is_seen_while_it_is_held() {
         let dir = tempfile::tempdir().unwrap();
-        let path = fs::canonicalize(dir.path()).unwrap().join("daemon.lock");
+        let path = fs::canonicalize(dir.path()).unwrap().join(DAEMON_LOCK);
         let own = i32::try_from(std::process::id()).unwrap();
         let ours = || held(own, |file| file == path).collect::<Vec<_>>();
-        let lock = crate::lock::Held::try_take(&path).unwrap();
+        let lock = fs::File::create(&path).unwrap();
+        assert_eq!(ours(), Vec::<PathBuf>::new());
+        lock.try_lock().unwrap();
         assert_eq!(ours(), std::slice::from_ref(&path));
         drop(lock);
         assert_eq!(ours(), Vec::<PathBuf>::new());

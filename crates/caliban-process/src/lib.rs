@@ -1,0 +1,15 @@
+//! Processes of this machine as `/proc` shows them, and waiting for them in time of our own.
+//!
+//! Owns what everybody who keeps, ends or judges processes has to know alike: who is who ([`stat`]), who is below whom
+//! ([`children`]), who is everybody's ([`Keepers`]), how long is long ([`Patience`]). Looks only: it signals nobody. Where
+//! there is no `/proc` there are no processes.
+
+mod children;
+mod keepers;
+mod patience;
+mod stat;
+
+pub use children::{all, children, listed_children, scanned_children};
+pub use keepers::{DAEMON_LOCK, Keeper, Keepers, SHIM_LOCK};
+pub use patience::{Patience, Spent};
+pub use stat::{Stat, boot_id, read, stat, try_stat};
