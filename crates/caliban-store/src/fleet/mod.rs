@@ -17,6 +17,11 @@ pub use schema::SCHEMA;
 use crate::open::{Db, Prepared, Tx};
 use crate::{StoreError, StoreUrl};
 
+/// Agents of a page, at most.
+const PAGE_ROWS: i64 = 64;
+/// Bytes of requests and messages in a page, at most; a larger one comes alone.
+pub const PAGE_BYTES: i64 = 256 * 1024;
+
 /// An open registry.
 #[derive(Debug)]
 pub struct Registry {
@@ -91,17 +96,35 @@ impl Registry {
         self.db.prepared()
     }
 
-    /// All agents, in their order, each with its request as JSON.
+    /// The next agents after `after` (0: from the first), in their order, each with its request as JSON. None when there
+    /// are no more. However many there are and however long their requests, a page is not larger than
+    /// [`PAGE_BYTES`], or than one agent that is.
     ///
     /// # Errors
     /// See [`StoreError`]; a row that makes no sense is `Damaged`.
-    pub async fn all(&mut self) -> Result<Vec<(Record, String)>, StoreError> {
+    pub async fn page(&mut self, after: i64) -> Result<Vec<(Record, String)>, StoreError> {
         let conn = self.db.conn().await?;
-        let rows = sqlx::query("SELECT * FROM agents ORDER BY seq").fetch_all(conn).await;
+        let sizes = sqlx::query_as(
+            "SELECT seq, octet_length(spec) + coalesce(octet_length(resume_prompt), 0) FROM agents \
+             WHERE seq > $1 ORDER BY seq LIMIT $2",
+        );
+        let sizes: Result<Vec<(i64, i64)>, _> = sizes.bind(after).bind(PAGE_ROWS).fetch_all(&mut *conn).await;
+        let sizes = sizes.map_err(|error| self.db.words(error))?;
+        let Some(last) = last_of_page(&sizes) else { return Ok(Vec::new()) };
+        let conn = self.db.conn().await?;
+        let rows = sqlx::query("SELECT * FROM agents WHERE seq > $1 AND seq <= $2 ORDER BY seq");
+        let rows = rows.bind(after).bind(last).fetch_all(conn).await;
         let rows = rows.map_err(|error| self.db.words(error))?;
         let file = self.db.url().file();
         let damaged = |detail| StoreError::Damaged { file: file.to_owned(), detail };
         rows.iter().map(|row| row::read(row).map_err(damaged)).collect()
+    }
+
+    /// Lets go of what was kept in memory of the pages that were read. Best effort.
+    pub async fn forget_pages(&mut self) {
+        if let Ok(conn) = self.db.conn().await {
+            let _kept = sqlx::query("PRAGMA shrink_memory").execute(conn).await;
+        }
     }
 
     /// The request of one agent.
@@ -138,6 +161,20 @@ impl Registry {
     }
 }
 
+/// The last agent of a page, from the sizes of those who come next.
+fn last_of_page(sizes: &[(i64, i64)]) -> Option<i64> {
+    let ((first, size), more) = sizes.split_first()?;
+    let (mut last, mut bytes) = (*first, *size);
+    for (seq, size) in more {
+        bytes = bytes.saturating_add(*size);
+        if bytes > PAGE_BYTES {
+            break;
+        }
+        last = *seq;
+    }
+    Some(last)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +203,60 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
     }
 
+    async fn read_all(registry: &mut Registry) -> Vec<(Record, String)> {
+        let (mut all, mut after) = (Vec::new(), 0);
+        loop {
+            let page = registry.page(after).await.unwrap();
+            let Some((last, _)) = page.last() else { return all };
+            after = last.seq;
+            all.extend(page);
+        }
+    }
+
+    #[test]
+    fn a_page_ends_before_it_is_too_large_and_is_never_empty() {
+        let (half, over) = (PAGE_BYTES / 2, PAGE_BYTES + 1);
+        assert_eq!(last_of_page(&[]), None);
+        assert_eq!(last_of_page(&[(3, over), (4, 1)]), Some(3));
+        assert_eq!(last_of_page(&[(3, half), (5, half), (6, 0), (9, 1)]), Some(6));
+        assert_eq!(last_of_page(&[(3, i64::MAX), (5, i64::MAX)]), Some(3));
+    }
+
+    #[test]
+    fn pages_together_are_all_agents_and_none_is_larger_than_it_may_be() {
+        let temp = tempfile::tempdir().unwrap();
+        let url = StoreUrl::sqlite(temp.path().join("fleet.db"));
+        run(async {
+            let mut registry = Registry::open(&url).await.unwrap();
+            // Short ones, more than a page has; then long ones, two to a page; then one that is alone.
+            let long = usize::try_from(PAGE_BYTES).unwrap() * 2 / 5;
+            let sizes =
+                std::iter::repeat_n(10, 150).chain(std::iter::repeat_n(long, 3)).chain([long * 4, 10]);
+            let inserts: Vec<Change> = (1_u32..)
+                .zip(sizes)
+                .map(|(number, size)| {
+                    let id = AgentId::from_random(number.to_be_bytes());
+                    let mut record = record(i64::from(number) * 2, &id.to_string());
+                    // A message to come counts as well.
+                    record.resume_prompt = Some("r".repeat(size / 2));
+                    Change::Insert(Box::new(record), "s".repeat(size / 2))
+                })
+                .collect();
+            registry.commit(&inserts).await.unwrap();
+            let (mut lengths, mut found, mut after) = (Vec::new(), Vec::new(), 0);
+            loop {
+                let page = registry.page(after).await.unwrap();
+                let Some((last, _)) = page.last() else { break };
+                after = last.seq;
+                lengths.push(page.len());
+                found.extend(page.into_iter().map(|(record, spec)| Change::Insert(Box::new(record), spec)));
+            }
+            registry.forget_pages().await;
+            assert_eq!((lengths, found), (vec![64, 64, 24, 1, 1, 1], inserts));
+            registry.close().await;
+        });
+    }
+
     #[test]
     fn what_is_committed_is_read_back_and_a_batch_is_all_or_nothing() {
         let temp = tempfile::tempdir().unwrap();
@@ -192,7 +283,7 @@ mod tests {
             registry.close().await;
             let mut registry = Registry::open(&url).await.unwrap();
             assert_eq!(registry.prepared(), Prepared::Current);
-            let all = registry.all().await.unwrap();
+            let all = read_all(&mut registry).await;
             assert_eq!(
                 all,
                 [(first.clone(), "{\"a\":1}".to_owned()), (second.clone(), "{\"b\":1}".to_owned())]
@@ -204,7 +295,7 @@ mod tests {
             changed.after.clear();
             let batch = [Change::Update(Box::new(changed.clone())), Change::Delete(second.id)];
             registry.commit(&batch).await.unwrap();
-            let all = registry.all().await.unwrap();
+            let all = read_all(&mut registry).await;
             assert_eq!(all, [(changed.clone(), "{\"a\":1}".to_owned())]);
             let status = &all[0].0.status;
             assert_eq!((status.state(), status.ending()), (State::Done, Some(&Ending::Finished)));

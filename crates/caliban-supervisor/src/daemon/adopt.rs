@@ -9,7 +9,8 @@ use std::fs;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
 use caliban_core::spec::SpawnSpec;
-use caliban_store::fleet::{Record, Wanted};
+use caliban_store::StoreError;
+use caliban_store::fleet::{Record, Registry, Wanted};
 
 use super::agent::{About, Agent, Keeper};
 use super::doubt::VOID_PID;
@@ -29,14 +30,27 @@ enum Run {
     Lost,
 }
 
+/// Who is in the registry. Of requests only what is shown stays in memory: they are read page by page.
+pub(super) async fn read(registry: &mut Registry) -> Result<Vec<(Record, About)>, StoreError> {
+    let (mut known, mut after) = (Vec::new(), 0);
+    loop {
+        let page = registry.page(after).await?;
+        let Some((last, _)) = page.last() else { break };
+        after = last.seq;
+        known.extend(page.into_iter().map(|(record, spec)| (record, about(&spec))));
+    }
+    registry.forget_pages().await;
+    Ok(known)
+}
+
 impl Owner {
     /// Takes over what the registry and the agents' directories say.
-    pub(super) async fn adopt(&mut self, rows: Vec<(Record, String)>) -> Result<(), String> {
+    pub(super) async fn adopt(&mut self, known: Vec<(Record, About)>) -> Result<(), String> {
         let mut dead: Vec<(AgentId, Traces)> = Vec::new();
-        for (record, spec) in rows {
+        for (record, about) in known {
             let (id, nonce) = (record.id, record.nonce.clone());
             self.next_seq = self.next_seq.max(record.seq + 1);
-            let mut agent = Agent::new(record, about(&spec));
+            let mut agent = Agent::new(record, about);
             agent.read_report(&self.places);
             let (over, state, wanted) = (agent.state().is_ending(), agent.state(), agent.record.wanted);
             // That of an agent which has ended was carried out.

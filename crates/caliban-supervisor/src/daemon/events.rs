@@ -51,7 +51,7 @@ impl Owner {
     pub(super) fn subscribe(&mut self) -> Answer {
         self.refresh();
         // In this order, with nothing in between: no gap and no duplicate.
-        Answer::Events(Subscription { rows: self.rows(), news: self.events.ring.subscribe() })
+        Answer::Events(Subscription { rows: self.rows().collect(), news: self.events.ring.subscribe() })
     }
 
     /// Tells readers how an agent stands.

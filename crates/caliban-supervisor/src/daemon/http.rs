@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Answer, Msg, Request, events, wake};
 use crate::protocol::routes::{self, Verb};
 use crate::protocol::{
-    AgentList, ApiError, BODY_CAP, DATA_HEADER, ErrorBody, ErrorCode, HEADER, KillRequest, RespawnRequest,
+    ApiError, BODY_CAP, DATA_HEADER, ErrorBody, ErrorCode, HEADER, KillRequest, RespawnRequest,
     ResumeRequest, RmRequest, SpawnRequest, VERSION, WakeRequest, openapi,
 };
 use crate::sockets::Bound;
@@ -219,7 +219,7 @@ async fn answer(
     inbox.send(Msg::Request(ask, reply)).await.map_err(|_| stopping())?;
     match answer.await.map_err(|_| stopping())?? {
         Answer::Status(status) => json(200, &status),
-        Answer::List(agents) => json(200, &AgentList { agents }),
+        Answer::List(text) => Ok(Answered::Json(200, text)),
         Answer::Row(row) => json(200, &row),
         Answer::Spawned(spawned) => json(201, &spawned),
         Answer::Respawned(respawned) => json(201, &respawned),

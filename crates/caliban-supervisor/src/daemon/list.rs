@@ -3,13 +3,24 @@
 
 use caliban_core::ids::AgentId;
 
+use super::agent::Agent;
 use super::{Answer, Owner};
 use crate::protocol::{AgentRow, ApiError, ErrorCode};
 
 impl Owner {
-    pub(super) fn list(&mut self) -> Answer {
+    /// An `AgentList`, written row by row: only one of them is in memory beside the text.
+    pub(super) fn list(&mut self) -> Result<Answer, ApiError> {
         self.refresh();
-        Answer::List(self.rows())
+        let mut text = b"{\"agents\":[".to_vec();
+        for row in self.rows() {
+            if !text.ends_with(b"[") {
+                text.push(b',');
+            }
+            serde_json::to_writer(&mut text, &row)
+                .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
+        }
+        text.extend_from_slice(b"]}");
+        Ok(Answer::List(text))
     }
 
     pub(super) fn show(&mut self, query: &str) -> Result<Answer, ApiError> {
@@ -19,16 +30,15 @@ impl Owner {
     }
 
     /// Every registered agent, in order.
-    pub(super) fn rows(&self) -> Vec<AgentRow> {
-        let mut agents: Vec<_> = self.agents.values().filter(|agent| agent.registered).collect();
+    pub(super) fn rows(&self) -> impl Iterator<Item = AgentRow> {
+        let mut agents: Vec<&Agent> = self.agents.values().filter(|agent| agent.registered).collect();
         agents.sort_unstable_by_key(|agent| agent.record.seq);
         let mut before = 0;
-        let rows = agents.into_iter().map(|agent| {
+        agents.into_iter().map(move |agent| {
             let behind = agent.is_queued().then_some(before);
             before += u64::from(agent.is_queued());
             agent.row(&self.places, behind)
-        });
-        rows.collect()
+        })
     }
 
     pub(super) fn row_answer(&self, id: AgentId) -> Result<Answer, ApiError> {

@@ -100,7 +100,8 @@ pub(in crate::daemon) enum Request {
 #[derive(Debug)]
 pub(in crate::daemon) enum Answer {
     Status(Box<DaemonStatus>),
-    List(Vec<AgentRow>),
+    /// As it is sent.
+    List(Vec<u8>),
     Row(Box<AgentRow>),
     Spawned(Spawned),
     Respawned(Respawned),
@@ -125,10 +126,10 @@ pub(crate) async fn serve(
     let stop = CancellationToken::new();
     stop::on_signals(&stop).map_err(|error| format!("signals: {error}"))?;
     let (inbox, messages) = mpsc::channel(INBOX);
-    let rows = registry.all().await.map_err(|error| error.to_string())?;
+    let known = adopt::read(&mut registry).await.map_err(|error| error.to_string())?;
     let (store, writer) = Store::new(registry, inbox.clone());
     let mut owner = Owner::new(places, options, inbox.clone(), store, stop.clone())?;
-    owner.adopt(rows).await?;
+    owner.adopt(known).await?;
     let (post, listeners) = post::Post::open(places, held, who)?;
     owner.post = Some(post);
     tracing::info!(pid = std::process::id(), socket = %places.socket().display(), "listening; {}", owner.found.line());
@@ -270,7 +271,7 @@ impl Owner {
     fn request(&mut self, request: Request, reply: Reply) {
         let answer = match request {
             Request::Status => Ok(self.status()),
-            Request::List => Ok(self.list()),
+            Request::List => self.list(),
             Request::Show(query) => self.show(&query),
             Request::Events => Ok(self.subscribe()),
             Request::Shutdown => Ok(self.shutdown()),

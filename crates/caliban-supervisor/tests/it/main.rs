@@ -16,4 +16,5 @@ mod memory;
 mod places;
 mod protocol;
 mod queue;
+mod sleepers;
 mod worktrees;
