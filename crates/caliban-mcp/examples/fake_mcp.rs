@@ -6,13 +6,23 @@ use std::{
     io::{self, BufRead, Write},
     os::unix::process::CommandExt,
     path::PathBuf,
-    process::{Command, ExitCode},
+    process::{Command, ExitCode, Stdio},
+    sync::Arc,
 };
 
+use caliban_mcp::{DEFAULT_STARTUP_TIMEOUT, DEFAULT_TIMEOUT, Endpoint, ServerConfig, connect};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).peekable();
+    // The keeper of servers, which `caliban` is in its hidden mode.
+    if arguments.peek().is_some_and(|mode| mode == caliban_tools::REAP_MODE) {
+        return caliban_tools::reaper_main();
+    }
+    if arguments.next_if(|mode| mode == "client").is_some() {
+        return client(arguments.next().unwrap_or_default().into());
+    }
     let directory = PathBuf::from(arguments.next().unwrap_or_default());
     let mode = arguments.next().unwrap_or_default();
     let mut stdout = io::stdout();
@@ -105,7 +115,34 @@ fn main() -> ExitCode {
         }
     }
     let _ = fs::write(directory.join("closed"), "");
+    if mode == "stays" {
+        loop {
+            std::thread::park();
+        }
+    }
     ExitCode::SUCCESS
+}
+
+/// Connects to a server that stays when its input ends, and stays itself.
+fn client(directory: PathBuf) -> ExitCode {
+    let Ok(helper) = std::env::current_exe() else { return ExitCode::FAILURE };
+    let endpoint = Endpoint::Stdio {
+        command: helper.clone().into(),
+        helper,
+        args: vec![directory.clone().into(), "stays".into()],
+        env: Vec::new(),
+        cwd: directory,
+    };
+    let (timeout, startup_timeout) = (DEFAULT_TIMEOUT, DEFAULT_STARTUP_TIMEOUT);
+    let config = ServerConfig { name: "hub".to_owned(), endpoint, timeout, startup_timeout };
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        return ExitCode::FAILURE;
+    };
+    runtime.block_on(async {
+        let http = Arc::new(caliban_http::Client::new(caliban_http::Options::default()));
+        let _connected = connect(&[config], &http, &CancellationToken::new()).await;
+        std::future::pending().await
+    })
 }
 
 fn page(message: &Value) -> Value {
@@ -119,6 +156,7 @@ fn page(message: &Value) -> Value {
         ], "nextCursor": "2"}),
         Some(_) => json!({"tools": [
             tool("picture"), tool("fail"), tool("slow"), tool("env"), tool("spawn"), tool("last_words"), tool("structured"),
+            tool("orphan"),
             {"name": "odd name/ä", "description": "x".repeat(5_000)},
         ]}),
     }
@@ -155,6 +193,11 @@ fn call(name: &str, arguments: &Value) -> Value {
             let near = start(&mut Command::new("/bin/sleep"));
             let far = start(Command::new("/bin/sleep").process_group(0));
             text(&format!("{near} {far}"))
+        }
+        "orphan" => {
+            let script = "/usr/bin/setsid /bin/sh -c 'echo $$; exec /bin/sleep 1000 >/dev/null 2>&1' &";
+            let said = Command::new("/bin/sh").args(["-c", script]).stdin(Stdio::null()).output();
+            text(String::from_utf8_lossy(&said.map(|it| it.stdout).unwrap_or_default()).trim())
         }
         _ => json!({"content": [{"type": "text", "text": "no such tool"}], "isError": true}),
     }

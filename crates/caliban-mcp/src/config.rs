@@ -25,6 +25,8 @@ pub struct ServerConfig {
 pub enum Endpoint {
     /// A program that speaks over its standard input and output.
     Stdio {
+        /// The program whose hidden mode keeps commands (`caliban_tools::REAP_MODE`): the own executable.
+        helper: PathBuf,
         /// The program.
         command: OsString,
         /// Its arguments.
@@ -47,7 +49,7 @@ pub enum Endpoint {
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Stdio { command, args, env, cwd } => {
+            Self::Stdio { helper: _, command, args, env, cwd } => {
                 let names: Vec<_> = env.iter().map(|(name, _)| name).collect();
                 f.debug_struct("Stdio")
                     .field("command", command)

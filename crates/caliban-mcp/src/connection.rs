@@ -9,6 +9,7 @@ use std::{
 };
 
 use caliban_http::Client;
+use caliban_tools::KeptServer;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -40,8 +41,10 @@ impl Connection {
     /// Connects and agrees on a version; tells whether there are tools.
     pub(crate) async fn open(endpoint: &Endpoint, http: &Arc<Client>) -> Result<(Self, bool), McpError> {
         let way = match endpoint {
-            Endpoint::Stdio { command, args, env, cwd } => {
-                Way::Stdio(StdioConnection::start(command, args, env, cwd)?)
+            Endpoint::Stdio { helper, command, args, env, cwd } => {
+                let argv = [command].into_iter().chain(args).cloned().collect();
+                let server = KeptServer { helper: helper.clone(), cwd: cwd.clone(), argv, env: env.clone() };
+                Way::Stdio(StdioConnection::start(server).await?)
             }
             Endpoint::Http { url, headers } => Way::Http(HttpConnection::new(Arc::clone(http), url, headers)),
         };

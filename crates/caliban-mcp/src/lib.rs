@@ -13,7 +13,6 @@ mod http;
 mod log;
 mod message;
 mod names;
-mod process;
 mod server;
 mod sse;
 mod stdio;

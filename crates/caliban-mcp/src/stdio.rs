@@ -1,21 +1,20 @@
-//! A server that is a child process: one JSON message per line, both ways.
+//! A server that is a child process: one JSON message per line, both ways. It runs under a keeper, like every command, so
+//! nothing of it is left, whatever becomes of us.
 //!
 //! One task owns the process and its input, one reads its output, one its standard error. They end with the
 //! connection.
 
 use std::{
     collections::HashMap,
-    ffi::OsString,
-    path::Path,
-    process::Stdio,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use caliban_tools::{KeptServer, Serving, ServingEnd};
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader},
-    process::{ChildStderr, ChildStdout, Command},
+    process::{ChildStderr, ChildStdout},
     sync::{mpsc, oneshot},
     task::JoinSet,
 };
@@ -25,7 +24,6 @@ use crate::{
     error::McpError,
     log::Log,
     message::{self, Incoming, MESSAGE_BYTES, RpcError},
-    process::Process,
 };
 
 /// Messages that wait for a server that does not read.
@@ -42,6 +40,7 @@ pub(crate) struct StdioConnection {
 }
 
 struct Shared {
+    program: String,
     pending: Mutex<Pending>,
     log: Log,
     /// Cancelled when nothing will come any more.
@@ -58,35 +57,35 @@ struct Shared {
 struct Pending {
     waiting: HashMap<u64, oneshot::Sender<Result<Value, RpcError>>>,
     /// How the connection ended, once it has.
-    how: Option<String>,
+    end: Option<End>,
+}
+
+/// How a connection ended, with the last that the server said.
+enum End {
+    /// The program could not be run.
+    NotStarted(String),
+    Gone(String),
+}
+
+impl End {
+    fn error(&self, program: &str) -> McpError {
+        match self {
+            Self::NotStarted(why) => {
+                McpError::Start { program: program.to_owned(), source: std::io::Error::other(why.clone()) }
+            }
+            Self::Gone(how) => McpError::Gone { how: how.clone() },
+        }
+    }
 }
 
 impl StdioConnection {
-    pub(crate) fn start(
-        command: &OsString,
-        args: &[OsString],
-        env: &[(OsString, OsString)],
-        cwd: &Path,
-    ) -> Result<Self, McpError> {
-        let failed = |source| McpError::Start { program: command.to_string_lossy().into_owned(), source };
-        let mut child = Command::new(command)
-            .args(args)
-            .env_clear()
-            .envs(env.iter().map(|(name, value)| (name, value)))
-            .current_dir(cwd)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(failed)?;
-        let missing = || failed(std::io::Error::other("a pipe is missing"));
-        let stdout = child.stdout.take().ok_or_else(missing)?;
-        let stderr = child.stderr.take().ok_or_else(missing)?;
-        let process = Process::new(child);
+    pub(crate) async fn start(server: KeptServer) -> Result<Self, McpError> {
+        let program = server.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let failed = |source| McpError::Start { program: program.clone(), source };
+        let (serving, stdout, stderr) = server.start().await.map_err(failed)?;
         let (outgoing, messages) = mpsc::channel(OUTGOING);
         let shared = Arc::new(Shared {
+            program,
             pending: Mutex::default(),
             log: Log::default(),
             over: CancellationToken::new(),
@@ -96,7 +95,7 @@ impl StdioConnection {
         });
         let end = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        tasks.spawn(own(process, messages, Arc::clone(&shared), end.clone()));
+        tasks.spawn(own(serving, messages, Arc::clone(&shared), end.clone()));
         tasks.spawn(listen(stdout, outgoing.clone(), Arc::clone(&shared)));
         tasks.spawn(note(stderr, Arc::clone(&shared)));
         Ok(Self { outgoing, shared, end, tasks: Mutex::new(tasks) })
@@ -106,8 +105,8 @@ impl StdioConnection {
         let (answer, answered) = oneshot::channel();
         {
             let mut pending = self.shared.pending();
-            if let Some(how) = &pending.how {
-                return Err(McpError::Gone { how: how.clone() });
+            if let Some(end) = &pending.end {
+                return Err(end.error(&self.shared.program));
             }
             pending.waiting.insert(id, answer);
         }
@@ -116,7 +115,7 @@ impl StdioConnection {
         let _told_below = self.outgoing.send(message::request(id, method, params)).await;
         match answered.await {
             Ok(result) => Ok(result?),
-            Err(_) => Err(McpError::Gone { how: self.shared.how() }),
+            Err(_) => Err(self.shared.error()),
         }
     }
 
@@ -148,15 +147,18 @@ impl Shared {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn how(&self) -> String {
-        self.pending().how.clone().unwrap_or_else(|| "its connection ended".to_owned())
+    fn error(&self) -> McpError {
+        match &self.pending().end {
+            Some(end) => end.error(&self.program),
+            None => McpError::Gone { how: "its connection ended".to_owned() },
+        }
     }
 
     /// Nothing will come any more: everybody who waits is told.
-    fn finish(&self, how: String) {
+    fn finish(&self, end: End) {
         let mut pending = self.pending();
-        if pending.how.is_none() {
-            pending.how = Some(how);
+        if pending.end.is_none() {
+            pending.end = Some(end);
         }
         pending.waiting.clear();
         drop(pending);
@@ -177,7 +179,7 @@ impl Drop for Forget<'_> {
 }
 
 async fn own(
-    mut process: Process,
+    mut process: Serving,
     mut messages: mpsc::Receiver<String>,
     shared: Arc<Shared>,
     end: CancellationToken,
@@ -207,19 +209,23 @@ async fn own(
             }
         }
     };
-    let status = process.end().await;
-    // What it said last may still be in the pipes. A process that got away may keep them open.
+    let ended = process.end().await;
+    // What it said last may still be in the pipes.
     for rest in [&shared.heard, &shared.noted] {
         let _best_effort = tokio::time::timeout(REST, rest.cancelled()).await;
     }
-    let how = match (how, status) {
+    let how = match (how, ended) {
+        (_, Some(ServingEnd::NotStarted)) => {
+            return shared.finish(End::NotStarted(shared.log.tail().unwrap_or_default()));
+        }
         (Some("it was closed") | None, _) | (_, None) => how.unwrap_or_default().to_owned(),
-        (Some(_), Some(status)) => format!("it ended ({status})"),
+        (Some(_), Some(ServingEnd::Exited(code))) => format!("it ended (exit status: {code})"),
+        (Some(_), Some(ServingEnd::Killed(signal))) => format!("it was killed (signal: {signal})"),
     };
-    shared.finish(match shared.log.tail() {
+    shared.finish(End::Gone(match shared.log.tail() {
         Some(tail) if !how.is_empty() => format!("{how}; it said: {tail}"),
         _ => how,
-    });
+    }));
 }
 
 async fn listen(stdout: ChildStdout, outgoing: mpsc::Sender<String>, shared: Arc<Shared>) {
@@ -233,7 +239,8 @@ async fn listen(stdout: ChildStdout, outgoing: mpsc::Sender<String>, shared: Arc
             // The owner of the process tells how it ended.
             Ok(0) | Err(_) => return,
             Ok(read) if read >= MESSAGE_BYTES => {
-                return shared.finish(format!("it sent a message of more than {} MiB", MESSAGE_BYTES >> 20));
+                let how = format!("it sent a message of more than {} MiB", MESSAGE_BYTES >> 20);
+                return shared.finish(End::Gone(how));
             }
             Ok(_) => {}
         }

@@ -1,17 +1,17 @@
-//! A command of the user's own (a hook) under a keeper: it reads what it is given, its two outputs stay apart, and
-//! nothing of it is left, whatever becomes of us.
+//! A command of the user's own under a keeper: one that runs to its end (a hook) and reads what it is given, or one that
+//! serves (an MCP server). Its two outputs stay apart, and nothing of it is left, whatever becomes of us.
 
 use std::{
     ffi::OsString,
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::Duration,
 };
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    process::{Child, Command},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -70,14 +70,7 @@ impl KeptCommand {
     pub async fn run(self, cancel: &CancellationToken) -> io::Result<KeptEnd> {
         let streams = Streams::Apart { input: self.input.into() };
         let order = Order { cwd: self.cwd, argv: self.argv, env: self.env, streams }.encode()?;
-        let mut keeper = Command::new(&self.helper)
-            .arg(REAP_MODE)
-            .env_clear()
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
+        let mut keeper = keeper(&self.helper)?;
         let (out, err) = (keeper.stdout.take(), keeper.stderr.take());
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let (why, code) = {
@@ -96,6 +89,89 @@ impl KeptCommand {
         };
         Ok(KeptEnd { why, code: code.and_then(|status| status.code()), stdout, stderr })
     }
+}
+
+/// A command to serve for as long as it is wanted.
+#[derive(Clone)]
+pub struct KeptServer {
+    /// The program whose hidden mode keeps commands (see [`crate::REAP_MODE`]): the own executable.
+    pub helper: PathBuf,
+    /// Where it runs.
+    pub cwd: PathBuf,
+    /// The program and its arguments.
+    pub argv: Vec<OsString>,
+    /// Its environment, whole.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+/// One that runs. Dropping it, or the end of our process, closes its input; it has a moment to leave by itself and is then
+/// ended with all that it started.
+#[derive(Debug)]
+pub struct Serving {
+    keeper: Child,
+    stdin: Option<ChildStdin>,
+}
+
+/// How a command that served has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServingEnd {
+    /// It never ran; why is the last that is on its standard error.
+    NotStarted,
+    /// With this code.
+    Exited(i32),
+    /// By this signal.
+    Killed(i32),
+}
+
+impl KeptServer {
+    /// Starts it. A program that cannot be run says so at its end ([`ServingEnd::NotStarted`]).
+    pub async fn start(self) -> io::Result<(Serving, ChildStdout, ChildStderr)> {
+        let order =
+            Order { cwd: self.cwd, argv: self.argv, env: self.env, streams: Streams::Live }.encode()?;
+        let mut keeper = keeper(&self.helper)?;
+        let missing = || io::Error::other("a pipe is missing");
+        let stdout = keeper.stdout.take().ok_or_else(missing)?;
+        let stderr = keeper.stderr.take().ok_or_else(missing)?;
+        let mut stdin = keeper.stdin.take().ok_or_else(missing)?;
+        stdin.write_all(&order).await?;
+        Ok((Serving { keeper, stdin: Some(stdin) }, stdout, stderr))
+    }
+}
+
+impl Serving {
+    /// Writes all of it to its standard input.
+    pub async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let stdin = self.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        stdin.write_all(bytes).await?;
+        stdin.flush().await
+    }
+
+    /// Waits for its end, and that of all that it started. None when its keeper was killed.
+    pub async fn wait(&mut self) -> Option<ServingEnd> {
+        const NOT_STARTED: i32 = crate::reaper::NOT_STARTED as i32;
+        match self.keeper.wait().await.ok()?.code()? {
+            NOT_STARTED => Some(ServingEnd::NotStarted),
+            code @ ..=128 => Some(ServingEnd::Exited(code)),
+            code => Some(ServingEnd::Killed(code - 128)),
+        }
+    }
+
+    /// Closes its input and waits until nothing of it is left.
+    pub async fn end(&mut self) -> Option<ServingEnd> {
+        self.stdin = None;
+        self.wait().await
+    }
+}
+
+fn keeper(helper: &Path) -> io::Result<Child> {
+    Command::new(helper)
+        .arg(REAP_MODE)
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
 }
 
 /// Waits for the keeper's end. Its standard input is its life line: closed, it ends the command and itself.

@@ -41,7 +41,7 @@ pub use crate::{
         JOB_MARK,
         jobs::{JobInfo, JobState},
     },
-    kept::{KeptCommand, KeptEnd, Why},
+    kept::{KeptCommand, KeptEnd, KeptServer, Serving, ServingEnd, Why},
     limits::Limits,
     reaper::{REAP_MODE, reaper_main},
     todo::{Todo, TodoStatus},

@@ -8,7 +8,7 @@
 //! above us, or init, gets them.
 //! Entered before any runtime is built; refuses to do anything else.
 //!
-//! Standard input: the [`Order`], then nothing until it closes. Standard output: the command's output,
+//! Standard input: the [`Order`], then nothing until it closes, or what a command reads that serves ([`Streams::Live`]). Standard output: the command's output,
 //! both streams. Standard error: one [`Report`] at the end; or, where the order wants the streams apart, the command's
 //! own standard error and no report.
 
@@ -28,7 +28,7 @@ use rustix::{
     process::{Pid, WaitOptions, WaitStatus},
 };
 use tokio::{
-    net::unix::pipe::Receiver,
+    io::{Interest, unix::AsyncFd},
     signal::unix::{Signal, SignalKind, signal},
 };
 
@@ -50,6 +50,8 @@ pub const REAP_MODE: &str = "__reap";
 const NATURAL: Duration = Duration::from_millis(100);
 /// How long left processes get after TERM.
 const LEFT_GRACE: Duration = Duration::from_millis(500);
+/// How long a command that serves may take to leave when its input ends.
+const LEAVE: Duration = Duration::from_millis(500);
 /// How long the whole tree gets after TERM when it is stopped.
 pub(crate) const STOP_GRACE: Duration = Duration::from_secs(1);
 /// How long KILL is tried: only processes of other users and ones stuck in the kernel outlive this.
@@ -61,7 +63,7 @@ const CWD_BYTES: usize = 64 << 10;
 /// Left processes that are named.
 const NAMED: usize = 5;
 /// The exit code when the command could not be started at all.
-const NOT_STARTED: u8 = 125;
+pub(crate) const NOT_STARTED: u8 = 125;
 
 /// Runs the mode: call it first thing in `main` when the first argument is [`REAP_MODE`]. Returns when
 /// the whole tree is gone, with the command's exit code (128 + signal when it was killed).
@@ -78,8 +80,10 @@ pub fn reaper_main() -> ExitCode {
     };
     let last = match (streams, report) {
         (Streams::Joined, report) => report.encode(),
-        (Streams::Apart { .. }, Report { outcome: Outcome::NotStarted(reason), .. }) => reason.into_bytes(),
-        (Streams::Apart { .. }, _) => Vec::new(),
+        (Streams::Apart { .. } | Streams::Live, Report { outcome: Outcome::NotStarted(reason), .. }) => {
+            reason.into_bytes()
+        }
+        (Streams::Apart { .. } | Streams::Live, _) => Vec::new(),
     };
     // Nobody may be left to read it.
     let _best_effort = io::stderr().write_all(&last);
@@ -106,7 +110,7 @@ async fn keep(order: &Order, control: File) -> io::Result<Report> {
             signal(SignalKind::hangup())?,
             signal(SignalKind::interrupt())?,
         ],
-        control: Receiver::from_file(control)?,
+        control: watched(control)?,
     };
     // This process has one thread, so nothing inherits an end in between; the shell gets the other one.
     let (cwd, shell_cwd) = rustix::pipe::pipe()?;
@@ -121,13 +125,18 @@ async fn keep(order: &Order, control: File) -> io::Result<Report> {
     let fleet = fleet::Fleet::of(&order.env);
     let mut tree = Tree { main, ended: None, children: false, fleet };
     tree.reap();
-    let mut stop = false;
-    while tree.ended.is_none() && !stop {
+    let mut stop = None;
+    while tree.ended.is_none() && stop.is_none() {
         stop = events.stop_or_child().await;
         tree.reap();
     }
     let (mut left, mut names) = (0, Vec::new());
-    if stop {
+    let serves = order.streams == Streams::Live && stop == Some(Stop::Closed);
+    if stop.is_some() {
+        // One that serves has seen the end of its input, too, and may leave by itself.
+        if serves && tree.gone_within(&mut events, LEAVE).await {
+            return Ok(Report { outcome: tree.outcome(), ..Report::not_started(String::new()) });
+        }
         tree.end(&mut events, STOP_GRACE).await;
     } else if !tree.gone_within(&mut events, NATURAL).await {
         let alive = tree::alive(&tree.fleet);
@@ -141,7 +150,7 @@ async fn keep(order: &Order, control: File) -> io::Result<Report> {
         stuck: if tree.left() { tree::alive(&tree.fleet).len() } else { 0 },
         cwd: last_cwd(&cwd),
         // A KILL of ours needs no other reason.
-        memory: count.filter(|_| !stop).map_or(Memory::Enough, |count| count.since()),
+        memory: count.filter(|_| stop.is_none()).map_or(Memory::Enough, |count| count.since()),
     })
 }
 
@@ -172,6 +181,12 @@ fn start(order: &Order, shell_cwd: OwnedFd) -> io::Result<Pid> {
             feed(child.stdin.take(), input.as_bytes().to_vec());
             child
         }
+        Streams::Live => {
+            drop(shell_cwd);
+            let (stdin, stderr) = (io::stdin(), io::stderr());
+            command.stdin(stdin.as_fd().try_clone_to_owned()?).stderr(stderr.as_fd().try_clone_to_owned()?);
+            command.spawn()?
+        }
     };
     i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("no process id"))
 }
@@ -200,38 +215,54 @@ fn last_cwd(pipe: &OwnedFd) -> Option<Vec<u8>> {
 struct Events {
     child: Signal,
     stops: [Signal; 3],
-    control: Receiver,
+    control: AsyncFd<File>,
+}
+
+/// Why a command is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// Somebody said so.
+    Signal,
+    /// Nobody is left at the other end of the pipe.
+    Closed,
 }
 
 impl Events {
-    /// Waits for a child's end (false) or for a reason to stop (true).
-    async fn stop_or_child(&mut self) -> bool {
+    /// Waits for a child's end (none) or for a reason to stop.
+    async fn stop_or_child(&mut self) -> Option<Stop> {
         let [terminate, hangup, interrupt] = &mut self.stops;
         tokio::select! {
             biased;
-            _ = terminate.recv() => true,
-            _ = hangup.recv() => true,
-            _ = interrupt.recv() => true,
-            () = closed(&self.control) => true,
-            _ = self.child.recv() => false,
+            _ = terminate.recv() => Some(Stop::Signal),
+            _ = hangup.recv() => Some(Stop::Signal),
+            _ = interrupt.recv() => Some(Stop::Signal),
+            () = closed(&self.control) => Some(Stop::Closed),
+            _ = self.child.recv() => None,
         }
     }
 }
 
-/// Waits until the other end of the pipe is closed.
-async fn closed(control: &Receiver) {
-    let mut byte = [0; 64];
+/// What is asked of the pipe: that nobody is left at its other end, which every interest is told of. What can be read
+/// is not ours, so nothing wakes us for it.
+#[cfg(target_os = "linux")]
+const CLOSED: Interest = Interest::PRIORITY;
+#[cfg(not(target_os = "linux"))]
+const CLOSED: Interest = Interest::READABLE;
+
+#[expect(deprecated, reason = "its successor is unsafe for handles that are not owned; ours is")]
+fn watched(control: File) -> io::Result<AsyncFd<File>> {
+    AsyncFd::with_interest(control, CLOSED)
+}
+
+/// Waits until the other end of the pipe is closed. Reads nothing and changes nothing: a command that serves reads from
+/// the same pipe.
+async fn closed(control: &AsyncFd<File>) {
     loop {
-        if control.readable().await.is_err() {
+        let Ok(mut guard) = control.ready(CLOSED).await else { return };
+        if guard.ready().is_read_closed() {
             return;
         }
-        match control.try_read(&mut byte) {
-            Ok(0) => return,
-            // Nothing more is ever said; whoever says something is not obeyed.
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return,
-        }
+        guard.clear_ready();
     }
 }
 

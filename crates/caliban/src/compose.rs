@@ -165,7 +165,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         spawner: Arc::new(spawner),
     };
     let mut configs = mcp::configured(settings, &workspace);
-    configs.extend(mcp::brought(mcp_servers, &workspace.env, &workspace.root));
+    configs.extend(mcp::brought(mcp_servers, &workspace));
     let (servers, left_out) = mcp::connect(&configs, &workspace.http).await;
     notes.extend(left_out);
     let repo_dir = loaded.paths.repo(&loaded.root);

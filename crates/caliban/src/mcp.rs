@@ -16,17 +16,18 @@ pub(crate) fn configured(settings: &Settings, workspace: &WorkspaceOptions) -> V
 }
 
 /// The servers that an editor brings along.
-pub(crate) fn brought(servers: &[Brought], env: &[(OsString, OsString)], cwd: &Path) -> Vec<ServerConfig> {
+pub(crate) fn brought(servers: &[Brought], workspace: &WorkspaceOptions) -> Vec<ServerConfig> {
     let mut configs = Vec::new();
     for server in servers {
         let (name, endpoint) = match server {
             Brought::Stdio(stdio) => {
                 let more = stdio.env.iter().map(|variable| (variable.name.clone(), variable.value.clone()));
                 let endpoint = Endpoint::Stdio {
+                    helper: workspace.helper.clone(),
                     command: stdio.command.clone().into_os_string(),
                     args: stdio.args.iter().map(OsString::from).collect(),
-                    env: environment(env, more),
-                    cwd: cwd.to_owned(),
+                    env: environment(&workspace.env, more),
+                    cwd: workspace.root.clone(),
                 };
                 (stdio.name.clone(), endpoint)
             }
@@ -85,6 +86,7 @@ fn config(name: &str, server: &McpServer, workspace: &WorkspaceOptions) -> Optio
     };
     let endpoint = match (&server.command, &server.url) {
         (Some(command), _) => Endpoint::Stdio {
+            helper: workspace.helper.clone(),
             command: command.into(),
             args: server.args.iter().map(OsString::from).collect(),
             env: environment(&workspace.env, secrets(&server.env)),

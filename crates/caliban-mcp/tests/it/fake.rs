@@ -28,6 +28,7 @@ pub(crate) fn config(directory: &Path, mode: &str) -> ServerConfig {
     ServerConfig {
         name: "hub".to_owned(),
         endpoint: Endpoint::Stdio {
+            helper: program(),
             command: program().into(),
             args: vec![directory.into(), mode.into()],
             env: vec![("ONLY".into(), "this".into())],

@@ -9,7 +9,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::fake::{CHARS, Hub, LONG, config, connected, text, until};
+use crate::fake::{CHARS, Hub, LONG, config, connected, program, text, until};
 
 #[tokio::test]
 async fn tools_of_all_pages_are_listed_by_name() {
@@ -25,6 +25,7 @@ async fn tools_of_all_pages_are_listed_by_name() {
             "mcp__hub__fail",
             "mcp__hub__last_words",
             "mcp__hub__odd_name__",
+            "mcp__hub__orphan",
             "mcp__hub__picture",
             "mcp__hub__slow",
             "mcp__hub__spawn",
@@ -162,6 +163,33 @@ async fn nothing_of_a_server_is_left_when_it_is_closed() {
 }
 
 #[tokio::test]
+async fn r06_a_server_whose_children_leave_every_group_and_parent_is_gone_with_them() {
+    let hub = Hub::new("").await;
+    // In a session of its own, and an orphan.
+    let stray = hub.call("orphan", json!({})).await.joined_text();
+    assert!(alive(&stray));
+    hub.server.close().await;
+    assert!(!alive(&stray));
+}
+
+#[tokio::test]
+async fn r06_a_server_that_does_not_listen_is_ended_with_its_client_killed() {
+    let directory = TempDir::new().unwrap();
+    let client = std::process::Command::new(program())
+        .args([std::ffi::OsStr::new("client"), directory.path().as_os_str()])
+        .spawn()
+        .unwrap();
+    let starts = directory.path().join("starts");
+    until(|| std::fs::read_to_string(&starts).is_ok_and(|text| text.ends_with('\n'))).await;
+    let server = std::fs::read_to_string(starts).unwrap();
+    assert!(alive(server.trim()));
+    let mut client = client;
+    client.kill().unwrap();
+    client.wait().unwrap();
+    until(|| !alive(server.trim())).await;
+}
+
+#[tokio::test]
 async fn dropping_a_server_kills_it() {
     let hub = Hub::new("").await;
     let pids = hub.call("spawn", json!({})).await.joined_text();
@@ -186,14 +214,17 @@ async fn a_server_that_cannot_start_says_why() {
     );
     let mut missing = config(directory.path(), "");
     missing.endpoint = Endpoint::Stdio {
+        helper: program(),
         command: "/no/such/server".into(),
         args: Vec::new(),
         env: Vec::new(),
         cwd: PathBuf::from("/"),
     };
-    assert!(
-        matches!(connected(missing).await.map(|_| ()), Err(McpError::Start { program, .. }) if program == "/no/such/server")
-    );
+    let Err(McpError::Start { program, source }) = connected(missing).await.map(|_| ()) else {
+        panic!("it has started");
+    };
+    let why = "No such file or directory (os error 2)".to_owned();
+    assert_eq!((program, source.to_string()), ("/no/such/server".to_owned(), why));
     let mut silent = config(directory.path(), "silent");
     silent.startup_timeout = std::time::Duration::from_millis(50);
     let error = connected(silent).await.map(|_| ()).unwrap_err().to_string();

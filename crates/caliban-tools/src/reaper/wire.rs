@@ -31,11 +31,15 @@ pub(crate) enum Streams {
     Joined,
     /// It reads these bytes, its outputs are the keeper's own, and the exit code is all that is reported.
     Apart { input: OsString },
+    /// It reads what comes after the order for as long as somebody writes, its outputs are the keeper's own, and the
+    /// exit code is all that is reported.
+    Live,
 }
 
 impl Streams {
     const JOINED: &str = "joined";
     const APART: &str = "apart";
+    const LIVE: &str = "live";
 }
 
 impl Order {
@@ -56,6 +60,7 @@ impl Order {
         put(&[self.cwd.as_os_str()])?;
         match &self.streams {
             Streams::Joined => put(&[OsStr::new(Streams::JOINED)])?,
+            Streams::Live => put(&[OsStr::new(Streams::LIVE)])?,
             Streams::Apart { input } => {
                 put(&[OsStr::new(Streams::APART)])?;
                 put(&[input])?;
@@ -95,6 +100,7 @@ impl Order {
         let cwd = parts.next()?.into();
         let streams = match parts.next()?.to_str()? {
             Streams::JOINED => Streams::Joined,
+            Streams::LIVE => Streams::Live,
             Streams::APART => Streams::Apart { input: parts.next()? },
             _ => return None,
         };
@@ -178,6 +184,12 @@ mod tests {
         assert_eq!(Order::read(&mut &bytes[..]).unwrap(), order);
         let no_env = Order { env: Vec::new(), streams: Streams::Apart { input: "{}\n".into() }, ..order };
         assert_eq!(Order::read(&mut &no_env.encode().unwrap()[..]).unwrap(), no_env);
+        // What follows is not the order's.
+        let live = Order { streams: Streams::Live, ..no_env };
+        let bytes = [live.encode().unwrap(), b"more".to_vec()].concat();
+        let mut rest = &bytes[..];
+        assert_eq!(Order::read(&mut rest).unwrap(), live);
+        assert_eq!(rest, b"more");
     }
 
     #[test]
