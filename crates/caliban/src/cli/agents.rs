@@ -9,6 +9,7 @@ use super::fleet::{
 
 /// What to do about background agents.
 #[derive(Debug, Clone, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum AgentsCommand {
     /// Start an agent in the background and print its id
     Spawn(Box<SpawnArgs>),

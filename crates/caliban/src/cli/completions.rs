@@ -2,12 +2,12 @@
 
 use std::io::Write as _;
 
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 use clap_complete::Shell;
 
 use crate::report::Failure;
 
-/// For which shell.
+// For which shell.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
@@ -22,7 +22,7 @@ pub(crate) struct CompletionsArgs {
 /// Prints the completions.
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut super::Cli::command(), "caliban", &mut script);
+    clap_complete::generate(args.shell, &mut super::whole(), "caliban", &mut script);
     std::io::stdout().lock().write_all(&script)?;
     Ok(())
 }

@@ -18,6 +18,7 @@ use crate::{
 
 /// What to do with the settings.
 #[derive(Debug, Clone, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum ConfigCommand {
     /// Show every effective value and where it was set; secrets are shown as `set`
     Show(Box<ShowArgs>),
@@ -29,7 +30,7 @@ pub(crate) enum ConfigCommand {
     },
 }
 
-/// What `config show` shows.
+// What `config show` shows.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ShowArgs {
     /// Show also what is not set

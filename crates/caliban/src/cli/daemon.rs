@@ -4,6 +4,7 @@ use clap::Subcommand;
 
 /// What to do about the daemon of this repo.
 #[derive(Debug, Clone, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum DaemonCommand {
     /// Show its health, process, uptime, agents and socket, and what it found when it started
     Status {

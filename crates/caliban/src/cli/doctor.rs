@@ -36,7 +36,7 @@ const DISK_FAIL_BYTES: u64 = 64 << 20;
 /// Below this, worktrees will soon not fit.
 const DISK_WARN_BYTES: u64 = 1 << 30;
 
-/// How `doctor` prints.
+// How `doctor` prints.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct DoctorArgs {
     /// Print JSON

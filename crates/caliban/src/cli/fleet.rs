@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use super::run::AgentFlags;
 use crate::settings::values::Usd;
 
-/// What is said about a background agent beside how it is set up.
+// What is said about a background agent beside how it is set up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Background agent")]
 pub(crate) struct TaskFlags {
@@ -73,7 +73,7 @@ pub(crate) enum Isolation {
     None,
 }
 
-/// `caliban agents spawn`.
+// `caliban agents spawn`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -98,7 +98,7 @@ pub(crate) struct SpawnArgs {
     pub agent: AgentFlags,
 }
 
-/// `caliban agents list`.
+// `caliban agents list`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -114,14 +114,14 @@ pub(crate) struct ListArgs {
     pub watch: bool,
 }
 
-/// One agent.
+// One agent.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct IdArg {
     /// The agent: its id, the beginning of it, or its label
     pub id: String,
 }
 
-/// Several agents.
+// Several agents.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct IdArgs {
     /// The agents: id, the beginning of it, or label
@@ -129,7 +129,7 @@ pub(crate) struct IdArgs {
     pub ids: Vec<String>,
 }
 
-/// `caliban agents attach`.
+// `caliban agents attach`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 What you type goes to the agent. While it asks for a permission: y = yes, a = always, n = no, or say what to do
@@ -140,7 +140,7 @@ pub(crate) struct AttachArgs {
     pub agent: IdArg,
 }
 
-/// `caliban agents logs`.
+// `caliban agents logs`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -165,7 +165,7 @@ pub(crate) struct LogsArgs {
     pub json: bool,
 }
 
-/// `caliban agents send`.
+// `caliban agents send`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -180,7 +180,7 @@ pub(crate) struct SendArgs {
     pub text: String,
 }
 
-/// `caliban agents wait`.
+// `caliban agents wait`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Exit codes:
@@ -207,7 +207,7 @@ pub(crate) struct WaitArgs {
     pub json: bool,
 }
 
-/// `caliban agents kill`.
+// `caliban agents kill`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -225,7 +225,7 @@ pub(crate) struct KillArgs {
     pub json: bool,
 }
 
-/// `caliban agents respawn`.
+// `caliban agents respawn`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -239,7 +239,7 @@ pub(crate) struct RespawnArgs {
     pub json: bool,
 }
 
-/// `caliban agents resume`.
+// `caliban agents resume`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 The limits count from the agent's beginning: one that has spent 20,000 tokens and shall spend as many again gets 40000.
@@ -269,7 +269,7 @@ pub(crate) struct ResumeArgs {
     pub json: bool,
 }
 
-/// `caliban agents rm`.
+// `caliban agents rm`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -295,7 +295,7 @@ pub(crate) struct RmArgs {
     pub json: bool,
 }
 
-/// `caliban agents diff`.
+// `caliban agents diff`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -314,7 +314,7 @@ pub(crate) struct DiffArgs {
     pub json: bool,
 }
 
-/// `caliban agents merge`.
+// `caliban agents merge`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -343,7 +343,7 @@ pub(crate) struct MergeArgs {
     pub json: bool,
 }
 
-/// `caliban approvals`.
+// `caliban approvals`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -361,7 +361,7 @@ pub(crate) struct ApprovalsArgs {
     pub json: bool,
 }
 
-/// `caliban approve`.
+// `caliban approve`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -376,7 +376,7 @@ pub(crate) struct ApproveArgs {
     pub always: bool,
 }
 
-/// `caliban deny`.
+// `caliban deny`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 Examples:

@@ -2,11 +2,11 @@
 
 use std::{io::Write as _, path::PathBuf};
 
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 
 use crate::{report::Failure, settings::file};
 
-/// Where the pages go.
+// Where the pages go.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ManArgs {
     /// Write the pages of all commands to this directory
@@ -16,7 +16,7 @@ pub(crate) struct ManArgs {
 
 /// Prints the manual page, or writes all of them.
 pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
-    let command = super::Cli::command();
+    let command = super::whole();
     if let Some(dir) = &args.dir {
         let cannot = |error: std::io::Error| {
             Failure::new(format!(

@@ -20,7 +20,8 @@ mod tests;
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{
-    CommandFactory as _, FromArgMatches as _, Parser, Subcommand, error::ErrorKind, parser::ValueSource,
+    CommandFactory as _, FromArgMatches as _, Parser, Subcommand, builder::Resettable, error::ErrorKind,
+    parser::ValueSource,
 };
 
 pub(crate) use self::run::{AgentFlags, RunFlags};
@@ -88,21 +89,20 @@ pub(crate) struct Everywhere {
     pub debug: bool,
 }
 
-/// The other commands.
+/// The other commands. The arguments of each are made when it is the one that was given: what stands here is all that the
+/// list of commands needs. (So an `Args` has no doc comment: it would become the command's description in its own help.)
 #[derive(Debug, Clone, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Command {
     /// List, show, replay, audit, compact and remove sessions
-    #[command(subcommand)]
     Sessions(sessions::SessionsCommand),
     /// Show the settings and where they come from
-    #[command(subcommand)]
     Config(config::ConfigCommand),
     /// Check whether everything is in place, and say what to do where it is not
     Doctor(doctor::DoctorArgs),
     /// Trust a repo: use its settings, hooks and MCP servers
     Trust(trust::TrustArgs),
     /// Start, watch, steer, review and end agents in the background
-    #[command(subcommand)]
     Agents(agents::AgentsCommand),
     /// Watch a background agent live and talk to it; Ctrl+D leaves it running
     Attach(fleet::AttachArgs),
@@ -125,12 +125,10 @@ pub(crate) enum Command {
     /// Refuse what a background agent asks for
     Deny(fleet::DenyArgs),
     /// Look at, stop and restart the daemon that keeps this repo's background agents
-    #[command(subcommand)]
     Daemon(daemon::DaemonCommand),
     /// Watch a fleet of three agents at work in a scratch repo; needs no model and leaves nothing behind
     Demo,
     /// List, show, remove and rescue the worktrees of sub-agents
-    #[command(subcommand)]
     Worktrees(worktrees::WorktreesCommand),
     /// Serve the agent to an editor over stdin and stdout (Agent Client Protocol)
     Acp(run::AcpArgs),
@@ -138,6 +136,47 @@ pub(crate) enum Command {
     Completions(completions::CompletionsArgs),
     /// Print the manual page, or write all of them to a directory
     Man(man::ManArgs),
+}
+
+/// A group of commands is made when it is the one that was given, like the arguments of a single one. (The derived
+/// `#[command(subcommand)]` would make all its commands at once.)
+macro_rules! groups {
+    ($($group:ty),+ $(,)?) => {$(
+        impl clap::Args for $group {
+            fn augment_args(command: clap::Command) -> clap::Command {
+                let about = command.get_about().cloned();
+                let command = Self::augment_subcommands(command);
+                command.subcommand_required(true).arg_required_else_help(true).about(Resettable::from(about))
+            }
+
+            fn augment_args_for_update(command: clap::Command) -> clap::Command {
+                Self::augment_subcommands_for_update(command)
+            }
+        }
+    )+};
+}
+
+groups!(
+    sessions::SessionsCommand,
+    config::ConfigCommand,
+    agents::AgentsCommand,
+    daemon::DaemonCommand,
+    worktrees::WorktreesCommand,
+    worktrees::RescueCommand,
+);
+
+/// Everything made at once, for what looks at all of it: completions and manual pages.
+pub(crate) fn whole() -> clap::Command {
+    /// Behind a command's own flags, as they would be if all had been made before these were handed down.
+    fn in_order(command: clap::Command) -> clap::Command {
+        ["cd", "debug", "help"]
+            .into_iter()
+            .fold(command, |command, id| command.mut_arg(id, |arg| arg))
+            .mut_subcommands(in_order)
+    }
+    let mut command = Cli::command();
+    command.build();
+    command.mut_subcommands(in_order)
 }
 
 /// Parses the command line. The error knows how it is printed and which exit code it has.

@@ -92,7 +92,7 @@ pub(crate) enum OutputFormat {
     StreamJson,
 }
 
-/// How the agent is set up. Each flag is stronger than its setting.
+// How the agent is set up. Each flag is stronger than its setting.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Agent")]
 pub(crate) struct AgentFlags {
@@ -180,7 +180,7 @@ impl AgentFlags {
     }
 }
 
-/// `caliban acp`.
+// `caliban acp`.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct AcpArgs {
     /// How the agent is set up.

@@ -4,6 +4,7 @@ use clap::Subcommand;
 
 /// What to do with sessions.
 #[derive(Debug, Clone, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum SessionsCommand {
     /// List the sessions of this repo, the latest first
     List {

@@ -16,6 +16,58 @@ fn the_definition_is_sound() {
     Cli::command().debug_assert();
 }
 
+/// The whole program, and each group of commands.
+fn groups() -> Vec<clap::Command> {
+    let bare = || clap::Command::new("group");
+    vec![
+        Cli::command(),
+        agents::AgentsCommand::augment_subcommands(bare()),
+        config::ConfigCommand::augment_subcommands(bare()),
+        daemon::DaemonCommand::augment_subcommands(bare()),
+        sessions::SessionsCommand::augment_subcommands(bare()),
+        trust::TrustCommand::augment_subcommands(bare()),
+        worktrees::WorktreesCommand::augment_subcommands(bare()),
+        worktrees::RescueCommand::augment_subcommands(bare()),
+    ]
+}
+
+#[test]
+fn nothing_is_made_of_a_command_that_was_not_given() {
+    for group in groups() {
+        for command in group.get_subcommands() {
+            let made = (command.get_arguments().count(), command.get_subcommands().count());
+            assert_eq!(made, (0, 0), "{}", command.get_name());
+        }
+    }
+}
+
+#[test]
+fn a_command_describes_itself_as_the_list_of_commands_does() {
+    let told = |group: &clap::Command| -> Vec<(String, Option<String>)> {
+        let words = |sub: &clap::Command| sub.get_about().map(ToString::to_string);
+        group.get_subcommands().map(|sub| (sub.get_name().to_owned(), words(sub))).collect()
+    };
+    for mut group in groups() {
+        let before = told(&group);
+        group.build();
+        let after: Vec<_> = told(&group).into_iter().filter(|(name, _)| name != "help").collect();
+        assert_eq!(after, before);
+    }
+}
+
+#[test]
+fn a_commands_own_flags_are_offered_before_those_of_every_command() {
+    fn last(command: &clap::Command) -> Vec<Vec<&str>> {
+        let ids: Vec<&str> = command.get_arguments().map(|arg| arg.get_id().as_str()).collect();
+        let mut found = vec![ids[ids.len() - 3..].to_vec()];
+        found.extend(command.get_subcommands().flat_map(last));
+        found
+    }
+    for ids in whole().get_subcommands().flat_map(last) {
+        assert_eq!(ids, ["cd", "debug", "help"]);
+    }
+}
+
 #[test]
 fn a_prompt_can_stand_anywhere_and_be_the_name_of_a_command() {
     let hi = Some("hi".to_owned());

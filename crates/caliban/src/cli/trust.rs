@@ -17,7 +17,7 @@ use crate::{
     trust::{Removed, RepoFiles, Trust, TrustStore},
 };
 
-/// Which repo to trust.
+// Which repo to trust.
 #[derive(Debug, Clone, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -34,8 +34,9 @@ pub(crate) struct TrustArgs {
     pub command: Option<TrustCommand>,
 }
 
-/// What else can be done about trust.
+// What else can be done about trust.
 #[derive(Debug, Clone, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum TrustCommand {
     /// List the repos that you trust
     List {

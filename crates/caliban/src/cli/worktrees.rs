@@ -4,6 +4,7 @@ use clap::Subcommand;
 
 /// What to do with worktrees.
 #[derive(Debug, Clone, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum WorktreesCommand {
     /// List the worktrees that Caliban made in this repo
     List {
@@ -32,12 +33,12 @@ pub(crate) enum WorktreesCommand {
         dry_run: bool,
     },
     /// What was saved when worktrees were removed
-    #[command(subcommand)]
     Rescue(RescueCommand),
 }
 
 /// What to do with saved work.
 #[derive(Debug, Clone, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum RescueCommand {
     /// List what was saved
     List {
