@@ -45,7 +45,8 @@ pub(super) async fn read(registry: &mut Registry) -> Result<Vec<(Record, About)>
 
 impl Owner {
     /// Takes over what the registry and the agents' directories say.
-    pub(super) async fn adopt(&mut self, known: Vec<(Record, About)>) -> Result<(), String> {
+    pub(super) async fn adopt(&mut self, mut known: Vec<(Record, About)>) -> Result<(), String> {
+        self.hear_last_words(&mut known);
         let mut dead: Vec<(AgentId, Traces)> = Vec::new();
         for (record, about) in known {
             let (id, nonce) = (record.id, record.nonce.clone());
@@ -65,10 +66,10 @@ impl Owner {
                 (Run::NotBegun, State::Spawning) => {
                     let launched =
                         self.was_launched(id, &nonce).map_err(|error| format!("agent {id}: {error}"))?;
-                    if launched || wanted == Wanted::Kill {
-                        self.settle_now(id, &nonce, &mut dead)?;
-                    } else {
-                        self.found.queued += 1;
+                    match wanted {
+                        _ if launched => self.settle_now(id, &nonce, &mut dead)?,
+                        Wanted::Kill => self.killed_before_start(id),
+                        Wanted::Run => self.found.queued += 1,
                     }
                 }
                 // It was about to be woken.

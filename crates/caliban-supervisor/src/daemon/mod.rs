@@ -10,6 +10,7 @@ mod doubt;
 mod events;
 mod http;
 mod kill;
+mod last_words;
 mod list;
 pub(crate) mod log;
 mod post;
@@ -163,8 +164,8 @@ pub(in crate::daemon) struct Owner {
     stop: CancellationToken,
     /// Where we listen, once we do.
     post: Option<post::Post>,
-    /// Agents whose end was ordered while nothing could be recorded.
-    ended_unrecorded: BTreeSet<AgentId>,
+    /// Who was killed or removed while nothing could be recorded.
+    last_words: last_words::LastWords,
     /// What is wrong with the store, as long as it is.
     trouble: Option<String>,
     boot_id: String,
@@ -197,7 +198,7 @@ impl Owner {
             events: events::Feed::new(),
             stop,
             post: None,
-            ended_unrecorded: BTreeSet::new(),
+            last_words: last_words::LastWords::open(places.base()),
             trouble: None,
             boot_id: crate::process::boot_id().map_err(|error| format!("boot id: {error}"))?,
             own_program: start::own_program(),
@@ -255,6 +256,9 @@ impl Owner {
             }
             Msg::Stored(thens, Err(error)) => {
                 self.store_failed(&error);
+                if matches!(*error, StoreError::Full(_)) {
+                    self.remember(&thens);
+                }
                 thens.into_iter().for_each(|then| self.not_stored(then, &error));
             }
             Msg::Started { id, nonce, outcome } => self.started(id, &nonce, outcome),
@@ -292,10 +296,8 @@ impl Owner {
             Then::Spawned(id) => self.spawned(id),
             Then::Renewed(id) => self.renewed(id),
             Then::KillOrdered { id, grace } => self.stop_run(id, grace),
-            Then::Row(id, reply) => {
-                self.ended_unrecorded.remove(&id);
-                answer_to(reply, self.row_answer(id));
-            }
+            Then::Recorded(id, word) => self.recorded(id, &word),
+            Then::Row(id, reply) => answer_to(reply, self.row_answer(id)),
             Then::Woken { id, .. } => self.woken(id),
             Then::Resumed { id, reply, .. } => self.resumed(id, reply),
             Then::Removed { removed, reply } => self.removed(removed, reply),
@@ -315,12 +317,12 @@ impl Owner {
             // Ending needs no room, and makes some: that it was wanted is recorded when there is.
             Then::KillOrdered { id, grace } if matches!(error, StoreError::Full(_)) => {
                 self.mark_unsaved(id);
-                self.ended_unrecorded.insert(id);
                 self.stop_run(id, grace);
             }
             Then::KillOrdered { id, .. } => self.not_killed(id, &refusal),
-            // It was running and is not any more: no later daemon starts it by itself.
-            Then::Row(id, reply) if self.ended_unrecorded.contains(&id) => {
+            Then::Recorded(..) => {}
+            // It has ended; that is recorded when there is room, and until then in the last words.
+            Then::Row(id, reply) if matches!(error, StoreError::Full(_)) || self.is_remembered(id) => {
                 self.mark_unsaved(id);
                 answer_to(reply, self.row_answer(id));
             }
@@ -329,6 +331,9 @@ impl Owner {
                 answer_to(reply, Err(refusal));
             }
             Then::Resumed { id, before, reply } => self.not_resumed(id, *before, reply, refusal),
+            Then::Removed { removed, reply } if self.is_removed_in_words(removed.id) => {
+                self.removed(removed, reply);
+            }
             Then::Removed { removed, reply } => {
                 self.stays(removed.id);
                 answer_to(reply, Err(refusal));
@@ -412,6 +417,7 @@ impl Owner {
     fn tick(&mut self) {
         self.keep_listening();
         self.save_unsaved();
+        self.repeat_last_words();
         self.look_again();
         self.settle_doubts();
         self.ticks = self.ticks.wrapping_add(1);

@@ -1,7 +1,7 @@
 //! `DELETE /v1/agents/{id}`: only when it has ended, or by force; its work is kept by the rule of r19.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use caliban_core::ids::AgentId;
 use caliban_store::fleet::Change;
@@ -69,12 +69,17 @@ impl Owner {
         self.replaced(id, None);
         self.events.removed(id);
         let _none = fs::remove_file(self.places.agent_secrets(id));
-        let leaving = self.places.agents_dir().join(format!("{LEAVING}{id}"));
+        let leaving = leaving(&self.places, id);
         if fs::rename(self.places.agent_dir(id), &leaving).is_ok() {
             self.tasks.spawn_blocking(move || delete(&leaving));
         }
         answer_to(reply, Ok(Answer::Removed(removed)));
     }
+}
+
+/// The name of an agent's directory on its way out.
+pub(super) fn leaving(places: &Places, id: AgentId) -> PathBuf {
+    places.agents_dir().join(format!("{LEAVING}{id}"))
 }
 
 /// Deletes a directory on its way out. Best effort: the next daemon tries again.

@@ -229,7 +229,8 @@ impl Owner {
                 .map_err(|error| ApiError::new(ErrorCode::Internal, format!("no random numbers: {error}")))?;
             let id = AgentId::from_random(bytes);
             let archived = self.places.archive_dir().join(id.to_string());
-            if !self.agents.contains_key(&id) && !self.places.agent_dir(id).exists() && !archived.exists() {
+            let is_known = self.agents.contains_key(&id) || self.is_remembered(id);
+            if !is_known && !self.places.agent_dir(id).exists() && !archived.exists() {
                 return Ok(id);
             }
         }

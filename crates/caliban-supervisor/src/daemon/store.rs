@@ -12,6 +12,7 @@ use caliban_store::StoreError;
 use caliban_store::fleet::{Change, Record, Registry};
 use tokio::sync::{mpsc, oneshot};
 
+use super::last_words::Word;
 use super::{Msg, Reply};
 use crate::protocol::{Removed, Respawned};
 
@@ -55,6 +56,8 @@ pub(super) enum Then {
     Renewed(AgentId),
     /// Its run may be ended.
     KillOrdered { id: AgentId, grace: u64 },
+    /// What was in the last words only is in the registry.
+    Recorded(AgentId, Word),
     /// Its row is the answer.
     Row(AgentId, Reply),
     /// Its new run may be started at once, place or not; `before` is the run before.

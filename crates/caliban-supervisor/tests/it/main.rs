@@ -8,6 +8,7 @@ mod daemon;
 mod doubt;
 mod faults;
 mod fleet;
+mod full_disk;
 mod history;
 mod kill;
 mod life;

@@ -1,0 +1,112 @@
+//! r11: on a full disk agents can still be killed and removed, and stay so whatever becomes of the daemon.
+
+use std::fs;
+
+use caliban_core::ids::AgentId;
+use caliban_core::lifecycle::State;
+use caliban_supervisor::Client;
+use caliban_supervisor::protocol::RmRequest;
+
+use crate::faults::Small;
+use crate::fleet::{Fleet, processes_of, quick, until};
+
+/// A fleet on a small disk with an agent that sleeps, one that runs and one that waits for its place.
+async fn three() -> Option<(Fleet, Small, Client, [AgentId; 3])> {
+    // None when we may not mount one: that needs root.
+    let (mut fleet, small) = Small::fleet()?;
+    fleet.start.options.max_running = 1;
+    let mut client = fleet.client().await;
+    let asleep = fleet.spawn_up(&mut client, "serve").await;
+    fleet.tell(asleep, "sleep");
+    fleet.until_row(&mut client, asleep, |row| row.hibernated).await;
+    let running = fleet.spawn_up(&mut client, "hang").await;
+    let queued = fleet.spawn(&mut client, "hang").await;
+    fleet.until_row(&mut client, queued, |row| row.queued_behind == Some(0)).await;
+    Some((fleet, small, client, [asleep, running, queued]))
+}
+
+async fn states(client: &mut Client) -> Vec<(AgentId, State)> {
+    client.list().await.unwrap().into_iter().map(|row| (row.id, row.state)).collect()
+}
+
+/// What is written down because the registry cannot be written.
+fn last_words(fleet: &Fleet) -> Vec<String> {
+    let text = fs::read_to_string(fleet.places.base().join("last-words")).unwrap();
+    let lines = text.trim().lines();
+    lines.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
+}
+
+#[tokio::test]
+async fn r11_who_is_killed_on_a_full_disk_is_killed_and_no_later_daemon_starts_it() {
+    let Some((fleet, small, mut client, agents)) = three().await else { return };
+    let [asleep, running, queued] = agents;
+    small.fill();
+    for id in [queued, asleep, running] {
+        let row = client.kill(&id.to_string(), &quick()).await.unwrap();
+        assert_eq!((row.id, row.state), (id, State::Killed));
+        assert_eq!(processes_of(&id.to_string()), Vec::<i32>::new());
+    }
+    let killed = agents.map(|id| (id, State::Killed));
+    assert_eq!(states(&mut client).await, killed);
+    // The registry knows nothing of it, and its daemon is gone.
+    fleet.kill_daemon();
+    small.make_room();
+    let mut client = fleet.client().await;
+    assert_eq!(states(&mut client).await, killed);
+    assert_eq!(agents.map(|id| fleet.runs(id)), [1, 1, 0]);
+    // Now the registry knows.
+    until("nothing is left to be said", || async { last_words(&fleet).is_empty() }).await;
+    fleet.kill_daemon();
+    assert_eq!(states(&mut fleet.client().await).await, killed);
+}
+
+#[tokio::test]
+async fn r11_the_next_daemon_starts_nobody_who_was_killed_while_the_disk_stays_full() {
+    let Some((fleet, small, mut client, agents)) = three().await else { return };
+    small.fill();
+    for id in agents {
+        client.kill(&id.to_string(), &quick()).await.unwrap();
+    }
+    fleet.kill_daemon();
+    let mut client = fleet.client().await;
+    assert_eq!(states(&mut client).await, agents.map(|id| (id, State::Killed)));
+    assert_eq!(agents.map(|id| fleet.runs(id)), [1, 1, 0]);
+}
+
+#[tokio::test]
+async fn r11_who_is_removed_on_a_full_disk_is_gone_and_stays_gone() {
+    let Some((fleet, small, mut client, [asleep, running, queued])) = three().await else { return };
+    small.fill();
+    let force = RmRequest { force: true, keep: false };
+    for id in [queued, running] {
+        assert_eq!(client.rm(&id.to_string(), force).await.unwrap().id, id);
+        assert_eq!(processes_of(&id.to_string()), Vec::<i32>::new());
+    }
+    assert_eq!(states(&mut client).await, [(asleep, State::Idle)]);
+    let mut words = [format!("removed {queued}"), format!("removed {running}")];
+    words.sort();
+    assert_eq!(last_words(&fleet), words);
+    fleet.kill_daemon();
+    small.make_room();
+    let mut client = fleet.client().await;
+    assert_eq!(states(&mut client).await, [(asleep, State::Idle)]);
+    assert!(!fleet.places.agent_dir(running).exists());
+    until("nothing is left to be said", || async { last_words(&fleet).is_empty() }).await;
+    fleet.kill_daemon();
+    assert_eq!(states(&mut fleet.client().await).await, [(asleep, State::Idle)]);
+}
+
+#[tokio::test]
+async fn r11_who_was_killed_on_a_full_disk_can_be_resumed_when_there_is_room() {
+    let Some((fleet, small, mut client, [asleep, ..])) = three().await else { return };
+    small.fill();
+    client.kill(&asleep.to_string(), &quick()).await.unwrap();
+    assert_eq!(last_words(&fleet), [format!("killed {asleep}")]);
+    small.make_room();
+    until("nothing is left to be said", || async { last_words(&fleet).is_empty() }).await;
+    client.resume(&asleep.to_string(), &Default::default()).await.unwrap();
+    fleet.kill_daemon();
+    let mut client = fleet.client().await;
+    let row = client.show(&asleep.to_string()).await.unwrap();
+    assert_eq!((row.state, row.runs), (State::Spawning, 2));
+}
