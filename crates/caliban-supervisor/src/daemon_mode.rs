@@ -63,7 +63,8 @@ impl DaemonArgs {
     }
 }
 
-/// Runs the daemon with the arguments after the mode; returns when it was asked to leave.
+/// Runs the daemon with the arguments after the mode; returns when it was asked to leave. To be called before the process
+/// has opened anything: whatever is open is whoever's started it, and is closed.
 pub fn daemon_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match DaemonArgs::parse(args) {
         Ok(args) => run_daemon(&args),
@@ -74,7 +75,7 @@ pub fn daemon_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Runs the daemon; returns when it was asked to leave.
+/// Like [`daemon_main`], with arguments that were read already.
 pub fn run_daemon(args: &DaemonArgs) -> ExitCode {
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
@@ -93,6 +94,7 @@ fn say(line: &str) {
 }
 
 fn run(args: &DaemonArgs) -> Result<(), String> {
+    close_inherited();
     // Fails when we lead a group already: then we are no terminal's child either, or a person started us.
     let _leader_already = rustix::process::setsid();
     crate::shim::cgroup::leave_agent();
@@ -119,6 +121,25 @@ fn run(args: &DaemonArgs) -> Result<(), String> {
     runtime.shutdown_timeout(Duration::from_millis(100));
     outcome.map(drop)
 }
+
+/// Closes what whoever started us had open beside the three that we were given: a script's lock, say, which we would hold
+/// for ever, and with us every agent. Best effort: without `/proc` nobody knows what is open.
+fn close_inherited() {
+    let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|number| *number > STDERR)
+        .collect();
+    for number in open {
+        // That of the directory itself is closed already.
+        let _closed_already = nix::unistd::close(number);
+    }
+}
+
+/// The last of the three files that every process is given.
+const STDERR: i32 = 2;
 
 /// Starts and looks at files wait on these; the owner of the fleet never does. More than removals of worktrees and hunts
 /// for strays take together, so that neither holds up a start.

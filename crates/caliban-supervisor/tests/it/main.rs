@@ -10,6 +10,7 @@ mod faults;
 mod fleet;
 mod full_disk;
 mod history;
+mod inherited;
 mod kill;
 mod life;
 mod lost;
