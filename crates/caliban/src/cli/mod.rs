@@ -48,6 +48,7 @@ Examples:
   caliban agents list --watch
   caliban doctor
 
+diff, list, merge, send, spawn and wait go without `agents`, too: caliban list
 A prompt that is also the name of a command goes behind -p: caliban -p doctor";
 
 /// A coding agent that works in your repo.
@@ -182,10 +183,9 @@ pub(crate) fn whole() -> clap::Command {
 /// Parses the command line. The error knows how it is printed and which exit code it has.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let mut command = Cli::command();
-    let args: Vec<OsString> = args.into_iter().collect();
+    let args = with_agents(args.into_iter().collect());
     let matches = command.try_get_matches_from_mut(&args).map_err(|error| {
-        let hint = dashed_prompt(&args, &error).or_else(|| misplaced_verb(&args, &error));
-        hint.map_or(error, |hint| command.error(ErrorKind::UnknownArgument, hint))
+        dashed_prompt(&args, &error).map_or(error, |hint| command.error(ErrorKind::UnknownArgument, hint))
     })?;
     if let Some((verb, _)) = matches.subcommand() {
         // A flag that only an agent's run knows would be ignored by the other commands: say so instead.
@@ -202,11 +202,6 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, cla
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     let conflict = |message: String| command.clone().error(ErrorKind::ArgumentConflict, message);
     cli.run.check().map_err(conflict)?;
-    if let Some(verb) = cli.run.prompt.as_deref().filter(|word| AGENT_VERBS.contains(word)) {
-        return Err(conflict(format!(
-            "`{verb}` is a verb of `caliban agents`: caliban agents {verb}; a prompt of this one word goes behind -p"
-        )));
-    }
     if cli.command.is_none() && cli.run.bg.is_none() && cli.task != fleet::TaskFlags::default() {
         return Err(conflict(
             "--label, --isolation and the like are for an agent in the background: add --bg".to_owned(),
@@ -258,16 +253,25 @@ fn dashed_prompt(args: &[OsString], error: &clap::Error) -> Option<String> {
     Some(format!("a prompt that begins with a dash goes behind an equals sign: {flag}=\"{first}\""))
 }
 
-/// Verbs that people look for here and that are those of `caliban agents` alone.
+/// Verbs of `caliban agents` that go without it. They are not in the list of commands: it is long enough.
 const AGENT_VERBS: [&str; 6] = ["diff", "list", "merge", "send", "spawn", "wait"];
 
-/// Where a verb of `caliban agents` is, that was taken for a prompt.
-fn misplaced_verb(args: &[OsString], error: &clap::Error) -> Option<String> {
-    if !matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand) {
-        return None;
+/// The command line with `agents` before a verb that stands without it.
+fn with_agents(mut args: Vec<OsString>) -> Vec<OsString> {
+    let mut at = 1;
+    while let Some(word) = args.get(at).and_then(|arg| arg.to_str()) {
+        at += match word {
+            "-C" | "--cd" => 2,
+            "--debug" => 1,
+            _ if word.starts_with("-C") || word.starts_with("--cd=") => 1,
+            _ if AGENT_VERBS.contains(&word) => {
+                args.insert(at, "agents".into());
+                return args;
+            }
+            _ => return args,
+        };
     }
-    let verb = args.get(1)?.to_str().filter(|word| AGENT_VERBS.contains(word))?;
-    Some(format!("`{verb}` is a verb of `caliban agents`: caliban agents {verb} …"))
+    args
 }
 
 /// The ids of the flags that belong to a run.

@@ -46,6 +46,15 @@ pub(crate) enum RescueCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Remove saved work that is not wanted any more; says how to have it back
+    Rm {
+        /// The names under which it was saved, or the numbers that the list shows
+        #[arg(required = true, value_name = "NAME|N")]
+        names: Vec<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Bring saved work back: as a worktree with its branch, or its files alone
     Restore {
         /// The name under which it was saved

@@ -73,7 +73,7 @@ pub(super) async fn pick(fleet: &Fleet<'_>, open: Vec<Numbered>, query: &str) ->
         return Ok(found.clone());
     }
     let unknown = || {
-        Failure::usage(format!("there is no open question {}", inert::quoted(query)))
+        Failure::new(format!("there is no open question {}", inert::quoted(query)))
             .hint("`caliban approvals` lists those that are open; somebody may have answered it")
     };
     // A short number that is not open is never taken for the beginning of an id.
@@ -88,7 +88,7 @@ pub(super) async fn pick(fleet: &Fleet<'_>, open: Vec<Numbered>, query: &str) ->
         (Some(last), false) => {
             let numbers: Vec<String> =
                 of_agent.iter().chain([&last]).map(|asked| asked.number.to_string()).collect();
-            Err(Failure::usage(format!("agent {} asks several things: {}", row.id, numbers.join(", ")))
+            Err(Failure::new(format!("agent {} asks several things: {}", row.id, numbers.join(", ")))
                 .hint("name one by its number; `caliban approvals` shows them"))
         }
     }

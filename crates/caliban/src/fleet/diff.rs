@@ -8,7 +8,7 @@ use caliban_worktrees::{Changes, GitOptions, Patch, Repo};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{Fleet, json_line, say, worded, worded_git, worktree_name};
+use super::{Fleet, json, json_line, say, worded, worded_git, worktree_name};
 use crate::{
     cli::fleet::DiffArgs,
     report::{Code, Failure},
@@ -52,7 +52,8 @@ pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write
             patch: patch.map(|patch| patch.text().into_owned()),
         };
         if args.json {
-            json_line(&diff, out)?
+            let told = json::with_instants(&diff, "time", "authored_at").map_err(std::io::Error::from)?;
+            json_line(&told, out)?
         } else {
             stat(&diff, out)?
         }

@@ -8,7 +8,11 @@ use caliban_supervisor::{
     protocol::{AgentRow, GRACE_CAP_MS, KillRequest},
 };
 
-use super::{Fleet, json_line, row, worded};
+use super::{
+    Fleet, json_line,
+    row::{self, Shown},
+    worded,
+};
 use crate::{
     cli::fleet::KillArgs,
     report::{Code, Failure},
@@ -39,7 +43,8 @@ pub(super) async fn kill(fleet: &Fleet<'_>, args: &KillArgs, out: &mut dyn Write
         }
     }
     if args.json {
-        json_line(&rows, out)?;
+        let now = row::now_ms();
+        json_line(&rows.iter().map(|row| Shown::new(row, now)).collect::<Vec<_>>(), out)?;
     }
     failed.map_or(Ok(Code::Done), Err)
 }

@@ -9,6 +9,7 @@ mod commit;
 mod files;
 mod landing;
 mod preview;
+mod refused;
 mod target;
 mod tree;
 
@@ -26,16 +27,17 @@ use caliban_worktrees::{ChangeKind, Changes, GitOptions, Repo};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+pub(super) use self::landing::Landing;
 use self::{
     commit::Prepared,
-    landing::Landing,
     preview::{Outcome, Preview},
+    refused::{Known, Reason, Refused},
     target::Target,
 };
 use super::{
     Fleet,
     git::{self, Git},
-    json_line, row, say, worded, worded_git, worktree_name,
+    json_line, row, say, worded_git, worktree_name,
 };
 use crate::{
     cli::fleet::MergeArgs,
@@ -90,26 +92,44 @@ struct Work {
 }
 
 pub(super) async fn merge(fleet: &Fleet<'_>, args: &MergeArgs, out: &mut dyn Write) -> Result<Code, Failure> {
-    for (given, flag) in [(&args.message, "--message"), (&args.commit, "--commit")] {
-        if given.as_ref().is_some_and(|text| text.trim().is_empty()) {
-            return Err(Failure::usage(format!("the message of {flag} is empty")));
+    let mut known = Known::default();
+    match try_it(fleet, args, &mut known).await {
+        Ok(landed) => show(&landed, args.json, out),
+        Err(refused) => {
+            if args.json {
+                json_line(&refused.told(known), out)?;
+            }
+            Err(refused.failure)
         }
     }
+}
+
+async fn try_it(fleet: &Fleet<'_>, args: &MergeArgs, known: &mut Known) -> Result<Landed, Refused> {
+    for (given, flag) in [(&args.message, "--message"), (&args.commit, "--commit")] {
+        if given.as_ref().is_some_and(|text| text.trim().is_empty()) {
+            return Err(Failure::usage(format!("the message of {flag} is empty")).into());
+        }
+    }
+    known.into.clone_from(&args.into);
     let mut client = fleet.client().await?;
-    let agent = client.show(&args.agent.id).await.map_err(worded)?;
-    let name = worktree_name(&agent)?;
+    let agent = client.show(&args.agent.id).await?;
+    known.agent = Some(agent.id);
+    let name = worktree_name(&agent).map_err(|failure| Refused::of(Reason::NoWorktree, failure))?;
     let cancel = CancellationToken::new();
     let tree = users_tree(fleet, &agent).await?;
     let repo = Repo::open(&tree, GitOptions::default(), &cancel).await.map_err(worded_git)?;
     let _turn = take_turn(&repo).await?;
     // Looked at when it is our turn: it may have been woken meanwhile.
-    let agent = client.show(&agent.id.to_string()).await.map_err(worded)?;
+    let agent = client.show(&agent.id.to_string()).await?;
     if !row::has_ended(agent.state) && agent.state != State::Idle {
-        return Err(Failure::new(format!("agent {} is still at work", row::name(&agent)))
-            .hint(format!("wait for it: caliban agents wait {}", agent.id)));
+        let failure = Failure::new(format!("agent {} is still at work", row::name(&agent)))
+            .hint(format!("wait for it: caliban agents wait {}", agent.id));
+        return Err(Refused::of(Reason::AtWork, failure));
     }
     let target = Target::find(&repo, tree, args.into.as_deref()).await?;
+    known.into = Some(target.name().to_owned());
     let work = Work::find(&repo, &name, &cancel).await?;
+    known.branch = Some(work.branch());
     let into = target.commit().await?;
     let prepared = match (&args.commit, work.uncommitted.is_empty()) {
         (_, true) => None,
@@ -135,7 +155,7 @@ pub(super) async fn merge(fleet: &Fleet<'_>, args: &MergeArgs, out: &mut dyn Wri
             "that it has landed could not be recorded, so its branch will be kept: {error}"
         ));
     }
-    show(&landed, args.json, out)
+    Ok(landed)
 }
 
 fn show(landed: &Landed, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
@@ -177,7 +197,7 @@ async fn land(
     head: String,
     agent: &AgentRow,
     args: &MergeArgs,
-) -> Result<(Landed, Option<Landing>), Failure> {
+) -> Result<(Landed, Option<Landing>), Refused> {
     let preview = Preview::new(target, into, head).await?;
     let mut landed = Landed {
         agent: agent.id,
@@ -215,9 +235,11 @@ async fn land(
     landed.commit = match target {
         Target::Here { tree, .. } => {
             let touched = tree::check(tree, &ends).await?;
-            tree::merge(tree, &ends, &touched, &message, landed.how).await?
+            tree::merge(tree, &ends, &touched, &message, landed.how).await.map_err(by_git)?
         }
-        Target::Branch { tree, name, .. } => in_store(tree, name, &ends, &message, landed.how).await?,
+        Target::Branch { tree, name, .. } => {
+            in_store(tree, name, &ends, &message, landed.how).await.map_err(by_git)?
+        }
     };
     landed.summary = preview::summary(target.tree(), &ends.into, &landed.commit).await?;
     let record = (landed.how == How::Squash).then(|| Landing { tip, commit: landed.commit.clone() });
@@ -247,19 +269,20 @@ async fn in_store(tree: &Path, name: &str, ends: &Ends, message: &str, how: How)
 }
 
 impl Work {
-    async fn find(repo: &Repo, name: &Slug, cancel: &CancellationToken) -> Result<Self, Failure> {
+    async fn find(repo: &Repo, name: &Slug, cancel: &CancellationToken) -> Result<Self, Refused> {
         let changes = repo.changes(name, cancel).await.map_err(worded_git)?;
         let (common, worktree) = (repo.common_dir(), repo.path_of(name));
         let by_hand = || format!("look at it by hand in {}", worktree.display());
         let unknown = || Failure::new(format!("git has no record of {}", worktree.display()));
         let admin = git::admin_dir(common, &worktree).ok_or_else(unknown)?;
         if let Some((_, what)) = target::unfinished(&admin) {
-            return Err(
-                Failure::new(format!("{what} is not finished in the agent's worktree")).hint(by_hand())
-            );
+            let failure = Failure::new(format!("{what} is not finished in the agent's worktree"));
+            return Err(Refused::of(Reason::Unfinished, failure.hint(by_hand())));
         }
         let Some(head) = changes.head.as_ref().map(|head| head.as_str().to_owned()) else {
-            return Err(Failure::new("the agent's worktree has no commit checked out").hint(by_hand()));
+            return Err(Failure::new("the agent's worktree has no commit checked out")
+                .hint(by_hand())
+                .into());
         };
         let branch = format!("refs/heads/{}", changes.branch);
         // Everything that the agent committed must be in what is landed, wherever it put it.
@@ -273,7 +296,8 @@ impl Work {
                 "the agent's worktree does not have all of its branch {} checked out",
                 changes.branch
             ))
-            .hint(by_hand()));
+            .hint(by_hand())
+            .into());
         }
         let at = checked_out(&admin);
         let (mut uncommitted, mut left) = (BTreeMap::<String, BTreeSet<ChangeKind>>::new(), Vec::new());
@@ -387,20 +411,31 @@ fn message(agent: &AgentRow) -> String {
     format!("Merge agent {}\n\n{}\n", row::name(agent), inert::line(&agent.prompt))
 }
 
-fn uncommitted(work: &Work) -> Failure {
+fn uncommitted(work: &Work) -> Refused {
     let paths: Vec<&String> = work.uncommitted.keys().collect();
-    Failure::new(format!("the agent left work that is not committed: {}", listed(&paths)))
-        .hint("--commit \"message\" commits it first")
+    let failure = Failure::new(format!("the agent left work that is not committed: {}", listed(&paths)))
+        .hint("--commit \"message\" commits it first");
+    Refused::new(Reason::Uncommitted, failure, &paths)
 }
 
-fn conflicts(work: &Work, into: &str, files: &[String]) -> Failure {
+fn conflicts(work: &Work, into: &str, files: &[String]) -> Refused {
     let branch = work.branch();
     let name = work.at.as_deref().unwrap_or(&work.head);
-    Failure::new(format!("{branch} does not merge into {into}: conflicts in {}", listed(files))).hint(
-        format!(
-            "nothing was changed; merge by hand with `git merge {name}`, or let the agent rebase its work"
-        ),
-    )
+    let failure =
+        Failure::new(format!("{branch} does not merge into {into}: conflicts in {}", listed(files))).hint(
+            format!(
+                "nothing was changed; merge by hand with `git merge {name}`, or let the agent rebase its work"
+            ),
+        );
+    Refused::new(Reason::Conflicts, failure, files)
+}
+
+/// What stopped the merge itself.
+fn by_git(failure: Failure) -> Refused {
+    match failure.code {
+        Code::Interrupted => failure.into(),
+        _ => Refused::of(Reason::Git, failure),
+    }
 }
 
 fn listed<P: AsRef<Path>>(paths: &[P]) -> String {

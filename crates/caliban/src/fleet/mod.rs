@@ -14,6 +14,7 @@ mod desk;
 mod diff;
 pub(crate) mod flags;
 mod git;
+pub(crate) mod json;
 mod kill;
 pub(crate) mod limits;
 mod link;

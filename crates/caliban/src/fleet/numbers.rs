@@ -18,6 +18,8 @@ use caliban_supervisor::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::json;
+
 /// The file's name.
 const FILE: &str = "approvals.json";
 /// Held while the file is read and replaced.
@@ -33,7 +35,7 @@ pub(super) struct Numbered {
     /// Its label.
     pub label: Option<String>,
     /// What it asks.
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "json::ask")]
     pub ask: Ask,
 }
 

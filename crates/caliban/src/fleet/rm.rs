@@ -1,6 +1,6 @@
 //! `caliban agents rm`
 
-use std::io::Write;
+use std::{io::Write, path::Path};
 
 use caliban_core::{inert, lifecycle::State, names::Slug};
 use caliban_supervisor::{
@@ -10,12 +10,21 @@ use caliban_supervisor::{
 use caliban_worktrees::{GitOptions, Repo};
 use tokio_util::sync::CancellationToken;
 
-use super::{Fleet, git::Git, json_line, say, worded, worded_git};
+use super::{
+    Fleet,
+    git::{self, Git},
+    json_line,
+    merge::Landing,
+    say, worded, worded_git,
+};
 use crate::{
     cli::fleet::RmArgs,
     report::{self, Code, Failure},
     settings::Layer,
 };
+
+/// Where agents' branches are.
+const AGENTS: &str = "refs/heads/caliban/";
 
 pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) -> Result<Code, Failure> {
     let mut client = fleet.client().await?;
@@ -58,7 +67,7 @@ pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) ->
 }
 
 /// Those that have ended done and have nothing that is not on a branch of the user's; of the others it is said why they
-/// stay. Work that landed as a squash shares no commit with theirs, so those stay, too.
+/// stay.
 async fn finished(fleet: &Fleet<'_>, client: &mut Client) -> Result<Vec<String>, Failure> {
     let rows = client.list().await.map_err(worded)?;
     let mut ids = Vec::new();
@@ -82,17 +91,35 @@ async fn unlanded(fleet: &Fleet<'_>, row: &AgentRow) -> Result<Option<String>, F
     }
     let cancel = CancellationToken::new();
     let repo = Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await.map_err(worded_git)?;
-    let changes = repo.changes(&Slug::from(row.id), &cancel).await.map_err(worded_git)?;
+    let name = Slug::from(row.id);
+    let changes = repo.changes(&name, &cancel).await.map_err(worded_git)?;
     if !changes.uncommitted.is_empty() {
         return Ok(Some("it has work that is not committed".to_owned()));
     }
     let Some(head) = changes.head.filter(|_| changes.commit_count > 0) else { return Ok(None) };
-    let contains = format!("--contains={}", head.as_str());
-    let args = ["for-each-ref", "--format=%(refname)", contains.as_str(), "refs/heads"];
-    let branches = Git::plain(fleet.places().repo()).args(args).text().await?;
-    let agents = "refs/heads/caliban/";
-    if branches.lines().any(|branch| !branch.starts_with(agents)) {
+    let root = fleet.places().repo();
+    if is_on_users_branch(root, head.as_str()).await? {
+        return Ok(None);
+    }
+    // A squash shares no commit with the agent's: the record says which commit its work has become.
+    let squashed =
+        git::admin_dir(repo.common_dir(), &repo.path_of(&name)).and_then(|admin| Landing::read(&admin));
+    if let Some(landing) = squashed.filter(|landing| landing.tip == head.as_str())
+        && is_on_users_branch(root, &landing.commit).await?
+    {
         return Ok(None);
     }
     Ok(Some(format!("its commits are on no branch of yours; caliban agents merge {}", row.id)))
+}
+
+/// Whether a branch that is not an agent's has the commit. One that git has no more is on none.
+async fn is_on_users_branch(root: &Path, commit: &str) -> Result<bool, Failure> {
+    let exists = format!("{commit}^{{commit}}");
+    if !Git::plain(root).args(["cat-file", "-e", exists.as_str()]).output().await?.status.success() {
+        return Ok(false);
+    }
+    let contains = format!("--contains={commit}");
+    let args = ["for-each-ref", "--format=%(refname)", contains.as_str(), "refs/heads"];
+    let branches = Git::plain(root).args(args).text().await?;
+    Ok(branches.lines().any(|branch| !branch.starts_with(AGENTS)))
 }

@@ -9,11 +9,13 @@ use caliban_core::{
 use caliban_supervisor::protocol::AgentRow;
 use serde::Serialize;
 
+use super::json;
+
 /// An agent as lists show it; text and JSON come from it alike.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Shown<'a> {
     /// What the daemon says.
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "json::agent")]
     pub row: &'a AgentRow,
     /// Whether it cannot go on without a person.
     pub needs_you: bool,

@@ -15,7 +15,7 @@ pub(super) async fn list(
 ) -> Result<(), Failure> {
     let worktrees = repo.list(cancel).await.map_err(super::worded)?;
     if json {
-        return super::json_line(&worktrees, out);
+        return super::json_line(&worktrees, "created", out);
     }
     if worktrees.is_empty() {
         writeln!(out, "No worktrees.")?;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cli::worktrees::{RescueCommand, WorktreesCommand},
+    fleet::json::with_instants,
     report::{self, Failure},
     settings::{Environment, Layer},
 };
@@ -40,6 +41,9 @@ pub(crate) async fn worktrees(
         }
         WorktreesCommand::Rescue(RescueCommand::List { json }) => {
             rescue::list(&repo, *json, out, &cancel).await
+        }
+        WorktreesCommand::Rescue(RescueCommand::Rm { names, json }) => {
+            rescue::rm(&repo, names, *json, out, &cancel).await
         }
         WorktreesCommand::Rescue(RescueCommand::Restore { name, to, rename }) => {
             rescue::restore(&repo, name, to.as_deref(), rename.as_deref(), out, &cancel).await
@@ -112,8 +116,10 @@ fn removed(report: &RemoveReport, out: &mut dyn Write) -> std::io::Result<()> {
     Ok(())
 }
 
-fn json_line(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<(), Failure> {
-    serde_json::to_writer(&mut *out, value).map_err(std::io::Error::from)?;
+/// One line; `time` is the field that has seconds since 1970, and is told as the instant `<time>_at`.
+fn json_line(value: &impl serde::Serialize, time: &str, out: &mut dyn Write) -> Result<(), Failure> {
+    let told = with_instants(value, time, &format!("{time}_at")).map_err(std::io::Error::from)?;
+    serde_json::to_writer(&mut *out, &told).map_err(std::io::Error::from)?;
     writeln!(out)?;
     Ok(())
 }

@@ -3,10 +3,13 @@
 use std::{io::Write, path::Path};
 
 use caliban_core::inert;
-use caliban_worktrees::{Repo, RestoreTo, Restored};
+use caliban_worktrees::{RESCUE_PREFIX, Repo, Rescue, RestoreTo, Restored};
 use tokio_util::sync::CancellationToken;
 
 use crate::report::Failure;
+
+/// The field with the time, in what is printed for programs.
+const TIME: &str = "saved";
 
 pub(super) async fn list(
     repo: &Repo,
@@ -16,15 +19,17 @@ pub(super) async fn list(
 ) -> Result<(), Failure> {
     let rescues = repo.rescues(cancel).await.map_err(super::worded)?;
     if json {
-        return super::json_line(&rescues, out);
+        return super::json_line(&rescues, TIME, out);
     }
     if rescues.is_empty() {
         writeln!(out, "Nothing was saved: every worktree went without leaving work behind.")?;
         return Ok(());
     }
-    for rescue in rescues {
-        writeln!(out, "{}  {}  {}", inert::line(&rescue.name), super::time(rescue.saved), rescue.reference)?;
-        writeln!(out, "    {}", rescue.restore)?;
+    let width = rescues.len().to_string().len();
+    for (number, rescue) in (1..).zip(&rescues) {
+        let name = inert::line(&rescue.name);
+        writeln!(out, "{number:>width$}  {name}  {}  {}", super::time(rescue.saved), rescue.reference)?;
+        writeln!(out, "{:width$}    {}", "", rescue.restore)?;
     }
     Ok(())
 }
@@ -55,4 +60,67 @@ pub(super) async fn restore(
         }
     }
     Ok(())
+}
+
+/// Removes all that are named, or none. Each is found before the first goes: numbers are those of one list.
+pub(super) async fn rm(
+    repo: &Repo,
+    given: &[String],
+    json: bool,
+    out: &mut dyn Write,
+    cancel: &CancellationToken,
+) -> Result<(), Failure> {
+    let known = repo.rescues(cancel).await.map_err(super::worded)?;
+    let mut chosen: Vec<&Rescue> = Vec::new();
+    for word in given {
+        let Some(found) = find(&known, word) else {
+            return Err(Failure::new(format!(
+                "there is no rescue {}; nothing was removed",
+                inert::quoted(word)
+            ))
+            .hint("`caliban worktrees rescue list` shows what was saved, with names and numbers"));
+        };
+        if !chosen.contains(&found) {
+            chosen.push(found);
+        }
+    }
+    let mut removed: Vec<Rescue> = Vec::new();
+    let mut failed = None;
+    for rescue in chosen {
+        match repo.drop_rescue(&rescue.name, cancel).await {
+            Ok(gone) => {
+                if !json {
+                    say(&gone, out)?;
+                }
+                removed.push(gone);
+            }
+            Err(error) => {
+                failed = Some(super::worded(error));
+                break;
+            }
+        }
+    }
+    if json {
+        super::json_line(&removed, TIME, out)?;
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// The rescue that a name, a ref or a number of the list means. A name is stronger: one may consist of digits.
+fn find<'a>(known: &'a [Rescue], word: &str) -> Option<&'a Rescue> {
+    let name = word.strip_prefix(RESCUE_PREFIX).unwrap_or(word);
+    let numbered = || word.parse::<usize>().ok()?.checked_sub(1).and_then(|at| known.get(at));
+    known.iter().find(|rescue| rescue.name == name).or_else(numbered)
+}
+
+/// What is gone, and how to have it back: git keeps the commit for a while.
+fn say(gone: &Rescue, out: &mut dyn Write) -> std::io::Result<()> {
+    let of = gone.worktree.as_ref().map_or_else(String::new, |name| format!(" of worktree {name}"));
+    writeln!(out, "Removed rescue {}, saved {}{of}.", inert::line(&gone.name), super::time(gone.saved))?;
+    writeln!(
+        out,
+        "  get it back, until git forgets it: git update-ref {} {}",
+        inert::line(&gone.reference),
+        gone.commit
+    )
 }

@@ -20,7 +20,7 @@ pub(super) async fn show(
 ) -> Result<(), Failure> {
     let found = repo.inspect(name, cancel).await.map_err(super::worded)?;
     if json {
-        return super::json_line(&found, out);
+        return super::json_line(&found, "created", out);
     }
     let listed = &found.listed;
     writeln!(out, "worktree   {}", listed.name)?;

@@ -37,7 +37,7 @@ fn an_approved_call_runs_and_the_agent_goes_on() {
     fleet.run(["agents", "wait", &id]).ok();
     assert!(fleet.worktree(&id).join("asked-for").exists());
     assert_eq!(fleet.run(["approvals"]).ok().stdout, "Nobody asks anything.\n");
-    let late = fleet.run(["approve", "1"]).expect_code(2);
+    let late = fleet.run(["approve", "1"]).expect_code(1);
     assert!(late.stderr.contains("there is no open question '1'"), "{}", late.stderr);
 }
 

@@ -196,16 +196,6 @@ fn rm_done_removes_who_is_done_and_landed_and_says_who_stays() {
 }
 
 #[test]
-fn a_verb_of_agents_is_pointed_to() {
-    let fleet = Fleet::new(script![]);
-    for args in [&["diff", "x"][..], &["list"][..], &["send", "a", "b"][..]] {
-        let refused = fleet.run(args.iter().copied()).expect_code(2);
-        let words = format!("`{0}` is a verb of `caliban agents`: caliban agents {0}", args[0]);
-        assert!(refused.stderr.contains(&words), "{}", refused.stderr);
-    }
-}
-
-#[test]
 fn logs_can_be_read_whole() {
     let fleet = Fleet::new(script![bash("seq 1 40"), text("counted")]);
     let id = fleet.bg("the task", ["--permission-mode", "unattended"]);
@@ -214,4 +204,34 @@ fn logs_can_be_read_whole() {
     assert!(short.contains("\n  … 28 more lines\n") && !short.contains("\n  40\n"), "{short}");
     let whole = fleet.run(["logs", &id, "--whole"]).ok().stdout;
     assert!(whole.contains("\n  39\n  40\n") && !whole.contains("more lines"), "{whole}");
+}
+
+#[test]
+fn rm_done_takes_those_whose_work_landed_as_a_squash() {
+    let fleet = Fleet::new(script![
+        bash("echo 1 > one.txt && git add -A && git commit -qm one"),
+        text("done"),
+        bash("echo 2 > two.txt && git add -A && git commit -qm two"),
+        text("done again")
+    ]);
+    let id = fleet.bg("the task", ["--permission-mode", "unattended"]);
+    fleet.run(["agents", "wait", &id]).ok();
+    fleet.run(["agents", "merge", &id, "--squash"]).ok();
+    // More work after the squash is not in it.
+    fleet.run(["resume", &id, "--prompt", "more"]).ok();
+    fleet.run(["agents", "wait", &id]).ok();
+    let stays = format!("{id} stays: its commits are on no branch of yours; caliban agents merge {id}\n");
+    let kept = fleet.run(["rm", "--done"]).ok();
+    assert!(kept.stderr.contains(&stays) && kept.stdout.is_empty(), "{kept:?}");
+    fleet.run(["agents", "merge", &id, "--squash"]).ok();
+    // Nor is a squash that is on no branch any more.
+    let git = |args: &[&str]| fleet.place.env.git(&fleet.place.repo, args);
+    let landed = git(&["rev-parse", "HEAD"]);
+    git(&["reset", "-q", "--hard", "HEAD~1"]);
+    let kept = fleet.run(["rm", "--done"]).ok();
+    assert!(kept.stderr.contains(&stays) && kept.stdout.is_empty(), "{kept:?}");
+    git(&["reset", "-q", "--hard", &landed]);
+    let removed = fleet.run(["rm", "--done"]).ok();
+    assert!(removed.stdout.starts_with(&format!("{id} removed\n")), "{removed:?}");
+    assert_eq!((fleet.rows(), git(&["branch", "--list", "caliban/*"])), (vec![], String::new()));
 }

@@ -22,6 +22,7 @@ use super::{
     Work,
     attributes::{self, Treatment},
     files::{self, Found, quoted},
+    refused::{Reason, Refused},
 };
 use crate::report::Failure;
 
@@ -53,7 +54,7 @@ enum Step {
 
 impl Prepared {
     /// Makes the commit. `into` is where it is meant to land.
-    pub(super) async fn make(repo: &Repo, work: &Work, message: &str, into: &str) -> Result<Self, Failure> {
+    pub(super) async fn make(repo: &Repo, work: &Work, message: &str, into: &str) -> Result<Self, Refused> {
         let common = repo.common_dir().to_owned();
         let worktree = repo.path_of(&work.changes.name);
         let branch = format!("refs/heads/{}", work.changes.branch);
@@ -63,13 +64,15 @@ impl Prepared {
                 "the worktree does not have its branch {} checked out",
                 work.changes.branch
             ))
-            .hint(by_hand));
+            .hint(by_hand)
+            .into());
         }
         let root = files::open_dir(&worktree)
             .map_err(|error| Failure::new(format!("cannot open {}: {error}", worktree.display())))?;
         let before = work.head.clone();
         let index = index(&common, &work.admin, &worktree, work).await?;
-        let steps = steps(&root, work, &index).map_err(|failed| failed.hint(by_hand))?;
+        let steps = steps(&root, work, &index)
+            .map_err(|(path, failed)| Refused::new(Reason::CannotCommit, failed.hint(by_hand), &[path]))?;
         let read: Vec<PathBuf> = steps
             .iter()
             .filter(|(_, step)| matches!(step, Step::Read))
@@ -79,8 +82,9 @@ impl Prepared {
         settle_guesses(&common, &root, &before, &mut treatments).await?;
         for (path, treatment) in &treatments {
             if let Treatment::Refused(why) = treatment {
-                return Err(cannot_read(path, &format!("{why}, and nothing is run on an agent's files"))
-                    .hint("let the agent commit it, or commit it by hand in its worktree"));
+                let failure = cannot_read(path, &format!("{why}, and nothing is run on an agent's files"))
+                    .hint("let the agent commit it, or commit it by hand in its worktree");
+                return Err(Refused::new(Reason::CannotCommit, failure, &[path]));
             }
         }
         let place = format!("refs/caliban/tmp/landing-{}", work.changes.name.as_str());
@@ -182,10 +186,10 @@ fn steps(
     root: &OwnedFd,
     work: &Work,
     index: &BTreeMap<PathBuf, (String, String)>,
-) -> Result<Vec<(PathBuf, Step)>, Failure> {
+) -> Result<Vec<(PathBuf, Step)>, (String, Failure)> {
     let (mut steps, mut kept) = (Vec::new(), Vec::new());
     for (path, kinds) in &work.uncommitted {
-        let refuse = |why: &str| Failure::new(format!("{} cannot be committed: {why}", inert::line(path)));
+        let refuse = |why: &str| (path.clone(), cannot_read(Path::new(path), why));
         if kinds.contains(&ChangeKind::Conflicted) {
             return Err(refuse("it is in conflict"));
         }

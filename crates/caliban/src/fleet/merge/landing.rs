@@ -14,16 +14,16 @@ const FILE: &str = "caliban-landed.json";
 const CAP: u64 = 64 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Landing {
+pub(in crate::fleet) struct Landing {
     /// What the agent had.
-    pub(super) tip: String,
+    pub(in crate::fleet) tip: String,
     /// The commit of the user's that has all of it.
-    pub(super) commit: String,
+    pub(in crate::fleet) commit: String,
 }
 
 impl Landing {
     /// The last one; none when there is none, or none that makes sense.
-    pub(super) fn read(admin: &Path) -> Option<Self> {
+    pub(in crate::fleet) fn read(admin: &Path) -> Option<Self> {
         let path = admin.join(FILE);
         if !path.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() <= CAP) {
             return None;

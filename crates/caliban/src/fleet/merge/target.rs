@@ -9,7 +9,10 @@ use std::{
 use caliban_core::inert;
 use caliban_worktrees::Repo;
 
-use super::super::git::Git;
+use super::{
+    super::git::Git,
+    refused::{Reason, Refused},
+};
 use crate::report::Failure;
 
 /// Where it goes.
@@ -31,7 +34,7 @@ const UNFINISHED: [(&str, &str); 6] = [
 ];
 
 impl Target {
-    pub(super) async fn find(repo: &Repo, tree: PathBuf, into: Option<&str>) -> Result<Self, Failure> {
+    pub(super) async fn find(repo: &Repo, tree: PathBuf, into: Option<&str>) -> Result<Self, Refused> {
         let head = symbolic(&tree, "HEAD").await?;
         let short = |name: &str| name.strip_prefix("refs/heads/").unwrap_or(name).to_owned();
         let Some(into) = into else {
@@ -50,7 +53,7 @@ impl Target {
             .output()
             .await?;
         if !known.status.success() || !reference.starts_with("refs/heads/") {
-            return Err(Failure::usage(format!("there is no branch {}", inert::quoted(into))));
+            return Err(Failure::usage(format!("there is no branch {}", inert::quoted(into))).into());
         }
         let name = short(&reference);
         let trees = Git::plain(&tree).args(["worktree", "list", "--porcelain", "-z"]).fields().await?;
@@ -63,12 +66,14 @@ impl Target {
                     "the branch {name} is checked out in {}",
                     inert::line(&place)
                 ))
-                .hint("give the command there, or with -C DIR"));
+                .hint("give the command there, or with -C DIR")
+                .into());
             }
         }
         if let Some(what) = in_use(repo.common_dir(), &reference) {
-            return Err(Failure::new(format!("{what} of the branch {name} is not finished"))
-                .hint("finish or abort it first: git status says how, in the worktree where it is"));
+            let failure = Failure::new(format!("{what} of the branch {name} is not finished"))
+                .hint("finish or abort it first: git status says how, in the worktree where it is");
+            return Err(Refused::of(Reason::Unfinished, failure));
         }
         Ok(Self::Branch { common: repo.common_dir().to_owned(), tree, name })
     }

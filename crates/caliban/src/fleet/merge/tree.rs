@@ -14,6 +14,7 @@ use super::{
     super::git::{Git, failure, gone},
     Ends, How, listed,
     preview::{self, Touched, literal},
+    refused::{Reason, Refused},
     target, tree_of,
 };
 use crate::report::{self, Code, Failure};
@@ -24,7 +25,7 @@ const STATUS: [&str; 6] =
 
 /// Refuses a tree in which the merge would meet what is not committed, or another operation that is not finished. What
 /// the merge will touch.
-pub(super) async fn check(tree: &Path, ends: &Ends) -> Result<Vec<Touched>, Failure> {
+pub(super) async fn check(tree: &Path, ends: &Ends) -> Result<Vec<Touched>, Refused> {
     let git_dir = git_dir(tree).await?;
     if let Some((mark, what)) = target::unfinished(&git_dir) {
         let hint = match mark {
@@ -33,14 +34,14 @@ pub(super) async fn check(tree: &Path, ends: &Ends) -> Result<Vec<Touched>, Fail
             }
             _ => "finish or abort it first: git status says how",
         };
-        return Err(Failure::new(format!("{what} is not finished in {}", tree.display())).hint(hint));
+        let failure = Failure::new(format!("{what} is not finished in {}", tree.display())).hint(hint);
+        return Err(Refused::of(Reason::Unfinished, failure));
     }
     let lock = git_dir.join("index.lock");
     if lock.symlink_metadata().is_ok() {
-        return Err(Failure::new(format!("another git is at work in {}", tree.display())).hint(format!(
-            "wait for it; if there is none, a git was killed here: delete {}",
-            lock.display()
-        )));
+        let failure = Failure::new(format!("another git is at work in {}", tree.display()))
+            .hint(format!("wait for it; if there is none, a git was killed here: delete {}", lock.display()));
+        return Err(Refused::of(Reason::Unfinished, failure));
     }
     let touched = preview::touched(tree, &ends.into, &ends.merged).await?;
     let status = Git::plain(tree).args(STATUS).fields().await?;
@@ -61,19 +62,21 @@ pub(super) async fn check(tree: &Path, ends: &Ends) -> Result<Vec<Touched>, Fail
             Failure::new(format!("there are staged changes in {}: {}", tree.display(), listed(&staged)));
         let index = Git::plain(tree).args(["write-tree"]).output().await?;
         let is_merged = String::from_utf8_lossy(&index.stdout).trim() == ends.merged;
-        return Err(failed.hint(if is_merged {
+        let failed = failed.hint(if is_merged {
             "they are this agent's work, staged by a merge that was interrupted: git reset --merge takes it back"
         } else {
             "commit them first, or put them aside with git stash"
-        }));
+        });
+        return Err(Refused::new(Reason::Staged, failed, &staged));
     }
     if !announced.is_empty() {
-        return Err(Failure::new(format!(
+        let failure = Failure::new(format!(
             "there are files in {} that git add -N announced, and git cannot merge beside them: {}",
             tree.display(),
             listed(&announced)
         ))
-        .hint("commit them first, or git reset -- FILE takes the announcement back"));
+        .hint("commit them first, or git reset -- FILE takes the announcement back");
+        return Err(Refused::new(Reason::Staged, failure, &announced));
     }
     let mut in_the_way: BTreeSet<PathBuf> = touched
         .iter()
@@ -86,8 +89,10 @@ pub(super) async fn check(tree: &Path, ends: &Ends) -> Result<Vec<Touched>, Fail
         return Ok(touched);
     }
     let paths: Vec<PathBuf> = in_the_way.into_iter().collect();
-    Err(Failure::new(format!("the merge would touch files that are not committed here: {}", listed(&paths)))
-        .hint("commit them first, or put them aside; nothing was changed"))
+    let failure =
+        Failure::new(format!("the merge would touch files that are not committed here: {}", listed(&paths)))
+            .hint("commit them first, or put them aside; nothing was changed");
+    Err(Refused::new(Reason::InTheWay, failure, &paths))
 }
 
 /// Merges, with the user's hooks; undone when git or a hook refuses, or the user interrupts it. The new commit.
