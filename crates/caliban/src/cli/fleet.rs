@@ -104,7 +104,8 @@ pub(crate) struct SpawnArgs {
 Examples:
   caliban agents list
   caliban agents list --watch
-  caliban agents list --json")]
+  caliban agents list --json
+  caliban agents list --all-repos")]
 pub(crate) struct ListArgs {
     /// Print JSON; with --watch one object for each change, one to a line
     #[arg(long)]
@@ -112,6 +113,9 @@ pub(crate) struct ListArgs {
     /// Stay and show what changes; Ctrl+C ends it
     #[arg(long, short)]
     pub watch: bool,
+    /// The agents of every repo; no daemon is started for them
+    #[arg(long, conflicts_with = "watch")]
+    pub all_repos: bool,
 }
 
 // One agent.

@@ -30,12 +30,15 @@ const AMOUNTS: std::ops::Range<usize> = 3..7;
 /// Those that go where the terminal is narrow, the first first: BRANCH, TOKENS, TURNS, COST, AGE, LABEL.
 const DROPPED: [usize; 6] = [7, 4, 3, 5, 6, 1];
 
-const NEEDS_YOU: Style = AnsiColor::Yellow.on_default().bold();
+pub(super) const NEEDS_YOU: Style = AnsiColor::Yellow.on_default().bold();
 const DIM: Style = Style::new().dimmed();
 
 pub(super) async fn list(fleet: &Fleet<'_>, args: &ListArgs, out: &mut dyn Write) -> Result<Code, Failure> {
     if args.watch {
         return super::watch::watch(fleet, args.json, out).await;
+    }
+    if args.all_repos {
+        return super::all_repos::list(fleet, args.json, out).await;
     }
     let rows = fleet.client().await?.list().await.map_err(worded)?;
     let now = row::now_ms();

@@ -4,6 +4,7 @@
 //! Everything here is a client: of the daemon (what there is, start, end) and of an agent's own socket (talk).
 //! stdout is data, stderr is talk; text and JSON come from one struct.
 
+mod all_repos;
 mod answer;
 mod approvals;
 mod attach;
@@ -16,6 +17,7 @@ pub(crate) mod flags;
 mod git;
 pub(crate) mod json;
 mod kill;
+mod left;
 pub(crate) mod limits;
 mod link;
 mod list;

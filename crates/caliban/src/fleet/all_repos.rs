@@ -1,0 +1,170 @@
+//! `caliban agents list --all-repos`: the fleets of all repos, as far as they can be told without waking any.
+//!
+//! A daemon that runs is asked. Where none does, its registry is read (`left.rs`). Starts nothing and changes nothing of
+//! them; a fleet that cannot be read is named and hides no other.
+
+use std::{
+    fs,
+    io::Write,
+    os::unix::ffi::OsStringExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anstyle::Style;
+use caliban_core::inert;
+use caliban_supervisor::{Client, ClientError, PlaceSources, Places, protocol::AgentRow};
+use serde::Serialize;
+
+use super::{
+    Fleet, json_line, left,
+    list::{self, NEEDS_YOU},
+    place_sources,
+    row::{self, Shown},
+    say,
+};
+use crate::report::{Code, Failure};
+
+/// How long a daemon may take to answer before its registry is read instead.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The longest path of a repo that is read.
+const PATH_CAP: u64 = 64 * 1024;
+
+/// The fleet of one repo.
+struct Found {
+    repo: PathBuf,
+    told_by: ToldBy,
+    rows: Vec<AgentRow>,
+}
+
+/// Who says how its agents stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ToldBy {
+    /// Its daemon, now.
+    Daemon,
+    /// What it left on the disk.
+    Disk,
+}
+
+/// An agent with where it is; text and JSON come from it alike.
+#[derive(Serialize)]
+struct There<'a> {
+    repo: &'a Path,
+    /// Whether a daemon says so. Else it is what was last recorded.
+    daemon: bool,
+    #[serde(flatten)]
+    agent: Shown<'a>,
+}
+
+pub(super) async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
+    let fleets = find(fleet).await?;
+    let now = row::now_ms();
+    if json {
+        let mut all = Vec::new();
+        for Found { repo, told_by, rows } in &fleets {
+            let daemon = *told_by == ToldBy::Daemon;
+            all.extend(rows.iter().map(|row| There { repo, daemon, agent: Shown::new(row, now) }));
+        }
+        json_line(&all, out)?;
+        return Ok(Code::Done);
+    }
+    for line in lines(&fleets, now, list::width()) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(Code::Done)
+}
+
+/// The list: each repo with its agents below it, and how many of all need a person.
+fn lines(fleets: &[Found], now: u64, width: Option<usize>) -> Vec<String> {
+    const REPO: Style = Style::new().bold();
+    if fleets.is_empty() {
+        return vec!["No agents in any repo. Start one: caliban --bg \"<task>\"".to_owned()];
+    }
+    let mut lines = Vec::new();
+    for Found { repo, told_by, rows } in fleets {
+        let repo = inert::line(&repo.to_string_lossy()).into_owned();
+        let left = if *told_by == ToldBy::Disk { " (no daemon: as it was left)" } else { "" };
+        lines.push(format!("{REPO}{repo}{REPO:#}{left}"));
+        lines.extend(list::agents(rows, now, width));
+    }
+    let waiting = fleets.iter().flat_map(|found| &found.rows).filter(|row| row::needs_you(row)).count();
+    let who = match waiting {
+        0 => return lines,
+        1 => "1 agent needs you:".to_owned(),
+        _ => format!("{waiting} agents need you:"),
+    };
+    lines.push(format!("{NEEDS_YOU}{who}{NEEDS_YOU:#} caliban -C REPO approvals, or attach ID there"));
+    lines
+}
+
+/// Every fleet with agents, by the paths of the repos.
+async fn find(fleet: &Fleet<'_>) -> Result<Vec<Found>, Failure> {
+    let sources = place_sources(fleet.environment)?;
+    let parent = sources.data.join("repos");
+    let mut found = Vec::new();
+    for base in bases(&parent)? {
+        let Some(repo) = repo_of(&base) else {
+            say(&format!("left out: {} does not say which repo it is about", base.display()));
+            continue;
+        };
+        match one(fleet, &sources, &base, &repo).await {
+            Ok((_, rows)) if rows.is_empty() => {}
+            Ok((told_by, rows)) => found.push(Found { repo, told_by, rows }),
+            Err(why) => {
+                say(&format!("left out: the agents of {} ({}): {why}", repo.display(), base.display()))
+            }
+        }
+    }
+    found.sort_by(|one, other| one.repo.cmp(&other.repo));
+    Ok(found)
+}
+
+/// The directories of all fleets that ever were.
+fn bases(parent: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let entries = match fs::read_dir(parent) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Failure::new(format!("cannot read {}: {error}", parent.display()))),
+    };
+    let mut bases: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    bases.retain(|base| base.join(left::REGISTRY).is_file());
+    bases.sort();
+    Ok(bases)
+}
+
+/// The repo that a fleet's directory says it is about.
+fn repo_of(base: &Path) -> Option<PathBuf> {
+    let note = base.join("repo");
+    note.symlink_metadata().ok().filter(|note| note.is_file() && note.len() <= PATH_CAP)?;
+    let mut text = fs::read(note).ok()?;
+    if text.last() == Some(&b'\n') {
+        text.pop();
+    }
+    let repo = PathBuf::from(std::ffi::OsString::from_vec(text));
+    repo.is_absolute().then_some(repo)
+}
+
+/// The agents of one fleet.
+async fn one(
+    fleet: &Fleet<'_>,
+    sources: &PlaceSources,
+    base: &Path,
+    repo: &Path,
+) -> Result<(ToldBy, Vec<AgentRow>), String> {
+    let places = Places::of(repo.to_owned(), sources).map_err(|error| error.to_string())?;
+    // A directory that is not where this repo's is (a copy, say) has no daemon of its own.
+    if places.base() == base {
+        match tokio::time::timeout(PATIENCE, ask(&places)).await {
+            Ok(Ok(rows)) => return Ok((ToldBy::Daemon, rows)),
+            Ok(Err(ClientError::NotRunning(_))) => {}
+            Ok(Err(error)) => say(&format!("the daemon of {} was not asked: {error}", repo.display())),
+            Err(_) => say(&format!("the daemon of {} does not answer", repo.display())),
+        }
+    }
+    let rows = left::read(base, &places, fleet.places()).await?;
+    Ok((ToldBy::Disk, rows))
+}
+
+async fn ask(places: &Places) -> Result<Vec<AgentRow>, ClientError> {
+    Client::connect(places).await?.list().await
+}

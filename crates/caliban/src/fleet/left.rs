@@ -1,0 +1,240 @@
+//! How the agents of a fleet stand, from what its last daemon and their own processes left on the disk.
+//!
+//! The registry is read in a copy: opening a store may bring it up to date and fold its log back, and that is its
+//! daemon's to do. What is read so is the last that was recorded; whether a process still runs is not looked at.
+
+use std::{
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+};
+
+use caliban_core::{
+    lifecycle::{Event, Outcome, State, Status},
+    spec::SpawnSpec,
+};
+use caliban_store::{
+    StoreUrl,
+    fleet::{Record, Registry, Wanted},
+};
+use caliban_supervisor::{
+    Places,
+    protocol::AgentRow,
+    records::{self, ExitRecord, HIBERNATED, STATUS_VERSION, WorkerState, WorkerStatus},
+};
+
+use super::row;
+
+/// The registry's file.
+pub(super) const REGISTRY: &str = "fleet.db";
+/// What of a store may be in its log alone.
+const LOG: &str = "fleet.db-wal";
+/// How much of a task is shown; a daemon shows as much.
+const PROMPT_CHARS: usize = 200;
+
+/// The agents of the fleet in `base`; the copy is made in our own runtime directory.
+pub(super) async fn read(base: &Path, places: &Places, own: &Places) -> Result<Vec<AgentRow>, String> {
+    let copy = Copy::make(base, own).map_err(|error| format!("its registry cannot be copied: {error}"))?;
+    let mut registry =
+        Registry::open(&StoreUrl::sqlite(copy.0.join(REGISTRY))).await.map_err(|error| error.to_string())?;
+    let (mut rows, mut last, mut queued) = (Vec::new(), 0, 0);
+    loop {
+        let page = registry.page(last).await.map_err(|error| error.to_string())?;
+        let Some((record, _)) = page.last() else { break };
+        last = record.seq;
+        for (record, spec) in page {
+            let mut row = agent(record, &spec, base, places);
+            if row.state == State::Spawning {
+                row.queued_behind = Some(queued);
+                queued += 1;
+            }
+            rows.push(row);
+        }
+    }
+    registry.close().await;
+    Ok(rows)
+}
+
+/// A copy of a registry, gone with us.
+struct Copy(PathBuf);
+
+impl Copy {
+    fn make(base: &Path, own: &Places) -> io::Result<Self> {
+        own.prepare_runtime().map_err(io::Error::other)?;
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let place = own.runtime().join(format!("look-{:016x}", u64::from_ne_bytes(random)));
+        DirBuilder::new().mode(0o700).create(&place)?;
+        let copy = Self(place);
+        fs::copy(base.join(REGISTRY), copy.0.join(REGISTRY))?;
+        match fs::copy(base.join(LOG), copy.0.join(LOG)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(copy),
+        }
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        // Best effort by name: it lies in a directory that goes with the login.
+        let _gone = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn agent(record: Record, spec: &str, base: &Path, places: &Places) -> AgentRow {
+    let dir = base.join("agents").join(record.id.to_string());
+    let report: Option<WorkerStatus> = records::read(&dir, records::STATUS);
+    // A later format may mean something else by the same words.
+    let report = report.filter(|report| report.version <= STATUS_VERSION);
+    let exit: Option<ExitRecord> = records::read(&dir, records::EXIT);
+    let own = report.as_ref().filter(|report| report.nonce == record.nonce);
+    let exit = exit.filter(|exit| exit.nonce == record.nonce);
+    let status = standing(&record.status, record.wanted, own, exit.as_ref());
+    let now = own.filter(|_| !status.state().is_ending()).cloned();
+    let hibernated = status.state() == State::Idle && exit.is_some_and(|exit| exit.code == Some(HIBERNATED));
+    let (spec, unread) = match SpawnSpec::from_json(spec) {
+        Ok(spec) => (spec, None),
+        Err(error) => (SpawnSpec::new(String::new(), PathBuf::from("/")), Some(error.to_string())),
+    };
+    let first = spec.prompt.trim_start().lines().next().unwrap_or_default();
+    let report = report.unwrap_or_default();
+    let (activity, asks) = now.map(|now| (now.activity, now.asks)).unwrap_or_default();
+    AgentRow {
+        id: record.id,
+        label: spec.label.map(|label| label.to_string()),
+        state: status.state(),
+        waiting_for: status.waiting_for().cloned(),
+        activity,
+        asks,
+        turns: report.turns,
+        usage: report.usage,
+        micro_usd: report.micro_usd,
+        created_at: record.created_at,
+        age_ms: row::now_ms().saturating_sub(record.created_at),
+        updated_at: record.updated_at.max(report.updated_at),
+        branch: report.branch,
+        worktree: report.worktree,
+        base_commit: report.base_commit,
+        prompt: unread.unwrap_or_else(|| first.chars().take(PROMPT_CHARS).collect()),
+        cwd: spec.cwd,
+        pid: None,
+        shim_pid: None,
+        socket: places.agent_socket(record.id),
+        dir,
+        ending: status.ending().cloned(),
+        note: record.note,
+        model: report.model.or(spec.model),
+        last_text: report.last_text,
+        parent: spec.parent,
+        after: record.after,
+        queued_behind: None,
+        hibernated,
+        runs: record.runs,
+    }
+}
+
+/// How an agent stands whose daemon has left: as it was recorded, and then what its own processes said.
+fn standing(
+    status: &Status,
+    wanted: Wanted,
+    report: Option<&WorkerStatus>,
+    exit: Option<&ExitRecord>,
+) -> Status {
+    let mut events = Vec::new();
+    if status.state() == State::Spawning && report.is_some() {
+        events.push(Event::Started);
+    }
+    match (exit, report.and_then(WorkerStatus::outcome)) {
+        // The end counts when the processes are gone.
+        (Some(_), Some(outcome)) => events.push(Event::Ended(outcome)),
+        (Some(exit), None) if wanted == Wanted::Kill => events.push(Event::Killed { signal: exit.signal }),
+        (Some(exit), None) if exit.code == Some(HIBERNATED) => events.push(Event::TurnEnded),
+        (Some(exit), None) => events.push(match (&exit.not_started, exit.code) {
+            (Some(text), _) if status.state() == State::Spawning => Event::SpawnFailed { text: text.clone() },
+            (Some(text), _) => Event::Ended(Outcome::Error { text: text.clone() }),
+            (None, Some(0) | None) => Event::Lost { signal: exit.signal },
+            (None, Some(code)) => {
+                Event::Ended(Outcome::Error { text: format!("the worker ended with code {code}") })
+            }
+        }),
+        (None, _) => {
+            if let Some(report) = report {
+                match report.state {
+                    WorkerState::Idle => events.push(Event::TurnEnded),
+                    WorkerState::Running => events.push(Event::TurnStarted),
+                    WorkerState::Done | WorkerState::Failed => {}
+                }
+                events.push(report.waits_for().map_or(Event::GoesOn, Event::Waits));
+            }
+        }
+    }
+    // What does not go with the state, as the end of a turn that had ended already, changes nothing.
+    events.into_iter().fold(status.clone(), |status, event| status.apply(event).unwrap_or(status))
+}
+
+#[cfg(test)]
+mod tests {
+    use caliban_core::lifecycle::{Ending, WaitingFor};
+
+    use super::*;
+
+    fn status(state: State) -> Status {
+        Status::from_parts(state, None, None).unwrap()
+    }
+
+    fn exit(code: Option<i32>, signal: Option<i32>) -> ExitRecord {
+        let exit = serde_json::json!({"nonce": "n", "code": code, "signal": signal, "at": 0});
+        serde_json::from_value(exit).unwrap()
+    }
+
+    #[test]
+    fn an_agent_stands_as_it_and_its_keeper_said_last() {
+        let says = |state| WorkerStatus { state, ..WorkerStatus::default() };
+        let asleep = WorkerStatus { waiting_for: Some(records::Waiting::Input), ..says(WorkerState::Idle) };
+        let (running, idle, done) =
+            (says(WorkerState::Running), says(WorkerState::Idle), says(WorkerState::Done));
+        let (well, shot) = (exit(Some(0), None), exit(None, Some(9)));
+        let (rests, odd) = (exit(Some(HIBERNATED), None), exit(Some(7), None));
+        let cases = [
+            (State::Running, Wanted::Run, None, None, (State::Running, None)),
+            (State::Running, Wanted::Run, Some(&idle), None, (State::Idle, None)),
+            (State::Idle, Wanted::Run, Some(&running), None, (State::Running, None)),
+            (State::Spawning, Wanted::Run, Some(&running), None, (State::Running, None)),
+            // Its processes are not gone yet.
+            (State::Running, Wanted::Run, Some(&done), None, (State::Running, None)),
+            (State::Running, Wanted::Run, Some(&done), Some(&well), (State::Done, Some(Ending::Finished))),
+            (State::Spawning, Wanted::Run, Some(&done), Some(&well), (State::Done, Some(Ending::Finished))),
+            (
+                State::Running,
+                Wanted::Run,
+                Some(&running),
+                Some(&shot),
+                (State::Crashed, Some(Ending::Signal { number: 9 })),
+            ),
+            (
+                State::Running,
+                Wanted::Kill,
+                Some(&running),
+                Some(&well),
+                (State::Killed, Some(Ending::Stopped)),
+            ),
+            (State::Running, Wanted::Run, Some(&asleep), Some(&rests), (State::Idle, None)),
+            (
+                State::Running,
+                Wanted::Run,
+                Some(&running),
+                Some(&odd),
+                (State::Failed, Some(Ending::Error { text: "the worker ended with code 7".into() })),
+            ),
+        ];
+        for (state, wanted, report, exit, expected) in cases {
+            let found = standing(&status(state), wanted, report, exit);
+            assert_eq!((found.state(), found.ending().cloned()), expected, "{state} {report:?} {exit:?}");
+        }
+        let waits = standing(&status(State::Running), Wanted::Run, Some(&asleep), None);
+        assert_eq!((waits.state(), waits.waiting_for()), (State::Idle, Some(&WaitingFor::Input)));
+        let ended = Status::from_parts(State::Killed, None, Some(Ending::Stopped)).unwrap();
+        assert_eq!(standing(&ended, Wanted::Run, Some(&done), Some(&well)), ended);
+    }
+}
