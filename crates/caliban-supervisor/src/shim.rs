@@ -50,6 +50,10 @@ const KILL_LIMIT: Duration = Duration::from_secs(10);
 const KILL_PAUSE: Duration = Duration::from_millis(20);
 /// How many of those who outlived it are written down.
 const LEFT_NAMED: usize = 100;
+/// How long the worker's program may be missing while it is replaced. The daemon saw it a moment ago.
+const REPLACED_LIMIT: Duration = Duration::from_secs(5);
+/// The pause between two tries to start it.
+const REPLACED_PAUSE: Duration = Duration::from_millis(20);
 /// How long the shim of an earlier run may take to leave.
 const LOCK_LIMIT: Duration = Duration::from_secs(20);
 /// The pause between two looks at its lock.
@@ -208,7 +212,8 @@ fn start(args: &ShimArgs, output: std::os::fd::OwnedFd) -> Result<Pid, String> {
         return Err(format!("the directory {} is not there any more", args.cwd.display()));
     }
     let second = output.try_clone().map_err(|error| format!("worker.log: {error}"))?;
-    let child = Command::new(&args.program)
+    let mut worker = Command::new(&args.program);
+    worker
         .arg("__worker")
         .arg(&args.dir)
         .arg("--nonce")
@@ -218,10 +223,26 @@ fn start(args: &ShimArgs, output: std::os::fd::OwnedFd) -> Result<Pid, String> {
         .current_dir(&args.cwd)
         .stdin(Stdio::null())
         .stdout(output)
-        .stderr(second)
-        .spawn()
-        .map_err(|error| format!("the worker {} cannot be started: {error}", args.program.display()))?;
+        .stderr(second);
+    let mut spent = Spent::new();
+    let child = loop {
+        match worker.spawn() {
+            // It was there a moment ago: an upgrade puts another in its place.
+            Err(error) if is_being_replaced(&error) && spent.so_far() < REPLACED_LIMIT => {
+                std::thread::sleep(REPLACED_PAUSE);
+            }
+            other => break other,
+        }
+    };
+    let child =
+        child.map_err(|error| format!("the worker {} cannot be started: {error}", args.program.display()))?;
     i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| "no process id".to_owned())
+}
+
+/// Whether a program cannot be started for what happens to its file while another takes its place.
+pub(crate) fn is_being_replaced(error: &io::Error) -> bool {
+    let passing = [Errno::NOENT, Errno::ACCESS, Errno::NOEXEC, Errno::TXTBSY];
+    passing.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// The grace that the daemon wrote for this run, else the one of the start.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
@@ -45,7 +46,7 @@ pub(super) async fn read(registry: &mut Registry) -> Result<Vec<(Record, About)>
 
 impl Owner {
     /// Takes over what the registry and the agents' directories say.
-    pub(super) async fn adopt(&mut self, mut known: Vec<(Record, About)>) -> Result<(), String> {
+    pub(super) async fn adopt(&mut self, mut known: Vec<(Record, About)>) {
         self.hear_last_words(&mut known);
         let mut dead: Vec<(AgentId, Traces)> = Vec::new();
         for (record, about) in known {
@@ -53,32 +54,17 @@ impl Owner {
             self.next_seq = self.next_seq.max(record.seq + 1);
             let mut agent = Agent::new(record, about);
             agent.read_report(&self.places);
-            let (over, state, wanted) = (agent.state().is_ending(), agent.state(), agent.record.wanted);
+            let (over, wanted) = (agent.state().is_ending(), agent.record.wanted);
             // That of an agent which has ended was carried out.
             agent.stop_with = (!over && wanted == Wanted::Kill).then_some(self.options.grace_ms);
             self.agents.insert(id, agent);
             if over {
                 continue;
             }
-            let run = self.run_of(id, &nonce).map_err(|error| format!("agent {id}: {error}"))?;
-            match (run, state) {
-                // The last daemon may have launched a shim that has not said so yet.
-                (Run::NotBegun, State::Spawning) => {
-                    let launched =
-                        self.was_launched(id, &nonce).map_err(|error| format!("agent {id}: {error}"))?;
-                    match wanted {
-                        _ if launched => self.settle_now(id, &nonce, &mut dead)?,
-                        Wanted::Kill => self.killed_before_start(id),
-                        Wanted::Run => self.found.queued += 1,
-                    }
-                }
-                // It was about to be woken.
-                (Run::NotBegun, State::Idle) => self.settle_now(id, &nonce, &mut dead)?,
-                (Run::NotBegun | Run::Lost, _) => {
-                    let exit = self.exit_of(id, &nonce).map_err(|error| format!("agent {id}: {error}"))?;
-                    self.gone(id, &nonce, exit.as_ref());
-                }
-                (Run::Begun(shim), _) => self.take_over(id, &nonce, shim, &mut dead)?,
+            // What cannot be read of one concerns only that one.
+            if let Err(error) = self.adopt_run(id, &nonce, &mut dead) {
+                self.cannot_tell(id, &error.to_string());
+                self.found.notes.push(format!("agent {id}: nobody can tell yet whether it runs: {error}"));
             }
         }
         self.end_dead(dead).await;
@@ -86,27 +72,43 @@ impl Owner {
         self.clear_directories();
         self.clear_runtime();
         self.count_found();
+    }
+
+    /// Finds out how the run of an agent stands that has not ended as far as the registry knows.
+    fn adopt_run(&mut self, id: AgentId, nonce: &str, dead: &mut Vec<(AgentId, Traces)>) -> io::Result<()> {
+        let Some(agent) = self.agents.get(&id) else { return Ok(()) };
+        let (state, wanted) = (agent.state(), agent.record.wanted);
+        match (self.run_of(id, nonce)?, state) {
+            // The last daemon may have launched a shim that has not said so yet.
+            (Run::NotBegun, State::Spawning) => match wanted {
+                _ if self.was_launched(id, nonce)? => self.settle_now(id, nonce, dead)?,
+                Wanted::Kill => self.killed_before_start(id),
+                Wanted::Run => self.found.queued += 1,
+            },
+            // It was about to be woken.
+            (Run::NotBegun, State::Idle) => self.settle_now(id, nonce, dead)?,
+            (Run::NotBegun, _) => match (self.exit_of(id, nonce)?, self.agents.get(&id)) {
+                // Its shim's word is gone; what it may have left is ended before anything is said.
+                (None, Some(agent)) => dead.push((id, agent.traces(None))),
+                (exit, _) => self.gone(id, nonce, exit.as_ref()),
+            },
+            (Run::Lost, _) => {
+                let exit = self.exit_of(id, nonce)?;
+                self.gone(id, nonce, exit.as_ref());
+            }
+            (Run::Begun(shim), _) => self.take_over(id, nonce, shim, dead)?,
+        }
         Ok(())
     }
 
     /// Settles a run that nobody can say of whether it has begun, before anybody asks.
-    fn settle_now(
-        &mut self,
-        id: AgentId,
-        nonce: &str,
-        dead: &mut Vec<(AgentId, Traces)>,
-    ) -> Result<(), String> {
+    fn settle_now(&mut self, id: AgentId, nonce: &str, dead: &mut Vec<(AgentId, Traces)>) -> io::Result<()> {
         let Some(doubt) = self.doubt(id) else { return Ok(()) };
         match doubt.settle() {
             Ok(Some(shim)) => return self.take_over(id, nonce, shim, dead),
             Ok(None) => self.never_began(id),
             // A full disk, say: it stays in doubt, and is settled as soon as that is possible.
-            Err(text) => {
-                tracing::warn!(%id, "nobody knows yet whether it runs: {text}");
-                if let Some(agent) = self.agents.get_mut(&id) {
-                    agent.keeper = Keeper::InDoubt;
-                }
-            }
+            Err(text) => self.cannot_tell(id, &text),
         }
         if self.agents.get(&id).is_some_and(|agent| agent.state() == State::Spawning) {
             self.found.queued += 1;
@@ -114,7 +116,7 @@ impl Owner {
         Ok(())
     }
 
-    fn run_of(&self, id: AgentId, nonce: &str) -> std::io::Result<Run> {
+    fn run_of(&self, id: AgentId, nonce: &str) -> io::Result<Run> {
         let shim = records::try_read::<ShimRecord>(&self.places.agent_dir(id), records::SHIM)?;
         Ok(match shim.filter(|shim| shim.nonce == nonce && shim.pid != VOID_PID) {
             Some(shim) if shim.boot_id == self.boot_id => Run::Begun(shim),
@@ -123,7 +125,7 @@ impl Owner {
         })
     }
 
-    fn exit_of(&self, id: AgentId, nonce: &str) -> std::io::Result<Option<ExitRecord>> {
+    pub(super) fn exit_of(&self, id: AgentId, nonce: &str) -> io::Result<Option<ExitRecord>> {
         let exit = records::try_read::<ExitRecord>(&self.places.agent_dir(id), records::EXIT)?;
         Ok(exit.filter(|exit| exit.nonce == nonce))
     }
@@ -135,7 +137,7 @@ impl Owner {
         nonce: &str,
         shim: ShimRecord,
         dead: &mut Vec<(AgentId, Traces)>,
-    ) -> Result<(), String> {
+    ) -> io::Result<()> {
         let has_worker = shim.worker_pid.is_some();
         let living = super::watch::open(&shim);
         let Some(agent) = self.agents.get_mut(&id) else { return Ok(()) };
@@ -148,7 +150,7 @@ impl Owner {
             }
             Ok(None) => {
                 let traces = agent.traces(Some(&shim));
-                match self.exit_of(id, nonce).map_err(|error| format!("agent {id}: {error}"))? {
+                match self.exit_of(id, nonce)? {
                     Some(exit) => self.gone(id, nonce, Some(&exit)),
                     None => dead.push((id, traces)),
                 }
@@ -218,7 +220,7 @@ impl Owner {
                 // It has done its task, and waits for a message.
                 Some(State::Idle) => self.ended(id, State::Done),
                 Some(_) => {}
-                None => self.replaced(id, None),
+                None => self.replaced_by_nobody(id),
             }
         }
     }

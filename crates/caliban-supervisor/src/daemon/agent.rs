@@ -43,6 +43,8 @@ pub(super) struct Agent {
     pub(super) unsaved: bool,
     /// When a start that failed for a passing reason is tried again.
     pub(super) retry_at: Option<Instant>,
+    /// Since when its program is missing.
+    pub(super) missing_since: Option<Instant>,
     /// Why it was not woken, for whoever asks again.
     pub(super) not_woken: Option<ApiError>,
     /// The whole request, only between its arrival and its start.
@@ -121,6 +123,7 @@ impl Agent {
             orders: 0,
             unsaved: false,
             retry_at: None,
+            missing_since: None,
             not_woken: None,
             spec: None,
         }

@@ -15,7 +15,10 @@ pub(super) fn follow(status: &Status, report: &WorkerStatus) -> Vec<Event> {
         // The end counts when the processes are gone.
         (_, WorkerState::Done | WorkerState::Failed) => return events,
         (State::Running, WorkerState::Running) | (State::Idle, WorkerState::Idle) => {}
-        (State::Spawning | State::Killed | State::Done | State::Failed | State::Crashed, _) => return events,
+        // It speaks, so it has begun, whether or not its shim came to say so.
+        (State::Spawning, WorkerState::Running) => events.push(Event::Started),
+        (State::Spawning, WorkerState::Idle) => events.extend([Event::Started, Event::TurnEnded]),
+        (State::Killed | State::Done | State::Failed | State::Crashed, _) => return events,
     }
     let still = if events.is_empty() { status.waiting_for() } else { None };
     if waits.as_ref() != still {
@@ -139,8 +142,16 @@ mod tests {
         assert_eq!(follow(&waiting, &asks), []);
         assert_eq!(follow(&waiting, &report(WorkerState::Running)), [Event::GoesOn]);
         assert_eq!(follow(&waiting, &input), [Event::TurnEnded, Event::Waits(WaitingFor::Input)]);
-        assert_eq!(follow(&idle, &asks), [Event::TurnStarted, approval]);
+        assert_eq!(follow(&idle, &asks), [Event::TurnStarted, approval.clone()]);
         assert_eq!(follow(&running, &report(WorkerState::Done)), []);
+        // A worker that speaks has begun.
+        let spawning = Status::default();
+        assert_eq!(follow(&spawning, &report(WorkerState::Running)), [Event::Started]);
+        assert_eq!(follow(&spawning, &asks), [Event::Started, approval]);
+        let rests = [Event::Started, Event::TurnEnded, Event::Waits(WaitingFor::Input)];
+        assert_eq!(follow(&spawning, &input), rests);
+        assert_eq!(follow(&spawning, &report(WorkerState::Done)), []);
+        status(&rests);
         for events in [follow(&waiting, &input), follow(&idle, &asks)] {
             let start = if events.first() == Some(&Event::TurnEnded) { &waiting } else { &idle };
             events.into_iter().try_fold(start.clone(), |status, event| status.apply(event)).unwrap();

@@ -1,8 +1,10 @@
 //! Runs in doubt: a shim was launched, and nobody heard what became of it, because the daemon died or the shim did.
 //!
 //! Such a run is neither queued nor running, and nothing is said of its agent before it is settled: it turns out to
-//! have begun and is watched; or it is made void, so that it never begins, and the agent gets another run.
+//! have begun and is watched; or it is made void, so that it never begins, and the agent gets another run. A run whose
+//! files cannot be read is in doubt as well, until they can.
 
+use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -31,6 +33,16 @@ pub(super) struct Doubt {
     nonce: String,
     boot_id: String,
     traces: Traces,
+    end: End,
+}
+
+/// What becomes of a run whose files cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It stays in doubt.
+    NotWanted,
+    /// It is to end, whatever they say.
+    Wanted,
 }
 
 impl Owner {
@@ -61,33 +73,53 @@ impl Owner {
 
     /// What came of it.
     pub(super) fn settled(&mut self, id: AgentId, nonce: &str, outcome: Result<Option<ShimRecord>, String>) {
-        let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.record.nonce == nonce) else {
+        if self.agents.get(&id).is_none_or(|agent| agent.record.nonce != nonce) {
             return;
-        };
-        match outcome {
-            Ok(Some(shim)) => self.started(id, nonce, Ok(shim)),
-            Ok(None) => self.never_began(id),
-            Err(text) => {
-                agent.keeper = Keeper::InDoubt;
-                if agent.record.note.as_deref() != Some(&text) {
-                    tracing::warn!(%id, "nobody knows yet whether it runs: {text}");
-                    agent.record.note = Some(text);
-                }
-                self.publish(id);
-            }
         }
+        match outcome {
+            Ok(Some(shim)) if shim.boot_id == self.boot_id => self.started(id, nonce, Ok(shim)),
+            // A run of an earlier boot is over.
+            Ok(Some(_)) => {
+                let exit = self.exit_of(id, nonce).ok().flatten();
+                self.gone(id, nonce, exit.as_ref());
+            }
+            Ok(None) => self.never_began(id),
+            Err(text) => self.cannot_tell(id, &text),
+        }
+    }
+
+    /// Nobody can say how the run of an agent stands; it is looked at again every tick.
+    pub(super) fn cannot_tell(&mut self, id: AgentId, why: &str) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        agent.keeper = Keeper::InDoubt;
+        let text = format!("nobody can tell whether it runs: {why}");
+        if agent.record.note.as_deref() != Some(&text) {
+            tracing::warn!(%id, "{text}");
+            agent.record.note = Some(text);
+        }
+        self.publish(id);
     }
 
     /// Its run is void: it gets another one, unless it was to end.
     pub(super) fn never_began(&mut self, id: AgentId) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
         agent.keeper = Keeper::Nobody;
+        agent.record.note = None;
         if agent.record.wanted == Wanted::Kill {
             return self.killed_before_start(id);
         }
-        // One that was about to be woken sleeps on: whoever wanted it asks again.
-        if agent.state() != State::Spawning {
-            return;
+        match agent.state() {
+            State::Spawning => {}
+            // It had begun, and what it left is gone.
+            State::Running => {
+                let nonce = agent.record.nonce.clone();
+                let exit = self.exit_of(id, &nonce).ok().flatten();
+                return self.gone(id, &nonce, exit.as_ref());
+            }
+            // One that was about to be woken sleeps on: whoever wanted it asks again.
+            State::Idle | State::Done | State::Failed | State::Killed | State::Crashed => {
+                return self.publish(id);
+            }
         }
         match spawn::new_nonce() {
             Ok(nonce) => {
@@ -127,6 +159,7 @@ impl Owner {
             nonce: agent.record.nonce.clone(),
             boot_id: self.boot_id.clone(),
             traces: agent.traces(None),
+            end: if agent.stop_with.is_some() { End::Wanted } else { End::NotWanted },
         })
     }
 
@@ -142,9 +175,28 @@ impl Owner {
 impl Doubt {
     /// Makes sure that the run never begins; the shim, when it has begun after all. Blocks until that is known.
     pub(super) fn settle(&self) -> Result<Option<ShimRecord>, String> {
+        match self.look() {
+            // Nobody launches it any more; what has its mark is all that there is.
+            Err(text) if self.end == End::Wanted => {
+                tracing::warn!("{}: {text}; ended by its mark", self.traces.marker);
+                self.end_all().map(|()| None)
+            }
+            settled => settled,
+        }
+    }
+
+    fn look(&self) -> Result<Option<ShimRecord>, String> {
         let words = |error: io::Error| error.to_string();
         let mut give_up = Instant::now() + LIMIT;
-        while self.dir.is_dir() {
+        loop {
+            match fs::metadata(&self.dir) {
+                Ok(found) if found.is_dir() => {}
+                Ok(_) => return Err(format!("{} is no directory", self.dir.display())),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return self.end_all().map(|()| None);
+                }
+                Err(error) => return Err(words(error)),
+            }
             if Instant::now() > give_up {
                 // Stopped, or stuck: it would go on one day, as the run of an agent that has none.
                 self.end_all()?;
@@ -168,7 +220,6 @@ impl Doubt {
             }
             std::thread::sleep(PAUSE);
         }
-        Ok(None)
     }
 
     fn end_all(&self) -> Result<(), String> {

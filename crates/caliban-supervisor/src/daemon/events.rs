@@ -4,6 +4,7 @@
 //! and gets all rows anew; it never makes anybody wait (r23).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use caliban_core::ids::AgentId;
@@ -18,6 +19,12 @@ use crate::protocol::{AgentRow, FleetEvent};
 const RING: usize = 256;
 /// Events that wait for one reader beyond the ring and the socket.
 const AHEAD: usize = 8;
+/// How long nothing is said, at most: by writing it is seen that a reader has gone.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// What is said then, which readers pass over.
+const STILL_HERE: &[u8] = b": still here\n\n";
+/// How long a reader may take nothing. After that it is sent away, and gets everything anew when it comes back.
+const STALLED: Duration = Duration::from_secs(60);
 
 /// The ring.
 pub(super) struct Feed {
@@ -61,16 +68,18 @@ impl Owner {
     }
 }
 
-/// Feeds one reader until it or the daemon leaves.
+/// Feeds one reader until it or the daemon leaves, or it has to go.
 pub(super) fn feed(
     first: Subscription,
     inbox: mpsc::Sender<Msg>,
     stop: CancellationToken,
+    leave: CancellationToken,
 ) -> mpsc::Receiver<Bytes> {
     let (to_reader, blocks) = mpsc::channel(AHEAD);
     tokio::spawn(async move {
-        // The reader left.
-        let _left = pump(first, &inbox, &stop, &to_reader).await;
+        // The reader left, or takes nothing.
+        let _left = pump(first, &inbox, &stop, &leave, &to_reader).await;
+        leave.cancel();
     });
     blocks
 }
@@ -81,30 +90,39 @@ async fn pump(
     first: Subscription,
     inbox: &mpsc::Sender<Msg>,
     stop: &CancellationToken,
+    leave: &CancellationToken,
     reader: &mpsc::Sender<Bytes>,
 ) -> Result<(), Left> {
+    let say = async |event: &FleetEvent| send(reader, leave, block(event)).await;
     let mut subscription = first;
     loop {
         for row in std::mem::take(&mut subscription.rows) {
-            send(reader, stop, &FleetEvent::Agent(Box::new(row))).await?;
+            say(&FleetEvent::Agent(Box::new(row))).await?;
         }
-        send(reader, stop, &FleetEvent::Ready {}).await?;
+        say(&FleetEvent::Ready {}).await?;
         let missed = loop {
             let news = tokio::select! {
                 news = subscription.news.recv() => news,
-                () = stop.cancelled() => {
-                    let _last_word = reader.try_send(block(&FleetEvent::Bye {}));
+                () = leave.cancelled() => {
+                    // Who is sent away may come back at once.
+                    if stop.is_cancelled() {
+                        let _last_word = reader.try_send(block(&FleetEvent::Bye {}));
+                    }
                     return Err(Left);
+                }
+                () = tokio::time::sleep(KEEP_ALIVE) => {
+                    send(reader, leave, Bytes::from_static(STILL_HERE)).await?;
+                    continue;
                 }
                 () = reader.closed() => return Err(Left),
             };
             match news {
-                Ok(event) => send(reader, stop, &event).await?,
+                Ok(event) => say(&event).await?,
                 Err(RecvError::Lagged(missed)) => break missed,
                 Err(RecvError::Closed) => return Err(Left),
             }
         };
-        send(reader, stop, &FleetEvent::Gap { missed }).await?;
+        say(&FleetEvent::Gap { missed }).await?;
         let (reply, answer) = oneshot::channel();
         inbox.send(Msg::Request(Request::Events, reply)).await.map_err(|_| Left)?;
         match answer.await {
@@ -114,16 +132,12 @@ async fn pump(
     }
 }
 
-/// Hands an event on as soon as the reader takes it.
-async fn send(
-    reader: &mpsc::Sender<Bytes>,
-    stop: &CancellationToken,
-    event: &FleetEvent,
-) -> Result<(), Left> {
+/// Hands on what there is to say as soon as the reader takes it.
+async fn send(reader: &mpsc::Sender<Bytes>, leave: &CancellationToken, said: Bytes) -> Result<(), Left> {
     tokio::select! {
-        sent = reader.send(block(event)) => sent.map_err(|_| Left),
+        sent = reader.send_timeout(said, STALLED) => sent.map_err(|_| Left),
         // A reader that takes nothing does not keep us.
-        () = stop.cancelled() => Err(Left),
+        () = leave.cancelled() => Err(Left),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The server on the socket: connections, limits, and the way from a route to the owner and back.
 //!
-//! Owns every limit of a reader: who may connect (a01), how many at once, how long a head and a body may take,
-//! how large they may be (a14). Out of file descriptors it waits; it never spins (r13).
+//! Owns every limit of a reader: who may connect (a01), how long a head and a body may take, how large they may be
+//! (a14); how many there are at once is in [`guests`](super::guests). Out of file descriptors it waits; it never spins (r13).
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -24,8 +24,10 @@ use serde::de::DeserializeOwned;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::guests::{Doing, Guest, Guests, Room};
 use super::{Answer, Msg, Request, events, wake};
 use crate::protocol::routes::{self, Verb};
 use crate::protocol::{
@@ -34,8 +36,6 @@ use crate::protocol::{
 };
 use crate::sockets::Bound;
 
-/// Connections at once; more wait to be accepted.
-const CONNECTIONS: usize = 512;
 /// How long the head of a request may take, from the connection or the last answer on.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
 /// How long a body may take.
@@ -45,6 +45,8 @@ const HEAD_CAP: usize = 32 * 1024;
 /// How long requests in flight are waited for when the daemon leaves. What takes longer (a kill with a long
 /// grace) is on the disk, and the client asks the next daemon again.
 const DRAIN_LIMIT: Duration = Duration::from_secs(15);
+/// How long one who is sent away may take to read what was said last.
+const LEAVE_LIMIT: Duration = Duration::from_secs(1);
 /// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -60,20 +62,21 @@ pub(super) async fn serve(
     let Some((mut listener, mut bound)) = listeners.recv().await else { return };
     let base: Arc<Path> = base.into();
     let mut connections = JoinSet::new();
+    let guests = Guests::default();
     loop {
-        while connections.len() >= CONNECTIONS {
-            connections.join_next().await;
-        }
+        let room = guests.make_room(Instant::now());
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
+            () = until(room) => {}
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             // The old one is gone from its place: nobody finds it any more.
             Some(again) = listeners.recv() => (listener, bound) = again,
-            accepted = listener.accept() => match accepted {
+            accepted = listener.accept(), if room == Room::Some => match accepted {
                 Ok((stream, _)) => {
                     if let Some(peer) = check_peer(&stream) {
-                        connections.spawn(converse(stream, peer, base.clone(), inbox.clone(), stop.clone()));
+                        let guest = guests.enter(peer, &stop);
+                        connections.spawn(converse(stream, peer, guest, base.clone(), inbox.clone(), stop.clone()));
                     }
                 }
                 Err(error) => {
@@ -89,6 +92,14 @@ pub(super) async fn serve(
     let drained = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(DRAIN_LIMIT, drained).await.is_err() {
         tracing::warn!("left {} requests unanswered after {DRAIN_LIMIT:?}", connections.len());
+    }
+}
+
+/// Waits until somebody may have to go; for ever when there is room, or nobody can.
+async fn until(room: Room) {
+    match room {
+        Room::NotBefore(Some(then)) => tokio::time::sleep_until(then).await,
+        Room::Some | Room::NotBefore(None) => std::future::pending().await,
     }
 }
 
@@ -110,14 +121,15 @@ fn check_peer(stream: &UnixStream) -> Option<Option<i32>> {
 async fn converse(
     stream: UnixStream,
     peer: Option<i32>,
+    guest: Guest,
     base: Arc<Path>,
     inbox: mpsc::Sender<Msg>,
     stop: CancellationToken,
 ) {
-    let stopping = stop.clone();
+    let (stopping, leave, guest) = (stop.clone(), guest.leave.clone(), Arc::new(guest));
     let service = service_fn(move |request| {
-        let (base, inbox, stop) = (base.clone(), inbox.clone(), stop.clone());
-        async move { Ok::<_, Infallible>(respond(request, peer, &base, inbox, stop).await) }
+        let (base, inbox, stop, guest) = (base.clone(), inbox.clone(), stop.clone(), guest.clone());
+        async move { Ok::<_, Infallible>(respond(request, peer, &guest, &base, inbox, stop).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -127,9 +139,16 @@ async fn converse(
     tokio::pin!(connection);
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
-        () = stopping.cancelled() => {
+        () = leave.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            // What is in flight is finished when the daemon leaves; one who is sent away has nothing in flight.
+            let sent_away = async {
+                stopping.run_until_cancelled(tokio::time::sleep(LEAVE_LIMIT)).await.is_some()
+            };
+            tokio::select! {
+                outcome = connection.as_mut() => outcome,
+                true = sent_away => return,
+            }
         }
     };
     if let Err(error) = outcome
@@ -142,17 +161,21 @@ async fn converse(
 async fn respond(
     request: HttpRequest<Incoming>,
     peer: Option<i32>,
+    guest: &Guest,
     base: &Path,
     inbox: mpsc::Sender<Msg>,
     stop: CancellationToken,
 ) -> Response<Body> {
-    let outcome = match answer(request, peer, base, &inbox, &stop).await {
+    guest.does(Doing::Asks);
+    let answered = answer(request, peer, base, &inbox, &stop).await;
+    guest.does(if matches!(answered, Ok(Answered::Events(_))) { Doing::Reads } else { Doing::Nothing });
+    let outcome = match answered {
         Ok(Answered::Json(status, bytes)) => Response::builder()
             .status(status)
             .header(header::CONTENT_TYPE, "application/json")
             .body(full(bytes)),
         Ok(Answered::Events(subscription)) => {
-            let feed = Feed { blocks: events::feed(subscription, inbox, stop) };
+            let feed = Feed { blocks: events::feed(subscription, inbox, stop, guest.leave.clone()) };
             Response::builder()
                 .header(header::CONTENT_TYPE, "text/event-stream")
                 .header(header::CACHE_CONTROL, "no-store")

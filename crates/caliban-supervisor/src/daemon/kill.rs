@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::Event;
-use caliban_store::fleet::Wanted;
+use caliban_store::fleet::{Change, Wanted};
 use rustix::process::Signal;
 
 use super::agent::{Keeper, Waiter};
@@ -165,8 +165,12 @@ impl Owner {
         let Some(agent) = self.agents.get_mut(&id) else { return };
         for waiter in std::mem::take(&mut agent.waiting) {
             match waiter {
-                // After the end is on the disk.
-                Waiter::Kill(reply) => self.save(id, Then::Row(id, reply)),
+                // After the end is on the disk, perhaps for a long time: nothing of it changes by this.
+                Waiter::Kill(reply) => {
+                    let Some(agent) = self.agents.get_mut(&id) else { return };
+                    agent.unsaved = false;
+                    self.batch.add(Change::Update(Box::new(agent.record.clone())), Then::Row(id, reply));
+                }
                 Waiter::Respawn(request, reply) => self.respawn_ended(id, request, reply),
                 Waiter::Rm(request, reply) => self.rm_ended(id, request, reply),
             }

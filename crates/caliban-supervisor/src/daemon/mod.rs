@@ -8,6 +8,7 @@ mod agent;
 mod decide;
 mod doubt;
 mod events;
+mod guests;
 mod http;
 mod kill;
 mod last_words;
@@ -130,7 +131,7 @@ pub(crate) async fn serve(
     let known = adopt::read(&mut registry).await.map_err(|error| error.to_string())?;
     let (store, writer) = Store::new(registry, inbox.clone());
     let mut owner = Owner::new(places, options, inbox.clone(), store, stop.clone())?;
-    owner.adopt(known).await?;
+    owner.adopt(known).await;
     let (post, listeners) = post::Post::open(places, held, who)?;
     owner.post = Some(post);
     tracing::info!(pid = std::process::id(), socket = %places.socket().display(), "listening; {}", owner.found.line());

@@ -2,9 +2,11 @@
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
+use caliban_store::fleet::Change;
 use tokio::time::Instant;
 
 use super::Owner;
+use super::agent::Agent;
 use super::store::Then;
 
 impl Owner {
@@ -42,13 +44,7 @@ impl Owner {
 
     /// An agent has ended: those who wait for it may start, or never will.
     pub(super) fn ended(&mut self, id: AgentId, state: State) {
-        let waiting: Vec<AgentId> = self
-            .agents
-            .values()
-            .filter(|agent| agent.record.after.contains(&id) && !agent.state().is_ending())
-            .map(|agent| agent.record.id)
-            .collect();
-        for other in waiting {
+        for other in self.who_waits_for(id) {
             if state == State::Done {
                 if let Some(agent) = self.agents.get_mut(&other) {
                     agent.record.after.retain(|after| *after != id);
@@ -62,33 +58,39 @@ impl Owner {
         }
     }
 
-    /// An agent is gone from the registry: those who wait for it wait for its successor, or fail.
-    pub(super) fn replaced(&mut self, id: AgentId, successor: Option<AgentId>) {
-        let waiting: Vec<AgentId> = self
-            .agents
-            .values()
-            .filter(|agent| agent.record.after.contains(&id) && !agent.state().is_ending())
-            .map(|agent| agent.record.id)
-            .collect();
-        for other in waiting {
-            match successor {
-                Some(successor) => {
-                    if let Some(agent) = self.agents.get_mut(&other) {
-                        agent
-                            .record
-                            .after
-                            .iter_mut()
-                            .filter(|after| **after == id)
-                            .for_each(|after| *after = successor);
-                    }
-                    self.save(other, Then::Nothing(other));
-                    self.publish(other);
-                }
-                None => {
-                    let text = format!("it was to start after {id}, which was removed");
-                    self.apply(other, Event::SpawnFailed { text });
-                }
+    /// An agent is gone from the registry: those who wait for it never start.
+    pub(super) fn replaced_by_nobody(&mut self, id: AgentId) {
+        for other in self.who_waits_for(id) {
+            let text = format!("it was to start after {id}, which was removed");
+            self.apply(other, Event::SpawnFailed { text });
+        }
+    }
+
+    /// Those who wait for an agent wait for its successor from now on, in the batch in which the one takes the other's
+    /// place: nobody is ever on the disk who waits for an agent that is not. Those who have ended may be resumed.
+    pub(super) fn hand_over(&mut self, old: AgentId, new: AgentId) {
+        for id in self.exchange(old, new) {
+            if let Some(agent) = self.agents.get(&id) {
+                self.batch.add(Change::Update(Box::new(agent.record.clone())), Then::Nothing(id));
             }
         }
+    }
+
+    /// Exchanges one whom others wait for, in memory; who they are.
+    pub(super) fn exchange(&mut self, old: AgentId, new: AgentId) -> Vec<AgentId> {
+        let mut changed = Vec::new();
+        for agent in self.agents.values_mut() {
+            for after in agent.record.after.iter_mut().filter(|after| **after == old) {
+                *after = new;
+                changed.push(agent.record.id);
+            }
+        }
+        changed
+    }
+
+    /// Those who have not begun because they wait for an agent.
+    pub(super) fn who_waits_for(&self, id: AgentId) -> Vec<AgentId> {
+        let waits = |agent: &&Agent| agent.record.after.contains(&id) && !agent.state().is_ending();
+        self.agents.values().filter(waits).map(|agent| agent.record.id).collect()
     }
 }

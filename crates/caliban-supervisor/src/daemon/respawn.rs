@@ -1,5 +1,5 @@
 //! `POST /v1/agents/{id}/respawn`: ended, then anew from the original spec with a new id. The change from old to
-//! new is one transaction; the old directory goes to the archive.
+//! new, also for those who wait for it, is one transaction; the old directory goes to the archive.
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status};
@@ -7,6 +7,7 @@ use caliban_core::spec::SpawnSpec;
 use caliban_store::fleet::{Change, Record, Wanted};
 
 use super::agent::{About, Agent, Waiter};
+use super::resume::{self, Heard};
 use super::store::Then;
 use super::worktree::{Disposed, Purpose};
 use super::{Answer, Owner, Reply, answer_to, rm, spawn};
@@ -21,6 +22,17 @@ impl Owner {
         if let Some(program) = &request.program
             && let Err(error) = spawn::find_program(Some(program), &self.own_program)
         {
+            return answer_to(reply, Err(error));
+        }
+        let is_childs = self.agents.get(&id).is_some_and(|agent| agent.about.parent.is_some());
+        // The label of an agent's agent gets a number if need be.
+        if !is_childs && let Err(error) = self.check_own_label(id) {
+            return answer_to(reply, Err(error));
+        }
+        // Before it is ended for nothing.
+        if !spawn::has_room(self.places.base()) {
+            let text = format!("the disk is full; agent {id} is left as it is");
+            let error = ApiError::new(ErrorCode::DiskFull, text).hint("make room and try again");
             return answer_to(reply, Err(error));
         }
         self.kill_then(id, self.options.grace_ms, Waiter::Respawn(request, reply));
@@ -49,16 +61,32 @@ impl Owner {
             .and_then(|(spec, work)| self.successor(old, request, *spec, work));
         match made {
             Ok((agent, json, respawned)) => {
+                self.hand_over(old, respawned.id);
                 self.batch.add(Change::Delete(old), Then::Nothing(old));
                 let insert = Change::Insert(Box::new(agent.record.clone()), json);
                 self.agents.insert(respawned.id, agent);
                 self.batch.add(insert, Then::Respawned { respawned, reply });
             }
             Err(error) => {
+                let error = self.not_anew(old, error);
                 self.stays(old);
                 answer_to(reply, Err(error));
             }
         }
+    }
+
+    /// The words for one that has ended and got no successor.
+    fn not_anew(&self, old: AgentId, error: ApiError) -> ApiError {
+        let Some(state) = self.agents.get(&old).map(Agent::state) else { return error };
+        if !matches!(error.code, ErrorCode::DiskFull | ErrorCode::Store | ErrorCode::Internal) {
+            return error;
+        }
+        let is_full = error.code == ErrorCode::DiskFull;
+        let why = if is_full { "the disk is full".to_owned() } else { error.message };
+        let text = format!("agent {old} has ended {state} and stays; it was not started anew: {why}");
+        let first = if is_full { "make room, then " } else { "" };
+        let hint = format!("{first}`caliban respawn {old}` or `caliban resume {old}`");
+        ApiError::new(error.code, text).hint(hint)
     }
 
     /// It is neither replaced nor removed: those who wait for it are told how it ended.
@@ -73,19 +101,20 @@ impl Owner {
         &mut self,
         old: AgentId,
         request: RespawnRequest,
-        spec: SpawnSpec,
+        mut spec: SpawnSpec,
         work: Vec<String>,
     ) -> Result<(Agent, String, Respawned), ApiError> {
         let before = self.agents.get(&old).map(|agent| agent.record.clone());
         let before =
             before.ok_or_else(|| ApiError::new(ErrorCode::NotFound, format!("agent {old} is gone")))?;
+        // Somebody may have taken it meanwhile.
+        self.check_label(&mut spec)?;
+        let secrets = resume::merged(request.secrets, self.secrets_of(old)?, Heard::Yes);
         let id = self.new_id()?;
         let now = crate::wall_ms();
-        let mut has_secrets = !request.secrets.is_empty();
-        spawn::write_files(&self.places, id, &spec, &request.secrets)
-            .map_err(|error| spawn::file_refusal("the agent's directory cannot be written", &error))?;
-        if !has_secrets && before.has_secrets {
-            has_secrets = self.hand_on_secrets(old, id)?;
+        if let Err(error) = spawn::write_files(&self.places, id, &spec, &secrets) {
+            spawn::forget_files(&self.places, id);
+            return Err(spawn::file_refusal("the agent's directory cannot be written", &error));
         }
         let json = serde_json::to_string(&spec)
             .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
@@ -99,7 +128,7 @@ impl Owner {
             runs: 1,
             after: self.still_ahead(&before.after),
             program: request.program.unwrap_or(before.program),
-            has_secrets,
+            has_secrets: !secrets.is_empty(),
             resume_prompt: None,
             note: None,
             created_at: now,
@@ -115,25 +144,13 @@ impl Owner {
 
     /// Of those whom an agent had to wait for, the ones who may still end `done`. That the others did not is known to
     /// whoever asks for it anew.
-    fn still_ahead(&self, after: &[AgentId]) -> Vec<AgentId> {
+    pub(super) fn still_ahead(&self, after: &[AgentId]) -> Vec<AgentId> {
         let may_end = |id: &&AgentId| {
             self.agents
                 .get(id)
                 .is_some_and(|agent| !agent.state().is_ending() && agent.state() != State::Idle)
         };
         after.iter().filter(may_end).copied().collect()
-    }
-
-    /// Gives a successor the secrets; false when they are gone, with a reboot.
-    fn hand_on_secrets(&self, old: AgentId, new: AgentId) -> Result<bool, ApiError> {
-        match std::fs::copy(self.places.agent_secrets(old), self.places.agent_secrets(new)) {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => {
-                spawn::forget_files(&self.places, new);
-                Err(spawn::file_refusal("its secrets cannot be handed on", &error))
-            }
-        }
     }
 
     /// Old is gone and new is there.
@@ -143,8 +160,10 @@ impl Owner {
         respawned.archived = rm::archive(&self.places, old);
         self.agents.remove(&old);
         self.watch.remove(old);
-        self.replaced(old, Some(id));
         self.events.removed(old);
+        for other in self.who_waits_for(id) {
+            self.publish(other);
+        }
         let _none = std::fs::remove_file(self.places.agent_secrets(old));
         self.spawned(id);
         answer_to(reply, Ok(Answer::Respawned(respawned)));
@@ -152,8 +171,13 @@ impl Owner {
 
     /// Nothing was changed.
     pub(super) fn not_respawned(&mut self, respawned: &Respawned, reply: Reply, refusal: ApiError) {
-        self.stays(respawned.old);
-        self.not_spawned(respawned.id, &refusal);
+        let (old, new) = (respawned.old, respawned.id);
+        for other in self.exchange(new, old) {
+            self.mark_unsaved(other);
+        }
+        self.not_spawned(new, &refusal);
+        let refusal = self.not_anew(old, refusal);
+        self.stays(old);
         answer_to(reply, Err(refusal));
     }
 }

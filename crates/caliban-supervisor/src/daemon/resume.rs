@@ -8,14 +8,14 @@ use caliban_core::lifecycle::{Event, State};
 use caliban_core::spec::MAX_PROMPT_BYTES;
 use caliban_store::fleet::{Record, Wanted};
 
+use super::start::{self, StartError};
 use super::store::Then;
-use super::{Owner, Reply, answer_to, spawn, start};
+use super::{Owner, Reply, answer_to, spawn};
 use crate::protocol::{ApiError, ErrorCode, ResumeRequest};
 use crate::records;
 
-/// Secrets that were taken out of texts on the disk, as the command line hands them over: lists, in the order of the
-/// gaps.
-const VEILED_TASK: &str = "CALIBAN_VEILED_TASK";
+/// Secrets that were taken out of what is said at a resume, as the command line hands them over: a list, in the order of
+/// the gaps.
 const VEILED_RESUME: &str = "CALIBAN_VEILED_RESUME";
 /// Between what was said at a resume and not heard, and what is said at the next.
 const BETWEEN: &str = "\n\n";
@@ -40,6 +40,9 @@ impl Owner {
             None => None,
         };
         let nonce = spawn::new_nonce()?;
+        let after = self.agents.get(&id).map(|agent| self.still_ahead(&agent.record.after));
+        let old = self.secrets_of(id)?;
+        let taken = self.check_own_label(id);
         let Some(agent) = self.agents.get_mut(&id) else {
             return Err(ApiError::new(ErrorCode::NotFound, format!("agent {id} is gone")));
         };
@@ -48,6 +51,7 @@ impl Owner {
                 "it has not ended; `caliban attach {id}` or `caliban agents send {id}` reaches it"
             ))
         })?;
+        taken?;
         let before = Box::new(agent.record.clone());
         // What no run has heard yet comes first.
         let prompt = match (before.resume_prompt.clone(), request.prompt) {
@@ -61,11 +65,9 @@ impl Owner {
             return Err(ApiError::new(ErrorCode::BadRequest, text).hint("resume it without a message first"));
         }
         if !request.secrets.is_empty() {
-            let path = self.places.agent_secrets(id);
-            // Best effort: what is gone is shown to the agent as left out.
-            let old = start::read_secrets(&path).unwrap_or_default();
-            let secrets = with_veiled(request.secrets, &old, before.resume_prompt.is_some());
-            spawn::write_secrets(&path, &secrets)
+            let heard = if before.resume_prompt.is_some() { Heard::No } else { Heard::Yes };
+            let secrets = merged(request.secrets, old, heard);
+            spawn::write_secrets(&self.places.agent_secrets(id), &secrets)
                 .map_err(|error| spawn::file_refusal("its secrets cannot be written", &error))?;
             agent.record.has_secrets = true;
         } else if agent.record.has_secrets && !self.places.agent_secrets(id).exists() {
@@ -80,11 +82,25 @@ impl Owner {
         // An order to end it was for the run before.
         agent.stop_with = None;
         agent.record.note = None;
-        agent.record.after.clear();
+        // One that never began waits again for those whom it was to start after.
+        agent.record.after = after.unwrap_or_default();
         agent.record.program = program.unwrap_or_else(|| agent.record.program.clone());
         // Not to be started before it is on the disk.
         agent.busy = Some("resumed");
         Ok(before)
+    }
+
+    /// The secrets that an agent has; none when they are gone, with a reboot. What cannot be read just now is not given
+    /// up.
+    pub(super) fn secrets_of(&self, id: AgentId) -> Result<BTreeMap<String, String>, ApiError> {
+        if !self.agents.get(&id).is_some_and(|agent| agent.record.has_secrets) {
+            return Ok(BTreeMap::new());
+        }
+        match start::read_secrets(&self.places.agent_secrets(id)) {
+            Ok(secrets) => Ok(secrets),
+            Err(StartError::Later(text)) => Err(ApiError::new(ErrorCode::Internal, text).hint("try again")),
+            Err(_) => Ok(BTreeMap::new()),
+        }
     }
 
     /// It is on the disk.
@@ -109,25 +125,32 @@ impl Owner {
     }
 }
 
-/// New secrets, with those of the old ones that belong to what the agent may not have heard yet.
-fn with_veiled(
-    mut new: BTreeMap<String, String>,
-    old: &BTreeMap<String, String>,
-    is_unheard: bool,
+/// Whether an agent has heard what it was told at the last resume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heard {
+    Yes,
+    No,
+}
+
+/// The secrets of an agent and those of whoever starts it again, whose values count. What a shell does not have is no
+/// reason to forget it. Of what was taken out of texts, only what belongs to a text that is still to be heard stays.
+pub(super) fn merged(
+    new: BTreeMap<String, String>,
+    mut all: BTreeMap<String, String>,
+    heard: Heard,
 ) -> BTreeMap<String, String> {
-    if let Some(task) = old.get(VEILED_TASK) {
-        new.entry(VEILED_TASK.to_owned()).or_insert_with(|| task.clone());
-    }
-    if is_unheard && let Some(before) = old.get(VEILED_RESUME) {
+    let before = all.remove(VEILED_RESUME);
+    all.extend(new);
+    if let Some(before) = before.filter(|_| heard == Heard::No) {
         let list = |json: Option<&String>| -> Vec<String> {
             json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
         };
-        let both = [list(Some(before)), list(new.get(VEILED_RESUME))].concat();
+        let both = [list(Some(&before)), list(all.get(VEILED_RESUME))].concat();
         if let Ok(json) = serde_json::to_string(&both) {
-            new.insert(VEILED_RESUME.to_owned(), json);
+            all.insert(VEILED_RESUME.to_owned(), json);
         }
     }
-    new
+    all
 }
 
 /// Whether the worker of a run that is over had recorded what it was told: it removes the order then.

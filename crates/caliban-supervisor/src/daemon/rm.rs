@@ -66,7 +66,7 @@ impl Owner {
         tracing::info!(%id, "removed{}", removed.work.iter().map(|line| format!("; {line}")).collect::<String>());
         self.agents.remove(&id);
         self.watch.remove(id);
-        self.replaced(id, None);
+        self.replaced_by_nobody(id);
         self.events.removed(id);
         let _none = fs::remove_file(self.places.agent_secrets(id));
         let leaving = leaving(&self.places, id);

@@ -16,7 +16,7 @@ use caliban_store::fleet::{Change, Record, Wanted};
 use super::agent::{About, Agent};
 use super::store::Then;
 use super::{Answer, Owner, Reply, answer_to};
-use crate::places::{Places, private_dir};
+use crate::places::{Places, PlacesError, private_dir};
 use crate::process;
 use crate::protocol::{ApiError, ErrorCode, SpawnRequest, Spawned};
 use crate::records;
@@ -31,6 +31,9 @@ const ANCESTORS: usize = 4096;
 const WALKS: usize = 20;
 /// Numbers that are tried to make the label of an agent's agent a free one.
 const LABELS: std::ops::RangeInclusive<usize> = 2..=CHILDREN + 2;
+/// The file that shows whether there is room, and the bytes that an agent's files and its row take at first.
+const PROBE: &str = ".room";
+const ROOM: usize = 128 * 1024;
 
 impl Owner {
     pub(super) fn spawn(&mut self, mut request: SpawnRequest, peer: Option<i32>, reply: Reply) {
@@ -148,28 +151,36 @@ impl Owner {
 
     /// A label is that of one living agent, and no id. The label of an agent's agent was chosen by a model, which
     /// cannot know all others: that one gets a number.
-    fn check_label(&self, spec: &mut SpawnSpec) -> Result<(), ApiError> {
+    pub(super) fn check_label(&self, spec: &mut SpawnSpec) -> Result<(), ApiError> {
         let Some(label) = spec.label.clone() else { return Ok(()) };
         if label.as_str().parse::<AgentId>().is_ok() {
             return Err(bad(format!("the label {label} looks like the id of an agent"))
                 .hint("choose one that is not 8 characters of 0-9 and a-f"));
         }
-        let Some(holder) = self.living_with(&label) else { return Ok(()) };
+        let Some(holder) = self.living_with(label.as_str()) else { return Ok(()) };
         if spec.parent.is_some() {
             let numbered = LABELS.filter_map(|n| Slug::parse(&format!("{label}-{n}")).ok());
-            if let Some(free) = { numbered }.find(|label| self.living_with(label).is_none()) {
+            if let Some(free) = { numbered }.find(|label| self.living_with(label.as_str()).is_none()) {
                 spec.label = Some(free);
                 return Ok(());
             }
         }
-        let text = format!("the label {label} is in use: agent {holder} has it and has not ended");
-        Err(ApiError::new(ErrorCode::Conflict, text).hint("choose another label, or end that agent first"))
+        Err(in_use(label.as_str(), holder).hint("choose another label, or end that agent first"))
     }
 
-    fn living_with(&self, label: &Slug) -> Option<AgentId> {
-        let has = |agent: &&Agent| {
-            agent.about.label.as_deref() == Some(label.as_str()) && !agent.state().is_ending()
+    /// Whether an agent that has ended may live again under its label.
+    pub(super) fn check_own_label(&self, id: AgentId) -> Result<(), ApiError> {
+        let Some(label) = self.agents.get(&id).and_then(|agent| agent.about.label.as_deref()) else {
+            return Ok(());
         };
+        match self.living_with(label).filter(|holder| *holder != id) {
+            Some(holder) => Err(in_use(label, holder).hint(format!("`caliban kill {holder}` first"))),
+            None => Ok(()),
+        }
+    }
+
+    fn living_with(&self, label: &str) -> Option<AgentId> {
+        let has = |agent: &&Agent| agent.about.label.as_deref() == Some(label) && !agent.state().is_ending();
         self.agents.values().find(has).map(|agent| agent.record.id)
     }
 
@@ -269,10 +280,7 @@ pub(super) fn write_files(
     secrets: &BTreeMap<String, String>,
 ) -> io::Result<()> {
     let dir = places.agent_dir(id);
-    private_dir(&dir).map_err(|error| match error {
-        crate::places::PlacesError::Make { source, .. } => source,
-        other => io::Error::other(other.to_string()),
-    })?;
+    make_dir(&dir)?;
     records::write(&dir, records::SPEC, spec)?;
     if !secrets.is_empty() {
         write_secrets(&places.agent_secrets(id), secrets)?;
@@ -280,14 +288,36 @@ pub(super) fn write_files(
     Ok(())
 }
 
-/// Secrets for an agent, for our eyes only.
+/// Secrets for an agent, for our eyes only. Their directory may have been taken away under us.
 pub(super) fn write_secrets(path: &Path, secrets: &BTreeMap<String, String>) -> io::Result<()> {
     let new = path.with_extension("env.new");
     let bytes = serde_json::to_vec(secrets).map_err(io::Error::other)?;
+    if let Some(dir) = path.parent().filter(|dir| !dir.is_dir()) {
+        make_dir(dir)?;
+    }
     let _stale = fs::remove_file(&new);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     file.write_all(&bytes)?;
     fs::rename(new, path)
+}
+
+/// Makes a directory that is ours alone.
+pub(super) fn make_dir(dir: &Path) -> io::Result<()> {
+    private_dir(dir).map_err(|error| match error {
+        PlacesError::Make { source, .. } => source,
+        other => io::Error::other(other.to_string()),
+    })
+}
+
+/// Whether there is room for one more agent. What cannot be told is: whoever writes then is told.
+pub(super) fn has_room(base: &Path) -> bool {
+    let probe = base.join(PROBE);
+    let full =
+        |error: io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    // Not synced: file systems take the room when it is written to.
+    let is_full = fs::write(&probe, [0; ROOM]).is_err_and(full);
+    let _none = fs::remove_file(probe);
+    !is_full
 }
 
 /// Removes what was written for an agent that was not registered. Best effort: the next daemon does it again.
@@ -321,6 +351,11 @@ pub(super) fn find_program(asked: Option<&Path>, own: &Path) -> Result<PathBuf, 
             .hint("is caliban installed beside caliband?"));
     }
     Ok(program)
+}
+
+fn in_use(label: &str, holder: AgentId) -> ApiError {
+    let text = format!("the label {label} is in use: agent {holder} has it and has not ended");
+    ApiError::new(ErrorCode::Conflict, text)
 }
 
 fn bad(text: String) -> ApiError {

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -19,12 +20,13 @@ use tokio::net::unix::pipe::Receiver;
 
 use super::agent::{Agent, Keeper};
 use super::doubt::VOID_PID;
+use super::spawn::make_dir;
 use super::store::Specs;
 use super::{Msg, Owner};
-use crate::places::{Places, private_dir};
+use crate::places::Places;
 use crate::process::{self, MARKER, Traces};
 use crate::records::{self, LaunchRecord, ResumeOrder, ShimRecord};
-use crate::shim::{SHIM_MODE, ShimArgs, Word, arguments};
+use crate::shim::{SHIM_MODE, ShimArgs, Word, arguments, is_being_replaced};
 
 /// How long a shim may take to start a worker. It may have to wait for the shim of an earlier run.
 const WORD_LIMIT: Duration = Duration::from_secs(40);
@@ -32,6 +34,10 @@ const WORD_LIMIT: Duration = Duration::from_secs(40);
 const WORD_CAP: usize = 64 * 1024;
 /// When a start that failed for a passing reason is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// How long a program may be missing that is replaced by an upgrade.
+const REPLACED_LIMIT: Duration = Duration::from_secs(600);
+/// What we run, whatever became of its file.
+const OWN_LINK: &str = "/proc/self/exe";
 /// The largest file of secrets.
 const SECRETS_CAP: u64 = 4 * 1024 * 1024;
 
@@ -42,6 +48,8 @@ pub(super) enum StartError {
     Later(String),
     /// A shim was launched, and nobody knows what became of it.
     Doubt(String),
+    /// The worker's program is not there, perhaps because it is being replaced. Nothing was launched.
+    Missing(String),
     /// Something that does not.
     Never(String),
 }
@@ -104,12 +112,16 @@ impl Owner {
                 let has_worker = shim.worker_pid.is_some();
                 agent.keeper = Keeper::Unwatched(shim);
                 agent.record.note = None;
+                agent.missing_since = None;
                 if agent.state() == State::Spawning && has_worker {
                     self.apply(id, Event::Started);
                 }
                 self.look(id);
                 self.follow(id);
                 self.publish(id);
+            }
+            Err(StartError::Missing(text)) if !is_missed(agent) => {
+                self.started(id, nonce, Err(StartError::Later(text)))
             }
             Err(StartError::Later(text)) => {
                 agent.keeper = Keeper::Nobody;
@@ -129,8 +141,9 @@ impl Owner {
                 self.settle(id);
                 self.publish(id);
             }
-            Err(StartError::Never(text)) => {
+            Err(StartError::Never(text) | StartError::Missing(text)) => {
                 agent.keeper = Keeper::Nobody;
+                agent.missing_since = None;
                 let event = match agent.state() {
                     State::Spawning => Event::SpawnFailed { text },
                     _ => Event::Ended(Outcome::Error { text }),
@@ -140,6 +153,36 @@ impl Owner {
             }
         }
     }
+}
+
+impl Owner {
+    /// A shim names its worker a moment after itself: who was adopted in between is asked again.
+    pub(super) fn name_worker(&mut self, id: AgentId) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        let known = match &mut agent.keeper {
+            Keeper::Alive(alive) => &mut alive.shim,
+            Keeper::Unwatched(shim) => shim,
+            Keeper::Nobody | Keeper::Starting | Keeper::InDoubt => return,
+        };
+        if known.worker_pid.is_some() {
+            return;
+        }
+        let found = records::read::<ShimRecord>(&self.places.agent_dir(id), records::SHIM);
+        let named = found.filter(|found| {
+            (&found.nonce, found.pid) == (&known.nonce, known.pid) && found.worker_pid.is_some()
+        });
+        let Some(named) = named else { return };
+        *known = named;
+        match agent.state() {
+            State::Spawning => self.apply(id, Event::Started),
+            _ => self.publish(id),
+        }
+    }
+}
+
+/// Whether its program has been missing for so long that it is not being replaced.
+fn is_missed(agent: &mut Agent) -> bool {
+    agent.missing_since.get_or_insert_with(tokio::time::Instant::now).elapsed() > REPLACED_LIMIT
 }
 
 /// Notes, and says once, that a start is tried again.
@@ -153,8 +196,7 @@ fn not_started(agent: &mut Agent, text: String) {
 /// The program that shims are started from: our own, which is small and of our version.
 pub(super) fn own_program() -> PathBuf {
     // When the file was replaced by an upgrade, the kernel's link still leads to what we run.
-    let link = PathBuf::from("/proc/self/exe");
-    std::env::current_exe().ok().filter(|path| path.is_file()).unwrap_or(link)
+    std::env::current_exe().ok().filter(|path| path.is_file()).unwrap_or_else(|| OWN_LINK.into())
 }
 
 async fn start(mut order: Order) -> Result<ShimRecord, StartError> {
@@ -203,8 +245,14 @@ struct Launched {
 fn launch(order: &Order, spec: &SpawnSpec) -> Result<Launched, StartError> {
     let places = &order.places;
     let dir = places.agent_dir(order.id);
-    for needed in [places.sockets_dir(), dir.clone()] {
-        private_dir(&needed).map_err(|error| StartError::Never(error.to_string()))?;
+    for needed in [&places.sockets_dir(), &dir] {
+        make_dir(needed).map_err(|error| passing(&needed.display().to_string(), &error))?;
+    }
+    if !is_program(&order.program) {
+        let program = order.program.display();
+        return Err(StartError::Missing(format!(
+            "its program {program} is not there; is it being replaced?"
+        )));
     }
     if !dir.join(records::SPEC).is_file() {
         records::write(&dir, records::SPEC, spec).map_err(|error| passing("spec.json", &error))?;
@@ -226,19 +274,29 @@ fn launch(order: &Order, spec: &SpawnSpec) -> Result<Launched, StartError> {
     // From here on there may be a shim, whatever happens to us. A socket of an earlier run stays: the worker replaces it.
     let launch = LaunchRecord { nonce: order.nonce.clone() };
     records::write(&dir, records::LAUNCH, &launch).map_err(|error| passing("launch.json", &error))?;
-    let mut child = Command::new(&order.shim)
-        .arg(SHIM_MODE)
-        .args(arguments(&args))
-        .current_dir(&dir)
-        .env_clear()
-        .envs(&spec.env)
-        .envs(&secrets)
-        .env(MARKER, &order.marker)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| passing("the shim cannot be started", &error))?;
+    let shim = |program: &Path| {
+        Command::new(program)
+            .arg0(&order.shim)
+            .arg(SHIM_MODE)
+            .args(arguments(&args))
+            .current_dir(&dir)
+            .env_clear()
+            .envs(&spec.env)
+            .envs(&secrets)
+            .env(MARKER, &order.marker)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+    };
+    let spawned = match shim(&order.shim) {
+        Err(error) if is_being_replaced(&error) => shim(Path::new(OWN_LINK)),
+        other => other,
+    };
+    let mut child = spawned.map_err(|error| match is_being_replaced(&error) {
+        true => StartError::Later(format!("the shim cannot be started: {error}")),
+        false => passing("the shim cannot be started", &error),
+    })?;
     let word = child.stdout.take().ok_or_else(|| StartError::Never("no pipe".to_owned()))?;
     let pid = i32::try_from(child.id()).map_err(|_| StartError::Never("no process id".to_owned()))?;
     Ok(Launched { pid, word: word.into() })
@@ -260,17 +318,22 @@ pub(super) fn read_secrets(path: &Path) -> Result<BTreeMap<String, String>, Star
     }
 }
 
-/// Whether an error passes by itself.
+/// An error of a start: one that passes by itself, or not.
 fn passing(what: &str, error: &io::Error) -> StartError {
-    use rustix::io::Errno;
     let text = format!("{what}: {error}");
-    let passes =
+    if passes(error) { StartError::Later(text) } else { StartError::Never(text) }
+}
+
+/// Whether an error passes by itself.
+pub(super) fn passes(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let passing =
         [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT, Errno::TXTBSY];
-    if passes.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) {
-        StartError::Later(text)
-    } else {
-        StartError::Never(text)
-    }
+    passing.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
 /// The shim's word.

@@ -12,12 +12,14 @@ use rustix::process::{Pid, WaitOptions};
 use tokio::io::unix::AsyncFd;
 
 use super::agent::{Alive, Keeper};
-use super::{Msg, Owner, decide};
+use super::{Msg, Owner, decide, start};
 use crate::process;
 use crate::records::{self, ExitRecord};
 
 /// How often it is tried again to end what a killed shim left, or to look for it.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How often a last word that cannot be read is looked at before it counts as not there.
+const LAST_WORD_LOOKS: u32 = 30;
 /// Hunts for what killed shims left, at once.
 static HUNTS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(2);
 /// Bytes of news that are read at once.
@@ -146,8 +148,9 @@ impl Owner {
         }
     }
 
-    /// Follows what the worker says.
+    /// Follows what the shim and the worker say.
     pub(super) fn follow(&mut self, id: AgentId) {
+        self.name_worker(id);
         let Some(agent) = self.agents.get_mut(&id) else { return };
         if !agent.read_report(&self.places) {
             return;
@@ -252,11 +255,18 @@ fn take_end(pid: i32) {
 
 /// The last word of a shim that is gone. Without one it was killed, and what it left is ended first.
 async fn clear_up(dir: &Path, nonce: &str, mut traces: process::Traces) -> Option<Option<ExitRecord>> {
-    loop {
+    for look in 1.. {
         match records::try_read::<ExitRecord>(dir, records::EXIT) {
             Ok(Some(exit)) if exit.nonce == nonce => return Some(Some(exit)),
             Ok(_) => break,
-            Err(error) => tracing::warn!("{}: {error}", dir.join(records::EXIT).display()),
+            // Out of descriptors it is there all the same, and can be read soon.
+            Err(error) if look < LAST_WORD_LOOKS || start::passes(&error) => {
+                tracing::warn!("{}: {error}", dir.join(records::EXIT).display());
+            }
+            Err(error) => {
+                tracing::error!("{}: {error}; taken as not there", dir.join(records::EXIT).display());
+                break;
+            }
         }
         tokio::time::sleep(AGAIN).await;
     }

@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use crate::fleet::{Fleet, caliband, is_alive, processes_of, signal, wait_until};
 
 /// Changes what the registry says of an agent, while no daemon runs.
-async fn rewrite(fleet: &Fleet, id: AgentId, change: impl FnOnce(&mut Record)) {
+pub(crate) async fn rewrite(fleet: &Fleet, id: AgentId, change: impl FnOnce(&mut Record)) {
     let mut registry = Registry::open(&StoreUrl::sqlite(fleet.places.database())).await.unwrap();
     let rows = registry.page(0).await.unwrap();
     let (mut record, _) = rows.into_iter().find(|(record, _)| record.id == id).unwrap();

@@ -13,15 +13,20 @@ use caliban_supervisor::protocol::{ResumeRequest, RmRequest};
 use crate::fleet::{Fleet, caliband, processes_of, quick, wait_until, write};
 
 /// The program that a daemon starts its shims from, in a place where another can be put.
-struct Shim(PathBuf);
+pub(crate) struct Shim(PathBuf);
 
 impl Shim {
     /// From now on daemons of this fleet start from a copy.
-    fn of(fleet: &mut Fleet) -> Self {
+    pub(crate) fn of(fleet: &mut Fleet) -> Self {
         let path = fleet.temp.path().join("caliband");
         fs::copy(caliband(), &path).unwrap();
         fleet.start.programs = vec![(path.clone(), Vec::new())];
         Self(path)
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.0
     }
 
     /// Shims that are started from now on do this.

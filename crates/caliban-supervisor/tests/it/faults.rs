@@ -76,12 +76,17 @@ impl Small {
     }
 
     pub(crate) fn fill(&self) {
-        let filler = format!("of={}", self.0.join("filler").display());
+        let filler = format!("of={}", self.filler().display());
         let _full = Command::new("dd").arg("if=/dev/zero").arg(filler).output();
     }
 
+    /// What takes all room.
+    pub(crate) fn filler(&self) -> std::path::PathBuf {
+        self.0.join("filler")
+    }
+
     pub(crate) fn make_room(&self) {
-        fs::remove_file(self.0.join("filler")).unwrap();
+        fs::remove_file(self.filler()).unwrap();
     }
 }
 

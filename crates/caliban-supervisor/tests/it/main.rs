@@ -4,6 +4,7 @@
 
 mod adopt;
 mod clock;
+mod crowd;
 mod daemon;
 mod doubt;
 mod faults;
@@ -18,5 +19,8 @@ mod memory;
 mod places;
 mod protocol;
 mod queue;
+mod respawn;
 mod sleepers;
+mod unreadable;
+mod upgraded;
 mod worktrees;

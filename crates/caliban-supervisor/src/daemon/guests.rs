@@ -1,0 +1,168 @@
+//! Who is connected, and who has to go when there are too many: one who asks is always let in.
+//!
+//! Owns the number of connections. Nobody is sent away while a request of theirs is being answered; of the others it is
+//! whoever has been still for the longest, of the process that has most. Readers of events are sent away like that,
+//! too: they connect again and get everything anew.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Connections at once; one more, and somebody goes.
+pub(super) const CONNECTIONS: usize = 512;
+/// How long everybody may stay at least: a request that was just sent is read within that time.
+const AT_LEAST: Duration = Duration::from_secs(1);
+
+/// Everybody who is connected.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Guests(Arc<Mutex<Seats>>);
+
+#[derive(Debug, Default)]
+struct Seats {
+    next: u64,
+    taken: BTreeMap<u64, Seat>,
+}
+
+#[derive(Debug)]
+struct Seat {
+    peer: Option<i32>,
+    doing: Doing,
+    since: Instant,
+    leave: CancellationToken,
+}
+
+/// What a guest does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// Says nothing, or not all of it.
+    Nothing,
+    /// Waits for an answer.
+    Asks,
+    /// Reads events.
+    Reads,
+}
+
+/// Whether one more can come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    /// Yes.
+    Some,
+    /// Not before then; none when all have asked something.
+    NotBefore(Option<Instant>),
+}
+
+/// One who is connected. Dropped when they go.
+#[derive(Debug)]
+pub(super) struct Guest {
+    number: u64,
+    all: Guests,
+    /// Cancelled when they have to go, or the daemon does.
+    pub(super) leave: CancellationToken,
+}
+
+impl Guests {
+    /// Somebody comes in, over the limit if need be.
+    pub(super) fn enter(&self, peer: Option<i32>, stop: &CancellationToken) -> Guest {
+        let leave = stop.child_token();
+        let mut seats = self.seats();
+        let number = seats.next;
+        seats.next += 1;
+        let seat = Seat { peer, doing: Doing::Nothing, since: Instant::now(), leave: leave.clone() };
+        seats.taken.insert(number, seat);
+        Guest { number, all: self.clone(), leave }
+    }
+
+    /// Whether one more can come in. When there is one over the limit, somebody is sent away.
+    pub(super) fn make_room(&self, now: Instant) -> Room {
+        let mut seats = self.seats();
+        if seats.taken.len() <= CONNECTIONS {
+            return Room::Some;
+        }
+        match seats.first_to_go() {
+            Some((number, since)) if since + AT_LEAST <= now => {
+                if let Some(seat) = seats.taken.remove(&number) {
+                    seat.leave.cancel();
+                }
+                Room::Some
+            }
+            other => Room::NotBefore(other.map(|(_, since)| since + AT_LEAST)),
+        }
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seats {
+    /// Who goes first.
+    fn first_to_go(&self) -> Option<(u64, Instant)> {
+        let mut of_peer: BTreeMap<Option<i32>, usize> = BTreeMap::new();
+        for seat in self.taken.values() {
+            *of_peer.entry(seat.peer).or_default() += 1;
+        }
+        let crowd = |seat: &Seat| of_peer.get(&seat.peer).copied().unwrap_or_default();
+        self.taken
+            .iter()
+            .filter(|(_, seat)| seat.doing != Doing::Asks)
+            .min_by_key(|(_, seat)| (std::cmp::Reverse(crowd(seat)), seat.since))
+            .map(|(number, seat)| (*number, seat.since))
+    }
+}
+
+impl Guest {
+    /// They begin to do something else.
+    pub(super) fn does(&self, doing: Doing) {
+        if let Some(seat) = self.all.seats().taken.get_mut(&self.number) {
+            (seat.doing, seat.since) = (doing, Instant::now());
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.all.seats().taken.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_was_still_for_the_longest_of_the_largest_crowd_goes_and_who_asks_stays() {
+        let (all, stop) = (Guests::default(), CancellationToken::new());
+        let alone = all.enter(Some(1), &stop);
+        let crowd: Vec<Guest> = (1..CONNECTIONS).map(|_| all.enter(Some(2), &stop)).collect();
+        crowd[0].does(Doing::Asks);
+        let began = Instant::now();
+        // As many as there may be: nobody goes.
+        assert_eq!(all.make_room(began + AT_LEAST), Room::Some);
+        assert!(crowd.iter().all(|guest| !guest.leave.is_cancelled()));
+        tokio::time::advance(AT_LEAST / 2).await;
+        crowd[1].does(Doing::Reads);
+        let last = all.enter(Some(3), &stop);
+        assert_eq!(all.make_room(Instant::now()), Room::NotBefore(Some(began + AT_LEAST)));
+        assert_eq!(all.make_room(began + AT_LEAST), Room::Some);
+        let gone: Vec<usize> = crowd
+            .iter()
+            .enumerate()
+            .filter(|(_, guest)| guest.leave.is_cancelled())
+            .map(|(n, _)| n)
+            .collect();
+        assert_eq!(gone, [2]);
+        assert!(!alone.leave.is_cancelled() && !last.leave.is_cancelled());
+        // When all ask, nobody goes; and who leaves makes room.
+        crowd.iter().chain([&alone, &last]).for_each(|guest| guest.does(Doing::Asks));
+        let more = all.enter(Some(2), &stop);
+        more.does(Doing::Asks);
+        assert_eq!(all.make_room(Instant::now() + AT_LEAST), Room::NotBefore(None));
+        drop(alone);
+        assert_eq!(all.make_room(Instant::now()), Room::Some);
+        stop.cancel();
+        assert!(last.leave.is_cancelled());
+    }
+}
