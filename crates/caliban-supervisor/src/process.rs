@@ -49,8 +49,8 @@ pub(crate) struct Traces {
     pub(crate) marker: String,
     /// Worker and shim: id and start time.
     pub(crate) known: Vec<(i32, u64)>,
-    /// The session of the shim; only given when its end was seen as it happened, because its id cannot have
-    /// been used again then.
+    /// The session of the shim. It counts only as long as one of `known` is in it, be it as a child whose end was not taken:
+    /// once a session is empty its number may be used again, by anybody.
     pub(crate) session: Option<i32>,
     /// Its control group, which no process leaves by itself.
     pub(crate) group: Option<Group>,
@@ -104,7 +104,7 @@ fn find(
 ) -> io::Result<BTreeSet<(i32, u64)>> {
     let markers: BTreeSet<&str> = runs.iter().map(|run| run.marker.as_str()).collect();
     let known: BTreeSet<(i32, u64)> = runs.iter().flat_map(|run| run.known.iter().copied()).collect();
-    let sessions: BTreeSet<i32> = runs.iter().filter_map(|run| run.session).collect();
+    let before = sessions_of(runs)?;
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let uid = rustix::process::getuid().as_raw();
     let mut all: BTreeMap<i32, Stat> = BTreeMap::new();
@@ -122,6 +122,9 @@ fn find(
             all.insert(pid, stat);
         }
     }
+    // Whoever is in a session from first to last keeps its number from others.
+    let mut sessions = sessions_of(runs)?;
+    sessions.retain(|session| before.contains(session));
     let mut found = BTreeSet::new();
     for (pid, stat) in &all {
         let recorded = known.contains(&(*pid, stat.start_time));
@@ -143,6 +146,20 @@ fn find(
         found.extend(below);
     }
     Ok(found.into_iter().filter_map(|pid| Some((pid, all.get(&pid)?.start_time))).collect())
+}
+
+/// The sessions of these runs that are still theirs.
+fn sessions_of(runs: &[Traces]) -> io::Result<BTreeSet<i32>> {
+    let mut sessions = BTreeSet::new();
+    for run in runs {
+        let Some(session) = run.session else { continue };
+        for (pid, start_time) in &run.known {
+            if try_stat(*pid)?.is_some_and(|stat| (stat.start_time, stat.session) == (*start_time, session)) {
+                sessions.insert(session);
+            }
+        }
+    }
+    Ok(sessions)
 }
 
 fn is_marked(pid: i32, markers: &BTreeSet<&str>) -> io::Result<bool> {
@@ -171,6 +188,35 @@ mod tests {
         assert!(open(own, start_time).unwrap().is_some());
         assert!(open(own, start_time + 1).unwrap().is_none());
         assert!(open(own, start_time - 1).unwrap().is_none());
+    }
+
+    #[test]
+    fn r04_a_session_whose_number_was_used_again_is_a_strangers() {
+        let mut stranger = std::process::Command::new("setsid").args(["sleep", "600"]).spawn().unwrap();
+        let pid = i32::try_from(stranger.id()).unwrap();
+        while stat(pid).unwrap().session != pid {
+            std::thread::yield_now();
+        }
+        let start_time = stat(pid).unwrap().start_time;
+        // Its number was the shim's, and that of a worker of another session.
+        let run = |known: Vec<(i32, u64)>| Traces {
+            marker: "0000aaab:1".into(),
+            known,
+            session: Some(pid),
+            group: None,
+        };
+        let own = i32::try_from(std::process::id()).unwrap();
+        let strangers = vec![(pid, start_time - 1), (own, stat(own).unwrap().start_time + 1)];
+        assert_eq!(end_strays(&[run(strangers)]).unwrap(), Strays { ended: 0, left: 0 });
+        assert_eq!(stranger.try_wait().unwrap(), None);
+        stranger.kill().unwrap();
+        // Its end was not taken: the number is still its own.
+        while !stat(pid).unwrap().is_over() {
+            std::thread::yield_now();
+        }
+        assert_eq!(sessions_of(&[run(vec![(pid, start_time)])]).unwrap(), BTreeSet::from([pid]));
+        stranger.wait().unwrap();
+        assert_eq!(sessions_of(&[run(vec![(pid, start_time)])]).unwrap(), BTreeSet::new());
     }
 
     #[test]

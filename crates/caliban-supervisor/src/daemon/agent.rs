@@ -188,7 +188,7 @@ impl Agent {
             known.push((shim.pid, shim.start_time));
             known.extend(shim.worker_pid.zip(shim.worker_start_time));
         }
-        Traces { marker: self.marker(), known, session: None, group }
+        Traces { marker: self.marker(), known, session: shim.map(|shim| shim.pid), group }
     }
 
     /// The value of `CALIBAN_AGENT_ID` for the present run.

@@ -173,9 +173,7 @@ impl Owner {
     pub(super) fn watch_run(&mut self, id: AgentId) {
         let Some(agent) = self.agents.get(&id) else { return };
         let Keeper::Alive(alive) = &agent.keeper else { return };
-        let mut traces = agent.traces(Some(&alive.shim));
-        // Its end is seen as it happens: nobody can have this session's number by then.
-        traces.session = Some(alive.shim.pid);
+        let traces = agent.traces(Some(&alive.shim));
         let (alive, nonce, dir) = (alive.clone(), agent.record.nonce.clone(), self.places.agent_dir(id));
         self.watch.add(id, &dir);
         self.later(async move {
@@ -208,13 +206,14 @@ impl Owner {
                 self.stop_if_wanted(id);
             }
             Ok(None) => {
-                // Over before it could be watched; perhaps it is our child.
-                take_end(shim.pid);
-                let (traces, nonce) = (agent.traces(Some(shim)), agent.record.nonce.clone());
+                let (traces, nonce, shim) =
+                    (agent.traces(Some(shim)), agent.record.nonce.clone(), shim.clone());
                 let dir = self.places.agent_dir(id);
                 agent.keeper = Keeper::Starting;
                 self.later(async move {
                     let exit = clear_up(&dir, &nonce, traces).await?;
+                    // Over before it could be watched; perhaps it is our child.
+                    take_end(&shim);
                     Some(Msg::Gone { id, nonce, exit })
                 });
             }
@@ -242,19 +241,22 @@ async fn wait_for_end(
         tracing::error!("a shim cannot be watched: {error}");
         return None;
     }
-    take_end(alive.shim.pid);
-    clear_up(dir, nonce, traces).await
+    let exit = clear_up(dir, nonce, traces).await;
+    take_end(&alive.shim);
+    exit
 }
 
-/// Takes the end of a shim. It is our child unless an earlier daemon started it.
-fn take_end(pid: i32) {
-    if let Some(pid) = Pid::from_raw(pid) {
+/// Takes the end of a shim, when nothing of its run is left: until then nobody else gets its number, nor that of its
+/// session. It is our child unless an earlier daemon started it; then another child of ours may have the number by now.
+fn take_end(shim: &records::ShimRecord) {
+    let is_it = process::stat(shim.pid).is_some_and(|stat| stat.start_time == shim.start_time);
+    if let Some(pid) = Pid::from_raw(shim.pid).filter(|_| is_it) {
         let _not_ours = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
     }
 }
 
 /// The last word of a shim that is gone. Without one it was killed, and what it left is ended first.
-async fn clear_up(dir: &Path, nonce: &str, mut traces: process::Traces) -> Option<Option<ExitRecord>> {
+async fn clear_up(dir: &Path, nonce: &str, traces: process::Traces) -> Option<Option<ExitRecord>> {
     for look in 1.. {
         match records::try_read::<ExitRecord>(dir, records::EXIT) {
             Ok(Some(exit)) if exit.nonce == nonce => return Some(Some(exit)),
@@ -276,8 +278,6 @@ async fn clear_up(dir: &Path, nonce: &str, mut traces: process::Traces) -> Optio
         let hunt = HUNTS.acquire().await;
         let found = tokio::task::spawn_blocking(move || process::end_strays(&runs)).await;
         drop(hunt);
-        // By the next look somebody else may have the number of that session.
-        traces.session = None;
         match found {
             Ok(Ok(strays)) if strays.left == 0 => {
                 if strays.ended > 0 {

@@ -379,6 +379,21 @@ async fn groups_whose_agents_nobody_knows_are_swept_by_the_next_daemon() {
 
 #[tokio::test]
 async fn r07_without_a_group_the_session_still_tells() {
+    the_session_tells(Daemon::Same).await;
+}
+
+#[tokio::test]
+async fn r07_without_a_group_the_session_still_tells_the_next_daemon() {
+    the_session_tells(Daemon::Next).await;
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Daemon {
+    Same,
+    Next,
+}
+
+async fn the_session_tells(daemon: Daemon) {
     let Some(fleet) = fleet_after(NONE) else { return };
     let mut client = fleet.client().await;
     let up = fleet.temp.path().join("up");
@@ -392,9 +407,15 @@ async fn r07_without_a_group_the_session_still_tells() {
     let shim = fleet.shim(id);
     assert_eq!(shim.group, None);
     wait_until("it is an orphan", || parent(hidden) == Some(shim.pid));
+    if daemon == Daemon::Next {
+        fleet.kill_daemon();
+        client = fleet.client().await;
+    }
     signal(shim.pid, Signal::KILL);
     let row = fleet.until_state(&mut client, id, State::Crashed).await;
     assert_eq!((row.ending, is_alive(hidden)), (Some(Ending::Unknown), false));
+    // The end of one that was ours was taken.
+    wait_until("no number is held", || daemon == Daemon::Next || parent(shim.pid).is_none());
 }
 
 #[tokio::test]
