@@ -17,7 +17,7 @@ pub(crate) mod worktrees;
 #[cfg(test)]
 mod tests;
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, mem::ManuallyDrop, path::PathBuf};
 
 use clap::{
     CommandFactory as _, FromArgMatches as _, Parser, Subcommand, builder::Resettable, error::ErrorKind,
@@ -182,7 +182,8 @@ pub(crate) fn whole() -> clap::Command {
 
 /// Parses the command line. The error knows how it is printed and which exit code it has.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
-    let mut command = Cli::command();
+    // Not taken apart: that takes longer than it is worth in a process that needs it once.
+    let mut command = ManuallyDrop::new(Cli::command());
     let args = with_agents(args.into_iter().collect());
     let matches = command.try_get_matches_from_mut(&args).map_err(|error| {
         dashed_prompt(&args, &error).map_or(error, |hint| command.error(ErrorKind::UnknownArgument, hint))
