@@ -29,7 +29,12 @@ impl Repo {
         let this = self.hardened(cancel).await?;
         let at = this.locate(name)?;
         at.marker.finished()?;
-        let survey = this.survey(&at, IgnoredFiles::Drop, cancel).await?;
+        let mut survey = this.survey(&at, IgnoredFiles::Drop, cancel).await?;
+        // What the user wants in no commit is left for the rescue.
+        let ignored = this.ignored_by_user(&at, &survey, cancel).await?;
+        survey.plan.paths.retain(|path| !ignored.contains(path));
+        let ignored: BTreeSet<_> = ignored.iter().map(|path| path.to_string_lossy()).collect();
+        survey.changes.retain(|change| !ignored.contains(change.path.as_str()));
         let plain = |kind: ChangeKind| {
             matches!(
                 kind,

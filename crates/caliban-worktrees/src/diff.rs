@@ -5,18 +5,15 @@
 //! are written into a store that lives for one call, so nothing is left in the repository and no filter,
 //! attribute or configuration of it is in force.
 
-use std::path::PathBuf;
-
 use caliban_core::names::Slug;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath;
 use crate::error::{Error, Result};
-use crate::git::Place;
 use crate::marker::Oid;
 use crate::repo::{Repo, branch_of, split_nul};
-use crate::save::{self, Snapshot, TemporaryRefs, nonce_name};
+use crate::save::{self, Snapshot, TemporaryRefs};
+use crate::store::OneCallStore;
 use crate::survey::{Change, IgnoredFiles};
 
 /// Most commits that are listed.
@@ -73,6 +70,8 @@ pub struct Changes {
     pub file_count: usize,
     /// What is in no commit yet.
     pub uncommitted: Vec<Change>,
+    /// What is in no commit and is not meant to be: it is not among the files, nor in a patch.
+    pub left: Vec<Change>,
 }
 
 impl Changes {
@@ -107,17 +106,22 @@ impl Changes {
 /// A patch against the base, in git's format, with what `git apply` needs for binary files. As bytes: the files may be in
 /// any encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Patch(pub Vec<u8>);
+pub struct Patch {
+    /// The patch.
+    pub bytes: Vec<u8>,
+    /// What is in no commit, is not meant to be, and is not in the patch either.
+    pub left: Vec<Change>,
+}
 
 impl Patch {
     /// Whether [`Patch::text`] is cut.
     pub fn is_long(&self) -> bool {
-        self.0.len() > PATCH_CAP
+        self.bytes.len() > PATCH_CAP
     }
 
     /// As text, for people and JSON: cut at [`PATCH_CAP`], bytes that are not text replaced.
     pub fn text(&self) -> std::borrow::Cow<'_, str> {
-        String::from_utf8_lossy(&self.0[..self.0.len().min(PATCH_CAP)])
+        String::from_utf8_lossy(&self.bytes[..self.bytes.len().min(PATCH_CAP)])
     }
 }
 
@@ -176,7 +180,8 @@ impl Repo {
             commit_count,
             files,
             file_count,
-            uncommitted: state.uncommitted.clone(),
+            uncommitted: state.uncommitted,
+            left: state.left,
         })
     }
 
@@ -187,7 +192,7 @@ impl Repo {
         let call = this.git.hardened(state.store.place(), "diff-tree");
         let call = call.args(["-r", "-p", "-M", "--binary", "--no-color", "--no-ext-diff", "--no-textconv"]);
         let answer = call.args([state.base.as_str(), state.commit.as_str(), "--"]).run(cancel).await?.ok()?;
-        Ok(Patch(answer.stdout))
+        Ok(Patch { bytes: answer.stdout, left: state.left })
     }
 
     /// Tries the merge of the worktree's branch into `into` (default: what was HEAD where this was opened), in a
@@ -281,14 +286,17 @@ impl Repo {
         Ok(split_nul(&answer.stdout).filter_map(parse).collect())
     }
 
-    /// The worktree as it is now, as a commit in a store of its own.
+    /// The worktree as it is now, as a commit in a store of its own, without what no commit is meant to have.
     async fn snapshot(&self, name: &Slug, cancel: &CancellationToken) -> Result<State> {
         let at = self.locate(name)?;
         if let Some(path) = at.moved {
             return Err(Error::Moved { name: name.as_str().to_owned(), path });
         }
         at.marker.finished()?;
-        let survey = self.survey(&at, IgnoredFiles::Drop, cancel).await?;
+        let mut survey = self.survey(&at, IgnoredFiles::Drop, cancel).await?;
+        let ignored = self.ignored_by_user(&at, &survey, cancel).await?;
+        survey.call_ignored(&ignored);
+        let left = survey.leave_unmeant();
         let (base, head, uncommitted) = (at.marker.base.clone(), survey.head.clone(), survey.changes.clone());
         let store = OneCallStore::new(self)?;
         let commit = match &head {
@@ -305,7 +313,7 @@ impl Repo {
                 save::write(self.git.hardened(store.place(), "fast-import"), snapshot, cancel).await?
             }
         };
-        Ok(State { base, head, commit, uncommitted, store })
+        Ok(State { base, head, commit, uncommitted, left, store })
     }
 }
 
@@ -314,53 +322,8 @@ struct State {
     head: Option<Oid>,
     commit: Oid,
     uncommitted: Vec<Change>,
+    left: Vec<Change>,
     store: OneCallStore,
-}
-
-/// A bare repository with the objects of another behind it, deleted when dropped.
-struct OneCallStore {
-    path: PathBuf,
-}
-
-impl OneCallStore {
-    fn new(repo: &Repo) -> Result<Self> {
-        let path = repo.common_dir().join(nonce_name("caliban-look"));
-        let make = || -> std::io::Result<()> {
-            std::fs::create_dir(&path)?;
-            std::fs::create_dir_all(path.join("objects/info"))?;
-            std::fs::create_dir_all(path.join("refs/heads"))?;
-            std::fs::write(path.join("HEAD"), "ref: refs/heads/none\n")?;
-            let format = if repo.git.no_attributes.len() == 64 {
-                "[core]\nrepositoryformatversion = 1\nbare = true\n[extensions]\nobjectformat = sha256\n"
-            } else {
-                "[core]\nrepositoryformatversion = 0\nbare = true\n"
-            };
-            std::fs::write(path.join("config"), format)?;
-            let objects = repo.common_dir().join("objects");
-            let mut line = objects.as_os_str().as_encoded_bytes().to_vec();
-            line.push(b'\n');
-            std::fs::write(path.join("objects/info/alternates"), line)
-        };
-        let made = make().map_err(|e| Error::at("making", &path, e));
-        // Made before the check, so that half a store goes too.
-        let store = Self { path };
-        made.map(|()| store)
-    }
-
-    fn place(&self) -> Place<'_> {
-        Place::Store { common: &self.path }
-    }
-}
-
-impl Drop for OneCallStore {
-    fn drop(&mut self) {
-        if let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name())
-            && let Ok(parent) = beneath::open_dir(parent)
-        {
-            // Best effort by name: what stays is a directory that git ignores.
-            let _tried = beneath::delete(std::os::fd::AsFd::as_fd(&parent), name);
-        }
-    }
 }
 
 fn parse_files(answer: &[u8]) -> Vec<FileChange> {

@@ -114,13 +114,18 @@ const HARD_ENV: [(&str, &str); 12] = [
     ("GIT_ATTR_NOSYSTEM", "1"),
 ];
 
+/// Those of [`HARD_ENV`] that keep the configuration of the user and of the machine out.
+const OUTSIDE_ENV: [&str; 2] = ["GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_GLOBAL"];
+/// Keeps the user's own ignore file out.
+const NO_EXCLUDES: &str = "core.excludesFile=/dev/null";
+
 /// The configuration of a hardened call. Beyond SANDBOX.md 5: what could hide a change from `status`
 /// (untracked cache, case folding, stale sparse bits).
 const HARD_CONFIG: [&str; 45] = [
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
     "core.attributesFile=/dev/null",
-    "core.excludesFile=/dev/null",
+    NO_EXCLUDES,
     "core.pager=cat",
     "core.editor=false",
     "sequence.editor=false",
@@ -181,6 +186,14 @@ pub(crate) enum Place<'a> {
     Store { common: &'a Path },
     /// A worktree: its administrative directory and its files.
     Tree { common: &'a Path, git_dir: &'a Path, files: &'a Path },
+}
+
+/// What a hardened call takes from outside of the repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outside {
+    Nothing,
+    /// The user's ignore file, wherever their configuration has it.
+    UsersRules,
 }
 
 /// What ran and what it said.
@@ -349,15 +362,20 @@ impl Git {
 
     /// A call that trusts nothing.
     pub(crate) fn hardened(&self, place: Place<'_>, subcommand: &str) -> Call {
-        self.hardened_with(place, &[], subcommand)
+        self.hardened_with(place, Outside::Nothing, &[], subcommand)
+    }
+
+    /// A call that trusts nothing of the place, and knows what the user wants ignored everywhere.
+    pub(crate) fn with_users_rules(&self, place: Place<'_>, subcommand: &str) -> Call {
+        self.hardened_with(place, Outside::UsersRules, &[], subcommand)
     }
 
     /// The same for a call that saves work: what it wrote is on the disk when it ends.
     pub(crate) fn durable(&self, place: Place<'_>, subcommand: &str) -> Call {
-        self.hardened_with(place, &["core.fsync=all"], subcommand)
+        self.hardened_with(place, Outside::Nothing, &["core.fsync=all"], subcommand)
     }
 
-    fn hardened_with(&self, place: Place<'_>, more: &[&str], subcommand: &str) -> Call {
+    fn hardened_with(&self, place: Place<'_>, outside: Outside, more: &[&str], subcommand: &str) -> Call {
         let mut command = base_command(&self.options);
         match place {
             Place::Store { common } => {
@@ -368,7 +386,9 @@ impl Git {
                 command.env("GIT_WORK_TREE", files);
             }
         }
-        command.envs(HARD_ENV).env("GIT_ATTR_SOURCE", self.no_attributes);
+        let is_taken = |name: &str| outside == Outside::Nothing || !OUTSIDE_ENV.contains(&name);
+        command.envs(HARD_ENV.into_iter().filter(|(name, _)| is_taken(name)));
+        command.env("GIT_ATTR_SOURCE", self.no_attributes);
         // Keys that a `-c` could not spell (a driver's name may hold '=') go through the environment.
         command.env("GIT_CONFIG_COUNT", self.drivers.len().to_string());
         for (n, key) in self.drivers.iter().enumerate() {
@@ -377,7 +397,8 @@ impl Git {
             command.env(format!("GIT_CONFIG_KEY_{n}"), key).env(format!("GIT_CONFIG_VALUE_{n}"), nothing);
         }
         command.arg("--no-pager");
-        for config in HARD_CONFIG.iter().chain(more) {
+        let is_taken = |config: &&&str| outside == Outside::Nothing || **config != NO_EXCLUDES;
+        for config in HARD_CONFIG.iter().filter(is_taken).chain(more) {
             command.arg("-c").arg(config);
         }
         if cfg!(target_os = "linux") {

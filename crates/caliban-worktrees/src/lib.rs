@@ -27,6 +27,7 @@ mod save;
 mod setup;
 mod sparse;
 mod status;
+mod store;
 mod survey;
 mod sweep;
 
@@ -35,6 +36,7 @@ pub use diff::{Changes, Commit, FileChange, MergeKind, MergePreview, PATCH_CAP, 
 pub use error::{Error, ErrorKind, Result};
 pub use git::{Environment, GitOptions};
 pub use inspect::{Inspection, Listed, Presence, Use};
+pub use links::check_links;
 pub use marker::{Making, Marker, Oid};
 pub use progress::{Phase, Progress};
 pub use remove::{BranchFate, Keep, Outcome, RemoveOptions, RemoveReport};

@@ -51,6 +51,12 @@ fn exclude_line(path: &str) -> String {
     line
 }
 
+/// Whether these directories of the working tree at `root` can be linked, as far as that is seen before a worktree is
+/// made; the error names the first that cannot.
+pub fn check_links(root: &Path, wanted: &[String]) -> Result<()> {
+    check(Some(root), wanted).map(drop)
+}
+
 /// Checks every directory against the working tree that they are taken from.
 pub(crate) fn check(source: Option<&Path>, wanted: &[String]) -> Result<Vec<LinkPath>> {
     if wanted.is_empty() {

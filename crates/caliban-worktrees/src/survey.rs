@@ -2,6 +2,7 @@
 //! what has to be saved. Trusts neither its `.git`, its ignore files nor the flags in its index.
 
 mod doubts;
+mod left;
 mod lost;
 
 use std::collections::BTreeSet;
@@ -46,7 +47,7 @@ pub enum ChangeKind {
     Conflicted,
     /// Not tracked.
     Untracked,
-    /// Ignored, and not by a rule that was committed; or the caller wants all.
+    /// Ignored, and not by a rule that was committed: by a new one, or by one of the user's own; or the caller wants all.
     Ignored,
     /// A repository inside the worktree.
     NestedRepository,

@@ -58,7 +58,7 @@ async fn changes_are_committed_and_uncommitted_work_against_the_base() {
     assert!(!patch.is_long());
     assert!(patch.text().contains("+pub fn more() {}"), "{}", patch.text());
     lab.git(&["checkout", "-q", "-b", "try", changes.base.as_str()]);
-    write(&lab.top().join("p"), &patch.0);
+    write(&lab.top().join("p"), &patch.bytes);
     lab.git(&["apply", "../p"]);
     for file in ["loose", "bin", "README.md", "src/lib.rs"] {
         let bytes = |at: std::path::PathBuf| std::fs::read(at.join(file)).unwrap();
@@ -75,7 +75,7 @@ async fn nothing_done_is_no_change() {
     make(&repo, "x").await;
     let changes = repo.changes(&slug("x"), &token()).await.unwrap();
     assert_eq!((changes.files, changes.commits, changes.uncommitted), (vec![], vec![], vec![]));
-    assert_eq!(repo.patch(&slug("x"), &token()).await.unwrap().0, b"");
+    assert_eq!(repo.patch(&slug("x"), &token()).await.unwrap().bytes, b"");
 }
 
 #[tokio::test]

@@ -4,11 +4,11 @@ use std::io::{IsTerminal as _, Write};
 
 use anstyle::{AnsiColor, Style};
 use caliban_core::inert;
-use caliban_worktrees::{Changes, GitOptions, Patch, Repo};
+use caliban_worktrees::{Change, Changes, GitOptions, Patch, Repo};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{Fleet, json, json_line, say, worded, worded_git, worktree_name};
+use super::{Fleet, json, json_line, merge::listed, say, worded, worded_git, worktree_name};
 use crate::{
     cli::fleet::DiffArgs,
     report::{Code, Failure},
@@ -40,6 +40,7 @@ pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write
     let repo = Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await.map_err(worded_git)?;
     if args.json || args.stat {
         let changes = repo.changes(&name, &cancel).await.map_err(worded_git)?;
+        say_what_is_left(&changes.left);
         let patch = match args.stat {
             true => None,
             false => Some(repo.patch(&name, &cancel).await.map_err(worded_git)?),
@@ -60,13 +61,14 @@ pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write
         return Ok(Code::Done);
     }
     let patch = repo.patch(&name, &cancel).await.map_err(worded_git)?;
-    if patch.0.is_empty() {
+    say_what_is_left(&patch.left);
+    if patch.bytes.is_empty() {
         say("no changes");
     }
     // For a program as it is, so that `git apply` takes it, and not through `out`, which takes escapes away.
     let mut stdout = std::io::stdout();
     if !stdout.is_terminal() {
-        stdout.write_all(&patch.0)?;
+        stdout.write_all(&patch.bytes)?;
         stdout.flush()?;
         return Ok(Code::Done);
     }
@@ -78,6 +80,14 @@ pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write
 fn say_if_cut(patch: &Patch) {
     if patch.is_long() {
         say(&format!("the patch is cut at {} bytes; --stat shows all files", caliban_worktrees::PATCH_CAP));
+    }
+}
+
+/// The same that a merge leaves.
+fn say_what_is_left(left: &[Change]) {
+    if !left.is_empty() {
+        let paths: Vec<&str> = left.iter().map(|change| change.path.as_str()).collect();
+        say(&format!("left out, because no commit is meant to have it: {}", listed(&paths)));
     }
 }
 

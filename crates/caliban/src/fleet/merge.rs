@@ -198,7 +198,7 @@ async fn land(
     agent: &AgentRow,
     args: &MergeArgs,
 ) -> Result<(Landed, Option<Landing>), Refused> {
-    let preview = Preview::new(target, into, head).await?;
+    let preview = Preview::new(target, into, head, Landing::read(&work.admin)).await?;
     let mut landed = Landed {
         agent: agent.id,
         branch: work.branch(),
@@ -210,8 +210,7 @@ async fn land(
         left: work.left.clone(),
         is_on_no_branch: target.is_detached(),
     };
-    let is_in =
-        matches!(preview.outcome, Outcome::UpToDate) || is_squashed(target.tree(), work, &preview).await?;
+    let is_in = matches!(preview.outcome, Outcome::UpToDate);
     let merged = match preview.outcome {
         _ if is_in => None,
         Outcome::Conflicts(files) => return Err(conflicts(work, target.name(), &files)),
@@ -231,9 +230,13 @@ async fn land(
         return Ok((landed, record));
     };
     let message = args.message.clone().unwrap_or_else(|| message(agent));
-    let ends = Ends { into: preview.into, head: preview.head, merged };
+    let mut ends = Ends { into: preview.into, head: preview.head, merged };
     landed.commit = match target {
         Target::Here { tree, .. } => {
+            if preview.landed.is_some() {
+                // git, which knows nothing of what landed before, gets what came of the merge.
+                ends.head = outcome(tree, &ends, landed.how).await?;
+            }
             let touched = tree::check(tree, &ends).await?;
             tree::merge(tree, &ends, &touched, &message, landed.how).await.map_err(by_git)?
         }
@@ -244,6 +247,16 @@ async fn land(
     landed.summary = preview::summary(target.tree(), &ends.into, &landed.commit).await?;
     let record = (landed.how == How::Squash).then(|| Landing { tip, commit: landed.commit.clone() });
     Ok((landed, record))
+}
+
+/// What comes of the merge as a commit on top of both ends, which git merges without looking for where it begins.
+async fn outcome(tree: &Path, ends: &Ends, how: How) -> Result<String, Failure> {
+    let mut args = vec!["commit-tree", "-m", "the agent's work, onto what landed before", "-p", &ends.into];
+    if how == How::Merge {
+        args.extend(["-p", &ends.head]);
+    }
+    args.push(&ends.merged);
+    Git::plain(tree).args(args).text().await
 }
 
 /// Merges into a branch that no tree has: a commit and the branch, nothing else. The new commit.
@@ -300,21 +313,10 @@ impl Work {
             .into());
         }
         let at = checked_out(&admin);
-        let (mut uncommitted, mut left) = (BTreeMap::<String, BTreeSet<ChangeKind>>::new(), Vec::new());
+        let mut left: Vec<String> = changes.left.iter().map(|change| change.path.clone()).collect();
+        let mut uncommitted = BTreeMap::<String, BTreeSet<ChangeKind>>::new();
         for change in &changes.uncommitted {
-            match change.kind {
-                ChangeKind::Modified
-                | ChangeKind::Deleted
-                | ChangeKind::Staged
-                | ChangeKind::Untracked
-                | ChangeKind::Conflicted => {
-                    uncommitted.entry(change.path.clone()).or_default().insert(change.kind);
-                }
-                ChangeKind::Ignored
-                | ChangeKind::Included
-                | ChangeKind::NestedRepository
-                | ChangeKind::Submodule => left.push(change.path.clone()),
-            }
+            uncommitted.entry(change.path.clone()).or_default().insert(change.kind);
         }
         commit::without_line_ends(repo, &worktree, &head, &mut uncommitted).await?;
         // What is asked about files leaves submodules out.
@@ -339,7 +341,7 @@ async fn staged_submodules(
     changes: &Changes,
     head: &str,
 ) -> Result<Vec<String>, Failure> {
-    if changes.uncommitted.is_empty() {
+    if changes.uncommitted.is_empty() && changes.left.is_empty() {
         return Ok(Vec::new());
     }
     let git = || Git::hardened_at(common, admin, worktree).args(["diff-index", "--cached", "--no-ext-diff"]);
@@ -393,15 +395,6 @@ async fn take_turn(repo: &Repo) -> Result<File, Failure> {
     waited.map_err(std::io::Error::other).and_then(|locked| locked).map_err(cannot)
 }
 
-/// Whether exactly this was squashed before, and the commit that it became is in.
-async fn is_squashed(tree: &Path, work: &Work, preview: &Preview) -> Result<bool, Failure> {
-    let Some(landing) = Landing::read(&work.admin).filter(|landing| landing.tip == preview.head) else {
-        return Ok(false);
-    };
-    let args = ["merge-base", "--is-ancestor", &landing.commit, &preview.into];
-    Ok(Git::plain(tree).args(args).output().await?.status.success())
-}
-
 async fn tree_of(tree: &Path, commit: &str) -> Result<String, Failure> {
     let name = format!("{commit}^{{tree}}");
     Git::plain(tree).args(["rev-parse", "--verify", name.as_str()]).text().await
@@ -438,7 +431,7 @@ fn by_git(failure: Failure) -> Refused {
     }
 }
 
-fn listed<P: AsRef<Path>>(paths: &[P]) -> String {
+pub(super) fn listed<P: AsRef<Path>>(paths: &[P]) -> String {
     let shown = |path: &P| inert::line(&path.as_ref().to_string_lossy()).into_owned();
     let shown: Vec<String> = paths.iter().take(NAMED).map(shown).collect();
     match paths.len().saturating_sub(NAMED) {

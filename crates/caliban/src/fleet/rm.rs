@@ -7,7 +7,7 @@ use caliban_supervisor::{
     Client,
     protocol::{AgentRow, Removed, RmRequest},
 };
-use caliban_worktrees::{GitOptions, Repo};
+use caliban_worktrees::{Change, ChangeKind, GitOptions, Repo};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -93,7 +93,9 @@ async fn unlanded(fleet: &Fleet<'_>, row: &AgentRow) -> Result<Option<String>, F
     let repo = Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await.map_err(worded_git)?;
     let name = Slug::from(row.id);
     let changes = repo.changes(&name, &cancel).await.map_err(worded_git)?;
-    if !changes.uncommitted.is_empty() {
+    // Ignored files are saved with the worktree's removal, and nobody will ever land them.
+    let is_work = |change: &Change| change.kind != ChangeKind::Ignored;
+    if !changes.uncommitted.is_empty() || changes.left.iter().any(is_work) {
         return Ok(Some("it has work that is not committed".to_owned()));
     }
     let Some(head) = changes.head.filter(|_| changes.commit_count > 0) else { return Ok(None) };

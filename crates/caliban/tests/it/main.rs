@@ -25,6 +25,8 @@ mod landing;
 mod lost_runtime;
 mod mcp;
 mod merge;
+mod merge_again;
+mod merge_left;
 mod models;
 mod place;
 mod rescues;

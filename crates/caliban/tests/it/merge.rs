@@ -91,7 +91,7 @@ impl Merge {
 }
 
 #[track_caller]
-fn sh_in(fleet: &Fleet, dir: &Path, script: &str) -> String {
+pub(crate) fn sh_in(fleet: &Fleet, dir: &Path, script: &str) -> String {
     let run = Run::new(fleet.place.env.program("sh")).args(["-ec", script]).dir(dir);
     run.output().ok().stdout
 }

@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     super::git::{Git, failure, fields, merge_drivers},
+    landing::Landing,
     target::Target,
 };
 use crate::report::Failure;
@@ -18,6 +19,8 @@ pub(super) struct Preview {
     pub(super) into: String,
     /// What is merged.
     pub(super) head: String,
+    /// What of it landed before as a commit that shares no history with it: where this merge begins.
+    pub(super) landed: Option<String>,
     /// How many commits that brings.
     pub(super) commits: u64,
     pub(super) outcome: Outcome,
@@ -33,16 +36,31 @@ pub(super) enum Outcome {
 }
 
 impl Preview {
-    pub(super) async fn new(target: &Target, into: String, head: String) -> Result<Self, Failure> {
-        let range = format!("{into}..{head}");
-        let count =
-            Git::plain(target.tree()).args(["rev-list", "--count", range.as_str(), "--"]).text().await?;
+    /// Tries it. `before` is what the record says of an earlier landing.
+    pub(super) async fn new(
+        target: &Target,
+        into: String,
+        head: String,
+        before: Option<Landing>,
+    ) -> Result<Self, Failure> {
+        let landed = match before {
+            Some(landing) if counts(target.tree(), &landing, &into, &head).await? => Some(landing.tip),
+            _ => None,
+        };
+        let mut args = vec!["rev-list".to_owned(), "--count".to_owned(), head.clone(), format!("^{into}")];
+        args.extend(landed.iter().map(|tip| format!("^{tip}")));
+        args.push("--".to_owned());
+        let count = Git::plain(target.tree()).args(args).text().await?;
         let commits = count
             .parse()
             .map_err(|_| Failure::new(format!("git rev-list answered {}", count.escape_debug())))?;
         if commits == 0 {
-            return Ok(Self { into, head, commits, outcome: Outcome::UpToDate });
+            return Ok(Self { into, head, landed, commits, outcome: Outcome::UpToDate });
         }
+        let ours = match &landed {
+            Some(tip) => joined(target.tree(), &into, tip).await?,
+            None => into.clone(),
+        };
         let git = match target {
             // As `git merge` will do it there, with the user's attributes and drivers.
             Target::Here { tree, .. } => Git::plain(tree),
@@ -52,7 +70,7 @@ impl Preview {
                 Git::hardened(common).env("GIT_ATTR_SOURCE", &into).failing(&drivers)
             }
         };
-        let args = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", &into, &head];
+        let args = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", &ours, &head];
         let output = git.args(args).output().await?;
         let mut found = fields(&output.stdout).into_iter().map(|field| field.to_string_lossy().into_owned());
         let outcome = match (output.status.code(), found.next()) {
@@ -60,8 +78,30 @@ impl Preview {
             (Some(1), Some(_)) => Outcome::Conflicts(found.collect()),
             _ => return Err(failure("merge-tree", &output)),
         };
-        Ok(Self { into, head, commits, outcome })
+        Ok(Self { into, head, landed, commits, outcome })
     }
+}
+
+/// Whether what landed is in what is merged into, and git does not see that by itself: an agent that took the landed commit
+/// over shares it.
+async fn counts(tree: &Path, landing: &Landing, into: &str, head: &str) -> Result<bool, Failure> {
+    let is_known = |commit: &str| {
+        Git::plain(tree).args(["cat-file", "-e", format!("{commit}^{{commit}}").as_str()]).output()
+    };
+    let has = |commit: &str| {
+        Git::plain(tree).args(["merge-base", "--is-ancestor", landing.commit.as_str(), commit]).output()
+    };
+    Ok(is_known(&landing.tip).await?.status.success()
+        && has(into).await?.status.success()
+        && !has(head).await?.status.success())
+}
+
+/// The commit, with a history that has what landed. On no ref: git finds by it where a merge begins, as it would if the
+/// squash had been a merge.
+async fn joined(tree: &Path, into: &str, tip: &str) -> Result<String, Failure> {
+    let files = format!("{into}^{{tree}}");
+    let args = ["commit-tree", "-m", "landed before", "-p", into, "-p", tip, files.as_str()];
+    Git::plain(tree).args(args).text().await
 }
 
 /// The mode of what is not there.
