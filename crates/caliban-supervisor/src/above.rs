@@ -5,7 +5,7 @@
 //!
 //! Refuses: taking a process for a person's when it cannot be seen.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{
     process,
@@ -33,19 +33,60 @@ pub enum Whose {
     Unknown,
 }
 
+/// The agent that stands next above a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Above {
+    /// None.
+    Nobody,
+    /// This one.
+    Agent {
+        /// Its directory.
+        dir: PathBuf,
+        /// Its run.
+        nonce: String,
+        /// Which of its processes it is.
+        which: Which,
+    },
+    /// One that cannot be named.
+    Unnamed,
+    /// The process is gone, or hidden.
+    Unknown,
+}
+
+/// Which process of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// The agent itself.
+    Worker,
+    /// Something that it started.
+    Command,
+}
+
 /// Whose process this is. `keepers` are further modes, as first arguments, below which everything is an agent's.
 pub fn whose(pid: i32, keepers: &[&str]) -> Whose {
-    (0..ATTEMPTS).find_map(|_| walk(pid, keepers)).unwrap_or(Whose::Unknown)
+    match above(pid, keepers) {
+        Above::Nobody => Whose::Persons,
+        Above::Agent { dir, .. } => {
+            Whose::Agents(dir.file_name().and_then(|name| name.to_str()).map(str::to_owned))
+        }
+        Above::Unnamed => Whose::Agents(None),
+        Above::Unknown => Whose::Unknown,
+    }
+}
+
+/// The agent next above a process; the process may be the agent itself.
+pub(crate) fn above(pid: i32, keepers: &[&str]) -> Above {
+    (0..ATTEMPTS).find_map(|_| walk(pid, keepers)).unwrap_or(Above::Unknown)
 }
 
 /// Walks up; `None` when a process ended meanwhile.
-fn walk(pid: i32, keepers: &[&str]) -> Option<Whose> {
+fn walk(pid: i32, keepers: &[&str]) -> Option<Above> {
     let (mut at, mut born) = (pid, u64::MAX);
     let mut is_kept = false;
     for _ in 0..DEPTH {
         // Nothing stands above the first process.
         if at == 0 && born != u64::MAX {
-            return Some(if is_kept { Whose::Agents(None) } else { Whose::Persons });
+            return Some(if is_kept { Above::Unnamed } else { Above::Nobody });
         }
         let stat = process::stat(at)?;
         // A parent is older than its child; a younger one has the number of one that is gone.
@@ -57,23 +98,28 @@ fn walk(pid: i32, keepers: &[&str]) -> Option<Whose> {
         if let Some(mode) = arguments.next() {
             if mode == SHIM_MODE || mode == WORKER_MODE {
                 let directory = arguments.next().unwrap_or_default();
-                return Some(Whose::Agents(kept(Path::new(&*directory), at, stat.start_time)));
+                if let Some(record) = kept(Path::new(&*directory), at, stat.start_time) {
+                    let which = if record.worker_pid == Some(pid) { Which::Worker } else { Which::Command };
+                    return Some(Above::Agent { dir: (&*directory).into(), nonce: record.nonce, which });
+                }
+                // A shim names its worker a moment after it has started it.
+                is_kept = true;
             }
             // Whose it is stands further up, if that is one of the fleet.
             is_kept |= keepers.contains(&&*mode);
         }
         (at, born) = (stat.parent, stat.start_time);
     }
-    Some(Whose::Agents(None))
+    Some(Above::Unnamed)
 }
 
-/// The agent's id, when the record in its directory is about this very process.
-fn kept(directory: &Path, pid: i32, start_time: u64) -> Option<String> {
+/// The record in an agent's directory, when it is about this very process.
+fn kept(directory: &Path, pid: i32, start_time: u64) -> Option<ShimRecord> {
     let record: ShimRecord = records::read(directory, records::SHIM)?;
     let is_shim = (record.pid, record.start_time) == (pid, start_time);
     let is_worker = (record.worker_pid, record.worker_start_time) == (Some(pid), Some(start_time));
     let is_now = process::boot_id().is_ok_and(|boot| boot == record.boot_id);
-    (is_now && (is_shim || is_worker)).then(|| directory.file_name()?.to_str().map(str::to_owned)).flatten()
+    (is_now && (is_shim || is_worker)).then_some(record)
 }
 
 #[cfg(test)]

@@ -81,6 +81,9 @@ pub struct ExitRecord {
     /// Why there was no worker at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_started: Option<String>,
+    /// Whether another try may do better then. Shims before it did not say.
+    #[serde(default, skip_serializing_if = "Again::is_never")]
+    pub again: Again,
     /// Whether the worker was killed, not by us, in a run in which the kernel ended somebody for want of memory.
     #[serde(default)]
     pub out_of_memory: bool,
@@ -92,6 +95,25 @@ pub struct ExitRecord {
     pub left: Vec<i32>,
     /// When, in milliseconds since 1970.
     pub at: u64,
+}
+
+/// Whether what could not be started is tried again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Again {
+    /// What is wrong stays so.
+    #[default]
+    Never,
+    /// It passes by itself: no descriptors, processes, memory, room.
+    Soon,
+    /// The program is not there, or cannot be run: an upgrade may be putting another in its place.
+    IfReplaced,
+}
+
+impl Again {
+    fn is_never(&self) -> bool {
+        *self == Self::Never
+    }
 }
 
 /// Whose count of ends for want of memory rose.
@@ -383,6 +405,7 @@ mod tests {
             code: None,
             signal: Some(9),
             not_started: None,
+            again: Again::Never,
             out_of_memory: true,
             told_by: ToldBy::Run,
             left: Vec::new(),

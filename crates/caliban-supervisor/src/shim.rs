@@ -29,7 +29,7 @@ use self::log::WorkerLog;
 use self::tree::Family;
 use crate::lock::Held;
 use crate::process;
-use crate::records::{self, ExitRecord, ShimRecord, StopOrder, ToldBy};
+use crate::records::{self, Again, ExitRecord, ShimRecord, StopOrder, ToldBy};
 use crate::wall_ms;
 use caliban_process::{Patience, Spent};
 
@@ -64,17 +64,18 @@ pub fn shim_main(args: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode
     let args = match ShimArgs::parse(args) {
         Ok(args) => args,
         Err(text) => {
-            say(&Word::Error { text });
+            say(&Word::Error { text, again: Again::Never });
             return ExitCode::FAILURE;
         }
     };
     // Fails when we lead a group already; then we have what it is for.
     let _leader_already = rustix::process::setsid();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-    match runtime.map_err(|e| e.to_string()).and_then(|runtime| runtime.block_on(keep(&args))) {
+    let runtime = runtime.map_err(|error| Trouble::of("the shim", &error));
+    match runtime.and_then(|runtime| runtime.block_on(keep(&args))) {
         Ok(code) => code,
-        Err(text) => {
-            say(&Word::Error { text });
+        Err(Trouble { text, again }) => {
+            say(&Word::Error { text, again });
             ExitCode::FAILURE
         }
     }
@@ -92,7 +93,34 @@ pub(crate) enum Word {
     Error {
         /// Why.
         text: String,
+        /// Whether another try may do better. Shims before it did not say.
+        #[serde(default)]
+        again: Again,
     },
+}
+
+/// Why a shim cannot do its work.
+struct Trouble {
+    text: String,
+    again: Again,
+}
+
+impl Trouble {
+    fn of(what: &str, error: &io::Error) -> Self {
+        let again = if passes(error) { Again::Soon } else { Again::Never };
+        Self { text: format!("{what}: {error}"), again }
+    }
+
+    fn lasting(text: impl Into<String>) -> Self {
+        Self { text: text.into(), again: Again::Never }
+    }
+}
+
+/// Whether an error passes by itself: out of descriptors, processes, memory, room.
+pub(crate) fn passes(error: &io::Error) -> bool {
+    let passing =
+        [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT, Errno::TXTBSY];
+    passing.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 fn say(word: &Word) {
@@ -103,13 +131,10 @@ fn say(word: &Word) {
     }
 }
 
-async fn keep(args: &ShimArgs) -> Result<ExitCode, String> {
-    let in_words = |what: &str| {
-        let what = what.to_owned();
-        move |error: io::Error| format!("{what}: {error}")
-    };
+async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
+    let in_words = |what: &'static str| move |error: io::Error| Trouble::of(what, &error);
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-        .map_err(|error| format!("the shim cannot adopt orphans: {error}"))?;
+        .map_err(|error| Trouble::of("the shim cannot adopt orphans", &error.into()))?;
     // Before anything is started, so that nothing is missed.
     let mut events = Events::new().map_err(in_words("signals"))?;
     let Some(_lock) = take_lock(args).await.map_err(in_words("shim.lock"))? else {
@@ -125,7 +150,10 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, String> {
     let standing = Standing::join(&args.agent(), &args.nonce);
     let mut record = ShimRecord {
         pid: own,
-        start_time: process::stat(own).ok_or("/proc cannot be read")?.start_time,
+        start_time: caliban_process::try_stat(own)
+            .map_err(in_words("/proc"))?
+            .ok_or_else(|| Trouble::lasting("/proc cannot be read"))?
+            .start_time,
         boot_id: process::boot_id().map_err(in_words("boot id"))?,
         nonce: args.nonce.clone(),
         worker_pid: None,
@@ -133,21 +161,25 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, String> {
         group: standing.group().map(|group| group.path().to_owned()),
         socket: Some(args.socket.clone()),
     };
-    // Room for the last word, so that a full disk cannot take it away.
-    let reserved = reserve_exit(&args.dir);
+    // Room for the last word, so that a full disk cannot take it away. Without any nothing begins: it goes on by itself when
+    // there is some.
+    let reserved = match reserve_exit(&args.dir) {
+        Err(error) if passes(&error) => return Err(Trouble::of("room for exit.json", &error)),
+        reserved => reserved.ok(),
+    };
     records::write(&args.dir, records::SHIM, &record).map_err(in_words("shim.json"))?;
     let oom_count = standing.oom_count();
-    let (mut log, output) = WorkerLog::open(&args.dir).map_err(in_words("worker.log"))?;
-    let started = start(args, output);
+    let opened = WorkerLog::open(&args.dir).map_err(in_words("worker.log"));
+    let started = opened.and_then(|(log, output)| Ok((log, start(args, output)?)));
     standing.step_out();
-    let main = match started {
-        Ok(main) => main,
-        Err(text) => {
+    let (mut log, main) = match started {
+        Ok(started) => started,
+        Err(Trouble { text, again }) => {
             if let Some(group) = standing.group() {
                 group.remove();
             }
             say(&Word::Started(record));
-            let exit = exit_record(args, None, Some(text));
+            let exit = ExitRecord { not_started: Some(text), again, ..exit_record(args, None) };
             return write_exit(&args.dir, &exit, reserved).map(|()| ExitCode::SUCCESS);
         }
     };
@@ -177,7 +209,7 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, String> {
         tree.end(&mut events, &mut log, LEFT_GRACE).await;
     }
     log.drain();
-    let mut exit = exit_record(args, tree.ended, None);
+    let mut exit = exit_record(args, tree.ended);
     let killed = exit.signal == Some(rustix::process::Signal::KILL.as_raw()) && !tree.forced;
     if let Some(told_by) = oom_count.rose().filter(|_| killed) {
         (exit.out_of_memory, exit.told_by) = (true, told_by);
@@ -207,11 +239,12 @@ async fn take_lock(args: &ShimArgs) -> io::Result<Option<Held>> {
     }
 }
 
-fn start(args: &ShimArgs, output: std::os::fd::OwnedFd) -> Result<Pid, String> {
+fn start(args: &ShimArgs, output: std::os::fd::OwnedFd) -> Result<Pid, Trouble> {
     if !args.cwd.is_dir() {
-        return Err(format!("the directory {} is not there any more", args.cwd.display()));
+        let text = format!("the directory {} is not there any more", args.cwd.display());
+        return Err(Trouble::lasting(text));
     }
-    let second = output.try_clone().map_err(|error| format!("worker.log: {error}"))?;
+    let second = output.try_clone().map_err(|error| Trouble::of("worker.log", &error))?;
     let mut worker = Command::new(&args.program);
     worker
         .arg("__worker")
@@ -234,9 +267,12 @@ fn start(args: &ShimArgs, output: std::os::fd::OwnedFd) -> Result<Pid, String> {
             other => break other,
         }
     };
-    let child =
-        child.map_err(|error| format!("the worker {} cannot be started: {error}", args.program.display()))?;
-    i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| "no process id".to_owned())
+    let child = child.map_err(|error| {
+        let what = format!("the worker {} cannot be started", args.program.display());
+        let trouble = Trouble::of(&what, &error);
+        if is_being_replaced(&error) { Trouble { again: Again::IfReplaced, ..trouble } } else { trouble }
+    })?;
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| Trouble::lasting("no process id"))
 }
 
 /// Whether a program cannot be started for what happens to its file while another takes its place.
@@ -252,7 +288,7 @@ fn grace(args: &ShimArgs) -> Duration {
     Duration::from_millis(order.map_or(args.grace_ms, |order| order.grace_ms))
 }
 
-fn exit_record(args: &ShimArgs, ended: Option<WaitStatus>, not_started: Option<String>) -> ExitRecord {
+fn exit_record(args: &ShimArgs, ended: Option<WaitStatus>) -> ExitRecord {
     let (code, signal) = match ended {
         Some(status) => (status.exit_status(), status.terminating_signal()),
         // It could not be killed, or never was.
@@ -262,7 +298,8 @@ fn exit_record(args: &ShimArgs, ended: Option<WaitStatus>, not_started: Option<S
         nonce: args.nonce.clone(),
         code,
         signal,
-        not_started,
+        not_started: None,
+        again: Again::Never,
         out_of_memory: false,
         told_by: ToldBy::Run,
         left: Vec::new(),
@@ -275,15 +312,22 @@ const RESERVED: &str = ".exit.reserved";
 /// Bytes of that room.
 const RESERVED_BYTES: usize = 4096;
 
-fn reserve_exit(dir: &Path) -> Option<std::fs::File> {
-    let mut file = std::fs::File::create(dir.join(RESERVED)).ok()?;
+fn reserve_exit(dir: &Path) -> io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let path = dir.join(RESERVED);
+    // One that a killed shim left may not be for our eyes only.
+    let _none = std::fs::remove_file(&path);
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
     // Not synced: file systems take the room when it is written to, and a start should not wait for the disk.
-    file.write_all(&[b' '; RESERVED_BYTES]).ok()?;
-    Some(file)
+    let written = file.write_all(&[b' '; RESERVED_BYTES]);
+    if written.is_err() {
+        let _part = std::fs::remove_file(&path);
+    }
+    written.map(|()| file)
 }
 
 /// Writes the last word durably; into the reserved room when there is no other.
-fn write_exit(dir: &Path, exit: &ExitRecord, reserved: Option<std::fs::File>) -> Result<(), String> {
+fn write_exit(dir: &Path, exit: &ExitRecord, reserved: Option<std::fs::File>) -> Result<(), Trouble> {
     let outcome = records::write_durably(dir, records::EXIT, exit).or_else(|error| {
         use std::os::unix::fs::FileExt as _;
         let file = reserved.ok_or(error)?;
@@ -294,7 +338,7 @@ fn write_exit(dir: &Path, exit: &ExitRecord, reserved: Option<std::fs::File>) ->
         std::fs::rename(dir.join(RESERVED), dir.join(records::EXIT))
     });
     let _used_or_not = std::fs::remove_file(dir.join(RESERVED));
-    outcome.map_err(|error| format!("exit.json: {error}"))
+    outcome.map_err(|error| Trouble::of("exit.json", &error))
 }
 
 struct Events {

@@ -3,7 +3,7 @@
 use caliban_core::lifecycle::{Event, Outcome, State, Status};
 use caliban_store::fleet::Wanted;
 
-use crate::records::{ExitRecord, HIBERNATED, WorkerState, WorkerStatus};
+use crate::records::{Again, ExitRecord, HIBERNATED, WorkerState, WorkerStatus};
 
 /// The events by which a living agent comes to stand as its worker says.
 pub(super) fn follow(status: &Status, report: &WorkerStatus) -> Vec<Event> {
@@ -88,6 +88,12 @@ pub(super) fn end_of_run(facts: &Facts<'_>) -> Meaning {
         }
     };
     Meaning { events, note }
+}
+
+/// Why a run that is over had no worker, when another try may have one.
+pub(super) fn not_begun(exit: Option<&ExitRecord>, wanted: Wanted) -> Option<(String, Again)> {
+    let exit = exit.filter(|exit| wanted == Wanted::Run && exit.again != Again::Never)?;
+    Some((exit.not_started.clone()?, exit.again))
 }
 
 /// What else there is to say.
@@ -182,11 +188,24 @@ mod tests {
             code,
             signal,
             not_started: None,
+            again: Again::Never,
             out_of_memory: false,
             told_by: ToldBy::Run,
             left: Vec::new(),
             at: 0,
         })
+    }
+
+    #[test]
+    fn a_run_that_had_no_worker_for_a_passing_reason_is_tried_again_unless_it_was_to_end() {
+        let text = || Some("no room".to_owned());
+        let soon = |not_started| ExitRecord { again: Again::Soon, not_started, ..exit(None, None).unwrap() };
+        let never = ExitRecord { not_started: text(), ..exit(None, None).unwrap() };
+        assert_eq!(not_begun(Some(&soon(text())), Wanted::Run), Some(("no room".to_owned(), Again::Soon)));
+        assert_eq!(not_begun(Some(&soon(text())), Wanted::Kill), None);
+        assert_eq!(not_begun(Some(&soon(None)), Wanted::Run), None);
+        assert_eq!(not_begun(Some(&never), Wanted::Run), None);
+        assert_eq!(not_begun(None, Wanted::Run), None);
     }
 
     #[test]

@@ -4,15 +4,15 @@
 use std::time::Duration;
 
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::Event;
+use caliban_core::lifecycle::{Event, State};
 use caliban_store::fleet::{Change, Wanted};
 use rustix::process::Signal;
 
 use super::agent::{Keeper, Waiter};
 use super::store::Then;
-use super::{Owner, Reply, answer_to, decide, resume};
+use super::{Owner, Reply, answer_to, decide, resume, start};
 use crate::protocol::{ApiError, ErrorCode, GRACE_CAP_MS, KillRequest};
-use crate::records::{self, ExitRecord, StopOrder};
+use crate::records::{self, Again, ExitRecord, StopOrder};
 use caliban_process::Patience;
 
 /// How long a shim may take, after the grace, to end what only KILL ends. After that it is ended itself.
@@ -136,6 +136,13 @@ impl Owner {
             return;
         };
         agent.read_report(&self.places);
+        if let Some((text, again)) = decide::not_begun(exit, agent.record.wanted)
+            && matches!(agent.state(), State::Spawning | State::Idle)
+            && (again == Again::Soon || !start::is_missed(agent))
+        {
+            self.watch.remove(id);
+            return self.not_begun(id, text);
+        }
         let facts = decide::Facts {
             state: agent.state(),
             wanted: agent.record.wanted,

@@ -16,6 +16,8 @@ pub(crate) fn install(path: PathBuf) {
         .with_writer(log)
         .with_ansi(false)
         .with_target(false)
+        // On a full disk it would say so on our standard error, which is the same file, and a print that fails ends us.
+        .log_internal_errors(false)
         .with_max_level(tracing::Level::INFO)
         .finish();
     // Fails when there is one already, as in a test that runs the daemon inside itself.

@@ -12,6 +12,7 @@ mod guests;
 mod http;
 mod kill;
 mod last_words;
+mod inherit;
 mod list;
 pub(crate) mod log;
 mod post;

@@ -14,21 +14,17 @@ use caliban_core::spec::SpawnSpec;
 use caliban_store::fleet::{Change, Record, Wanted};
 
 use super::agent::{About, Agent};
+use super::inherit::Given;
 use super::store::Then;
 use super::{Answer, Owner, Reply, answer_to};
 use crate::places::{Places, PlacesError, private_dir};
-use crate::process;
 use crate::protocol::{ApiError, ErrorCode, SpawnRequest, Spawned};
 use crate::records;
 
 /// The longest key of a request.
 const KEY_CAP: usize = 128;
 /// Living agents that one agent may have started (a11). People are not limited.
-const CHILDREN: usize = 64;
-/// How far up the processes above a caller are followed. More is nothing that a person does.
-const ANCESTORS: usize = 4096;
-/// How often the walk begins anew because a process ended under it.
-const WALKS: usize = 20;
+pub(super) const CHILDREN: usize = 64;
 /// Numbers that are tried to make the label of an agent's agent a free one.
 const LABELS: std::ops::RangeInclusive<usize> = 2..=CHILDREN + 2;
 /// The file that shows whether there is room, and the bytes that an agent's files and its row take at first.
@@ -43,9 +39,14 @@ impl Owner {
                 _ => answer_to(reply, Ok(self.spawned_answer(known))),
             };
         }
-        let prepared = self.check_spawn(&mut request, peer).and_then(|after| {
+        let prepared = self.check_spawn(&mut request, peer).and_then(|(after, given)| {
             let json = serde_json::to_string(&request.spec).map_err(|error| bad(error.to_string()))?;
-            Ok((self.prepare_spawn(&request, after)?, json))
+            let agent = self.prepare_spawn(&request, after)?;
+            if let Err(error) = given.map_or(Ok(()), |given| given.write_down()) {
+                forget_files(&self.places, agent.record.id);
+                return Err(file_refusal("what it may spend cannot be written down", &error));
+            }
+            Ok((agent, json))
         });
         match prepared {
             Ok((mut agent, json)) => {
@@ -101,22 +102,20 @@ impl Owner {
             .map(|agent| agent.record.id)
     }
 
-    /// Whether the request can be carried out; those whom it must still wait for.
-    fn check_spawn(&self, request: &mut SpawnRequest, peer: Option<i32>) -> Result<Vec<AgentId>, ApiError> {
+    /// Whether the request can be carried out; those whom it must still wait for, and what it takes of its parent's budget.
+    fn check_spawn(
+        &self,
+        request: &mut SpawnRequest,
+        peer: Option<i32>,
+    ) -> Result<(Vec<AgentId>, Option<Given>), ApiError> {
         if self.stop.is_cancelled() {
             return Err(ApiError::new(ErrorCode::Stopping, "the daemon is leaving"));
         }
         if request.key.as_ref().is_some_and(|key| key.is_empty() || key.len() > KEY_CAP) {
             return Err(bad(format!("a key has 1 to {KEY_CAP} bytes")));
         }
-        // Who asks is seen, not believed: an agent cannot spawn as nobody's child (a11).
-        if let Some(parent) = peer.map_or(Ok(None), |peer| self.agent_above(peer))? {
-            request.spec.parent = Some(parent);
-        }
+        let given = self.place_below(&mut request.spec, peer)?;
         if let Some(parent) = request.spec.parent {
-            let above = self.agents.get(&parent).filter(|agent| agent.registered);
-            let above = above.ok_or_else(|| bad(format!("its parent {parent} is not registered")))?;
-            request.spec.depth = above.about.depth + 1;
             let living = |agent: &&Agent| agent.about.parent == Some(parent) && !agent.state().is_ending();
             if self.agents.values().filter(living).count() >= CHILDREN {
                 let text =
@@ -146,7 +145,7 @@ impl Owner {
                 }
             }
         }
-        Ok(after)
+        Ok((after, given))
     }
 
     /// A label is that of one living agent, and no id. The label of an agent's agent was chosen by a model, which
@@ -182,22 +181,6 @@ impl Owner {
     fn living_with(&self, label: &str) -> Option<AgentId> {
         let has = |agent: &&Agent| agent.about.label.as_deref() == Some(label) && !agent.state().is_ending();
         self.agents.values().find(has).map(|agent| agent.record.id)
-    }
-
-    /// The agent among whose processes this one is. Who cannot be seen is refused: it may be an agent's.
-    fn agent_above(&self, peer: i32) -> Result<Option<AgentId>, ApiError> {
-        let shims: BTreeMap<i32, AgentId> =
-            self.agents.values().filter_map(|agent| Some((agent.shim()?.pid, agent.record.id))).collect();
-        if shims.is_empty() {
-            return Ok(None);
-        }
-        (0..WALKS).find_map(|_| walk(peer, &shims)).ok_or_else(|| {
-            ApiError::new(
-                ErrorCode::Conflict,
-                format!("nobody can tell who asks: process {peer} is gone or hidden"),
-            )
-            .hint("ask again, and wait for the answer")
-        })
     }
 
     /// The new agent, with its files in place.
@@ -246,23 +229,6 @@ impl Owner {
             }
         }
     }
-}
-
-/// Walks up from a process to a shim; none above it when the first process is reached. `None` when a process ended
-/// meanwhile (what it leaves gets another parent), or when there is no end to it.
-fn walk(peer: i32, shims: &BTreeMap<i32, AgentId>) -> Option<Option<AgentId>> {
-    let mut at = peer;
-    for _ in 0..ANCESTORS {
-        if let Some(id) = shims.get(&at) {
-            return Some(Some(*id));
-        }
-        let above = process::stat(at)?.parent;
-        if above == 0 {
-            return Some(None);
-        }
-        at = above;
-    }
-    None
 }
 
 /// A run's name.
@@ -358,6 +324,6 @@ fn in_use(label: &str, holder: AgentId) -> ApiError {
     ApiError::new(ErrorCode::Conflict, text)
 }
 
-fn bad(text: String) -> ApiError {
+pub(super) fn bad(text: String) -> ApiError {
     ApiError::new(ErrorCode::BadRequest, text)
 }

@@ -14,6 +14,7 @@ use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, Outcome, State};
 use caliban_core::spec::SpawnSpec;
 use caliban_store::fleet::Wanted;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
@@ -25,13 +26,17 @@ use super::store::Specs;
 use super::{Msg, Owner};
 use crate::places::Places;
 use crate::process::{self, MARKER, Traces};
-use crate::records::{self, LaunchRecord, ResumeOrder, ShimRecord};
-use crate::shim::{SHIM_MODE, ShimArgs, Word, arguments, is_being_replaced};
+use crate::records::{self, Again, LaunchRecord, ResumeOrder, ShimRecord};
+use crate::shim::{SHIM_MODE, ShimArgs, Word, arguments, is_being_replaced, passes};
+use caliban_process::Patience;
 
 /// How long a shim may take to start a worker. It may have to wait for the shim of an earlier run.
 const WORD_LIMIT: Duration = Duration::from_secs(40);
 /// The most that a shim says.
 const WORD_CAP: usize = 64 * 1024;
+/// How long a shim that has said its last word may take to leave, and the pause between two looks.
+const REAP_LIMIT: Duration = Duration::from_secs(10);
+const REAP_PAUSE: Duration = Duration::from_millis(2);
 /// When a start that failed for a passing reason is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// How long a program may be missing that is replaced by an upgrade.
@@ -48,7 +53,8 @@ pub(super) enum StartError {
     Later(String),
     /// A shim was launched, and nobody knows what became of it.
     Doubt(String),
-    /// The worker's program is not there, perhaps because it is being replaced. Nothing was launched.
+    /// The worker's program or its request cannot be had, perhaps because it is being replaced. Nothing was launched. It does
+    /// not wait for ever.
     Missing(String),
     /// Something that does not.
     Never(String),
@@ -111,8 +117,10 @@ impl Owner {
             Ok(shim) => {
                 let has_worker = shim.worker_pid.is_some();
                 agent.keeper = Keeper::Unwatched(shim);
-                agent.record.note = None;
-                agent.missing_since = None;
+                if has_worker {
+                    agent.record.note = None;
+                    agent.missing_since = None;
+                }
                 if agent.state() == State::Spawning && has_worker {
                     self.apply(id, Event::Started);
                 }
@@ -180,8 +188,25 @@ impl Owner {
     }
 }
 
+impl Owner {
+    /// A run is over before it had a worker, for a reason that may pass: the agent gets another one, soon.
+    pub(super) fn not_begun(&mut self, id: AgentId, text: String) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        agent.retry_at = Some(tokio::time::Instant::now() + RETRY);
+        if agent.state() == State::Idle {
+            // There was no such run; whoever wakes it again begins another.
+            agent.record.runs -= 1;
+        }
+        self.never_began(id);
+        if let Some(agent) = self.agents.get_mut(&id) {
+            not_started(agent, text);
+        }
+        self.publish(id);
+    }
+}
+
 /// Whether its program has been missing for so long that it is not being replaced.
-fn is_missed(agent: &mut Agent) -> bool {
+pub(super) fn is_missed(agent: &mut Agent) -> bool {
     agent.missing_since.get_or_insert_with(tokio::time::Instant::now).elapsed() > REPLACED_LIMIT
 }
 
@@ -203,7 +228,8 @@ async fn start(mut order: Order) -> Result<ShimRecord, StartError> {
     let spec = match order.spec.take() {
         Some(spec) => *spec,
         None => {
-            let text = order.specs.get(order.id).await.map_err(StartError::Never)?;
+            // A registry that somebody holds, or that cannot be read now, may be read soon; but not for ever.
+            let text = order.specs.get(order.id).await.map_err(StartError::Missing)?;
             SpawnSpec::from_json(&text).map_err(|error| StartError::Never(error.to_string()))?
         }
     };
@@ -214,18 +240,22 @@ async fn start(mut order: Order) -> Result<ShimRecord, StartError> {
     let record = match word {
         Ok(Ok(Word::Started(record))) => record,
         Ok(Ok(Word::Duplicate)) => {
-            reap(child.pid).await;
+            reap(child.pid, REAP_LIMIT).await;
             records::try_read::<ShimRecord>(&dir, records::SHIM)
                 .map_err(|error| StartError::Doubt(format!("shim.json: {error}")))?
                 .filter(|record| record.nonce == order.nonce && record.pid != VOID_PID)
                 .ok_or_else(|| StartError::Doubt("another shim has the run and has not said so".to_owned()))?
         }
-        Ok(Ok(Word::Error { text })) => {
-            reap(child.pid).await;
-            return Err(StartError::Never(text));
+        Ok(Ok(Word::Error { text, again })) => {
+            reap(child.pid, REAP_LIMIT).await;
+            return Err(match again {
+                Again::Soon => StartError::Later(text),
+                Again::IfReplaced => StartError::Missing(text),
+                Again::Never => StartError::Never(text),
+            });
         }
         Ok(Err(error)) => {
-            reap(child.pid).await;
+            reap(child.pid, REAP_LIMIT).await;
             return Err(StartError::Doubt(format!("the shim ended without a word: {error}")));
         }
         Err(_) => {
@@ -254,9 +284,8 @@ fn launch(order: &Order, spec: &SpawnSpec) -> Result<Launched, StartError> {
             "its program {program} is not there; is it being replaced?"
         )));
     }
-    if !dir.join(records::SPEC).is_file() {
-        records::write(&dir, records::SPEC, spec).map_err(|error| passing("spec.json", &error))?;
-    }
+    // Whatever is there: a power failure may have left it empty, and only the registry is synced.
+    records::write(&dir, records::SPEC, spec).map_err(|error| passing("spec.json", &error))?;
     if order.is_resumed {
         let resume = ResumeOrder { nonce: order.nonce.clone(), prompt: order.resume_prompt.clone() };
         records::write(&dir, records::RESUME, &resume).map_err(|error| passing("resume.json", &error))?;
@@ -324,14 +353,6 @@ fn passing(what: &str, error: &io::Error) -> StartError {
     if passes(error) { StartError::Later(text) } else { StartError::Never(text) }
 }
 
-/// Whether an error passes by itself.
-pub(super) fn passes(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let passing =
-        [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT, Errno::TXTBSY];
-    passing.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
-}
-
 fn is_program(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
@@ -357,16 +378,38 @@ async fn end_silent(pid: i32, traces: Traces) {
     if let Some(pid) = Pid::from_raw(pid) {
         let _gone_already = rustix::process::kill_process(pid, Signal::KILL);
     }
-    reap(pid).await;
+    reap(pid, REAP_LIMIT).await;
     let strays = tokio::task::spawn_blocking(move || process::end_strays(&[traces])).await;
     if !matches!(strays, Ok(Ok(strays)) if strays.left == 0) {
         tracing::error!("what a silent shim left cannot be ended: {strays:?}");
     }
 }
 
-/// Takes the end of a shim that has said its last word.
-async fn reap(pid: i32) {
+/// Takes the end of a shim that has said its last word. One that lives on all the same (only we could not hear it) is left
+/// alone: its end is taken when it is seen.
+async fn reap(pid: i32, limit: Duration) {
     let Some(id) = Pid::from_raw(pid) else { return };
-    let wait = move || rustix::process::waitpid(Some(id), WaitOptions::empty());
-    let _taken = tokio::task::spawn_blocking(wait).await;
+    let mut patience = Patience::new(limit);
+    while let Ok(None) | Err(Errno::INTR) = rustix::process::waitpid(Some(id), WaitOptions::NOHANG) {
+        tokio::select! {
+            () = patience.over() => return,
+            () = tokio::time::sleep(REAP_PAUSE) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_shim_that_lives_on_holds_up_nobody_and_the_end_of_one_that_leaves_is_taken() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        reap(pid, Duration::from_millis(20)).await;
+        assert!(!process::stat(pid).unwrap().is_over());
+        child.stdin.take();
+        reap(pid, Duration::from_secs(60)).await;
+        assert!(process::stat(pid).is_none());
+    }
 }

@@ -12,7 +12,7 @@ use rustix::process::{Pid, WaitOptions};
 use tokio::io::unix::AsyncFd;
 
 use super::agent::{Alive, Keeper};
-use super::{Msg, Owner, decide, start};
+use super::{Msg, Owner, decide};
 use crate::process;
 use crate::records::{self, ExitRecord};
 
@@ -262,7 +262,7 @@ async fn clear_up(dir: &Path, nonce: &str, traces: process::Traces) -> Option<Op
             Ok(Some(exit)) if exit.nonce == nonce => return Some(Some(exit)),
             Ok(_) => break,
             // Out of descriptors it is there all the same, and can be read soon.
-            Err(error) if look < LAST_WORD_LOOKS || start::passes(&error) => {
+            Err(error) if look < LAST_WORD_LOOKS || crate::shim::passes(&error) => {
                 tracing::warn!("{}: {error}", dir.join(records::EXIT).display());
             }
             Err(error) => {

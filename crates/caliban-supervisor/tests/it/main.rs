@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod adopt;
+mod below;
 mod clock;
 mod crowd;
 mod daemon;
@@ -16,6 +17,7 @@ mod kill;
 mod life;
 mod lost;
 mod memory;
+mod passing;
 mod places;
 mod protocol;
 mod queue;

@@ -54,6 +54,7 @@ fn sleeper(fleet: &Fleet, number: u32, prompt: usize) -> Change {
         code: Some(HIBERNATED),
         signal: None,
         not_started: None,
+        again: records::Again::Never,
         out_of_memory: false,
         told_by: ToldBy::Run,
         left: Vec::new(),

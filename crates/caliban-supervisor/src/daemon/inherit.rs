@@ -1,0 +1,295 @@
+//! What an agent's agent gets of the one above it (a11): depth, budget, rights.
+//!
+//! Who asks is seen in the processes above the caller, not believed; also when that agent is of another repo's fleet. What an
+//! agent itself hands over (its worker asks) was narrowed by it. What one of its commands asks for (`caliban --bg` in a shell)
+//! is narrowed here: half of the budget that is left, no wider mode, no further rules or tools. Refuses rather than guesses.
+
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use caliban_core::budget::Limits;
+use caliban_core::ids::AgentId;
+use caliban_core::mode::Mode;
+use caliban_core::price::MicroUsd;
+use caliban_core::spec::SpawnSpec;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Owner;
+use super::spawn::bad;
+use crate::above::{self, Above, Which};
+use crate::protocol::{ApiError, ErrorCode};
+use crate::records::{self, WorkerStatus};
+
+/// What background agents were given of an agent's budget: a line for each, in its directory, where its worker writes and
+/// reads them too.
+const HANDED: &str = "handed.jsonl";
+/// The largest such file that is read.
+const HANDED_CAP: u64 = 1024 * 1024;
+/// Parts of a request that an agent hands over to one that it starts.
+const POLICY: &str = "inherited_policy";
+const HOOKS: &str = "hooks";
+
+/// A line of [`HANDED`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Line {
+    tokens: i64,
+    micro_usd: i64,
+}
+
+/// What a new agent takes of its parent's budget.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Given {
+    dir: PathBuf,
+    line: Line,
+}
+
+/// What an agent has spent or given away.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Used {
+    tokens: u64,
+    usd: MicroUsd,
+}
+
+impl Owner {
+    /// Puts a request below the agent that asks, if one does.
+    pub(super) fn place_below(
+        &self,
+        spec: &mut SpawnSpec,
+        peer: Option<i32>,
+    ) -> Result<Option<Given>, ApiError> {
+        let Some(peer) = peer else { return self.place_below_named(spec).map(|()| None) };
+        let (dir, nonce, which) = match above::above(peer, &[]) {
+            Above::Nobody => return self.place_below_named(spec).map(|()| None),
+            Above::Agent { dir, nonce, which } => (dir, nonce, which),
+            Above::Unnamed => {
+                // An agent's for certain; nobody can say more.
+                spec.depth = spec.depth.max(1);
+                return narrow("the agent", &SpawnSpec::default(), Used::default(), spec).map(|_| None);
+            }
+            Above::Unknown => {
+                let text = format!("nobody can tell who asks: process {peer} is gone or hidden");
+                return Err(
+                    ApiError::new(ErrorCode::Conflict, text).hint("ask again, and wait for the answer")
+                );
+            }
+        };
+        let named = dir.file_name().and_then(|name| name.to_str()?.parse::<AgentId>().ok());
+        let id = named.ok_or_else(|| bad(format!("{} is no agent's directory", dir.display())))?;
+        let own = self.agents.get(&id).filter(|agent| agent.registered && agent.record.nonce == nonce);
+        let parent = request_of(&dir).map_err(|text| {
+            ApiError::new(
+                ErrorCode::Conflict,
+                format!("nobody can tell what agent {id} may hand over: {text}"),
+            )
+        });
+        spec.parent = Some(id);
+        spec.depth = match own {
+            Some(agent) => agent.about.depth,
+            None => parent.as_ref().map_err(Clone::clone)?.depth,
+        } + 1;
+        if which == Which::Worker {
+            return Ok(None);
+        }
+        let limits = narrow(&format!("agent {id}"), &parent?, used(&dir), spec)?;
+        Ok((limits != Limits::NONE).then(|| Given { dir, line: Line::of(limits) }))
+    }
+
+    /// The parent that the request itself names.
+    fn place_below_named(&self, spec: &mut SpawnSpec) -> Result<(), ApiError> {
+        let Some(parent) = spec.parent else { return Ok(()) };
+        let above = self.agents.get(&parent).filter(|agent| agent.registered);
+        let above = above.ok_or_else(|| bad(format!("its parent {parent} is not registered")))?;
+        spec.depth = above.about.depth + 1;
+        Ok(())
+    }
+}
+
+impl Given {
+    /// On the disk when this returns. It is not given back, also when the agent comes to nothing.
+    pub(super) fn write_down(&self) -> io::Result<()> {
+        let mut text = serde_json::to_string(&self.line).map_err(io::Error::other)?;
+        text.push('\n');
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.append(true).create(true).mode(0o600).open(self.dir.join(HANDED))?;
+        file.write_all(text.as_bytes())?;
+        file.sync_data()
+    }
+}
+
+impl Line {
+    fn of(limits: Limits) -> Self {
+        let signed = |amount: Option<u64>| i64::try_from(amount.unwrap_or_default()).unwrap_or(i64::MAX);
+        Self { tokens: signed(limits.tokens), micro_usd: signed(limits.usd.map(|usd| usd.0)) }
+    }
+}
+
+fn request_of(dir: &Path) -> Result<SpawnSpec, String> {
+    let bytes = records::read_capped(&dir.join(records::SPEC), records::RECORD_CAP);
+    let bytes = bytes.map_err(|error| format!("{}: {error}", records::SPEC))?;
+    SpawnSpec::from_json(&String::from_utf8_lossy(&bytes)).map_err(|error| error.to_string())
+}
+
+fn used(dir: &Path) -> Used {
+    let spent: WorkerStatus = records::read(dir, records::STATUS).unwrap_or_default();
+    let handed = records::read_capped(&dir.join(HANDED), HANDED_CAP).unwrap_or_default();
+    let lines = handed.split(|byte| *byte == b'\n');
+    let handed = lines.filter_map(|line| serde_json::from_slice::<Line>(line).ok()).fold(
+        Line::default(),
+        |all, line| Line {
+            tokens: all.tokens.saturating_add(line.tokens),
+            micro_usd: all.micro_usd.saturating_add(line.micro_usd),
+        },
+    );
+    let some = |amount: i64| u64::try_from(amount).unwrap_or(0);
+    let usd = spent.micro_usd.map_or(0, |usd| usd.0).saturating_add(some(handed.micro_usd));
+    Used { tokens: spent.usage.total().saturating_add(some(handed.tokens)), usd: MicroUsd(usd) }
+}
+
+/// Makes a request no wider than what the one above it has; what it takes of that one's budget.
+fn narrow(who: &str, parent: &SpawnSpec, used: Used, child: &mut SpawnSpec) -> Result<Limits, ApiError> {
+    let refused = |text: String, hint: &str| Err(ApiError::new(ErrorCode::Conflict, text).hint(hint));
+    let mode = parent.permission_mode.unwrap_or(Mode::Default);
+    if let Some(asked) = child.permission_mode.filter(|asked| mode.narrower(*asked) != *asked) {
+        let text = format!("{who} may not start one in the mode {asked}: its own is {mode}");
+        return refused(text, "leave --permission-mode out: it then has the same as its parent");
+    }
+    child.permission_mode = child.permission_mode.or(parent.permission_mode);
+    if let Some(rule) = child.allow.iter().find(|rule| !parent.allow.contains(rule)) {
+        let text = format!("{who} may not allow another what it was not allowed itself: {rule}");
+        return refused(text, "leave --allow out: the rules of the settings hold for both");
+    }
+    child
+        .deny
+        .extend(parent.deny.iter().filter(|rule| !child.deny.contains(rule)).cloned().collect::<Vec<_>>());
+    if let Some(tools) = &parent.tools {
+        if let Some(tool) = child.tools.iter().flatten().find(|tool| !tools.contains(tool)) {
+            let text = format!("{who} may not give another the tool {tool}, which it has not itself");
+            return refused(text, "leave --tools out: it then has the same as its parent");
+        }
+        child.tools = child.tools.take().or_else(|| Some(tools.clone()));
+    }
+    for part in [POLICY, HOOKS] {
+        match parent.extra.get(part) {
+            Some(value) => child.extra.insert(part.to_owned(), Value::clone(value)),
+            None => child.extra.remove(part),
+        };
+    }
+    child.max_turns = least(child.max_turns, parent.max_turns);
+    let tokens = half(who, "tokens", parent.budget.tokens, used.tokens)?;
+    let usd = half(who, "money", parent.budget.usd.map(|usd| usd.0), used.usd.0)?;
+    child.budget.tokens = least(child.budget.tokens, tokens);
+    child.budget.usd = least(child.budget.usd.map(|usd| usd.0), usd).map(MicroUsd);
+    Ok(Limits { tokens: tokens.and(child.budget.tokens), usd: usd.and(child.budget.usd), ..Limits::NONE })
+}
+
+/// Half of what is left of a limit.
+fn half(who: &str, what: &str, limit: Option<u64>, used: u64) -> Result<Option<u64>, ApiError> {
+    let Some(limit) = limit else { return Ok(None) };
+    match limit.saturating_sub(used) {
+        0 => {
+            let text = format!("{who} has spent or given away its budget: no {what} of {limit} is left");
+            Err(ApiError::new(ErrorCode::Conflict, text))
+        }
+        left => Ok(Some(left.div_ceil(2))),
+    }
+}
+
+fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(change: impl FnOnce(&mut SpawnSpec)) -> SpawnSpec {
+        let mut spec = SpawnSpec::new("task", "/work");
+        change(&mut spec);
+        spec
+    }
+
+    fn narrowed(parent: &SpawnSpec, used: Used, mut child: SpawnSpec) -> Result<(SpawnSpec, Limits), String> {
+        narrow("it", parent, used, &mut child).map(|given| (child, given)).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn a11_a_budget_is_halved_and_what_is_given_or_spent_is_gone() {
+        let parent = spec(|spec| {
+            spec.budget = Limits { tokens: Some(3000), usd: Some(MicroUsd(100)), ..Limits::NONE };
+        });
+        let used = |tokens, usd| Used { tokens, usd: MicroUsd(usd) };
+        let limits = |tokens, usd| Limits { tokens: Some(tokens), usd: Some(MicroUsd(usd)), ..Limits::NONE };
+        let (child, given) = narrowed(&parent, used(1000, 0), spec(|_| {})).unwrap();
+        assert_eq!((child.budget, given), (limits(1000, 50), limits(1000, 50)));
+        // Less is taken when less is asked for, and never more.
+        let asks = |tokens| spec(move |spec| spec.budget.tokens = Some(tokens));
+        let (child, given) = narrowed(&parent, used(0, 98), asks(7)).unwrap();
+        assert_eq!((child.budget, given), (limits(7, 1), limits(7, 1)));
+        let (child, _) = narrowed(&parent, used(0, 0), asks(1_000_000)).unwrap();
+        assert_eq!(child.budget, limits(1500, 50));
+        let refused = narrowed(&parent, used(3000, 0), spec(|_| {})).unwrap_err();
+        assert_eq!(refused, "it has spent or given away its budget: no tokens of 3000 is left");
+        // Who has no limit hands none on, and what the child asks for is its own.
+        let (child, given) = narrowed(&spec(|_| {}), used(9, 9), asks(5)).unwrap();
+        assert_eq!((child.budget.tokens, given), (Some(5), Limits::NONE));
+    }
+
+    #[test]
+    fn a11_rights_are_never_wider_than_those_above() {
+        let plan = spec(|spec| {
+            spec.permission_mode = Some(Mode::Plan);
+            spec.deny = vec!["Bash(rm *)".into()];
+            spec.allow = vec!["Read".into()];
+            spec.tools = Some(vec!["Read".into(), "Bash".into()]);
+            spec.max_turns = Some(9);
+            spec.extra.insert(POLICY.to_owned(), Value::from("p"));
+        });
+        let (child, _) =
+            narrowed(&plan, Used::default(), spec(|spec| spec.deny = vec!["Edit".into()])).unwrap();
+        let expected = spec(|spec| {
+            spec.permission_mode = Some(Mode::Plan);
+            spec.deny = vec!["Edit".into(), "Bash(rm *)".into()];
+            spec.tools = Some(vec!["Read".into(), "Bash".into()]);
+            spec.max_turns = Some(9);
+            spec.extra.insert(POLICY.to_owned(), Value::from("p"));
+        });
+        assert_eq!(child, expected);
+        let asks = |mode| spec(move |spec| spec.permission_mode = Some(mode));
+        let refused = narrowed(&plan, Used::default(), asks(Mode::Default)).unwrap_err();
+        assert_eq!(refused, "it may not start one in the mode default: its own is plan");
+        // The settings' mode is not known here: it counts as the default one.
+        let plain = spec(|_| {});
+        assert!(narrowed(&plain, Used::default(), asks(Mode::Unattended)).is_err());
+        assert_eq!(narrowed(&plain, Used::default(), asks(Mode::Plan)).unwrap().0, asks(Mode::Plan));
+        assert_eq!(narrowed(&plain, Used::default(), plain.clone()).unwrap().0, plain);
+        let allows = spec(|spec| spec.allow = vec!["Bash(*)".into()]);
+        assert!(narrowed(&plain, Used::default(), allows).is_err());
+        let takes = spec(|spec| spec.tools = Some(vec!["Write".into()]));
+        assert!(narrowed(&plan, Used::default(), takes).is_err());
+        // Nobody gets rid of the settings' hooks by naming others.
+        let hooked = spec(|spec| _ = spec.extra.insert(HOOKS.to_owned(), Value::Array(Vec::new())));
+        assert_eq!(narrowed(&plain, Used::default(), hooked).unwrap().0, plain);
+    }
+
+    #[test]
+    fn a11_what_was_given_is_read_with_what_was_spent() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(used(dir.path()), Used::default());
+        let status = WorkerStatus {
+            usage: caliban_core::usage::Usage { input: 10, ..Default::default() },
+            micro_usd: Some(MicroUsd(3)),
+            ..WorkerStatus::default()
+        };
+        records::write(dir.path(), records::STATUS, &status).unwrap();
+        let given =
+            |tokens, micro_usd| Given { dir: dir.path().to_owned(), line: Line { tokens, micro_usd } };
+        given(70, 5).write_down().unwrap();
+        given(-20, 0).write_down().unwrap();
+        assert_eq!(used(dir.path()), Used { tokens: 60, usd: MicroUsd(8) });
+    }
+}

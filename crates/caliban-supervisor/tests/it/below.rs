@@ -1,0 +1,126 @@
+//! Agents that agents start through a shell: what they get of the one above them (a11).
+
+use std::path::{Path, PathBuf};
+
+use caliban_core::budget::Limits;
+use caliban_core::ids::AgentId;
+use caliban_core::mode::Mode;
+use caliban_core::spec::{MAX_DEPTH, SpawnSpec};
+use caliban_supervisor::Client;
+use caliban_supervisor::protocol::SpawnRequest;
+use caliban_supervisor::records;
+use serde_json::Value;
+
+use crate::fleet::{Fleet, wait_until, write};
+
+/// A script that asks a fleet for an agent whenever the file `go` appears, and says what it got.
+struct Asks {
+    dir: PathBuf,
+    script: String,
+}
+
+impl Asks {
+    fn of(fleet: &Fleet, name: &str) -> Self {
+        let dir = fleet.temp.path().join(name);
+        std::fs::create_dir(&dir).unwrap();
+        let script = format!(
+            "cd {} && while :; do while [ ! -e go ]; do sleep 0.01; done; rm go; \
+             curl -s --unix-socket {} -H 'content-type: application/json' --data-binary @body http://x/v1/agents > new; \
+             mv new answer; done",
+            dir.display(),
+            fleet.places.socket().display()
+        );
+        Self { dir, script }
+    }
+
+    /// What the agent gets for this request.
+    fn answer(&self, request: &SpawnRequest) -> Value {
+        let answer = self.dir.join("answer");
+        let _none = std::fs::remove_file(&answer);
+        write(&self.dir.join("body"), &serde_json::to_string(request).unwrap());
+        write(&self.dir.join("go"), "");
+        wait_until("it has an answer", || answer.exists());
+        serde_json::from_str(&std::fs::read_to_string(answer).unwrap()).unwrap()
+    }
+}
+
+fn spec_in(dir: &Path) -> SpawnSpec {
+    SpawnSpec::from_json(&std::fs::read_to_string(dir.join(records::SPEC)).unwrap()).unwrap()
+}
+
+/// The request of an agent that was started, as it is on the disk.
+fn spec_of(fleet: &Fleet, answer: &Value) -> SpawnSpec {
+    let id: AgentId = answer["id"].as_str().unwrap_or_else(|| panic!("{answer}")).parse().unwrap();
+    spec_in(&fleet.places.agent_dir(id))
+}
+
+async fn up(fleet: &Fleet, client: &mut Client, request: SpawnRequest) -> AgentId {
+    let id = client.spawn(request).await.unwrap().id;
+    fleet.until_row(client, id, |row| row.pid.is_some() && row.turns > 0).await;
+    id
+}
+
+#[tokio::test]
+async fn a11_an_agent_that_spawns_in_another_repo_is_the_parent_there() {
+    let (fleet, other) = (Fleet::new(), Fleet::new());
+    let (mut client, mut others) = (fleet.client().await, other.client().await);
+    let asks = Asks::of(&other, "asks");
+    let mut request = fleet.request(&format!("sh:{}", asks.script));
+    request.spec.depth = MAX_DEPTH - 1;
+    let parent = up(&fleet, &mut client, request).await;
+    // However it calls itself.
+    let mut plain = other.request("hang");
+    (plain.spec.depth, plain.spec.parent) = (0, None);
+    let answer = asks.answer(&plain);
+    let child = spec_of(&other, &answer);
+    assert_eq!((child.parent, child.depth), (Some(parent), MAX_DEPTH));
+    let row = others.show(answer["id"].as_str().unwrap()).await.unwrap();
+    assert_eq!(row.parent, Some(parent));
+    // Back and forth leads nowhere.
+    let deeper = Asks::of(&fleet, "deeper");
+    let mut request = other.request(&format!("sh:{}", deeper.script));
+    request.spec.depth = MAX_DEPTH;
+    up(&other, &mut others, request).await;
+    let refused = deeper.answer(&fleet.request("hang"));
+    assert_eq!(refused["error"]["code"], "bad_request", "{refused}");
+}
+
+#[tokio::test]
+async fn a11_what_an_agents_shell_starts_gets_half_of_the_budget_that_is_left() {
+    let (fleet, other) = (Fleet::new(), Fleet::new());
+    let (mut client, _others) = (fleet.client().await, other.client().await);
+    let (here, there) = (Asks::of(&fleet, "here"), Asks::of(&other, "there"));
+    let mut request = fleet.request(&format!("sh:({}) & ({})", here.script, there.script));
+    request.spec.budget = Limits { tokens: Some(3000), ..Limits::NONE };
+    let parent = up(&fleet, &mut client, request).await;
+    let mut greedy = fleet.request("done");
+    greedy.spec.budget.tokens = Some(1_000_000);
+    let tokens = |fleet: &Fleet, answer: &Value| spec_of(fleet, answer).budget.tokens;
+    assert_eq!(tokens(&fleet, &here.answer(&greedy)), Some(1500));
+    // Also in another repo, and what was given is gone for all.
+    assert_eq!(tokens(&other, &there.answer(&other.request("done"))), Some(750));
+    let mut modest = fleet.request("done");
+    modest.spec.budget.tokens = Some(10);
+    assert_eq!(tokens(&fleet, &here.answer(&modest)), Some(10));
+    let handed = fleet.lines(parent, "handed.jsonl");
+    let expected = [1500, 750, 10].map(|tokens| format!(r#"{{"tokens":{tokens},"micro_usd":0}}"#));
+    assert_eq!(handed, expected);
+}
+
+#[tokio::test]
+async fn a11_what_an_agents_shell_starts_may_do_no_more_than_the_agent() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let asks = Asks::of(&fleet, "asks");
+    let mut request = fleet.request(&format!("sh:{}", asks.script));
+    request.spec.permission_mode = Some(Mode::AcceptEdits);
+    up(&fleet, &mut client, request).await;
+    let mut wide = fleet.request("done");
+    wide.spec.permission_mode = Some(Mode::Unattended);
+    let refused = asks.answer(&wide);
+    assert_eq!(refused["error"]["code"], "conflict", "{refused}");
+    assert_eq!(refused["error"]["hint"], "leave --permission-mode out: it then has the same as its parent");
+    assert_eq!(client.list().await.unwrap().len(), 1);
+    let same = spec_of(&fleet, &asks.answer(&fleet.request("done")));
+    assert_eq!(same.permission_mode, Some(Mode::AcceptEdits));
+}
