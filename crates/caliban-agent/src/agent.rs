@@ -72,6 +72,8 @@ pub struct Kit {
     pub workspace: Arc<Workspace>,
     /// How far it may go.
     pub limits: Limits,
+    /// What its turns are counted in.
+    pub turn_count: TurnCount,
     /// Who can be asked.
     pub attendance: Attendance,
     /// The session's directory.
@@ -89,8 +91,17 @@ pub struct Kit {
 /// How far an agent may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Model requests in one turn.
+    /// Model requests, counted as [`TurnCount`] says.
     pub max_turns: u32,
+}
+
+/// What the limit of turns is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnCount {
+    /// Each prompt: a person who says more gives it as many again.
+    Prompt,
+    /// The whole conversation, earlier processes included.
+    Conversation,
 }
 
 /// Whether there is somebody who can answer an ask.

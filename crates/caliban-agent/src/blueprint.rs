@@ -20,7 +20,7 @@ use caliban_providers::Provider;
 use caliban_tools::{OffLimits, Tool, Workspace, WorkspaceOptions};
 
 use crate::{
-    agent::{Attendance, Kit, Limits},
+    agent::{Attendance, Kit, Limits, TurnCount},
     asks::Asks,
     budget::Purse,
     definitions::Definition,
@@ -231,6 +231,7 @@ impl Blueprint {
             purse,
             workspace,
             limits: self.limits,
+            turn_count: TurnCount::Prompt,
             attendance: self.attendance,
             directory: wanted.directory,
             feed,

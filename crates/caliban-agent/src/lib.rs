@@ -25,6 +25,6 @@ pub mod subagent;
 pub mod transcript;
 mod turn;
 
-pub use agent::{Agent, Attendance, Kit, Limits, Refused, TurnReport};
+pub use agent::{Agent, Attendance, Kit, Limits, Refused, TurnCount, TurnReport};
 pub use call_text::{Excerpt, excerpt, whole_call};
 pub use calls::quote as describe;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent::{Agent, Heard, TurnReport},
+    agent::{Agent, Heard, TurnCount, TurnReport},
     budget::{Estimated, Refusal},
     event::{Author, Event, Outcome},
     feed::Entry,
@@ -131,7 +131,11 @@ impl Agent {
 
     /// One model request: limits, room, reservation, the request, settlement, the record.
     async fn ask_model(&mut self, cancel: &CancellationToken) -> Result<ModelReply, Halt> {
-        if self.turns >= self.kit.limits.max_turns {
+        let turns = match self.kit.turn_count {
+            TurnCount::Prompt => self.turns,
+            TurnCount::Conversation => self.conversation.replies(),
+        };
+        if turns >= self.kit.limits.max_turns {
             return Err(Halt::Outcome(Outcome::TurnLimit { limit: self.kit.limits.max_turns }));
         }
         self.learn_window().await;

@@ -105,6 +105,10 @@ pub enum Isolation {
 pub struct WorktreeSpec {
     /// `head`, `fresh`, or anything that git can resolve to a commit.
     pub base_ref: String,
+    /// The commit that `base_ref` stood for when the agent was asked for: it may start much later, and again. Requests
+    /// before it had none; then it is looked up at the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_commit: Option<String>,
     /// Cone patterns; empty for all files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sparse_paths: Vec<String>,
@@ -115,7 +119,12 @@ pub struct WorktreeSpec {
 
 impl Default for WorktreeSpec {
     fn default() -> Self {
-        Self { base_ref: "head".to_owned(), sparse_paths: Vec::new(), symlink_directories: Vec::new() }
+        Self {
+            base_ref: "head".to_owned(),
+            base_commit: None,
+            sparse_paths: Vec::new(),
+            symlink_directories: Vec::new(),
+        }
     }
 }
 

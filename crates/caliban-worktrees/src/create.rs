@@ -73,6 +73,9 @@ pub struct CreateRequest {
     /// What it starts from.
     #[serde(default)]
     pub base_ref: BaseRef,
+    /// The commit that `base_ref` stood for when somebody asked; what it stands for now when absent.
+    #[serde(default)]
+    pub base_commit: Option<String>,
     /// Directories to check out, cone mode; empty means all files.
     #[serde(default)]
     pub sparse_paths: Vec<String>,
@@ -96,6 +99,7 @@ impl CreateRequest {
         Self {
             name,
             base_ref: BaseRef::Head,
+            base_commit: None,
             sparse_paths: Vec::new(),
             symlink_directories: Vec::new(),
             setup: None,
@@ -242,7 +246,10 @@ impl Repo {
         cancel: &CancellationToken,
     ) -> Result<Checked> {
         let (sparse, links) = self.wanted(request)?;
-        let base = self.resolve_base(&request.base_ref, cancel).await?;
+        let base = match request.base_commit.clone() {
+            Some(commit) => self.resolve_base(&BaseRef::Revision(commit), cancel).await?,
+            None => self.resolve_base(&request.base_ref, cancel).await?,
+        };
         Ok(Checked { name: request.name.clone(), base, recorded, sparse, links })
     }
 

@@ -110,6 +110,7 @@ impl Isolation {
             let request = CreateRequest {
                 name: numbered(&name, number),
                 base_ref: base_ref.clone(),
+                base_commit: None,
                 sparse_paths: wanted.sparse_paths.clone(),
                 symlink_directories: wanted.symlink_directories.clone(),
                 setup: self.setup.clone(),

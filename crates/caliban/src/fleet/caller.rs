@@ -3,7 +3,10 @@
 //! The part without secrets is kept in the agent's spec on disk; secrets are handed to the daemon, which keeps them
 //! in the runtime directory only.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use caliban_core::redact::{self, Redactor, is_secret_name};
 use caliban_providers::ProviderKind;
@@ -93,6 +96,27 @@ impl Caller {
         let (veiled, taken) = self.redactor.veil(text);
         hand(&mut self.secrets, variable, &taken);
         *text = veiled;
+    }
+
+    /// Keeps what an agent that is started again was handed before and this caller does not have. `socket` is the agent's:
+    /// they are beside it. What was said at an earlier resume is the daemon's to keep.
+    pub(super) fn keep(&mut self, socket: &Path) {
+        let before = std::fs::read(socket.with_extension("env")).ok();
+        let before = before.and_then(|json| serde_json::from_slice::<BTreeMap<String, String>>(&json).ok());
+        let pairs = |json: Option<&String>| -> Vec<(String, String)> {
+            json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
+        };
+        let before = before.unwrap_or_default();
+        let mut hidden = pairs(self.secrets.get(HIDDEN));
+        let known = |(name, _): &(String, String)| hidden.iter().any(|(have, _)| have == name);
+        let more: Vec<_> = pairs(before.get(HIDDEN)).into_iter().filter(|pair| !known(pair)).collect();
+        hidden.extend(more);
+        hand(&mut self.secrets, HIDDEN, &hidden);
+        for (name, value) in before {
+            if name != VEILED_RESUME && name != HIDDEN {
+                self.secrets.entry(name).or_insert(value);
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 
 use caliban_core::{
     inert,
-    spec::{Isolation, SpawnSpec},
+    spec::{Isolation, SpawnSpec, WorktreeSpec},
 };
 use caliban_worktrees::BaseRef;
 
@@ -49,15 +49,33 @@ pub(super) async fn check(
     }
     tools(task, spec)?;
     let Isolation::Worktree(wanted) = &spec.isolation else { return Ok(()) };
-    for link in &wanted.symlink_directories {
-        let root = Git::plain(&fleet.cwd).args(["rev-parse", "--show-toplevel"]).path().await?;
-        if !root.join(link).is_dir() {
-            let text = format!("--symlink: there is no directory {} in the repo", inert::quoted(link));
-            return Err(Failure::usage(text));
-        }
-    }
+    links(&fleet.cwd, wanted).await?;
     for path in &wanted.sparse_paths {
-        sparse(&fleet.cwd, path, &wanted.base_ref).await?;
+        sparse(&fleet.cwd, path, wanted).await?;
+    }
+    Ok(())
+}
+
+/// Directories that can be linked lie in the repo, without a link on the way, and are not checked out anyway.
+async fn links(cwd: &Path, wanted: &WorktreeSpec) -> Result<(), Failure> {
+    if wanted.symlink_directories.is_empty() {
+        return Ok(());
+    }
+    let root = Git::plain(cwd).args(["rev-parse", "--show-toplevel"]).path().await?;
+    let refused = |path: &str, why: &str| {
+        Failure::usage(format!("--symlink: {}: {why}", inert::quoted(path)))
+            .hint("name a directory of the repo that git does not track, from its root")
+    };
+    if let Err(error) = caliban_worktrees::check_links(&root, &wanted.symlink_directories) {
+        return Err(match error {
+            caliban_worktrees::Error::Link { path, why } => refused(&path, why),
+            other => Failure::new(other.to_string()),
+        });
+    }
+    for link in &wanted.symlink_directories {
+        if is_in(cwd, link.trim_start_matches("./"), wanted).await? {
+            return Err(refused(link, "git tracks it, so the worktree has its own"));
+        }
     }
     Ok(())
 }
@@ -76,18 +94,23 @@ fn tools(task: &TaskFlags, spec: &SpawnSpec) -> Result<(), Failure> {
     }
 }
 
-async fn sparse(cwd: &Path, path: &str, base: &str) -> Result<(), Failure> {
-    let base = match BaseRef::from(base.to_owned()) {
+async fn sparse(cwd: &Path, path: &str, wanted: &WorktreeSpec) -> Result<(), Failure> {
+    if is_in(cwd, path, wanted).await? {
+        return Ok(());
+    }
+    let base = match BaseRef::from(wanted.base_ref.clone()) {
         BaseRef::Head | BaseRef::Fresh => "HEAD".to_owned(),
         BaseRef::Revision(revision) => revision,
     };
-    let tree = format!("{base}:{}", path.trim_end_matches('/'));
-    let args = ["rev-parse", "--verify", "--quiet", "--end-of-options", tree.as_str()];
-    if Git::plain(cwd).args(args).output().await?.status.success() {
-        return Ok(());
-    }
     Err(Failure::usage(format!("--sparse: there is no {} in {base}", inert::quoted(path)))
         .hint("name a directory of the repo, from its root"))
+}
+
+/// Whether the commit that the work begins from has this path.
+async fn is_in(cwd: &Path, path: &str, wanted: &WorktreeSpec) -> Result<bool, Failure> {
+    let tree = format!("{}:{}", wanted.base_commit.as_deref().unwrap_or("HEAD"), path.trim_end_matches('/'));
+    let args = ["rev-parse", "--verify", "--quiet", "--end-of-options", tree.as_str()];
+    Ok(Git::plain(cwd).args(args).output().await?.status.success())
 }
 
 /// How many files of this tree differ from its last commit; none when that takes long, and for an agent that works here.

@@ -17,8 +17,9 @@ pub(super) async fn respawn(
 ) -> Result<Code, Failure> {
     let mut client = fleet.client().await?;
     let row = client.show(&args.agent.id).await.map_err(worded)?;
-    let secrets = fleet.caller_for(&row)?.secrets;
-    let request = RespawnRequest { secrets, program: Some(crate::compose::own_program()?) };
+    let mut caller = fleet.caller_for(&row)?;
+    caller.keep(&row.socket);
+    let request = RespawnRequest { secrets: caller.secrets, program: Some(crate::compose::own_program()?) };
     let made = client.respawn(&args.agent.id, &request).await.map_err(worded)?;
     if let Err(problem) = crate::broker::leave_for_good(&made.archived).await {
         say(&format!("{} is still registered with the broker: {problem}", made.old));

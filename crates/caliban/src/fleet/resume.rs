@@ -2,9 +2,16 @@
 
 use std::io::Write;
 
-use caliban_supervisor::protocol::ResumeRequest;
+use caliban_supervisor::{ClientError, protocol::ResumeRequest};
 
-use super::{Fleet, caller::VEILED_RESUME, json_line, limits::Raised, row::Shown, say, worded};
+use super::{
+    Fleet,
+    caller::VEILED_RESUME,
+    json_line,
+    limits::{self, Raised},
+    row::{Shown, has_ended},
+    say, worded,
+};
 use crate::{
     cli::fleet::ResumeArgs,
     report::{Code, Failure},
@@ -18,20 +25,38 @@ pub(super) async fn resume(
     let mut client = fleet.client().await?;
     let row = client.show(&args.agent.id).await.map_err(worded)?;
     let mut caller = fleet.caller_for(&row)?;
+    caller.keep(&row.socket);
     let mut prompt = args.prompt.clone();
     if let Some(prompt) = &mut prompt {
         caller.veil(prompt, VEILED_RESUME);
     }
     let before = Raised::of(&row.dir);
     let raised = before.with(args);
-    if raised != before {
-        raised
-            .write(&row.dir)
-            .map_err(|error| Failure::new(format!("the limits cannot be written: {error}")))?;
+    if has_ended(row.state) {
+        limits::check(&row, before, raised)?;
+    } else if raised != before {
+        // What it runs with must not change under it, nor what its next run has.
+        let text =
+            format!("agent {} is {}: it has not ended, and its limits stay as they are", row.id, row.state);
+        return Err(Failure::new(text).hint(format!("caliban stop {} first", row.id)));
     }
     let request =
         ResumeRequest { secrets: caller.secrets, program: Some(crate::compose::own_program()?), prompt };
-    let row = client.resume(&args.agent.id, &request).await.map_err(worded)?;
+    // Before the run begins, which reads them; as they were when there is none.
+    let cannot = |error| Failure::new(format!("the limits cannot be written: {error}"));
+    if raised != before {
+        raised.write(&row.dir).map_err(cannot)?;
+    }
+    let row = match client.resume(&row.id.to_string(), &request).await {
+        Ok(row) => row,
+        Err(error) => {
+            // One whose answer is lost may have begun, with what it was given.
+            if raised != before && matches!(error, ClientError::Refused(_)) {
+                before.write(&row.dir).map_err(cannot)?;
+            }
+            return Err(worded(error));
+        }
+    };
     if args.json {
         json_line(&Shown::new(&row, super::row::now_ms()), out)?;
         return Ok(Code::Done);

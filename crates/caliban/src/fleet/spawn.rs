@@ -79,7 +79,7 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
     // Said here and now, rather than by an agent that has failed when the person is gone.
     crate::compose::check_provider(&loaded, fleet.environment).await?;
     let mut spec = spec(fleet, &loaded, task)?;
-    known_base(fleet, &spec.isolation).await?;
+    pin_base(&fleet.cwd, &mut spec.isolation).await?;
     checks::check(fleet, task.task, task.agent, &spec).await?;
     spec.broker_session = broker_session(fleet, &loaded, &spec, task.task.session.as_deref()).await?;
     let mut client = fleet.client_with(super::daemon_options(&loaded)).await?;
@@ -113,13 +113,19 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
     Ok(code)
 }
 
-/// Refuses a base that names no commit. Looked at again when the worktree is made: it may have moved until then.
-async fn known_base(fleet: &Fleet<'_>, isolation: &Isolation) -> Result<(), Failure> {
+/// Writes down which commit the base stands for now: the agent may start much later, when the branch has moved or another
+/// one is checked out. Refuses a base that names no commit.
+pub(super) async fn pin_base(cwd: &Path, isolation: &mut Isolation) -> Result<(), Failure> {
     let Isolation::Worktree(wanted) = isolation else { return Ok(()) };
-    let BaseRef::Revision(base) = BaseRef::from(wanted.base_ref.clone()) else { return Ok(()) };
+    let base = match BaseRef::from(wanted.base_ref.clone()) {
+        BaseRef::Head | BaseRef::Fresh => "HEAD".to_owned(),
+        BaseRef::Revision(revision) => revision,
+    };
     let commit = format!("{base}^{{commit}}");
     let args = ["rev-parse", "--verify", "--quiet", "--end-of-options", commit.as_str()];
-    if Git::plain(&fleet.cwd).args(args).output().await?.status.success() {
+    let output = Git::plain(cwd).args(args).output().await?;
+    if output.status.success() {
+        wanted.base_commit = Some(String::from_utf8_lossy(&output.stdout).trim().to_owned());
         return Ok(());
     }
     Err(Failure::usage(format!("--base: {} names no commit", inert::quoted(&base)))
@@ -196,6 +202,7 @@ fn isolation(fleet: &Fleet<'_>, loaded: &Loaded, wanted: &TaskFlags) -> Result<I
         base_ref: wanted.base.clone().unwrap_or_else(|| WorktreeSpec::default().base_ref),
         sparse_paths: wanted.sparse.clone(),
         symlink_directories: wanted.symlink.clone(),
+        ..WorktreeSpec::default()
     };
     let of_worktree = wanted.base.is_some() || !wanted.sparse.is_empty() || !wanted.symlink.is_empty();
     let asked = match wanted.isolation {

@@ -44,6 +44,7 @@ impl FleetSpawner {
             let session = crate::broker::living_session(&self.environment, &fleet.cwd, given, label).await?;
             spec.broker_session = Some(session.to_string());
         }
+        super::spawn::pin_base(&spec.cwd, &mut spec.isolation).await?;
         spec.check().map_err(|error| Failure::new(error.to_string()))?;
         let mut caller = caller::caller(&self.environment, &loaded);
         caller.veil(&mut spec.prompt, caller::VEILED_TASK);

@@ -95,9 +95,9 @@ fn a_limit_that_was_reached_can_be_raised_at_a_resume() {
     let flags = ["--permission-mode", "unattended", "--max-turns", "1", "--budget-tokens", "1000000"];
     let id = fleet.bg("the task", flags);
     fleet.run(["agents", "wait", &id]).expect_code(4);
-    fleet.run(["resume", &id, "--budget-tokens", "10"]).ok();
+    fleet.run(["resume", &id, "--max-turns", "2"]).ok();
     fleet.run(["agents", "wait", &id]).expect_code(4);
-    fleet.run(["resume", &id, "--budget-tokens", "1000000", "--max-turns", "5"]).ok();
+    fleet.run(["resume", &id, "--budget-tokens", "2000000", "--max-turns", "5"]).ok();
     fleet.run(["agents", "wait", &id]).ok();
     assert_eq!(fleet.row(&id)["last_text"], "done");
 }
