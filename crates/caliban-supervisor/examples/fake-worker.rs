@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use caliban_supervisor::Notice;
 use caliban_supervisor::records::{
     self, Ask, EndingKind, HIBERNATED, ResumeOrder, STATUS_VERSION, Waiting, WorkerEnding, WorkerState,
     WorkerStatus,
@@ -26,6 +27,9 @@ fn plan() -> String {
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.first().is_some_and(|mode| mode == caliban_supervisor::NOTIFY_MODE) {
+        return tell();
+    }
     let [_, dir, _, nonce, _, socket] = args.as_slice() else { return ExitCode::from(99) };
     let worker = Worker { dir: PathBuf::from(dir), nonce: nonce.clone() };
     let runs = OpenOptions::new().append(true).create(true).open(worker.dir.join("runs"));
@@ -84,6 +88,16 @@ fn main() -> ExitCode {
         ("serve", _) => worker.serve(Path::new(socket)),
         _ => ExitCode::from(95),
     }
+}
+
+/// Writes down what it was told to tell, unless the agent is gone already.
+fn tell() -> ExitCode {
+    let Ok(Notice { directory, event, text }) = serde_json::from_reader(std::io::stdin()) else {
+        return ExitCode::from(92);
+    };
+    let told = OpenOptions::new().append(true).create(true).open(directory.join("told"));
+    let _gone = told.and_then(|mut told| writeln!(told, "{} {event}: {text}", plan()));
+    ExitCode::SUCCESS
 }
 
 fn hang() -> ! {

@@ -60,6 +60,7 @@ pub mod sockets;
 
 pub use above::{Whose, whose};
 pub use client::{Client, ClientError, Ended, Events, StartOptions, end_by_signal};
+pub use daemon::notify::{NOTIFY_MODE, Notice};
 pub use daemon_mode::{DAEMON_MODE, DaemonArgs, daemon_main, run_daemon};
 pub use options::{DaemonOptions, GRACE_MS, MAX_RUNNING, Sweep};
 pub use places::{PlaceSources, Places, PlacesError, SOCKET_PATH_LIMIT, repo_hash, repo_root};

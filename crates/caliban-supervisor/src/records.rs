@@ -264,8 +264,60 @@ pub struct LaunchRecord {
 pub struct ResumeOrder {
     /// The run that it is for; a worker of another run ignores it.
     pub nonce: String,
-    /// The next message, if the person gave one.
+    /// What the person said, all together; for workers that do not know `messages`.
     pub prompt: Option<String>,
+    /// The same, each with its name. Daemons before it wrote none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<Told>,
+}
+
+/// A message of a resume. It keeps its name until it is heard, so that saying it twice is hearing it once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// Its name, which the worker records with it.
+    pub id: String,
+    /// What was said.
+    pub text: String,
+}
+
+/// Between the messages of a resume, when they are one text.
+pub(crate) const BETWEEN: &str = "\n\n";
+
+impl ResumeOrder {
+    /// The order for a run, which has to hear `prompt`. What of it was in an order `before` keeps its name: the worker of
+    /// that run may have recorded it, and not come to say so.
+    pub(crate) fn new(nonce: String, prompt: Option<String>, before: Option<Self>) -> Self {
+        let mut messages = Vec::new();
+        let mut rest = prompt.as_deref();
+        for told in before.map(Self::told).unwrap_or_default() {
+            let Some(after) = rest.and_then(|rest| rest.strip_prefix(told.text.as_str())) else { break };
+            rest = match after.strip_prefix(BETWEEN) {
+                _ if after.is_empty() => None,
+                Some(after) => Some(after),
+                // Another text that only begins like it.
+                None => break,
+            };
+            messages.push(told);
+        }
+        messages.extend(rest.map(|rest| Told { id: Told::name(&nonce), text: rest.to_owned() }));
+        Self { nonce, prompt, messages }
+    }
+
+    /// What is to be heard, in its order.
+    #[must_use]
+    pub fn told(self) -> Vec<Told> {
+        if !self.messages.is_empty() {
+            return self.messages;
+        }
+        let id = Told::name(&self.nonce);
+        self.prompt.into_iter().map(|text| Told { id: id.clone(), text }).collect()
+    }
+}
+
+impl Told {
+    fn name(nonce: &str) -> String {
+        format!("resume-{nonce}")
+    }
 }
 
 /// `stop.json`: for the shim.
@@ -380,6 +432,34 @@ fn put(dir: &Path, name: &str, value: &impl Serialize, sync: Sync) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_keeps_its_name_until_it_is_heard() {
+        let order = |nonce: &str, prompt: Option<&str>, before: &Option<ResumeOrder>| {
+            Some(ResumeOrder::new(nonce.to_owned(), prompt.map(str::to_owned), before.clone()))
+        };
+        let names = |order: &Option<ResumeOrder>| -> Vec<(String, String)> {
+            order.clone().unwrap().told().into_iter().map(|told| (told.id, told.text)).collect()
+        };
+        let said = |all: &[(&str, &str)]| -> Vec<(String, String)> {
+            all.iter().map(|(id, text)| ((*id).to_owned(), (*text).to_owned())).collect()
+        };
+        let first = order("1", Some("a\n\na"), &None);
+        assert_eq!(names(&first), said(&[("resume-1", "a\n\na")]));
+        // The same run once more, and the next.
+        assert_eq!(order("1", Some("a\n\na"), &first), first);
+        let second = order("2", Some("a\n\na\n\nb"), &first);
+        assert_eq!(names(&second), said(&[("resume-1", "a\n\na"), ("resume-2", "b")]));
+        let third = order("3", Some("a\n\na\n\nb\n\nb"), &second);
+        let all = said(&[("resume-1", "a\n\na"), ("resume-2", "b"), ("resume-3", "b")]);
+        assert_eq!(names(&third), all);
+        // It was heard; what is said now is something else, however it begins.
+        assert_eq!(names(&order("4", Some("a\n\nab"), &first)), said(&[("resume-4", "a\n\nab")]));
+        assert_eq!(names(&order("4", None, &first)), said(&[]));
+        // An order of a daemon that gave no names.
+        let old = Some(ResumeOrder { nonce: "0".into(), prompt: Some("o".into()), messages: Vec::new() });
+        assert_eq!(names(&order("5", Some("o\n\np"), &old)), said(&[("resume-0", "o"), ("resume-5", "p")]));
+    }
 
     #[test]
     fn r22_records_of_the_first_shims_are_still_read() {

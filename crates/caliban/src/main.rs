@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Some(caliban_supervisor::DAEMON_MODE) => {
             return caliban_supervisor::daemon_main(args.get(2..).unwrap_or_default().to_vec());
         }
+        Some(caliban_supervisor::NOTIFY_MODE) => return worker::notify_main(),
         Some(worker::WORKER_MODE) => return worker::worker_main(args.get(2..).unwrap_or_default()),
         Some("--version" | "-V") if args.len() == 2 => return finish(print_version()),
         _ => {}

@@ -15,6 +15,7 @@ mod last_words;
 mod inherit;
 mod list;
 pub(crate) mod log;
+pub(crate) mod notify;
 mod post;
 mod queue;
 mod respawn;
@@ -361,6 +362,9 @@ impl Owner {
     fn apply(&mut self, id: AgentId, event: Event) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
         let before = agent.record.status.clone();
+        // A worker that has said how it ended tells it by itself.
+        let is_told = matches!(event, Event::Ended(_))
+            && agent.own_report().is_some_and(|report| report.outcome().is_some());
         let passing =
             matches!(event, Event::TurnStarted | Event::TurnEnded | Event::Waits(_) | Event::GoesOn);
         match agent.record.status.apply(event) {
@@ -380,6 +384,9 @@ impl Owner {
             self.save(id, Then::Nothing(id));
         }
         self.publish(id);
+        if before.state() != after && after.is_ending() && !is_told {
+            self.tell(id);
+        }
         if before.state() != after && after.is_ending() && !respawned {
             self.ended(id, after);
         } else if before.state() != after && after == State::Idle {

@@ -12,13 +12,11 @@ use super::start::{self, StartError};
 use super::store::Then;
 use super::{Owner, Reply, answer_to, spawn};
 use crate::protocol::{ApiError, ErrorCode, ResumeRequest};
-use crate::records;
+use crate::records::{self, BETWEEN};
 
 /// Secrets that were taken out of what is said at a resume, as the command line hands them over: a list, in the order of
 /// the gaps.
 const VEILED_RESUME: &str = "CALIBAN_VEILED_RESUME";
-/// Between what was said at a resume and not heard, and what is said at the next.
-const BETWEEN: &str = "\n\n";
 
 impl Owner {
     pub(super) fn resume(&mut self, query: &str, request: ResumeRequest, reply: Reply) {

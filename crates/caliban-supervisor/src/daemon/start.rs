@@ -287,7 +287,9 @@ fn launch(order: &Order, spec: &SpawnSpec) -> Result<Launched, StartError> {
     // Whatever is there: a power failure may have left it empty, and only the registry is synced.
     records::write(&dir, records::SPEC, spec).map_err(|error| passing("spec.json", &error))?;
     if order.is_resumed {
-        let resume = ResumeOrder { nonce: order.nonce.clone(), prompt: order.resume_prompt.clone() };
+        let before = records::try_read::<ResumeOrder>(&dir, records::RESUME)
+            .map_err(|error| passing("resume.json", &error))?;
+        let resume = ResumeOrder::new(order.nonce.clone(), order.resume_prompt.clone(), before);
         records::write(&dir, records::RESUME, &resume).map_err(|error| passing("resume.json", &error))?;
     }
     let secrets =

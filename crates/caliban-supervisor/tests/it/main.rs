@@ -17,6 +17,7 @@ mod kill;
 mod life;
 mod lost;
 mod memory;
+mod notify;
 mod passing;
 mod places;
 mod protocol;

@@ -350,8 +350,9 @@ pub(crate) struct Fleet {
     pub idle_minutes: NonZeroU32,
     /// Whether worktrees of agents that nobody knows any more go when the daemon starts.
     pub sweep: bool,
-    /// A command line that is run when an agent needs a person or has ended: `CALIBAN_EVENT` is `needs_you`, `done` or
-    /// `failed`, `CALIBAN_AGENT` its id, `CALIBAN_LABEL` its label, `CALIBAN_TEXT` what it is about.
+    /// A command line that is run when an agent needs a person, is idle or has ended: `CALIBAN_EVENT` is `needs_you`,
+    /// `idle`, `done`, `failed`, `killed` or `crashed`, `CALIBAN_AGENT` its id, `CALIBAN_LABEL` its label, `CALIBAN_TEXT`
+    /// what it is about.
     pub notify: Option<String>,
     /// The broker session in which agents get a mailbox, unless `--session` names another.
     pub broker_session: Option<String>,

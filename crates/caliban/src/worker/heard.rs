@@ -1,63 +1,38 @@
-//! `resume.json` goes as soon as what it says is recorded. While it is there the daemon knows that it was not heard, and
-//! says it again at the next resume: nothing that was acknowledged is lost when a run ends early.
+//! What the user says at a resume, heard once.
+//!
+//! Each message is recorded under the name that the daemon gave it, and `resume.json` goes when all are recorded. While it
+//! is there the daemon says it again at the next resume: nothing that was acknowledged is lost when a run ends early, and
+//! what was recorded in that very moment is known by its name.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use caliban_acp::SessionHost;
-use caliban_agent::{
-    event::{Author, Event},
-    feed::{Cursor, Entry},
+use caliban_supervisor::records::{self, ResumeOrder, Told};
+
+use crate::{
+    compose::chain,
+    fleet::caller::{VEILED_RESUME, unveiled},
+    report::Failure,
+    settings::Environment,
 };
-use caliban_supervisor::records;
-use tokio_util::task::AbortOnDropHandle;
 
-/// Waits until the message of a resume is recorded.
-pub(super) struct Heard {
-    host: SessionHost,
-    /// Where the feed stood before it was said.
-    said: Cursor,
-    order: PathBuf,
-    _waiting: AbortOnDropHandle<()>,
+/// What the worker of this run has to hear, with the secrets that were taken out of it.
+pub(super) fn told(directory: &Path, nonce: &str, environment: &Environment) -> Vec<Told> {
+    let order: Option<ResumeOrder> = records::read(directory, records::RESUME);
+    let told = order.filter(|order| order.nonce == nonce).map(ResumeOrder::told).unwrap_or_default();
+    // The gaps are counted through all messages. Nobody knew the nonce when they were written.
+    let between = format!("\0{nonce}\0");
+    let texts: Vec<&str> = told.iter().map(|told| told.text.as_str()).collect();
+    let whole = unveiled(&texts.join(&between), environment, VEILED_RESUME);
+    let texts = whole.split(&between).map(str::to_owned);
+    told.iter().zip(texts).map(|(told, text)| Told { id: told.id.clone(), text }).collect()
 }
 
-impl Heard {
-    /// To be called before anything is said to the agent.
-    pub(super) fn new(host: &SessionHost, directory: &Path) -> Self {
-        let (feed, order) = (host.handle().feed().clone(), directory.join(records::RESUME));
-        let said = feed.end();
-        let (mut cursor, path) = (said, order.clone());
-        let waiting = tokio::spawn(async move {
-            while let Some(entry) = feed.wait(&mut cursor).await {
-                if settles(&entry) {
-                    return forget(&path);
-                }
-            }
-        });
-        Self { host: host.clone(), said, order, _waiting: AbortOnDropHandle::new(waiting) }
+/// Says it to the agent. All of it is on the disk when this returns.
+pub(super) async fn say(host: &SessionHost, directory: &Path, told: Vec<Told>) -> Result<(), Failure> {
+    for Told { id, text } in told {
+        host.deliver(text, Some(id)).await.map_err(|error| Failure::new(chain(&error)))?;
     }
-
-    /// At the end of a run, which may be over before anybody looked.
-    pub(super) fn finish(mut self) {
-        let feed = self.host.handle().feed().clone();
-        while let Some(entry) = feed.next(&mut self.said) {
-            if settles(&entry) {
-                return forget(&self.order);
-            }
-        }
-    }
-}
-
-/// Whether the message is recorded, or its turn is over: a hook may have refused it.
-fn settles(entry: &Entry) -> bool {
-    let Entry::Record(record) = entry else { return false };
-    match &record.event {
-        // What somebody said in an earlier run comes as queued.
-        Event::Prompt { author, queued, .. } => *author == Author::User && queued.is_none(),
-        Event::Queued { .. } | Event::TurnEnded { .. } => true,
-        _ => false,
-    }
-}
-
-fn forget(order: &Path) {
-    let _gone_already = std::fs::remove_file(order);
+    let _none = std::fs::remove_file(directory.join(records::RESUME));
+    Ok(())
 }

@@ -16,6 +16,7 @@ mod status;
 
 use std::{
     ffi::OsString,
+    io::Read as _,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -33,23 +34,28 @@ use caliban_core::{
     message::Message,
     spec::{AfterTurn, SpawnSpec},
 };
-use caliban_supervisor::records::{self, ResumeOrder, WorkerStatus};
+use caliban_supervisor::{
+    Notice,
+    records::{self, WorkerStatus},
+};
 use caliban_tools::{JobInfo, JobState, Workspace};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     broker::{self, Farewell, Identity, Postman, Settled},
     compose::{Composition, Request, chain, compose},
-    fleet::caller::{VEILED_RESUME, VEILED_TASK, unveiled},
+    fleet::caller::{VEILED_TASK, unveiled},
     report::Failure,
     settings::{Environment, Layer, tool_environment::tool_environment},
 };
-use heard::Heard;
 use notify::{News, Notifier};
 use status::Status;
 
 /// The mode's name.
 pub(crate) const WORKER_MODE: &str = "__worker";
+
+/// The most that the daemon says of an end.
+const NOTICE_CAP: u64 = 64 * 1024;
 
 /// How soon to look again whether the host has let go of a turn that has ended.
 const SETTLING: Duration = Duration::from_millis(5);
@@ -125,21 +131,30 @@ async fn work(order: &Order) -> Result<End, Failure> {
     let end = run(order, waking, &mut status).await;
     if let Err(failure) = &end {
         status.failed(failure);
-        tell_failure(order, &status).await;
+        tell_outside(&order.directory, News::Failed, status.ending_text()).await;
     }
     end
 }
 
-/// Tells that it could not even begin, as far as the settings can be read.
-async fn tell_failure(order: &Order, status: &Status) {
+/// Runs the mode of [`caliban_supervisor::NOTIFY_MODE`]: tells of an end that only the daemon saw.
+pub(crate) fn notify_main() -> ExitCode {
+    let notice = serde_json::from_reader(std::io::stdin().take(NOTICE_CAP));
+    let Ok(Notice { directory, event, text }) = notice else { return ExitCode::from(2) };
+    let (Some(news), Ok(runtime)) = (News::named(&event), crate::runtime()) else { return ExitCode::from(2) };
+    runtime.block_on(tell_outside(&directory, news, &text));
+    ExitCode::SUCCESS
+}
+
+/// Tells without an agent, because it could not begin or is gone, as far as the settings can be read.
+async fn tell_outside(directory: &Path, news: News, text: &str) {
     let environment = Environment::of_process();
-    let Ok(spec) = read_spec(&order.directory) else { return };
+    let Ok(spec) = read_spec(directory) else { return };
     let Ok(loaded) = crate::settings::load(&environment, &spec.cwd, Layer::default()) else { return };
     let env = tool_environment(&environment, &loaded.settings.bash.env_allow);
-    let id = order.directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let id = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let label = spec.label.as_ref().map(ToString::to_string).unwrap_or_default();
     let mut notifier = Notifier::bare(loaded.settings.fleet.notify.clone(), id, label, env, spec.cwd);
-    notifier.tell(News::Failed, status.ending_text());
+    notifier.tell(news, text);
     notifier.finish().await;
 }
 
@@ -151,8 +166,6 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     let worktree = isolation::worktree(&spec, &order.directory, &environment, status).await?;
     let path = worktree.as_ref().map(|worktree| worktree.created.path.as_path());
     let (agent, composition, identity) = prepare(order, &spec, path, &environment, status).await?;
-    let resume: Option<ResumeOrder> = records::read(&order.directory, records::RESUME);
-    let message = resume.filter(|resume| resume.nonce == order.nonce).and_then(|resume| resume.prompt);
     // Others may have spoken to it before it heard its task: that comes first all the same.
     let is_new = agent.conversation().messages().is_empty();
     let is_unfinished = !is_new
@@ -166,22 +179,17 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     let host = SessionHost::start(agent, Clients::Many);
     let server = serve::Server::listen(&order.socket, Arc::new(Sessions::only(host.clone())))?;
     let task = is_new.then(|| unveiled(&spec.prompt, &environment, VEILED_TASK));
-    let message = message.map(|text| unveiled(&text, &environment, VEILED_RESUME));
-    let heard = message.is_some().then(|| Heard::new(&host, &order.directory));
-    let first = first_words(task.as_deref(), message);
     if is_unfinished && host.go_on().is_err() {
         return Err(Failure::new("the session was closed before it began"));
     }
-    if let Some(text) = first {
+    if let Some(text) = task {
         host.prompt(Message::user(text), Author::User).await.map_err(|error| Failure::new(chain(&error)))?;
     }
+    heard::say(&host, &order.directory, heard::told(&order.directory, &order.nonce, &environment)).await?;
     let idle = Duration::from_secs(u64::from(composition.fleet.idle_minutes.get()) * 60);
     let mut postman = identity.map(|identity| Postman::start(identity, host.clone()));
     let stay = Stay { after_turn: spec.after_turn, idle, workspace: &workspace };
     let end = watch(&host, status, &mut notifier, stay, &server, postman.as_mut()).await;
-    if let Some(heard) = heard {
-        heard.finish();
-    }
     if let Some(postman) = postman {
         postman.finish(if matches!(end, End::Finished) { Farewell::Leave } else { Farewell::Stay }).await;
     }
@@ -219,16 +227,6 @@ impl Stay<'_> {
     /// The background jobs that run. They live as long as the process does, so it stays for them.
     fn jobs(&self) -> Vec<JobInfo> {
         self.workspace.jobs().into_iter().filter(|job| job.state == JobState::Running).collect()
-    }
-}
-
-/// What is said to the agent at the start of this run: its task when it has not heard that yet, and what the user has
-/// to say to it now.
-fn first_words(task: Option<&str>, message: Option<String>) -> Option<String> {
-    match (task, message) {
-        (Some(task), Some(message)) => Some(format!("{task}\n\n{message}")),
-        (Some(task), None) => Some(task.to_owned()),
-        (None, message) => message,
     }
 }
 
@@ -440,18 +438,4 @@ async fn look(since: Option<Instant>, stay: &Stay<'_>) {
     let left = since.map_or(stay.idle, |since| stay.idle.saturating_sub(since.elapsed()));
     let is_soon = left.is_zero() || !stay.jobs().is_empty();
     tokio::time::sleep(if is_soon { IDLE_LOOK } else { left }).await;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_agent_that_failed_before_it_heard_its_task_hears_it_when_it_is_resumed_with_a_message() {
-        let words = |task, message: Option<&str>| first_words(task, message.map(str::to_owned));
-        assert_eq!(words(Some("fix it"), Some("try again")).as_deref(), Some("fix it\n\ntry again"));
-        assert_eq!(words(Some("fix it"), None).as_deref(), Some("fix it"));
-        assert_eq!(words(None, Some("go on")).as_deref(), Some("go on"));
-        assert_eq!(words(None, None), None);
-    }
 }

@@ -1,7 +1,7 @@
 //! Tells the user's own command when an agent needs a person, or has ended.
 //!
-//! Never waited for by the agent: a command that hangs holds up nothing. A worker that is killed cannot tell anybody; that
-//! is seen in the list only.
+//! Never waited for by the agent: a command that hangs holds up nothing. A worker that is killed cannot tell anybody; then
+//! the daemon does, through a mode of this program.
 
 use std::{ffi::OsString, path::PathBuf, process::Stdio, time::Duration};
 
@@ -23,6 +23,10 @@ pub(super) enum News {
     Done,
     /// It has ended without; the text is why.
     Failed,
+    /// Somebody ended it; only the daemon tells this.
+    Killed,
+    /// Its process is gone without a word; only the daemon tells this.
+    Crashed,
 }
 
 impl News {
@@ -32,7 +36,14 @@ impl News {
             Self::Idle => "idle",
             Self::Done => "done",
             Self::Failed => "failed",
+            Self::Killed => "killed",
+            Self::Crashed => "crashed",
         }
+    }
+
+    /// What the daemon tells, by its name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        [Self::Failed, Self::Killed, Self::Crashed].into_iter().find(|news| news.name() == name)
     }
 }
 
@@ -59,7 +70,7 @@ impl Notifier {
         }
     }
 
-    /// For an agent that could not begin.
+    /// For an agent that could not begin, or is gone.
     pub(super) fn bare(
         command: Option<String>,
         agent: String,

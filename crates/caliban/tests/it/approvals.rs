@@ -281,8 +281,9 @@ fn a_notify_command_that_hangs_holds_nothing_up_and_every_event_is_told() {
     assert!(std::path::Path::new(&format!("/proc/{}", pid.trim())).exists(), "it was waited for");
     wait_until("it is told that it waits", || fleet.place.env.read(&news).contains("idle one\n"));
     fleet.run(["kill", &id]).ok();
+    wait_until("it is told that it was killed", || fleet.place.env.read(&news).contains("killed one\n"));
     fleet.settings("[worktrees]\nsetup = \"false\"\n");
     let id = fleet.bg("cannot begin", ["--label", "two"]);
     fleet.wait_for(&id, "failed");
-    assert_eq!(fleet.place.env.read(&news), "needs_you one\nidle one\nfailed two\n");
+    assert_eq!(fleet.place.env.read(&news), "needs_you one\nidle one\nkilled one\nfailed two\n");
 }
