@@ -50,6 +50,7 @@ mod client;
 mod daemon;
 mod daemon_mode;
 mod lock;
+pub mod moved;
 mod options;
 mod places;
 mod process;

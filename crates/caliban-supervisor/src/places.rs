@@ -18,6 +18,8 @@ pub const SOCKET_PATH_LIMIT: usize = 104;
 
 /// What the longest socket path adds to the runtime directory: `/<hash>/<id>.sock`.
 const LONGEST_TAIL: usize = 1 + HASH_LEN + 1 + AgentId::LEN + 5;
+/// The registry's file.
+pub(crate) const DATABASE: &str = "fleet.db";
 /// Characters of a repo's hash.
 const HASH_LEN: usize = 16;
 /// The largest `.git` or `commondir` file: one path.
@@ -163,6 +165,7 @@ impl Places {
             // Best effort: the note is for people.
             let _for_people = fs::write(note, text);
         }
+        crate::moved::remember(self);
         Ok(())
     }
 
@@ -236,7 +239,7 @@ impl Places {
 
     /// The registry.
     pub fn database(&self) -> PathBuf {
-        self.base.join("fleet.db")
+        self.base.join(DATABASE)
     }
 
     /// What the daemon says.

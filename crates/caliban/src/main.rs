@@ -58,7 +58,7 @@ fn main() -> ExitCode {
 /// Carries a command line out.
 fn run(cli: &Cli) -> Result<Code, Failure> {
     let environment = Environment::of_process();
-    let cwd = working_directory(cli)?;
+    let cwd = working_directory(cli, &environment)?;
     if cli.everywhere.debug {
         report::log_to_stderr();
     }
@@ -119,7 +119,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 /// Where the agent works: `-C`, else where the program was started.
-fn working_directory(cli: &Cli) -> Result<PathBuf, Failure> {
+fn working_directory(cli: &Cli, environment: &Environment) -> Result<PathBuf, Failure> {
     let here = std::env::current_dir().map_err(|error| {
         Failure::new(format!("the working directory cannot be used: {}", file::words(&error)))
             .hint("it may have been removed: change to another one")
@@ -130,6 +130,14 @@ fn working_directory(cli: &Cli) -> Result<PathBuf, Failure> {
     match dir.metadata() {
         Ok(metadata) if metadata.is_dir() => Ok(dir),
         Ok(_) => Err(cannot("it is not a directory")),
+        // Agents outlive the directory of their repo: who asks for them by its path finds them.
+        Err(error) if fleet::is_known(environment, &dir) => match &cli.command {
+            Some(command) if fleet::is_verb(command) => Ok(dir),
+            _ => Err(cannot(&file::words(&error)).hint(format!(
+                "agents of that repo can still be reached: caliban -C {} agents list",
+                dir.display()
+            ))),
+        },
         Err(error) => Err(cannot(&file::words(&error))),
     }
 }

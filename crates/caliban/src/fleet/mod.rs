@@ -46,6 +46,7 @@ use std::{
 use caliban_core::names::Slug;
 use caliban_supervisor::{
     Client, ClientError, DaemonOptions, PlaceSources, Places, StartOptions, Sweep,
+    moved::{self, Elsewhere, Fate},
     protocol::{AgentRow, Awake, ErrorCode, WakeRequest},
 };
 
@@ -63,6 +64,14 @@ pub(crate) struct Fleet<'a> {
     environment: &'a Environment,
     cwd: PathBuf,
     places: Places,
+    root: Root,
+}
+
+/// Whether the repo itself is there. Its agents are, in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Root {
+    There,
+    Gone,
 }
 
 /// Whether the command is one of the fleet's.
@@ -88,34 +97,41 @@ pub(crate) fn is_verb(command: &Command) -> bool {
 /// Carries a verb out. stdout is locked here only, because an attached terminal needs it line by line.
 pub(crate) async fn fleet(command: &Command, environment: &Environment, cwd: &Path) -> Result<Code, Failure> {
     let fleet = Fleet::open(environment, cwd)?;
+    fleet.check_root(command)?;
+    let outcome = carry_out(&fleet, command).await;
+    fleet.say_who_is_elsewhere(command, outcome.is_err());
+    outcome
+}
+
+async fn carry_out(fleet: &Fleet<'_>, command: &Command) -> Result<Code, Failure> {
     let mut out = anstream::stdout().lock();
     let out: &mut dyn Write = &mut out;
     match command {
         Command::Agents(command) => match command {
-            AgentsCommand::Spawn(args) => spawn::from_args(&fleet, args, out).await,
-            AgentsCommand::List(args) => list::list(&fleet, args, out).await,
-            AgentsCommand::Attach(args) => attach::attach(&fleet, args, out).await,
-            AgentsCommand::Logs(args) => logs::logs(&fleet, args, out).await,
-            AgentsCommand::Send(args) => send::send(&fleet, args, out).await,
-            AgentsCommand::Wait(args) => wait::wait(&fleet, args, out).await,
-            AgentsCommand::Kill(args) => kill::kill(&fleet, args, out).await,
-            AgentsCommand::Respawn(args) => respawn::respawn(&fleet, args, out).await,
-            AgentsCommand::Resume(args) => resume::resume(&fleet, args, out).await,
-            AgentsCommand::Rm(args) => rm::rm(&fleet, args, out).await,
-            AgentsCommand::Diff(args) => diff::diff(&fleet, args, out).await,
-            AgentsCommand::Merge(args) => merge::merge(&fleet, args, out).await,
+            AgentsCommand::Spawn(args) => spawn::from_args(fleet, args, out).await,
+            AgentsCommand::List(args) => list::list(fleet, args, out).await,
+            AgentsCommand::Attach(args) => attach::attach(fleet, args, out).await,
+            AgentsCommand::Logs(args) => logs::logs(fleet, args, out).await,
+            AgentsCommand::Send(args) => send::send(fleet, args, out).await,
+            AgentsCommand::Wait(args) => wait::wait(fleet, args, out).await,
+            AgentsCommand::Kill(args) => kill::kill(fleet, args, out).await,
+            AgentsCommand::Respawn(args) => respawn::respawn(fleet, args, out).await,
+            AgentsCommand::Resume(args) => resume::resume(fleet, args, out).await,
+            AgentsCommand::Rm(args) => rm::rm(fleet, args, out).await,
+            AgentsCommand::Diff(args) => diff::diff(fleet, args, out).await,
+            AgentsCommand::Merge(args) => merge::merge(fleet, args, out).await,
             AgentsCommand::Types { .. } => Ok(Code::Done),
         },
-        Command::Attach(args) => attach::attach(&fleet, args, out).await,
-        Command::Logs(args) => logs::logs(&fleet, args, out).await,
-        Command::Stop(args) | Command::Kill(args) => kill::kill(&fleet, args, out).await,
-        Command::Respawn(args) => respawn::respawn(&fleet, args, out).await,
-        Command::Resume(args) => resume::resume(&fleet, args, out).await,
-        Command::Rm(args) => rm::rm(&fleet, args, out).await,
-        Command::Approvals(args) => approvals::approvals(&fleet, args, out).await,
-        Command::Approve(args) => answer::approve(&fleet, args, out).await,
-        Command::Deny(args) => answer::deny(&fleet, args, out).await,
-        Command::Daemon(command) => daemon::daemon(&fleet, command, out).await,
+        Command::Attach(args) => attach::attach(fleet, args, out).await,
+        Command::Logs(args) => logs::logs(fleet, args, out).await,
+        Command::Stop(args) | Command::Kill(args) => kill::kill(fleet, args, out).await,
+        Command::Respawn(args) => respawn::respawn(fleet, args, out).await,
+        Command::Resume(args) => resume::resume(fleet, args, out).await,
+        Command::Rm(args) => rm::rm(fleet, args, out).await,
+        Command::Approvals(args) => approvals::approvals(fleet, args, out).await,
+        Command::Approve(args) => answer::approve(fleet, args, out).await,
+        Command::Deny(args) => answer::deny(fleet, args, out).await,
+        Command::Daemon(command) => daemon::daemon(fleet, command, out).await,
         _ => Ok(Code::Done),
     }
 }
@@ -130,10 +146,56 @@ impl<'a> Fleet<'a> {
     /// The fleet of the repo that `cwd` is in.
     pub(crate) fn open(environment: &'a Environment, cwd: &Path) -> Result<Self, Failure> {
         let sources = place_sources(environment)?;
+        if let Some(places) = moved::places_of_gone(cwd, &sources) {
+            // What there is of its settings went with it; the user's count.
+            let cwd = places.base().to_owned();
+            return Ok(Self { environment, cwd, places, root: Root::Gone });
+        }
         let places = Places::find(cwd, &sources)
             .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
         let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
-        Ok(Self { environment, cwd, places })
+        Ok(Self { environment, cwd, places, root: Root::There })
+    }
+
+    /// Refuses what needs the repo itself when that is gone.
+    fn check_root(&self, command: &Command) -> Result<(), Failure> {
+        let needs_it = matches!(
+            command,
+            Command::Respawn(_)
+                | Command::Resume(_)
+                | Command::Agents(
+                    AgentsCommand::Spawn(_)
+                        | AgentsCommand::Respawn(_)
+                        | AgentsCommand::Resume(_)
+                        | AgentsCommand::Diff(_)
+                        | AgentsCommand::Merge(_)
+                )
+        );
+        if self.root == Root::There || !needs_it {
+            return Ok(());
+        }
+        let repo = self.places.repo().display();
+        Err(Failure::new(format!("the repo {repo} is not there any more, and this needs it")).hint(
+            "move it back to that place; list, attach, logs, send, wait, approvals, kill and rm work without it",
+        ))
+    }
+
+    /// Whoever finds no agents here, or not the one that they mean, may be in a repo that was moved.
+    fn say_who_is_elsewhere(&self, command: &Command, has_failed: bool) {
+        let looks = match command {
+            Command::Agents(AgentsCommand::List(args)) => !args.all_repos,
+            Command::Agents(AgentsCommand::Spawn(_)) => false,
+            _ => true,
+        };
+        let has_none =
+            || std::fs::read_dir(self.places.agents_dir()).map_or(true, |mut all| all.next().is_none());
+        if !looks || !(has_failed || has_none()) {
+            return;
+        }
+        let Ok(sources) = place_sources(self.environment) else { return };
+        for other in moved::elsewhere(&sources, &self.places) {
+            report::note(&elsewhere_in_words(&other));
+        }
     }
 
     /// A connection to the daemon, which is started when there is none.
@@ -187,6 +249,33 @@ impl<'a> Fleet<'a> {
             caller.secrets.insert(caller::VEILED_TASK.to_owned(), task);
         }
         Ok(caller)
+    }
+}
+
+/// Whether a directory that is gone was in a repo with a fleet.
+pub(crate) fn is_known(environment: &Environment, dir: &Path) -> bool {
+    place_sources(environment).is_ok_and(|sources| moved::places_of_gone(dir, &sources).is_some())
+}
+
+fn elsewhere_in_words(other: &Elsewhere) -> String {
+    let repo = other.repo.display();
+    let (who, them) = match other.fate {
+        Fate::IsHere => (other.agents, "belong"),
+        Fate::Gone => (other.running, "run"),
+    };
+    let who = match who {
+        1 => format!("1 agent of it {them}s"),
+        _ => format!("{who} agents of it {them}"),
+    };
+    let them = if who.starts_with("1 ") { "it" } else { "them" };
+    match other.fate {
+        Fate::IsHere => {
+            format!("this repo was at {repo}, and {who} there: caliban -C {repo} agents list shows {them}")
+        }
+        Fate::Gone => format!(
+            "{repo} is gone, and {who}: if that repo was moved, move it back; \
+             caliban -C {repo} agents list shows {them} meanwhile"
+        ),
     }
 }
 

@@ -30,6 +30,7 @@ mod merge;
 mod merge_again;
 mod merge_left;
 mod models;
+mod moved;
 mod place;
 mod rescues;
 mod resume;
