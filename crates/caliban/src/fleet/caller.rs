@@ -98,25 +98,21 @@ impl Caller {
         *text = veiled;
     }
 
-    /// Keeps what an agent that is started again was handed before and this caller does not have. `socket` is the agent's:
-    /// they are beside it. What was said at an earlier resume is the daemon's to keep.
-    pub(super) fn keep(&mut self, socket: &Path) {
+    /// Keeps what an agent that is started again must not write down, from the shell before. `socket` is the agent's: what
+    /// it was handed lies beside it. All else that this shell does not have the daemon keeps.
+    pub(super) fn keep_hidden(&mut self, socket: &Path) {
         let before = std::fs::read(socket.with_extension("env")).ok();
         let before = before.and_then(|json| serde_json::from_slice::<BTreeMap<String, String>>(&json).ok());
-        let pairs = |json: Option<&String>| -> Vec<(String, String)> {
-            json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
+        let pairs = |secrets: &BTreeMap<String, String>| -> Vec<(String, String)> {
+            secrets.get(HIDDEN).and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
         };
-        let before = before.unwrap_or_default();
-        let mut hidden = pairs(self.secrets.get(HIDDEN));
-        let known = |(name, _): &(String, String)| hidden.iter().any(|(have, _)| have == name);
-        let more: Vec<_> = pairs(before.get(HIDDEN)).into_iter().filter(|pair| !known(pair)).collect();
-        hidden.extend(more);
-        hand(&mut self.secrets, HIDDEN, &hidden);
-        for (name, value) in before {
-            if name != VEILED_RESUME && name != HIDDEN {
-                self.secrets.entry(name).or_insert(value);
+        let mut hidden = pairs(&self.secrets);
+        for pair in pairs(&before.unwrap_or_default()) {
+            if !hidden.contains(&pair) {
+                hidden.push(pair);
             }
         }
+        hand(&mut self.secrets, HIDDEN, &hidden);
     }
 }
 

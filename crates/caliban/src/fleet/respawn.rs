@@ -18,7 +18,7 @@ pub(super) async fn respawn(
     let mut client = fleet.client().await?;
     let row = client.show(&args.agent.id).await.map_err(worded)?;
     let mut caller = fleet.caller_for(&row)?;
-    caller.keep(&row.socket);
+    caller.keep_hidden(&row.socket);
     let request = RespawnRequest { secrets: caller.secrets, program: Some(crate::compose::own_program()?) };
     let made = client.respawn(&args.agent.id, &request).await.map_err(worded)?;
     if let Err(problem) = crate::broker::leave_for_good(&made.archived).await {

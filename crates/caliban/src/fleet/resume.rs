@@ -25,7 +25,7 @@ pub(super) async fn resume(
     let mut client = fleet.client().await?;
     let row = client.show(&args.agent.id).await.map_err(worded)?;
     let mut caller = fleet.caller_for(&row)?;
-    caller.keep(&row.socket);
+    caller.keep_hidden(&row.socket);
     let mut prompt = args.prompt.clone();
     if let Some(prompt) = &mut prompt {
         caller.veil(prompt, VEILED_RESUME);

@@ -1,6 +1,6 @@
 //! The worktree of a background agent: made at its first start, found again at every other.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use caliban_core::{
     names::Slug,
@@ -10,33 +10,31 @@ use caliban_worktrees::{BaseRef, CreateRequest, GitOptions, Repo, Setup, Worktre
 use tokio_util::sync::CancellationToken;
 
 use super::status::Status;
-use crate::{
-    report::{Failure, note},
-    settings::{Environment, Layer},
-};
+use crate::{report::Failure, settings::Settings};
 
 /// The agent's worktree, held for as long as the value lives; none when it works in the caller's directory.
 pub(super) async fn worktree(
     spec: &SpawnSpec,
     directory: &Path,
-    environment: &Environment,
+    settings: &Settings,
     status: &mut Status,
 ) -> Result<Option<Worktree>, Failure> {
     let Isolation::Worktree(wanted) = &spec.isolation else { return Ok(None) };
     let cancel = CancellationToken::new();
     let id = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let name = Slug::parse(id).map_err(|error| Failure::new(error.to_string()))?;
-    let repo = Repo::open(&spec.cwd, GitOptions::default(), &cancel).await.map_err(worded)?;
+    let repo = Repo::open(ground(spec).0, GitOptions::default(), &cancel).await.map_err(worded)?;
     if !repo.path_of(&name).is_dir() {
         status.activity("making the worktree");
     }
-    let settings = crate::settings::load(environment, &spec.cwd, Layer::default())?.settings;
     let setup = settings
         .worktrees
         .setup
+        .clone()
         .map(|command| Setup { command, timeout_seconds: settings.worktrees.setup_timeout.get().into() });
     let request = CreateRequest {
         base_ref: BaseRef::from(wanted.base_ref.clone()),
+        base_commit: wanted.base_commit.clone(),
         sparse_paths: wanted.sparse_paths.clone(),
         symlink_directories: wanted.symlink_directories.clone(),
         setup,
@@ -46,10 +44,29 @@ pub(super) async fn worktree(
     };
     let worktree = repo.take_up(request, &|_| {}, &cancel).await.map_err(worded)?;
     for text in &worktree.created.notes {
-        note(text);
+        status.note(text);
     }
     status.worktree(&worktree.created.path, &worktree.created.branch, worktree.created.base.as_str());
     Ok(Some(worktree))
+}
+
+/// Where the caller stood, and what of it is not there any more: the user may have changed to a branch without it, and who
+/// has a worktree of its own has its own of it.
+pub(super) fn ground(spec: &SpawnSpec) -> (&Path, &Path) {
+    let whole = (spec.cwd.as_path(), Path::new(""));
+    match &spec.isolation {
+        Isolation::None => whole,
+        Isolation::Worktree(_) => {
+            let nearest = spec.cwd.ancestors().find(|dir| dir.is_dir());
+            nearest.and_then(|dir| Some((dir, spec.cwd.strip_prefix(dir).ok()?))).unwrap_or(whole)
+        }
+    }
+}
+
+/// The same place in the worktree, when it is there and no link leads out.
+pub(super) fn below(worktree: &Path, root: &Path, missing: &Path) -> Option<PathBuf> {
+    let place = root.join(missing).canonicalize().ok()?;
+    (place.is_dir() && place.starts_with(worktree.canonicalize().ok()?)).then_some(place)
 }
 
 fn worded(error: caliban_worktrees::Error) -> Failure {

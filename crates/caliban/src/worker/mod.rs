@@ -25,13 +25,14 @@ use std::{
 
 use caliban_acp::{Clients, SessionHost, Sessions};
 use caliban_agent::{
-    Agent, Attendance,
+    Agent, Attendance, TurnCount,
     blueprint::{Kin, Wanted, WorkspaceSource},
     event::{Author, Outcome},
     transcript,
 };
 use caliban_core::{
     message::Message,
+    redact::Redactor,
     spec::{AfterTurn, SpawnSpec},
 };
 use caliban_supervisor::{
@@ -46,7 +47,10 @@ use crate::{
     compose::{Composition, Request, chain, compose},
     fleet::caller::{VEILED_TASK, unveiled},
     report::Failure,
-    settings::{Environment, Layer, tool_environment::tool_environment},
+    settings::{
+        Environment, Layer, Settings,
+        tool_environment::{secrets, tool_environment},
+    },
 };
 use notify::{News, Notifier};
 use status::Status;
@@ -128,12 +132,15 @@ impl Order {
 async fn work(order: &Order) -> Result<End, Failure> {
     let waking = Waking::of(&order.directory);
     let mut status = Status::new(&order.directory, &order.nonce);
-    let end = run(order, waking, &mut status).await;
-    if let Err(failure) = &end {
-        status.failed(failure);
-        tell_outside(&order.directory, News::Failed, status.ending_text()).await;
+    match run(order, waking, &mut status).await {
+        Ok(end) => Ok(end),
+        Err(failure) => {
+            let failure = status.without_secrets(failure);
+            status.failed(&failure).await;
+            tell_outside(&order.directory, News::Failed, status.ending_text()).await;
+            Err(failure)
+        }
     }
-    end
 }
 
 /// Runs the mode of [`caliban_supervisor::NOTIFY_MODE`]: tells of an end that only the daemon saw.
@@ -149,11 +156,12 @@ pub(crate) fn notify_main() -> ExitCode {
 async fn tell_outside(directory: &Path, news: News, text: &str) {
     let environment = Environment::of_process();
     let Ok(spec) = read_spec(directory) else { return };
-    let Ok(loaded) = crate::settings::load(&environment, &spec.cwd, Layer::default()) else { return };
+    let stands = isolation::ground(&spec).0.to_owned();
+    let Ok(loaded) = crate::settings::load(&environment, &stands, Layer::default()) else { return };
     let env = tool_environment(&environment, &loaded.settings.bash.env_allow);
     let id = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let label = spec.label.as_ref().map(ToString::to_string).unwrap_or_default();
-    let mut notifier = Notifier::bare(loaded.settings.fleet.notify.clone(), id, label, env, spec.cwd);
+    let mut notifier = Notifier::bare(loaded.settings.fleet.notify.clone(), id, label, env, stands);
     notifier.tell(news, text);
     notifier.finish().await;
 }
@@ -162,8 +170,14 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     status.write();
     let spec = read_spec(&order.directory)?;
     let environment = Environment::of_process();
+    status.redact(Redactor::new(secrets(&environment, &Settings::default())));
+    let settings =
+        crate::settings::load(&environment, isolation::ground(&spec).0, Layer::default())?.settings;
+    let redactor = Redactor::new(secrets(&environment, &settings));
+    tell_panics_without_secrets(redactor.clone());
+    status.redact(redactor);
     // Held to the end: as long as we work in it, nobody removes it.
-    let worktree = isolation::worktree(&spec, &order.directory, &environment, status).await?;
+    let worktree = isolation::worktree(&spec, &order.directory, &settings, status).await?;
     let path = worktree.as_ref().map(|worktree| worktree.created.path.as_path());
     let (agent, composition, identity) = prepare(order, &spec, path, &environment, status).await?;
     // Others may have spoken to it before it heard its task: that comes first all the same.
@@ -196,6 +210,13 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     // No new clients; those that are attached see the end of the session, and leave.
     tokio::join!(server.finish(), host.close(), notifier.finish());
     Ok(end)
+}
+
+/// What a panic says may quote anything; it goes to `worker.log` like all that is said here.
+fn tell_panics_without_secrets(redactor: Redactor) {
+    std::panic::set_hook(Box::new(move |panic| {
+        crate::report::note(&redactor.redact(&panic.to_string()));
+    }));
 }
 
 /// How this run came about.
@@ -241,8 +262,9 @@ async fn prepare(
     let mut flags = crate::fleet::flags::of(spec);
     crate::fleet::limits::Raised::of(&order.directory).apply(&mut flags);
     let id = order.directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let (stands, missing) = isolation::ground(spec);
     let request = Request {
-        cwd: &spec.cwd,
+        cwd: stands,
         worktree,
         flags: &flags,
         append: crate::fleet::flags::append_of(spec),
@@ -251,10 +273,13 @@ async fn prepare(
         fleet_agent: id.parse().ok().map(|id| (id, spec.depth)),
     };
     let mut composition = compose(environment, request).await?;
+    let place = worktree.and_then(|tree| isolation::below(tree, &composition.workspace.root, missing));
+    composition.workspace.root = place.unwrap_or(composition.workspace.root);
     let policy = composition.blueprint.policy.clone();
     composition.blueprint.policy = caliban_agent::subagent::inherit(spec, policy).map_err(Failure::new)?;
+    status.redact(composition.blueprint.redactor.clone());
     for note in &composition.notes {
-        crate::report::note(note);
+        status.note(note);
     }
     if let Some(hooks) = crate::fleet::flags::hooks_of(spec) {
         composition.blueprint.hooks.commands = hooks;
@@ -288,7 +313,7 @@ async fn prepare(
         tools: tools.clone(),
         role: definition.map(|it| it.role),
     };
-    match begin(&mut composition, wanted, tools.as_deref(), identity.as_ref()).await {
+    match begin(&mut composition, wanted, tools.as_deref(), identity.as_ref(), spec.after_turn).await {
         Ok(agent) => {
             status.agent(agent.kit());
             Ok((agent, composition, identity))
@@ -308,9 +333,16 @@ async fn begin(
     wanted: Wanted,
     tools: Option<&[String]>,
     identity: Option<&Identity>,
+    after_turn: AfterTurn,
 ) -> Result<Agent, Failure> {
     let is_old = wanted.directory.join(transcript::FILE_NAME).exists();
     let mut kit = composition.kit(wanted)?;
+    kit.turn_count = match after_turn {
+        // One task, however often it is resumed.
+        AfterTurn::End => TurnCount::Conversation,
+        // Each message is a task of its own, as in the foreground.
+        AfterTurn::Stay => TurnCount::Prompt,
+    };
     if let Some(identity) = identity {
         for tool in broker::tools(identity, &kit.redactor) {
             if tools.is_none_or(|names| names.contains(&tool.spec().name)) {
@@ -365,8 +397,12 @@ async fn watch(
         }
         status.asks(&host.handle().asks().open(), |ask| host.listed(ask));
         let is_over = status.is_turn_over() && !host.is_running();
-        let is_last =
-            stay.after_turn == AfterTurn::End || matches!(status.outcome(), Some(Outcome::Failed { .. }));
+        // One that waits for messages ends, too, where no message helps or a person has to know.
+        let is_stuck = matches!(
+            status.outcome(),
+            Some(Outcome::Failed { .. } | Outcome::TurnLimit { .. } | Outcome::Budget { .. })
+        );
+        let is_last = stay.after_turn == AfterTurn::End || is_stuck;
         // What is in its mailbox when it would end is heard first.
         let is_kept = match (&mut postman, status.outcome()) {
             (Some(postman), Some(Outcome::Done)) if is_over && is_last => {
@@ -381,11 +417,11 @@ async fn watch(
             }
             // Nothing of an agent outlives it; what that ends is said.
             for job in stay.jobs() {
-                let command = status.redacted(&job.command);
-                crate::report::note(&format!("a command in the background ends with the agent: {command}"));
+                let command = caliban_core::inert::line(&job.command);
+                status.note(&format!("a command in the background ends with the agent: {command}"));
             }
             let is_done = matches!(status.outcome(), Some(Outcome::Done));
-            status.ended();
+            status.ended().await;
             notifier.tell(if is_done { News::Done } else { News::Failed }, status.ending_text());
             return End::Finished;
         }
@@ -412,7 +448,8 @@ async fn watch(
             entry = feed.wait(&mut cursor) => match entry {
                 Some(entry) => status.take(&entry),
                 None => {
-                    status.failed(&Failure::new("the agent has crashed").hint("its worker.log may say why"));
+                    let crash = Failure::new("the agent has crashed").hint("its worker.log may say why");
+                    status.failed(&crash).await;
                     return End::Finished;
                 }
             },
@@ -424,8 +461,8 @@ async fn watch(
             () = look(idle_since, &stay), if is_idle => {
                 let is_time = idle_since.is_some_and(|since| since.elapsed() >= stay.idle);
                 let is_needed = server.has_clients() || !stay.jobs().is_empty() || !no_mail.is_cancelled();
-                if is_time && !is_needed && host.retire().is_ok() {
-                    status.hibernated();
+                if is_time && !is_needed && status.is_room_to_sleep() && host.retire().is_ok() {
+                    status.hibernated().await;
                     return End::Hibernated;
                 }
             }

@@ -5,11 +5,13 @@ use std::{
     fs::{File, OpenOptions},
     os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use caliban_acp::permission::Listed;
 use caliban_agent::{
     Kit,
+    budget::Purse,
     event::{Ask, Event, Outcome},
     feed::Entry,
 };
@@ -27,9 +29,16 @@ use crate::report::Failure;
 const LAST_TEXT_CHARS: usize = 200;
 /// So much of all open calls together is in the file, which has a largest size.
 const CALLS_BYTES: usize = 32 * 1024;
-/// The name under which room for one more status waits, and how much.
+/// The name under which room waits for saying that the disk is full, and how much.
 const RESERVED: &str = ".status.reserved";
 const RESERVED_BYTES: usize = 64 * 1024;
+/// The same for the last word of a run, in which nothing is open any more.
+const LAST: &str = ".status.last";
+const LAST_BYTES: usize = 16 * 1024;
+/// The name under which it is tried whether there is that much room.
+const ROOM: &str = ".status.room";
+/// How often a last word that finds no room is tried again.
+const ROOM_LOOK: Duration = Duration::from_millis(500);
 
 /// Keeps the file; written only when it differs.
 pub(super) struct Status {
@@ -38,6 +47,8 @@ pub(super) struct Status {
     written: Option<WorkerStatus>,
     /// Takes secrets out of what is written.
     redactor: Redactor,
+    /// Knows what was spent.
+    purse: Option<Purse>,
     /// How the last turn ended; none while one is under way.
     outcome: Option<Outcome>,
     is_disk_full: bool,
@@ -45,8 +56,9 @@ pub(super) struct Status {
     listed: Vec<(Ask, Listed)>,
     told: BTreeSet<String>,
     untold: Vec<String>,
-    /// Room for one more status, for when the disk is full.
+    /// Room for saying that the disk is full, and for the last word.
     reserved: Option<File>,
+    last: Option<File>,
 }
 
 impl Status {
@@ -71,12 +83,14 @@ impl Status {
             now,
             written: None,
             redactor: Redactor::default(),
+            purse: None,
             outcome: None,
             is_disk_full: false,
             listed: Vec::new(),
             told: BTreeSet::new(),
             untold: Vec::new(),
             reserved: None,
+            last: None,
         }
     }
 
@@ -85,6 +99,31 @@ impl Status {
         (self.now.turns, self.now.usage) = (0, Usage::default());
         self.now.model = Some(kit.model.clone());
         self.redactor = kit.redactor.clone();
+        self.purse = Some(kit.purse.clone());
+        self.cost();
+    }
+
+    /// What must not be written, as far as it is known before there is an agent.
+    pub(super) fn redact(&mut self, redactor: Redactor) {
+        self.redactor = redactor;
+    }
+
+    /// A line for whoever reads `worker.log`.
+    pub(super) fn note(&self, text: &str) {
+        crate::report::note(&self.redactor.redact(text));
+    }
+
+    /// The same failure without secrets.
+    pub(super) fn without_secrets(&self, failure: Failure) -> Failure {
+        let clean = |text: String| self.redactor.redact(&text).into_owned();
+        Failure { message: clean(failure.message), hint: failure.hint.map(clean), code: failure.code }
+    }
+
+    /// What was spent is known after each request, not only when the turn is over.
+    fn cost(&mut self) {
+        if let Some(purse) = &self.purse {
+            self.now.micro_usd = purse.micro_usd().map(MicroUsd);
+        }
     }
 
     pub(super) fn activity(&mut self, activity: &str) {
@@ -101,7 +140,10 @@ impl Status {
     /// Takes in what happened.
     pub(super) fn take(&mut self, entry: &Entry) {
         match entry {
-            Entry::Record(record) => self.record(&record.event),
+            Entry::Record(record) => {
+                self.record(&record.event);
+                self.cost();
+            }
             Entry::Waiting { reason, .. } if caliban_acp::disk_full(reason).is_some() => {
                 self.is_disk_full = true;
                 self.now.waiting_for = None;
@@ -156,10 +198,9 @@ impl Status {
                 self.now.activity = Some("asking the model".to_owned());
             }
             Event::Summarised { usage, .. } => self.now.usage += *usage,
-            Event::TurnEnded { outcome, micro_usd, .. } => {
+            Event::TurnEnded { outcome, .. } => {
                 self.outcome = Some(outcome.clone());
                 self.now.activity = None;
-                self.now.micro_usd = micro_usd.map(MicroUsd);
             }
             Event::Started(_)
             | Event::Resumed { .. }
@@ -234,6 +275,7 @@ impl Status {
         self.now.state = WorkerState::Idle;
         self.now.waiting_for = Some(Waiting::Input);
         self.now.activity = match jobs {
+            [] if self.is_disk_full => Some("disk full: stays in memory until there is room".to_owned()),
             [] => None,
             [job] => Some(format!("in the background: {}", inert::line(&job.command))),
             [job, more @ ..] => {
@@ -243,7 +285,7 @@ impl Status {
     }
 
     /// For good, as the last turn ended.
-    pub(super) fn ended(&mut self) {
+    pub(super) async fn ended(&mut self) {
         let (state, kind, text) = match self.outcome.take() {
             Some(Outcome::Done) | None => (WorkerState::Done, EndingKind::Finished, None),
             Some(Outcome::TurnLimit { limit }) => {
@@ -258,18 +300,24 @@ impl Status {
                 (WorkerState::Failed, EndingKind::Error, Some(format!("{error}{hint}")))
             }
         };
-        self.end(state, kind, text);
+        self.end(state, kind, text).await;
     }
 
     /// It could not even begin.
-    pub(super) fn failed(&mut self, failure: &Failure) {
+    pub(super) async fn failed(&mut self, failure: &Failure) {
         let hint = failure.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-        self.end(WorkerState::Failed, EndingKind::Error, Some(format!("{}{hint}", failure.message)));
+        self.end(WorkerState::Failed, EndingKind::Error, Some(format!("{}{hint}", failure.message))).await;
     }
 
-    pub(super) fn hibernated(&mut self) {
+    /// Whether there is room to leave memory. Where there is none it could not come back, either, to hear a message.
+    pub(super) fn is_room_to_sleep(&mut self) -> bool {
+        self.is_disk_full = try_room(&self.directory).is_err_and(|error| is_full(&error));
+        !self.is_disk_full
+    }
+
+    pub(super) async fn hibernated(&mut self) {
         self.now.hibernated = true;
-        self.durably();
+        self.durably().await;
     }
 
     /// How it ended, in words.
@@ -286,43 +334,85 @@ impl Status {
         self.stamp();
         let clean = self.clean();
         let written = records::write(&self.directory, STATUS, &clean).or_else(|error| {
-            // That it waits for room has to be seen: there is room for that.
-            if error.kind() == std::io::ErrorKind::StorageFull {
-                self.use_reserve(&clean)
+            // That it waits for room has to be seen: there is room for that, and for nothing else.
+            if is_full(&error) && self.is_disk_full {
+                self.use_reserve(&clean, Word::NoRoom)
             } else {
                 Err(error)
             }
         });
-        if written.is_ok() && self.reserved.is_none() && !self.is_disk_full {
-            self.reserved = reserve(&self.directory);
+        if written.is_ok() && !self.is_disk_full {
+            for word in [Word::Last, Word::NoRoom] {
+                let (slot, name, bytes) = self.room_for(word);
+                if slot.is_none() {
+                    *slot = reserve(&name, bytes);
+                }
+            }
         }
         self.keep(written);
     }
 
-    fn use_reserve(&mut self, status: &WorkerStatus) -> std::io::Result<()> {
-        let full = std::io::ErrorKind::StorageFull;
-        let file = self.reserved.take().ok_or(full)?;
-        let mut bytes = serde_json::to_vec(status).map_err(std::io::Error::other)?;
-        if bytes.len() > RESERVED_BYTES {
-            return Err(full.into());
+    /// The room that waits for a word: what holds it, its path and its size.
+    fn room_for(&mut self, word: Word) -> (&mut Option<File>, PathBuf, usize) {
+        match word {
+            Word::NoRoom => (&mut self.reserved, self.directory.join(RESERVED), RESERVED_BYTES),
+            Word::Last => (&mut self.last, self.directory.join(LAST), LAST_BYTES),
         }
-        bytes.resize(RESERVED_BYTES, b' ');
-        file.write_all_at(&bytes, 0)?;
-        std::fs::rename(self.directory.join(RESERVED), self.directory.join(STATUS))
     }
 
-    fn end(&mut self, state: WorkerState, kind: EndingKind, text: Option<String>) {
+    fn use_reserve(&mut self, status: &WorkerStatus, word: Word) -> std::io::Result<()> {
+        let full = std::io::ErrorKind::StorageFull;
+        let mut bytes = serde_json::to_vec(status).map_err(std::io::Error::other)?;
+        let length = bytes.len();
+        let (slot, name, room) = self.room_for(word);
+        if length > room {
+            return Err(full.into());
+        }
+        let file = slot.take().ok_or(full)?;
+        bytes.resize(room, b' ');
+        file.write_all_at(&bytes, 0)?;
+        if word == Word::Last {
+            // Whoever writes down that we are gone needs some room, too.
+            file.set_len(length as u64)?;
+            file.sync_all()?;
+        }
+        std::fs::rename(name, self.directory.join(STATUS))?;
+        if word == Word::Last {
+            File::open(&self.directory)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self, state: WorkerState, kind: EndingKind, text: Option<String>) {
         self.now.state = state;
         self.now.activity = None;
         self.now.waiting_for = None;
         self.now.asks.clear();
         self.now.ending = Some(WorkerEnding { kind, text });
-        self.durably();
+        self.durably().await;
     }
 
-    fn durably(&mut self) {
-        self.stamp();
-        self.keep(records::write_durably(&self.directory, STATUS, &self.clean()));
+    /// The last word of this run: without it nobody would know how it ended. So it waits for room, where there is none.
+    async fn durably(&mut self) {
+        let written = loop {
+            self.stamp();
+            let clean = self.clean();
+            let written = records::write_durably(&self.directory, STATUS, &clean).or_else(|error| {
+                if is_full(&error) { self.use_reserve(&clean, Word::Last) } else { Err(error) }
+            });
+            match &written {
+                Err(error) if is_full(error) => tokio::time::sleep(ROOM_LOOK).await,
+                _ => break written,
+            }
+        };
+        self.keep(written);
+        // Best effort: they are not needed any more.
+        for word in [Word::Last, Word::NoRoom] {
+            let (slot, name, _) = self.room_for(word);
+            if slot.take().is_some() {
+                let _gone = std::fs::remove_file(name);
+            }
+        }
     }
 
     /// The status as it may be written: without secrets.
@@ -342,11 +432,6 @@ impl Status {
         status
     }
 
-    /// A text as it may be written: in one line, without secrets.
-    pub(super) fn redacted(&self, text: &str) -> String {
-        self.redactor.redact(&inert::line(text)).into_owned()
-    }
-
     fn stamp(&mut self) {
         self.now.updated_at = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
     }
@@ -360,13 +445,40 @@ impl Status {
     }
 }
 
-/// Takes room on the disk: file systems give it when it is written to. Best effort.
-fn reserve(directory: &Path) -> Option<File> {
-    let path = directory.join(RESERVED);
+/// Which status is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word {
+    /// That there is no room.
+    NoRoom,
+    /// Of this run.
+    Last,
+}
+
+/// Takes room on the disk. Best effort.
+fn reserve(path: &Path, bytes: usize) -> Option<File> {
+    take_room(path, bytes).ok()
+}
+
+/// Takes as much room as coming back needs, and gives it back.
+fn try_room(directory: &Path) -> std::io::Result<()> {
+    let path = directory.join(ROOM);
+    take_room(&path, RESERVED_BYTES)?;
+    std::fs::remove_file(path)
+}
+
+/// File systems give room when it is written to.
+fn take_room(path: &Path, bytes: usize) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path).ok()?;
-    file.write_all_at(&[b' '; RESERVED_BYTES], 0).ok()?;
-    Some(file)
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    if let Err(error) = file.write_all_at(&vec![b' '; bytes], 0) {
+        let _part = std::fs::remove_file(path);
+        return Err(error);
+    }
+    Ok(file)
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
 #[cfg(test)]
@@ -409,10 +521,17 @@ mod tests {
         assert!(place.path().join(RESERVED).exists());
         status.now.activity = Some("disk full: waiting for room".into());
         let clean = status.clean();
-        status.use_reserve(&clean).unwrap();
+        status.use_reserve(&clean, Word::NoRoom).unwrap();
         assert_eq!(records::read::<WorkerStatus>(place.path(), STATUS), Some(clean.clone()));
         assert!(!place.path().join(RESERVED).exists());
-        assert!(status.use_reserve(&clean).is_err());
+        assert!(status.use_reserve(&clean, Word::NoRoom).is_err());
+        // The last word has room of its own, and gives back what it does not need.
+        let mut last = clean;
+        last.state = WorkerState::Done;
+        status.use_reserve(&last, Word::Last).unwrap();
+        assert_eq!(records::read::<WorkerStatus>(place.path(), STATUS), Some(last.clone()));
+        let length = std::fs::metadata(place.path().join(STATUS)).unwrap().len();
+        assert_eq!(length, serde_json::to_vec(&last).unwrap().len() as u64);
     }
 
     #[test]
@@ -446,26 +565,26 @@ mod tests {
         assert_eq!((whole, cut), (8, 56));
     }
 
-    #[test]
-    fn the_limit_of_turns_is_told_and_not_the_turns_of_the_whole_session() {
+    #[tokio::test]
+    async fn the_limit_of_turns_is_told_and_not_the_turns_of_the_whole_session() {
         let place = tempfile::tempdir().unwrap();
         let mut status = Status::new(place.path(), "one");
         status.now.turns = 17;
         status.outcome = Some(Outcome::TurnLimit { limit: 3 });
-        status.ended();
+        status.ended().await;
         let written: WorkerStatus = records::read(place.path(), STATUS).unwrap();
         let limit = caliban_core::lifecycle::Outcome::TurnLimit { limit: 3 };
         assert_eq!(written.outcome(), Some(limit));
         assert_eq!(Status::new(place.path(), "two").now.turn_limit, None);
     }
 
-    #[test]
-    fn a_run_that_ends_early_keeps_what_is_known_of_the_work() {
+    #[tokio::test]
+    async fn a_run_that_ends_early_keeps_what_is_known_of_the_work() {
         let place = tempfile::tempdir().unwrap();
         let mut status = Status::new(place.path(), "one");
         status.worktree(Path::new("/w"), "caliban/x", "base");
         (status.now.turns, status.now.micro_usd) = (3, Some(MicroUsd(7)));
-        status.ended();
+        status.ended().await;
         let mut next = Status::new(place.path(), "two");
         next.write();
         let written: WorkerStatus = records::read(place.path(), STATUS).unwrap();

@@ -61,7 +61,7 @@ fn what_cannot_work_is_refused_at_once() {
         (["--sparse", "nosuch"], "--sparse: there is no 'nosuch' in HEAD"),
         (["--tools", "Raed,Write"], "--tools: there is no tool 'Raed'"),
         (["--add-dir", "/nosuch"], "--add-dir: there is no directory /nosuch"),
-        (["--symlink", "nosuch"], "--symlink: there is no directory 'nosuch' in the repo"),
+        (["--symlink", "nosuch"], "--symlink: 'nosuch': it does not exist"),
     ] {
         let refused = fleet.place.caliban().args(["--bg", "the task"]).args(flags).output().expect_code(2);
         assert!(refused.stderr.contains(words), "{flags:?}: {}", refused.stderr);

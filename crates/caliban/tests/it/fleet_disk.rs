@@ -8,10 +8,10 @@ use testkit::{StepExt as _, script, text, wait_until};
 use crate::{fleet::Fleet, place::Place};
 
 /// A small file system of its own; none when we may not mount one.
-struct Small(PathBuf);
+pub(crate) struct Small(PathBuf);
 
 impl Small {
-    fn mount(at: PathBuf) -> Option<Self> {
+    pub(crate) fn mount(at: PathBuf) -> Option<Self> {
         std::fs::create_dir_all(&at).unwrap();
         let options = ["-t", "tmpfs", "-o", "size=4m,mode=700", "none"];
         let done = Command::new("mount").args(options).arg(&at).output();
@@ -19,7 +19,7 @@ impl Small {
     }
 
     /// Takes all the room that there is.
-    fn fill(&self) -> PathBuf {
+    pub(crate) fn fill(&self) -> PathBuf {
         let filler = self.0.join("filler");
         let to = format!("of={}", filler.display());
         let _full = Command::new("dd").args(["if=/dev/zero", to.as_str()]).output();

@@ -41,3 +41,8 @@ mod told;
 mod trust;
 mod words;
 mod work;
+mod worker_again;
+mod worker_base;
+mod worker_disk;
+mod worker_limits;
+mod worker_log;
