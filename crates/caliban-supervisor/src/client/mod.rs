@@ -98,6 +98,9 @@ pub enum ClientError {
     /// No answer within the limit.
     #[error("the daemon does not answer (waited {0:?})")]
     Silent(Duration),
+    /// It may have done what it was asked for, and nobody can tell.
+    #[error("{0}; it may have begun all the same")]
+    Unsure(Box<ClientError>),
 }
 
 impl ClientError {
@@ -118,6 +121,10 @@ impl ClientError {
             }
             Self::Refused(error) => error.hint.clone(),
             Self::Broken(_) => Some("try again".to_owned()),
+            Self::Unsure(_) => Some(
+                "look before you ask again: `caliban agents list`; `caliban daemon status` says how it is"
+                    .to_owned(),
+            ),
             Self::Silent(_) => {
                 Some("is it stopped or swapped out? `caliban daemon restart` replaces it".to_owned())
             }
@@ -175,7 +182,11 @@ impl Client {
         if request.key.is_none() {
             request.key = Some(random_key()?);
         }
-        self.again(Method::POST, "/v1/agents", Some(body(&request)?)).await
+        let spawned = self.again(Method::POST, "/v1/agents", Some(body(&request)?)).await;
+        spawned.map_err(|error| match error {
+            ClientError::Silent(_) | ClientError::Broken(_) => ClientError::Unsure(Box::new(error)),
+            other => other,
+        })
     }
 
     /// Ends an agent; returns when its whole process tree is gone. One that has ended stays as it is.

@@ -10,13 +10,15 @@ use rustix::process::Signal;
 
 use super::agent::{Keeper, Waiter};
 use super::store::Then;
-use super::{Owner, Reply, answer_to, decide, resume, start};
+use super::{Msg, Owner, Reply, answer_to, decide, resume, start};
 use crate::protocol::{ApiError, ErrorCode, GRACE_CAP_MS, KillRequest};
 use crate::records::{self, Again, ExitRecord, StopOrder};
 use caliban_process::Patience;
 
 /// How long a shim may take, after the grace, to end what only KILL ends. After that it is ended itself.
 const SHIM_LIMIT: Duration = Duration::from_secs(15);
+/// How long the registry may take for an order before the run is ended without it.
+const STORE_LIMIT: Duration = Duration::from_secs(2);
 
 impl Owner {
     pub(super) fn kill(&mut self, query: &str, request: &KillRequest, reply: Reply) {
@@ -47,8 +49,25 @@ impl Owner {
             }
             Keeper::Starting | Keeper::InDoubt | Keeper::Alive(_) | Keeper::Unwatched(_) => {
                 agent.orders += 1;
+                let nonce = agent.record.nonce.clone();
                 self.save(id, Then::KillOrdered { id, grace });
+                self.later(async move {
+                    tokio::time::sleep(STORE_LIMIT).await;
+                    Some(Msg::KillLate { id, nonce, grace })
+                });
             }
+        }
+    }
+
+    /// The registry takes its time with an order: the run is ended all the same.
+    pub(super) fn kill_late(&mut self, id: AgentId, nonce: &str, grace: u64) {
+        let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.record.nonce == nonce) else {
+            return;
+        };
+        if agent.orders > 0 && agent.stop_with.is_none() && !agent.state().is_ending() {
+            tracing::warn!(%id, "the registry takes its time; its run is ended without it");
+            self.remember_kill(id, grace);
+            self.end_run(id, grace);
         }
     }
 
@@ -108,25 +127,6 @@ impl Owner {
             agent.stop_with = None;
             self.apply(id, Event::Killed { signal: None });
             self.run_is_over(id);
-        }
-    }
-
-    /// The order could not be saved, so nothing was done; but another one may be under way, and is for all.
-    pub(super) fn not_killed(&mut self, id: AgentId, refusal: &ApiError) {
-        let Some(agent) = self.agents.get_mut(&id) else { return };
-        agent.orders = agent.orders.saturating_sub(1);
-        if agent.stop_with.is_some() || agent.orders > 0 || agent.state().is_ending() {
-            return;
-        }
-        agent.record.wanted = Wanted::Run;
-        // What was saved for another reason meanwhile says otherwise.
-        agent.unsaved = true;
-        for waiter in std::mem::take(&mut agent.waiting) {
-            match waiter {
-                Waiter::Kill(reply) | Waiter::Respawn(_, reply) | Waiter::Rm(_, reply) => {
-                    answer_to(reply, Err(refusal.clone()));
-                }
-            }
         }
     }
 

@@ -1,4 +1,5 @@
-//! Who was killed or removed while the disk was full: room for that is taken when there is some.
+//! Who was killed or removed while the registry could not be written (a full disk, or somebody holds it): room for that is
+//! taken when there is some.
 //!
 //! Owns the file `last-words`, which is written in full length long before it is needed. What cannot be committed to the
 //! registry goes into it, one line for each agent, and from there into the registry when there is room again; when the
@@ -125,7 +126,7 @@ fn parse(line: &str) -> Option<(AgentId, Word)> {
 }
 
 impl Owner {
-    /// A batch finds no room: what of it must not be forgotten is written down before anybody is answered.
+    /// A batch is not committed: what of it must not be forgotten is written down before anybody is answered.
     pub(super) fn remember(&mut self, thens: &[Then]) {
         let killed = |agent: &Agent| agent.record.wanted == Wanted::Kill;
         let mut new = Vec::new();
@@ -153,6 +154,11 @@ impl Owner {
         }
     }
 
+    /// The registry takes its time: that an agent is to be killed is written down here meanwhile.
+    pub(super) fn remember_kill(&mut self, id: AgentId, grace: u64) {
+        self.remember(&[Then::KillOrdered { id, grace }]);
+    }
+
     /// Whether the next daemon will know that an agent was removed.
     pub(super) fn is_removed_in_words(&self, id: AgentId) -> bool {
         self.last_words.words.get(&id).is_some_and(|word| word.deed == Deed::Removed)
@@ -170,7 +176,10 @@ impl Owner {
             known.iter().any(|(record, _)| record.id == *id && record.nonce == word.nonce)
         });
         if !words.is_empty() {
-            tracing::warn!("{} agents were killed or removed while the disk was full", words.len());
+            tracing::warn!(
+                "{} agents were killed or removed while the registry could not be written",
+                words.len()
+            );
         }
         for (record, _) in known.iter_mut() {
             let is_over = record.status.state().is_ending();

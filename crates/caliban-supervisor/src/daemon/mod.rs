@@ -10,9 +10,9 @@ mod doubt;
 mod events;
 mod guests;
 mod http;
+mod inherit;
 mod kill;
 mod last_words;
-mod inherit;
 mod list;
 pub(crate) mod log;
 pub(crate) mod notify;
@@ -75,6 +75,8 @@ pub(in crate::daemon) enum Msg {
     Started { id: AgentId, nonce: String, outcome: Result<ShimRecord, start::StartError> },
     /// A run that was in doubt has begun after all (its shim), or never will.
     Settled { id: AgentId, nonce: String, outcome: Result<Option<ShimRecord>, String> },
+    /// The order to end a run is still on its way to the disk.
+    KillLate { id: AgentId, nonce: String, grace: u64 },
     /// A run is over, its whole tree is gone.
     Gone { id: AgentId, nonce: String, exit: Option<ExitRecord> },
     /// A worktree was taken care of, for a removal or a respawn.
@@ -259,13 +261,15 @@ impl Owner {
             }
             Msg::Stored(thens, Err(error)) => {
                 self.store_failed(&error);
-                if matches!(*error, StoreError::Full(_)) {
+                // A failed sync is for the next daemon to judge; all else is written down until it can be recorded.
+                if !error.is_unconfirmed() {
                     self.remember(&thens);
                 }
                 thens.into_iter().for_each(|then| self.not_stored(then, &error));
             }
             Msg::Started { id, nonce, outcome } => self.started(id, &nonce, outcome),
             Msg::Settled { id, nonce, outcome } => self.settled(id, &nonce, outcome),
+            Msg::KillLate { id, nonce, grace } => self.kill_late(id, &nonce, grace),
             Msg::Gone { id, nonce, exit } => self.gone(id, &nonce, exit.as_ref()),
             Msg::Disposed { id, purpose, outcome } => self.disposed(id, *purpose, outcome),
             Msg::Swept { count, notes } => {
@@ -317,15 +321,14 @@ impl Owner {
             Then::Woken { id, before } => self.not_woken(id, before, refusal),
             Then::Spawned(id) => self.not_spawned(id, &refusal),
             Then::Renewed(id) => self.not_renewed(id),
-            // Ending needs no room, and makes some: that it was wanted is recorded when there is.
-            Then::KillOrdered { id, grace } if matches!(error, StoreError::Full(_)) => {
+            // Ending needs no registry: that it was wanted is recorded when that works again.
+            Then::KillOrdered { id, grace } => {
                 self.mark_unsaved(id);
                 self.stop_run(id, grace);
             }
-            Then::KillOrdered { id, .. } => self.not_killed(id, &refusal),
             Then::Recorded(..) => {}
-            // It has ended; that is recorded when there is room, and until then in the last words.
-            Then::Row(id, reply) if matches!(error, StoreError::Full(_)) || self.is_remembered(id) => {
+            // It has ended; that is recorded when that works again, and until then in the last words.
+            Then::Row(id, reply) if !error.is_unconfirmed() || self.is_remembered(id) => {
                 self.mark_unsaved(id);
                 answer_to(reply, self.row_answer(id));
             }

@@ -33,6 +33,10 @@ const ROOM: usize = 128 * 1024;
 
 impl Owner {
     pub(super) fn spawn(&mut self, mut request: SpawnRequest, peer: Option<i32>, reply: Reply) {
+        // Whoever asked was told that it failed, or was killed: nobody would know of it.
+        if reply.is_closed() {
+            return tracing::info!("a spawn was dropped: nobody waits for it any more");
+        }
         if let Some(known) = self.by_key(request.key.as_deref()) {
             return match self.agents.get_mut(&known) {
                 Some(agent) if !agent.registered => agent.spawning.push(reply),

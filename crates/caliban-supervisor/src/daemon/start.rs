@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, Outcome, State};
-use caliban_core::spec::SpawnSpec;
+use caliban_core::spec::{Isolation, SpawnSpec};
 use caliban_store::fleet::Wanted;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
@@ -271,6 +271,15 @@ struct Launched {
     word: OwnedFd,
 }
 
+/// Where the worker is started: the caller's directory. Who has a worktree of its own does not need it, and is started in
+/// the repo when it is gone.
+fn standing(spec: &SpawnSpec, places: &Places) -> PathBuf {
+    match &spec.isolation {
+        Isolation::Worktree(_) if !spec.cwd.is_dir() => places.repo().to_owned(),
+        Isolation::Worktree(_) | Isolation::None => spec.cwd.clone(),
+    }
+}
+
 /// Prepares the files and starts the shim. Blocks for as long as that takes.
 fn launch(order: &Order, spec: &SpawnSpec) -> Result<Launched, StartError> {
     let places = &order.places;
@@ -290,14 +299,16 @@ fn launch(order: &Order, spec: &SpawnSpec) -> Result<Launched, StartError> {
         let before = records::try_read::<ResumeOrder>(&dir, records::RESUME)
             .map_err(|error| passing("resume.json", &error))?;
         let resume = ResumeOrder::new(order.nonce.clone(), order.resume_prompt.clone(), before);
-        records::write(&dir, records::RESUME, &resume).map_err(|error| passing("resume.json", &error))?;
+        // On the disk before anybody can hear it: that it is not there any more says that it was heard.
+        let write = if resume.prompt.is_some() { records::write_durably } else { records::write };
+        write(&dir, records::RESUME, &resume).map_err(|error| passing("resume.json", &error))?;
     }
     let secrets =
         if order.has_secrets { read_secrets(&places.agent_secrets(order.id))? } else { BTreeMap::new() };
     let args = ShimArgs {
         dir: dir.clone(),
         program: order.program.clone(),
-        cwd: spec.cwd.clone(),
+        cwd: standing(spec, places),
         socket: places.agent_socket(order.id),
         nonce: order.nonce.clone(),
         grace_ms: order.grace_ms,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use caliban_core::ids::AgentId;
 use caliban_core::names::Slug;
@@ -16,6 +17,11 @@ use crate::options::Sweep;
 use crate::places::Places;
 use crate::protocol::{RespawnRequest, RmRequest};
 
+/// How long git may take for one worktree, and how long it gets to leave then.
+const GIT_LIMIT: Duration = Duration::from_secs(180);
+const LEAVE_LIMIT: Duration = Duration::from_secs(10);
+/// After this time others have their turn as well.
+const TURN: Duration = Duration::from_secs(10);
 /// Worktrees that are removed at once.
 static REMOVALS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(2);
 
@@ -55,9 +61,19 @@ impl Owner {
             };
             let outcome = match spec {
                 Ok(spec) if has_worktree => {
-                    // Few at a time: a large tree takes long, and starts wait for the same threads.
-                    let _turn = REMOVALS.acquire().await;
-                    remove(&places, id, keep).await.map(|work| Disposed { work, spec })
+                    let cancel = CancellationToken::new();
+                    let removal = in_turn(remove(&places, id, keep, &cancel));
+                    match (within(GIT_LIMIT, &cancel, removal).await, keep) {
+                        (Some(done), _) => done.map(|work| Disposed { work, spec }),
+                        // Nothing was to be done to it anyway.
+                        (None, Keep::All) => {
+                            let left = "git does not answer; the worktree was left as it is".to_owned();
+                            Ok(Disposed { work: vec![left], spec })
+                        }
+                        (None, Keep::Remove) => {
+                            Err(format!("git does not answer (waited {} s)", GIT_LIMIT.as_secs()))
+                        }
+                    }
                 }
                 Ok(spec) => Ok(Disposed { work: Vec::new(), spec }),
                 Err(text) => Err(text),
@@ -88,6 +104,30 @@ impl Owner {
     }
 }
 
+/// Few at a time: a large tree takes long, and starts wait for the same threads. But whoever takes very long, or for ever,
+/// keeps nobody else.
+async fn in_turn<T>(removal: impl Future<Output = T>) -> T {
+    let turn = REMOVALS.acquire().await;
+    tokio::pin!(removal);
+    if let Ok(done) = tokio::time::timeout(TURN, removal.as_mut()).await {
+        return done;
+    }
+    drop(turn);
+    removal.await
+}
+
+/// Work with git, which is cancelled after a limit; none when that does not end it either.
+async fn within<T>(limit: Duration, cancel: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
+    tokio::pin!(work);
+    if let Ok(done) = tokio::time::timeout(limit, work.as_mut()).await {
+        return Some(done);
+    }
+    cancel.cancel();
+    // What it says then is that it was cancelled; unless it was done in that very moment, nobody needs it.
+    let _cancelled = tokio::time::timeout(LEAVE_LIMIT, work).await;
+    None
+}
+
 /// The original request of an agent.
 async fn spec_of(specs: &Specs, id: AgentId) -> Result<SpawnSpec, String> {
     let text = specs.get(id).await?;
@@ -95,14 +135,13 @@ async fn spec_of(specs: &Specs, id: AgentId) -> Result<SpawnSpec, String> {
 }
 
 /// The repository of the fleet. A bare one may be hidden in the directory that stands for it (`project/.bare`).
-async fn open(places: &Places) -> Result<Repo, Error> {
-    let never = CancellationToken::new();
-    let found = Repo::open(places.repo(), GitOptions::default(), &never).await;
+async fn open(places: &Places, cancel: &CancellationToken) -> Result<Repo, Error> {
+    let found = Repo::open(places.repo(), GitOptions::default(), cancel).await;
     if found.as_ref().is_ok_and(|repo| repo.root() == places.repo()) {
         return found;
     }
     for hidden in hidden_repos(places.repo()) {
-        if let Ok(repo) = Repo::open(&hidden, GitOptions::default(), &never).await
+        if let Ok(repo) = Repo::open(&hidden, GitOptions::default(), cancel).await
             && repo.root() == places.repo()
         {
             return Ok(repo);
@@ -122,8 +161,13 @@ fn hidden_repos(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Removes the worktree of an agent, and says where its work is.
-async fn remove(places: &Places, id: AgentId, keep: Keep) -> Result<Vec<String>, String> {
-    let repo = match open(places).await {
+async fn remove(
+    places: &Places,
+    id: AgentId,
+    keep: Keep,
+    cancel: &CancellationToken,
+) -> Result<Vec<String>, String> {
+    let repo = match open(places, cancel).await {
         Ok(repo) => repo,
         Err(Error::NotARepository { .. }) => {
             return Ok(vec![format!(
@@ -134,7 +178,7 @@ async fn remove(places: &Places, id: AgentId, keep: Keep) -> Result<Vec<String>,
         Err(error) => return Err(error.to_string()),
     };
     let options = RemoveOptions { keep, ignored: IgnoredFiles::default() };
-    match repo.remove(&Slug::from(id), None, &options, &CancellationToken::new()).await {
+    match repo.remove(&Slug::from(id), None, &options, cancel).await {
         Ok(report) => Ok(report.lines()),
         // It never came to have one, or somebody removed it by hand.
         Err(Error::NotFound { .. }) => Ok(Vec::new()),
@@ -146,7 +190,7 @@ async fn remove(places: &Places, id: AgentId, keep: Keep) -> Result<Vec<String>,
 async fn sweep(places: &Places, known: BTreeSet<Slug>) -> (u64, Vec<String>) {
     let never = CancellationToken::new();
     let swept = async {
-        let repo = open(places).await?;
+        let repo = open(places, &never).await?;
         // Those of sessions and people are theirs: only an agent's name makes an orphan.
         let mut live = known;
         let others = repo.list(&never).await?.into_iter().map(|listed| listed.name);
@@ -176,4 +220,29 @@ async fn sweep(places: &Places, known: BTreeSet<Slug>) -> (u64, Vec<String>) {
         tracing::info!("swept {count} worktrees: {}", notes.join("; "));
     }
     (count, notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_git_that_does_not_end_is_cancelled_and_keeps_nobody_else() {
+        let cancel = CancellationToken::new();
+        // One ends when it is cancelled, the other not even then.
+        let obeys = within(GIT_LIMIT, &cancel, in_turn(cancel.cancelled())).await;
+        assert_eq!((obeys, cancel.is_cancelled()), (None, true));
+        let deaf = within(GIT_LIMIT, &CancellationToken::new(), in_turn(std::future::pending::<()>())).await;
+        assert_eq!(deaf, None);
+        assert_eq!(within(GIT_LIMIT, &CancellationToken::new(), in_turn(async { 7 })).await, Some(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn others_have_their_turn_while_some_hang() {
+        let hang = || tokio::spawn(in_turn(std::future::pending::<()>()));
+        let hung: Vec<_> = (0..6).map(|_| hang()).collect();
+        // Each pair of them gives way after its time.
+        assert_eq!(in_turn(async { 7 }).await, 7);
+        hung.into_iter().for_each(|task| task.abort());
+    }
 }

@@ -186,7 +186,12 @@ async fn insist<T>(fleet: &Fleet, mut ask: impl AsyncFnMut(&mut Client) -> Resul
         };
         match outcome {
             Ok(value) => return value,
-            Err(ClientError::Broken(_) | ClientError::NotRunning(_) | ClientError::Start(_)) => {
+            Err(
+                ClientError::Broken(_)
+                | ClientError::Unsure(_)
+                | ClientError::NotRunning(_)
+                | ClientError::Start(_),
+            ) => {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
             Err(other) => panic!("{other:?}"),

@@ -14,6 +14,7 @@ mod full_disk;
 mod history;
 mod inherited;
 mod kill;
+mod late;
 mod life;
 mod lost;
 mod memory;
