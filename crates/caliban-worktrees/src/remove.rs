@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::beneath;
 use crate::error::{Error, Result};
 use crate::marker::{Marker, Oid};
-use crate::repo::{Lease, Located, Missing, Repo, split_nul};
+use crate::repo::{BRANCH_PREFIX, Lease, Located, Missing, Repo, split_nul};
 use crate::rescue::Rescue;
 use crate::save::nonce_name;
 use crate::survey::{Change, IgnoredFiles, Survey};
@@ -85,8 +85,13 @@ pub enum Outcome {
 pub enum BranchFate {
     /// Deleted: it had no commit over its base.
     DeletedEmpty,
-    /// Deleted: all its commits are on another ref.
+    /// Deleted: all its commits are on another branch or tag, which is no agent's.
     DeletedMerged,
+    /// Deleted: all its commits are on another ref, but on no branch or tag of the user's.
+    DeletedHeld {
+        /// That ref.
+        by: String,
+    },
     /// Deleted: all its commits landed as one other, which is on another ref.
     DeletedSquashed {
         /// Where it was.
@@ -358,16 +363,33 @@ impl Repo {
         if !weighed.branch_merged {
             return Ok(BranchFate::Kept { tip, ahead });
         }
+        let by = self.held_by_agents(&at.branch(), &tip, cancel).await;
         // With the value that was weighed: a branch that moved since stays.
         let order = format!("delete refs/heads/{}\0{tip}\0", at.branch());
         match self.update_refs(&order, cancel).await {
             Ok(()) if tip == at.marker.base => Ok(BranchFate::DeletedEmpty),
             Ok(()) => Ok(match weighed.squashed.clone() {
                 Some(landed) => BranchFate::DeletedSquashed { tip, landed },
-                None => BranchFate::DeletedMerged,
+                None => by.map_or(BranchFate::DeletedMerged, |by| BranchFate::DeletedHeld { by }),
             }),
             Err(_) => Ok(BranchFate::Kept { tip, ahead }),
         }
+    }
+
+    /// The ref that has the commit, when none of the user's has it.
+    async fn held_by_agents(&self, branch: &str, tip: &Oid, cancel: &CancellationToken) -> Option<String> {
+        let call = self.git.hardened(self.store(), "for-each-ref").arg("--format=%(refname)");
+        let answer = call.arg(format!("--contains={tip}")).run(cancel).await.ok()?.ok().ok()?;
+        let text = String::from_utf8_lossy(&answer.stdout).into_owned();
+        let own = format!("refs/heads/{branch}");
+        let passing =
+            |name: &&str| NOT_KEEPING.iter().any(|kept| name.starts_with(kept.trim_end_matches('*')));
+        let agents = |name: &str| {
+            name.starts_with("refs/caliban/") || name.starts_with(&format!("refs/heads/{BRANCH_PREFIX}"))
+        };
+        let holders: Vec<&str> = text.lines().filter(|name| *name != own && !passing(name)).collect();
+        let first = holders.first().filter(|_| holders.iter().all(|name| agents(name)))?;
+        Some(first.strip_prefix("refs/heads/").unwrap_or(first).to_owned())
     }
 
     /// Takes away what is empty. Best effort by name.
@@ -420,6 +442,9 @@ impl RemoveReport {
             }
             BranchFate::DeletedMerged => {
                 lines.push(format!("branch {} was merged and was deleted", self.branch))
+            }
+            BranchFate::DeletedHeld { by } => {
+                lines.push(format!("branch {} was deleted: {by} has all its commits", self.branch))
             }
             BranchFate::DeletedSquashed { tip, landed } => lines.push(format!(
                 "branch {} landed as {} and was deleted; it was at {}",

@@ -237,6 +237,7 @@ impl fmt::Display for Work {
                     }
                     BranchFate::DeletedEmpty
                     | BranchFate::DeletedMerged
+                    | BranchFate::DeletedHeld { .. }
                     | BranchFate::DeletedSquashed { .. }
                     | BranchFate::Absent => {}
                 }

@@ -118,8 +118,11 @@ pub(super) async fn uncommitted(fleet: &Fleet<'_>, isolation: &Isolation) -> usi
     if *isolation == Isolation::None {
         return 0;
     }
-    let status = Git::plain(&fleet.cwd).args(["--no-optional-locks", "status", "--porcelain=v1", "-z"]);
-    match tokio::time::timeout(COUNT_LIMIT, status.output()).await {
+    let status = async {
+        let look = Git::look(&fleet.cwd).await?;
+        look.args(["status", "--porcelain=v1", "-z", "--ignore-submodules=all"]).output().await
+    };
+    match tokio::time::timeout(COUNT_LIMIT, status).await {
         Ok(Ok(output)) if output.status.success() => {
             let entries = output.stdout.split(|byte| *byte == 0);
             // The second name of a renamed file has no state in front of it.

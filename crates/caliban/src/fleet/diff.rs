@@ -8,7 +8,7 @@ use caliban_worktrees::{Change, Changes, GitOptions, Patch, Repo};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{Fleet, json, json_line, merge::listed, say, worded, worded_git, worktree_name};
+use super::{Fleet, git, json, json_line, merge::listed, say, worded, worktree_name};
 use crate::{
     cli::fleet::DiffArgs,
     report::{Code, Failure},
@@ -37,13 +37,16 @@ pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write
     let agent = fleet.client().await?.show(&args.agent.id).await.map_err(worded)?;
     let name = worktree_name(&agent)?;
     let cancel = CancellationToken::new();
-    let repo = Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await.map_err(worded_git)?;
+    let worded_work = |error| git::worded_work(&name, error);
+    let repo =
+        Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await.map_err(worded_work)?;
     if args.json || args.stat {
-        let changes = repo.changes(&name, &cancel).await.map_err(worded_git)?;
+        let changes = repo.changes(&name, &cancel).await.map_err(worded_work)?;
+        git::say_if_files_are_gone(&repo, &name);
         say_what_is_left(&changes.left);
         let patch = match args.stat {
             true => None,
-            false => Some(repo.patch(&name, &cancel).await.map_err(worded_git)?),
+            false => Some(repo.patch(&name, &cancel).await.map_err(worded_work)?),
         };
         patch.as_ref().inspect(|patch| say_if_cut(patch));
         let diff = Diff {
@@ -60,7 +63,8 @@ pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write
         }
         return Ok(Code::Done);
     }
-    let patch = repo.patch(&name, &cancel).await.map_err(worded_git)?;
+    let patch = repo.patch(&name, &cancel).await.map_err(worded_work)?;
+    git::say_if_files_are_gone(&repo, &name);
     say_what_is_left(&patch.left);
     if patch.bytes.is_empty() {
         say("no changes");

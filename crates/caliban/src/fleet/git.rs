@@ -11,6 +11,8 @@ use std::{
     process::{Output, Stdio},
 };
 
+use caliban_core::{inert, names::Slug};
+use caliban_worktrees::Repo;
 use tokio::process::Command;
 
 use crate::report::Failure;
@@ -60,6 +62,17 @@ const HARD_CONFIG: [&str; 13] = [
     "gc.recentObjectsHook=",
     "core.sparseCheckout=true",
 ];
+
+/// The configuration of a look at the user's tree.
+const LOOK_CONFIG: [&str; 5] = [
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "submodule.recurse=false",
+    "diff.ignoreSubmodules=all",
+    "status.submoduleSummary=false",
+];
+/// The keys under which a configuration names programs that files go through.
+const FILTERS: &str = r"^filter\..*\.(clean|smudge|process|required)$";
 
 /// One git call.
 pub(super) struct Git {
@@ -111,13 +124,37 @@ impl Git {
     }
 
     /// With these keys of the configuration set to a program that only fails.
-    pub(super) fn failing(mut self, keys: &[OsString]) -> Self {
+    pub(super) fn failing(self, keys: &[OsString]) -> Self {
+        self.set_to("false", keys)
+    }
+
+    fn set_to(mut self, value: &str, keys: &[OsString]) -> Self {
         self.command.env("GIT_CONFIG_COUNT", keys.len().to_string());
         for (n, key) in keys.iter().enumerate() {
-            self =
-                self.env(&format!("GIT_CONFIG_KEY_{n}"), key).env(&format!("GIT_CONFIG_VALUE_{n}"), "false");
+            self = self.env(&format!("GIT_CONFIG_KEY_{n}"), key).env(&format!("GIT_CONFIG_VALUE_{n}"), value);
         }
         self
+    }
+
+    /// A look at the user's own tree as the user would take it, only that nothing is run which the repository's
+    /// configuration names: an agent could have written that.
+    pub(super) async fn look(dir: &Path) -> Result<Self, Failure> {
+        let args = ["config", "-z", "--name-only", "--show-scope", "--includes", "--get-regexp", FILTERS];
+        // 1 is "none".
+        let output = Self::plain(dir).args(args).output().await?;
+        let found = match output.status.code() {
+            Some(0 | 1) => fields(&output.stdout),
+            _ => return Err(failure("config", &output)),
+        };
+        let is_repos = |pair: &&[OsString]| pair[0] == "local" || pair[0] == "worktree";
+        let filters: Vec<OsString> =
+            found.chunks_exact(2).filter(is_repos).map(|pair| pair[1].clone()).collect();
+        let mut git = Self::plain(dir).set_to("", &filters).env("GIT_NO_LAZY_FETCH", "1");
+        git.command.arg("--no-optional-locks");
+        for config in LOOK_CONFIG {
+            git.command.args(["-c", config]);
+        }
+        Ok(git)
     }
 
     /// Out of reach of what is typed at the terminal.
@@ -243,7 +280,40 @@ pub(super) async fn merge_drivers(git_dir: &Path) -> Result<Vec<OsString>, Failu
 pub(super) fn failure(what: &str, output: &Output) -> Failure {
     let words = String::from_utf8_lossy(&output.stderr);
     let words = if words.trim().is_empty() { String::from_utf8_lossy(&output.stdout) } else { words };
-    Failure::new(format!("git {what} failed: {}", caliban_core::inert::block(words.trim())))
+    Failure::new(format!("git {what} failed: {}", inert::block(words.trim())))
+}
+
+/// What is said of an agent's work that cannot be looked at.
+pub(super) fn worded_work(name: &Slug, error: caliban_worktrees::Error) -> Failure {
+    use caliban_worktrees::Error;
+    match error {
+        Error::NotFound { .. } => {
+            let branch = caliban_worktrees::branch_of(name);
+            Failure::new(format!("git has no record of the worktree of agent {name} any more")).hint(format!(
+                "was it removed by hand? what was committed in it is on the branch {branch}, if that is there: git log {branch}"
+            ))
+        }
+        Error::NotARepository { path, detail } => no_repo(&path, &detail),
+        other => super::worded_git(other),
+    }
+}
+
+/// What is said where git finds no repository; other words of git's are told.
+pub(super) fn no_repo(dir: &Path, detail: &str) -> Failure {
+    if !detail.contains("not a git repository") {
+        let detail = inert::block(detail.trim()).into_owned();
+        return Failure::new(format!("git does not work in {}: {detail}", dir.display()));
+    }
+    Failure::new(format!("{} is in no git repo any more", dir.display()))
+        .hint("was it moved, or its .git deleted? what agents committed is in that .git")
+}
+
+/// Says that there is only what git has of an agent's work.
+pub(super) fn say_if_files_are_gone(repo: &Repo, name: &Slug) {
+    let place = repo.path_of(name);
+    if place.symlink_metadata().is_err() {
+        super::say(&format!("{} is gone: this is what was committed or staged in it", place.display()));
+    }
 }
 
 /// Whether there is a commit to make a worktree from.
@@ -264,8 +334,7 @@ pub(super) fn has_commits(cwd: &Path) -> bool {
 
 /// The same from the files, for the usual repository: starting git costs more than the whole command.
 fn looks_committed(cwd: &Path) -> Option<bool> {
-    let found = cwd.ancestors().map(|dir| dir.join(".git")).find(|git| git.symlink_metadata().is_ok());
-    let Some(git) = found else { return Some(false) };
+    let Some(git) = git_dir(cwd) else { return Some(false) };
     let head = std::fs::read_to_string(git.join("HEAD")).ok()?;
     let head = head.trim();
     let Some(name) = head.strip_prefix("ref: ") else {
@@ -279,6 +348,21 @@ fn looks_committed(cwd: &Path) -> Option<bool> {
     }
     let packed = std::fs::read_to_string(git.join("packed-refs")).ok()?;
     packed.lines().any(|line| line.split_once(' ').is_some_and(|(_, packed)| packed == name)).then_some(true)
+}
+
+/// Whether this is among git's own files: in a bare repository, where nobody works.
+pub(super) fn is_bare(cwd: &Path) -> bool {
+    git_dir(cwd).is_some_and(|git| cwd.starts_with(git))
+}
+
+/// What git itself would find: a `.git`, or a directory that is a repository.
+fn git_dir(cwd: &Path) -> Option<PathBuf> {
+    let is_repo =
+        |dir: &Path| dir.join("HEAD").is_file() && dir.join("objects").is_dir() && dir.join("refs").is_dir();
+    cwd.ancestors().find_map(|dir| {
+        let inside = Some(dir.join(".git")).filter(|git| git.symlink_metadata().is_ok());
+        inside.or_else(|| is_repo(dir).then(|| dir.to_owned()))
+    })
 }
 
 /// The record that the repository keeps of a linked worktree.

@@ -15,9 +15,10 @@ mod tree;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::{File, TryLockError},
     io::Write,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
@@ -37,7 +38,7 @@ use self::{
 use super::{
     Fleet,
     git::{self, Git},
-    json_line, row, say, worded_git, worktree_name,
+    json_line, row, say, worktree_name,
 };
 use crate::{
     cli::fleet::MergeArgs,
@@ -117,7 +118,8 @@ async fn try_it(fleet: &Fleet<'_>, args: &MergeArgs, known: &mut Known) -> Resul
     let name = worktree_name(&agent).map_err(|failure| Refused::of(Reason::NoWorktree, failure))?;
     let cancel = CancellationToken::new();
     let tree = users_tree(fleet, &agent).await?;
-    let repo = Repo::open(&tree, GitOptions::default(), &cancel).await.map_err(worded_git)?;
+    let repo = Repo::open(&tree, GitOptions::default(), &cancel).await;
+    let repo = repo.map_err(|error| git::worded_work(&name, error))?;
     let _turn = take_turn(&repo).await?;
     // Looked at when it is our turn: it may have been woken meanwhile.
     let agent = client.show(&agent.id.to_string()).await?;
@@ -283,7 +285,8 @@ async fn in_store(tree: &Path, name: &str, ends: &Ends, message: &str, how: How)
 
 impl Work {
     async fn find(repo: &Repo, name: &Slug, cancel: &CancellationToken) -> Result<Self, Refused> {
-        let changes = repo.changes(name, cancel).await.map_err(worded_git)?;
+        let changes = repo.changes(name, cancel).await.map_err(|error| git::worded_work(name, error))?;
+        git::say_if_files_are_gone(repo, name);
         let (common, worktree) = (repo.common_dir(), repo.path_of(name));
         let by_hand = || format!("look at it by hand in {}", worktree.display());
         let unknown = || Failure::new(format!("git has no record of {}", worktree.display()));
@@ -374,11 +377,21 @@ struct Ends {
     merged: String,
 }
 
-/// The tree that the user is in; the repo's main one when that is the agent's own.
+/// The tree that the user is in; the repo's main one when that is the agent's own, and of a bare repo, which has none,
+/// the repo itself.
 async fn users_tree(fleet: &Fleet<'_>, agent: &AgentRow) -> Result<PathBuf, Failure> {
     let is_agents = agent.worktree.as_ref().is_some_and(|worktree| fleet.cwd.starts_with(worktree));
     let start = if is_agents { fleet.places().repo() } else { &fleet.cwd };
-    Git::plain(start).args(["rev-parse", "--show-toplevel"]).path().await
+    let asked = ["rev-parse", "--is-inside-work-tree", "--show-toplevel"];
+    let output = Git::plain(start).args(asked).output().await?;
+    if !output.status.success() && output.stdout.starts_with(b"false") {
+        return Ok(fleet.places().repo().to_owned());
+    }
+    if !output.status.success() {
+        return Err(git::no_repo(start, &String::from_utf8_lossy(&output.stderr)));
+    }
+    let bytes = output.stdout.strip_prefix(b"true\n").unwrap_or(&output.stdout);
+    Ok(PathBuf::from(OsStr::from_bytes(bytes.strip_suffix(b"\n").unwrap_or(bytes))))
 }
 
 /// Two merges at once would take each other's unfinished work for their own.

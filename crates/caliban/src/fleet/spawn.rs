@@ -216,7 +216,8 @@ fn isolation(fleet: &Fleet<'_>, loaded: &Loaded, wanted: &TaskFlags) -> Result<I
     };
     match super::git::has_commits(&fleet.cwd) {
         true => Ok(Isolation::Worktree(spec())),
-        false if asked => Err(Failure::usage(format!(
+        // Among git's own files nobody works who was not told to.
+        false if asked || super::git::is_bare(&fleet.cwd) => Err(Failure::usage(format!(
             "{} is no git repo with a commit: there is nothing to make a worktree from",
             fleet.cwd.display()
         ))

@@ -35,18 +35,24 @@ struct Outcome {
 
 pub(super) async fn wait(fleet: &Fleet<'_>, args: &WaitArgs, out: &mut dyn Write) -> Result<Code, Failure> {
     let mut client = fleet.client().await?;
-    let mut waiting = BTreeSet::new();
+    let mut rows = Vec::new();
     for id in &args.agents.ids {
-        waiting.insert(client.show(id).await.map_err(worded)?.id);
+        rows.push(client.show(id).await.map_err(worded)?);
     }
     drop(client);
+    let waiting = rows.iter().map(|row| row.id).collect();
     let mut seen = Seen { waiting, ended: BTreeMap::new(), told: BTreeSet::new(), labels: BTreeMap::new() };
+    // Before the time runs: who has ended has ended, however little time is given.
+    rows.iter().for_each(|row| seen.look(row));
     let all = async {
+        if seen.is_over(args.any) {
+            return Ok::<(), Failure>(());
+        }
         let mut client = fleet.client().await?;
         loop {
             let left = follow(client, &mut seen, args.any).await?;
             if seen.is_over(args.any) {
-                return Ok::<(), Failure>(());
+                return Ok(());
             }
             client = match left {
                 Left::Gone => fleet.client().await?,

@@ -94,6 +94,9 @@ fn removed(report: &RemoveReport, out: &mut dyn Write) -> std::io::Result<()> {
             writeln!(out, "  branch {} had no commits and is deleted", report.branch)?
         }
         BranchFate::DeletedMerged => writeln!(out, "  branch {} is merged and deleted", report.branch)?,
+        BranchFate::DeletedHeld { by } => {
+            writeln!(out, "  branch {} is deleted: {by} has all its commits", report.branch)?
+        }
         BranchFate::DeletedSquashed { tip, landed } => writeln!(
             out,
             "  branch {} landed as {} and is deleted; it was at {}",

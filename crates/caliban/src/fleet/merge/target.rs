@@ -37,15 +37,24 @@ impl Target {
     pub(super) async fn find(repo: &Repo, tree: PathBuf, into: Option<&str>) -> Result<Self, Refused> {
         let head = symbolic(&tree, "HEAD").await?;
         let short = |name: &str| name.strip_prefix("refs/heads/").unwrap_or(name).to_owned();
-        let Some(into) = into else {
-            return Ok(Self::Here { tree, name: head.as_deref().map(short) });
+        let is_bare = repo.source().is_none();
+        let into = match (into, &head) {
+            (Some(into), _) => into.to_owned(),
+            // What is "checked out" in a bare repo is a branch like others.
+            (None, Some(head)) if is_bare => short(head),
+            (None, _) if is_bare => {
+                return Err(Failure::usage("this bare repo's HEAD names no branch")
+                    .hint("say with --into which branch is meant")
+                    .into());
+            }
+            (None, _) => return Ok(Self::Here { tree, name: head.as_deref().map(short) }),
         };
-        let mut reference = format!("refs/heads/{}", short(into));
+        let mut reference = format!("refs/heads/{}", short(&into));
         // A branch that is another name for a branch.
         if let Some(other) = symbolic(&tree, &reference).await? {
             reference = other;
         }
-        if Some(&reference) == head.as_ref() {
+        if Some(&reference) == head.as_ref() && !is_bare {
             return Ok(Self::Here { tree, name: Some(short(&reference)) });
         }
         let known = Git::plain(&tree)
@@ -53,7 +62,7 @@ impl Target {
             .output()
             .await?;
         if !known.status.success() || !reference.starts_with("refs/heads/") {
-            return Err(Failure::usage(format!("there is no branch {}", inert::quoted(into))).into());
+            return Err(Failure::usage(format!("there is no branch {}", inert::quoted(&into))).into());
         }
         let name = short(&reference);
         let trees = Git::plain(&tree).args(["worktree", "list", "--porcelain", "-z"]).fields().await?;
