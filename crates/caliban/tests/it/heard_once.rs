@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::{StepExt, script, text, wait_until};
 
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, id_of};
 
 /// The directory of an agent.
 fn directory(fleet: &Fleet, id: &str) -> std::path::PathBuf {
@@ -54,18 +54,21 @@ fn what_was_recorded_when_the_worker_was_killed_is_not_said_again() {
 #[test]
 fn what_was_not_recorded_when_the_worker_was_killed_is_said_once_with_what_is_said_next() {
     let fleet = Fleet::new(script![text("hello").forever()]);
-    let id = fleet.bg("the task", ["--isolation", "none"]);
+    let place = fleet.place.repo.join("place");
+    std::fs::create_dir(&place).unwrap();
+    let spawn = fleet.place.caliban().args(["--bg", "the task", "--isolation", "none"]);
+    let id = id_of(&spawn.dir(&place).output().ok());
     fleet.wait_for(&id, "done");
-    let dir = directory(&fleet, &id);
-    // Workers that end before they can have heard anything.
+    // Runs that end before a worker can have heard anything.
+    std::fs::remove_dir(&place).unwrap();
     for word in ["first word", "second word"] {
-        fleet.place.env.write(dir.join("spec.json.kept"), fleet.place.env.read(dir.join("spec.json")));
-        fleet.place.env.write(dir.join("spec.json"), "nonsense");
         fleet.run(["resume", &id, "--prompt", word]).ok();
-        wait_until("it has failed", || fleet.state(&id) == "failed");
-        std::fs::rename(dir.join("spec.json.kept"), dir.join("spec.json")).unwrap();
+        fleet.wait_for(&id, "failed");
     }
+    std::fs::create_dir(&place).unwrap();
     fleet.run(["resume", &id, "--prompt", "third word"]).ok();
     fleet.wait_for(&id, "done");
     assert_eq!(counts(&fleet, &["the task", "first word", "second word", "third word"]), [1, 1, 1, 1]);
+    let told = directory(&fleet, &id).join("resume.json");
+    wait_until("nothing waits to be heard", || !told.exists());
 }
