@@ -72,3 +72,17 @@ async fn r19_a_sparse_worktree_loses_nothing_and_needs_no_rescue() {
     assert_eq!(lab.git(&["show", "caliban/s:new.txt"]), "new");
     assert_eq!(lab.git(&["show", "caliban/s:far/away.txt"]), "far away");
 }
+
+#[tokio::test]
+async fn what_the_user_ignores_everywhere_is_not_committed_but_saved() {
+    let lab = Lab::new();
+    write(&lab.home().join("git/ignore"), "*.pyc\n");
+    let repo = lab.open().await;
+    let path = make(&repo, "x").await;
+    write(&path.join("new"), "new\n");
+    write(&path.join("m.pyc"), "code\n");
+    let made = repo.commit_all(&slug("x"), "all", &token()).await.unwrap().unwrap();
+    assert_eq!(lab.git(&["diff-tree", "-r", "--name-only", &format!("{made}^"), made.as_str()]), "new");
+    let rescue = remove(&repo, "x").await.rescue.unwrap();
+    assert_eq!(lab.git(&["show", &format!("{}:m.pyc", rescue.reference)]), "code");
+}
