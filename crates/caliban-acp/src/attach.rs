@@ -29,7 +29,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     commands,
-    conn::{Closed, Peer, Responder},
+    conn::{CallError, Closed, Peer, Responder},
     host::{Clients, Ended, SessionHost, Speech, Taken, Ticket, Unsaid, Utterance},
     permission::{self, Choice},
     render::{Abilities, Renderer, Shown, When, meta},
@@ -248,6 +248,14 @@ struct Walk {
     asked: BTreeMap<String, CancellationToken>,
     questions: JoinSet<()>,
     flush_at: Option<Instant>,
+}
+
+impl Drop for Walk {
+    fn drop(&mut self) {
+        // An answer that has come counts, also when its client left right after it. They end by themselves: each of them
+        // waits for the connection, too.
+        self.questions.detach_all();
+    }
 }
 
 impl Walk {
@@ -508,6 +516,10 @@ impl Walk {
                     return;
                 }
             };
+            // Nobody has decided anything: the question stays.
+            if answer.as_ref().is_err_and(|error| *error == CallError::Closed) {
+                return;
+            }
             let choice = permission::choice(&ask, answer.as_ref().map(|raw| raw.get()).map_err(Clone::clone));
             let answer = match (choice, clients) {
                 (Choice::Decided(answer), _) => answer,

@@ -22,7 +22,7 @@ use super::{
     Fleet,
     approvals::{self, what, who},
     link::Link,
-    numbers::Numbered,
+    numbers::{Numbered, Showing},
     row,
     tail::Tail,
     worded,
@@ -34,6 +34,8 @@ use crate::{
 
 /// How often it is looked whether the question is still open.
 const LOOK: Duration = Duration::from_millis(50);
+/// Where it cannot be noted what was shown: a question that is younger is not answered by the agent's name.
+const READING_TIME: Duration = Duration::from_secs(5);
 /// How long the agent may take to ask us, and to act on the answer.
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -45,7 +47,7 @@ pub(super) async fn approve(
     let asked = find(fleet, &args.ask).await?;
     if args.always && asked.ask.suggestions.is_empty() {
         return Err(Failure::usage(format!("there is no rule that would allow {} always", what(&asked)))
-            .hint(format!("allow it once: caliban approve {}", asked.number)));
+            .hint(format!("allow it once: caliban approve {}", approvals::name(&asked))));
     }
     let reply = if args.always { Reply::AllowAlways } else { Reply::AllowOnce };
     give(fleet, &asked, reply).await?;
@@ -61,15 +63,37 @@ pub(super) async fn deny(fleet: &Fleet<'_>, args: &DenyArgs, out: &mut dyn Write
     Ok(Code::Done)
 }
 
-/// The question that a number, or an agent with one question, means.
+/// The question that a number, or an agent with one question, means. An answer is to what was shown: a question of the
+/// agent's that nobody was shown is shown now, and not answered.
 async fn find(fleet: &Fleet<'_>, query: &str) -> Result<Numbered, Failure> {
-    pick(fleet, approvals::open(fleet).await?, query).await
+    let asked = pick(fleet, approvals::open(fleet, Showing::None).await?, query).await?;
+    let is_number = asked.number.is_some_and(|number| query.parse() == Ok(number));
+    if is_number || asked.was_shown {
+        return Ok(asked);
+    }
+    if asked.number.is_some() {
+        approvals::listed(fleet, &asked).await?;
+        // The first of an agent that was never listed: there is no other that it could be taken for.
+        if !asked.is_agent_known {
+            return Ok(asked);
+        }
+        let words = format!("what {} asks now was not listed yet: {}", who(&asked), what(&asked));
+        let name = approvals::name(&asked);
+        return Err(Failure::new(words).hint(format!("caliban approve {name}, or caliban deny {name}")));
+    }
+    // Nothing can be noted: only a question that somebody can have read is answered.
+    let age = Duration::from_millis(row::now_ms().saturating_sub(asked.ask.opened_at));
+    if age < READING_TIME {
+        let words = format!("{} asks this only now: {}", who(&asked), what(&asked));
+        return Err(Failure::new(words).hint("say it again in a few seconds"));
+    }
+    Ok(asked)
 }
 
 /// The one among the open ones.
 pub(super) async fn pick(fleet: &Fleet<'_>, open: Vec<Numbered>, query: &str) -> Result<Numbered, Failure> {
     let number: Option<u64> = query.parse().ok();
-    if let Some(found) = number.and_then(|number| open.iter().find(|asked| asked.number == number)) {
+    if let Some(found) = number.and_then(|number| open.iter().find(|asked| asked.number == Some(number))) {
         return Ok(found.clone());
     }
     let unknown = || {
@@ -86,8 +110,7 @@ pub(super) async fn pick(fleet: &Fleet<'_>, open: Vec<Numbered>, query: &str) ->
         (None, _) => Err(unknown()),
         (Some(only), true) => Ok(only),
         (Some(last), false) => {
-            let numbers: Vec<String> =
-                of_agent.iter().chain([&last]).map(|asked| asked.number.to_string()).collect();
+            let numbers: Vec<String> = of_agent.iter().chain([&last]).map(approvals::name).collect();
             Err(Failure::new(format!("agent {} asks several things: {}", row.id, numbers.join(", ")))
                 .hint("name one by its number; `caliban approvals` shows them"))
         }

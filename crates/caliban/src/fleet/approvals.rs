@@ -6,7 +6,7 @@ use caliban_core::inert;
 
 use super::{
     Fleet, answer, json_line,
-    numbers::{self, Numbered},
+    numbers::{self, Numbered, Showing},
     row, worded,
 };
 use crate::{
@@ -19,9 +19,11 @@ pub(super) async fn approvals(
     args: &ApprovalsArgs,
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
-    let mut open = open(fleet).await?;
+    let showing = if args.ask.is_some() { Showing::None } else { Showing::All };
+    let mut open = open(fleet, showing).await?;
     if let Some(query) = &args.ask {
         let one = answer::pick(fleet, open, query).await?;
+        listed(fleet, &one).await?;
         if !args.json {
             return whole(fleet, &one, out).await;
         }
@@ -38,7 +40,7 @@ pub(super) async fn approvals(
     let now = row::now_ms();
     for asked in &open {
         let age = Duration::from_millis(now.saturating_sub(asked.ask.opened_at));
-        writeln!(out, "{}  {}  {} ago", asked.number, who(asked), row::time(age))?;
+        writeln!(out, "{}  {}  {} ago", number(asked), who(asked), row::time(age))?;
         let call = if asked.ask.call.is_empty() { &asked.ask.what } else { &asked.ask.call };
         let mut is_cut = asked.ask.call.is_empty();
         for line in call.lines() {
@@ -46,7 +48,7 @@ pub(super) async fn approvals(
             writeln!(out, "   {}", inert::line(line))?;
         }
         if is_cut {
-            writeln!(out, "   all of it: caliban approvals {}", asked.number)?;
+            writeln!(out, "   all of it: caliban approvals {}", name(asked))?;
         }
         if let Some(why) = &asked.ask.why {
             writeln!(out, "   {}", inert::line(why))?;
@@ -69,18 +71,41 @@ async fn whole(fleet: &Fleet<'_>, asked: &Numbered, out: &mut dyn Write) -> Resu
         )));
     };
     let by = found.ask.agent.as_deref().map(|agent| format!(", for its helper {}", inert::line(agent)));
-    writeln!(out, "{}  {}{}", asked.number, who(asked), by.unwrap_or_default())?;
+    writeln!(out, "{}  {}{}", number(asked), who(asked), by.unwrap_or_default())?;
     writeln!(out, "{}", caliban_agent::whole_call(&found.ask.name, &found.ask.input))?;
-    super::say(&format!("answer with: caliban approve {0}, or caliban deny {0}", asked.number));
+    super::say(&format!("answer with: caliban approve {0}, or caliban deny {0}", name(asked)));
     Ok(Code::Done)
 }
 
 /// All open questions of this repo's agents.
-pub(super) async fn open(fleet: &Fleet<'_>) -> Result<Vec<Numbered>, Failure> {
+pub(super) async fn open(fleet: &Fleet<'_>, showing: Showing) -> Result<Vec<Numbered>, Failure> {
     let rows = fleet.client().await?.list().await.map_err(worded)?;
     let base = fleet.places().base();
-    numbers::number(base, &rows)
-        .map_err(|error| Failure::new(format!("cannot keep the numbers in {}: {error}", base.display())))
+    let listing = numbers::number(base, &rows, showing);
+    if let Some(error) = listing.unkept.filter(|_| listing.open.iter().any(|asked| asked.number.is_none())) {
+        super::say(&format!(
+            "no numbers can be kept in {}: {error}; name an agent that asks one thing by its id",
+            base.display()
+        ));
+    }
+    Ok(listing.open)
+}
+
+/// Notes that somebody is shown what this agent asks.
+pub(super) async fn listed(fleet: &Fleet<'_>, asked: &Numbered) -> Result<(), Failure> {
+    let rows = fleet.client().await?.list().await.map_err(worded)?;
+    numbers::number(fleet.places().base(), &rows, Showing::OneAgents(asked.agent));
+    Ok(())
+}
+
+/// Its number in a list.
+fn number(asked: &Numbered) -> String {
+    asked.number.map_or_else(|| "-".to_owned(), |number| number.to_string())
+}
+
+/// What `approve` and `deny` take for it.
+pub(super) fn name(asked: &Numbered) -> String {
+    asked.number.map_or_else(|| asked.agent.to_string(), |number| number.to_string())
 }
 
 /// Who asks.

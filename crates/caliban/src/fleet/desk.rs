@@ -1,36 +1,70 @@
-//! The questions that lie before an attached person: one is shown at a time, and an answer goes to the one that was
-//! shown when it was typed. Pure.
+//! The questions that lie before an attached person: one is shown at a time, and a line answers the one that was shown
+//! when it was begun, or none. Pure.
 
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
 };
 
-/// A question that took the place of another one is not answered by what comes sooner: it was typed for the other.
+/// Nobody has read a question that came up sooner ago than this: what comes then was typed for something else.
 const READING_TIME: Duration = Duration::from_secs(1);
+
+/// For so long after somebody else has answered, a bare yes or no is taken for an answer that came too late.
+const LATE_TIME: Duration = Duration::from_secs(10);
 
 /// Open questions, the shown one first.
 #[derive(Debug)]
 pub(super) struct Desk<Q> {
     open: VecDeque<Q>,
-    /// Since when the first one is shown, when it took the place of another.
-    changed: Option<Instant>,
+    /// When what is shown last changed.
+    turned: Option<(Turn, Mark)>,
 }
 
-/// What an answer meets.
+/// Why another question is shown than before, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It was open when the person came, and they know of it.
+    Stood,
+    /// It came up, or took the place of one that the person has answered.
+    CameUp,
+    /// The person has answered the last.
+    Answered,
+    /// Somebody else has answered the one before.
+    Elsewhere,
+}
+
+/// A moment, by the clock and by the looks that were taken at the keyboard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub looks: u64,
+    pub at: Instant,
+}
+
+/// What a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Says {
+    /// A bare answer: yes, no, always.
+    Answer,
+    /// Anything else.
+    Words,
+}
+
+/// What a line meets.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken<Q> {
     /// Nothing is asked.
     Nothing,
-    /// The question has changed under the person's hands.
-    Changed,
+    /// A question that was not there when the line was begun, or could not be read.
+    Early,
+    /// Nothing any more: it was an answer to a question that is gone.
+    Late,
     /// This question.
     Question(Q),
 }
 
 impl<Q> Default for Desk<Q> {
     fn default() -> Self {
-        Self { open: VecDeque::new(), changed: None }
+        Self { open: VecDeque::new(), turned: None }
     }
 }
 
@@ -45,29 +79,42 @@ impl<Q> Desk<Q> {
         self.open.front()
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.open.len()
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Another question is shown from now on, or none.
+    pub(super) fn turn(&mut self, turn: Turn, mark: Mark) {
+        self.turned = Some((turn, mark));
     }
 
     /// Removes those that are moot; whether the shown one was among them.
-    pub(super) fn drop_moot(&mut self, is_moot: impl Fn(&Q) -> bool, now: Instant) -> bool {
+    pub(super) fn drop_moot(&mut self, is_moot: impl Fn(&Q) -> bool) -> bool {
         let was_shown = self.open.front().is_some_and(&is_moot);
         self.open.retain(|question| !is_moot(question));
-        if was_shown {
-            self.changed = Some(now);
-        }
         was_shown
     }
 
-    /// The question that a line answers which comes now.
-    pub(super) fn take(&mut self, now: Instant) -> Taken<Q> {
+    /// What a line meets: when it was begun by the looks, and when it came by the clock.
+    pub(super) fn take(&mut self, line: Mark, says: Says) -> Taken<Q> {
+        let Some((turn, since)) = self.turned else {
+            return self.open.pop_front().map_or(Taken::Nothing, Taken::Question);
+        };
+        let age = line.at.saturating_duration_since(since.at);
+        let is_before = line.looks < since.looks;
+        let is_soon = age < READING_TIME;
         if self.open.is_empty() {
-            return Taken::Nothing;
+            let is_late = match (turn, says) {
+                (Turn::Elsewhere, Says::Answer) => is_before || age < LATE_TIME,
+                (Turn::Elsewhere, Says::Words) => is_before || is_soon,
+                (Turn::Answered, Says::Answer) => is_soon,
+                (Turn::Answered, Says::Words) | (Turn::Stood | Turn::CameUp, _) => false,
+            };
+            return if is_late { Taken::Late } else { Taken::Nothing };
         }
-        if self.changed.is_some_and(|since| now.duration_since(since) < READING_TIME) {
-            return Taken::Changed;
+        if is_before || (is_soon && turn != Turn::Stood) {
+            return Taken::Early;
         }
-        self.changed = Some(now);
         self.open.pop_front().map_or(Taken::Nothing, Taken::Question)
     }
 }
@@ -76,25 +123,62 @@ impl<Q> Desk<Q> {
 mod tests {
     use super::*;
 
+    fn mark(looks: u64, at: Instant) -> Mark {
+        Mark { looks, at }
+    }
+
     #[test]
-    fn an_answer_goes_to_the_question_that_was_shown_when_it_was_typed() {
+    fn a_line_answers_the_question_that_was_shown_when_it_was_begun() {
         let start = Instant::now();
+        let read = start + READING_TIME;
         let mut desk = Desk::default();
-        assert_eq!(desk.take(start), Taken::Nothing);
+        assert_eq!(desk.take(mark(0, start), Says::Answer), Taken::Nothing);
         for question in ["a", "b", "c"] {
             desk.put(question);
         }
-        assert_eq!(desk.shown(), Some(&"a"));
+        desk.turn(Turn::CameUp, mark(1, start));
+        // Too soon; or late enough, and begun before.
+        for line in [mark(1, start), mark(0, read)] {
+            assert_eq!(desk.take(line, Says::Words), Taken::Early);
+        }
         // Somebody else answers "a" while a yes to it is being typed.
-        assert!(desk.drop_moot(|question| *question == "a", start));
-        assert_eq!(desk.take(start), Taken::Changed);
+        assert!(desk.drop_moot(|question| *question == "a"));
+        desk.turn(Turn::Elsewhere, mark(2, read));
+        assert_eq!(desk.take(mark(1, read + READING_TIME), Says::Answer), Taken::Early);
+        assert_eq!(desk.take(mark(2, read), Says::Answer), Taken::Early);
         assert_eq!(desk.shown(), Some(&"b"));
-        let later = start + READING_TIME;
-        assert!(!desk.drop_moot(|question| *question == "c", later));
-        assert_eq!(desk.take(later), Taken::Question("b"));
-        desk.put("d");
-        // Typed twice in a row, it is no answer to what follows.
-        assert_eq!((desk.take(later), desk.len()), (Taken::Changed, 1));
-        assert_eq!(desk.take(later + READING_TIME), Taken::Question("d"));
+        assert!(!desk.drop_moot(|question| *question == "c"));
+        assert_eq!(desk.take(mark(2, read + READING_TIME), Says::Answer), Taken::Question("b"));
+    }
+
+    #[test]
+    fn what_stood_when_one_came_is_answered_at_once_and_not_by_what_was_typed_before() {
+        let start = Instant::now();
+        let mut desk = Desk::default();
+        desk.put("a");
+        desk.turn(Turn::Stood, mark(1, start));
+        assert_eq!(desk.take(mark(0, start), Says::Answer), Taken::Early);
+        assert_eq!(desk.take(mark(1, start), Says::Answer), Taken::Question("a"));
+    }
+
+    #[test]
+    fn an_answer_to_what_is_gone_is_no_message() {
+        let start = Instant::now();
+        let mut desk: Desk<&str> = Desk::default();
+        let soon = start + READING_TIME;
+        let cases = [
+            (Turn::Elsewhere, mark(1, soon), Says::Answer, Taken::Late),
+            (Turn::Elsewhere, mark(1, start + LATE_TIME), Says::Answer, Taken::Nothing),
+            (Turn::Elsewhere, mark(0, start + LATE_TIME), Says::Answer, Taken::Late),
+            (Turn::Elsewhere, mark(1, start), Says::Words, Taken::Late),
+            (Turn::Elsewhere, mark(1, soon), Says::Words, Taken::Nothing),
+            (Turn::Answered, mark(1, start), Says::Answer, Taken::Late),
+            (Turn::Answered, mark(1, soon), Says::Answer, Taken::Nothing),
+            (Turn::Answered, mark(1, start), Says::Words, Taken::Nothing),
+        ];
+        for (turn, line, says, expected) in cases {
+            desk.turn(turn, mark(1, start));
+            assert_eq!(desk.take(line, says), expected, "{turn:?} {says:?}");
+        }
     }
 }

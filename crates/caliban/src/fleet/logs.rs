@@ -1,5 +1,7 @@
 //! `caliban agents logs`: what an agent did, from its own files; it need not be running.
 
+mod plain;
+
 use std::{io::Write, time::Duration};
 
 use caliban_agent::{
@@ -15,7 +17,12 @@ use caliban_supervisor::{
     records,
 };
 
-use super::{Fleet, json_line, row, say, tail::Tail, worded};
+use super::{
+    Fleet, row, say,
+    tail::Tail,
+    watch::{self, Daemons, Left},
+    worded,
+};
 use crate::{
     cli::fleet::LogsArgs,
     report::{Code, Failure},
@@ -57,7 +64,8 @@ pub(super) async fn logs(fleet: &Fleet<'_>, args: &LogsArgs, out: &mut dyn Write
     let lines = tail.all()?;
     print(&lines, &mut reader, form, out)?;
     if args.follow {
-        let agent = follow(&client, &agent, &mut tail, &mut reader, form, out).await?;
+        let mut print = |lines: &[String]| print(lines, &mut reader, form, out);
+        let agent = follow(fleet, client, agent, &mut tail, &mut print).await?;
         finish(&agent, form, out)?;
         return Ok(Code::Done);
     }
@@ -101,13 +109,14 @@ fn session(agent: &AgentRow, out: &mut dyn Write) -> Result<Code, Failure> {
     if row::has_ended(agent.state)
         && let Some(file) = cut_short(agent)
     {
-        json_line(&file, out)?;
+        let json = serde_json::to_string(&file).map_err(std::io::Error::from)?;
+        writeln!(out, "{}", plain::json(&json))?;
         return Ok(Code::Done);
     }
     let path = agent.dir.join(session_file::FILE_NAME);
-    match std::fs::File::open(&path) {
-        Ok(mut file) => {
-            std::io::copy(&mut file, out)?;
+    match std::fs::read_to_string(&path) {
+        Ok(json) => {
+            writeln!(out, "{}", plain::json(json.trim_end()))?;
             Ok(Code::Done)
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -147,43 +156,103 @@ fn cut_short(agent: &AgentRow) -> Option<SessionFile> {
     })
 }
 
-/// Prints what comes until the agent has ended; the agent as it was then.
+/// Prints what comes until the agent has ended; the agent as it was then. Daemons may come and go meanwhile: what is
+/// printed is in a file of the agent's own.
 async fn follow(
-    client: &Client,
-    agent: &AgentRow,
+    fleet: &Fleet<'_>,
+    client: Client,
+    mut agent: AgentRow,
     tail: &mut Tail,
-    reader: &mut Reader,
-    form: Form,
-    out: &mut dyn Write,
+    print: &mut impl FnMut(&[String]) -> Result<(), Failure>,
 ) -> Result<AgentRow, Failure> {
-    let mut agent = agent.clone();
-    let mut events = client.events().await.map_err(worded)?;
+    let mut daemons = Daemons::new(fleet);
+    let mut next = Some(client);
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        let mut is_over = row::has_ended(agent.state);
-        if !is_over {
-            tokio::select! {
-                event = events.next() => match event.map_err(worded)? {
-                    Some(FleetEvent::Agent(row)) if row.id == agent.id => agent = *row,
-                    Some(FleetEvent::Removed { id }) if id == agent.id => {
-                        say(&format!("agent {id} was removed"));
-                        is_over = true;
-                    }
-                    Some(_) => {}
-                    None => {
-                        say("the daemon has left; the agent goes on");
-                        is_over = true;
-                    }
-                },
-                _ = look.tick() => {}
+    while !row::has_ended(agent.state) {
+        let left = match &next {
+            Some(client) => listen(client, &mut daemons, &mut agent, &mut look, tail, print).await?,
+            None => alone(fleet, &agent, &mut look, tail, print).await?,
+        };
+        next = match left {
+            Heard::Ended => break,
+            Heard::Removed => {
+                say(&format!("agent {} was removed", agent.id));
+                break;
             }
+            Heard::Running(client) => Some(client),
+            Heard::Left(left) => daemons.next(left).await?,
+        };
+        if next.is_none() {
+            say("the daemon was stopped; the agent goes on, and what it does is printed on");
         }
-        // Looked at after the end was seen, so the last lines are not missed.
-        print(&tail.all()?, reader, form, out)?;
-        if is_over || row::has_ended(agent.state) {
-            print(&tail.all()?, reader, form, out)?;
-            return Ok(agent);
+    }
+    // Looked at after the end was seen, so the last lines are not missed.
+    print(&tail.all()?)?;
+    Ok(agent)
+}
+
+/// Why one stops listening to a daemon, or doing without one.
+enum Heard {
+    Ended,
+    Removed,
+    Left(Left),
+    /// There is a daemon.
+    Running(Client),
+}
+
+/// Prints what comes until the agent has ended or the daemon leaves.
+async fn listen(
+    client: &Client,
+    daemons: &mut Daemons<'_>,
+    agent: &mut AgentRow,
+    look: &mut tokio::time::Interval,
+    tail: &mut Tail,
+    print: &mut impl FnMut(&[String]) -> Result<(), Failure>,
+) -> Result<Heard, Failure> {
+    let Ok(mut events) = client.events().await else { return Ok(Heard::Left(Left::Gone)) };
+    let mut is_there = false;
+    loop {
+        tokio::select! {
+            event = events.next() => match event {
+                Ok(Some(FleetEvent::Agent(row))) if row.id == agent.id => {
+                    *agent = *row;
+                    is_there = true;
+                    if row::has_ended(agent.state) {
+                        return Ok(Heard::Ended);
+                    }
+                }
+                Ok(Some(FleetEvent::Removed { id })) if id == agent.id => return Ok(Heard::Removed),
+                Ok(Some(FleetEvent::Ready {})) if !is_there => return Ok(Heard::Removed),
+                Ok(Some(FleetEvent::Ready {})) => daemons.is_well(),
+                Ok(Some(FleetEvent::Gap { .. })) => is_there = false,
+                Ok(Some(FleetEvent::Bye {})) => return Ok(Heard::Left(Left::Stopped)),
+                Ok(Some(FleetEvent::Agent(_) | FleetEvent::Removed { .. })) => {}
+                Ok(None) | Err(_) => return Ok(Heard::Left(Left::Gone)),
+            },
+            _ = look.tick() => print(&tail.all()?)?,
+        }
+    }
+}
+
+/// Prints what comes until there is a daemon again. None is started: somebody has stopped the last. But when the agent
+/// is gone, only a daemon can tell how it ended.
+async fn alone(
+    fleet: &Fleet<'_>,
+    agent: &AgentRow,
+    look: &mut tokio::time::Interval,
+    tail: &mut Tail,
+    print: &mut impl FnMut(&[String]) -> Result<(), Failure>,
+) -> Result<Heard, Failure> {
+    let has_begun = agent.pid.is_some();
+    loop {
+        look.tick().await;
+        print(&tail.all()?)?;
+        if let Some(client) = watch::running(fleet).await {
+            return Ok(Heard::Running(client));
+        }
+        if has_begun && tokio::net::UnixStream::connect(&agent.socket).await.is_err() {
+            return Ok(Heard::Left(Left::Gone));
         }
     }
 }
@@ -192,7 +261,7 @@ fn print(lines: &[String], reader: &mut Reader, form: Form, out: &mut dyn Write)
     for line in lines {
         match form {
             Form::Raw => writeln!(out, "{line}")?,
-            Form::Records => writeln!(out, "{}", line.trim_end())?,
+            Form::Records => writeln!(out, "{}", plain::json(line.trim_end()))?,
             Form::Text => match serde_json::from_str::<Record>(line) {
                 Ok(record) => reader.event(&record.event, out)?,
                 Err(error) => writeln!(out, "note: a record cannot be read: {error}")?,

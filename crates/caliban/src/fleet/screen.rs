@@ -8,7 +8,10 @@ use anstyle::{AnsiColor, Style};
 use caliban_acp::{
     TurnEndedNotice,
     client::Question,
-    v1::{ContentBlock, ContentChunk, SessionUpdate, ToolCallContent, ToolCallStatus, ToolCallUpdateFields},
+    v1::{
+        ContentBlock, ContentChunk, MessageId, SessionUpdate, ToolCallContent, ToolCallStatus,
+        ToolCallUpdateFields,
+    },
 };
 use caliban_agent::event::Outcome;
 use caliban_core::inert;
@@ -25,6 +28,8 @@ const OUTPUT_LINES: usize = 12;
 pub(super) struct Screen {
     /// What kind of text the cursor stands behind, if it is in a line.
     inside: Option<Voice>,
+    /// The message that was shown last.
+    message: Option<MessageId>,
     calls: BTreeMap<String, Call>,
     /// The call that was shown last: output below it is taken for its own.
     last_call: Option<String>,
@@ -46,6 +51,8 @@ enum Voice {
     Agent,
     Thought,
     User,
+    /// The person's own, unfinished.
+    Typing,
 }
 
 #[derive(Debug, Default)]
@@ -147,6 +154,11 @@ impl Screen {
         self.inside = None;
     }
 
+    /// A line that the person has begun stands on the screen.
+    pub(super) fn typing(&mut self) {
+        self.inside = Some(Voice::Typing);
+    }
+
     fn chunk(&mut self, voice: Voice, chunk: &ContentChunk, out: &mut dyn Write) -> std::io::Result<()> {
         let text = match &chunk.content {
             ContentBlock::Text(text) => text.text.as_str(),
@@ -156,17 +168,20 @@ impl Screen {
             return Ok(());
         }
         let style = match voice {
-            Voice::Agent => Style::new(),
+            Voice::Agent | Voice::Typing => Style::new(),
             Voice::Thought => DIM,
             Voice::User => CYAN,
         };
-        if self.inside != Some(voice) {
+        // Two answers in a row: what was said in between, and by this person, is not told again.
+        let is_another = chunk.message_id.is_some() && chunk.message_id != self.message;
+        if self.inside != Some(voice) || is_another {
             self.end_line(out)?;
             if voice == Voice::User {
                 write!(out, "{style}> {style:#}")?;
             }
         }
         write!(out, "{style}{}{style:#}", inert::block(text))?;
+        self.message.clone_from(&chunk.message_id);
         self.inside = if text.ends_with('\n') { None } else { Some(voice) };
         if voice == Voice::User {
             // Whole, and what is typed next does not stand behind it.
@@ -316,6 +331,15 @@ mod tests {
             SessionUpdate::ToolCallUpdate(ToolCallUpdate::new("c1", update)),
         ]);
         assert_eq!(got, "• Bash: rm\n");
+    }
+
+    #[test]
+    fn another_answer_begins_a_line() {
+        let says = |id: &str, words: &str| {
+            SessionUpdate::AgentMessageChunk(text(words).message_id(MessageId::new(id.to_owned())))
+        };
+        let got = shown(vec![says("1", "one "), says("1", "two"), says("2", "three\n"), says("3", "four")]);
+        assert_eq!(got, "one two\nthree\nfour");
     }
 
     #[test]

@@ -70,7 +70,8 @@ pub(super) async fn wait(fleet: &Fleet<'_>, args: &WaitArgs, out: &mut dyn Write
         },
         None => all.await.map(|()| true)?,
     };
-    let outcomes: Vec<Outcome> = seen.ended.into_values().collect();
+    // In the order in which they were asked for.
+    let outcomes: Vec<Outcome> = rows.iter().filter_map(|row| seen.ended.remove(&row.id)).collect();
     if args.json {
         json_line(&outcomes, out)?;
     } else {

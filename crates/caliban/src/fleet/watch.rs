@@ -3,7 +3,7 @@
 //! On a terminal the table is drawn in place; elsewhere every change is a line. A bell rings when an agent begins to
 //! need a person; one that has ended is said without it.
 
-use std::{collections::BTreeMap, io::Write, time::Duration};
+use std::{collections::BTreeMap, io::Write, path::PathBuf, time::Duration};
 
 use caliban_core::{ids::AgentId, lifecycle::State};
 use caliban_supervisor::{
@@ -15,10 +15,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use super::{
     Fleet, json_line,
     list::{agents, need, size, table},
+    numbers,
     row::{self, Shown},
     say,
     width::cut,
-    worded,
 };
 use crate::report::{Code, Failure};
 
@@ -29,35 +29,53 @@ const AGE_EVERY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause between two looks for it.
 const LOOK: Duration = Duration::from_millis(50);
+/// So many daemons in a row may end before they have told anything.
+const LOST_CAP: u32 = 20;
 /// Lines of news that are kept below the table.
 const NEWS: usize = 3;
 
 pub(super) async fn watch(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
     let is_dumb = fleet.environment.raw("TERM").is_none_or(|term| term == "dumb");
     let terminal = if json || is_dumb { None } else { size() };
-    let mut view =
-        View { rows: Rows::default(), news: Vec::new(), drawn: 0, json, in_place: terminal.is_some() };
+    let mut view = View {
+        rows: Rows::default(),
+        news: Vec::new(),
+        drawn: 0,
+        json,
+        in_place: terminal.is_some(),
+        base: fleet.places().base().to_owned(),
+    };
     let mut client = fleet.client().await?;
+    let mut daemons = Daemons::new(fleet);
     let interrupted = async {
         let _no_handler = tokio::signal::ctrl_c().await;
     };
     tokio::pin!(interrupted);
     loop {
-        tokio::select! {
-            ended = follow(&client, &mut view, out) => ended?,
+        let left = tokio::select! {
+            left = follow(&client, &mut view, &mut daemons, out) => left?,
             () = &mut interrupted => return Ok(Code::Done),
-        }
-        let Some(back) = again(fleet).await else {
-            say("the daemon has left; agents go on");
+        };
+        let next = tokio::select! {
+            next = daemons.next(left) => next?,
+            () = &mut interrupted => return Ok(Code::Done),
+        };
+        let Some(next) = next else {
+            say("the daemon was stopped; agents go on");
             return Ok(Code::Done);
         };
-        client = back;
+        client = next;
     }
 }
 
 /// Shows what happens until the daemon leaves.
-async fn follow(client: &Client, view: &mut View, out: &mut dyn Write) -> Result<(), Failure> {
-    let mut events = client.events().await.map_err(worded)?;
+async fn follow(
+    client: &Client,
+    view: &mut View,
+    daemons: &mut Daemons<'_>,
+    out: &mut dyn Write,
+) -> Result<Left, Failure> {
+    let Ok(mut events) = client.events().await else { return Ok(Left::Gone) };
     let mut ready = false;
     let mut age = interval(AGE_EVERY);
     age.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -65,22 +83,22 @@ async fn follow(client: &Client, view: &mut View, out: &mut dyn Write) -> Result
     let mut fresh = Rows::default();
     loop {
         tokio::select! {
-            event = events.next() => match event.map_err(worded)? {
-                Some(FleetEvent::Agent(row)) if ready => view.changed(*row, out)?,
-                Some(FleetEvent::Agent(row)) => {
-                    fresh.insert(*row);
-                }
-                Some(FleetEvent::Removed { id }) => {
+            event = events.next() => match event {
+                Ok(Some(FleetEvent::Agent(row))) if ready => view.changed(*row, out)?,
+                Ok(Some(FleetEvent::Agent(row))) => fresh.insert(*row),
+                Ok(Some(FleetEvent::Removed { id })) => {
                     fresh.remove(id);
                     view.removed(id, out)?;
                 }
-                Some(FleetEvent::Ready {}) => {
+                Ok(Some(FleetEvent::Ready {})) => {
                     ready = true;
+                    daemons.is_well();
                     view.all(std::mem::take(&mut fresh), out)?;
                 }
                 // All agents follow anew.
-                Some(FleetEvent::Gap { .. }) => ready = false,
-                Some(FleetEvent::Bye {}) | None => return Ok(()),
+                Ok(Some(FleetEvent::Gap { .. })) => ready = false,
+                Ok(Some(FleetEvent::Bye {})) => return Ok(Left::Stopped),
+                Ok(None) | Err(_) => return Ok(Left::Gone),
             },
             _ = age.tick(), if view.in_place && ready => {
                 draw_at.get_or_insert_with(Instant::now);
@@ -97,14 +115,55 @@ async fn follow(client: &Client, view: &mut View, out: &mut dyn Write) -> Result
     }
 }
 
+/// How a daemon left that was listened to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    /// It was asked to leave: somebody wants it so, and we start no other.
+    Stopped,
+    /// It is gone without a word: the next one knows as much.
+    Gone,
+}
+
+/// The daemons of a fleet, one after the other, for whoever listens for long.
+pub(super) struct Daemons<'f> {
+    fleet: &'f Fleet<'f>,
+    /// How many were lost since one was well.
+    lost: u32,
+}
+
+impl<'f> Daemons<'f> {
+    pub(super) fn new(fleet: &'f Fleet<'f>) -> Self {
+        Self { fleet, lost: 0 }
+    }
+
+    /// The one that we listen to has told how things stand.
+    pub(super) fn is_well(&mut self) {
+        self.lost = 0;
+    }
+
+    /// The next daemon; none when the last was stopped and nobody has started another.
+    pub(super) async fn next(&mut self, left: Left) -> Result<Option<Client>, Failure> {
+        self.lost += 1;
+        if self.lost > LOST_CAP {
+            return Err(
+                Failure::new("the daemon ends again and again").hint("`caliban daemon logs` tells why")
+            );
+        }
+        match left {
+            Left::Stopped => Ok(again(self.fleet).await),
+            Left::Gone => {
+                sleep(LOOK).await;
+                self.fleet.client().await.map(Some)
+            }
+        }
+    }
+}
+
 /// A daemon that somebody has started again. We start none: it may have been stopped on purpose.
 pub(super) async fn again(fleet: &Fleet<'_>) -> Option<Client> {
     let give_up = Instant::now() + PATIENCE;
     loop {
-        if let Ok(mut client) = Client::connect(fleet.places()).await
-            // One that is just leaving may still be found.
-            && client.status().await.is_ok()
-        {
+        if let Some(client) = running(fleet).await {
             return Some(client);
         }
         if Instant::now() > give_up {
@@ -112,6 +171,13 @@ pub(super) async fn again(fleet: &Fleet<'_>) -> Option<Client> {
         }
         sleep(LOOK).await;
     }
+}
+
+/// The daemon that runs, if one does.
+pub(super) async fn running(fleet: &Fleet<'_>) -> Option<Client> {
+    let mut client = Client::connect(fleet.places()).await.ok()?;
+    // One that is just leaving may still be found.
+    client.status().await.is_ok().then_some(client)
 }
 
 /// Agents in the order in which the daemon has them: it tells them in it, and a new one is the last. When they were
@@ -150,6 +216,8 @@ struct View {
     drawn: usize,
     json: bool,
     in_place: bool,
+    /// Where the numbers of questions are.
+    base: PathBuf,
 }
 
 impl View {
@@ -169,6 +237,7 @@ impl View {
     }
 
     fn changed(&mut self, row: AgentRow, out: &mut dyn Write) -> Result<(), Failure> {
+        numbers::shown(&self.base, std::slice::from_ref(&row));
         let known = self.rows.get(row.id);
         let shown = Shown::new(&row, row::now_ms());
         if self.json {
@@ -366,8 +435,9 @@ mod tests {
 
     #[test]
     fn changes_are_lines_where_there_is_no_terminal() {
+        let base = PathBuf::new();
         let mut view =
-            View { rows: Rows::default(), news: Vec::new(), drawn: 0, json: false, in_place: false };
+            View { rows: Rows::default(), news: Vec::new(), drawn: 0, json: false, in_place: false, base };
         let mut out = Vec::new();
         let running = row::tests::row(State::Running);
         let mut all = Rows::default();

@@ -4,6 +4,8 @@
 
 mod approvals;
 mod attach;
+mod attach_approve;
+mod attach_typing;
 mod background;
 mod bad_input;
 mod broker;
@@ -24,6 +26,8 @@ mod hooks;
 mod inherited;
 mod isolation;
 mod landing;
+mod logs_follow;
+mod logs_json;
 mod lost_runtime;
 mod mcp;
 mod merge;

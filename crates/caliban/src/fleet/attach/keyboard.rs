@@ -1,0 +1,208 @@
+//! What a person types at an attached terminal, a message at a time. Owns the thread that reads, and one question: was a
+//! line begun before something was shown? Knows nothing of what lines mean.
+//!
+//! The terminal edits lines and gives them out whole, so nobody sees an unfinished one. A look takes it out: the terminal
+//! is told for a moment not to keep lines together. What was taken is the beginning of the line that follows.
+
+use std::{
+    io::{self, IsTerminal as _, Read as _, Write as _},
+    os::unix::net::UnixStream,
+    sync::mpsc::{Receiver, Sender, channel},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec},
+    termios::{LocalModes, OptionalActions, SpecialCodeIndex},
+};
+use tokio::sync::mpsc;
+
+/// Lines that follow each other faster than this are pasted, and one message.
+const PASTE_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// How long a look may take to be answered; it is counted in any case.
+const LOOK_LIMIT: Duration = Duration::from_millis(100);
+/// Why the reader is woken: to take out the unfinished line, or to give out all and end.
+const LOOK: u8 = 0;
+const FINISH: u8 = 1;
+/// As much as is read at once; a terminal keeps no more than 4 KiB.
+const READ_BYTES: usize = 8 * 1024;
+
+/// A message as it was typed.
+#[derive(Debug)]
+pub(in crate::fleet) struct Line {
+    pub text: String,
+    /// How many looks there had been when its first key was pressed.
+    pub looks: u64,
+    /// When its end came.
+    pub at: Instant,
+    /// Whether it was finished (Enter) before the end of all.
+    pub is_whole: bool,
+}
+
+/// A terminal that is read.
+pub(super) struct Keyboard {
+    lines: mpsc::UnboundedReceiver<Line>,
+    wake: UnixStream,
+    looked: Receiver<Draft>,
+    looks: u64,
+}
+
+/// Whether an unfinished line stands on the screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Draft {
+    None,
+    Some,
+}
+
+impl Keyboard {
+    /// Reads stdin; none where it is no terminal.
+    pub(super) fn open() -> io::Result<Option<Self>> {
+        if !io::stdin().is_terminal() {
+            return Ok(None);
+        }
+        let (lines, received) = mpsc::unbounded_channel();
+        let (wake, woken) = UnixStream::pair()?;
+        let (answer, looked) = channel();
+        // Reading a terminal blocks, so it has a thread of its own; that ends with us.
+        std::thread::spawn(move || {
+            Reader { lines, woken, answer, looks: 0, text: Vec::new(), begun: 0 }.run();
+        });
+        Ok(Some(Self { lines: received, wake, looked, looks: 0 }))
+    }
+
+    /// What is typed next. The end is Ctrl+D.
+    pub(super) async fn next(&mut self) -> Option<Line> {
+        self.lines.recv().await
+    }
+
+    /// Ends the reading; what was typed and not asked for, an unfinished line included.
+    pub(super) fn rest(&mut self) -> impl Iterator<Item = Line> {
+        self.wake(FINISH);
+        std::iter::from_fn(|| self.lines.try_recv().ok())
+    }
+
+    /// Looks at the terminal: lines that are begun from now on have at least as many looks as this one's number.
+    pub(super) fn look(&mut self) -> (u64, Draft) {
+        self.looks += 1;
+        (self.looks, self.wake(LOOK))
+    }
+
+    fn wake(&mut self, why: u8) -> Draft {
+        // One that has ended reads nothing any more.
+        match self.wake.write_all(&[why]) {
+            Ok(()) => self.looked.recv_timeout(LOOK_LIMIT).unwrap_or(Draft::None),
+            Err(_) => Draft::None,
+        }
+    }
+}
+
+struct Reader {
+    lines: mpsc::UnboundedSender<Line>,
+    woken: UnixStream,
+    answer: Sender<Draft>,
+    looks: u64,
+    text: Vec<u8>,
+    /// How many looks there had been when the text was begun.
+    begun: u64,
+}
+
+impl Reader {
+    fn run(mut self) {
+        let stdin = io::stdin();
+        loop {
+            let pause = self.text.ends_with(b"\n").then_some(&PASTE_PAUSE);
+            let mut fds = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
+            match rustix::event::poll(&mut fds, pause) {
+                Ok(0) => {
+                    if !self.emit() {
+                        return;
+                    }
+                    continue;
+                }
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(_) => return,
+            }
+            let [is_typed, is_woken] = fds.map(|fd| !fd.revents().is_empty());
+            // Lines that have come before a look are before it.
+            if is_typed {
+                match read() {
+                    Ok(bytes) if !bytes.is_empty() => self.take(&bytes),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Ok(_) | Err(_) => {
+                        self.emit();
+                        return;
+                    }
+                }
+            } else if is_woken && !self.look() {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        if self.text.is_empty() {
+            self.begun = self.looks;
+        }
+        self.text.extend_from_slice(bytes);
+    }
+
+    /// Gives out what there is; false when nobody wants it.
+    fn emit(&mut self) -> bool {
+        if self.text.is_empty() {
+            return !self.lines.is_closed();
+        }
+        let bytes = std::mem::take(&mut self.text);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let line = Line { is_whole: text.ends_with('\n'), text, looks: self.begun, at: Instant::now() };
+        self.lines.send(line).is_ok()
+    }
+
+    fn look(&mut self) -> bool {
+        let mut why = [0];
+        if !matches!(self.woken.read(&mut why), Ok(1)) {
+            return false;
+        }
+        if self.text.ends_with(b"\n") && !self.emit() {
+            return false;
+        }
+        let held = held();
+        self.take(&held);
+        self.looks += 1;
+        let draft = if self.text.is_empty() { Draft::None } else { Draft::Some };
+        if why == [FINISH] {
+            self.emit();
+        }
+        self.answer.send(draft).is_ok() && why == [LOOK]
+    }
+}
+
+/// Reads the terminal itself: what the library keeps back for later is not seen by `poll`.
+fn read() -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; READ_BYTES];
+    let read = rustix::io::read(io::stdin(), &mut bytes)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// Takes the unfinished line out of the terminal. Best effort: where that cannot be done, nothing is held.
+fn held() -> Vec<u8> {
+    let stdin = io::stdin();
+    // Whoever changes a terminal from the background is stopped by it.
+    let is_ours = rustix::termios::tcgetpgrp(&stdin).is_ok_and(|group| group == rustix::process::getpgrp());
+    let Ok(lines) = rustix::termios::tcgetattr(&stdin) else { return Vec::new() };
+    if !is_ours || !lines.local_modes.contains(LocalModes::ICANON) {
+        return Vec::new();
+    }
+    let mut keys = lines.clone();
+    keys.local_modes.remove(LocalModes::ICANON);
+    // A read gives what there is, and does not wait.
+    keys.special_codes[SpecialCodeIndex::VMIN] = 0;
+    keys.special_codes[SpecialCodeIndex::VTIME] = 0;
+    if rustix::termios::tcsetattr(&stdin, OptionalActions::Now, &keys).is_err() {
+        return Vec::new();
+    }
+    let held = read().unwrap_or_default();
+    let _gone = rustix::termios::tcsetattr(&stdin, OptionalActions::Now, &lines);
+    held
+}
