@@ -416,6 +416,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    #[expect(clippy::zombie_processes, reason = "its end is taken by what is tested")]
     async fn a_shim_that_lives_on_holds_up_nobody_and_the_end_of_one_that_leaves_is_taken() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
