@@ -175,8 +175,8 @@ impl Repo {
         self.hardened(cancel).await?.create_at(request, None, progress, cancel).await
     }
 
-    /// The worktree of that name, for whoever goes on in it: found and held, finished where its making was cut short,
-    /// or made. Its base and branch are then the recorded ones, whatever HEAD is now.
+    /// The worktree of that name, for whoever goes on in it: found and held, finished where its making was cut short, made
+    /// again where its files are gone, or made. Its base and branch are then the recorded ones, whatever HEAD is now.
     pub async fn take_up(
         &self,
         request: CreateRequest,
@@ -185,11 +185,14 @@ impl Repo {
     ) -> Result<Worktree> {
         let at = match self.locate(&request.name) {
             Ok(at) => at,
-            Err(Error::NotFound { .. }) => return self.create(request, progress, cancel).await,
+            Err(Error::NotFound { .. }) => return self.make_again(request, None, progress, cancel).await,
             Err(error) => return Err(error),
         };
         if let Some(path) = at.moved {
             return Err(Error::Moved { name: at.name.as_str().to_owned(), path });
+        }
+        if at.path.symlink_metadata().is_err() {
+            return self.make_again(request, Some(&at), progress, cancel).await;
         }
         if !at.path.is_dir() {
             return Err(Error::FilesGone { name: at.name.as_str().to_owned(), path: at.path });

@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use caliban_core::names::Slug;
@@ -13,9 +14,10 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use crate::again::is_half_deleted;
 use crate::beneath;
 use crate::error::{Error, Result};
-use crate::marker::{Marker, Oid};
+use crate::marker::{self, Marker, Oid};
 use crate::repo::{BRANCH_PREFIX, Lease, Located, Missing, Repo, split_nul};
 use crate::rescue::Rescue;
 use crate::save::nonce_name;
@@ -168,6 +170,9 @@ impl Repo {
             Marker { kept: true, ..at.marker.clone() }.write(&at.admin)?;
             return this.report_kept(&at, cancel).await;
         }
+        if is_half_deleted(&at.admin) && at.path.symlink_metadata().is_err() {
+            return this.finish(&at, cancel).await;
+        }
         let _lease = match (lease, beneath::open_dir(&at.path)) {
             (Some(lease), _) => Some(lease),
             (None, Ok(_)) => Some(this.hold(&at, cancel).await?),
@@ -202,7 +207,7 @@ impl Repo {
         let trashed = this.hide(&at)?;
         {
             let _records = this.lock_records(&never).await?;
-            this.delete_record(&at, &records).await?;
+            this.delete_record(&at.admin, &records).await?;
         }
         let branch_fate = this.settle_branch(&at, &weighed, ahead, &never).await?;
         if let Some((trash, hidden)) = trashed {
@@ -321,7 +326,18 @@ impl Repo {
         Ok(false)
     }
 
-    fn open_records(&self) -> Result<OwnedFd> {
+    /// Finishes a removal that was cut short when all was saved.
+    async fn finish(&self, at: &Located, cancel: &CancellationToken) -> Result<RemoveReport> {
+        let mut report = self.report_kept(at, cancel).await?;
+        let records = self.open_records()?;
+        let _records = self.lock_records(cancel).await?;
+        self.delete_record(&at.admin, &records).await?;
+        report.outcome = Outcome::Removed;
+        report.notes = vec!["a removal that was cut short is finished".to_owned()];
+        Ok(report)
+    }
+
+    pub(crate) fn open_records(&self) -> Result<OwnedFd> {
         let path = self.common_dir().join("worktrees");
         beneath::open_dir(&path).map_err(|e| Error::at("opening", &path, e))
     }
@@ -343,13 +359,24 @@ impl Repo {
         }
     }
 
-    async fn delete_record(&self, at: &Located, records: &OwnedFd) -> Result<()> {
-        let records = records.try_clone().map_err(|e| Error::at("opening", &at.admin, e))?;
-        let id = at.admin.file_name().map(OsStr::to_os_string).unwrap_or_default();
-        let gone = tokio::task::spawn_blocking(move || beneath::delete(records.as_fd(), &id)).await;
-        gone.map_err(std::io::Error::other)
-            .and_then(|done| done)
-            .map_err(|e| Error::at("deleting", &at.admin, e))
+    /// Deletes a record; its marker last, so that a removal that is cut short is found again.
+    pub(crate) async fn delete_record(&self, admin: &Path, records: &OwnedFd) -> Result<()> {
+        let records = records.try_clone().map_err(|e| Error::at("opening", admin, e))?;
+        let id = admin.file_name().map(OsStr::to_os_string).unwrap_or_default();
+        let delete = move || {
+            let record = match beneath::open_dir_at(&records, &id) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+                opened => opened?,
+            };
+            for (name, _) in beneath::entries(record.as_fd())? {
+                if name.to_bytes() != marker::FILE.as_bytes() {
+                    beneath::delete(record.as_fd(), OsStr::from_bytes(name.to_bytes()))?;
+                }
+            }
+            beneath::delete(records.as_fd(), &id)
+        };
+        let gone = tokio::task::spawn_blocking(delete).await;
+        gone.map_err(std::io::Error::other).and_then(|done| done).map_err(|e| Error::at("deleting", admin, e))
     }
 
     async fn settle_branch(

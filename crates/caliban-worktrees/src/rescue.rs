@@ -237,7 +237,7 @@ impl Repo {
     }
 
     /// Puts the saved files over the checkout of HEAD, and the saved index in its place.
-    async fn fill_restored(
+    pub(crate) async fn fill_restored(
         &self,
         rescue: &Rescue,
         head: &Oid,

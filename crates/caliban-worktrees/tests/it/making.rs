@@ -490,6 +490,54 @@ async fn a_worktree_that_is_taken_up_keeps_its_work_and_is_held() {
     repo.take_up(request("y"), &quiet, &token()).await.unwrap();
     assert_eq!(names(&lab.repo().join(".caliban/worktrees")), ["x", "y"]);
     std::fs::remove_dir_all(lab.wt("y")).unwrap();
+    std::fs::write(lab.wt("y"), "").unwrap();
     let gone = repo.take_up(request("y"), &quiet, &token()).await.unwrap_err();
     assert!(matches!(gone, Error::FilesGone { .. }), "{gone}");
+}
+
+#[tokio::test]
+async fn r19_a_worktree_that_a_removal_took_is_made_again_with_all_its_work() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    // Whatever a removal that was cut short has left of the record.
+    for (name, cut) in
+        [("whole", ""), ("headless", "HEAD"), ("markerless", "HEAD caliban.json"), ("gone", "*")]
+    {
+        let path = make(&repo, name).await;
+        let base = lab.git_at(&path, &["rev-parse", "HEAD"]);
+        write(&path.join("done"), "done");
+        lab.git_at(&path, &["add", "done"]);
+        lab.git_at(&path, &["commit", "-qm", "done"]);
+        write(&path.join("dirty"), "dirty");
+        let admin = lab.repo().join(".git/worktrees").join(name);
+        let kept = lab.top().join(format!("kept-{name}"));
+        copy(&admin, &kept);
+        repo.remove(&slug(name), None, &Default::default(), &token()).await.unwrap();
+        if cut != "*" {
+            copy(&kept, &admin);
+            cut.split_whitespace().for_each(|file| std::fs::remove_file(admin.join(file)).unwrap());
+        }
+        let again = repo.take_up(request(name), &quiet, &token()).await.unwrap();
+        assert_eq!(lab.git_at(&path, &["status", "--porcelain"]), "?? dirty", "{name}");
+        assert_eq!(std::fs::read_to_string(path.join("dirty")).unwrap(), "dirty");
+        assert_eq!(lab.git_at(&path, &["log", "--format=%s", "-1"]), "done");
+        assert_eq!(lab.git_at(&path, &["branch", "--show-current"]), format!("caliban/{name}"));
+        assert!(
+            again.created.notes.iter().any(|note| note.starts_with("the worktree was gone")),
+            "{again:?}"
+        );
+        if cut != "*" && !cut.contains("caliban") {
+            assert_eq!(again.created.base.to_string(), base);
+        }
+    }
+    // What is left of a removal can be removed, too.
+    let path = make(&repo, "rest").await;
+    std::fs::remove_dir_all(&path).unwrap();
+    std::fs::remove_file(lab.repo().join(".git/worktrees/rest/HEAD")).unwrap();
+    repo.remove(&slug("rest"), None, &Default::default(), &token()).await.unwrap();
+    assert!(!lab.repo().join(".git/worktrees/rest").exists());
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    assert!(std::process::Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap().success());
 }

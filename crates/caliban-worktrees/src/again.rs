@@ -1,0 +1,118 @@
+//! A worktree that was taken away, by a removal that was cut short or by hand, while its agent goes on: made again from what
+//! was kept of it. Its branch is taken as it is, and what a rescue saved is put over it. Deletes only records of worktrees
+//! whose files are gone: whole ones as a removal does, and those that a removal had begun to delete.
+
+use std::path::Path;
+
+use caliban_core::names::Slug;
+use tokio_util::sync::CancellationToken;
+
+use crate::create::{CreateRequest, OnProgress, Worktree};
+use crate::error::{Error, Result};
+use crate::marker::Oid;
+use crate::remove::RemoveOptions;
+use crate::repo::{Located, Repo, branch_of};
+use crate::rescue::{RESCUE_PREFIX, Rescue};
+
+impl Repo {
+    /// Makes a worktree that is not recorded, or whose record is what a removal left: from what was kept of it, if anything
+    /// was.
+    pub(crate) async fn make_again(
+        &self,
+        request: CreateRequest,
+        left: Option<&Located>,
+        progress: OnProgress<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<Worktree> {
+        let this = self.hardened(cancel).await?;
+        // What the removal itself saved is more than what its record still holds.
+        let saved = this.saved(&request.name, cancel).await?;
+        this.finish_removal(&request.name, left, cancel).await?;
+        let saved = match saved {
+            None if left.is_some() => this.saved(&request.name, cancel).await?,
+            saved => saved,
+        };
+        let Some(Saved { head, rescue }) = saved else {
+            return this.create_at(request, None, progress, cancel).await;
+        };
+        let asked = request.base_commit.as_deref().and_then(Oid::parse);
+        let base = rescue.as_ref().and_then(|rescue| rescue.base.clone()).or(asked);
+        let base = left.map(|left| left.marker.base.clone()).or(base).unwrap_or_else(|| head.clone());
+        let request = CreateRequest { base_commit: Some(head.to_string()), ..request };
+        let mut worktree = this.create_at(request, Some(base.clone()), progress, cancel).await?;
+        let from = match &rescue {
+            Some(rescue) => {
+                if let Err(error) = this.fill_restored(rescue, &head, &worktree, cancel).await {
+                    this.discard(&worktree, &head).await;
+                    return Err(error);
+                }
+                format!("its branch and {}", rescue.reference)
+            }
+            None => "its branch".to_owned(),
+        };
+        worktree.created.base = base;
+        worktree.created.notes.push(format!("the worktree was gone; it was made again from {from}"));
+        Ok(worktree)
+    }
+
+    /// Takes the record of a worktree away whose files are gone.
+    async fn finish_removal(
+        &self,
+        name: &Slug,
+        left: Option<&Located>,
+        cancel: &CancellationToken,
+    ) -> Result<()> {
+        let path = self.path_of(name);
+        if path.symlink_metadata().is_ok() {
+            return Ok(());
+        }
+        let admin = match left {
+            Some(left) => Some(left.admin.clone()),
+            None => self.admin_of(&path)?,
+        };
+        match (admin, left) {
+            (Some(admin), _) if is_half_deleted(&admin) => {
+                let records = self.open_records()?;
+                let _records = self.lock_records(cancel).await?;
+                self.delete_record(&admin, &records).await
+            }
+            (Some(_), Some(_)) => self.remove(name, None, &RemoveOptions::default(), cancel).await.map(drop),
+            // Somebody else's.
+            (Some(_), None) => Err(Error::Exists { name: name.as_str().to_owned(), path }),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// What was kept of a worktree.
+    async fn saved(&self, name: &Slug, cancel: &CancellationToken) -> Result<Option<Saved>> {
+        let branch = format!("refs/heads/{}", branch_of(name));
+        let call =
+            self.git.hardened(self.store(), "for-each-ref").args(["--format=%(refname)", branch.as_str()]);
+        let answer = call.arg(format!("{RESCUE_PREFIX}{name}*")).run(cancel).await?.ok()?;
+        if answer.stdout.is_empty() {
+            return Ok(None);
+        }
+        let tip = self.resolve_ref(&branch, cancel).await?;
+        let is_of = |rescue: &Rescue| {
+            rescue.worktree.as_ref() == Some(name)
+                && rescue.head.is_some()
+                && (tip.is_none() || rescue.head == tip)
+        };
+        let rescue = self.rescues(cancel).await?.into_iter().rev().find(is_of);
+        let head = tip.or_else(|| rescue.as_ref().and_then(|rescue| rescue.head.clone()));
+        Ok(head.map(|head| Saved { head, rescue }))
+    }
+}
+
+/// What was kept of a worktree.
+struct Saved {
+    /// The commit that it stands on.
+    head: Oid,
+    /// What was in no commit.
+    rescue: Option<Rescue>,
+}
+
+/// Whether a removal has begun to delete a record: git makes none without this file.
+pub(crate) fn is_half_deleted(admin: &Path) -> bool {
+    matches!(admin.join("HEAD").try_exists(), Ok(false))
+}
