@@ -231,8 +231,7 @@ impl Agent {
             worked_ms = worked_ms.max(helper.worked_ms);
         }
         kit.purse.carry_over_time(worked_ms);
-        let (tokens, usd) = crate::handed::total(&kit.directory);
-        kit.purse.hold_back(tokens, usd);
+        kit.purse.count_handed(crate::handed::total(&kit.directory));
         let lost_place = stand_where_it_stood(&kit.workspace, transcript::standing(&records));
         if let Ok(todos) = serde_json::from_value(conversation.todos().clone()) {
             kit.workspace.set_todos(todos);

@@ -35,6 +35,15 @@ struct Book {
     ledger: Ledger<String>,
     /// For each account: what is at work less what rests.
     at_work: BTreeMap<String, i64>,
+    /// For each account: what it has given away, as far as it is held back.
+    handed: BTreeMap<String, Handed>,
+}
+
+/// What was given away, in tokens and millionths of a dollar.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Handed {
+    tokens: u64,
+    micro_usd: u64,
 }
 
 impl Purse {
@@ -44,7 +53,7 @@ impl Purse {
         // The ledger is empty: the account cannot exist, and it has no parent.
         let _new = ledger.open_account(account.to_owned(), None, Limits::NONE, limits);
         Self {
-            book: Arc::new(Mutex::new(Book { ledger, at_work: BTreeMap::new() })),
+            book: Arc::new(Mutex::new(Book { ledger, at_work: BTreeMap::new(), handed: BTreeMap::new() })),
             epoch: Instant::now(),
             account: account.to_owned(),
             price,
@@ -102,17 +111,34 @@ impl Purse {
         let cost = Some(usd.unwrap_or_default());
         let estimate = Estimate { tokens: tokens.unwrap_or_default(), cost, turns: 0 };
         let reservation = book.ledger.reserve(&self.account, estimate, now)?;
+        let handed = book.handed.entry(self.account.clone()).or_default();
+        handed.tokens += tokens.unwrap_or_default();
+        handed.micro_usd += usd.unwrap_or_default().0;
         Ok(Share { limits: Limits { tokens, usd, ..Limits::NONE }, reservation })
     }
 
-    /// Gives back what was taken for an agent that was not started.
+    /// Gives back what was taken for an agent that was not started. What is written down about it has to go first.
     pub(crate) fn take_back(&self, share: Share) {
+        if let Some(handed) = self.lock().handed.get_mut(&self.account) {
+            handed.tokens = handed.tokens.saturating_sub(share.limits.tokens.unwrap_or_default());
+            let usd = share.limits.usd.unwrap_or_default().0;
+            handed.micro_usd = handed.micro_usd.saturating_sub(usd);
+        }
         self.release(share.reservation);
     }
 
-    /// Holds back what was given away by an earlier process; all that is left where that is less.
-    pub(crate) fn hold_back(&self, tokens: u64, usd: MicroUsd) {
+    /// Holds back what was given away so far, in all, by an earlier process or for what a command has started; all that is
+    /// left where that is less.
+    pub(crate) fn count_handed(&self, (tokens, usd): (u64, MicroUsd)) {
         let mut book = self.lock();
+        let handed = book.handed.entry(self.account.clone()).or_default();
+        let (tokens, usd) = (tokens.saturating_sub(handed.tokens), usd.0.saturating_sub(handed.micro_usd));
+        if (tokens, usd) == (0, 0) {
+            return;
+        }
+        handed.tokens += tokens;
+        handed.micro_usd += usd;
+        let usd = MicroUsd(usd);
         let now = self.now();
         let left = book.ledger.remaining(&self.account).unwrap_or(Limits::NONE);
         let tokens = left.tokens.map_or(0, |left| tokens.min(left));
@@ -166,7 +192,7 @@ impl Purse {
         let mut book = self.lock();
         // Within the lock: nobody counts up to a later moment first.
         let now = self.now();
-        let Book { ledger, at_work } = &mut *book;
+        let Book { ledger, at_work, .. } = &mut *book;
         let count = at_work.entry(self.account.clone()).or_default();
         *count += by;
         if *count > 0 {
@@ -300,8 +326,19 @@ mod tests {
             purse.share().unwrap().limits,
             Limits { tokens: Some(500), usd: Some(MicroUsd(4)), ..Limits::NONE }
         );
-        purse.hold_back(2000, MicroUsd(1));
+        purse.count_handed((2000, MicroUsd(1)));
         assert!(purse.share().is_err());
+        // What a share took is not held back again; what was given besides is, once.
+        let purse = Purse::new("c", limits, None);
+        let share = purse.share().unwrap();
+        for total in [500, 700, 700] {
+            purse.count_handed((total, MicroUsd(4)));
+        }
+        let left = |purse: &Purse| purse.lock().ledger.remaining(&"c".to_owned()).unwrap().tokens;
+        assert_eq!(left(&purse), Some(300));
+        purse.take_back(share);
+        purse.count_handed((200, MicroUsd(0)));
+        assert_eq!(left(&purse), Some(800));
         let free = Purse::new("b", Limits::NONE, None);
         assert_eq!(free.share().unwrap().limits, Limits::NONE);
     }

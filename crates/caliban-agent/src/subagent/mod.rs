@@ -242,12 +242,12 @@ impl Starter {
         match self.blueprint.spawner.spawn(Handover { spec, hooks }).await {
             Ok(id) => report::handed_over(&id, &warning),
             Err(problem) => {
-                self.parent.purse.take_back(share);
                 if budget != caliban_core::budget::Limits::NONE
                     && let Err(error) = crate::handed::came_back(&self.directory, budget)
                 {
                     tracing::warn!(%error, "a budget that was not used stays given");
                 }
+                self.parent.purse.take_back(share);
                 report::failure(problem)
             }
         }
