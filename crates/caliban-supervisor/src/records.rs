@@ -65,6 +65,9 @@ pub struct ShimRecord {
     /// wrote none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<PathBuf>,
+    /// The worker's program. Shims before it wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<PathBuf>,
 }
 
 /// `exit.json`: written when the whole process tree is gone, or what is left of it cannot be ended.
@@ -478,6 +481,7 @@ mod tests {
             worker_start_time: Some(10),
             group: None,
             socket: None,
+            program: None,
         };
         assert_eq!(read(dir.path(), SHIM), Some(expected));
         let expected = ExitRecord {

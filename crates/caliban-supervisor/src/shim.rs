@@ -160,6 +160,7 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
         worker_start_time: None,
         group: standing.group().map(|group| group.path().to_owned()),
         socket: Some(args.socket.clone()),
+        program: Some(args.program.clone()),
     };
     // Room for the last word, so that a full disk cannot take it away. Without any nothing begins: it goes on by itself when
     // there is some.

@@ -9,7 +9,6 @@ use std::io;
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
-use caliban_core::spec::SpawnSpec;
 use caliban_store::StoreError;
 use caliban_store::fleet::{Record, Registry, Wanted};
 
@@ -38,7 +37,7 @@ pub(super) async fn read(registry: &mut Registry) -> Result<Vec<(Record, About)>
         let page = registry.page(after).await?;
         let Some((last, _)) = page.last() else { break };
         after = last.seq;
-        known.extend(page.into_iter().map(|(record, spec)| (record, about(&spec))));
+        known.extend(page.into_iter().map(|(record, spec)| (record, About::of_json(&spec))));
     }
     registry.forget_pages().await;
     Ok(known)
@@ -276,21 +275,5 @@ impl Owner {
                 _ => self.found.ended += 1,
             }
         }
-    }
-}
-
-/// What of a stored request is shown. One that cannot be read (a later version's) is shown as such.
-fn about(spec: &str) -> About {
-    match SpawnSpec::from_json(spec) {
-        Ok(spec) => About::of(&spec),
-        Err(error) => About {
-            label: None,
-            prompt: error.to_string(),
-            cwd: "/".into(),
-            model: None,
-            parent: None,
-            depth: 0,
-            has_worktree: true,
-        },
     }
 }

@@ -106,6 +106,22 @@ impl About {
             has_worktree: matches!(spec.isolation, Isolation::Worktree(_)),
         }
     }
+
+    /// Of a stored request. One that cannot be read (a later version's) is shown as such.
+    pub(super) fn of_json(spec: &str) -> Self {
+        match SpawnSpec::from_json(spec) {
+            Ok(spec) => Self::of(&spec),
+            Err(error) => Self {
+                label: None,
+                prompt: error.to_string(),
+                cwd: "/".into(),
+                model: None,
+                parent: None,
+                depth: 0,
+                has_worktree: true,
+            },
+        }
+    }
 }
 
 impl Agent {

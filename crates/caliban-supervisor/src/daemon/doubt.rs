@@ -244,6 +244,7 @@ impl Doubt {
             worker_start_time: None,
             group: None,
             socket: None,
+            program: None,
         }
     }
 }

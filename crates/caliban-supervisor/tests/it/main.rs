@@ -23,6 +23,7 @@ mod passing;
 mod places;
 mod protocol;
 mod queue;
+mod recover;
 mod respawn;
 mod sleepers;
 mod unreadable;

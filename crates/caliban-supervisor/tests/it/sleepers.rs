@@ -70,6 +70,7 @@ fn sleeper(fleet: &Fleet, number: u32, prompt: usize) -> Change {
         worker_start_time: None,
         group: None,
         socket: None,
+        program: None,
     };
     records::write(&dir, records::SHIM, &shim).unwrap();
     let mut spec = fleet.spec("serve");

@@ -1,0 +1,73 @@
+//! A registry that is lost, or was damaged and put aside.
+
+use std::fs;
+
+use caliban_core::lifecycle::State;
+use caliban_supervisor::protocol::{KillRequest, RmRequest};
+use rustix::process::Signal;
+
+use crate::fleet::{Fleet, is_alive, signal, wait_until};
+
+#[tokio::test]
+async fn agents_get_their_rows_back_when_the_registry_is_lost() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let lives = fleet.spawn_up(&mut client, "serve").await;
+    let sleeps = fleet.spawn_up(&mut client, "serve").await;
+    fleet.tell(sleeps, "sleep");
+    fleet.until_row(&mut client, sleeps, |row| row.hibernated).await;
+    let done = fleet.spawn_up(&mut client, "serve").await;
+    fleet.tell(done, "end");
+    fleet.until_row(&mut client, done, |row| row.state.is_ending()).await;
+    let rows = |mut rows: Vec<caliban_supervisor::protocol::AgentRow>| {
+        rows.sort_by_key(|row| row.id);
+        rows.into_iter()
+            .map(|row| (row.id, row.state, row.hibernated, row.pid, row.prompt))
+            .collect::<Vec<_>>()
+    };
+    let before = rows(client.list().await.unwrap());
+    fleet.kill_daemon();
+    for file in ["", "-wal", "-shm"] {
+        let mut path = fleet.places.database().into_os_string();
+        path.push(file);
+        let _was_not_there = fs::remove_file(path);
+    }
+    let mut client = fleet.client().await;
+    assert_eq!(rows(client.list().await.unwrap()), before, "{}", fleet.log());
+    let notes = client.status().await.unwrap().found.notes;
+    for id in [lives, sleeps, done] {
+        assert!(notes.contains(&format!("agent {id} was in no registry and is back")), "{notes:?}");
+    }
+    // They are what they were: one is woken, one is killed, one removed, and all that is kept.
+    assert_eq!(client.wake(&sleeps.to_string()).await.unwrap().id, sleeps);
+    assert_eq!(fleet.ask(sleeps, "say 1 hello").as_deref(), Some("has it"));
+    let shim = fleet.shim(lives);
+    client.kill(&lives.to_string(), &KillRequest::default()).await.unwrap();
+    assert!(!is_alive(shim.pid));
+    client.rm(&done.to_string(), RmRequest::default()).await.unwrap();
+    fleet.kill_daemon();
+    let mut client = fleet.client().await;
+    let states: Vec<_> = client.list().await.unwrap().into_iter().map(|row| (row.id, row.state)).collect();
+    assert_eq!(states.len(), 2, "{states:?}");
+    assert!(states.contains(&(lives, State::Killed)), "{states:?}");
+}
+
+#[tokio::test]
+async fn who_was_removed_does_not_come_back() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "serve").await;
+    let other = fleet.spawn_up(&mut client, "serve").await;
+    let shim = fleet.shim(id);
+    signal(shim.pid, Signal::KILL);
+    fleet.until_state(&mut client, id, State::Crashed).await;
+    // As a daemon leaves it that dies between the commit of a removal and the end of its files.
+    let (dir, aside) = (fleet.places.agent_dir(id), fleet.temp.path().join("aside"));
+    assert!(std::process::Command::new("cp").arg("-a").args([&dir, &aside]).status().unwrap().success());
+    client.rm(&id.to_string(), RmRequest::default()).await.unwrap();
+    fleet.kill_daemon();
+    wait_until("its files are gone", || !dir.exists());
+    fs::rename(&aside, &dir).unwrap();
+    let mut client = fleet.client().await;
+    assert_eq!(client.list().await.unwrap().iter().map(|row| row.id).collect::<Vec<_>>(), [other]);
+}
