@@ -6,8 +6,13 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::cap;
+
+mod innocent;
+
+pub use innocent::secret_parts;
 
 /// Values shorter than this are not looked for: they would blank out ordinary text.
 pub const MIN_VALUE_CHARS: usize = 8;
@@ -15,28 +20,37 @@ pub const MIN_VALUE_CHARS: usize = 8;
 /// How the place of a secret begins.
 const GAP: &str = "[redacted:";
 
-/// Knows the values that must not be shown.
+/// Knows the values that must not be shown. All clones know the same: what one learns, the others know.
 #[derive(Clone, Default)]
 pub struct Redactor {
     /// Kind, text to look for.
-    values: Vec<(String, String)>,
+    values: Arc<RwLock<Vec<(String, String)>>>,
 }
 
 impl std::fmt::Debug for Redactor {
     /// Names only: a redactor that is printed must not be the leak.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.values.iter().map(|(name, _)| name)).finish()
+        let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
+        f.debug_list().entries(values.iter().map(|(name, _)| name)).finish()
     }
 }
 
 impl Redactor {
     /// Looks for these values (and the known formats). Names say in the text what was there.
     pub fn new<N: Into<String>, V: Into<String>>(secrets: impl IntoIterator<Item = (N, V)>) -> Self {
-        let mut values = Vec::new();
+        let redactor = Self::default();
+        redactor.learn(secrets);
+        redactor
+    }
+
+    /// Looks for these values as well from now on.
+    pub fn learn<N: Into<String>, V: Into<String>>(&self, secrets: impl IntoIterator<Item = (N, V)>) {
+        let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
         for (name, value) in secrets {
             let (name, value) = (name.into(), value.into());
             let value = value.trim();
-            if value.chars().count() < MIN_VALUE_CHARS {
+            let is_known = || values.iter().any(|(_, known)| known == value);
+            if value.chars().count() < MIN_VALUE_CHARS || is_known() {
                 continue;
             }
             // The same value inside a JSON string, when that looks different (quotes, line ends).
@@ -47,7 +61,6 @@ impl Redactor {
             }
             values.push((name, value.to_owned()));
         }
-        Self { values }
     }
 
     /// `text` with every secret replaced by `[redacted:kind]`.
@@ -64,13 +77,14 @@ impl Redactor {
     }
 
     fn replace<'a>(&self, text: &'a str, taken: &mut dyn FnMut(&str)) -> Cow<'a, str> {
+        let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
         let mut found: Vec<(Range<usize>, &str)> = Vec::new();
-        for (name, value) in &self.values {
+        for (name, value) in values.iter() {
             found.extend(
                 text.match_indices(value.as_str()).map(|(at, _)| (at..at + value.len(), name.as_str())),
             );
         }
-        for (name, value) in &self.values {
+        for (name, value) in values.iter() {
             cut_values(text, value, name, &mut found);
         }
         private_keys(text, &mut found);
@@ -117,7 +131,7 @@ pub fn unveil(text: &str, secrets: &[String]) -> String {
     if put == secrets.len() { out } else { text.to_owned() }
 }
 
-/// Whether a variable of this name holds a secret: `FOO_TOKEN`, `API_KEY`, `PGPASSWORD`, `db-password`.
+/// Whether a variable of this name holds a secret: `FOO_TOKEN`, `API_KEY`, `PGPASSWORD`, `db-password`, `npm_config__auth`.
 pub fn is_secret_name(name: &str) -> bool {
     const WORDS: [&str; 11] = [
         "TOKEN",
@@ -132,9 +146,9 @@ pub fn is_secret_name(name: &str) -> bool {
         "CREDENTIALS",
         "APIKEY",
     ];
-    // As an ending without a separator. Not KEY: `MONKEY` is none.
-    const ENDINGS: [&str; 8] =
-        ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY"];
+    // As an ending without a separator. Not KEY: `MONKEY` is none. AUTH only as a word: `SSH_AUTH_SOCK` is a path.
+    const ENDINGS: [&str; 9] =
+        ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY", "_AUTH"];
     let name = name.to_ascii_uppercase();
     let is_word = |word: &str| WORDS.contains(&word);
     name.split(|c: char| !c.is_ascii_alphanumeric()).any(is_word)

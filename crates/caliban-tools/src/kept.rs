@@ -1,21 +1,15 @@
 //! A command of the user's own under a keeper: one that runs to its end (a hook) and reads what it is given, or one that
 //! serves (an MCP server). Its two outputs stay apart, and nothing of it is left, whatever becomes of us.
 
-use std::{
-    ffi::OsString,
-    io,
-    path::{Path, PathBuf},
-    process::{ExitStatus, Stdio},
-    time::Duration,
-};
+use std::{ffi::OsString, io, path::PathBuf, process::ExitStatus, time::Duration};
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout},
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::reaper::{Order, Patience, REAP_MODE, STOP_GRACE, Streams};
+use crate::reaper::{self, Order, Patience, STOP_GRACE, Streams};
 
 /// How long the end of a stopped command is waited for; its keeper goes on without us.
 const STOP_LIMIT: Duration = STOP_GRACE.saturating_add(Duration::from_secs(2));
@@ -70,7 +64,7 @@ impl KeptCommand {
     pub async fn run(self, cancel: &CancellationToken) -> io::Result<KeptEnd> {
         let streams = Streams::Apart { input: self.input.into() };
         let order = Order { cwd: self.cwd, argv: self.argv, env: self.env, streams }.encode()?;
-        let mut keeper = keeper(&self.helper)?;
+        let mut keeper = reaper::start(&self.helper)?;
         let (out, err) = (keeper.stdout.take(), keeper.stderr.take());
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let (why, code) = {
@@ -128,7 +122,7 @@ impl KeptServer {
     pub async fn start(self) -> io::Result<(Serving, ChildStdout, ChildStderr)> {
         let order =
             Order { cwd: self.cwd, argv: self.argv, env: self.env, streams: Streams::Live }.encode()?;
-        let mut keeper = keeper(&self.helper)?;
+        let mut keeper = reaper::start(&self.helper)?;
         let missing = || io::Error::other("a pipe is missing");
         let stdout = keeper.stdout.take().ok_or_else(missing)?;
         let stderr = keeper.stderr.take().ok_or_else(missing)?;
@@ -161,17 +155,6 @@ impl Serving {
         self.stdin = None;
         self.wait().await
     }
-}
-
-fn keeper(helper: &Path) -> io::Result<Child> {
-    Command::new(helper)
-        .arg(REAP_MODE)
-        .env_clear()
-        .current_dir("/")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
 }
 
 /// Waits for the keeper's end. Its standard input is its life line: closed, it ends the command and itself.

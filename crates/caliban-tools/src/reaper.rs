@@ -19,6 +19,7 @@ use std::{
         fd::{AsFd, AsRawFd, OwnedFd},
         unix::{ffi::OsStrExt, process::CommandExt},
     },
+    path::Path,
     process::{ChildStdin, Command, ExitCode, Stdio},
     time::Duration,
 };
@@ -64,6 +65,18 @@ const CWD_BYTES: usize = 64 << 10;
 const NAMED: usize = 5;
 /// The exit code when the command could not be started at all.
 pub(crate) const NOT_STARTED: u8 = 125;
+
+/// Starts a keeper. It gets nothing of our environment: its order comes through the pipe.
+pub(crate) fn start(helper: &Path) -> io::Result<tokio::process::Child> {
+    tokio::process::Command::new(helper)
+        .arg(REAP_MODE)
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+}
 
 /// Runs the mode: call it first thing in `main` when the first argument is [`REAP_MODE`]. Returns when
 /// the whole tree is gone, with the command's exit code (128 + signal when it was killed).
@@ -115,7 +128,7 @@ async fn keep(order: &Order, control: File) -> io::Result<Report> {
     // This process has one thread, so nothing inherits an end in between; the shell gets the other one.
     let (cwd, shell_cwd) = rustix::pipe::pipe()?;
     rustix::io::fcntl_setfd(&cwd, FdFlags::CLOEXEC)?;
-    let main = match start(order, shell_cwd) {
+    let main = match begin(order, shell_cwd) {
         Ok(main) => main,
         Err(error) => return Ok(Report::not_started(error.to_string())),
     };
@@ -156,7 +169,7 @@ async fn keep(order: &Order, control: File) -> io::Result<Report> {
 
 /// Starts the command in a group of its own. A shell whose streams are joined gets the number of the descriptor for its
 /// last working directory as its last argument.
-fn start(order: &Order, shell_cwd: OwnedFd) -> io::Result<Pid> {
+fn begin(order: &Order, shell_cwd: OwnedFd) -> io::Result<Pid> {
     let Some((program, arguments)) = order.argv.split_first() else {
         return Err(io::Error::other("no command"));
     };

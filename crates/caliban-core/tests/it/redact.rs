@@ -1,6 +1,6 @@
 //! Secrets taken out.
 
-use caliban_core::redact::{Redactor, is_secret_name, unveil};
+use caliban_core::redact::{Redactor, is_secret_name, secret_parts, unveil};
 use proptest::prelude::*;
 
 fn redact(text: &str) -> String {
@@ -114,12 +114,53 @@ fn secret_names() {
         "MYSQL_PASSWD",
         "OPENAI_APIKEY",
         "X_CREDENTIALS",
+        "npm_config__auth",
+        "npm_config_//registry.example.org/:_auth",
     ] {
         assert!(is_secret_name(name), "{name}");
     }
-    for name in ["PATH", "MONKEY", "KEYBOARD", "MAX_TOKENS", "PWD", "HOME", "", "COMPASS"] {
+    for name in ["PATH", "MONKEY", "KEYBOARD", "MAX_TOKENS", "PWD", "HOME", "", "COMPASS", "SSH_AUTH_SOCK", "OAUTH"] {
         assert!(!is_secret_name(name), "{name}");
     }
+}
+
+#[test]
+fn a12_secrets_under_innocent_names_are_found() {
+    let cases: [(&str, &str, &[&str]); 16] = [
+        ("npm_config__auth", "dTpwYXNz", &["dTpwYXNz"]),
+        ("UV_INDEX_URL", "https://s3cr3t@h/simple", &["s3cr3t"]),
+        ("UV_INDEX", "a=https://me:one@h/x b=https://two:@h c=https://three:x-oauth-basic@h", &["one", "two", "three"]),
+        ("PIP_INDEX_URL", "https://me:p%40ss@h/simple", &["p%40ss", "p@ss"]),
+        ("CARGO_HTTP_PROXY", "u:p@ss@h:3128", &["p@ss"]),
+        ("GOPROXY", "https://u:one@a,https://two@b,direct", &["one", "two"]),
+        ("CARGO_REGISTRIES_X_INDEX", "sparse+https://h/a1b2c3d4e5f6g7h8/index/", &["a1b2c3d4e5f6g7h8"]),
+        ("CARGO_REGISTRIES_X_INDEX", "https://h/i?access_token=abc&x=1", &["abc"]),
+        ("CARGO_REGISTRIES_X_INDEX", "ssh://git-user@h/index", &[]),
+        ("CARGO_REGISTRIES_X_INDEX", "sparse+https://index.crates.io/", &[]),
+        (
+            "NIX_CONFIG",
+            "experimental-features = flakes\nextra-access-tokens = github.com=one gitlab.com=PAT:two",
+            &["one", "PAT:two", "two"],
+        ),
+        ("NIX_CONFIG", "experimental-features = nix-command flakes", &[]),
+        ("ANTHROPIC_CUSTOM_HEADERS", "X-Me: Bearer one\nX-You: two", &["Bearer one", "one", "two"]),
+        ("PATH", "/usr/bin:/home/me@work/bin", &[]),
+        ("LANGUAGE", "sr_RS:sr_RS.UTF-8@latin", &[]),
+        ("NIX_PATH", "nixpkgs=https://h/0123456789abcdef0123", &[]),
+    ];
+    for (name, value, wanted) in cases {
+        assert_eq!(secret_parts(name, value), wanted, "{name}={value}");
+    }
+}
+
+#[test]
+fn a12_what_one_learns_all_clones_know() {
+    let first = Redactor::new([("A_TOKEN", "known-before")]);
+    let second = first.clone();
+    second.learn([("B_TOKEN", "learned-later"), ("AGAIN", "known-before"), ("SHORT", "short")]);
+    let text = "known-before, learned-later, short";
+    assert_eq!(first.redact(text), "[redacted:A_TOKEN], [redacted:B_TOKEN], short");
+    assert_eq!(format!("{first:?}"), r#"["A_TOKEN", "B_TOKEN"]"#);
 }
 
 #[test]

@@ -4,7 +4,6 @@
 use std::{
     io,
     path::PathBuf,
-    process::Stdio,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -16,7 +15,7 @@ use caliban_core::{
 use rustix::process::{Pid, Signal};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout},
     sync::{mpsc, watch},
 };
 use tokio_util::sync::CancellationToken;
@@ -29,7 +28,7 @@ use super::{
 use crate::{
     ToolOutput, Workspace,
     limits::PROGRESS_BYTES,
-    reaper::{KILL_LIMIT, Order, Patience, REAP_MODE, Report, STOP_GRACE},
+    reaper::{self, KILL_LIMIT, Order, Patience, Report, STOP_GRACE},
     whole, words,
 };
 
@@ -84,14 +83,7 @@ impl Job {
         let mark = Mark::new();
         request.order.env.push(mark.variable());
         let order = request.order.encode()?;
-        let mut child = Command::new(&request.helper)
-            .arg(REAP_MODE)
-            .env_clear()
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
+        let mut child = reaper::start(&request.helper)?;
         let (Some(control), Some(output), Some(report)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {

@@ -137,7 +137,11 @@ pub(crate) struct IdArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
 What you type goes to the agent. While it asks for a permission: y = yes, a = always, n = no, or say what to do
-instead. /cancel stops its turn, /help lists more. Ctrl+D leaves; the agent goes on.")]
+instead. /cancel stops its turn, /help lists more. Ctrl+D leaves; the agent goes on.
+
+Examples:
+  caliban attach a3f8
+  caliban attach a3f8 | tee what-it-did     # not from a keyboard: nothing is read")]
 pub(crate) struct AttachArgs {
     /// Which.
     #[command(flatten)]
@@ -259,7 +263,7 @@ pub(crate) struct ResumeArgs {
     /// Its next message; without one it goes on where it was
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
-    /// From now on: end after this many model requests
+    /// From now on: end after this many model requests, from its beginning; with --interactive, for each message
     #[arg(long, value_name = "N")]
     pub max_turns: Option<NonZeroU32>,
     /// From now on: end when this many tokens are spent, from its beginning, cache included

@@ -62,12 +62,18 @@ pub(super) async fn attach(
         let socket = match fleet.wake(&mut client, &id).await {
             Ok(awake) => awake.socket,
             Err(ClientError::Refused(error)) if error.code == ErrorCode::Queued => {
-                say(&format!("{}; waiting (Ctrl+C leaves)", row::doing(&agent, row::now_ms())));
+                let key = if keyboard.is_some() { "Ctrl+D" } else { "Ctrl+C" };
+                say(&format!("{}; waiting ({key} leaves)", row::doing(&agent, row::now_ms())));
                 let Some(begun) = begun(fleet, &mut client, &agent, &mut keyboard, &mut early).await? else {
-                    say(&format!("agent {id} still waits for its start"));
-                    if !early.is_empty() {
-                        say("what you typed was not said to it");
+                    if keyboard.is_some() {
+                        // The terminal has shown the key, or what was being typed.
+                        writeln!(out)?;
                     }
+                    early.extend(keyboard.iter_mut().flat_map(Keyboard::rest));
+                    for text in early.iter().map(|line| line.text.trim()).filter(|text| !text.is_empty()) {
+                        say(&format!("it was not told this: {text}"));
+                    }
+                    say(&format!("detached; agent {id} still waits for its start"));
                     return Ok(Code::Done);
                 };
                 agent = begun;
@@ -129,6 +135,10 @@ async fn begun(
     let has_begun = |row: &AgentRow| row.state != State::Spawning || row.queued_behind.is_none();
     let waiting = until(fleet, client, agent, has_begun);
     tokio::pin!(waiting);
+    let interrupted = async {
+        let _no_handler = tokio::signal::ctrl_c().await;
+    };
+    tokio::pin!(interrupted);
     loop {
         let line = async {
             match keyboard {
@@ -138,9 +148,12 @@ async fn begun(
         };
         tokio::select! {
             begun = &mut waiting => return begun.map(Some),
+            () = &mut interrupted => return Ok(None),
             line = line => match line {
                 Some(line) => {
-                    say("it will hear that when it has started");
+                    if line.is_whole && !line.text.trim().is_empty() {
+                        say("it will hear that when it has started");
+                    }
                     early.push_back(line);
                 }
                 None => return Ok(None),

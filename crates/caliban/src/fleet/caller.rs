@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use caliban_core::redact::{self, Redactor, is_secret_name};
+use caliban_core::redact::{self, Redactor, secret_parts};
 use caliban_providers::ProviderKind;
 
 use crate::{
@@ -66,7 +66,12 @@ pub(super) fn caller(environment: &Environment, loaded: &Loaded) -> Caller {
         .filter_map(|kind| loaded.settings.providers.api(kind)?.api_key_env.clone())
         .collect();
     let named = named_in_settings(loaded);
-    let all = secrets(environment, &loaded.settings);
+    let mut all = secrets(environment, &loaded.settings);
+    for pair in spoken_secrets(environment) {
+        if !all.iter().any(|(_, known)| *known == pair.1) {
+            all.push(pair);
+        }
+    }
     let redactor = Redactor::new(all.clone());
     let mut caller = Caller::default();
     for (name, value) in environment.iter() {
@@ -78,16 +83,27 @@ pub(super) fn caller(environment: &Environment, loaded: &Loaded) -> Caller {
         if !needed || DROPPED.contains(&name) {
             continue;
         }
-        // A proxy's address may hold a password under an innocent name.
-        let is_secret = is_secret_name(name) || keys.contains(name) || redactor.redact(value) != value;
+        // An address may hold a password under an innocent name, however short it is.
+        let is_secret =
+            keys.contains(name) || !secret_parts(name, value).is_empty() || redactor.redact(value) != value;
         let part = if is_secret { &mut caller.secrets } else { &mut caller.env };
         part.insert(name.to_owned(), value.to_owned());
     }
     // What it does not get it must not write down either: a secret that it reads in a file is still the caller's.
-    let hidden: Vec<_> = all.into_iter().filter(|(name, _)| !caller.secrets.contains_key(name)).collect();
+    // One that it gets as a part of something else is looked for by itself, too.
+    let is_known = |name: &str, value: &str| caller.secrets.get(name).is_some_and(|given| given == value);
+    let hidden: Vec<_> = all.into_iter().filter(|(name, value)| !is_known(name, value)).collect();
     hand(&mut caller.secrets, HIDDEN, &hidden);
     caller.redactor = redactor;
     caller
+}
+
+/// The secrets of an environment, also those under innocent names: what whoever has it may say without thinking of it.
+pub(crate) fn spoken_secrets(environment: &Environment) -> Vec<(String, String)> {
+    let named = environment.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+    named
+        .flat_map(|(name, value)| secret_parts(name, value).into_iter().map(|part| (name.to_owned(), part)))
+        .collect()
 }
 
 impl Caller {
@@ -197,6 +213,12 @@ mod tests {
             ("JIRA_TOKEN", "canary-five"),
             ("SSH_AUTH_SOCK", "/s"),
             ("RANDOM_THING", "1"),
+            ("npm_config__auth", "canary-six"),
+            ("NIX_CONFIG", "access-tokens = github.com=canary-seven"),
+            ("UV_INDEX_URL", "https://canary-eight@h"),
+            ("UV_DEFAULT_INDEX", "https://h/simple"),
+            ("CARGO_HTTP_PROXY", "u:canary-nine@h"),
+            ("CARGO_REGISTRIES_X_INDEX", "sparse+https://u:canary-ten@h/"),
         ]
         .into_iter()
         .collect();
@@ -206,12 +228,32 @@ mod tests {
         let (_dir, loaded) = loaded(&environment, settings);
         let got = caller(&environment, &loaded);
         let names = |part: &BTreeMap<String, String>| part.keys().cloned().collect::<Vec<_>>();
-        assert_eq!(names(&got.env), ["CALIBAN_MODEL", "HOME", "HTTP_PROXY", "JIRA_HOST", "LC_ALL", "PATH"]);
-        let handed = ["ANTHROPIC_API_KEY", "CALIBAN_HIDDEN", "HTTPS_PROXY", "JIRA_TOKEN", "ODDLY_NAMED"];
+        let plain = ["CALIBAN_MODEL", "HOME", "HTTP_PROXY", "JIRA_HOST", "LC_ALL", "PATH", "UV_DEFAULT_INDEX"];
+        assert_eq!(names(&got.env), plain);
+        let handed = [
+            "ANTHROPIC_API_KEY",
+            "CALIBAN_HIDDEN",
+            "CARGO_HTTP_PROXY",
+            "CARGO_REGISTRIES_X_INDEX",
+            "HTTPS_PROXY",
+            "JIRA_TOKEN",
+            "NIX_CONFIG",
+            "ODDLY_NAMED",
+            "UV_INDEX_URL",
+        ];
         assert_eq!(names(&got.secrets), handed);
         // It does not get this one, and knows it all the same when it sees it.
         let there: Environment = got.secrets.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         let known = Redactor::new(secrets(&there, &loaded.settings));
-        assert_eq!(known.redact("canary-two"), "[redacted:AWS_SECRET_ACCESS_KEY]");
+        for (value, name) in [
+            ("canary-two", "AWS_SECRET_ACCESS_KEY"),
+            ("canary-six", "npm_config__auth"),
+            ("canary-seven", "NIX_CONFIG"),
+            ("canary-eight", "UV_INDEX_URL"),
+            ("canary-nine", "CARGO_HTTP_PROXY"),
+            ("canary-ten", "CARGO_REGISTRIES_X_INDEX"),
+        ] {
+            assert_eq!(known.redact(value), format!("[redacted:{name}]"));
+        }
     }
 }

@@ -276,11 +276,20 @@ pub(super) async fn merge_drivers(git_dir: &Path) -> Result<Vec<OsString>, Failu
     }
 }
 
+/// What git says when it does not know who commits.
+const NAMELESS: [&str; 3] = ["tell me who you are", "identity unknown", "empty ident name"];
+
 /// git's own words.
 pub(super) fn failure(what: &str, output: &Output) -> Failure {
     let words = String::from_utf8_lossy(&output.stderr);
     let words = if words.trim().is_empty() { String::from_utf8_lossy(&output.stdout) } else { words };
-    Failure::new(format!("git {what} failed: {}", inert::block(words.trim())))
+    let failure = Failure::new(format!("git {what} failed: {}", inert::block(words.trim())));
+    if NAMELESS.iter().any(|part| words.contains(part)) {
+        return failure.hint(
+            "tell git who you are: git config --global user.name \"…\"; git config --global user.email \"…\"",
+        );
+    }
+    failure
 }
 
 /// What is said of an agent's work that cannot be looked at.

@@ -7,7 +7,7 @@ use caliban_core::inert;
 use caliban_supervisor::protocol::AgentRow;
 
 use super::{
-    Fleet, json_line,
+    Fleet, json_line, numbers,
     row::{self, Shown},
     width::{Side, columns, cut, padded},
     worded,
@@ -40,7 +40,9 @@ pub(super) async fn list(fleet: &Fleet<'_>, args: &ListArgs, out: &mut dyn Write
     if args.all_repos {
         return super::all_repos::list(fleet, args.json, out).await;
     }
-    let rows = fleet.client().await?.list().await.map_err(worded)?;
+    let listed = async { fleet.client().await?.list().await.map_err(worded) };
+    let rows = fleet.patiently(listed, "`caliban daemon restart` replaces it").await?;
+    numbers::shown(fleet.places().base(), &rows);
     let now = row::now_ms();
     if args.json {
         let shown: Vec<Shown<'_>> = rows.iter().map(|row| Shown::new(row, now)).collect();
@@ -104,14 +106,25 @@ pub(super) fn agents(rows: &[AgentRow], now_ms: u64, width: Option<usize>) -> Ve
 /// Who needs a person, if anybody does.
 pub(super) fn need(rows: &[AgentRow], width: Option<usize>) -> Option<String> {
     let waiting = rows.iter().filter(|row| row::needs_you(row)).count();
-    let asks: usize = rows.iter().map(|row| row.asks.len()).sum();
+    let asking = rows.iter().filter(|row| !row.asks.is_empty()).count();
     let who = match waiting {
         0 => return None,
         1 => "1 agent needs you:".to_owned(),
         _ => format!("{waiting} agents need you:"),
     };
-    let how = if asks > 0 { "caliban approvals lists what they ask" } else { "caliban attach ID" };
-    let how = cut(how, width.map_or(usize::MAX, |width| width.saturating_sub(columns(&who) + 2)));
+    let verb = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    let how = match (asking, waiting - asking) {
+        (1, 0) => "caliban approvals lists what it asks".to_owned(),
+        (_, 0) => "caliban approvals lists what they ask".to_owned(),
+        (0, 1) => "it waits for a message (caliban attach ID)".to_owned(),
+        (0, _) => "they wait for a message (caliban attach ID)".to_owned(),
+        (asks, waits) => format!(
+            "{} (caliban approvals), {} for a message (caliban attach ID)",
+            verb(asks, "asks", "ask"),
+            verb(waits, "waits", "wait")
+        ),
+    };
+    let how = cut(&how, width.map_or(usize::MAX, |width| width.saturating_sub(columns(&who) + 2)));
     Some(format!("{NEEDS_YOU}{who}{NEEDS_YOU:#} {how}"))
 }
 
@@ -193,7 +206,7 @@ mod tests {
                 "  ID        LABEL  STATE    TURNS  TOKENS  COST  AGE  BRANCH            DOING",
                 "! a3f8b2c1  auth   running      3       0     -   1m  caliban/a3f8b2c1  asks: Bash make ins…",
                 "  a3f8b2c1  -      done         0       0     -   0s  -                 finished",
-                "1 agent needs you: caliban approvals lists what they ask",
+                "1 agent needs you: caliban approvals lists what it asks",
             ]
         );
     }

@@ -1,7 +1,5 @@
 //! `caliban agents logs`: what an agent did, from its own files; it need not be running.
 
-mod plain;
-
 use std::{io::Write, time::Duration};
 
 use caliban_agent::{
@@ -18,7 +16,7 @@ use caliban_supervisor::{
 };
 
 use super::{
-    Fleet, row, say,
+    Fleet, plain, row, say,
     tail::Tail,
     watch::{self, Daemons, Left},
     worded,
@@ -180,7 +178,7 @@ async fn follow(
                 say(&format!("agent {} was removed", agent.id));
                 break;
             }
-            Heard::Running(client) => Some(client),
+            Heard::Running(client) => Some(*client),
             Heard::Left(left) => daemons.next(left).await?,
         };
         if next.is_none() {
@@ -198,7 +196,7 @@ enum Heard {
     Removed,
     Left(Left),
     /// There is a daemon.
-    Running(Client),
+    Running(Box<Client>),
 }
 
 /// Prints what comes until the agent has ended or the daemon leaves.
@@ -249,7 +247,7 @@ async fn alone(
         look.tick().await;
         print(&tail.all()?)?;
         if let Some(client) = watch::running(fleet).await {
-            return Ok(Heard::Running(client));
+            return Ok(Heard::Running(Box::new(client)));
         }
         if has_begun && tokio::net::UnixStream::connect(&agent.socket).await.is_err() {
             return Ok(Heard::Left(Left::Gone));

@@ -24,6 +24,7 @@ mod list;
 mod logs;
 mod merge;
 mod numbers;
+pub(crate) mod plain;
 mod respawn;
 mod resume;
 mod rm;
@@ -304,7 +305,14 @@ fn daemon_options(loaded: &Loaded) -> DaemonOptions {
 /// The daemon's words, with what to do about them.
 fn worded(error: ClientError) -> Failure {
     let failure = Failure::new(caliban_core::inert::block(&error.to_string()).into_owned());
-    match error.hint() {
+    let hint = match &error {
+        // The words name them all; of a label there is no more to write.
+        ClientError::Refused(refused) if refused.code == ErrorCode::Ambiguous => {
+            Some("say which by its id, or enough of it".to_owned())
+        }
+        _ => error.hint(),
+    };
+    match hint {
         Some(hint) => failure.hint(caliban_core::inert::block(&hint).into_owned()),
         None => failure,
     }
@@ -339,9 +347,10 @@ fn worktree_name(row: &AgentRow) -> Result<Slug, Failure> {
     })
 }
 
-fn json_line(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<(), Failure> {
-    serde_json::to_writer(&mut *out, value).map_err(std::io::Error::from)?;
-    writeln!(out)?;
+/// A value on a line of its own, for programs; a terminal that gets to see it is not touched by what it says.
+pub(crate) fn json_line(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<(), Failure> {
+    let json = serde_json::to_string(value).map_err(std::io::Error::from)?;
+    writeln!(out, "{}", plain::json(&json))?;
     out.flush()?;
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! `caliban agents send`: returns when the agent has the message on disk.
+//! `caliban agents send`: returns when the agent has the message on disk, without the secrets of our shell. The agent
+//! sees those in our process and hears them all the same; where it does not look, they stay here (a12).
 
 use std::{
     io::{Read as _, Write},
@@ -6,13 +7,13 @@ use std::{
     time::Duration,
 };
 
-use caliban_core::lifecycle::State;
+use caliban_core::{lifecycle::State, redact::Redactor};
 use caliban_supervisor::{Client, protocol::AgentRow};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Fleet,
+    Fleet, caller,
     link::{Link, SEND, Unreached},
     worded,
 };
@@ -38,6 +39,7 @@ pub(super) async fn send(fleet: &Fleet<'_>, args: &SendArgs, out: &mut dyn Write
     if text.trim().is_empty() {
         return Err(Failure::usage("there is nothing to say"));
     }
+    let veiled = Redactor::new(caller::spoken_secrets(fleet.environment)).redact(&text).into_owned();
     let mut client = fleet.client().await?;
     let mut agent = None;
     // With an id of ours, so that a message which is sent twice is said once.
@@ -49,7 +51,10 @@ pub(super) async fn send(fleet: &Fleet<'_>, args: &SendArgs, out: &mut dyn Write
         agent = Some(client.show(&awake.id.to_string()).await.map_err(worded)?);
         Ok(awake.socket)
     };
-    bring(wake, &text, &id, LEAVING_LIMIT).await?;
+    let said = bring(wake, &Words { text: &text, veiled: &veiled }, &id, LEAVING_LIMIT).await?;
+    if said != text {
+        super::say("without what looks like secrets of this shell: they would be in its transcript");
+    }
     let Some(before) = agent else { return Ok(Code::Done) };
     if before.state == State::Idle {
         taken_up(&mut client, &before).await?;
@@ -58,23 +63,33 @@ pub(super) async fn send(fleet: &Fleet<'_>, args: &SendArgs, out: &mut dyn Write
     Ok(Code::Done)
 }
 
-/// Brings a message to an agent. One that is just leaving memory takes nothing: it is woken, and told there.
-async fn bring(
+/// What is said.
+struct Words<'a> {
+    /// To an agent that knows our secrets when it sees them.
+    text: &'a str,
+    /// To one that does not.
+    veiled: &'a str,
+}
+
+/// Brings a message to an agent, and returns what it was told. One that is just leaving memory takes nothing: it is woken, and told there.
+async fn bring<'a>(
     mut wake: impl AsyncFnMut() -> Result<PathBuf, Failure>,
-    text: &str,
+    words: &Words<'a>,
     id: &str,
     limit: Duration,
-) -> Result<(), Failure> {
+) -> Result<&'a str, Failure> {
     let give_up = Instant::now() + limit;
     let mut is_said = false;
     loop {
         let socket = wake().await?;
         let told = async {
             let mut link = Link::open(&socket).await?;
-            link.call(SEND, json!({"text": text, "id": id})).await
+            // It does not look at an agent's process, nor at one that it cannot see.
+            let text = if link.client.no_say().is_some() { words.veiled } else { words.text };
+            link.call(SEND, json!({"text": text, "id": id})).await.map(|_| text)
         };
         match told.await {
-            Ok(_) => return Ok(()),
+            Ok(text) => return Ok(text),
             Err(Unreached::Gone(gone)) if Instant::now() < give_up => {
                 if !is_said && limit.saturating_sub(give_up - Instant::now()) > PATIENCE {
                     is_said = true;

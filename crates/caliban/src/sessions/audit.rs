@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{place::Found, report::Failure};
+use crate::{fleet::json_line, place::Found, report::Failure};
 
 /// One call; text and JSON come from it alike.
 #[derive(Debug, Serialize)]
@@ -28,9 +28,7 @@ struct Row {
 pub(super) fn audit(found: &Found, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let rows = rows(&super::records(found)?);
     if json {
-        serde_json::to_writer(&mut *out, &rows).map_err(std::io::Error::from)?;
-        writeln!(out)?;
-        return Ok(());
+        return json_line(&rows, out);
     }
     if rows.is_empty() {
         writeln!(out, "No tool calls.")?;

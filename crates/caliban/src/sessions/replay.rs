@@ -128,7 +128,8 @@ fn line(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
             match answer {
                 Answer::Once => "yes".to_owned(),
                 Answer::Always => "always".to_owned(),
-                Answer::No(reason) => format!("no {}", inert::line(reason.as_deref().unwrap_or_default())),
+                Answer::No(None) => "no".to_owned(),
+                Answer::No(Some(reason)) => format!("no, {}", inert::quoted(reason)),
             }
         ),
         Event::ResultsCleared { ids } => {

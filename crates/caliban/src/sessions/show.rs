@@ -9,7 +9,7 @@ use caliban_agent::{
 use caliban_core::{inert, message::Message};
 use serde_json::json;
 
-use crate::{place::Found, report::Failure};
+use crate::{fleet::json_line, place::Found, report::Failure};
 
 pub(super) fn show(found: &Found, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let records = super::records(found)?;
@@ -31,8 +31,7 @@ pub(super) fn show(found: &Found, json: bool, out: &mut dyn Write) -> Result<(),
             "todos": conversation.todos(),
             "messages": conversation.messages(),
         });
-        writeln!(out, "{value}")?;
-        return Ok(());
+        return json_line(&value, out);
     }
     writeln!(out, "session  {}", found.id)?;
     writeln!(out, "files    {}", found.directory.display())?;

@@ -188,10 +188,10 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
             // Its turns had all ended; one that was cancelled stays so until somebody speaks.
             Waking::Asleep => agent.conversation().is_turn_open() || agent.steering_waits(),
         };
-    let workspace = agent.kit().workspace.clone();
+    let (workspace, redactor) = (agent.kit().workspace.clone(), agent.kit().redactor.clone());
     let mut notifier = Notifier::new(composition.fleet.notify.clone(), &agent, &composition.workspace);
     let host = SessionHost::start(agent, Clients::Many);
-    let server = serve::Server::listen(&order.socket, Arc::new(Sessions::only(host.clone())))?;
+    let server = serve::Server::listen(&order.socket, Arc::new(Sessions::only(host.clone())), redactor)?;
     let task = is_new.then(|| unveiled(&spec.prompt, &environment, VEILED_TASK));
     if is_unfinished && host.go_on().is_err() {
         return Err(Failure::new("the session was closed before it began"));

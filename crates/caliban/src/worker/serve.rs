@@ -1,7 +1,11 @@
 //! The agent's own socket: anybody of the same user may attach. One that was taken away (a logout, a tmp cleaner) is
-//! bound again.
+//! bound again. The secrets of a person's shell are known before its first word is read, so that what is said does not
+//! bring them to the disk (a12).
 
 use std::{
+    ffi::OsString,
+    io::Read as _,
+    os::unix::ffi::OsStringExt as _,
     path::Path,
     sync::{
         Arc,
@@ -11,6 +15,7 @@ use std::{
 };
 
 use caliban_acp::{Say, ServeOptions, Sessions, serve};
+use caliban_core::redact::Redactor;
 use caliban_supervisor::{
     Whose,
     sockets::{self, Bound},
@@ -18,7 +23,7 @@ use caliban_supervisor::{
 use tokio::{net::UnixListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use crate::report::Failure;
+use crate::{fleet::caller::spoken_secrets, report::Failure, settings::Environment};
 
 /// How long clients that are attached at the end may take to read what is left.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -26,6 +31,11 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_secs(2);
 /// How many may be attached at once.
 const MAX_CLIENTS: usize = 64;
+/// The most that is read of a client's environment: all that a process can be started with, in practice.
+const ENVIRONMENT_CAP: u64 = 4 * 1024 * 1024;
+
+/// Who connects from where we cannot look.
+const UNSEEN: &str = "a process that cannot be seen";
 
 /// The listening end.
 pub(super) struct Server {
@@ -35,14 +45,14 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Listens at `path`, which becomes visible only when it is ready.
-    pub(super) fn listen(path: &Path, sessions: Arc<Sessions>) -> Result<Self, Failure> {
+    /// Listens at `path`, which becomes visible only when it is ready. `redactor` is the agent's.
+    pub(super) fn listen(path: &Path, sessions: Arc<Sessions>, redactor: Redactor) -> Result<Self, Failure> {
         let cannot =
             |error: std::io::Error| Failure::new(format!("cannot listen at {}: {error}", path.display()));
         let (listener, bound) = sockets::bind(path).map_err(cannot)?;
         let place = Place { listener, bound, told: path.to_owned() };
         let (clients, ending) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
-        let accepting = tokio::spawn(accept(place, sessions, clients.clone(), ending.clone()));
+        let accepting = tokio::spawn(accept(place, sessions, redactor, clients.clone(), ending.clone()));
         let accepting = Some(AbortOnDropHandle::new(accepting));
         Ok(Self { clients, ending, accepting })
     }
@@ -88,6 +98,7 @@ impl Place {
 async fn accept(
     mut place: Place,
     sessions: Arc<Sessions>,
+    redactor: Redactor,
     clients: Arc<AtomicUsize>,
     ending: CancellationToken,
 ) {
@@ -118,11 +129,19 @@ async fn accept(
         if !is_ours || served.len() >= MAX_CLIENTS {
             continue;
         }
-        let (sessions, clients) = (sessions.clone(), clients.clone());
+        let (sessions, redactor, clients) = (sessions.clone(), redactor.clone(), clients.clone());
         clients.fetch_add(1, Ordering::Relaxed);
         served.spawn(async move {
             let (reader, writer) = stream.into_split();
-            let say = say(peer.and_then(|peer| peer.pid()));
+            let pid = peer.and_then(|peer| peer.pid());
+            let mut say = say(pid);
+            // An agent's process teaches nothing: it could hide what was done from whoever reads the transcript.
+            if let (Say::Full, Some(pid)) = (&say, pid) {
+                match environment_of(pid) {
+                    Ok(environment) => redactor.learn(spoken_secrets(&environment)),
+                    Err(_hidden) => say = Say::None(UNSEEN.to_owned()),
+                }
+            }
             let options = ServeOptions { say, ..ServeOptions::socket(env!("CARGO_PKG_VERSION")) };
             if let Err(error) = serve(reader, writer, sessions, options).await {
                 tracing::debug!(%error, "a client is gone");
@@ -142,6 +161,18 @@ fn say(peer: Option<i32>) -> Say {
         Whose::Persons => Say::Full,
         Whose::Agents(Some(id)) => Say::None(format!("a process of agent {id}")),
         Whose::Agents(None) => Say::None("a process of an agent".to_owned()),
-        Whose::Unknown => Say::None("a process that cannot be seen".to_owned()),
+        Whose::Unknown => Say::None(UNSEEN.to_owned()),
     }
+}
+
+/// What a client was started with.
+fn environment_of(pid: i32) -> std::io::Result<Environment> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(format!("/proc/{pid}/environ"))?.take(ENVIRONMENT_CAP).read_to_end(&mut bytes)?;
+    let variables = bytes.split(|byte| *byte == 0).filter_map(|variable| {
+        let at = variable.iter().position(|byte| *byte == b'=')?;
+        let part = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        Some((part(&variable[..at]), part(&variable[at + 1..])))
+    });
+    Ok(variables.collect())
 }

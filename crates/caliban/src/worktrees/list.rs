@@ -28,6 +28,8 @@ pub(super) async fn list(
             (Presence::Missing, _) => "missing",
             (Presence::Moved(_), _) => "moved",
             (Presence::Present, Use::InUse) => "in use",
+            // Nobody is at work in it, and an agent counts on it.
+            (Presence::Present, Use::Free) if listed.held => "held",
             (Presence::Present, Use::Free) => "free",
         };
         writeln!(

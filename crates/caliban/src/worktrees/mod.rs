@@ -122,9 +122,7 @@ fn removed(report: &RemoveReport, out: &mut dyn Write) -> std::io::Result<()> {
 /// One line; `time` is the field that has seconds since 1970, and is told as the instant `<time>_at`.
 fn json_line(value: &impl serde::Serialize, time: &str, out: &mut dyn Write) -> Result<(), Failure> {
     let told = with_instants(value, time, &format!("{time}_at")).map_err(std::io::Error::from)?;
-    serde_json::to_writer(&mut *out, &told).map_err(std::io::Error::from)?;
-    writeln!(out)?;
-    Ok(())
+    crate::fleet::json_line(&told, out)
 }
 
 /// Seconds since 1970 as people read them.

@@ -197,7 +197,7 @@ fn f11_f18_logs_print_the_session_the_worker_and_what_comes() {
     let dir = PathBuf::from(fleet.row(&id)["dir"].as_str().unwrap());
     assert_eq!(
         fleet.run(["logs", &id, "--json"]).ok().stdout,
-        fleet.place.env.read(dir.join("session.json"))
+        format!("{}\n", fleet.place.env.read(dir.join("session.json")).trim_end())
     );
     assert_eq!(fleet.run(["logs", &id, "--raw"]).ok().stdout, fleet.place.env.read(dir.join("worker.log")));
     let followed = fleet.run(["logs", &id, "-f"]).ok().stdout;

@@ -88,7 +88,7 @@ fn f08_a_watched_list_outlives_a_daemon_that_is_killed() {
     for mut watch in watches {
         watch.signal(Signal::INT);
         let output = watch.wait().ok();
-        assert_eq!(output.stdout.lines().filter(|line| line.ends_with("done  finished")).count() < 2, true);
+        assert!(output.stdout.lines().filter(|line| line.ends_with("done  finished")).count() < 2);
     }
 }
 

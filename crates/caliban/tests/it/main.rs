@@ -5,6 +5,7 @@
 mod approvals;
 mod attach;
 mod attach_approve;
+mod attach_keys;
 mod attach_typing;
 mod background;
 mod bad_input;
@@ -20,6 +21,7 @@ mod fleet_codes;
 mod fleet_disk;
 mod fleet_json;
 mod fleet_sleep;
+mod fleet_words;
 mod heard_once;
 mod held_worktrees;
 mod hooks;

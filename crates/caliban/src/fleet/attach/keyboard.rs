@@ -2,7 +2,10 @@
 //! line begun before something was shown? Knows nothing of what lines mean.
 //!
 //! The terminal edits lines and gives them out whole, so nobody sees an unfinished one. A look takes it out: the terminal
-//! is told for a moment not to keep lines together. What was taken is the beginning of the line that follows.
+//! is told for a moment not to keep lines together. What was taken is the beginning of the line that follows. Looked is
+//! also behind each line: what stands there that soon is the rest of a paste.
+//!
+//! A terminal gives out an unfinished line by itself at Ctrl+D only, so that is the end, with a line that was not finished.
 
 use std::{
     io::{self, IsTerminal as _, Read as _, Write as _},
@@ -24,6 +27,8 @@ const LOOK_LIMIT: Duration = Duration::from_millis(100);
 /// Why the reader is woken: to take out the unfinished line, or to give out all and end.
 const LOOK: u8 = 0;
 const FINISH: u8 = 1;
+/// What a terminal that does not keep lines together gives out for the key.
+const CTRL_D: u8 = 4;
 /// As much as is read at once; a terminal keeps no more than 4 KiB.
 const READ_BYTES: usize = 8 * 1024;
 
@@ -114,7 +119,12 @@ impl Reader {
             let mut fds = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
             match rustix::event::poll(&mut fds, pause) {
                 Ok(0) => {
-                    if !self.emit() {
+                    if self.hold() == Held::End {
+                        self.emit();
+                        return;
+                    }
+                    // A paste whose last line has no end goes on when that has one.
+                    if self.text.ends_with(b"\n") && !self.emit() {
                         return;
                     }
                     continue;
@@ -127,9 +137,16 @@ impl Reader {
             // Lines that have come before a look are before it.
             if is_typed {
                 match read() {
-                    Ok(bytes) if !bytes.is_empty() => self.take(&bytes),
+                    Ok(bytes) if bytes.ends_with(b"\n") => self.take(&bytes),
+                    Ok(bytes) if bytes.len() == READ_BYTES => self.take(&bytes),
+                    // Ctrl+D, with what stood before it.
+                    Ok(bytes) => {
+                        self.take(&bytes);
+                        self.emit();
+                        return;
+                    }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Ok(_) | Err(_) => {
+                    Err(_) => {
                         self.emit();
                         return;
                     }
@@ -166,15 +183,30 @@ impl Reader {
         if self.text.ends_with(b"\n") && !self.emit() {
             return false;
         }
-        let held = held();
-        self.take(&held);
+        let held = self.hold();
         self.looks += 1;
         let draft = if self.text.is_empty() { Draft::None } else { Draft::Some };
-        if why == [FINISH] {
+        let is_over = why == [FINISH] || held == Held::End;
+        if is_over {
             self.emit();
         }
-        self.answer.send(draft).is_ok() && why == [LOOK]
+        self.answer.send(draft).is_ok() && !is_over
     }
+
+    /// Takes the unfinished line out of the terminal.
+    fn hold(&mut self) -> Held {
+        let held = held();
+        let end = held.iter().position(|byte| *byte == CTRL_D);
+        self.take(&held[..end.unwrap_or(held.len())]);
+        if end.is_some() { Held::End } else { Held::GoesOn }
+    }
+}
+
+/// Whether there was a Ctrl+D among what was taken out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Held {
+    GoesOn,
+    End,
 }
 
 /// Reads the terminal itself: what the library keeps back for later is not seen by `poll`.
@@ -202,7 +234,12 @@ fn held() -> Vec<u8> {
     if rustix::termios::tcsetattr(&stdin, OptionalActions::Now, &keys).is_err() {
         return Vec::new();
     }
-    let held = read().unwrap_or_default();
+    let mut held = read().unwrap_or_default();
     let _gone = rustix::termios::tcsetattr(&stdin, OptionalActions::Now, &lines);
+    // What was typed in this moment is given out like a line, without its end: it must not be taken for a Ctrl+D.
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    if matches!(rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1)) {
+        held.extend(read().unwrap_or_default());
+    }
     held
 }

@@ -145,7 +145,10 @@ impl Talk<'_> {
                         self.memory.screen.entered();
                         self.typed(line, out).await?;
                     }
-                    Some(unfinished) => self.memory.kept.push(unfinished.text),
+                    Some(unfinished) => {
+                        self.memory.screen.typing();
+                        self.memory.kept.push(unfinished.text);
+                    }
                     // Ctrl+D leaves the cursor where it is.
                     None => {
                         self.memory.screen.end_line(out)?;

@@ -62,7 +62,10 @@ impl Target {
             .output()
             .await?;
         if !known.status.success() || !reference.starts_with("refs/heads/") {
-            return Err(Failure::usage(format!("there is no branch {}", inert::quoted(&into))).into());
+            let name = inert::line(&into);
+            return Err(Failure::usage(format!("there is no branch {}", inert::quoted(&into)))
+                .hint(format!("git branch lists them; git branch {name} makes it from what is checked out here"))
+                .into());
         }
         let name = short(&reference);
         let trees = Git::plain(&tree).args(["worktree", "list", "--porcelain", "-z"]).fields().await?;

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt::Write as _};
 use caliban_core::inert;
 
 /// The same JSON text. Characters beyond ASCII stand in strings only, so an escape is right wherever one is.
-pub(super) fn json(text: &str) -> Cow<'_, str> {
+pub(crate) fn json(text: &str) -> Cow<'_, str> {
     let is_harmless = |c: char| (c.is_ascii() && c != '\x7f') || is_seen(c);
     // Most is ASCII.
     if text.bytes().all(|byte| byte < 0x7f) || text.chars().all(is_harmless) {
