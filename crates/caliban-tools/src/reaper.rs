@@ -128,12 +128,10 @@ async fn keep(order: &Order, control: File) -> io::Result<Report> {
     // This process has one thread, so nothing inherits an end in between; the shell gets the other one.
     let (cwd, shell_cwd) = rustix::pipe::pipe()?;
     rustix::io::fcntl_setfd(&cwd, FdFlags::CLOEXEC)?;
-    let main = match begin(order, shell_cwd) {
+    let main = match memory::goes_first(|| begin(order, shell_cwd)) {
         Ok(main) => main,
         Err(error) => return Ok(Report::not_started(error.to_string())),
     };
-    // While the shell starts: nobody waits for this.
-    memory::goes_first(main);
     let count = memory::Count::now();
     let fleet = fleet::Fleet::of(&order.env);
     let mut tree = Tree { main, ended: None, children: false, fleet };

@@ -8,11 +8,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 /// How much rather the kernel should end a command than its agent or anything else of the user's.
 const SCORE: i32 = 500;
+/// How likely we are ended ourselves.
+const OWN_SCORE: &str = "/proc/self/oom_score_adj";
 
 /// How it stood with memory while a command ran.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,13 +53,16 @@ impl Count {
     }
 }
 
-/// Lets the kernel end a command rather than others. Only ever makes that more likely.
-pub(super) fn goes_first(command: Pid) {
-    let path = format!("/proc/{}/oom_score_adj", command.as_raw_nonzero());
-    let score = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse::<i32>().ok());
-    if score.is_some_and(|score| score < SCORE) {
-        let _as_likely_as_others = fs::write(path, SCORE.to_string());
-    }
+/// Lets the kernel end what `start` starts rather than others. Only ever makes that more likely. Children inherit it, so
+/// we have it ourselves for a moment, and nothing that a command does first escapes it.
+pub(super) fn goes_first<T>(start: impl FnOnce() -> T) -> T {
+    let score = fs::read_to_string(OWN_SCORE).ok().and_then(|text| text.trim().parse::<i32>().ok());
+    let Some(score) = score.filter(|score| *score < SCORE) else { return start() };
+    let _as_likely_as_others = fs::write(OWN_SCORE, SCORE.to_string());
+    let started = start();
+    // Going back to what one had needs no privilege.
+    let _more_likely_than_others = fs::write(OWN_SCORE, score.to_string());
+    started
 }
 
 /// Where the count of our group may be, by what `/proc/self/cgroup` says. Looked for where everybody mounts it: what
