@@ -228,7 +228,8 @@ mod tests {
         let (_dir, loaded) = loaded(&environment, settings);
         let got = caller(&environment, &loaded);
         let names = |part: &BTreeMap<String, String>| part.keys().cloned().collect::<Vec<_>>();
-        let plain = ["CALIBAN_MODEL", "HOME", "HTTP_PROXY", "JIRA_HOST", "LC_ALL", "PATH", "UV_DEFAULT_INDEX"];
+        let plain =
+            ["CALIBAN_MODEL", "HOME", "HTTP_PROXY", "JIRA_HOST", "LC_ALL", "PATH", "UV_DEFAULT_INDEX"];
         assert_eq!(names(&got.env), plain);
         let handed = [
             "ANTHROPIC_API_KEY",

@@ -145,7 +145,11 @@ mod tests {
         IsClosed,
         Refuses,
         Takes,
+        /// And does not look at who says it.
+        TakesBlindly,
     }
+
+    const HELLO: Words<'_> = Words { text: "hello", veiled: "[redacted:X]" };
 
     /// Serves one client; the message that came, if one did.
     async fn serve(stream: UnixStream, agent: Agent) -> Option<Value> {
@@ -154,6 +158,9 @@ mod tests {
         while let Some(line) = lines.next_line().await.unwrap() {
             let request: Value = serde_json::from_str(&line).unwrap();
             let result = match request["method"].as_str().unwrap() {
+                "initialize" if matches!(agent, Agent::TakesBlindly) => {
+                    json!({"result": {"protocolVersion": 1, "_meta": {"caliban": {"noSay": "a stranger"}}}})
+                }
                 "initialize" => json!({"result": {"protocolVersion": 1}}),
                 "session/list" => json!({"result": {"sessions": [{"sessionId": "s", "cwd": "/"}]}}),
                 _ => match agent {
@@ -162,7 +169,7 @@ mod tests {
                         json!({"error": {"code": -32603, "message": "the session is closed", "data": {"closed": true}}})
                     }
                     Agent::Refuses => json!({"error": {"code": -32603, "message": "the disk is broken"}}),
-                    Agent::Takes => json!({"result": {}}),
+                    Agent::Takes | Agent::TakesBlindly => json!({"result": {}}),
                 },
             };
             let mut answer = result;
@@ -176,7 +183,7 @@ mod tests {
         None
     }
 
-    async fn sent(agents: &[Agent]) -> (Result<(), Failure>, Vec<Value>) {
+    async fn sent(agents: &[Agent]) -> (Result<String, Failure>, Vec<Value>) {
         let place = tempfile::tempdir().unwrap();
         let socket = place.path().join("s");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -189,28 +196,35 @@ mod tests {
             }
             came
         });
-        let told = bring(async || Ok(socket.clone()), "hello", "id-1", LEAVING_LIMIT).await;
-        (told, serving.await.unwrap())
+        let told = bring(async || Ok(socket.clone()), &HELLO, "id-1", LEAVING_LIMIT).await;
+        (told.map(str::to_owned), serving.await.unwrap())
     }
 
     #[tokio::test]
     async fn an_agent_that_is_just_leaving_memory_is_woken_and_told_by_the_same_id() {
         let message = json!({"sessionId": "s", "text": "hello", "id": "id-1"});
         let (told, came) = sent(&[Agent::IsClosed, Agent::HangsUp, Agent::Takes]).await;
-        assert!(told.is_ok(), "{told:?}");
+        assert_eq!(told.unwrap(), "hello");
         assert_eq!(came, [message.clone(), message.clone(), message.clone()]);
         let (told, came) = sent(&[Agent::Refuses]).await;
         assert_eq!((told.unwrap_err().message.as_str(), came), ("the disk is broken", vec![message]));
     }
 
     #[tokio::test]
+    async fn a12_an_agent_that_would_not_know_our_secrets_is_not_told_them() {
+        let (told, came) = sent(&[Agent::TakesBlindly]).await;
+        assert_eq!(told.unwrap(), "[redacted:X]");
+        assert_eq!(came, [json!({"sessionId": "s", "text": "[redacted:X]", "id": "id-1"})]);
+    }
+
+    #[tokio::test]
     async fn an_agent_that_has_ended_meanwhile_is_not_tried_for_ever() {
         let nobody = async || Err(Failure::new("agent a3f8b2c1 has ended done"));
-        let failure = bring(nobody, "hello", "id-1", LEAVING_LIMIT).await.unwrap_err();
+        let failure = bring(nobody, &HELLO, "id-1", LEAVING_LIMIT).await.unwrap_err();
         assert_eq!(failure.message, "agent a3f8b2c1 has ended done");
         let place = tempfile::tempdir().unwrap();
         let gone = async || Ok(place.path().join("nobody"));
-        let failure = bring(gone, "hello", "id-1", Duration::ZERO).await.unwrap_err();
+        let failure = bring(gone, &HELLO, "id-1", Duration::ZERO).await.unwrap_err();
         assert!(failure.message.contains("cannot be reached"), "{}", failure.message);
     }
 }

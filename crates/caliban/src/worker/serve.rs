@@ -34,9 +34,6 @@ const MAX_CLIENTS: usize = 64;
 /// The most that is read of a client's environment: all that a process can be started with, in practice.
 const ENVIRONMENT_CAP: u64 = 4 * 1024 * 1024;
 
-/// Who connects from where we cannot look.
-const UNSEEN: &str = "a process that cannot be seen";
-
 /// The listening end.
 pub(super) struct Server {
     clients: Arc<AtomicUsize>,
@@ -134,12 +131,12 @@ async fn accept(
         served.spawn(async move {
             let (reader, writer) = stream.into_split();
             let pid = peer.and_then(|peer| peer.pid());
-            let mut say = say(pid);
+            let say = say(pid);
             // An agent's process teaches nothing: it could hide what was done from whoever reads the transcript.
             if let (Say::Full, Some(pid)) = (&say, pid) {
                 match environment_of(pid) {
                     Ok(environment) => redactor.learn(spoken_secrets(&environment)),
-                    Err(_hidden) => say = Say::None(UNSEEN.to_owned()),
+                    Err(error) => tracing::warn!(%error, pid, "a client's secrets are not known"),
                 }
             }
             let options = ServeOptions { say, ..ServeOptions::socket(env!("CARGO_PKG_VERSION")) };
@@ -161,7 +158,7 @@ fn say(peer: Option<i32>) -> Say {
         Whose::Persons => Say::Full,
         Whose::Agents(Some(id)) => Say::None(format!("a process of agent {id}")),
         Whose::Agents(None) => Say::None("a process of an agent".to_owned()),
-        Whose::Unknown => Say::None(UNSEEN.to_owned()),
+        Whose::Unknown => Say::None("a process that cannot be seen".to_owned()),
     }
 }
 
