@@ -22,7 +22,7 @@ pub(crate) struct CompletionsArgs {
 /// Prints the completions.
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut super::whole(), "caliban", &mut script);
+    clap_complete::generate(args.shell, &mut super::with_short_verbs(), "caliban", &mut script);
     std::io::stdout().lock().write_all(&script)?;
     Ok(())
 }

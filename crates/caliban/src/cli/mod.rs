@@ -180,6 +180,17 @@ pub(crate) fn whole() -> clap::Command {
     command.mut_subcommands(in_order)
 }
 
+/// The same with the verbs of `caliban agents` that go without it, for completions.
+pub(crate) fn with_short_verbs() -> clap::Command {
+    let whole = whole();
+    let agents = whole.find_subcommand("agents").into_iter().flat_map(clap::Command::get_subcommands);
+    let short: Vec<clap::Command> = agents
+        .filter(|verb| AGENT_VERBS.contains(&verb.get_name()))
+        .map(|verb| verb.clone().bin_name(format!("caliban {}", verb.get_name())))
+        .collect();
+    whole.subcommands(short)
+}
+
 /// Parses the command line. The error knows how it is printed and which exit code it has.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     // Not taken apart: that takes longer than it is worth in a process that needs it once.
@@ -201,7 +212,8 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, cla
         }
     }
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-    let conflict = |message: String| command.clone().error(ErrorKind::ArgumentConflict, message);
+    let conflict =
+        |message: String| given(&command, &matches).clone().error(ErrorKind::ArgumentConflict, message);
     cli.run.check().map_err(conflict)?;
     if cli.command.is_none() && cli.run.bg.is_none() && cli.task != fleet::TaskFlags::default() {
         return Err(conflict(
@@ -233,6 +245,12 @@ impl Cli {
             _ => &self.task,
         }
     }
+}
+
+/// The command that was given, which knows its own usage.
+fn given<'c>(command: &'c clap::Command, matches: &clap::ArgMatches) -> &'c clap::Command {
+    let below = matches.subcommand().and_then(|(name, below)| Some((command.find_subcommand(name)?, below)));
+    below.map_or(command, |(command, below)| given(command, below))
 }
 
 /// What to do about a prompt that was taken for flags, as a list in Markdown is.

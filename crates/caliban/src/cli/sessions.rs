@@ -17,7 +17,7 @@ pub(crate) enum SessionsCommand {
     },
     /// Show a session: what was asked, what came of it, what it cost
     Show {
-        /// The session: an id or the beginning of one
+        /// The session: an id or the beginning of one, or a background agent's label
         id: String,
         /// Print JSON
         #[arg(long)]
@@ -25,7 +25,7 @@ pub(crate) enum SessionsCommand {
     },
     /// Show the conversation as it ran
     Replay {
-        /// The session: an id or the beginning of one
+        /// The session: an id or the beginning of one, or a background agent's label
         id: String,
         /// How fast: 1 is as it was, 10 is ten times as fast; without it nothing is waited for
         #[arg(long, value_name = "FACTOR", value_parser = speed)]
@@ -33,7 +33,7 @@ pub(crate) enum SessionsCommand {
     },
     /// List every tool call with its decision, rule, duration and exit code
     Audit {
-        /// The session: an id or the beginning of one
+        /// The session: an id or the beginning of one, or a background agent's label
         id: String,
         /// Print JSON
         #[arg(long)]
@@ -41,7 +41,7 @@ pub(crate) enum SessionsCommand {
     },
     /// Make a long session shorter for the model; the transcript keeps everything
     Compact {
-        /// The session: an id or the beginning of one
+        /// The session: an id or the beginning of one, or a background agent's label
         id: String,
     },
     /// Remove sessions with everything that is kept about them

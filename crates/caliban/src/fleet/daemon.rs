@@ -15,6 +15,9 @@ use crate::{
 /// How often a log that is followed is looked at.
 const FOLLOW: Duration = Duration::from_millis(100);
 
+/// What becomes of a daemon that is told to leave and does not answer.
+const SIGNALLED: &str = "it gets a signal if it does not leave by itself; agents go on";
+
 pub(super) async fn daemon(
     fleet: &Fleet<'_>,
     command: &DaemonCommand,
@@ -23,7 +26,7 @@ pub(super) async fn daemon(
     match command {
         DaemonCommand::Status { json } => status(fleet, *json, out).await,
         DaemonCommand::Stop => {
-            match stop(fleet).await? {
+            match fleet.patiently(stop(fleet), SIGNALLED).await? {
                 Stopped::None => writeln!(out, "No daemon was running.")?,
                 Stopped::Left { queued: 0 } => writeln!(out, "The daemon has left; agents go on.")?,
                 Stopped::Left { queued } => {
@@ -42,7 +45,7 @@ pub(super) async fn daemon(
             Ok(Code::Done)
         }
         DaemonCommand::Restart => {
-            stop(fleet).await?;
+            fleet.patiently(stop(fleet), SIGNALLED).await?;
             let status = fleet.client().await?.status().await.map_err(worded)?;
             writeln!(out, "A daemon runs with pid {}: {}.", status.pid, inert::line(&status.found.line()))?;
             Ok(Code::Done)
@@ -52,8 +55,9 @@ pub(super) async fn daemon(
 }
 
 async fn status(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
-    let status = match Client::connect(fleet.places()).await {
-        Ok(mut client) => client.status().await.map_err(worded)?,
+    let asked = async { Client::connect(fleet.places()).await?.status().await };
+    let status = match fleet.patiently(asked, "`caliban daemon restart` replaces it").await {
+        Ok(status) => status,
         Err(ClientError::NotRunning(repo)) if json => {
             json_line(&serde_json::json!({"health": "not running", "repo": repo}), out)?;
             return Ok(Code::Failed);
@@ -107,8 +111,14 @@ async fn stop(fleet: &Fleet<'_>) -> Result<Stopped, Failure> {
     let ended = match Client::connect(fleet.places()).await {
         Ok(mut client) => {
             // One of another version may not say.
-            queued = client.status().await.map_or(0, |status| status.queued);
-            client.shutdown().await
+            match client.status().await {
+                // What it does not answer now it does not answer later.
+                Err(silent @ ClientError::Silent(_)) => Err(silent),
+                status => {
+                    queued = status.map_or(0, |status| status.queued);
+                    client.shutdown().await
+                }
+            }
         }
         Err(ClientError::NotRunning(_)) => return Ok(Stopped::None),
         Err(error) => Err(error),

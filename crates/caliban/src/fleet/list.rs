@@ -112,7 +112,8 @@ pub(super) fn need(rows: &[AgentRow], width: Option<usize>) -> Option<String> {
         1 => "1 agent needs you:".to_owned(),
         _ => format!("{waiting} agents need you:"),
     };
-    let verb = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    let verb =
+        |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     let how = match (asking, waiting - asking) {
         (1, 0) => "caliban approvals lists what it asks".to_owned(),
         (_, 0) => "caliban approvals lists what they ask".to_owned(),

@@ -42,13 +42,15 @@ use std::{
     collections::BTreeMap,
     io::Write,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use caliban_core::names::Slug;
+use caliban_core::{ids::AgentId, names::Slug, spec::SpawnSpec};
 use caliban_supervisor::{
     Client, ClientError, DaemonOptions, PlaceSources, Places, StartOptions, Sweep,
     moved::{self, Elsewhere, Fate},
     protocol::{AgentRow, Awake, ErrorCode, WakeRequest},
+    records,
 };
 
 use self::caller::Caller;
@@ -74,6 +76,9 @@ enum Root {
     There,
     Gone,
 }
+
+/// How long the daemon may take to answer before people are told that they wait for it.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whether the command is one of the fleet's.
 pub(crate) fn is_verb(command: &Command) -> bool {
@@ -228,6 +233,28 @@ impl<'a> Fleet<'a> {
         &self.places
     }
 
+    /// Waits for what the daemon is asked. When it takes long, people are told whom they wait for, and what they can do.
+    async fn patiently<T>(&self, asked: impl Future<Output = T>, what_to_do: &str) -> T {
+        tokio::pin!(asked);
+        tokio::select! {
+            answer = &mut asked => return answer,
+            () = tokio::time::sleep(PATIENCE) => {}
+        }
+        // One that has ended, or has yet to begin, is waited for by its starter.
+        if let Some(pid) = self.daemon_pid() {
+            say(&format!("waiting for the daemon (pid {pid}), which does not answer; {what_to_do}"));
+        }
+        asked.await
+    }
+
+    /// The process that says in the daemon's lock to be it, when there is such a process.
+    fn daemon_pid(&self) -> Option<i32> {
+        let lock = std::fs::read(self.places.daemon_lock()).ok()?;
+        let line = String::from_utf8_lossy(lock.split(|byte| *byte == b'\n').next()?).into_owned();
+        let pid: i32 = line.strip_prefix("pid ")?.split_whitespace().next()?.parse().ok()?;
+        Path::new("/proc").join(pid.to_string()).exists().then_some(pid)
+    }
+
     /// Makes sure that an agent listens; one whose keys went with the runtime directory gets ours, as at a resume.
     async fn wake(&self, client: &mut Client, agent: &str) -> Result<Awake, ClientError> {
         match client.wake(agent).await {
@@ -235,6 +262,14 @@ impl<'a> Fleet<'a> {
                 let row = client.show(agent).await?;
                 let Ok(caller) = self.caller_for(&row) else { return Err(ClientError::Refused(error)) };
                 client.wake_with(agent, &WakeRequest { secrets: caller.secrets }).await
+            }
+            Err(ClientError::Refused(mut error)) if error.code == ErrorCode::Queued => {
+                error.hint.get_or_insert_with(|| {
+                    format!(
+                        "it has not begun, and was not told; caliban attach {agent} keeps what you type until it hears it"
+                    )
+                });
+                Err(ClientError::Refused(error))
             }
             other => other,
         }
@@ -251,6 +286,28 @@ impl<'a> Fleet<'a> {
         }
         Ok(caller)
     }
+}
+
+/// The agent that has this label, if one has. No daemon is started for a label that nobody ever had.
+pub(crate) fn labelled(
+    environment: &Environment,
+    cwd: &Path,
+    label: &str,
+) -> Result<Option<AgentId>, Failure> {
+    let fleet = Fleet::open(environment, cwd)?;
+    let had_it = |dir: &Path| {
+        let spec = std::fs::read_to_string(dir.join(records::SPEC)).ok();
+        let spec = spec.and_then(|json| SpawnSpec::from_json(&json).ok());
+        spec.and_then(|spec| spec.label).is_some_and(|own| own.as_str() == label)
+    };
+    let mut agents = std::fs::read_dir(fleet.places.agents_dir()).into_iter().flatten().flatten();
+    if !agents.any(|agent| had_it(&agent.path())) {
+        return Ok(None);
+    }
+    crate::runtime()?.block_on(async {
+        let row = fleet.client().await?.show(label).await.map_err(worded)?;
+        Ok(Some(row.id))
+    })
 }
 
 /// Whether a directory that is gone was in a repo with a fleet.

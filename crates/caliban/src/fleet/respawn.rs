@@ -2,7 +2,10 @@
 
 use std::io::Write;
 
-use caliban_supervisor::protocol::RespawnRequest;
+use caliban_supervisor::{
+    Client,
+    protocol::{AgentRow, RespawnRequest},
+};
 
 use super::{Fleet, json_line, say, worded};
 use crate::{
@@ -24,6 +27,9 @@ pub(super) async fn respawn(
     if let Err(problem) = crate::broker::leave_for_good(&made.archived).await {
         say(&format!("{} is still registered with the broker: {problem}", made.old));
     }
+    if let Ok(now) = client.show(&made.id.to_string()).await {
+        say_who_is_not_followed(&mut client, &row, &now).await;
+    }
     if args.json {
         json_line(&made, out)?;
         return Ok(Code::Done);
@@ -35,4 +41,16 @@ pub(super) async fn respawn(
         say(line);
     }
     Ok(Code::Done)
+}
+
+/// An agent that was to start after others did not when they failed. Whoever starts it all the same is told for whom it
+/// does not wait any more.
+pub(super) async fn say_who_is_not_followed(client: &mut Client, before: &AgentRow, now: &AgentRow) {
+    for id in before.after.iter().filter(|id| !now.after.contains(id)) {
+        let how = match client.show(&id.to_string()).await {
+            Ok(other) => format!("which has ended {}", other.state),
+            Err(_) => "which is gone".to_owned(),
+        };
+        say(&format!("it was to start after {id}, {how}: it starts without it"));
+    }
 }

@@ -9,6 +9,7 @@ use super::{
     caller::VEILED_RESUME,
     json_line,
     limits::{self, Raised},
+    respawn::say_who_is_not_followed,
     row::{Shown, has_ended},
     say, worded,
 };
@@ -40,15 +41,18 @@ pub(super) async fn resume(
             format!("agent {} is {}: it has not ended, and its limits stay as they are", row.id, row.state);
         return Err(Failure::new(text).hint(format!("caliban stop {} first", row.id)));
     }
-    let request =
-        ResumeRequest { secrets: caller.secrets, program: Some(crate::compose::own_program()?), prompt };
+    let program = Some(crate::compose::own_program()?);
+    let request = ResumeRequest { secrets: caller.secrets, program, prompt, ..ResumeRequest::default() };
     // Before the run begins, which reads them; as they were when there is none.
     let cannot = |error| Failure::new(format!("the limits cannot be written: {error}"));
     if raised != before {
         raised.write(&row.dir).map_err(cannot)?;
     }
     let row = match client.resume(&row.id.to_string(), &request).await {
-        Ok(row) => row,
+        Ok(now) => {
+            say_who_is_not_followed(&mut client, &row, &now).await;
+            now
+        }
         Err(error) => {
             // One whose answer is lost may have begun, with what it was given.
             if raised != before && matches!(error, ClientError::Refused(_)) {

@@ -32,9 +32,7 @@ pub(super) fn list(repos: &[Sessions], all: bool, json: bool, out: &mut dyn Writ
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row.changed));
     if json {
-        serde_json::to_writer(&mut *out, &rows).map_err(std::io::Error::from)?;
-        writeln!(out)?;
-        return Ok(());
+        return crate::fleet::json_line(&rows, out);
     }
     if rows.is_empty() {
         writeln!(out, "No sessions yet.")?;

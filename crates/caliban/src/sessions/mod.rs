@@ -33,17 +33,22 @@ pub(crate) fn sessions(
     let paths = environment.paths()?;
     let root = crate::settings::project_root(cwd)?;
     let sessions = Sessions::new(paths.repo(&root));
+    // Background agents have labels, which the fleet knows.
+    let find = |query: &str| {
+        sessions.find_any(query).or_else(|unknown| {
+            let labelled = crate::fleet::labelled(environment, cwd, query)?.ok_or(unknown)?;
+            sessions.find_any(&labelled.to_string())
+        })
+    };
     match command {
         SessionsCommand::List { all, json } => {
             let repos = if *all { crate::place::all_repos(&paths.data) } else { vec![sessions] };
             list::list(&repos, *all, *json, out)?;
         }
-        SessionsCommand::Show { id, json } => show::show(&sessions.find_any(id)?, *json, out)?,
-        SessionsCommand::Replay { id, speed } => replay::replay(&sessions.find_any(id)?, *speed, out)?,
-        SessionsCommand::Audit { id, json } => audit::audit(&sessions.find_any(id)?, *json, out)?,
-        SessionsCommand::Compact { id } => {
-            return compact::compact(&sessions.find_any(id)?, environment, cwd, out);
-        }
+        SessionsCommand::Show { id, json } => show::show(&find(id)?, *json, out)?,
+        SessionsCommand::Replay { id, speed } => replay::replay(&find(id)?, *speed, out)?,
+        SessionsCommand::Audit { id, json } => audit::audit(&find(id)?, *json, out)?,
+        SessionsCommand::Compact { id } => return compact::compact(&find(id)?, environment, cwd, out),
         SessionsCommand::Rm { ids } => rm::rm(&sessions, ids, out)?,
     }
     Ok(Code::Done)

@@ -212,7 +212,7 @@ fn what_is_typed_to_a_queued_agent_is_heard_when_it_starts() {
     let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
     tmux.send_text(&format!("cd {} && {program} attach {second}", fleet.place.repo.display()));
     tmux.send_keys(&["Enter"]);
-    tmux.wait_for_text("waiting (Ctrl+C leaves)");
+    tmux.wait_for_text("waiting (Ctrl+D leaves)");
     tmux.send_keys(&["mind the gap", "Enter"]);
     tmux.wait_for_text("it will hear that when it has started");
     fleet.place.server.release();

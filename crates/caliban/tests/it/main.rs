@@ -54,3 +54,4 @@ mod worker_base;
 mod worker_disk;
 mod worker_limits;
 mod worker_log;
+mod worker_secrets;

@@ -63,12 +63,13 @@ fn help_and_version_need_no_home() {
 #[test]
 fn a_wrong_command_line_has_exit_code_2() {
     let env = Env::new();
+    let missing = env.work().join("missing");
     for args in [
         &["--modle", "x"][..],
         &["--provider", "antropic", "-p", "x"],
         &["-p", "fix", "it"],
         &["--model", "x", "doctor"],
-        &["-C", "/nonexistent", "config", "show"],
+        &["-C", missing.to_str().unwrap(), "config", "show"],
         &["--continue", "--resume", "1234"],
     ] {
         let failed = env.run(args).expect_code(2);

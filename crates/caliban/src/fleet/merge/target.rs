@@ -64,7 +64,9 @@ impl Target {
         if !known.status.success() || !reference.starts_with("refs/heads/") {
             let name = inert::line(&into);
             return Err(Failure::usage(format!("there is no branch {}", inert::quoted(&into)))
-                .hint(format!("git branch lists them; git branch {name} makes it from what is checked out here"))
+                .hint(format!(
+                    "git branch lists them; git branch {name} makes it from what is checked out here"
+                ))
                 .into());
         }
         let name = short(&reference);

@@ -1,0 +1,95 @@
+//! The keys that leave an attached terminal, and what is pasted into it.
+
+use std::path::PathBuf;
+
+use testkit::{StepExt as _, Tmux, script, text, wait_until};
+
+use crate::fleet::Fleet;
+
+/// A terminal in the repo that attaches to the agent, when it shows this.
+fn terminal<'e>(fleet: &'e Fleet, id: &str, shown: &str) -> Tmux<'e> {
+    let tmux = Tmux::start(&fleet.place.env, 110, 40);
+    let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
+    tmux.send_text(&format!("cd {} && {program} attach {id}; echo left with $?", fleet.place.repo.display()));
+    tmux.send_keys(&["Enter"]);
+    tmux.wait_for_text(shown);
+    tmux
+}
+
+fn transcript(fleet: &Fleet, id: &str) -> String {
+    fleet.place.env.read(PathBuf::from(fleet.row(id)["dir"].as_str().unwrap()).join("transcript.jsonl"))
+}
+
+/// An agent that waits for its model.
+fn at_work() -> (Fleet, String) {
+    let fleet = Fleet::new(script![text("all done").forever()]);
+    fleet.settings("[fleet]\nmax_running = 1\n");
+    fleet.place.server.hold();
+    let id = fleet.bg("the task", []);
+    fleet.place.server.wait_for_requests(1);
+    (fleet, id)
+}
+
+#[test]
+fn f10_ctrl_d_on_a_half_typed_line_leaves_and_sends_nothing() {
+    let (fleet, id) = at_work();
+    let tmux = terminal(&fleet, &id, "> the task");
+    tmux.send_text("half a thought");
+    tmux.wait_for_text("\nhalf a thought");
+    tmux.send_keys(&["C-d"]);
+    tmux.wait_for_text("left with 0");
+    let screen = tmux.capture();
+    assert!(screen.contains("\nit was not told this: half a thought\n"), "{screen}");
+    assert!(screen.contains(&format!("\ndetached; agent {id} goes on\n")), "{screen}");
+    assert!(!transcript(&fleet, &id).contains("half a thought"));
+    assert_eq!(fleet.state(&id), "running");
+    fleet.run(["kill", &id]).ok();
+}
+
+#[test]
+fn f10_what_is_pasted_is_one_message_however_its_last_line_ends() {
+    let (fleet, id) = at_work();
+    let tmux = terminal(&fleet, &id, "> the task");
+    for (pasted, first) in [("one\ntwo", "one"), ("line one\nline two\nline three", "line one")] {
+        tmux.paste(pasted);
+        let last = pasted.lines().last().unwrap();
+        tmux.wait_for_text(&format!("\n{last}"));
+        tmux.send_keys(&["Enter"]);
+        wait_until("it is on the disk", || transcript(&fleet, &id).contains(first));
+        let whole = serde_json::to_string(pasted).unwrap();
+        assert!(
+            transcript(&fleet, &id).contains(&format!("\"text\":{whole}")),
+            "{}",
+            transcript(&fleet, &id)
+        );
+    }
+    // What stands behind a paste can still be left where it is.
+    tmux.paste("never\nsent");
+    tmux.wait_for_text("\nsent");
+    tmux.send_keys(&["C-d"]);
+    tmux.wait_for_text("left with 0");
+    assert!(!transcript(&fleet, &id).contains("never"), "{}", tmux.capture());
+    fleet.run(["kill", &id]).ok();
+}
+
+#[test]
+fn f10_every_key_that_leaves_does_so_for_a_queued_agent_too() {
+    let (fleet, first) = at_work();
+    let queued = fleet.bg("another task", []);
+    for (typed, key, told) in
+        [("", "C-c", ""), ("", "C-d", ""), ("half a thought", "C-d", "it was not told this: half a thought")]
+    {
+        let tmux = terminal(&fleet, &queued, "queued, next to start; waiting (Ctrl+D leaves)");
+        if !typed.is_empty() {
+            tmux.send_text(typed);
+            tmux.wait_for_text(&format!("\n{typed}"));
+        }
+        tmux.send_keys(&[key]);
+        tmux.wait_for_text("left with 0");
+        let screen = tmux.capture();
+        assert!(screen.contains(told), "{screen}");
+        assert!(screen.contains(&format!("detached; agent {queued} still waits for its start")), "{screen}");
+        assert!(!screen.contains("it will hear that"), "{screen}");
+    }
+    fleet.run(["kill", &first, &queued]).ok();
+}
