@@ -6,14 +6,18 @@ use testkit::{StepExt as _, Tmux, script, text, wait_until};
 
 use crate::fleet::Fleet;
 
-/// A terminal in the repo that attaches to the agent, when it shows this.
+/// A terminal in the repo that is attached to the agent, when it shows this.
 fn terminal<'e>(fleet: &'e Fleet, id: &str, shown: &str) -> Tmux<'e> {
     let tmux = Tmux::start(&fleet.place.env, 110, 40);
+    attach(fleet, &tmux, id, shown);
+    tmux
+}
+
+fn attach(fleet: &Fleet, tmux: &Tmux<'_>, id: &str, shown: &str) {
     let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
     tmux.send_text(&format!("cd {} && {program} attach {id}; echo left with $?", fleet.place.repo.display()));
     tmux.send_keys(&["Enter"]);
     tmux.wait_for_text(shown);
-    tmux
 }
 
 fn transcript(fleet: &Fleet, id: &str) -> String {
@@ -76,10 +80,12 @@ fn f10_what_is_pasted_is_one_message_however_its_last_line_ends() {
 fn f10_every_key_that_leaves_does_so_for_a_queued_agent_too() {
     let (fleet, first) = at_work();
     let queued = fleet.bg("another task", []);
+    // One terminal, cleared between the rounds.
+    let tmux = Tmux::start(&fleet.place.env, 110, 40);
     for (typed, key, told) in
         [("", "C-c", ""), ("", "C-d", ""), ("half a thought", "C-d", "it was not told this: half a thought")]
     {
-        let tmux = terminal(&fleet, &queued, "queued, next to start; waiting (Ctrl+D leaves)");
+        attach(&fleet, &tmux, &queued, "queued, next to start; waiting (Ctrl+D leaves)");
         if !typed.is_empty() {
             tmux.send_text(typed);
             tmux.wait_for_text(&format!("\n{typed}"));
@@ -90,6 +96,8 @@ fn f10_every_key_that_leaves_does_so_for_a_queued_agent_too() {
         assert!(screen.contains(told), "{screen}");
         assert!(screen.contains(&format!("detached; agent {queued} still waits for its start")), "{screen}");
         assert!(!screen.contains("it will hear that"), "{screen}");
+        tmux.send_keys(&["clear", "Enter"]);
+        tmux.wait_for("the screen is clear", |screen| !screen.contains("left with 0"));
     }
     fleet.run(["kill", &first, &queued]).ok();
 }
