@@ -72,7 +72,7 @@ pub enum Refused<Id: fmt::Display + fmt::Debug> {
         asked: u64,
     },
     /// A limit in dollars cannot be held without a price.
-    #[error("{} has a budget in dollars, but the price of this model is not known; use a budget in tokens", in_words(.0))]
+    #[error("the budget of {} is in dollars, and the price of this model is not known; use a budget in tokens", in_words(.0))]
     NoPrice(Scope<Id>),
     /// Nobody of that name.
     #[error("the ledger has no account for {0}")]

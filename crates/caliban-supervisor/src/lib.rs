@@ -56,6 +56,7 @@ mod places;
 mod process;
 pub mod protocol;
 pub mod records;
+mod secrets;
 mod shim;
 pub mod sockets;
 
@@ -66,6 +67,7 @@ pub use daemon_mode::{DAEMON_MODE, DaemonArgs, daemon_main, run_daemon};
 pub use options::{DaemonOptions, GRACE_MS, MAX_RUNNING, Sweep};
 pub use places::{PlaceSources, Places, PlacesError, SOCKET_PATH_LIMIT, repo_hash, repo_root};
 pub use process::MARKER;
+pub use secrets::secrets_file;
 pub use shim::{SHIM_MODE, shim_main};
 
 /// Random bytes as hex.

@@ -20,6 +20,8 @@ pub const SOCKET_PATH_LIMIT: usize = 104;
 const LONGEST_TAIL: usize = 1 + HASH_LEN + 1 + AgentId::LEN + 5;
 /// The registry's file.
 pub(crate) const DATABASE: &str = "fleet.db";
+/// The runtime directory below the one for temporary files.
+pub(crate) const TEMPORARY: &str = "caliban-daemon";
 /// Characters of a repo's hash.
 const HASH_LEN: usize = 16;
 /// The largest `.git` or `commondir` file: one path.
@@ -217,9 +219,16 @@ impl Places {
         self.sockets_dir().join(format!("{id}.sock"))
     }
 
-    /// The part of an agent's environment that is never on disk for long.
+    /// The part of an agent's environment that is on no disk.
     pub fn agent_secrets(&self, id: AgentId) -> PathBuf {
-        self.sockets_dir().join(format!("{id}.env"))
+        crate::secrets::secrets_file(&self.agent_socket(id))
+    }
+
+    /// Where sockets and secrets of agents are.
+    pub(crate) fn runtime_dirs(&self) -> Vec<PathBuf> {
+        let sockets = self.sockets_dir();
+        let secrets = crate::secrets::memory_dir(&sockets);
+        std::iter::once(sockets).chain(secrets).collect()
     }
 
     /// The directory of the agents.
@@ -301,7 +310,7 @@ fn runtime_dir(sources: &PlaceSources) -> PathBuf {
     }
     match absolute(&sources.xdg_runtime_dir) {
         Some(dir) => dir.join("caliban"),
-        None => absolute(&sources.tmpdir).unwrap_or_else(|| PathBuf::from("/tmp")).join("caliban-daemon"),
+        None => absolute(&sources.tmpdir).unwrap_or_else(|| PathBuf::from("/tmp")).join(TEMPORARY),
     }
 }
 

@@ -27,6 +27,8 @@ pub const STATUS: &str = "status.json";
 pub const RESUME: &str = "resume.json";
 /// The run that a shim was launched for last ([`LaunchRecord`]).
 pub const LAUNCH: &str = "launch.json";
+/// The limits that were raised at resumes, by the daemon; what they mean is the worker's.
+pub const LIMITS: &str = "limits.json";
 /// How a shim that is told to end should do it ([`StopOrder`]).
 pub const STOP: &str = "stop.json";
 /// The lock that a shim holds for life.

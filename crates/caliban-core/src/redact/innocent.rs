@@ -54,7 +54,9 @@ fn addresses(name: &str, value: &str, found: &mut Vec<String>) {
         }
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         for (key, value) in query.split(['&', '#']).filter_map(|pair| pair.split_once('=')) {
-            if is_secret_name(key) || ["auth", "sig", "signature"].contains(&key.to_ascii_lowercase().as_str()) {
+            if is_secret_name(key)
+                || ["auth", "sig", "signature"].contains(&key.to_ascii_lowercase().as_str())
+            {
                 found.push(value.to_owned());
             }
         }
@@ -110,7 +112,8 @@ fn percent_decoded(part: &str) -> Option<String> {
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
-        let pair = (bytes[at] == b'%').then(|| Some((digit(*bytes.get(at + 1)?)?, digit(*bytes.get(at + 2)?)?)));
+        let pair =
+            (bytes[at] == b'%').then(|| Some((digit(*bytes.get(at + 1)?)?, digit(*bytes.get(at + 2)?)?)));
         if let Some((high, low)) = pair.flatten() {
             decoded.push(high * 16 + low);
             at += 3;

@@ -76,6 +76,11 @@ fn refusals_are_words() {
          the next request may need 1001"
     );
     assert_eq!(ledger.reserve(&9, ask(1), T0), Err(Refused::NoAccount(9)));
+    assert_eq!(
+        Refused::NoPrice(Scope::Tree(2)).to_string(),
+        "the budget of 2 and those it started is in dollars, and the price of this model is not known; \
+         use a budget in tokens"
+    );
 }
 
 #[test]

@@ -119,7 +119,9 @@ fn secret_names() {
     ] {
         assert!(is_secret_name(name), "{name}");
     }
-    for name in ["PATH", "MONKEY", "KEYBOARD", "MAX_TOKENS", "PWD", "HOME", "", "COMPASS", "SSH_AUTH_SOCK", "OAUTH"] {
+    for name in
+        ["PATH", "MONKEY", "KEYBOARD", "MAX_TOKENS", "PWD", "HOME", "", "COMPASS", "SSH_AUTH_SOCK", "OAUTH"]
+    {
         assert!(!is_secret_name(name), "{name}");
     }
 }
@@ -129,7 +131,11 @@ fn a12_secrets_under_innocent_names_are_found() {
     let cases: [(&str, &str, &[&str]); 16] = [
         ("npm_config__auth", "dTpwYXNz", &["dTpwYXNz"]),
         ("UV_INDEX_URL", "https://s3cr3t@h/simple", &["s3cr3t"]),
-        ("UV_INDEX", "a=https://me:one@h/x b=https://two:@h c=https://three:x-oauth-basic@h", &["one", "two", "three"]),
+        (
+            "UV_INDEX",
+            "a=https://me:one@h/x b=https://two:@h c=https://three:x-oauth-basic@h",
+            &["one", "two", "three"],
+        ),
         ("PIP_INDEX_URL", "https://me:p%40ss@h/simple", &["p%40ss", "p@ss"]),
         ("CARGO_HTTP_PROXY", "u:p@ss@h:3128", &["p@ss"]),
         ("GOPROXY", "https://u:one@a,https://two@b,direct", &["one", "two"]),

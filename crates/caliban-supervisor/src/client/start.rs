@@ -99,8 +99,9 @@ fn where_agents_are(places: &Places) -> Places {
 }
 
 fn has_agents(places: &Places) -> bool {
-    let files = std::fs::read_dir(places.sockets_dir()).into_iter().flatten().flatten();
-    files.into_iter().any(|file| {
+    let dirs = places.runtime_dirs();
+    let mut files = dirs.iter().filter_map(|dir| std::fs::read_dir(dir).ok()).flatten().flatten();
+    files.any(|file| {
         let name = file.file_name();
         let id = name.to_str().and_then(|name| name.split('.').next());
         id.is_some_and(|id| id.parse::<AgentId>().is_ok())

@@ -255,7 +255,8 @@ impl Owner {
 
     /// Removes sockets and secrets of agents that are gone; whoever removed them may have died before that.
     fn clear_runtime(&self) {
-        for entry in fs::read_dir(self.places.sockets_dir()).into_iter().flatten().flatten() {
+        let dirs = self.places.runtime_dirs();
+        for entry in dirs.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let Some(Ok(id)) = name.split('.').next().map(str::parse::<AgentId>) else { continue };
             // Nobody starts it again, so nobody needs its secrets; one that lives keeps its socket.

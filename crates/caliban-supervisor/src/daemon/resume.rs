@@ -1,6 +1,7 @@
 //! `POST /v1/agents/{id}/resume`: an ended agent goes on in its conversation, with the same id.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
 use caliban_core::ids::AgentId;
@@ -14,6 +15,17 @@ use super::{Owner, Reply, answer_to, spawn};
 use crate::protocol::{ApiError, ErrorCode, ResumeRequest};
 use crate::records::{self, BETWEEN};
 
+/// Limits as they stand in `limits.json`.
+type Limits = serde_json::Map<String, serde_json::Value>;
+
+/// How an agent was before a resume.
+#[derive(Debug)]
+pub(super) struct Before {
+    record: Record,
+    /// Its limits, when they were changed.
+    limits: Option<Limits>,
+}
+
 /// Secrets that were taken out of what is said at a resume, as the command line hands them over: a list, in the order of
 /// the gaps.
 const VEILED_RESUME: &str = "CALIBAN_VEILED_RESUME";
@@ -21,13 +33,16 @@ const VEILED_RESUME: &str = "CALIBAN_VEILED_RESUME";
 impl Owner {
     pub(super) fn resume(&mut self, query: &str, request: ResumeRequest, reply: Reply) {
         match self.resume_now(query, request) {
-            Ok(before) => self.save(before.id, Then::Resumed { id: before.id, before, reply }),
+            Ok(before) => {
+                let id = before.record.id;
+                self.save(id, Then::Resumed { id, before, reply });
+            }
             Err(error) => answer_to(reply, Err(error)),
         }
     }
 
     /// Makes it wait for its start; returns how it was before.
-    fn resume_now(&mut self, query: &str, request: ResumeRequest) -> Result<Box<Record>, ApiError> {
+    fn resume_now(&mut self, query: &str, request: ResumeRequest) -> Result<Box<Before>, ApiError> {
         let id = self.resolve_free(query)?;
         if request.prompt.as_ref().is_some_and(|prompt| prompt.len() > MAX_PROMPT_BYTES) {
             let text = format!("a message has at most {MAX_PROMPT_BYTES} bytes");
@@ -50,7 +65,7 @@ impl Owner {
             ))
         })?;
         taken?;
-        let before = Box::new(agent.record.clone());
+        let before = agent.record.clone();
         // What no run has heard yet comes first.
         let prompt = match (before.resume_prompt.clone(), request.prompt) {
             (Some(unheard), Some(new)) => Some(format!("{unheard}{BETWEEN}{new}")),
@@ -72,6 +87,9 @@ impl Owner {
             // Gone with a reboot; whoever resumes it has none, so it goes on without.
             agent.record.has_secrets = false;
         }
+        let dir = self.places.agent_dir(id);
+        let limits = raise(&dir, request.limits)
+            .map_err(|error| spawn::file_refusal("its limits cannot be written", &error))?;
         agent.record.status = status;
         agent.record.wanted = Wanted::Run;
         agent.record.nonce = nonce;
@@ -85,7 +103,7 @@ impl Owner {
         agent.record.program = program.unwrap_or_else(|| agent.record.program.clone());
         // Not to be started before it is on the disk.
         agent.busy = Some("resumed");
-        Ok(before)
+        Ok(Box::new(Before { record: before, limits }))
     }
 
     /// The secrets that an agent has; none when they are gone, with a reboot. What cannot be read just now is not given
@@ -111,16 +129,33 @@ impl Owner {
     }
 
     /// It could not be saved: it stays as it was, unless it was killed meanwhile.
-    pub(super) fn not_resumed(&mut self, id: AgentId, before: Record, reply: Reply, refusal: ApiError) {
+    pub(super) fn not_resumed(&mut self, id: AgentId, before: Before, reply: Reply, refusal: ApiError) {
         self.unbusy(id);
         if let Some(agent) = self.agents.get_mut(&id) {
             if agent.state() == State::Spawning {
-                agent.record = before;
+                agent.record = before.record;
+            }
+            if let Some(limits) = before.limits
+                && let Err(error) =
+                    records::write_durably(&self.places.agent_dir(id), records::LIMITS, &limits)
+            {
+                tracing::warn!(%id, "its limits stay raised: {error}");
             }
             agent.unsaved = true;
         }
         answer_to(reply, Err(refusal));
     }
+}
+
+/// Writes raised limits down for every run from now on, and returns those of before. Here and not where they are asked for:
+/// of several who resume an agent at once only one is accepted, and the run must not have another one's.
+fn raise(dir: &Path, raised: Option<Limits>) -> io::Result<Option<Limits>> {
+    let Some(raised) = raised else { return Ok(None) };
+    let before: Limits = records::try_read(dir, records::LIMITS)?.unwrap_or_default();
+    let mut limits = before.clone();
+    limits.extend(raised.into_iter().filter(|(_, limit)| !limit.is_null()));
+    records::write_durably(dir, records::LIMITS, &limits)?;
+    Ok(Some(before))
 }
 
 /// Whether an agent has heard what it was told at the last resume.

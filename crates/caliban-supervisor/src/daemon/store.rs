@@ -9,10 +9,11 @@ use std::sync::Arc;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_store::StoreError;
-use caliban_store::fleet::{Change, Record, Registry};
+use caliban_store::fleet::{Change, Registry};
 use tokio::sync::{mpsc, oneshot};
 
 use super::last_words::Word;
+use super::resume::Before;
 use super::{Msg, Reply};
 use crate::protocol::{Removed, Respawned};
 
@@ -63,7 +64,7 @@ pub(super) enum Then {
     /// Its new run may be started at once, place or not; `before` is the run before.
     Woken { id: AgentId, before: String },
     /// It may be started, and its row is the answer; `before` is how it was.
-    Resumed { id: AgentId, before: Box<Record>, reply: Reply },
+    Resumed { id: AgentId, before: Box<Before>, reply: Reply },
     /// It is gone from the registry.
     Removed { removed: Removed, reply: Reply },
     /// It is gone, another has its place.

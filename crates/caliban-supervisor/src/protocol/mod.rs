@@ -99,6 +99,9 @@ pub struct ResumeRequest {
     pub program: Option<PathBuf>,
     /// The next message; without one the agent goes on where it was.
     pub prompt: Option<String>,
+    /// The limits that are raised, by name: those that are no null replace what the agent's `limits.json` has, if and
+    /// when the resume is accepted ([`crate::records::LIMITS`]).
+    pub limits: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 /// `POST /v1/agents/{id}/wake`.

@@ -71,7 +71,11 @@ const SCHEMAS: [Schema; 17] = [
     ("KillRequest", &[], &[("grace_ms", "integer?")]),
     ("RespawnRequest", &[], &[("secrets", "object"), ("program", "string?")]),
     ("Respawned", &[("id", "id"), ("old", "id"), ("archived", "string"), ("work", "strings")], &[]),
-    ("ResumeRequest", &[], &[("secrets", "object"), ("program", "string?"), ("prompt", "string?")]),
+    (
+        "ResumeRequest",
+        &[],
+        &[("secrets", "object"), ("program", "string?"), ("prompt", "string?"), ("limits", "object?")],
+    ),
     ("WakeRequest", &[], &[("secrets", "object")]),
     ("Removed", &[("id", "id"), ("work", "strings")], &[]),
     ("Awake", &[("id", "id"), ("socket", "string")], &[]),

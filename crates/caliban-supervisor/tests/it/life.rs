@@ -407,10 +407,51 @@ async fn secrets_that_were_taken_out_of_what_nobody_heard_yet_are_kept_with_it()
         secrets: [("CALIBAN_VEILED_RESUME", format!("[\"{text}\"]")), ("KEY", text.to_owned())]
             .map(|(name, value)| (name.to_owned(), value))
             .into(),
+        ..ResumeRequest::default()
     };
     client.resume(&name, &saying("one", "/bin/false".into())).await.unwrap();
     fleet.until_state(&mut client, id, State::Failed).await;
     client.resume(&name, &saying("two", crate::fleet::fake_worker())).await.unwrap();
     wait_until("the worker has its secrets", || out.exists());
     assert_eq!(std::fs::read_to_string(&out).unwrap(), "[\"task\"] [\"one\",\"two\"] two\n");
+}
+
+#[tokio::test]
+async fn limits_are_those_of_the_resume_that_was_accepted() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn(&mut client, "done").await;
+    fleet.until_state(&mut client, id, State::Done).await;
+    let name = id.to_string();
+    let resume = |limits: serde_json::Value| ResumeRequest {
+        limits: limits.as_object().cloned(),
+        ..ResumeRequest::default()
+    };
+    let limits = || {
+        caliban_supervisor::records::read::<serde_json::Value>(
+            &fleet.places.agent_dir(id),
+            caliban_supervisor::records::LIMITS,
+        )
+    };
+    client.resume(&name, &resume(serde_json::json!({"max_turns": 5, "budget_usd": null}))).await.unwrap();
+    assert_eq!(limits(), Some(serde_json::json!({"max_turns": 5})));
+    fleet.until_row(&mut client, id, |row| row.state == State::Done && row.runs == 2).await;
+    // What one has raised the next does not forget.
+    let more = resume(serde_json::json!({"budget_tokens": 7}));
+    let other = resume(serde_json::json!({"max_turns": 1}));
+    let mut second = fleet.client().await;
+    let (one, two) = tokio::join!(client.resume(&name, &more), second.resume(&name, &other));
+    let mut expected = serde_json::json!({"max_turns": 5});
+    if one.is_ok() {
+        expected["budget_tokens"] = 7.into();
+    }
+    if two.is_ok() {
+        expected["max_turns"] = 1.into();
+    }
+    assert!(one.is_ok() || two.is_ok());
+    assert_eq!(limits(), Some(expected));
+    let hangs = fleet.spawn_up(&mut client, "hang").await;
+    let (code, ..) = refused(client.resume(&hangs.to_string(), &other).await);
+    assert_eq!(code.as_str(), "conflict");
+    assert!(!fleet.places.agent_dir(hangs).join(caliban_supervisor::records::LIMITS).exists());
 }

@@ -117,7 +117,7 @@ impl Caller {
     /// Keeps what an agent that is started again must not write down, from the shell before. `socket` is the agent's: what
     /// it was handed lies beside it. All else that this shell does not have the daemon keeps.
     pub(super) fn keep_hidden(&mut self, socket: &Path) {
-        let before = std::fs::read(socket.with_extension("env")).ok();
+        let before = std::fs::read(caliban_supervisor::secrets_file(socket)).ok();
         let before = before.and_then(|json| serde_json::from_slice::<BTreeMap<String, String>>(&json).ok());
         let pairs = |secrets: &BTreeMap<String, String>| -> Vec<(String, String)> {
             secrets.get(HIDDEN).and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()

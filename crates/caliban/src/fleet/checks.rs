@@ -5,14 +5,17 @@ use std::{path::Path, time::Duration};
 
 use caliban_core::{
     inert,
+    price::{self, Billing},
     spec::{Isolation, SpawnSpec, WorktreeSpec},
 };
+use caliban_providers::ProviderKind;
 use caliban_worktrees::BaseRef;
 
 use super::{Fleet, git::Git};
 use crate::{
     cli::{AgentFlags, fleet::TaskFlags},
     report::Failure,
+    settings::{Loaded, provider::Choice},
 };
 
 /// The tools that every agent can have, beside those of MCP servers and of the broker.
@@ -56,6 +59,35 @@ pub(super) async fn check(
     Ok(())
 }
 
+/// A budget in dollars cannot be held where nobody knows what a model costs: its agent could not make one request.
+/// `loaded` is with the flags of this spec.
+pub(super) fn price(loaded: &Loaded, spec: &SpawnSpec) -> Result<(), Failure> {
+    let has_dollars = loaded.settings.limits.budget_usd.is_some() || spec.tree_budget.usd.is_some();
+    if !has_dollars {
+        return Ok(());
+    }
+    let (Choice::Use(target) | Choice::IfRunning(target)) = loaded.choose()?;
+    let kind = target.provider.value;
+    // On the user's own machine, or from a script: free.
+    if kind == ProviderKind::Scripted || kind.how_to_start().is_some() {
+        return Ok(());
+    }
+    let of_type = spec.agent_type.as_ref().filter(|_| spec.model.is_none()).and_then(|name| {
+        crate::compose::agent_types(loaded).0.into_iter().find(|kind| kind.name == *name)?.model
+    });
+    let Some(model) = of_type.or_else(|| target.model.map(|model| model.value)) else { return Ok(()) };
+    if price::of(&model, Billing::Listed).is_some() {
+        return Ok(());
+    }
+    let text =
+        format!("the price of {} is not known, so a budget in dollars cannot be held", inert::quoted(&model));
+    let hint = match (spec.budget.usd, spec.tree_budget.usd) {
+        (None, None) => "unset limits.budget_usd for it, and give --budget-tokens instead",
+        _ => "give --budget-tokens instead",
+    };
+    Err(Failure::usage(text).hint(hint))
+}
+
 /// Directories that can be linked lie in the repo, without a link on the way, and are not checked out anyway.
 async fn links(cwd: &Path, wanted: &WorktreeSpec) -> Result<(), Failure> {
     if wanted.symlink_directories.is_empty() {
@@ -83,7 +115,7 @@ async fn links(cwd: &Path, wanted: &WorktreeSpec) -> Result<(), Failure> {
 /// The names of tools that somebody has mistyped leave an agent without them.
 fn tools(task: &TaskFlags, spec: &SpawnSpec) -> Result<(), Failure> {
     // What is there in a mailbox's session is known to the worker only.
-    if spec.broker_session.is_some() || task.session.is_some() {
+    if spec.broker_session.is_some() {
         return Ok(());
     }
     let is_known = |name: &&String| TOOLS.contains(&name.as_str()) || name.starts_with(FOREIGN);

@@ -21,9 +21,6 @@ use crate::{
     settings::{Environment, schema::Limits, values::Usd},
 };
 
-/// The file, in the agent's directory.
-const FILE: &str = "limits.json";
-
 /// What was raised.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -36,7 +33,7 @@ pub(crate) struct Raised {
 impl Raised {
     /// By earlier resumes of the agent in this directory.
     pub(crate) fn of(directory: &Path) -> Self {
-        records::read(directory, FILE).unwrap_or_default()
+        records::read(directory, records::LIMITS).unwrap_or_default()
     }
 
     /// With what this resume says.
@@ -48,9 +45,13 @@ impl Raised {
         }
     }
 
-    /// Written down for every run from now on.
-    pub(super) fn write(&self, directory: &Path) -> std::io::Result<()> {
-        records::write_durably(directory, FILE, self)
+    /// For the daemon, which writes down those of the resume that it accepts.
+    pub(super) fn asked(args: &ResumeArgs) -> Option<serde_json::Map<String, serde_json::Value>> {
+        let asked = Self::default().with(args);
+        match serde_json::to_value(asked) {
+            Ok(serde_json::Value::Object(limits)) if asked != Self::default() => Some(limits),
+            _ => None,
+        }
     }
 
     /// Stronger than what the agent was started with.
@@ -74,6 +75,9 @@ pub(super) fn check(row: &AgentRow, before: Raised, raised: Raised) -> Result<()
     let environment: Environment =
         spec.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let Ok(loaded) = crate::settings::load(&environment, &spec.cwd, flags.layer()) else { return Ok(()) };
+    if raised.budget_usd.is_some() {
+        super::checks::price(&loaded, &spec)?;
+    }
     refusal(row, spec.after_turn, &loaded.settings.limits, is_as_before).map_or(Ok(()), Err)
 }
 

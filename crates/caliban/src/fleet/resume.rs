@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use caliban_supervisor::{ClientError, protocol::ResumeRequest};
+use caliban_supervisor::protocol::ResumeRequest;
 
 use super::{
     Fleet,
@@ -42,25 +42,15 @@ pub(super) async fn resume(
         return Err(Failure::new(text).hint(format!("caliban stop {} first", row.id)));
     }
     let program = Some(crate::compose::own_program()?);
-    let request = ResumeRequest { secrets: caller.secrets, program, prompt, ..ResumeRequest::default() };
-    // Before the run begins, which reads them; as they were when there is none.
-    let cannot = |error| Failure::new(format!("the limits cannot be written: {error}"));
-    if raised != before {
-        raised.write(&row.dir).map_err(cannot)?;
+    let limits = Raised::asked(args);
+    let request = ResumeRequest { secrets: caller.secrets, program, prompt, limits };
+    let now = client.resume(&row.id.to_string(), &request).await.map_err(worded)?;
+    say_who_is_not_followed(&mut client, &row, &now).await;
+    // A daemon of before knows nothing of limits, and the run has begun.
+    if raised != before && Raised::of(&row.dir) == before {
+        say("its limits are as they were: this daemon is an older one; restart it: caliban daemon restart");
     }
-    let row = match client.resume(&row.id.to_string(), &request).await {
-        Ok(now) => {
-            say_who_is_not_followed(&mut client, &row, &now).await;
-            now
-        }
-        Err(error) => {
-            // One whose answer is lost may have begun, with what it was given.
-            if raised != before && matches!(error, ClientError::Refused(_)) {
-                before.write(&row.dir).map_err(cannot)?;
-            }
-            return Err(worded(error));
-        }
-    };
+    let row = now;
     if args.json {
         json_line(&Shown::new(&row, super::row::now_ms()), out)?;
         return Ok(Code::Done);

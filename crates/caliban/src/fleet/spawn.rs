@@ -79,9 +79,10 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
     // Said here and now, rather than by an agent that has failed when the person is gone.
     crate::compose::check_provider(&loaded, fleet.environment).await?;
     let mut spec = spec(fleet, &loaded, task)?;
+    checks::price(&loaded, &spec)?;
     pin_base(&fleet.cwd, &mut spec.isolation).await?;
-    checks::check(fleet, task.task, task.agent, &spec).await?;
     spec.broker_session = broker_session(fleet, &loaded, &spec, task.task.session.as_deref()).await?;
+    checks::check(fleet, task.task, task.agent, &spec).await?;
     let mut client = fleet.client_with(super::daemon_options(&loaded)).await?;
     for after in &task.task.after {
         spec.after.push(client.show(after).await.map_err(worded)?.id);

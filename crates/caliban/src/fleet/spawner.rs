@@ -35,6 +35,8 @@ impl FleetSpawner {
         let loaded = crate::settings::load(&self.environment, &spec.cwd, self.flags.layer())?;
         flags::put(&self.flags, None, &fleet.cwd, &mut spec);
         flags::put_hooks(&hooks, &mut spec);
+        let own = crate::settings::load(&self.environment, &spec.cwd, flags::of(&spec).layer())?;
+        super::checks::price(&own, &spec)?;
         if let Some((id, depth)) = self.parent {
             spec.parent = Some(id);
             spec.depth = depth + 1;

@@ -51,6 +51,7 @@ mod words;
 mod work;
 mod worker_again;
 mod worker_base;
+mod worker_checks;
 mod worker_disk;
 mod worker_limits;
 mod worker_log;

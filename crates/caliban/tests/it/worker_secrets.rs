@@ -113,8 +113,9 @@ fn a12_a_secret_of_another_shell_that_is_sent_is_heard_and_on_no_disk() {
 
 #[test]
 fn a12_an_agent_that_speaks_to_another_one_leaves_its_secrets_out_and_hides_nothing() {
-    let program = env!("CARGO_BIN_EXE_caliban");
-    let fleet = Fleet::new(script![
+    let fleet = Fleet::new(script![]);
+    let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
+    fleet.place.server.set_script(script![
         text("hello").on_first("the listener"),
         text("heard").on("from a process of agent"),
         bash(&format!(
@@ -174,4 +175,5 @@ fn a12_without_a_runtime_directory_the_keys_are_in_memory_and_go_with_the_agent(
     assert_eq!(holding(&disk(&fleet), CANARY), Vec::<PathBuf>::new());
     fleet.run(["rm", &id]).ok();
     assert_eq!(holding(&memory, CANARY), Vec::<PathBuf>::new());
+    fs::remove_dir(kept[0].parent().unwrap()).unwrap();
 }
