@@ -129,6 +129,7 @@ pub(crate) async fn serve(
     ready: impl FnOnce(),
 ) -> Result<Held, String> {
     let url = StoreUrl::sqlite(places.database());
+    recover::prepare(places);
     let mut registry = Registry::open(&url).await.map_err(|error| error.to_string())?;
     let stop = CancellationToken::new();
     stop::on_signals(&stop).map_err(|error| format!("signals: {error}"))?;

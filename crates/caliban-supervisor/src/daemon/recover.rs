@@ -18,11 +18,24 @@ use caliban_store::fleet::{Change, Record, Registry, Wanted};
 use caliban_store::open::Prepared;
 
 use super::agent::About;
-use super::doubt::VOID_PID;
-use super::{rm, spawn, start};
+use super::{rm, start};
 use crate::lock::Held;
 use crate::places::Places;
-use crate::records::{self, ShimRecord};
+use crate::records::{self, LaunchRecord, ResumeOrder, ShimRecord, StopOrder};
+
+/// What the worker's program is called.
+const WORKER: &str = "caliban";
+/// Stands in the fleet's directory as long as a new registry has not got the rows of those who are there.
+const UNFINISHED: &str = "recovering";
+
+/// To be called before the registry is opened: a daemon that dies in between leaves a registry which is not new any more.
+pub(super) fn prepare(places: &Places) {
+    let anybody = || fs::read_dir(places.agents_dir()).is_ok_and(|mut entries| entries.next().is_some());
+    if !places.database().exists() && anybody() {
+        // On a full disk the registry cannot be made either.
+        let _said_by_the_registry = fs::write(places.base().join(UNFINISHED), "");
+    }
+}
 
 /// Gives back their rows to those who have none among the `known`, and says so.
 pub(super) async fn lost(
@@ -30,7 +43,8 @@ pub(super) async fn lost(
     places: &Places,
     known: &mut Vec<(Record, About)>,
 ) -> Result<Vec<String>, StoreError> {
-    let is_new = registry.prepared() == Prepared::Created;
+    let unfinished = places.base().join(UNFINISHED);
+    let is_new = registry.prepared() == Prepared::Created || unfinished.exists();
     let with_rows: BTreeSet<AgentId> = known.iter().map(|(record, _)| record.id).collect();
     let (mut found, mut notes) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(places.agents_dir()).into_iter().flatten().flatten() {
@@ -50,6 +64,7 @@ pub(super) async fn lost(
         }
     }
     if found.is_empty() {
+        let _was_not_there = fs::remove_file(unfinished);
         return Ok(notes);
     }
     found.sort_by_key(|(record, _)| (record.created_at, record.id));
@@ -59,6 +74,7 @@ pub(super) async fn lost(
     }
     let insert = |(record, spec): &(Record, String)| Change::Insert(Box::new(record.clone()), spec.clone());
     registry.commit(&found.iter().map(insert).collect::<Vec<_>>()).await?;
+    let _was_not_there = fs::remove_file(unfinished);
     known.extend(found.into_iter().map(|(record, spec)| (record, About::of_json(&spec))));
     Ok(notes)
 }
@@ -69,8 +85,14 @@ fn row(places: &Places, id: AgentId, is_new: bool) -> Option<(Record, String)> {
     if !is_new && matches!(Held::try_take(&dir.join(records::SHIM_LOCK)), Ok(Some(_))) {
         return None;
     }
-    let shim: ShimRecord =
-        records::read(&dir, records::SHIM).filter(|shim: &ShimRecord| shim.pid != VOID_PID)?;
+    let shim: Option<ShimRecord> = records::read(&dir, records::SHIM);
+    let launched: Option<LaunchRecord> = records::read(&dir, records::LAUNCH);
+    // One that never said a word counts as gone, whatever it was to hear.
+    let nonce = shim.as_ref().map(|shim| shim.nonce.clone()).or(launched.map(|launched| launched.nonce))?;
+    let stopped: Option<StopOrder> = records::read(&dir, records::STOP);
+    let was_to_end = stopped.is_some_and(|stopped| stopped.nonce == nonce);
+    let unheard: Option<ResumeOrder> = records::read(&dir, records::RESUME);
+    let program = shim.and_then(|shim| shim.program);
     let spec = records::read_capped(&dir.join(records::SPEC), records::RECORD_CAP).ok()?;
     let spec = String::from_utf8(spec).ok().filter(|spec| SpawnSpec::from_json(spec).is_ok())?;
     let created_at = written_at(&dir.join(records::SPEC));
@@ -79,13 +101,14 @@ fn row(places: &Places, id: AgentId, is_new: bool) -> Option<(Record, String)> {
         id,
         key: None,
         status: Status::from_parts(State::Running, None, None).ok()?,
-        wanted: Wanted::Run,
-        nonce: shim.nonce,
+        wanted: if was_to_end { Wanted::Kill } else { Wanted::Run },
+        nonce,
         runs: 1,
         after: Vec::new(),
-        program: spawn::find_program(shim.program.as_deref(), &start::own_program()).ok()?,
+        // It may be replaced just now.
+        program: program.unwrap_or_else(|| start::own_program().with_file_name(WORKER)),
         has_secrets: places.agent_secrets(id).exists(),
-        resume_prompt: None,
+        resume_prompt: unheard.and_then(|unheard| unheard.prompt),
         note: None,
         created_at,
         updated_at: created_at,

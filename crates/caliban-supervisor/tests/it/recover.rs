@@ -3,7 +3,10 @@
 use std::fs;
 
 use caliban_core::lifecycle::State;
+use caliban_store::StoreUrl;
+use caliban_store::fleet::Registry;
 use caliban_supervisor::protocol::{KillRequest, RmRequest};
+use caliban_supervisor::records;
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, is_alive, signal, wait_until};
@@ -19,6 +22,8 @@ async fn agents_get_their_rows_back_when_the_registry_is_lost() {
     let done = fleet.spawn_up(&mut client, "serve").await;
     fleet.tell(done, "end");
     fleet.until_row(&mut client, done, |row| row.state.is_ending()).await;
+    let killed = fleet.spawn_up(&mut client, "serve").await;
+    client.kill(&killed.to_string(), &KillRequest::default()).await.unwrap();
     let rows = |mut rows: Vec<caliban_supervisor::protocol::AgentRow>| {
         rows.sort_by_key(|row| row.id);
         rows.into_iter()
@@ -27,15 +32,11 @@ async fn agents_get_their_rows_back_when_the_registry_is_lost() {
     };
     let before = rows(client.list().await.unwrap());
     fleet.kill_daemon();
-    for file in ["", "-wal", "-shm"] {
-        let mut path = fleet.places.database().into_os_string();
-        path.push(file);
-        let _was_not_there = fs::remove_file(path);
-    }
+    lose_registry(&fleet);
     let mut client = fleet.client().await;
     assert_eq!(rows(client.list().await.unwrap()), before, "{}", fleet.log());
     let notes = client.status().await.unwrap().found.notes;
-    for id in [lives, sleeps, done] {
+    for id in [lives, sleeps, done, killed] {
         assert!(notes.contains(&format!("agent {id} was in no registry and is back")), "{notes:?}");
     }
     // They are what they were: one is woken, one is killed, one removed, and all that is kept.
@@ -48,8 +49,53 @@ async fn agents_get_their_rows_back_when_the_registry_is_lost() {
     fleet.kill_daemon();
     let mut client = fleet.client().await;
     let states: Vec<_> = client.list().await.unwrap().into_iter().map(|row| (row.id, row.state)).collect();
-    assert_eq!(states.len(), 2, "{states:?}");
+    assert_eq!(states.len(), 3, "{states:?}");
     assert!(states.contains(&(lives, State::Killed)), "{states:?}");
+}
+
+#[tokio::test]
+async fn a_run_that_never_said_a_word_comes_back_as_crashed_with_what_it_was_to_hear() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = fleet.spawn_up(&mut client, "serve").await;
+    let shim = fleet.shim(id);
+    signal(shim.pid, Signal::KILL);
+    fleet.until_state(&mut client, id, State::Crashed).await;
+    fleet.kill_daemon();
+    // As it is after a resume whose shim died before its first word, of an agent whose program is being replaced.
+    let dir = fleet.places.agent_dir(id);
+    let void = records::ShimRecord {
+        pid: 0,
+        nonce: "void".to_owned(),
+        worker_pid: None,
+        worker_start_time: None,
+        program: Some("/not/there/now".into()),
+        ..shim
+    };
+    records::write(&dir, records::SHIM, &void).unwrap();
+    let told = r#"{"nonce":"void","prompt":"also the docs"}"#;
+    fs::write(dir.join(records::RESUME), told).unwrap();
+    lose_registry(&fleet);
+    // The first daemon dies when it has made the registry, and before it has filled it.
+    fs::write(fleet.places.base().join("recovering"), "").unwrap();
+    let url = StoreUrl::sqlite(fleet.places.database());
+    Registry::open(&url).await.unwrap().close().await;
+    let mut client = fleet.client().await;
+    assert_eq!(client.show(&id.to_string()).await.unwrap().state, State::Crashed, "{}", fleet.log());
+    fleet.kill_daemon();
+    let mut registry = Registry::open(&url).await.unwrap();
+    let (record, _) = registry.page(0).await.unwrap().remove(0);
+    assert_eq!((record.id, record.resume_prompt.as_deref()), (id, Some("also the docs")));
+    registry.close().await;
+    assert!(!fleet.places.base().join("recovering").exists());
+}
+
+fn lose_registry(fleet: &Fleet) {
+    for file in ["", "-wal", "-shm"] {
+        let mut path = fleet.places.database().into_os_string();
+        path.push(file);
+        let _was_not_there = fs::remove_file(path);
+    }
 }
 
 #[tokio::test]
