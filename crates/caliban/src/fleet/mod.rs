@@ -279,7 +279,7 @@ impl<'a> Fleet<'a> {
     fn caller_for(&self, row: &AgentRow) -> Result<Caller, Failure> {
         let loaded = crate::settings::load(self.environment, &self.cwd, Layer::default())?;
         let mut caller = caller::caller(self.environment, &loaded);
-        let before = std::fs::read(row.socket.with_extension("env")).ok();
+        let before = std::fs::read(caliban_supervisor::secrets_file(&row.socket)).ok();
         let before = before.and_then(|json| serde_json::from_slice::<BTreeMap<String, String>>(&json).ok());
         if let Some(task) = before.and_then(|mut before| before.remove(caller::VEILED_TASK)) {
             caller.secrets.insert(caller::VEILED_TASK.to_owned(), task);
