@@ -108,7 +108,8 @@ impl Bash {
         let limits = &self.workspace.options.limits;
         let limit = time(input.timeout).unwrap_or(limits.command_time).min(limits.command_time_max);
         let (cwd, note) = self.stand_somewhere(&input.command)?;
-        let request = self.request(input, &cwd, Some(limit), capture::Keep::WhenLarge);
+        let began = Stand { identity: identity(&cwd), cwd };
+        let request = self.request(input, &began.cwd, Some(limit), capture::Keep::WhenLarge);
         let (job, mut live) = self.workspace.jobs.start(request)?;
         // However this future ends, the command ends.
         let _end = job.stop.clone().drop_guard();
@@ -130,7 +131,7 @@ impl Bash {
             }
         }
         let Some(ending) = job.ending() else { return Err("internal fault: the command was lost".into()) };
-        Ok(self.told(&job, &ending, &cwd, limit, note))
+        Ok(self.told(&job, &ending, &began, limit, note))
     }
 
     fn background(&self, input: Input) -> Result<ToolOutput, String> {
@@ -180,7 +181,7 @@ impl Bash {
         &self,
         job: &job::Job,
         ending: &Ending,
-        cwd: &Path,
+        began: &Stand,
         limit: Duration,
         note: Option<String>,
     ) -> ToolOutput {
@@ -192,7 +193,7 @@ impl Bash {
                 notes.extend(outcome_note(&report.outcome));
                 notes.extend(memory_note(report));
                 notes.extend(left_notes(report));
-                notes.extend(self.follow(report, cwd));
+                notes.extend(self.follow(report, began));
                 (code, ended_line(&report.outcome))
             }
             None => {
@@ -223,11 +224,13 @@ impl Bash {
 
     /// Goes where the shell went, if it went anywhere: a command that stayed does not undo the `cd` of
     /// one that ran beside it.
-    fn follow(&self, report: &Report, began: &Path) -> Option<String> {
+    fn follow(&self, report: &Report, began: &Stand) -> Option<String> {
         use std::os::unix::ffi::OsStringExt;
         let said = report.cwd.as_ref()?;
         let now = PathBuf::from(OsString::from_vec(said.clone()));
-        if now == began {
+        // One whose directory was renamed under it stayed, too: where we stand is what we were told, not what it is
+        // called for the moment.
+        if now == began.cwd || (began.identity.is_some() && identity(&now) == began.identity) {
             return None;
         }
         if now.is_absolute() && now.is_dir() {
@@ -239,6 +242,18 @@ impl Bash {
         self.workspace.set_cwd(root.to_owned());
         Some(gone_note("the working directory", root))
     }
+}
+
+/// Where a command begins.
+struct Stand {
+    cwd: PathBuf,
+    identity: Option<(u64, u64)>,
+}
+
+/// Which directory this is, whatever it is called.
+fn identity(dir: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(dir).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// What the judgement of a command is kept under; no path looks like that.

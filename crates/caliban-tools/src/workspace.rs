@@ -193,9 +193,20 @@ impl Workspace {
         self.jobs.shutdown().await;
     }
 
-    /// The absolute path that a model means, links not resolved.
+    /// The absolute path that a model means, links not resolved. Nothing is meant below a root that is gone (a
+    /// repository that was moved): writing there would make a ghost of it. A working directory that is gone is left
+    /// for the root.
     pub fn absolute(&self, given: &str) -> Result<PathBuf, String> {
-        target::absolute(&self.cwd(), given)
+        let (cwd, root) = (self.cwd(), self.root());
+        let path = target::absolute(&cwd, given)?;
+        if !root.is_dir() && (path.starts_with(root) || path.starts_with(&cwd)) {
+            return Err(format!("{} does not exist any more; was it moved?", root.display()));
+        }
+        if cwd == root || cwd.is_dir() || Path::new(given).is_absolute() {
+            return Ok(path);
+        }
+        self.set_cwd(root.to_owned());
+        target::absolute(root, given)
     }
 
     /// The absolute path that a model means, noted for the call that follows the judgement.

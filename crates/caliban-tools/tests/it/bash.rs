@@ -118,6 +118,30 @@ async fn the_working_directory_is_kept() {
 }
 
 #[tokio::test]
+async fn a_root_that_is_moved_and_moved_back_leaves_no_ghost() {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("sub")).unwrap();
+    bench.said("cd sub").await;
+    let away = bench.root.with_extension("away");
+    let said = bench.said(&format!("mv '{}' '{}'", bench.root.display(), away.display())).await;
+    assert_eq!(said, "(no output)");
+    assert_eq!(bench.workspace.cwd(), bench.path("sub"));
+    let gone = format!("{} does not exist any more; was it moved?", bench.root.display());
+    for path in ["late.txt".to_owned(), bench.path("late.txt").display().to_string()] {
+        assert_eq!(bench.err("Write", json!({"file_path": path, "content": "x"})).await, gone);
+    }
+    assert!(!bench.root.exists());
+    fs::rename(&away, &bench.root).unwrap();
+    bench.ok("Write", json!({"file_path": "late.txt", "content": "x"})).await;
+    assert_eq!(bench.get("sub/late.txt"), b"x");
+    // A directory inside that is gone is left for the root.
+    fs::rename(bench.path("sub"), bench.path("other")).unwrap();
+    bench.ok("Write", json!({"file_path": "late.txt", "content": "y"})).await;
+    assert_eq!(bench.get("late.txt"), b"y");
+    assert!(!bench.path("sub").exists());
+}
+
+#[tokio::test]
 async fn a_call_runs_where_it_was_judged_although_the_directory_changed_in_between() {
     let bench = Bench::new();
     fs::create_dir(bench.path("sub")).unwrap();
