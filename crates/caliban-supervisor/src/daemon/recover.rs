@@ -21,7 +21,7 @@ use super::agent::About;
 use super::{rm, start};
 use crate::lock::Held;
 use crate::places::Places;
-use crate::records::{self, LaunchRecord, ResumeOrder, ShimRecord, StopOrder};
+use crate::records::{self, LaunchRecord, ResumeOrder, ShimRecord, StopOrder, WorkerState, WorkerStatus};
 
 /// What the worker's program is called.
 const WORKER: &str = "caliban";
@@ -95,12 +95,12 @@ fn row(places: &Places, id: AgentId, is_new: bool) -> Option<(Record, String)> {
     let program = shim.and_then(|shim| shim.program);
     let spec = records::read_capped(&dir.join(records::SPEC), records::RECORD_CAP).ok()?;
     let spec = String::from_utf8(spec).ok().filter(|spec| SpawnSpec::from_json(spec).is_ok())?;
-    let created_at = written_at(&dir.join(records::SPEC));
+    let created_at = made_at(&dir);
     let record = Record {
         seq: 0,
         id,
         key: None,
-        status: Status::from_parts(State::Running, None, None).ok()?,
+        status: status(&dir, &nonce)?,
         wanted: if was_to_end { Wanted::Kill } else { Wanted::Run },
         nonce,
         runs: 1,
@@ -116,9 +116,21 @@ fn row(places: &Places, id: AgentId, is_new: bool) -> Option<(Record, String)> {
     Some((record, spec))
 }
 
-/// When a file was written, in milliseconds since 1970.
-fn written_at(file: &Path) -> u64 {
-    let written = fs::metadata(file).and_then(|found| found.modified()).ok();
-    let since = written.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+/// As the worker said last; an end is found out as for everybody.
+fn status(dir: &Path, nonce: &str) -> Option<Status> {
+    let report: Option<WorkerStatus> = records::read(dir, records::STATUS);
+    let report = report.filter(|report| report.nonce == nonce).unwrap_or_default();
+    let state = match report.state {
+        WorkerState::Idle => State::Idle,
+        WorkerState::Running | WorkerState::Done | WorkerState::Failed => State::Running,
+    };
+    let bare = || Status::from_parts(state, None, None);
+    Status::from_parts(state, report.waits_for(), None).or_else(|_| bare()).ok()
+}
+
+/// When a directory was made, as far as the file system knows, in milliseconds since 1970.
+fn made_at(dir: &Path) -> u64 {
+    let made = fs::metadata(dir).and_then(|found| found.created().or_else(|_| found.modified())).ok();
+    let since = made.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

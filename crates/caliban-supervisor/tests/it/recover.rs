@@ -27,7 +27,7 @@ async fn agents_get_their_rows_back_when_the_registry_is_lost() {
     let rows = |mut rows: Vec<caliban_supervisor::protocol::AgentRow>| {
         rows.sort_by_key(|row| row.id);
         rows.into_iter()
-            .map(|row| (row.id, row.state, row.hibernated, row.pid, row.prompt))
+            .map(|row| (row.id, row.state, row.hibernated, row.waiting_for, row.pid, row.prompt))
             .collect::<Vec<_>>()
     };
     let before = rows(client.list().await.unwrap());
