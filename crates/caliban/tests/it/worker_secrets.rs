@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::Value;
-use testkit::{StepExt, script, text, wait_until};
+use testkit::{StepExt, Tmux, script, text, wait_until};
 
 use crate::fleet::{Fleet, bash};
 
@@ -132,6 +132,27 @@ fn a12_an_agent_that_speaks_to_another_one_leaves_its_secrets_out_and_hides_noth
     let logs = fleet.run(["logs", &listener]).ok().stdout;
     assert!(logs.contains("use [redacted:A_TOKEN]"), "{logs}");
     assert!(logs.contains("the listener"), "an agent teaches another one nothing: {logs}");
+}
+
+#[test]
+fn a12_a_secret_of_another_shell_that_is_typed_at_an_attached_terminal_is_on_no_disk() {
+    let mut fleet = Fleet::new(script![text("hello").on_first("the task"), text("heard").forever()]);
+    let id = fleet.bg("the task", ["--interactive"]);
+    fleet.wait_for(&id, "idle");
+    // The agent was started without it.
+    fleet.place.env.set("DB_PASSWORD", CANARY);
+    let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
+    let tmux = Tmux::start(&fleet.place.env, 110, 40);
+    tmux.send_text(&format!("cd {} && {program} attach {id}", fleet.place.repo.display()));
+    tmux.send_keys(&["Enter"]);
+    tmux.wait_for_text("Ctrl+D leaves it running");
+    tmux.send_keys(&[&format!("log in with {CANARY}"), "Enter"]);
+    wait_until("it has answered", || fleet.row(&id)["last_text"] == "heard");
+    let requests = fleet.place.server.model_requests();
+    assert!(requests[1].body.to_string().contains(&format!("log in with {CANARY}")), "{}", requests[1].body);
+    let logs = fleet.run(["logs", &id]).ok().stdout;
+    assert!(logs.contains("log in with [redacted:DB_PASSWORD]"), "{logs}");
+    assert_eq!(holding(&[fleet.place.env.data()], CANARY), Vec::<PathBuf>::new());
 }
 
 /// Whether a directory is in memory.
