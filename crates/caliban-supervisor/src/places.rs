@@ -272,12 +272,17 @@ pub fn repo_hash(root: &Path) -> String {
 }
 
 /// The root that stands for the repo: the directory with `.git` above `start`; for a linked worktree the main
-/// one, so that all worktrees of a repo share a daemon; outside of git the directory itself.
+/// one, so that all worktrees of a repo share a daemon; in a bare repo that repo; outside of git the directory itself.
 pub fn repo_root(start: &Path) -> io::Result<PathBuf> {
     let start = start.canonicalize()?;
     for dir in start.ancestors() {
         let git = dir.join(".git");
-        let Ok(found) = fs::symlink_metadata(&git) else { continue };
+        let Ok(found) = fs::symlink_metadata(&git) else {
+            if is_bare(dir) {
+                return Ok(root_of_store(dir).to_owned());
+            }
+            continue;
+        };
         if found.is_file()
             && let Some(main) = main_root(dir, &git)
         {
@@ -293,8 +298,20 @@ fn main_root(dir: &Path, git_file: &Path) -> Option<PathBuf> {
     let text = read_path_file(git_file)?;
     let admin = dir.join(text.strip_prefix("gitdir:")?.trim());
     let common = admin.join(read_path_file(&admin.join("commondir"))?.trim()).canonicalize().ok()?;
+    Some(root_of_store(&common).to_owned())
+}
+
+/// The root of a repo whose store has this directory: the one around it when it is hidden there (`.git`, `.bare`).
+fn root_of_store(common: &Path) -> &Path {
     let hidden = common.file_name().is_some_and(|name| name.as_bytes().starts_with(b"."));
-    if hidden { common.parent().map(Path::to_owned) } else { Some(common) }
+    common.parent().filter(|_| hidden).unwrap_or(common)
+}
+
+/// Whether a directory is a repo by itself, as git finds it. What is in a `.git` is of the repo around that.
+fn is_bare(dir: &Path) -> bool {
+    !dir.iter().any(|part| part == ".git")
+        && dir.join("HEAD").is_file()
+        && ["objects", "refs"].iter().all(|part| dir.join(part).is_dir())
 }
 
 fn read_path_file(path: &Path) -> Option<String> {

@@ -25,12 +25,19 @@ impl Repo {
         cancel: &CancellationToken,
     ) -> Result<Worktree> {
         let this = self.hardened(cancel).await?;
-        // What the removal itself saved is more than what its record still holds.
-        let saved = this.saved(&request.name, cancel).await?;
-        this.finish_removal(&request.name, left, cancel).await?;
+        let older = left.map_or(&[][..], |left| left.marker.rescues.as_slice());
+        let saved = this.saved(&request.name, older, cancel).await?;
+        let made = this.finish_removal(&request.name, left, cancel).await?;
         let saved = match saved {
-            None if left.is_some() => this.saved(&request.name, cancel).await?,
-            saved => saved,
+            // What the removal itself saved is more than what its record still holds.
+            Some(saved) if saved.rescue.is_some() => Some(saved),
+            Some(Saved { head, .. }) => {
+                let rescue = made.clone().filter(|made| made.head.as_ref() == Some(&head));
+                Some(Saved { head, rescue })
+            }
+            None => {
+                made.clone().and_then(|made| Some(Saved { head: made.head.clone()?, rescue: Some(made) }))
+            }
         };
         let Some(Saved { head, rescue }) = saved else {
             return this.create_at(request, None, progress, cancel).await;
@@ -52,19 +59,23 @@ impl Repo {
         };
         worktree.created.base = base;
         worktree.created.notes.push(format!("the worktree was gone; it was made again from {from}"));
+        if let Some(made) = made.filter(|made| rescue.as_ref() != Some(made)) {
+            let Rescue { reference, restore, .. } = made;
+            worktree.created.notes.push(format!("what else it had is in {reference}: {restore} --as NAME"));
+        }
         Ok(worktree)
     }
 
-    /// Takes the record of a worktree away whose files are gone.
+    /// Takes the record of a worktree away whose files are gone; what it still held is saved.
     async fn finish_removal(
         &self,
         name: &Slug,
         left: Option<&Located>,
         cancel: &CancellationToken,
-    ) -> Result<()> {
+    ) -> Result<Option<Rescue>> {
         let path = self.path_of(name);
         if path.symlink_metadata().is_ok() {
-            return Ok(());
+            return Ok(None);
         }
         let admin = match left {
             Some(left) => Some(left.admin.clone()),
@@ -74,17 +85,20 @@ impl Repo {
             (Some(admin), _) if is_half_deleted(&admin) => {
                 let records = self.open_records()?;
                 let _records = self.lock_records(cancel).await?;
-                self.delete_record(&admin, &records).await
+                self.delete_record(&admin, &records).await?;
+                Ok(None)
             }
-            (Some(_), Some(_)) => self.remove(name, None, &RemoveOptions::default(), cancel).await.map(drop),
+            (Some(_), Some(_)) => {
+                self.remove(name, None, &RemoveOptions::default(), cancel).await.map(|report| report.rescue)
+            }
             // Somebody else's.
             (Some(_), None) => Err(Error::Exists { name: name.as_str().to_owned(), path }),
-            (None, _) => Ok(()),
+            (None, _) => Ok(None),
         }
     }
 
-    /// What was kept of a worktree.
-    async fn saved(&self, name: &Slug, cancel: &CancellationToken) -> Result<Option<Saved>> {
+    /// What was kept of a worktree, without the rescues that are `older` than it.
+    async fn saved(&self, name: &Slug, older: &[Oid], cancel: &CancellationToken) -> Result<Option<Saved>> {
         let branch = format!("refs/heads/{}", branch_of(name));
         let call =
             self.git.hardened(self.store(), "for-each-ref").args(["--format=%(refname)", branch.as_str()]);
@@ -94,11 +108,9 @@ impl Repo {
         }
         let tip = self.resolve_ref(&branch, cancel).await?;
         let is_of = |rescue: &Rescue| {
-            rescue.worktree.as_ref() == Some(name)
-                && rescue.head.is_some()
-                && (tip.is_none() || rescue.head == tip)
+            rescue.head.is_some() && !older.contains(&rescue.commit) && (tip.is_none() || rescue.head == tip)
         };
-        let rescue = self.rescues(cancel).await?.into_iter().rev().find(is_of);
+        let rescue = self.rescues_of(name, cancel).await?.into_iter().rev().find(is_of);
         let head = tip.or_else(|| rescue.as_ref().and_then(|rescue| rescue.head.clone()));
         Ok(head.map(|head| Saved { head, rescue }))
     }

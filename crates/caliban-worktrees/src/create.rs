@@ -308,6 +308,7 @@ impl Repo {
             created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
             owner: request.owner.clone(),
             holder: request.holder.clone(),
+            rescues: self.rescues_of(&checked.name, cancel).await?.into_iter().map(|r| r.commit).collect(),
             // A path that is not text cannot be recorded; then removal saves what it cannot compare.
             source: self.source().filter(|p| p.to_str().is_some()).map(Path::to_path_buf),
             links: checked.links.iter().map(|l| l.relative().to_path_buf()).collect(),

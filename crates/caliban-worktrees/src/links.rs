@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::beneath;
 use crate::error::{Error, Result};
-use crate::repo::{Repo, split_nul};
+use crate::repo::{Repo, asked_to_ignore, split_nul, told_ignored};
 
 /// A directory to link, relative to the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,13 +146,14 @@ pub(crate) async fn ignored(
     links: &[LinkPath],
     cancel: &CancellationToken,
 ) -> Result<Vec<LinkPath>> {
-    let asked = links.iter().flat_map(|l| [l.text.as_bytes(), b"/\0"].concat()).collect();
+    let directories: Vec<String> = links.iter().map(|link| format!("{}/", link.text)).collect();
+    let asked = asked_to_ignore(directories.iter().map(String::as_bytes));
     let call = repo.git.hardened(repo.opened(), "check-ignore").args(["-z", "--stdin"]);
     let answer = call.stdin(asked).run(cancel).await?;
     if !matches!(answer.status.code(), Some(0 | 1)) {
         return Err(answer.failure());
     }
-    let found: Vec<&[u8]> = split_nul(&answer.stdout).collect();
+    let found: Vec<&[u8]> = split_nul(&answer.stdout).map(told_ignored).collect();
     let is_in = |l: &LinkPath| found.iter().any(|f| f.strip_suffix(b"/").unwrap_or(f) == l.text.as_bytes());
     Ok(links.iter().filter(|l| is_in(l)).cloned().collect())
 }

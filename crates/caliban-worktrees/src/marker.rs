@@ -94,6 +94,9 @@ pub struct Marker {
     /// Whether somebody decided that it stays: then only a removal by name takes it.
     #[serde(default)]
     pub kept: bool,
+    /// The rescues of that name which were there when it was made: nothing of it is in them.
+    #[serde(default)]
+    pub rescues: Vec<Oid>,
     /// The working tree it was made from: links and included files come from there.
     pub source: Option<PathBuf>,
     /// Linked directories, relative to the root.

@@ -311,6 +311,19 @@ impl Lease {
 const DRIVERS: &str =
     r"^(filter\..*\.(clean|smudge|process|required)|merge\..*\.driver|diff\..*\.(command|textconv))$";
 
+/// Paths as `check-ignore` reads them. It takes them for patterns of its own where they begin with `:`.
+pub(crate) fn asked_to_ignore<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    paths.flat_map(|path| [HERE, path, b"\0"].concat()).collect()
+}
+
+/// A path of its answer, as it was asked for.
+pub(crate) fn told_ignored(path: &[u8]) -> &[u8] {
+    path.strip_prefix(HERE).unwrap_or(path)
+}
+
+/// What makes of any name a path and nothing else.
+const HERE: &[u8] = b"./";
+
 pub(crate) fn split_nul(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(|b| *b == 0).filter(|part| !part.is_empty())
 }

@@ -83,6 +83,13 @@ impl Repo {
         Ok(records.filter_map(parse_rescue).collect())
     }
 
+    /// Those of one worktree, oldest first.
+    pub(crate) async fn rescues_of(&self, name: &Slug, cancel: &CancellationToken) -> Result<Vec<Rescue>> {
+        let mut found = self.rescues(cancel).await?;
+        found.retain(|rescue| rescue.worktree.as_ref() == Some(name));
+        Ok(found)
+    }
+
     /// One rescue.
     pub async fn rescue(&self, name: &str, cancel: &CancellationToken) -> Result<Rescue> {
         let found = self.rescues(cancel).await?.into_iter().find(|r| r.name == name);

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::exclude;
 use crate::links;
 use crate::marker::Oid;
-use crate::repo::{Located, Repo};
+use crate::repo::{Located, Repo, asked_to_ignore, told_ignored};
 use crate::status::{IndexFacts, Status, Tracked};
 
 /// The largest committed ignore file that is compared.
@@ -134,7 +134,7 @@ impl Repo {
         if changed.is_empty() && new.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let asked = status.ignored.iter().flat_map(|p| [p.as_os_str().as_bytes(), b"\0"].concat()).collect();
+        let asked = asked_to_ignore(status.ignored.iter().map(|path| path.as_os_str().as_bytes()));
         let call = self.git.hardened(self.tree(at), "check-ignore").args([
             "--verbose",
             "-z",
@@ -152,7 +152,7 @@ impl Repo {
         for record in fields.chunks_exact(4) {
             let [source, _line, pattern, path] = record else { continue };
             let source = Path::new(OsStr::from_bytes(source)).to_path_buf();
-            let path = Path::new(OsStr::from_bytes(path)).to_path_buf();
+            let path = Path::new(OsStr::from_bytes(told_ignored(path))).to_path_buf();
             let trusted = if changed.contains(&source) {
                 if !committed.contains_key(&source) {
                     let rules = self.committed_file(status.head.as_ref(), &source, cancel).await?;

@@ -12,7 +12,7 @@ use super::{Change, ChangeKind, Survey};
 use crate::beneath;
 use crate::error::Result;
 use crate::exclude;
-use crate::repo::{Located, Repo, split_nul};
+use crate::repo::{Located, Repo, asked_to_ignore, split_nul, told_ignored};
 use crate::store::OneCallStore;
 
 impl Repo {
@@ -25,8 +25,7 @@ impl Repo {
         cancel: &CancellationToken,
     ) -> Result<BTreeSet<PathBuf>> {
         let untracked = of_kind(survey, |kind| kind == ChangeKind::Untracked);
-        let asked: Vec<u8> =
-            untracked.iter().flat_map(|path| [path.as_os_str().as_bytes(), b"\0"].concat()).collect();
+        let asked = asked_to_ignore(untracked.iter().map(|path| path.as_os_str().as_bytes()));
         if asked.is_empty() || beneath::open_dir(&at.path).is_err() {
             return Ok(BTreeSet::new());
         }
@@ -41,7 +40,8 @@ impl Repo {
         if !matches!(answer.status.code(), Some(0 | 1)) {
             return Err(answer.failure());
         }
-        Ok(split_nul(&answer.stdout).map(|path| PathBuf::from(OsStr::from_bytes(path))).collect())
+        let path = |told: &[u8]| PathBuf::from(OsStr::from_bytes(told_ignored(told)));
+        Ok(split_nul(&answer.stdout).map(path).collect())
     }
 }
 

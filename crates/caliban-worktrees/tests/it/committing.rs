@@ -1,6 +1,6 @@
 //! Uncommitted work that goes on its branch before the worktree goes.
 
-use caliban_worktrees::{BaseRef, BranchFate, CreateRequest, Outcome, RemoveOptions};
+use caliban_worktrees::{BaseRef, BranchFate, Change, ChangeKind, CreateRequest, Outcome, RemoveOptions};
 
 use crate::lab::{Lab, make, make_executable, quiet, remove, slug, token, write};
 
@@ -85,4 +85,33 @@ async fn what_the_user_ignores_everywhere_is_not_committed_but_saved() {
     assert_eq!(lab.git(&["diff-tree", "-r", "--name-only", &format!("{made}^"), made.as_str()]), "new");
     let rescue = remove(&repo, "x").await.rescue.unwrap();
     assert_eq!(lab.git(&["show", &format!("{}:m.pyc", rescue.reference)]), "code");
+}
+
+#[tokio::test]
+async fn names_that_git_could_take_for_patterns_are_names() {
+    let lab = Lab::new();
+    // A link's name, and an ignored name whose rule is in doubt.
+    write(&lab.repo().join(":(top)deps/lib"), "lib\n");
+    write(&lab.repo().join(".git/info/exclude"), "/:(top)deps\n");
+    let repo = lab.open().await;
+    let mut request = CreateRequest::new(slug("x"));
+    request.symlink_directories = vec![":(top)deps".into()];
+    drop(repo.create(request, &quiet, &token()).await.unwrap());
+    let path = lab.wt("x");
+    write(&path.join(":!neg"), "neg\n");
+    write(&path.join(":(exclude)hidden"), "hidden\n");
+    write(&path.join(":^kept.log"), "as the repo wants it\n");
+    write(&path.join(".gitignore"), "target/\n*.log\n.env\n*hidden\n");
+    let changes = repo.changes(&slug("x"), &token()).await.unwrap();
+    let of = |changes: &[Change]| changes.iter().map(|c| (c.path.clone(), c.kind)).collect::<Vec<_>>();
+    assert_eq!(
+        of(&changes.uncommitted),
+        [(".gitignore".to_owned(), ChangeKind::Modified), (":!neg".to_owned(), ChangeKind::Untracked)]
+    );
+    assert_eq!(of(&changes.left), [(":(exclude)hidden".to_owned(), ChangeKind::Ignored)]);
+    // A rule that nobody committed hides nothing, so that would need a rescue.
+    assert_eq!(repo.commit_all(&slug("x"), "m", &token()).await.unwrap(), None);
+    std::fs::remove_file(path.join(":(exclude)hidden")).unwrap();
+    assert!(repo.commit_all(&slug("x"), "m", &token()).await.unwrap().is_some());
+    assert_eq!(lab.git(&["cat-file", "blob", "caliban/x::!neg"]), "neg");
 }

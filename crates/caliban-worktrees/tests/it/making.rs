@@ -6,6 +6,7 @@ use std::sync::Mutex;
 
 use caliban_worktrees::{
     BaseRef, CreateRequest, Created, Error, ErrorKind, Oid, Phase, Presence, Progress, Repo, Setup, Use,
+    Worktree,
 };
 
 use crate::lab::{Lab, create, make, names, paths, quiet, remove, slug, token, tree, try_create, write};
@@ -536,6 +537,58 @@ async fn r19_a_worktree_that_a_removal_took_is_made_again_with_all_its_work() {
     std::fs::remove_file(lab.repo().join(".git/worktrees/rest/HEAD")).unwrap();
     repo.remove(&slug("rest"), None, &Default::default(), &token()).await.unwrap();
     assert!(!lab.repo().join(".git/worktrees/rest").exists());
+}
+
+#[tokio::test]
+async fn r19_what_was_only_staged_is_in_a_worktree_that_is_made_again_and_nothing_older() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    let path = make(&repo, "x").await;
+    write(&path.join("done"), "done");
+    lab.git_at(&path, &["add", "done"]);
+    lab.git_at(&path, &["commit", "-qm", "done"]);
+    let notes = |again: &Worktree| again.created.notes.clone();
+    let from = |what: &str| vec![format!("the worktree was gone; it was made again from its branch{what}")];
+    let take_away = || std::fs::remove_dir_all(&path).unwrap();
+
+    write(&path.join("first"), "first");
+    lab.git_at(&path, &["add", "first"]);
+    take_away();
+    let again = repo.take_up(request("x"), &quiet, &token()).await.unwrap();
+    assert_eq!(lab.git_at(&path, &["status", "--porcelain"]), "A  first");
+    assert_eq!(notes(&again), from(" and refs/caliban/rescue/x"));
+    drop(again);
+
+    // Not wanted any more, and another one is: both at the same commit.
+    lab.git_at(&path, &["rm", "-qf", "first"]);
+    write(&path.join("second"), "second");
+    lab.git_at(&path, &["add", "second"]);
+    take_away();
+    let again = repo.take_up(request("x"), &quiet, &token()).await.unwrap();
+    assert_eq!(lab.git_at(&path, &["status", "--porcelain"]), "A  second");
+    assert_eq!(notes(&again), from(" and refs/caliban/rescue/x-2"));
+    drop(again);
+
+    // Nothing at all.
+    lab.git_at(&path, &["rm", "-qf", "second"]);
+    take_away();
+    let again = repo.take_up(request("x"), &quiet, &token()).await.unwrap();
+    assert_eq!(lab.git_at(&path, &["status", "--porcelain"]), "");
+    assert_eq!(notes(&again), from(""));
+    drop(again);
+
+    // What does not belong on the branch is named, not put there.
+    lab.git_at(&path, &["checkout", "-q", "--detach", "HEAD^"]);
+    write(&path.join("third"), "third");
+    lab.git_at(&path, &["add", "third"]);
+    take_away();
+    let again = repo.take_up(request("x"), &quiet, &token()).await.unwrap();
+    assert_eq!(lab.git_at(&path, &["status", "--porcelain"]), "");
+    assert_eq!(
+        notes(&again),
+        [from(""), vec!["what else it had is in refs/caliban/rescue/x-3: caliban worktrees rescue restore x-3 --as NAME".to_owned()]]
+            .concat()
+    );
 }
 
 fn copy(from: &std::path::Path, to: &std::path::Path) {

@@ -266,7 +266,7 @@ pub(super) fn fields(bytes: &[u8]) -> Vec<OsString> {
 }
 
 /// The keys under which a repository's own configuration names programs that merge files.
-pub(super) async fn merge_drivers(git_dir: &Path) -> Result<Vec<OsString>, Failure> {
+async fn merge_drivers(git_dir: &Path) -> Result<Vec<OsString>, Failure> {
     let asked = ["config", "-z", "--name-only", "--get-regexp", r"^merge\..*\.driver$"];
     // 1 is "none".
     let output = Git::hardened(git_dir).args(asked).output().await?;
@@ -274,6 +274,13 @@ pub(super) async fn merge_drivers(git_dir: &Path) -> Result<Vec<OsString>, Failu
         Some(0 | 1) => Ok(fields(&output.stdout)),
         _ => Err(failure("config", &output)),
     }
+}
+
+/// A merge in the store alone, where no tree of the user's is at hand: the attributes are those of `commit`, and no program
+/// is run.
+pub(super) async fn merging(git_dir: &Path, commit: &str) -> Result<Git, Failure> {
+    let drivers = merge_drivers(git_dir).await?;
+    Ok(Git::hardened(git_dir).env("GIT_ATTR_SOURCE", commit).failing(&drivers))
 }
 
 /// What git says when it does not know who commits.

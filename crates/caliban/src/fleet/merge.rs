@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) use self::landing::Landing;
 use self::{
     commit::Prepared,
+    landing::Left,
     preview::{Outcome, Preview},
     refused::{Known, Reason, Refused},
     target::Target,
@@ -133,13 +134,17 @@ async fn try_it(fleet: &Fleet<'_>, args: &MergeArgs, known: &mut Known) -> Resul
     let work = Work::find(&repo, &name, &cancel).await?;
     known.branch = Some(work.branch());
     let into = target.commit().await?;
+    let before = match Landing::read(&work.admin) {
+        Some(landing) => landing.left_in(repo.common_dir(), &into).await?,
+        None => Left::default(),
+    };
     let prepared = match (&args.commit, work.uncommitted.is_empty()) {
         (_, true) => None,
         (Some(message), false) => Some(Prepared::make(&repo, &work, message, &into).await?),
         (None, false) => return Err(uncommitted(&work)),
     };
     let head = prepared.as_ref().map_or(work.head.as_str(), Prepared::commit).to_owned();
-    let landed = land(&target, &work, into, head, &agent, args).await;
+    let landed = land(&target, &work, into, head, before, &agent, args).await;
     match (&landed, prepared) {
         (_, None) => {}
         (Ok(_), Some(prepared)) => {
@@ -197,10 +202,11 @@ async fn land(
     work: &Work,
     into: String,
     head: String,
+    before: Left,
     agent: &AgentRow,
     args: &MergeArgs,
 ) -> Result<(Landed, Option<Landing>), Refused> {
-    let preview = Preview::new(target, into, head, Landing::read(&work.admin)).await?;
+    let preview = Preview::new(target, into, head, before.landing).await?;
     let mut landed = Landed {
         agent: agent.id,
         branch: work.branch(),
@@ -227,8 +233,8 @@ async fn land(
         landed.commits = 0;
         landed.summary = preview::summary(target.tree(), &landed.commit, &landed.commit).await?;
         // Commits that come to nothing would be on nothing.
-        let record =
-            (!is_in && work.changes.file_count > 0).then(|| Landing { tip, commit: landed.commit.clone() });
+        let record = (!is_in && work.changes.file_count > 0)
+            .then(|| Landing::after(preview.landed, tip, landed.commit.clone()));
         return Ok((landed, record));
     };
     let message = args.message.clone().unwrap_or_else(|| message(agent));
@@ -247,7 +253,12 @@ async fn land(
         }
     };
     landed.summary = preview::summary(target.tree(), &ends.into, &landed.commit).await?;
-    let record = (landed.how == How::Squash).then(|| Landing { tip, commit: landed.commit.clone() });
+    if let Some(undone) = before.undone {
+        let (short, into) = (undone.get(..10).unwrap_or(&undone), &landed.into);
+        report::note(&format!("what landed before as {short} is not in {into} any more; it lands again"));
+    }
+    let record =
+        (landed.how == How::Squash).then(|| Landing::after(preview.landed, tip, landed.commit.clone()));
     Ok((landed, record))
 }
 

@@ -100,28 +100,32 @@ async fn unlanded(fleet: &Fleet<'_>, row: &AgentRow) -> Result<Option<String>, F
     }
     let Some(head) = changes.head.filter(|_| changes.commit_count > 0) else { return Ok(None) };
     let root = fleet.places().repo();
-    if is_on_users_branch(root, head.as_str()).await? {
+    if !users_branches_with(root, head.as_str()).await?.is_empty() {
         return Ok(None);
     }
     // A squash shares no commit with the agent's: the record says which commit its work has become.
     let squashed =
         git::admin_dir(repo.common_dir(), &repo.path_of(&name)).and_then(|admin| Landing::read(&admin));
-    if let Some(landing) = squashed.filter(|landing| landing.tip == head.as_str())
-        && is_on_users_branch(root, &landing.commit).await?
-    {
-        return Ok(None);
+    if let Some(landing) = squashed.filter(|landing| landing.tip == head.as_str()) {
+        for branch in users_branches_with(root, &landing.commit).await? {
+            // It may have been taken back there.
+            let left = landing.clone().left_in(repo.common_dir(), &branch).await?;
+            if left.landing.is_some_and(|left| left.commit == landing.commit) {
+                return Ok(None);
+            }
+        }
     }
     Ok(Some(format!("its commits are on no branch of yours; caliban agents merge {}", row.id)))
 }
 
-/// Whether a branch that is not an agent's has the commit. One that git has no more is on none.
-async fn is_on_users_branch(root: &Path, commit: &str) -> Result<bool, Failure> {
+/// The branches that are no agent's and have the commit. One that git has no more is on none.
+async fn users_branches_with(root: &Path, commit: &str) -> Result<Vec<String>, Failure> {
     let exists = format!("{commit}^{{commit}}");
     if !Git::plain(root).args(["cat-file", "-e", exists.as_str()]).output().await?.status.success() {
-        return Ok(false);
+        return Ok(Vec::new());
     }
     let contains = format!("--contains={commit}");
     let args = ["for-each-ref", "--format=%(refname)", contains.as_str(), "refs/heads"];
     let branches = Git::plain(root).args(args).text().await?;
-    Ok(branches.lines().any(|branch| !branch.starts_with(AGENTS)))
+    Ok(branches.lines().filter(|branch| !branch.starts_with(AGENTS)).map(str::to_owned).collect())
 }

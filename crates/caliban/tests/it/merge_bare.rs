@@ -68,3 +68,43 @@ fn in_a_bare_repo_without_a_commit_no_agent_works_unasked() {
     let refused = bg(&fleet, &empty, &[]).expect_code(2);
     assert!(refused.stderr.contains("is no git repo with a commit"), "{}", refused.stderr);
 }
+
+#[test]
+fn below_a_bare_repo_is_its_fleet() {
+    let (fleet, bare) = bare();
+    let id = id_of(&bg(&fleet, &bare, &[]).ok());
+    let hooks = bare.join("hooks");
+    let started = bg(&fleet, &hooks, &[]).ok();
+    let below = id_of(&started);
+    let worktree = bare.join(".caliban/worktrees").join(&below);
+    assert!(started.stderr.contains(&format!("in {}", worktree.display())), "{}", started.stderr);
+    // One fleet, from wherever it is asked.
+    for dir in [&hooks, &bare] {
+        fleet.place.env.run_in(dir, ["agents", "wait", &id, &below]).ok();
+    }
+    assert!(worktree.join("new.txt").is_file());
+    assert!(!hooks.join(".caliban").exists());
+}
+
+#[test]
+fn a_bare_repo_that_is_hidden_belongs_to_the_directory_around_it() {
+    let (fleet, bare) = bare();
+    let project = bare.with_file_name("project");
+    sh_in(
+        &fleet,
+        &fleet.place.repo,
+        &format!(
+            "mkdir {0} && mv {1} {0}/.bare && echo 'gitdir: ./.bare' > {0}/.git",
+            project.display(),
+            bare.display()
+        ),
+    );
+    for dir in [project.clone(), project.join(".bare/hooks")] {
+        let started = bg(&fleet, &dir, &[]).ok();
+        let id = id_of(&started);
+        let worktree = project.join(".caliban/worktrees").join(&id);
+        assert!(started.stderr.contains(&format!("in {}", worktree.display())), "{}", started.stderr);
+        fleet.place.env.run_in(&project, ["agents", "wait", &id]).ok();
+        assert!(worktree.join("new.txt").is_file());
+    }
+}

@@ -103,3 +103,36 @@ fn a_changed_copy_of_the_users_own_file_and_a_repo_inside_are_not_in_the_patch()
         "A new.txt |    1 +\n1 file changed, 1 insertion(+), 0 deletions(-)\n1 path is not committed\n"
     );
 }
+
+#[test]
+fn names_that_git_could_take_for_patterns_are_names() {
+    let fleet = Fleet::new(script![
+        write(":!neg", "1\n"),
+        write("deep/:(glob)x", "2\n"),
+        write(":(exclude).local", "3\n"),
+        text("done")
+    ]);
+    fleet.place.env.write(fleet.place.env.config().join("git/ignore"), "*.local\n");
+    let id = fleet.bg("the task", UNATTENDED);
+    fleet.run(["agents", "wait", &id]).ok();
+    let told: Value = fleet.run(["agents", "diff", &id, "--json"]).ok().json();
+    let change = |path: &str, kind: &str| json!({"path": path, "kind": kind});
+    assert_eq!(
+        (&told["uncommitted"], &told["left"]),
+        (
+            &json!([change(":!neg", "untracked"), change("deep/:(glob)x", "untracked")]),
+            &json!([change(":(exclude).local", "ignored")])
+        )
+    );
+    let shown = fleet.run(["agents", "diff", &id]).ok().stdout;
+    assert!(shown.contains("+++ b/:!neg") && shown.contains("+++ b/deep/:(glob)x"), "{shown}");
+    let stays = fleet.run(["rm", "--done"]).ok().stderr;
+    assert!(stays.contains(&format!("{id} stays: it has work that is not committed")), "{stays}");
+    fleet.run(["agents", "merge", &id, "--commit", "odd"]).ok();
+    assert_eq!(
+        sh_in(&fleet, &fleet.place.repo, "git ls-files; cat ./:!neg deep/*"),
+        ":!neg\nREADME.md\ndeep/:(glob)x\n1\n2\n"
+    );
+    let removed = fleet.run(["rm", "--done"]).ok().stdout;
+    assert!(removed.starts_with(&format!("{id} removed\n")), "{removed}");
+}

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    super::git::{Git, failure, fields, merge_drivers},
+    super::git::{Git, failure, fields, merging},
     landing::Landing,
     target::Target,
 };
@@ -20,7 +20,7 @@ pub(super) struct Preview {
     /// What is merged.
     pub(super) head: String,
     /// What of it landed before as a commit that shares no history with it: where this merge begins.
-    pub(super) landed: Option<String>,
+    pub(super) landed: Option<Landing>,
     /// How many commits that brings.
     pub(super) commits: u64,
     pub(super) outcome: Outcome,
@@ -36,7 +36,7 @@ pub(super) enum Outcome {
 }
 
 impl Preview {
-    /// Tries it. `before` is what the record says of an earlier landing.
+    /// Tries it. `before` is an earlier landing that is still in `into`.
     pub(super) async fn new(
         target: &Target,
         into: String,
@@ -44,11 +44,12 @@ impl Preview {
         before: Option<Landing>,
     ) -> Result<Self, Failure> {
         let landed = match before {
-            Some(landing) if counts(target.tree(), &landing, &into, &head).await? => Some(landing.tip),
+            // An agent that took the landed commit over shares it: then git sees by itself what is in.
+            Some(landing) if !has(target.tree(), &head, &landing.commit).await? => Some(landing),
             _ => None,
         };
         let mut args = vec!["rev-list".to_owned(), "--count".to_owned(), head.clone(), format!("^{into}")];
-        args.extend(landed.iter().map(|tip| format!("^{tip}")));
+        args.extend(landed.iter().map(|landing| format!("^{}", landing.tip)));
         args.push("--".to_owned());
         let count = Git::plain(target.tree()).args(args).text().await?;
         let commits = count
@@ -58,17 +59,13 @@ impl Preview {
             return Ok(Self { into, head, landed, commits, outcome: Outcome::UpToDate });
         }
         let ours = match &landed {
-            Some(tip) => joined(target.tree(), &into, tip).await?,
+            Some(landing) => joined(target.tree(), &into, &landing.tip).await?,
             None => into.clone(),
         };
         let git = match target {
             // As `git merge` will do it there, with the user's attributes and drivers.
             Target::Here { tree, .. } => Git::plain(tree),
-            // No tree of the user's is at hand: the branch's own attributes, and no program is run.
-            Target::Branch { common, .. } => {
-                let drivers = merge_drivers(common).await?;
-                Git::hardened(common).env("GIT_ATTR_SOURCE", &into).failing(&drivers)
-            }
+            Target::Branch { common, .. } => merging(common, &into).await?,
         };
         let args = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", &ours, &head];
         let output = git.args(args).output().await?;
@@ -82,18 +79,10 @@ impl Preview {
     }
 }
 
-/// Whether what landed is in what is merged into, and git does not see that by itself: an agent that took the landed commit
-/// over shares it.
-async fn counts(tree: &Path, landing: &Landing, into: &str, head: &str) -> Result<bool, Failure> {
-    let is_known = |commit: &str| {
-        Git::plain(tree).args(["cat-file", "-e", format!("{commit}^{{commit}}").as_str()]).output()
-    };
-    let has = |commit: &str| {
-        Git::plain(tree).args(["merge-base", "--is-ancestor", landing.commit.as_str(), commit]).output()
-    };
-    Ok(is_known(&landing.tip).await?.status.success()
-        && has(into).await?.status.success()
-        && !has(head).await?.status.success())
+/// Whether the one commit is the other or has it in its history.
+async fn has(tree: &Path, commit: &str, other: &str) -> Result<bool, Failure> {
+    let args = ["merge-base", "--is-ancestor", other, commit];
+    Ok(Git::plain(tree).args(args).output().await?.status.success())
 }
 
 /// The commit, with a history that has what landed. On no ref: git finds by it where a merge begins, as it would if the
