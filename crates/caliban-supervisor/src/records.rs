@@ -1,6 +1,6 @@
 //! The small files in an agent's directory: who writes which, and their shape.
 //!
-//! `shim.json` and `exit.json` are the shim's, `status.json` the worker's, `launch.json`, `resume.json`
+//! `shim.json` and `exit.json` are the shim's, `status.json` and `rights.json` the worker's, `launch.json`, `resume.json`
 //! and `stop.json` the daemon's. Each is replaced whole (temporary file, rename), so a reader sees the old one or the new one.
 //! Each carries the nonce of the run that it belongs to; one of another run does not count.
 
@@ -9,7 +9,9 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use caliban_core::budget::Limits;
 use caliban_core::lifecycle::{Outcome, WaitingFor};
+use caliban_core::mode::Mode;
 use caliban_core::price::MicroUsd;
 use caliban_core::usage::Usage;
 use serde::de::DeserializeOwned;
@@ -23,6 +25,8 @@ pub const SHIM: &str = "shim.json";
 pub const EXIT: &str = "exit.json";
 /// The worker's word on how it stands ([`WorkerStatus`]).
 pub const STATUS: &str = "status.json";
+/// The worker's word on what it may do ([`Rights`]).
+pub const RIGHTS: &str = "rights.json";
 /// What a resumed worker is told ([`ResumeOrder`]).
 pub const RESUME: &str = "resume.json";
 /// The run that a shim was launched for last ([`LaunchRecord`]).
@@ -174,6 +178,22 @@ pub struct WorkerStatus {
     pub hibernated: bool,
     /// When this was written, in milliseconds since 1970.
     pub updated_at: u64,
+}
+
+/// `rights.json`: what the request, what was raised since and the settings come to. What a command of the agent starts
+/// gets no more (a11).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rights {
+    /// The run.
+    pub nonce: String,
+    /// How calls that no rule decides are treated.
+    pub mode: Mode,
+    /// What it may spend.
+    pub budget: Limits,
+    /// How many turns it has.
+    pub max_turns: u64,
+    /// All that decides about its calls, as it hands it over to those that it starts itself.
+    pub policy: serde_json::Value,
 }
 
 /// How a worker says that it stands.

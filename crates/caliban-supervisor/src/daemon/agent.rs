@@ -12,6 +12,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use super::Reply;
+use super::inherit::Given;
 use crate::places::Places;
 use crate::process::Traces;
 use crate::protocol::{AgentRow, ApiError, RespawnRequest, RmRequest};
@@ -47,6 +48,8 @@ pub(super) struct Agent {
     pub(super) missing_since: Option<Instant>,
     /// Why it was not woken, for whoever asks again.
     pub(super) not_woken: Option<ApiError>,
+    /// What it takes of its parent's budget, until it is registered.
+    pub(super) given: Option<Box<Given>>,
     /// The whole request, only between its arrival and its start.
     pub(super) spec: Option<Box<SpawnSpec>>,
 }
@@ -141,6 +144,7 @@ impl Agent {
             retry_at: None,
             missing_since: None,
             not_woken: None,
+            given: None,
             spec: None,
         }
     }

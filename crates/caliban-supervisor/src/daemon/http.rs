@@ -235,8 +235,8 @@ async fn answer(
         Verb::Rm => Request::Rm(id, rm_request(&query)?),
         Verb::Spawn => Request::Spawn(Box::new(body::<SpawnRequest>(request).await?), peer),
         Verb::Kill => Request::Kill(id, body_or_default::<KillRequest>(request).await?),
-        Verb::Respawn => Request::Respawn(id, body_or_default::<RespawnRequest>(request).await?),
-        Verb::Resume => Request::Resume(id, body_or_default::<ResumeRequest>(request).await?),
+        Verb::Respawn => Request::Respawn(id, body_or_default::<RespawnRequest>(request).await?, peer),
+        Verb::Resume => Request::Resume(id, body_or_default::<ResumeRequest>(request).await?, peer),
     };
     let (reply, answer) = oneshot::channel();
     inbox.send(Msg::Request(ask, reply)).await.map_err(|_| stopping())?;

@@ -2,8 +2,12 @@
 //!
 //! Who asks is seen in the processes above the caller, not believed; also when that agent is of another repo's fleet. What an
 //! agent itself hands over (its worker asks) was narrowed by it. What one of its commands asks for (`caliban --bg` in a shell)
-//! is narrowed here: half of the budget that is left, no wider mode, no further rules or tools. Refuses rather than guesses.
+//! is narrowed here: half of the budget that is left, no wider mode, no further rules or tools. What the agent really has is
+//! its worker's word ([`Rights`]); without it the request counts, in the default mode. What decides about settings and trust
+//! comes from the agent, not from the command. Nor does a command raise what another agent has. Refuses rather than guesses.
 
+use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -18,9 +22,9 @@ use serde_json::Value;
 
 use super::Owner;
 use super::spawn::bad;
-use crate::above::{self, Above, Which};
-use crate::protocol::{ApiError, ErrorCode};
-use crate::records::{self, WorkerStatus};
+use crate::above::{self, Above, Which, Whose};
+use crate::protocol::{ApiError, ErrorCode, ResumeRequest, SpawnRequest};
+use crate::records::{self, Rights, WorkerStatus};
 
 /// What background agents were given of an agent's budget: a line for each, in its directory, where its worker writes and
 /// reads them too.
@@ -31,11 +35,27 @@ const HANDED_CAP: u64 = 1024 * 1024;
 const POLICY: &str = "inherited_policy";
 const HOOKS: &str = "hooks";
 
+/// Variables that say where settings and trust are.
+const PLACES: [&str; 3] = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
+/// The beginning of those that are settings.
+const SETTING: &str = "CALIBAN_";
+/// Those of them that are none: secrets that are handed over beside a request.
+const BESIDE: [&str; 3] = ["CALIBAN_HIDDEN", "CALIBAN_VEILED_TASK", "CALIBAN_VEILED_RESUME"];
+
 /// A line of [`HANDED`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Line {
     tokens: i64,
     micro_usd: i64,
+}
+
+/// `limits.json`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Raised {
+    max_turns: Option<u64>,
+    budget_tokens: Option<u64>,
+    budget_usd: Option<f64>,
 }
 
 /// What a new agent takes of its parent's budget.
@@ -56,17 +76,20 @@ impl Owner {
     /// Puts a request below the agent that asks, if one does.
     pub(super) fn place_below(
         &self,
-        spec: &mut SpawnSpec,
+        request: &mut SpawnRequest,
         peer: Option<i32>,
     ) -> Result<Option<Given>, ApiError> {
+        let spec = &mut request.spec;
         let Some(peer) = peer else { return self.place_below_named(spec).map(|()| None) };
         let (dir, nonce, which) = match above::above(peer, &[]) {
             Above::Nobody => return self.place_below_named(spec).map(|()| None),
             Above::Agent { dir, nonce, which } => (dir, nonce, which),
+            // An agent's for certain; nobody can say what that one may hand over.
             Above::Unnamed => {
-                // An agent's for certain; nobody can say more.
-                spec.depth = spec.depth.max(1);
-                return narrow("the agent", &SpawnSpec::default(), Used::default(), spec).map(|_| None);
+                let text = format!("nobody can tell which agent asks: process {peer} is one's");
+                return Err(
+                    ApiError::new(ErrorCode::Conflict, text).hint("ask again, and wait for the answer")
+                );
             }
             Above::Unknown => {
                 let text = format!("nobody can tell who asks: process {peer} is gone or hidden");
@@ -78,7 +101,7 @@ impl Owner {
         let named = dir.file_name().and_then(|name| name.to_str()?.parse::<AgentId>().ok());
         let id = named.ok_or_else(|| bad(format!("{} is no agent's directory", dir.display())))?;
         let own = self.agents.get(&id).filter(|agent| agent.registered && agent.record.nonce == nonce);
-        let parent = request_of(&dir).map_err(|text| {
+        let parent = parent_in(&dir, &nonce).map_err(|text| {
             ApiError::new(
                 ErrorCode::Conflict,
                 format!("nobody can tell what agent {id} may hand over: {text}"),
@@ -92,6 +115,7 @@ impl Owner {
         if which == Which::Worker {
             return Ok(None);
         }
+        hold_secrets(&mut request.secrets);
         let limits = narrow(&format!("agent {id}"), &parent?, used(&dir), spec)?;
         Ok((limits != Limits::NONE).then(|| Given { dir, line: Line::of(limits) }))
     }
@@ -107,15 +131,65 @@ impl Owner {
 }
 
 impl Given {
-    /// On the disk when this returns. It is not given back, also when the agent comes to nothing.
+    /// On the disk when this returns.
     pub(super) fn write_down(&self) -> io::Result<()> {
-        let mut text = serde_json::to_string(&self.line).map_err(io::Error::other)?;
+        let synced = self.append(self.line)?.sync_data();
+        if synced.is_err() {
+            self.take_back();
+        }
+        synced
+    }
+
+    /// Nobody has it: it is the parent's again.
+    pub(super) fn take_back(&self) {
+        let Line { tokens, micro_usd } = self.line;
+        let back = self.append(Line { tokens: -tokens, micro_usd: -micro_usd });
+        if let Err(error) = back.and_then(|file| file.sync_data()) {
+            tracing::warn!("a budget that was not used stays given in {}: {error}", self.dir.display());
+        }
+    }
+
+    fn append(&self, line: Line) -> io::Result<File> {
+        let mut text = serde_json::to_string(&line).map_err(io::Error::other)?;
         text.push('\n');
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.append(true).create(true).mode(0o600).open(self.dir.join(HANDED))?;
         file.write_all(text.as_bytes())?;
-        file.sync_data()
+        Ok(file)
     }
+}
+
+/// Limits are raised by persons only; what a command of an agent hands over changes no settings.
+pub(super) fn raise(request: &mut ResumeRequest, peer: Option<i32>) -> Result<(), ApiError> {
+    let Some(who) = hold(&mut request.secrets, peer) else { return Ok(()) };
+    let is_raised = request.limits.iter().flatten().any(|(_, limit)| !limit.is_null());
+    if !is_raised {
+        return Ok(());
+    }
+    let text = format!("{who} cannot change what an agent may spend: a person does");
+    Err(ApiError::new(ErrorCode::Conflict, text)
+        .hint("resume it without --max-turns, --budget-tokens and --budget-usd, or ask the person"))
+}
+
+/// Takes what decides about settings out of what a command of an agent hands over; who that is, if one asks.
+pub(super) fn hold(secrets: &mut BTreeMap<String, String>, peer: Option<i32>) -> Option<String> {
+    let who = match above::whose(peer?, &[]) {
+        Whose::Persons => return None,
+        Whose::Agents(Some(id)) => format!("a process of agent {id}"),
+        Whose::Agents(None) => "a process of an agent".to_owned(),
+        Whose::Unknown => "a process that cannot be seen".to_owned(),
+    };
+    hold_secrets(secrets);
+    Some(who)
+}
+
+fn hold_secrets(secrets: &mut BTreeMap<String, String>) {
+    secrets.retain(|name, _| !decides(name) || BESIDE.contains(&name.as_str()));
+}
+
+/// Whether a variable decides about settings or trust.
+fn decides(name: &str) -> bool {
+    PLACES.contains(&name) || name.starts_with(SETTING)
 }
 
 impl Line {
@@ -125,10 +199,33 @@ impl Line {
     }
 }
 
-fn request_of(dir: &Path) -> Result<SpawnSpec, String> {
+/// The request of an agent, with what it really has in this run.
+fn parent_in(dir: &Path, nonce: &str) -> Result<SpawnSpec, String> {
     let bytes = records::read_capped(&dir.join(records::SPEC), records::RECORD_CAP);
     let bytes = bytes.map_err(|error| format!("{}: {error}", records::SPEC))?;
-    SpawnSpec::from_json(&String::from_utf8_lossy(&bytes)).map_err(|error| error.to_string())
+    let mut spec =
+        SpawnSpec::from_json(&String::from_utf8_lossy(&bytes)).map_err(|error| error.to_string())?;
+    let rights: Option<Rights> = records::read(dir, records::RIGHTS);
+    match rights.filter(|rights| rights.nonce == nonce) {
+        Some(rights) => {
+            spec.permission_mode = Some(rights.mode);
+            spec.budget = rights.budget;
+            spec.max_turns = Some(rights.max_turns);
+            spec.extra.insert(POLICY.to_owned(), rights.policy);
+        }
+        // A worker that has not come so far, or is older than the file.
+        None => {
+            let raised: Raised = records::read(dir, records::LIMITS).unwrap_or_default();
+            spec.budget.tokens = raised.budget_tokens.or(spec.budget.tokens);
+            spec.budget.usd = raised.budget_usd.map(micro).or(spec.budget.usd);
+            spec.max_turns = raised.max_turns.or(spec.max_turns);
+        }
+    }
+    Ok(spec)
+}
+
+fn micro(dollars: f64) -> MicroUsd {
+    MicroUsd((dollars * 1e6).round().max(1.0) as u64)
 }
 
 fn used(dir: &Path) -> Used {
@@ -155,7 +252,12 @@ fn narrow(who: &str, parent: &SpawnSpec, used: Used, child: &mut SpawnSpec) -> R
         let text = format!("{who} may not start one in the mode {asked}: its own is {mode}");
         return refused(text, "leave --permission-mode out: it then has the same as its parent");
     }
-    child.permission_mode = child.permission_mode.or(parent.permission_mode);
+    // The settings must not say another.
+    child.permission_mode = child.permission_mode.or(Some(mode));
+    child.env.retain(|name, _| !decides(name));
+    child
+        .env
+        .extend(parent.env.iter().filter(|(name, _)| decides(name)).map(|(n, v)| (n.clone(), v.clone())));
     if let Some(rule) = child.allow.iter().find(|rule| !parent.allow.contains(rule)) {
         let text = format!("{who} may not allow another what it was not allowed itself: {rule}");
         return refused(text, "leave --allow out: the rules of the settings hold for both");
@@ -262,18 +364,18 @@ mod tests {
         let asks = |mode| spec(move |spec| spec.permission_mode = Some(mode));
         let refused = narrowed(&plan, Used::default(), asks(Mode::Default)).unwrap_err();
         assert_eq!(refused, "it may not start one in the mode default: its own is plan");
-        // The settings' mode is not known here: it counts as the default one.
+        // A mode that is not known counts as the default one, and the settings of the child do not change it.
         let plain = spec(|_| {});
         assert!(narrowed(&plain, Used::default(), asks(Mode::Unattended)).is_err());
         assert_eq!(narrowed(&plain, Used::default(), asks(Mode::Plan)).unwrap().0, asks(Mode::Plan));
-        assert_eq!(narrowed(&plain, Used::default(), plain.clone()).unwrap().0, plain);
+        assert_eq!(narrowed(&plain, Used::default(), plain.clone()).unwrap().0, asks(Mode::Default));
         let allows = spec(|spec| spec.allow = vec!["Bash(*)".into()]);
         assert!(narrowed(&plain, Used::default(), allows).is_err());
         let takes = spec(|spec| spec.tools = Some(vec!["Write".into()]));
         assert!(narrowed(&plan, Used::default(), takes).is_err());
         // Nobody gets rid of the settings' hooks by naming others.
         let hooked = spec(|spec| _ = spec.extra.insert(HOOKS.to_owned(), Value::Array(Vec::new())));
-        assert_eq!(narrowed(&plain, Used::default(), hooked).unwrap().0, plain);
+        assert_eq!(narrowed(&plain, Used::default(), hooked).unwrap().0, asks(Mode::Default));
     }
 
     #[test]
@@ -291,5 +393,63 @@ mod tests {
         given(70, 5).write_down().unwrap();
         given(-20, 0).write_down().unwrap();
         assert_eq!(used(dir.path()), Used { tokens: 60, usd: MicroUsd(8) });
+        given(50, 5).take_back();
+        assert_eq!(used(dir.path()), Used { tokens: 10, usd: MicroUsd(3) });
+    }
+
+    #[test]
+    fn a11_what_decides_about_settings_comes_from_above() {
+        let variables = |all: &[(&str, &str)]| -> BTreeMap<String, String> {
+            all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let of = |all: &[(&str, &str)]| spec(|spec| spec.env = variables(all));
+        let parent = of(&[("HOME", "/h"), ("CALIBAN_MODEL", "m"), ("PATH", "/bin")]);
+        let child = of(&[
+            ("HOME", "/evil"),
+            ("XDG_CONFIG_HOME", "/evil"),
+            ("XDG_DATA_HOME", "/evil"),
+            ("CALIBAN_PERMISSION_MODE", "unattended"),
+            ("PATH", "/own"),
+        ]);
+        let (child, _) = narrowed(&parent, Used::default(), child).unwrap();
+        assert_eq!(child.env, variables(&[("CALIBAN_MODEL", "m"), ("HOME", "/h"), ("PATH", "/own")]));
+        let mut secrets = variables(&[
+            ("CALIBAN_PERMISSION_MODE", "unattended"),
+            ("HOME", "/evil"),
+            ("CALIBAN_HIDDEN", "[]"),
+            ("KEY", "k"),
+        ]);
+        hold_secrets(&mut secrets);
+        assert_eq!(secrets, variables(&[("CALIBAN_HIDDEN", "[]"), ("KEY", "k")]));
+    }
+
+    #[test]
+    fn a11_what_the_worker_says_that_it_has_counts_for_its_own_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let asked = spec(|spec| spec.budget.tokens = Some(6000));
+        records::write(dir.path(), records::SPEC, &asked).unwrap();
+        let limits = serde_json::json!({"max_turns": 9, "budget_tokens": 100_000, "budget_usd": 1.5});
+        records::write(dir.path(), records::LIMITS, &limits).unwrap();
+        let raised = spec(|spec| {
+            spec.budget = Limits { tokens: Some(100_000), usd: Some(MicroUsd(1_500_000)), ..Limits::NONE };
+            spec.max_turns = Some(9);
+        });
+        assert_eq!(parent_in(dir.path(), "2"), Ok(raised.clone()));
+        let rights = Rights {
+            nonce: "1".into(),
+            mode: Mode::AcceptEdits,
+            budget: Limits { tokens: Some(70), ..Limits::NONE },
+            max_turns: 5,
+            policy: Value::from("p"),
+        };
+        records::write(dir.path(), records::RIGHTS, &rights).unwrap();
+        assert_eq!(parent_in(dir.path(), "2"), Ok(raised));
+        let has = spec(|spec| {
+            spec.budget = rights.budget;
+            spec.permission_mode = Some(Mode::AcceptEdits);
+            spec.max_turns = Some(5);
+            spec.extra.insert(POLICY.to_owned(), Value::from("p"));
+        });
+        assert_eq!(parent_in(dir.path(), "1"), Ok(has));
     }
 }

@@ -95,8 +95,10 @@ pub(in crate::daemon) enum Request {
     /// The process that asks, by its id.
     Spawn(Box<SpawnRequest>, Option<i32>),
     Kill(String, KillRequest),
-    Respawn(String, RespawnRequest),
-    Resume(String, ResumeRequest),
+    /// With the process that asks.
+    Respawn(String, RespawnRequest, Option<i32>),
+    /// With the process that asks.
+    Resume(String, ResumeRequest, Option<i32>),
     Rm(String, RmRequest),
     Wake(String, Arc<WakeRequest>),
     Events,
@@ -293,8 +295,8 @@ impl Owner {
             Request::Wake(query, request) => self.wake(&query, &request),
             Request::Spawn(request, peer) => return self.spawn(*request, peer, reply),
             Request::Kill(query, request) => return self.kill(&query, &request, reply),
-            Request::Respawn(query, request) => return self.respawn(&query, request, reply),
-            Request::Resume(query, request) => return self.resume(&query, request, reply),
+            Request::Respawn(query, request, peer) => return self.respawn(&query, request, peer, reply),
+            Request::Resume(query, request, peer) => return self.resume(&query, request, peer, reply),
             Request::Rm(query, request) => return self.rm(&query, request, reply),
         };
         answer_to(reply, answer);

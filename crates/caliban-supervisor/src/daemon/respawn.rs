@@ -10,11 +10,18 @@ use super::agent::{About, Agent, Waiter};
 use super::resume::{self, Heard};
 use super::store::Then;
 use super::worktree::{Disposed, Purpose};
-use super::{Answer, Owner, Reply, answer_to, rm, spawn};
+use super::{Answer, Owner, Reply, answer_to, inherit, rm, spawn};
 use crate::protocol::{ApiError, ErrorCode, RespawnRequest, Respawned};
 
 impl Owner {
-    pub(super) fn respawn(&mut self, query: &str, request: RespawnRequest, reply: Reply) {
+    pub(super) fn respawn(
+        &mut self,
+        query: &str,
+        mut request: RespawnRequest,
+        peer: Option<i32>,
+        reply: Reply,
+    ) {
+        inherit::hold(&mut request.secrets, peer);
         let id = match self.resolve_free(query) {
             Ok(id) => id,
             Err(error) => return answer_to(reply, Err(error)),

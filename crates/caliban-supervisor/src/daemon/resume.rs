@@ -11,7 +11,7 @@ use caliban_store::fleet::{Record, Wanted};
 
 use super::start::{self, StartError};
 use super::store::Then;
-use super::{Owner, Reply, answer_to, spawn};
+use super::{Owner, Reply, answer_to, inherit, spawn};
 use crate::protocol::{ApiError, ErrorCode, ResumeRequest};
 use crate::records::{self, BETWEEN};
 
@@ -31,8 +31,15 @@ pub(super) struct Before {
 const VEILED_RESUME: &str = "CALIBAN_VEILED_RESUME";
 
 impl Owner {
-    pub(super) fn resume(&mut self, query: &str, request: ResumeRequest, reply: Reply) {
-        match self.resume_now(query, request) {
+    pub(super) fn resume(
+        &mut self,
+        query: &str,
+        mut request: ResumeRequest,
+        peer: Option<i32>,
+        reply: Reply,
+    ) {
+        let allowed = inherit::raise(&mut request, peer);
+        match allowed.and_then(|()| self.resume_now(query, request)) {
             Ok(before) => {
                 let id = before.record.id;
                 self.save(id, Then::Resumed { id, before, reply });

@@ -45,11 +45,12 @@ impl Owner {
         }
         let prepared = self.check_spawn(&mut request, peer).and_then(|(after, given)| {
             let json = serde_json::to_string(&request.spec).map_err(|error| bad(error.to_string()))?;
-            let agent = self.prepare_spawn(&request, after)?;
-            if let Err(error) = given.map_or(Ok(()), |given| given.write_down()) {
+            let mut agent = self.prepare_spawn(&request, after)?;
+            if let Err(error) = given.as_ref().map_or(Ok(()), Given::write_down) {
                 forget_files(&self.places, agent.record.id);
                 return Err(file_refusal("what it may spend cannot be written down", &error));
             }
+            agent.given = given.map(Box::new);
             Ok((agent, json))
         });
         match prepared {
@@ -71,6 +72,7 @@ impl Owner {
     pub(super) fn spawned(&mut self, id: AgentId) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
         agent.registered = true;
+        agent.given = None;
         let replies = std::mem::take(&mut agent.spawning);
         tracing::info!(%id, "registered{}", agent.about.label.as_ref().map_or(String::new(), |l| format!(" as {l}")));
         for reply in replies {
@@ -88,6 +90,10 @@ impl Owner {
     pub(super) fn not_spawned(&mut self, id: AgentId, refusal: &ApiError) {
         if let Some(agent) = self.agents.remove(&id) {
             forget_files(&self.places, id);
+            // After a failed sync nobody knows whether it is there: then the budget stays its own, and the daemon leaves.
+            if let Some(given) = agent.given.filter(|_| !self.stop.is_cancelled()) {
+                given.take_back();
+            }
             for reply in agent.spawning {
                 answer_to(reply, Err(refusal.clone()));
             }
@@ -118,7 +124,7 @@ impl Owner {
         if request.key.as_ref().is_some_and(|key| key.is_empty() || key.len() > KEY_CAP) {
             return Err(bad(format!("a key has 1 to {KEY_CAP} bytes")));
         }
-        let given = self.place_below(&mut request.spec, peer)?;
+        let given = self.place_below(request, peer)?;
         if let Some(parent) = request.spec.parent {
             let living = |agent: &&Agent| agent.about.parent == Some(parent) && !agent.state().is_ending();
             if self.agents.values().filter(living).count() >= CHILDREN {

@@ -7,7 +7,7 @@ use caliban_core::ids::AgentId;
 use caliban_core::mode::Mode;
 use caliban_core::spec::{MAX_DEPTH, SpawnSpec};
 use caliban_supervisor::Client;
-use caliban_supervisor::protocol::SpawnRequest;
+use caliban_supervisor::protocol::{ResumeRequest, SpawnRequest};
 use caliban_supervisor::records;
 use serde_json::Value;
 
@@ -21,11 +21,15 @@ struct Asks {
 
 impl Asks {
     fn of(fleet: &Fleet, name: &str) -> Self {
+        Self::to(fleet, name, "/v1/agents")
+    }
+
+    fn to(fleet: &Fleet, name: &str, route: &str) -> Self {
         let dir = fleet.temp.path().join(name);
         std::fs::create_dir(&dir).unwrap();
         let script = format!(
             "cd {} && while :; do while [ ! -e go ]; do sleep 0.01; done; rm go; \
-             curl -s --unix-socket {} -H 'content-type: application/json' --data-binary @body http://x/v1/agents > new; \
+             curl -s --unix-socket {} -H 'content-type: application/json' --data-binary @body http://x{route} > new; \
              mv new answer; done",
             dir.display(),
             fleet.places.socket().display()
@@ -34,7 +38,7 @@ impl Asks {
     }
 
     /// What the agent gets for this request.
-    fn answer(&self, request: &SpawnRequest) -> Value {
+    fn answer(&self, request: &impl serde::Serialize) -> Value {
         let answer = self.dir.join("answer");
         let _none = std::fs::remove_file(&answer);
         write(&self.dir.join("body"), &serde_json::to_string(request).unwrap());
@@ -123,4 +127,98 @@ async fn a11_what_an_agents_shell_starts_may_do_no_more_than_the_agent() {
     assert_eq!(client.list().await.unwrap().len(), 1);
     let same = spec_of(&fleet, &asks.answer(&fleet.request("done")));
     assert_eq!(same.permission_mode, Some(Mode::AcceptEdits));
+}
+
+#[tokio::test]
+async fn a11_what_a_worker_says_that_it_has_is_what_its_shell_hands_on() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let asks = Asks::of(&fleet, "asks");
+    let mut request = fleet.request(&format!("sh:{}", asks.script));
+    request.spec.env.insert("XDG_CONFIG_HOME".to_owned(), "/config".to_owned());
+    let parent = up(&fleet, &mut client, request).await;
+    let dir = fleet.places.agent_dir(parent);
+    let mut evil = fleet.request("done");
+    for name in ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "HOME"] {
+        evil.spec.env.insert(name.to_owned(), "/evil".to_owned());
+    }
+    evil.spec.env.insert("CALIBAN_PERMISSION_MODE".to_owned(), "unattended".to_owned());
+    // Nothing is known: the strictest holds.
+    let child = spec_of(&fleet, &asks.answer(&evil));
+    let decides = |child: &SpawnSpec| -> Vec<String> {
+        let all = child.env.iter().map(|(name, value)| format!("{name}={value}"));
+        all.filter(|variable| !variable.starts_with("FAKE=") && !variable.starts_with("PATH=")).collect()
+    };
+    assert_eq!(child.permission_mode, Some(Mode::Default));
+    assert_eq!(decides(&child), ["XDG_CONFIG_HOME=/config"]);
+    // Limits that were raised count.
+    let limits = serde_json::json!({"budget_tokens": 100_000});
+    records::write(&dir, records::LIMITS, &limits).unwrap();
+    let child = spec_of(&fleet, &asks.answer(&fleet.request("done")));
+    assert_eq!(child.budget.tokens, Some(50_000));
+    let shim: records::ShimRecord = records::read(&dir, records::SHIM).unwrap();
+    let rights = records::Rights {
+        nonce: shim.nonce,
+        mode: Mode::AcceptEdits,
+        budget: Limits { tokens: Some(60_000), ..Limits::NONE },
+        max_turns: 5,
+        policy: Value::from("p"),
+    };
+    records::write(&dir, records::RIGHTS, &rights).unwrap();
+    let child = spec_of(&fleet, &asks.answer(&evil));
+    assert_eq!(child.permission_mode, Some(Mode::AcceptEdits));
+    // Half of what is left when 50,000 are gone.
+    assert_eq!((child.budget.tokens, child.max_turns), (Some(5000), Some(5)));
+    assert_eq!(child.extra["inherited_policy"], "p");
+    assert_eq!(decides(&child), ["XDG_CONFIG_HOME=/config"]);
+}
+
+#[tokio::test]
+async fn a11_no_agents_shell_raises_a_limit_or_changes_settings() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let ended = fleet.spawn(&mut client, "done").await;
+    fleet.until_row(&mut client, ended, |row| row.state.is_ending()).await;
+    let asks = Asks::to(&fleet, "asks", &format!("/v1/agents/{ended}/resume"));
+    let parent = up(&fleet, &mut client, fleet.request(&format!("sh:{}", asks.script))).await;
+    let refused = asks.answer(&serde_json::json!({"limits": {"budget_tokens": 99_000_000}}));
+    let words = format!("a process of agent {parent} cannot change what an agent may spend: a person does");
+    assert_eq!(
+        (&refused["error"]["code"], &refused["error"]["message"]),
+        (&"conflict".into(), &words.into())
+    );
+    assert!(!fleet.places.agent_dir(ended).join(records::LIMITS).exists());
+    // A plain one is as it was, but for what would change its settings.
+    let secrets = serde_json::json!({"CALIBAN_PERMISSION_MODE": "unattended", "KEY": "k"});
+    let resumed = asks.answer(&serde_json::json!({"limits": {"budget_tokens": null}, "secrets": secrets}));
+    assert_eq!(resumed["id"], ended.to_string(), "{resumed}");
+    let handed = std::fs::read_to_string(fleet.places.agent_secrets(ended)).unwrap();
+    assert_eq!(handed, r#"{"KEY":"k"}"#);
+    fleet.until_row(&mut client, ended, |row| row.state.is_ending()).await;
+    // A person raises what they like.
+    let limits = serde_json::json!({"budget_tokens": 7}).as_object().cloned();
+    let request = ResumeRequest { limits, ..ResumeRequest::default() };
+    client.resume(&ended.to_string(), &request).await.unwrap();
+    let limits: Value = records::read(&fleet.places.agent_dir(ended), records::LIMITS).unwrap();
+    assert_eq!(limits, serde_json::json!({"budget_tokens": 7}));
+}
+
+#[tokio::test]
+async fn a11_what_an_agent_that_was_not_registered_was_given_comes_back() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let asks = Asks::of(&fleet, "asks");
+    let mut request = fleet.request(&format!("sh:{}", asks.script));
+    request.spec.budget = Limits { tokens: Some(3000), ..Limits::NONE };
+    let parent = up(&fleet, &mut client, request).await;
+    let order = "CREATE TRIGGER no BEFORE INSERT ON agents BEGIN SELECT RAISE(ABORT, 'not today'); END;";
+    let sqlite = std::process::Command::new("sqlite3").arg(fleet.places.database()).arg(order).status();
+    let Ok(done) = sqlite else { return eprintln!("skipped: there is no sqlite3") };
+    assert!(done.success());
+    for _ in 0..2 {
+        let refused = asks.answer(&fleet.request("done"));
+        assert_eq!(refused["error"]["code"], "store", "{refused}");
+    }
+    let line = |tokens: i64| format!(r#"{{"tokens":{tokens},"micro_usd":0}}"#);
+    assert_eq!(fleet.lines(parent, "handed.jsonl"), [1500, -1500, 1500, -1500].map(line));
 }

@@ -11,6 +11,7 @@
 mod heard;
 mod isolation;
 mod notify;
+mod rights;
 mod serve;
 mod status;
 
@@ -315,7 +316,7 @@ async fn prepare(
     };
     match begin(&mut composition, wanted, tools.as_deref(), identity.as_ref(), spec.after_turn).await {
         Ok(agent) => {
-            status.agent(agent.kit());
+            status.agent(agent.kit(), composition.blueprint.budget);
             Ok((agent, composition, identity))
         }
         Err(failure) => {

@@ -15,7 +15,7 @@ use caliban_agent::{
     event::{Ask, Event, Outcome},
     feed::Entry,
 };
-use caliban_core::{inert, price::MicroUsd, redact::Redactor, usage::Usage};
+use caliban_core::{budget::Limits, inert, price::MicroUsd, redact::Redactor, usage::Usage};
 use caliban_supervisor::records::{
     self, Ask as ShownAsk, EndingKind, STATUS, STATUS_VERSION, Waiting, WorkerEnding, WorkerState,
     WorkerStatus,
@@ -23,6 +23,7 @@ use caliban_supervisor::records::{
 use caliban_tools::JobInfo;
 use jiff::Timestamp;
 
+use super::rights::Kept;
 use crate::report::Failure;
 
 /// What is shown of the last text.
@@ -49,6 +50,8 @@ pub(super) struct Status {
     redactor: Redactor,
     /// Knows what was spent.
     purse: Option<Purse>,
+    /// Writes down what the agent may hand on.
+    rights: Option<Kept>,
     /// How the last turn ended; none while one is under way.
     outcome: Option<Outcome>,
     is_disk_full: bool,
@@ -84,6 +87,7 @@ impl Status {
             written: None,
             redactor: Redactor::default(),
             purse: None,
+            rights: None,
             outcome: None,
             is_disk_full: false,
             listed: Vec::new(),
@@ -95,11 +99,12 @@ impl Status {
     }
 
     /// From now on the status is about this agent. What it did before comes again, record by record.
-    pub(super) fn agent(&mut self, kit: &Kit) {
+    pub(super) fn agent(&mut self, kit: &Kit, budget: Limits) {
         (self.now.turns, self.now.usage) = (0, Usage::default());
         self.now.model = Some(kit.model.clone());
         self.redactor = kit.redactor.clone();
         self.purse = Some(kit.purse.clone());
+        self.rights = Some(Kept::new(&self.directory, &self.now.nonce, budget, kit));
         self.cost();
     }
 
@@ -328,6 +333,9 @@ impl Status {
 
     /// Writes the file when it differs from what is there.
     pub(super) fn write(&mut self) {
+        if let Some(rights) = &mut self.rights {
+            rights.write();
+        }
         if self.written.as_ref() == Some(&self.now) {
             return;
         }

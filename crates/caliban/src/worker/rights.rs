@@ -1,0 +1,68 @@
+//! `rights.json`: what the agent may do and spend, for the daemon, which gives no more to what its commands start (a11).
+//!
+//! Written before the agent can run a command, and again when a person changes it. What cannot be written is taken away:
+//! without the file an agent's command hands on the least.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use caliban_agent::Kit;
+use caliban_core::{budget::Limits, mode::Mode};
+use caliban_permissions::Policy;
+use caliban_supervisor::records::{self, RIGHTS, Rights};
+
+/// Keeps the file.
+pub(super) struct Kept {
+    directory: PathBuf,
+    nonce: String,
+    budget: Limits,
+    max_turns: u64,
+    policy: Arc<RwLock<Policy>>,
+    /// The mode and the number of rules that are written; nothing else of a policy ever changes.
+    written: Option<(Mode, usize)>,
+}
+
+impl Kept {
+    /// For this agent, in this run.
+    pub(super) fn new(directory: &Path, nonce: &str, budget: Limits, kit: &Kit) -> Self {
+        let mut kept = Self {
+            directory: directory.to_owned(),
+            nonce: nonce.to_owned(),
+            budget,
+            max_turns: kit.limits.max_turns.into(),
+            policy: kit.policy.clone(),
+            written: None,
+        };
+        kept.write();
+        kept
+    }
+
+    /// Writes the file when it differs from what is there.
+    pub(super) fn write(&mut self) {
+        let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
+        let now = (policy.mode, policy.rules.len());
+        if self.written == Some(now) {
+            return;
+        }
+        let value = serde_json::to_value(&*policy).map_err(std::io::Error::other);
+        drop(policy);
+        let written = value.and_then(|policy| {
+            let rights = Rights {
+                nonce: self.nonce.clone(),
+                mode: now.0,
+                budget: self.budget,
+                max_turns: self.max_turns,
+                policy,
+            };
+            records::write(&self.directory, RIGHTS, &rights)
+        });
+        self.written = Some(now);
+        if let Err(error) = written {
+            tracing::warn!(%error, "what the agent may hand on is not written down");
+            let _none = std::fs::remove_file(self.directory.join(RIGHTS));
+            self.written = None;
+        }
+    }
+}
