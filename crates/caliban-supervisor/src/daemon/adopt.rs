@@ -13,7 +13,7 @@ use caliban_store::StoreError;
 use caliban_store::fleet::{Record, Registry, Wanted};
 
 use super::agent::{About, Agent, Keeper};
-use super::doubt::VOID_PID;
+use super::doubt::{VOID_PID, keeper_of_rest};
 use super::rm::{self, LEAVING};
 use super::{Owner, spawn};
 use crate::lock::Held;
@@ -195,12 +195,9 @@ impl Owner {
             let Some(nonce) = self.agents.get(&id).map(|agent| agent.record.nonce.clone()) else { continue };
             if gone {
                 self.gone(id, &nonce, None);
-            } else if let Ok(Some(shim)) =
-                records::try_read::<ShimRecord>(&self.places.agent_dir(id), records::SHIM)
-                && let Some(agent) = self.agents.get_mut(&id)
-            {
-                // Looked after every tick, until nothing is left.
-                agent.keeper = Keeper::Unwatched(shim);
+            } else if let Some(agent) = self.agents.get_mut(&id) {
+                let found = records::read::<ShimRecord>(&self.places.agent_dir(id), records::SHIM);
+                agent.keeper = keeper_of_rest(found, &nonce);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! One agent in memory: what the registry has, what its files say, and who keeps it.
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,11 +22,15 @@ use crate::shim::cgroup::Group;
 
 /// Characters of a prompt's first line that a row shows.
 const PROMPT_CHARS: usize = 200;
+/// Runs that are remembered besides the present one.
+const OTHER_RUNS: usize = 4;
 
 pub(super) struct Agent {
     pub(super) record: Record,
     pub(super) about: About,
     pub(super) keeper: Keeper,
+    /// Runs that the registry may have instead of the present one: that is not there yet, or did not come there.
+    pub(super) other_runs: Vec<String>,
     /// What the worker said last, in this run or an earlier one.
     pub(super) report: Option<WorkerStatus>,
     /// Whether it is on the disk; before that nobody sees it.
@@ -71,6 +76,8 @@ pub(super) struct About {
 pub(super) enum Keeper {
     /// Nobody: not started, hibernating or ended.
     Nobody,
+    /// Nobody, and nobody is started before the name of the next run is on the disk.
+    Renewing,
     /// A start is on its way.
     Starting,
     /// A shim was launched, and nobody knows what became of it: to be settled before anything else.
@@ -133,6 +140,7 @@ impl Agent {
             record,
             about,
             keeper: Keeper::Nobody,
+            other_runs: Vec::new(),
             report: None,
             registered: true,
             busy: None,
@@ -153,6 +161,20 @@ impl Agent {
         self.record.status.state()
     }
 
+    /// Its present run becomes another one, which the registry does not have yet; returns the one that it was.
+    pub(super) fn change_run(&mut self, nonce: String) -> String {
+        let before = std::mem::replace(&mut self.record.nonce, nonce);
+        self.other_runs.push(before.clone());
+        // The newest: what the registry has for sure was the present one until now.
+        self.other_runs.drain(..self.other_runs.len().saturating_sub(OTHER_RUNS));
+        before
+    }
+
+    /// All runs that the registry may have.
+    pub(super) fn runs(&self) -> BTreeSet<String> {
+        self.other_runs.iter().chain([&self.record.nonce]).cloned().collect()
+    }
+
     /// Whether it waits for its start.
     pub(super) fn is_queued(&self) -> bool {
         self.registered
@@ -165,7 +187,7 @@ impl Agent {
     pub(super) fn takes_place(&self) -> bool {
         match self.keeper {
             Keeper::Nobody => false,
-            Keeper::Starting | Keeper::InDoubt => true,
+            Keeper::Renewing | Keeper::Starting | Keeper::InDoubt => true,
             // One that waits for a person costs nothing; when it is answered it goes on, over the limit if need be.
             Keeper::Alive(_) | Keeper::Unwatched(_) => {
                 self.state() != State::Idle && !self.waits_for_a_person()
@@ -179,7 +201,7 @@ impl Agent {
 
     pub(super) fn shim(&self) -> Option<&ShimRecord> {
         match &self.keeper {
-            Keeper::Nobody | Keeper::Starting | Keeper::InDoubt => None,
+            Keeper::Nobody | Keeper::Renewing | Keeper::Starting | Keeper::InDoubt => None,
             Keeper::Alive(alive) => Some(&alive.shim),
             Keeper::Unwatched(shim) => Some(shim),
         }

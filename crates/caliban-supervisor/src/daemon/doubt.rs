@@ -123,10 +123,10 @@ impl Owner {
         }
         match spawn::new_nonce() {
             Ok(nonce) => {
-                agent.record.nonce = nonce;
+                let before = agent.change_run(nonce.clone());
                 // Not to be started before it is on the disk.
-                agent.keeper = Keeper::Starting;
-                self.save(id, Then::Renewed(id));
+                agent.keeper = Keeper::Renewing;
+                self.save(id, Then::Renewed { id, nonce, before });
             }
             Err(error) => {
                 tracing::error!(%id, "{error}");
@@ -136,18 +136,31 @@ impl Owner {
     }
 
     /// The name of its next run is on the disk.
-    pub(super) fn renewed(&mut self, id: AgentId) {
-        let Some(agent) = self.agents.get_mut(&id) else { return };
+    pub(super) fn renewed(&mut self, id: AgentId, nonce: &str) {
+        let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.record.nonce == nonce) else {
+            return;
+        };
+        agent.other_runs.clear();
+        // It may have been killed meanwhile.
+        if !matches!(agent.keeper, Keeper::Renewing) {
+            return;
+        }
         agent.keeper = Keeper::Nobody;
         self.killed_before_start(id);
         self.publish(id);
         self.start_ready();
     }
 
-    /// It is not: settled again soon.
-    pub(super) fn not_renewed(&mut self, id: AgentId) {
-        if let Some(agent) = self.agents.get_mut(&id) {
-            agent.keeper = Keeper::InDoubt;
+    /// It is not: its run is the one that the registry knows, and settled again soon.
+    pub(super) fn not_renewed(&mut self, id: AgentId, nonce: &str, before: String) {
+        let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.record.nonce == nonce) else {
+            return;
+        };
+        agent.change_run(before);
+        match agent.keeper {
+            Keeper::Renewing => agent.keeper = Keeper::InDoubt,
+            // It was killed meanwhile.
+            _ => agent.unsaved = true,
         }
     }
 
@@ -169,6 +182,14 @@ impl Owner {
         let launch = records::try_read::<LaunchRecord>(&dir, records::LAUNCH)?;
         let shim = records::try_read::<ShimRecord>(&dir, records::SHIM)?;
         Ok(launch.is_some_and(|launch| launch.nonce == nonce) || shim.is_some_and(|shim| shim.nonce == nonce))
+    }
+}
+
+/// Who keeps a run whose processes cannot be ended just now: they are looked after every tick, until nothing is left.
+pub(super) fn keeper_of_rest(found: Option<ShimRecord>, nonce: &str) -> Keeper {
+    match found.filter(|shim| shim.nonce == nonce && shim.pid != VOID_PID) {
+        Some(shim) => Keeper::Unwatched(shim),
+        None => Keeper::InDoubt,
     }
 }
 
@@ -246,5 +267,34 @@ impl Doubt {
             socket: None,
             program: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_of_a_run_is_looked_after_whether_its_shim_has_said_who_it_is_or_not() {
+        let shim = |pid, nonce: &str| ShimRecord {
+            pid,
+            start_time: 1,
+            boot_id: "b".to_owned(),
+            nonce: nonce.to_owned(),
+            worker_pid: None,
+            worker_start_time: None,
+            group: None,
+            socket: None,
+            program: None,
+        };
+        let keeper = |found| match keeper_of_rest(found, "n") {
+            Keeper::Unwatched(shim) => format!("unwatched {}", shim.pid),
+            Keeper::InDoubt => "in doubt".to_owned(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(
+            [None, Some(shim(7, "n")), Some(shim(7, "another")), Some(shim(VOID_PID, "n"))].map(keeper),
+            ["in doubt", "unwatched 7", "in doubt", "in doubt"]
+        );
     }
 }

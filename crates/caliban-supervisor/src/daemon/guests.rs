@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +19,11 @@ const AT_LEAST: Duration = Duration::from_secs(1);
 
 /// Everybody who is connected.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Guests(Arc<Mutex<Seats>>);
+pub(super) struct Guests {
+    seats: Arc<Mutex<Seats>>,
+    /// When somebody does something else while there is one over the limit.
+    changed: Arc<Notify>,
+}
 
 #[derive(Debug, Default)]
 struct Seats {
@@ -92,8 +97,18 @@ impl Guests {
         }
     }
 
+    /// Waits until somebody may have to go; for ever when there is room.
+    pub(super) async fn until(&self, room: Room) {
+        match room {
+            Room::Some => std::future::pending().await,
+            Room::NotBefore(Some(then)) => tokio::time::sleep_until(then).await,
+            // Who has got an answer may stay to read.
+            Room::NotBefore(None) => self.changed.notified().await,
+        }
+    }
+
     fn seats(&self) -> MutexGuard<'_, Seats> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -116,8 +131,12 @@ impl Seats {
 impl Guest {
     /// They begin to do something else.
     pub(super) fn does(&self, doing: Doing) {
-        if let Some(seat) = self.all.seats().taken.get_mut(&self.number) {
+        let mut seats = self.all.seats();
+        if let Some(seat) = seats.taken.get_mut(&self.number) {
             (seat.doing, seat.since) = (doing, Instant::now());
+        }
+        if seats.taken.len() > CONNECTIONS {
+            self.all.changed.notify_one();
         }
     }
 }
@@ -159,6 +178,24 @@ mod tests {
         crowd.iter().chain([&alone, &last]).for_each(|guest| guest.does(Doing::Asks));
         let more = all.enter(Some(2), &stop);
         more.does(Doing::Asks);
+        assert_eq!(all.make_room(Instant::now() + AT_LEAST), Room::NotBefore(None));
+        // Who has asked and reads now is seen, without anybody leaving.
+        let seen = async {
+            loop {
+                match all.make_room(Instant::now()) {
+                    Room::Some => break,
+                    room => all.until(room).await,
+                }
+            }
+        };
+        let read = async {
+            tokio::task::yield_now().await;
+            crowd[3].does(Doing::Reads);
+        };
+        let (seen, ()) = tokio::join!(tokio::time::timeout(AT_LEAST * 60, seen), read);
+        assert_eq!((seen, crowd[3].leave.is_cancelled()), (Ok(()), true));
+        let again = all.enter(Some(2), &stop);
+        again.does(Doing::Asks);
         assert_eq!(all.make_room(Instant::now() + AT_LEAST), Room::NotBefore(None));
         drop(alone);
         assert_eq!(all.make_room(Instant::now()), Room::Some);

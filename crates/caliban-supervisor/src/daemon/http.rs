@@ -68,7 +68,7 @@ pub(super) async fn serve(
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            () = until(room) => {}
+            () = guests.until(room) => {}
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             // The old one is gone from its place: nobody finds it any more.
             Some(again) = listeners.recv() => (listener, bound) = again,
@@ -92,14 +92,6 @@ pub(super) async fn serve(
     let drained = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(DRAIN_LIMIT, drained).await.is_err() {
         tracing::warn!("left {} requests unanswered after {DRAIN_LIMIT:?}", connections.len());
-    }
-}
-
-/// Waits until somebody may have to go; for ever when there is room, or nobody can.
-async fn until(room: Room) {
-    match room {
-        Room::NotBefore(Some(then)) => tokio::time::sleep_until(then).await,
-        Room::Some | Room::NotBefore(None) => std::future::pending().await,
     }
 }
 

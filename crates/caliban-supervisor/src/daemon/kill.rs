@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
-use caliban_store::fleet::{Change, Wanted};
+use caliban_store::fleet::Wanted;
 use rustix::process::Signal;
 
 use super::agent::{Keeper, Waiter};
+use super::last_words::Deed;
+use super::late::STORE_LIMIT;
 use super::store::Then;
 use super::{Msg, Owner, Reply, answer_to, decide, resume, start};
 use crate::protocol::{ApiError, ErrorCode, GRACE_CAP_MS, KillRequest};
@@ -17,8 +19,6 @@ use caliban_process::Patience;
 
 /// How long a shim may take, after the grace, to end what only KILL ends. After that it is ended itself.
 const SHIM_LIMIT: Duration = Duration::from_secs(15);
-/// How long the registry may take for an order before the run is ended without it.
-const STORE_LIMIT: Duration = Duration::from_secs(2);
 
 impl Owner {
     pub(super) fn kill(&mut self, query: &str, request: &KillRequest, reply: Reply) {
@@ -43,30 +43,30 @@ impl Owner {
         }
         agent.record.wanted = Wanted::Kill;
         match agent.keeper {
-            Keeper::Nobody => {
+            Keeper::Nobody | Keeper::Renewing => {
+                agent.keeper = Keeper::Nobody;
                 self.apply(id, Event::Killed { signal: None });
                 self.run_is_over(id);
             }
             Keeper::Starting | Keeper::InDoubt | Keeper::Alive(_) | Keeper::Unwatched(_) => {
                 agent.orders += 1;
-                let nonce = agent.record.nonce.clone();
                 self.save(id, Then::KillOrdered { id, grace });
                 self.later(async move {
                     tokio::time::sleep(STORE_LIMIT).await;
-                    Some(Msg::KillLate { id, nonce, grace })
+                    Some(Msg::KillLate { id, grace })
                 });
             }
         }
     }
 
     /// The registry takes its time with an order: the run is ended all the same.
-    pub(super) fn kill_late(&mut self, id: AgentId, nonce: &str, grace: u64) {
-        let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.record.nonce == nonce) else {
-            return;
-        };
-        if agent.orders > 0 && agent.stop_with.is_none() && !agent.state().is_ending() {
+    pub(super) fn kill_late(&mut self, id: AgentId, grace: u64) {
+        let Some(agent) = self.agents.get(&id) else { return };
+        // It may have ended meanwhile, and even been resumed.
+        let is_wanted = agent.record.wanted == Wanted::Kill && !agent.state().is_ending();
+        if is_wanted && agent.orders > 0 && agent.stop_with.is_none() {
             tracing::warn!(%id, "the registry takes its time; its run is ended without it");
-            self.remember_kill(id, grace);
+            self.write_down(id, Deed::Killed);
             self.end_run(id, grace);
         }
     }
@@ -170,14 +170,10 @@ impl Owner {
     /// Goes on with what was to happen after the end of a run.
     pub(super) fn run_is_over(&mut self, id: AgentId) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
+        agent.missing_since = None;
         for waiter in std::mem::take(&mut agent.waiting) {
             match waiter {
-                // After the end is on the disk, perhaps for a long time: nothing of it changes by this.
-                Waiter::Kill(reply) => {
-                    let Some(agent) = self.agents.get_mut(&id) else { return };
-                    agent.unsaved = false;
-                    self.batch.add(Change::Update(Box::new(agent.record.clone())), Then::Row(id, reply));
-                }
+                Waiter::Kill(reply) => self.answer_row(id, reply),
                 Waiter::Respawn(request, reply) => self.respawn_ended(id, request, reply),
                 Waiter::Rm(request, reply) => self.rm_ended(id, request, reply),
             }

@@ -3,9 +3,10 @@
 //!
 //! Owns the file `last-words`, which is written in full length long before it is needed. What cannot be committed to the
 //! registry goes into it, one line for each agent, and from there into the registry when there is room again; when the
-//! daemon dies before that, the next one reads it. A line carries the run that it is about: one of an earlier run says nothing.
+//! daemon dies before that, the next one reads it. A line carries the run that it is about, and every other one that the
+//! registry may have in its place; one of an earlier run says nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use caliban_core::ids::AgentId;
 use caliban_store::fleet::{Change, Record, Wanted};
 
-use super::agent::{About, Agent};
+use super::agent::About;
 use super::store::Then;
 use super::{Owner, rm};
 use crate::records;
@@ -34,11 +35,11 @@ pub(super) enum Deed {
     Removed,
 }
 
-/// What was done, and to which run.
+/// What was done, and to which run: it has one of these names in the registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Word {
     deed: Deed,
-    nonce: String,
+    runs: BTreeSet<String>,
 }
 
 /// What the registry does not know yet.
@@ -48,8 +49,8 @@ pub(super) struct LastWords {
     /// None as long as no room could be had.
     file: Option<File>,
     words: BTreeMap<AgentId, Word>,
-    /// Whether the file says the same.
-    is_written: bool,
+    /// What the file says for sure.
+    on_file: BTreeMap<AgentId, Word>,
 }
 
 impl LastWords {
@@ -59,7 +60,7 @@ impl LastWords {
         let text = records::read_capped(&path, ROOM as u64).unwrap_or_default();
         let words: BTreeMap<AgentId, Word> =
             String::from_utf8_lossy(&text).lines().filter_map(parse).collect();
-        let mut all = Self { path, file: None, words, is_written: true };
+        let mut all = Self { path, file: None, on_file: words.clone(), words };
         all.take_room();
         all
     }
@@ -90,7 +91,8 @@ impl LastWords {
     fn write(&mut self) -> io::Result<()> {
         let mut text = String::new();
         for (id, word) in &self.words {
-            let _never_fails = writeln!(text, "{} {id} {}", word.deed.word(), word.nonce);
+            let runs: Vec<&str> = word.runs.iter().map(String::as_str).collect();
+            let _never_fails = writeln!(text, "{} {id} {}", word.deed.word(), runs.join(" "));
         }
         let file = self.file.as_ref().ok_or_else(|| io::Error::other("no room was taken"))?;
         if text.len() > ROOM {
@@ -98,9 +100,10 @@ impl LastWords {
         }
         let mut bytes = text.into_bytes();
         bytes.resize(ROOM, BLANK);
+        self.on_file.clear();
         file.write_all_at(&bytes, 0)?;
         file.sync_data()?;
-        self.is_written = true;
+        self.on_file = self.words.clone();
         Ok(())
     }
 }
@@ -115,53 +118,82 @@ impl Deed {
 }
 
 fn parse(line: &str) -> Option<(AgentId, Word)> {
-    let mut parts = line.trim_start().splitn(3, ' ');
+    let mut parts = line.split_whitespace();
     let deed = match parts.next()? {
         "killed" => Deed::Killed,
         "removed" => Deed::Removed,
         _ => return None,
     };
     let id = parts.next()?.parse().ok()?;
-    Some((id, Word { deed, nonce: parts.next()?.to_owned() }))
+    let runs: BTreeSet<String> = parts.map(str::to_owned).collect();
+    (!runs.is_empty()).then_some((id, Word { deed, runs }))
 }
 
 impl Owner {
     /// A batch is not committed: what of it must not be forgotten is written down before anybody is answered.
     pub(super) fn remember(&mut self, thens: &[Then]) {
-        let killed = |agent: &Agent| agent.record.wanted == Wanted::Kill;
-        let mut new = Vec::new();
-        for then in thens {
-            let (id, deed) = match then {
-                Then::KillOrdered { id, .. } => (*id, Deed::Killed),
-                Then::Row(id, _) if self.agents.get(id).is_some_and(killed) => (*id, Deed::Killed),
-                Then::Removed { removed, .. } => (removed.id, Deed::Removed),
-                _ => continue,
-            };
-            if let Some(agent) = self.agents.get(&id) {
-                new.push((id, Word { deed, nonce: agent.record.nonce.clone() }));
-            }
+        let deed = |then: &Then| match then {
+            Then::KillOrdered { id, .. } => Some((*id, Deed::Killed)),
+            Then::Row { id, .. } if self.needs_word(*id) => Some((*id, Deed::Killed)),
+            Then::Removed { id, .. } => Some((*id, Deed::Removed)),
+            _ => None,
+        };
+        let deeds: Vec<(AgentId, Deed)> = thens.iter().filter_map(deed).collect();
+        self.write_all_down(&deeds);
+    }
+
+    /// The registry takes its time: what was done to an agent is written down here meanwhile. Says whether it is.
+    pub(super) fn write_down(&mut self, id: AgentId, deed: Deed) -> bool {
+        self.write_all_down(&[(id, deed)]);
+        let words = &self.last_words;
+        let found = words.on_file.get(&id).filter(|word| word.deed == deed);
+        found.is_some() && found == words.words.get(&id)
+    }
+
+    fn write_all_down(&mut self, deeds: &[(AgentId, Deed)]) {
+        let before = self.last_words.words.clone();
+        for (id, deed) in deeds {
+            let Some(agent) = self.agents.get(id) else { continue };
+            let mut runs = agent.runs();
+            // What was said of an earlier run, and is not in the registry, must not be unsaid.
+            runs.extend(before.get(id).iter().flat_map(|word| word.runs.iter().cloned()));
+            self.last_words.words.insert(*id, Word { deed: *deed, runs });
         }
-        if new.iter().all(|(id, word)| self.last_words.words.get(id) == Some(word)) {
+        if self.last_words.words == self.last_words.on_file {
             return;
         }
-        let before = self.last_words.words.clone();
-        self.last_words.words.extend(new);
         if let Err(error) = self.last_words.write() {
             tracing::error!("{}: {error}", self.last_words.path.display());
             // Who was killed stays so as long as we live; nobody is removed whom the next daemon would find again.
-            let words = &mut self.last_words.words;
-            words.retain(|id, word| word.deed == Deed::Killed || before.get(id) == Some(word));
+            for (id, _) in deeds.iter().filter(|(_, deed)| *deed == Deed::Removed) {
+                match before.get(id) {
+                    Some(word) => self.last_words.words.insert(*id, word.clone()),
+                    None => self.last_words.words.remove(id),
+                };
+            }
         }
     }
 
-    /// The registry takes its time: that an agent is to be killed is written down here meanwhile.
-    pub(super) fn remember_kill(&mut self, id: AgentId, grace: u64) {
-        self.remember(&[Then::KillOrdered { id, grace }]);
+    /// Whether the next daemon might start an ended agent again, or not know how it ended, if nothing is said of it here:
+    /// unless it was killed or never ran, its worker has said itself how it ended.
+    pub(super) fn needs_word(&self, id: AgentId) -> bool {
+        self.agents.get(&id).is_some_and(|agent| {
+            agent.record.wanted == Wanted::Kill
+                || agent.own_report().is_none_or(|report| report.outcome().is_none())
+        })
     }
 
     /// Whether the next daemon will know that an agent was removed.
     pub(super) fn is_removed_in_words(&self, id: AgentId) -> bool {
         self.last_words.words.get(&id).is_some_and(|word| word.deed == Deed::Removed)
+    }
+
+    /// Whether the next daemon will know that an agent was killed, or removed.
+    pub(super) fn is_on_file(&self, id: AgentId) -> bool {
+        let words = &self.last_words;
+        let is_present =
+            |word: &&Word| self.agents.get(&id).is_none_or(|agent| word.runs.contains(&agent.record.nonce));
+        words.on_file.get(&id).filter(is_present).is_some()
     }
 
     /// Whether it is remembered that an agent was killed, or removed.
@@ -173,7 +205,7 @@ impl Owner {
     pub(super) fn hear_last_words(&mut self, known: &mut Vec<(Record, About)>) {
         let mut words = std::mem::take(&mut self.last_words.words);
         words.retain(|id, word| {
-            known.iter().any(|(record, _)| record.id == *id && record.nonce == word.nonce)
+            known.iter().any(|(record, _)| record.id == *id && word.runs.contains(&record.nonce))
         });
         if !words.is_empty() {
             tracing::warn!(
@@ -204,20 +236,20 @@ impl Owner {
                 (Deed::Removed, _) => Change::Delete(id),
                 (Deed::Killed, Some(agent)) if agent.busy.is_some() => continue,
                 (Deed::Killed, Some(agent))
-                    if agent.record.nonce == word.nonce && agent.record.wanted == Wanted::Kill =>
+                    if word.runs.contains(&agent.record.nonce)
+                        && (agent.record.wanted == Wanted::Kill || agent.state().is_ending()) =>
                 {
                     Change::Update(Box::new(agent.record.clone()))
                 }
                 // It was resumed since, or is gone.
                 (Deed::Killed, _) => {
                     self.last_words.words.remove(&id);
-                    self.last_words.is_written = false;
                     continue;
                 }
             };
             self.batch.add(change, Then::Recorded(id, word));
         }
-        if !self.last_words.is_written {
+        if self.last_words.on_file != self.last_words.words {
             // Best effort: words that are no longer true say nothing.
             let _again = self.last_words.write();
         }
@@ -227,7 +259,6 @@ impl Owner {
     pub(super) fn recorded(&mut self, id: AgentId, word: &Word) {
         if self.last_words.words.get(&id) == Some(word) {
             self.last_words.words.remove(&id);
-            self.last_words.is_written = false;
         }
     }
 }
@@ -249,7 +280,7 @@ mod tests {
         let words: BTreeMap<AgentId, Word> = (0..3)
             .map(|number| {
                 let deed = if number == 1 { Deed::Removed } else { Deed::Killed };
-                (id(number), Word { deed, nonce: format!("nonce {number}") })
+                (id(number), Word { deed, runs: (0..=number).map(|run| format!("run-{run}")).collect() })
             })
             .collect();
         first.words = words.clone();
@@ -271,10 +302,11 @@ mod tests {
         )
         .unwrap();
         let mut words = LastWords::open(dir.path());
-        let expected = Word { deed: Deed::Removed, nonce: "n".to_owned() };
+        let expected = Word { deed: Deed::Removed, runs: ["n".to_owned()].into() };
         assert_eq!(words.words, BTreeMap::from([(id(1), expected)]));
         let nonce = "n".repeat(32);
-        let many = (0..2000).map(|number| (id(number), Word { deed: Deed::Killed, nonce: nonce.clone() }));
+        let many =
+            (0..2000).map(|number| (id(number), Word { deed: Deed::Killed, runs: [nonce.clone()].into() }));
         words.words.extend(many);
         assert!(words.write().is_err());
     }

@@ -13,6 +13,7 @@ mod http;
 mod inherit;
 mod kill;
 mod last_words;
+mod late;
 mod list;
 pub(crate) mod log;
 pub(crate) mod notify;
@@ -45,6 +46,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::agent::{Agent, Waiter};
+use self::late::Fallback;
 use self::store::{Batch, Store, Then};
 use self::watch::Watch;
 use crate::lock::Held;
@@ -77,7 +79,9 @@ pub(in crate::daemon) enum Msg {
     /// A run that was in doubt has begun after all (its shim), or never will.
     Settled { id: AgentId, nonce: String, outcome: Result<Option<ShimRecord>, String> },
     /// The order to end a run is still on its way to the disk.
-    KillLate { id: AgentId, nonce: String, grace: u64 },
+    KillLate { id: AgentId, grace: u64 },
+    /// What is to be answered is still on its way to the disk.
+    DueLate(late::Due),
     /// A run is over, its whole tree is gone.
     Gone { id: AgentId, nonce: String, exit: Option<ExitRecord> },
     /// A worktree was taken care of, for a removal or a respawn.
@@ -177,6 +181,8 @@ pub(in crate::daemon) struct Owner {
     post: Option<post::Post>,
     /// Who was killed or removed while nothing could be recorded.
     last_words: last_words::LastWords,
+    /// Answers that are not given yet, because they are on their way to the disk.
+    dues: late::Dues,
     /// What is wrong with the store, as long as it is.
     trouble: Option<String>,
     boot_id: String,
@@ -210,6 +216,7 @@ impl Owner {
             stop,
             post: None,
             last_words: last_words::LastWords::open(places.base()),
+            dues: late::Dues::default(),
             trouble: None,
             boot_id: crate::process::boot_id().map_err(|error| format!("boot id: {error}"))?,
             own_program: start::own_program(),
@@ -275,7 +282,8 @@ impl Owner {
             }
             Msg::Started { id, nonce, outcome } => self.started(id, &nonce, outcome),
             Msg::Settled { id, nonce, outcome } => self.settled(id, &nonce, outcome),
-            Msg::KillLate { id, nonce, grace } => self.kill_late(id, &nonce, grace),
+            Msg::KillLate { id, grace } => self.kill_late(id, grace),
+            Msg::DueLate(due) => self.due_late(due),
             Msg::Gone { id, nonce, exit } => self.gone(id, &nonce, exit.as_ref()),
             Msg::Disposed { id, purpose, outcome } => self.disposed(id, *purpose, outcome),
             Msg::Swept { count, notes } => {
@@ -307,13 +315,12 @@ impl Owner {
         match then {
             Then::Nothing(_) => {}
             Then::Spawned(id) => self.spawned(id),
-            Then::Renewed(id) => self.renewed(id),
+            Then::Renewed { id, nonce, .. } => self.renewed(id, &nonce),
             Then::KillOrdered { id, grace } => self.stop_run(id, grace),
             Then::Recorded(id, word) => self.recorded(id, &word),
-            Then::Row(id, reply) => answer_to(reply, self.row_answer(id)),
+            Then::Row { due, .. } | Then::Removed { due, .. } => self.due_stored(due),
             Then::Woken { id, .. } => self.woken(id),
             Then::Resumed { id, reply, .. } => self.resumed(id, reply),
-            Then::Removed { removed, reply } => self.removed(removed, reply),
             Then::Respawned { respawned, reply } => self.respawned(respawned, reply),
         }
     }
@@ -326,7 +333,7 @@ impl Owner {
             Then::Nothing(id) => self.mark_unsaved(id),
             Then::Woken { id, before } => self.not_woken(id, before, refusal),
             Then::Spawned(id) => self.not_spawned(id, &refusal),
-            Then::Renewed(id) => self.not_renewed(id),
+            Then::Renewed { id, nonce, before } => self.not_renewed(id, &nonce, before),
             // Ending needs no registry: that it was wanted is recorded when that works again.
             Then::KillOrdered { id, grace } => {
                 self.mark_unsaved(id);
@@ -334,22 +341,13 @@ impl Owner {
             }
             Then::Recorded(..) => {}
             // It has ended; that is recorded when that works again, and until then in the last words.
-            Then::Row(id, reply) if !error.is_unconfirmed() || self.is_remembered(id) => {
+            Then::Row { id, due } => {
                 self.mark_unsaved(id);
-                answer_to(reply, self.row_answer(id));
-            }
-            Then::Row(id, reply) => {
-                self.mark_unsaved(id);
-                answer_to(reply, Err(refusal));
+                let fallback = if error.is_unconfirmed() { Fallback::Words } else { Fallback::Memory };
+                self.due_not_stored(due, refusal, fallback);
             }
             Then::Resumed { id, before, reply } => self.not_resumed(id, *before, reply, refusal),
-            Then::Removed { removed, reply } if self.is_removed_in_words(removed.id) => {
-                self.removed(removed, reply);
-            }
-            Then::Removed { removed, reply } => {
-                self.stays(removed.id);
-                answer_to(reply, Err(refusal));
-            }
+            Then::Removed { due, .. } => self.due_not_stored(due, refusal, Fallback::Words),
             Then::Respawned { respawned, reply } => self.not_respawned(&respawned, reply, refusal),
         }
     }

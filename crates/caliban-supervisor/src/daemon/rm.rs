@@ -4,10 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use caliban_core::ids::AgentId;
-use caliban_store::fleet::Change;
 
 use super::agent::Waiter;
-use super::store::Then;
 use super::worktree::{Disposed, Purpose};
 use super::{Answer, Owner, Reply, answer_to};
 use crate::places::Places;
@@ -46,10 +44,7 @@ impl Owner {
     /// The worktree was taken care of.
     pub(super) fn rm_disposed(&mut self, id: AgentId, outcome: Result<Disposed, String>, reply: Reply) {
         match outcome {
-            Ok(done) => {
-                let removed = Removed { id, work: done.work };
-                self.batch.add(Change::Delete(id), Then::Removed { removed, reply });
-            }
+            Ok(done) => self.answer_removal(Removed { id, work: done.work }, reply),
             Err(text) => {
                 // A respawn that waited as well may have kept this from those who wait for it.
                 self.stays(id);

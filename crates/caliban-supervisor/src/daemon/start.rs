@@ -41,6 +41,8 @@ const REAP_PAUSE: Duration = Duration::from_millis(2);
 const RETRY: Duration = Duration::from_secs(1);
 /// How long a program may be missing that is replaced by an upgrade.
 const REPLACED_LIMIT: Duration = Duration::from_secs(600);
+/// After this time without a try nobody waits for the program any more.
+const GIVEN_UP: Duration = Duration::from_secs(60);
 /// What we run, whatever became of its file.
 const OWN_LINK: &str = "/proc/self/exe";
 /// The largest file of secrets.
@@ -170,7 +172,7 @@ impl Owner {
         let known = match &mut agent.keeper {
             Keeper::Alive(alive) => &mut alive.shim,
             Keeper::Unwatched(shim) => shim,
-            Keeper::Nobody | Keeper::Starting | Keeper::InDoubt => return,
+            Keeper::Nobody | Keeper::Renewing | Keeper::Starting | Keeper::InDoubt => return,
         };
         if known.worker_pid.is_some() {
             return;
@@ -208,6 +210,14 @@ impl Owner {
 /// Whether its program has been missing for so long that it is not being replaced.
 pub(super) fn is_missed(agent: &mut Agent) -> bool {
     agent.missing_since.get_or_insert_with(tokio::time::Instant::now).elapsed() > REPLACED_LIMIT
+}
+
+/// Since when a program is missing whose agent is woken: nobody has looked for it since the last try was given up.
+pub(super) fn still_missing(
+    since: Option<tokio::time::Instant>,
+    retry_at: Option<tokio::time::Instant>,
+) -> Option<tokio::time::Instant> {
+    since.filter(|_| retry_at.is_some_and(|at| at.elapsed() <= GIVEN_UP))
 }
 
 /// Notes, and says once, that a start is tried again.
@@ -414,6 +424,17 @@ async fn reap(pid: i32, limit: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_that_was_missing_at_a_wake_long_ago_is_not_missing_since_then() {
+        let (since, retry_at) = (tokio::time::Instant::now(), tokio::time::Instant::now() + RETRY);
+        tokio::time::advance(RETRY * 2).await;
+        // Whoever wakes it asks again and again, and waits on.
+        assert_eq!(still_missing(Some(since), Some(retry_at)), Some(since));
+        tokio::time::advance(REPLACED_LIMIT).await;
+        assert_eq!(still_missing(Some(since), Some(retry_at)), None);
+        assert_eq!(still_missing(Some(since), None), None);
+    }
 
     #[tokio::test]
     #[expect(clippy::zombie_processes, reason = "its end is taken by what is tested")]

@@ -13,9 +13,10 @@ use caliban_store::fleet::{Change, Registry};
 use tokio::sync::{mpsc, oneshot};
 
 use super::last_words::Word;
+use super::late::Due;
 use super::resume::Before;
 use super::{Msg, Reply};
-use crate::protocol::{Removed, Respawned};
+use crate::protocol::Respawned;
 
 /// Changes with what happens when they are on the disk.
 #[derive(Debug, Default)]
@@ -53,20 +54,20 @@ pub(super) enum Then {
     Nothing(AgentId),
     /// It is registered.
     Spawned(AgentId),
-    /// It may be started again, as another run.
-    Renewed(AgentId),
+    /// It may be started again, as the run `nonce`; `before` is the run before.
+    Renewed { id: AgentId, nonce: String, before: String },
     /// Its run may be ended.
     KillOrdered { id: AgentId, grace: u64 },
     /// What was in the last words only is in the registry.
     Recorded(AgentId, Word),
     /// Its row is the answer.
-    Row(AgentId, Reply),
+    Row { id: AgentId, due: Due },
     /// Its new run may be started at once, place or not; `before` is the run before.
     Woken { id: AgentId, before: String },
     /// It may be started, and its row is the answer; `before` is how it was.
     Resumed { id: AgentId, before: Box<Before>, reply: Reply },
     /// It is gone from the registry.
-    Removed { removed: Removed, reply: Reply },
+    Removed { id: AgentId, due: Due },
     /// It is gone, another has its place.
     Respawned { respawned: Respawned, reply: Reply },
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::agent::Keeper;
 use super::store::Then;
-use super::{Answer, Msg, Owner, Request, spawn};
+use super::{Answer, Msg, Owner, Request, spawn, start};
 use crate::protocol::{ApiError, Awake, ErrorCode, WakeRequest};
 
 /// How long a worker may take until it listens.
@@ -48,7 +48,9 @@ impl Owner {
         let socket = (!is_leaving).then(|| agent.socket(&self.places));
         let waking = Answer::Waking(Waking { id, socket, note: agent.record.note.clone() });
         match agent.busy {
-            Some(WOKEN) => return Ok(waking),
+            Some(WOKEN) if !agent.state().is_ending() => return Ok(waking),
+            // Killed meanwhile.
+            Some(WOKEN) => {}
             Some(what) => {
                 return Err(ApiError::new(ErrorCode::Conflict, format!("agent {id} is being {what}")));
             }
@@ -82,7 +84,8 @@ impl Owner {
                         .map_err(|error| spawn::file_refusal("its secrets cannot be written", &error))?;
                 }
                 let nonce = spawn::new_nonce()?;
-                let before = std::mem::replace(&mut agent.record.nonce, nonce);
+                agent.missing_since = start::still_missing(agent.missing_since, agent.retry_at);
+                let before = agent.change_run(nonce);
                 agent.record.runs += 1;
                 agent.record.resume_prompt = None;
                 agent.busy = Some(WOKEN);
@@ -96,6 +99,9 @@ impl Owner {
     /// Its new run is on the disk.
     pub(super) fn woken(&mut self, id: AgentId) {
         self.unbusy(id);
+        if let Some(agent) = self.agents.get_mut(&id) {
+            agent.other_runs.clear();
+        }
         self.start_run(id);
     }
 
@@ -103,7 +109,7 @@ impl Owner {
     pub(super) fn not_woken(&mut self, id: AgentId, before: String, refusal: ApiError) {
         self.unbusy(id);
         if let Some(agent) = self.agents.get_mut(&id) {
-            agent.record.nonce = before;
+            agent.change_run(before);
             agent.record.runs -= 1;
             agent.unsaved = true;
             agent.not_woken = Some(refusal);

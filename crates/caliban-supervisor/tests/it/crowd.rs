@@ -5,12 +5,15 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use caliban_supervisor::protocol::FleetEvent;
+use rustix::process::Signal;
 
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, signal, wait_until};
 
 /// More than twice the connections that a daemon has at once: more than it lets go of in the time that a client waits,
 /// if it lets go of those only who were silent for long.
 const CROWD: usize = 1100;
+/// The connections that a daemon has at once.
+const SEATS: usize = 512;
 
 /// Opens connections which say `text`, and keeps them.
 fn crowd(fleet: &Fleet, text: &str) -> Vec<UnixStream> {
@@ -56,4 +59,31 @@ async fn a_crowd_that_says_nothing_keeps_nobody_out() {
     let mut client = fleet.client().await;
     assert_eq!(client.list().await.unwrap(), []);
     assert_eq!(silent.len(), CROWD);
+}
+
+#[tokio::test]
+async fn a_crowd_that_got_its_answers_and_reads_on_keeps_nobody_out() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    // Nobody listens there, so everybody who wants it to waits for an answer, until it is gone.
+    let id = fleet.spawn(&mut client, "mute").await;
+    let worker = fleet.until_row(&mut client, id, |row| row.pid.is_some()).await.pid.unwrap();
+    drop(client);
+    let daemon = fleet.daemon_pid().unwrap();
+    let sockets = || std::fs::read_dir(format!("/proc/{daemon}/fd")).unwrap().count();
+    let before = sockets();
+    let wake = format!("POST /v1/agents/{id}/wake HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
+    let mut asks = crowd(&fleet, &wake);
+    wait_until("as many are connected as can be", || sockets() > before + SEATS);
+    signal(worker, Signal::KILL);
+    // Those who were let in hear of it, and read from then on.
+    for stream in asks.iter_mut().take(SEATS + 1) {
+        let mut answer = [0; 1];
+        if matches!(stream.read(&mut answer), Ok(1)) {
+            let _sent_away = stream.write_all(b"GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n");
+        }
+    }
+    let mut client = fleet.client().await;
+    assert_eq!(client.list().await.unwrap().len(), 1);
+    assert_eq!(asks.len(), CROWD);
 }

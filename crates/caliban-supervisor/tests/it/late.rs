@@ -1,16 +1,63 @@
 //! A daemon that comes late to a request, and a registry that keeps a daemon waiting.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Command, Stdio};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, Command, Stdio};
 
+use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
-use caliban_supervisor::protocol::ResumeRequest;
+use caliban_supervisor::Client;
+use caliban_supervisor::protocol::{ResumeRequest, RmRequest, SpawnRequest};
 use rustix::process::Signal;
 
-use crate::fleet::{Fleet, processes_of, quick, signal, wait_until};
+use crate::fleet::{Fleet, fake_worker, processes_of, quick, refused, signal, until, wait_until};
 
 /// Callers that go before the daemon comes to them.
 const GONE: usize = 5;
+/// What the daemon's log says when something could not be recorded.
+const NOT_WRITTEN: &str = "the registry cannot be written";
+
+/// Somebody who holds a registry.
+struct Held(Child);
+
+impl Held {
+    /// From now on nothing can be recorded; none when there is no `sqlite3`.
+    fn registry_of(fleet: &Fleet) -> Option<Self> {
+        let mut sqlite = Command::new("sqlite3");
+        sqlite.arg(fleet.places.database()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = sqlite.spawn().ok()?;
+        let orders = b".timeout 60000\nBEGIN IMMEDIATE;\n.print held\n";
+        holder.stdin.as_mut().unwrap().write_all(orders).unwrap();
+        let mut line = String::new();
+        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "held\n");
+        Some(Self(holder))
+    }
+
+    fn let_go(mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().unwrap();
+    }
+}
+
+/// Changes a registry; false when there is no `sqlite3`.
+fn sqlite(fleet: &Fleet, order: &str) -> bool {
+    let mut sqlite = Command::new("sqlite3");
+    let done = sqlite.args(["-cmd", ".timeout 60000"]).arg(fleet.places.database()).arg(order).status();
+    done.inspect(|done| assert!(done.success(), "{order}")).is_ok()
+}
+
+/// An agent that has left memory.
+async fn asleep(fleet: &Fleet, client: &mut Client) -> AgentId {
+    let id = fleet.spawn_up(client, "serve").await;
+    fleet.tell(id, "sleep");
+    fleet.until_row(client, id, |row| row.hibernated).await;
+    id
+}
+
+async fn states(client: &mut Client) -> Vec<(AgentId, State)> {
+    client.list().await.unwrap().into_iter().map(|row| (row.id, row.state)).collect()
+}
 
 #[tokio::test]
 async fn a_spawn_whose_caller_is_gone_before_it_is_looked_at_does_not_happen() {
@@ -38,29 +85,92 @@ async fn a_spawn_whose_caller_is_gone_before_it_is_looked_at_does_not_happen() {
 
 #[tokio::test]
 async fn a_kill_does_not_wait_for_a_registry_that_somebody_holds() {
+    let fleet = Fleet::with(|options| options.max_running = 1);
+    let mut client = fleet.client().await;
+    let asleep = asleep(&fleet, &mut client).await;
+    let running = fleet.spawn_up(&mut client, "hang").await;
+    let queued = fleet.spawn(&mut client, "hang").await;
+    fleet.until_row(&mut client, queued, |row| row.queued_behind == Some(0)).await;
+    let Some(held) = Held::registry_of(&fleet) else { return eprintln!("skipped: there is no sqlite3") };
+    for id in [queued, asleep, running] {
+        let row = client.kill(&id.to_string(), &quick()).await.unwrap();
+        assert_eq!((row.id, row.state), (id, State::Killed));
+        assert_eq!(processes_of(&id.to_string()), Vec::<i32>::new());
+    }
+    // They were answered while nothing could be recorded, before that was given up, and the next daemon knows.
+    assert!(!fleet.log().contains(NOT_WRITTEN), "{}", fleet.log());
+    fleet.kill_daemon();
+    held.let_go();
+    let states = states(&mut fleet.client().await).await;
+    assert_eq!(states, [asleep, running, queued].map(|id| (id, State::Killed)));
+    assert_eq!([asleep, running, queued].map(|id| fleet.runs(id)), [1, 1, 0]);
+}
+
+#[tokio::test]
+async fn a_removal_does_not_wait_for_a_registry_that_somebody_holds() {
     let fleet = Fleet::new();
     let mut client = fleet.client().await;
-    let id = fleet.spawn_up(&mut client, "hang").await;
-    let mut sqlite = Command::new("sqlite3");
-    sqlite.arg(fleet.places.database()).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let Ok(mut holder) = sqlite.spawn() else { return eprintln!("skipped: there is no sqlite3") };
-    let mut orders = holder.stdin.take().unwrap();
-    orders.write_all(b"BEGIN IMMEDIATE;\n.print held\n").unwrap();
-    let mut line = String::new();
-    BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "held\n");
-    let name = id.to_string();
-    let kill = tokio::spawn(async move { client.kill(&name, &quick()).await });
-    let gone = id.to_string();
-    tokio::task::spawn_blocking(move || wait_until("it is gone", || processes_of(&gone).is_empty()))
-        .await
-        .unwrap();
-    // It was ended while nothing could be recorded; now it is.
-    drop(orders);
-    holder.wait().unwrap();
-    assert_eq!(kill.await.unwrap().unwrap().state, State::Killed);
+    let stays = asleep(&fleet, &mut client).await;
+    let running = fleet.spawn_up(&mut client, "hang").await;
+    let done = fleet.spawn(&mut client, "done").await;
+    fleet.until_state(&mut client, done, State::Done).await;
+    let Some(held) = Held::registry_of(&fleet) else { return eprintln!("skipped: there is no sqlite3") };
+    for (id, force) in [(done, false), (running, true)] {
+        let removed = client.rm(&id.to_string(), RmRequest { force, keep: false }).await.unwrap();
+        assert_eq!(removed.id, id);
+        assert_eq!(processes_of(&id.to_string()), Vec::<i32>::new());
+    }
+    assert_eq!(states(&mut client).await, [(stays, State::Idle)]);
+    assert!(!fleet.log().contains(NOT_WRITTEN), "{}", fleet.log());
     fleet.kill_daemon();
-    assert_eq!(fleet.client().await.show(&id.to_string()).await.unwrap().state, State::Killed);
+    held.let_go();
+    assert_eq!(states(&mut fleet.client().await).await, [(stays, State::Idle)]);
+}
+
+#[tokio::test]
+async fn who_is_killed_while_it_is_woken_and_nothing_can_be_recorded_stays_killed() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let id = asleep(&fleet, &mut client).await;
+    let name = id.to_string();
+    let Some(held) = Held::registry_of(&fleet) else { return eprintln!("skipped: there is no sqlite3") };
+    let (mut other, woken) = (fleet.client().await, name.clone());
+    let wake = tokio::spawn(async move { other.wake(&woken).await });
+    until("it is being woken", || async { fleet.log().contains("woken") }).await;
+    assert_eq!(client.kill(&name, &quick()).await.unwrap().state, State::Killed);
+    assert_eq!(refused(wake.await.unwrap()).0, "ended");
+    fleet.kill_daemon();
+    held.let_go();
+    let mut client = fleet.client().await;
+    assert_eq!(client.show(&name).await.unwrap().state, State::Killed);
+    assert_eq!(fleet.runs(id), 1);
+}
+
+#[tokio::test]
+async fn who_is_killed_when_its_next_run_could_not_be_recorded_is_not_started_by_the_next_daemon() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let program = fleet.temp.path().join("worker");
+    std::fs::write(&program, [0x7f; 64]).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let request = SpawnRequest { program: Some(program.clone()), ..fleet.request("hang") };
+    let id = client.spawn(request).await.unwrap().id;
+    let name = id.to_string();
+    fleet.until_row(&mut client, id, |row| row.note.is_some()).await;
+    // Whatever is to be recorded of it fails, at once.
+    let fail = "CREATE TRIGGER no BEFORE UPDATE ON agents BEGIN SELECT RAISE(ABORT, 'not now'); END";
+    if !sqlite(&fleet, fail) {
+        return eprintln!("skipped: there is no sqlite3");
+    }
+    until("its next run is not recorded", || async { fleet.log().contains(NOT_WRITTEN) }).await;
+    assert_eq!(client.kill(&name, &quick()).await.unwrap().state, State::Killed);
+    fleet.kill_daemon();
+    assert!(sqlite(&fleet, "DROP TRIGGER no"));
+    std::fs::remove_file(&program).unwrap();
+    std::fs::copy(fake_worker(), &program).unwrap();
+    let mut client = fleet.client().await;
+    assert_eq!(client.show(&name).await.unwrap().state, State::Killed);
+    assert_eq!(fleet.runs(id), 0);
 }
 
 #[tokio::test]
