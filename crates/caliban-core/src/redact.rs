@@ -12,10 +12,12 @@ use crate::cap;
 
 mod innocent;
 
-pub use innocent::secret_parts;
+pub use innocent::{header_secrets, secret_parts};
 
 /// Values shorter than this are not looked for: they would blank out ordinary text.
 pub const MIN_VALUE_CHARS: usize = 8;
+/// Up to this length a value of small letters alone is taken for a word and not looked for, either: `postgres`.
+const PLAIN_WORD_CHARS: usize = 12;
 
 /// How the place of a secret begins.
 const GAP: &str = "[redacted:";
@@ -43,14 +45,15 @@ impl Redactor {
         redactor
     }
 
-    /// Looks for these values as well from now on.
+    /// Looks for these values as well from now on. What is short or a plain word is left out: it is in texts that have
+    /// nothing to do with it, and whoever must judge a call could not read them any more.
     pub fn learn<N: Into<String>, V: Into<String>>(&self, secrets: impl IntoIterator<Item = (N, V)>) {
         let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
         for (name, value) in secrets {
             let (name, value) = (name.into(), value.into());
             let value = value.trim();
             let is_known = || values.iter().any(|(_, known)| known == value);
-            if value.chars().count() < MIN_VALUE_CHARS || is_known() {
+            if value.chars().count() < MIN_VALUE_CHARS || is_plain_word(value) || is_known() {
                 continue;
             }
             // The same value inside a JSON string, when that looks different (quotes, line ends).
@@ -115,6 +118,15 @@ impl Redactor {
     }
 }
 
+/// Whether something was taken out of a text.
+pub fn has_gap(text: &str) -> bool {
+    text.contains(GAP)
+}
+
+fn is_plain_word(value: &str) -> bool {
+    value.len() <= PLAIN_WORD_CHARS && value.bytes().all(|byte| byte.is_ascii_lowercase())
+}
+
 /// Puts back what [`Redactor::veil`] took out. A text with another number of gaps stays as it is.
 pub fn unveil(text: &str, secrets: &[String]) -> String {
     let mut parts = text.split(GAP);
@@ -147,8 +159,17 @@ pub fn is_secret_name(name: &str) -> bool {
         "APIKEY",
     ];
     // As an ending without a separator. Not KEY: `MONKEY` is none. AUTH only as a word: `SSH_AUTH_SOCK` is a path.
-    const ENDINGS: [&str; 9] =
-        ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY", "_AUTH"];
+    const ENDINGS: [&str; 9] = [
+        "TOKEN",
+        "SECRET",
+        "PASSWORD",
+        "PASSWD",
+        "PASSPHRASE",
+        "CREDENTIAL",
+        "CREDENTIALS",
+        "APIKEY",
+        "_AUTH",
+    ];
     let name = name.to_ascii_uppercase();
     let is_word = |word: &str| WORDS.contains(&word);
     name.split(|c: char| !c.is_ascii_alphanumeric()).any(is_word)
