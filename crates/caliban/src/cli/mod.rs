@@ -215,6 +215,11 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, cla
     let conflict =
         |message: String| given(&command, &matches).clone().error(ErrorKind::ArgumentConflict, message);
     cli.run.check().map_err(conflict)?;
+    if let Some(verb) = verb_for_prompt(&cli, &args) {
+        return Err(conflict(format!(
+            "flags of a run cannot stand before `{verb}`: caliban {verb} …; a prompt of this one word goes behind -p"
+        )));
+    }
     if cli.command.is_none() && cli.run.bg.is_none() && cli.task != fleet::TaskFlags::default() {
         return Err(conflict(
             "--label, --isolation and the like are for an agent in the background: add --bg".to_owned(),
@@ -291,6 +296,14 @@ fn with_agents(mut args: Vec<OsString>) -> Vec<OsString> {
         };
     }
     args
+}
+
+/// A verb that stands where only a prompt can, behind a flag of a run. What stands behind `-p`, `--bg` or `--` is meant.
+fn verb_for_prompt<'c>(cli: &'c Cli, args: &[OsString]) -> Option<&'c str> {
+    let is_meant = cli.run.print.is_some()
+        || cli.run.bg.is_some()
+        || args.len().checked_sub(2).and_then(|at| args.get(at)).is_some_and(|before| before == "--");
+    cli.run.prompt.as_deref().filter(|word| !is_meant && AGENT_VERBS.contains(word))
 }
 
 /// The ids of the flags that belong to a run.

@@ -108,6 +108,25 @@ fn flags_of_a_run_are_refused_before_another_command() {
 }
 
 #[test]
+fn a_short_verb_behind_a_flag_of_a_run_is_no_prompt() {
+    for line in [&["--model", "m", "list"][..], &["--max-turns", "3", "list"], &["--verbose", "list", "--"]] {
+        let error = parsed(line).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        let said = "flags of a run cannot stand before `list`: caliban list …";
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    let list = Some("list".to_owned());
+    for line in [
+        &["--", "list"][..],
+        &["--model", "m", "--", "list"],
+        &["-p", "--model", "m", "list"],
+        &["--bg", "list"],
+    ] {
+        assert_eq!(prompt(line), list, "{line:?}");
+    }
+}
+
+#[test]
 fn an_unknown_provider_is_a_usage_error_with_a_close_match() {
     let error = parsed(&["--provider", "antropic", "-p", "hi"]).unwrap_err();
     assert_eq!(error.exit_code(), 2);
