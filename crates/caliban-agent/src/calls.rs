@@ -36,6 +36,9 @@ pub(crate) const APPROVED: &str = "approved in this session";
 pub(crate) const PARALLEL_CALLS: usize = 16;
 /// What a refusal quotes of a call's arguments.
 const QUOTED_CHARACTERS: usize = 200;
+/// Why a call that is taken up again from the transcript cannot be carried out as it stands there.
+const NOT_WHOLE: &str =
+    "its arguments were not recorded whole, because they held a secret; make the call again";
 
 impl Agent {
     pub(crate) async fn run_calls(
@@ -301,6 +304,11 @@ impl Runner<'_> {
             let error = error.unwrap_or_else(|| "an object was expected, not nested too deep".to_owned());
             let why = format!("the arguments are not a JSON object: {error}");
             self.refuse(&mut ended, call, &call.input, refusal(Verdict::Invalid, why), Vec::new()).await?;
+            return Ok(Step::Ended(ended));
+        }
+        if call.has_gaps {
+            let decision = refusal(Verdict::Invalid, NOT_WHOLE.to_owned());
+            self.refuse(&mut ended, call, &call.input, decision, Vec::new()).await?;
             return Ok(Step::Ended(ended));
         }
         let details = json!({"tool_name": call.name, "tool_input": call.input});

@@ -11,7 +11,10 @@ use caliban_core::{
 };
 use serde_json::Value;
 
-use crate::event::{Decision, Event, Header, Verdict};
+use crate::{
+    event::{Decision, Event, Header, Verdict},
+    secrets,
+};
 
 /// What the model is told about a call that began and whose end nobody saw.
 pub const INTERRUPTED: &str = "[interrupted: the session ended while this ran; its outcome is unknown. \
@@ -57,6 +60,8 @@ pub struct OpenCall {
     pub input: Value,
     /// Whether it has begun.
     pub started: bool,
+    /// Whether the record of it, from which it is taken up again, leaves out a secret of its arguments.
+    pub(crate) has_gaps: bool,
     answer: Option<(Vec<ResultPart>, bool)>,
 }
 
@@ -95,6 +100,9 @@ impl Conversation {
         let mut conversation = Self::default();
         for event in events {
             conversation.apply(event);
+        }
+        for call in &mut conversation.open {
+            call.has_gaps = secrets::has_gap(&call.input);
         }
         conversation
     }
@@ -139,6 +147,7 @@ impl Conversation {
                         name: name.to_owned(),
                         input: input.clone(),
                         started: false,
+                        has_gaps: false,
                         answer: None,
                     })
                     .collect();

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use caliban_core::redact::Redactor;
+use caliban_core::redact::{self, Redactor};
 use serde_json::{Map, Value};
 
 /// What the model sent as arguments.
@@ -35,6 +35,16 @@ pub(crate) fn redact(record: &mut Value, redactor: &Redactor) {
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Whether arguments, as a record has them, are no longer what the model sent.
+pub(crate) fn has_gap(arguments: &Value) -> bool {
+    match arguments {
+        Value::String(text) => redact::has_gap(text),
+        Value::Array(items) => items.iter().any(has_gap),
+        Value::Object(fields) => fields.iter().any(|(name, field)| redact::has_gap(name) || has_gap(field)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 

@@ -1,10 +1,16 @@
 //! What a resumed agent still knows beside the conversation: where it stood, and its todo list.
 
-use caliban_agent::{Agent, event::Event, transcript};
+use caliban_agent::{
+    Agent,
+    event::{Answer, Event, Outcome},
+    transcript,
+};
+use caliban_core::redact::Redactor;
 use caliban_tools::{Todo, TodoStatus};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
-use crate::world::{World, prompt};
+use crate::world::{World, answer, asked, prompt};
 
 /// An agent that said something in `sub`, and its kit's workspace after a resume.
 async fn resumed(world: &World) -> Agent {
@@ -93,4 +99,39 @@ async fn the_todo_list_is_there_again() {
             .iter()
             .any(|record| matches!(&record.event, Event::CallStarted { name, .. } if name == "TodoWrite"))
     );
+}
+
+#[tokio::test]
+async fn a12_a_parked_call_with_a_gap_in_its_record_is_not_carried_out_after_a_resume() {
+    const CANARY: &str = "canary-4f1d9c7e2b";
+    let staged = |name: &str| json!({"name": "Staged", "input": {"name": name, "write": "x"}});
+    let mut world = World::new(json!({"steps": [
+        {"tool_calls": [staged(CANARY), staged("whole")]},
+        {"text": "done"},
+    ]}));
+    world.redactor = Redactor::new([("DB_PASSWORD", CANARY)]);
+    let kit = world.kit();
+    let mut agent = Agent::new(kit.clone()).await.unwrap();
+    tokio::select! {
+        report = prompt(&mut agent, "go") => panic!("{report:?}"),
+        _ = asked(&kit) => {}
+    }
+    agent.close().await;
+    let kit = world.kit();
+    let mut agent = Agent::resume(kit.clone()).await.unwrap();
+    let never = CancellationToken::new();
+    // Only the other one is asked for.
+    let (report, ()) = tokio::join!(agent.go_on(&never), answer(&kit, Answer::Once));
+    assert_eq!(report.outcome, Outcome::Done);
+    assert_eq!(world.stage.log(), ["whole begins", "whole ends"]);
+    let records = transcript::read(&world.session()).unwrap();
+    let refused: Vec<&str> = records
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::CallRefused { message, .. } => Some(message.as_str()),
+            _ => None,
+        })
+        .collect();
+    let told = "Not carried out: its arguments were not recorded whole, because they held a secret; make the call again.";
+    assert_eq!(refused, [told]);
 }
