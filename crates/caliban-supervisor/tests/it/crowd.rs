@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use caliban_supervisor::protocol::FleetEvent;
 use rustix::process::Signal;
@@ -75,6 +75,9 @@ async fn a_crowd_that_got_its_answers_and_reads_on_keeps_nobody_out() {
     let wake = format!("POST /v1/agents/{id}/wake HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
     let mut asks = crowd(&fleet, &wake);
     wait_until("as many are connected as can be", || sockets() > before + SEATS);
+    // The daemon looks for somebody to send away when the last has been there for a second, and finds nobody.
+    let full = Instant::now();
+    wait_until("it has looked", || full.elapsed() > Duration::from_secs(2));
     signal(worker, Signal::KILL);
     // Those who were let in hear of it, and read from then on.
     for stream in asks.iter_mut().take(SEATS + 1) {
