@@ -34,6 +34,9 @@ const HANDED_CAP: u64 = 1024 * 1024;
 /// Parts of a request that an agent hands over to one that it starts.
 const POLICY: &str = "inherited_policy";
 const HOOKS: &str = "hooks";
+/// Directories that count as inside the project, in a request and in a policy.
+const ADD_DIRS: &str = "add_dirs";
+const EXTRA_DIRS: &str = "extra_dirs";
 
 /// Variables that say where settings and trust are.
 const PLACES: [&str; 3] = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
@@ -272,6 +275,17 @@ fn narrow(who: &str, parent: &SpawnSpec, used: Used, child: &mut SpawnSpec) -> R
         }
         child.tools = child.tools.take().or_else(|| Some(tools.clone()));
     }
+    let listed = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    let own = [
+        listed(parent.extra.get(ADD_DIRS)),
+        listed(parent.extra.get(POLICY).and_then(|it| it.get(EXTRA_DIRS))),
+    ];
+    if let Some(dir) =
+        listed(child.extra.get(ADD_DIRS)).iter().find(|dir| !own.iter().flatten().any(|own| own == *dir))
+    {
+        let text = format!("{who} may not give another the directory {dir}, which it has not itself");
+        return refused(text, "leave --add-dir out");
+    }
     for part in [POLICY, HOOKS] {
         match parent.extra.get(part) {
             Some(value) => child.extra.insert(part.to_owned(), Value::clone(value)),
@@ -373,6 +387,17 @@ mod tests {
         assert!(narrowed(&plain, Used::default(), allows).is_err());
         let takes = spec(|spec| spec.tools = Some(vec!["Write".into()]));
         assert!(narrowed(&plan, Used::default(), takes).is_err());
+        let adds =
+            |dir: &str| spec(|spec| _ = spec.extra.insert(ADD_DIRS.to_owned(), serde_json::json!([dir])));
+        let refused = narrowed(&plain, Used::default(), adds("/")).unwrap_err();
+        assert_eq!(refused, r#"it may not give another the directory "/", which it has not itself"#);
+        let has = spec(|spec| {
+            _ = spec.extra.insert(POLICY.to_owned(), serde_json::json!({"extra_dirs": ["/srv"]}))
+        });
+        for parent in [adds("/srv"), has] {
+            assert!(narrowed(&parent, Used::default(), adds("/srv")).is_ok());
+            assert!(narrowed(&parent, Used::default(), adds("/")).is_err());
+        }
         // Nobody gets rid of the settings' hooks by naming others.
         let hooked = spec(|spec| _ = spec.extra.insert(HOOKS.to_owned(), Value::Array(Vec::new())));
         assert_eq!(narrowed(&plain, Used::default(), hooked).unwrap().0, asks(Mode::Default));

@@ -8,7 +8,6 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use caliban_agent::Kit;
 use caliban_core::{budget::Limits, mode::Mode};
 use caliban_permissions::Policy;
 use caliban_supervisor::records::{self, RIGHTS, Rights};
@@ -25,16 +24,15 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// For this agent, in this run.
-    pub(super) fn new(directory: &Path, nonce: &str, budget: Limits, kit: &Kit) -> Self {
-        let mut kept = Self {
-            directory: directory.to_owned(),
-            nonce: nonce.to_owned(),
-            budget,
-            max_turns: kit.limits.max_turns.into(),
-            policy: kit.policy.clone(),
-            written: None,
-        };
+    /// For the agent in this directory, in this run.
+    pub(super) fn new(
+        directory: &Path,
+        nonce: &str,
+        (budget, max_turns): (Limits, u32),
+        policy: Arc<RwLock<Policy>>,
+    ) -> Self {
+        let (directory, nonce) = (directory.to_owned(), nonce.to_owned());
+        let mut kept = Self { directory, nonce, budget, max_turns: max_turns.into(), policy, written: None };
         kept.write();
         kept
     }
@@ -64,5 +62,36 @@ impl Kept {
             let _none = std::fs::remove_file(self.directory.join(RIGHTS));
             self.written = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a11_what_a_person_changes_is_written_and_what_cannot_be_written_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let policy = Arc::new(RwLock::new(Policy::new("/work", "/home/me")));
+        policy.write().unwrap().mode = Mode::Unattended;
+        let budget = Limits { tokens: Some(7), ..Limits::NONE };
+        let mut kept = Kept::new(dir.path(), "n", (budget, 9), policy.clone());
+        let read = || -> Option<Rights> { records::read(dir.path(), RIGHTS) };
+        let is = |mode: Mode| Rights {
+            nonce: "n".into(),
+            mode,
+            budget,
+            max_turns: 9,
+            policy: serde_json::to_value(&*policy.read().unwrap()).unwrap(),
+        };
+        assert_eq!(read(), Some(is(Mode::Unattended)));
+        policy.write().unwrap().mode = Mode::Plan;
+        kept.write();
+        assert_eq!(read(), Some(is(Mode::Plan)));
+        // Nothing can be written under the name that comes first: what was wider must not stay.
+        std::fs::create_dir(dir.path().join(".rights.json.new")).unwrap();
+        policy.write().unwrap().mode = Mode::Default;
+        kept.write();
+        assert_eq!(read(), None);
     }
 }

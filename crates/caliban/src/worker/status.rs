@@ -104,7 +104,8 @@ impl Status {
         self.now.model = Some(kit.model.clone());
         self.redactor = kit.redactor.clone();
         self.purse = Some(kit.purse.clone());
-        self.rights = Some(Kept::new(&self.directory, &self.now.nonce, budget, kit));
+        let limits = (budget, kit.limits.max_turns);
+        self.rights = Some(Kept::new(&self.directory, &self.now.nonce, limits, kit.policy.clone()));
         self.cost();
     }
 
