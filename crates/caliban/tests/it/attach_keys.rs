@@ -101,3 +101,31 @@ fn f10_every_key_that_leaves_does_so_for_a_queued_agent_too() {
     }
     fleet.run(["kill", &first, &queued]).ok();
 }
+
+#[test]
+fn f10_who_leaves_while_a_command_runs_is_not_told_that_it_was_not_heard() {
+    let answer = |number: usize| text(format!("answer {number} {}", "x".repeat(2_000)));
+    let fleet = Fleet::new(script![answer(1), answer(2), answer(3), text("the summary")]);
+    let settings = fleet.place.env.config().join("caliban/settings.toml");
+    let text = fleet.place.env.read(&settings);
+    fleet.place.env.write(settings, format!("context_window = 5000\n{text}"));
+    let id = fleet.bg("the task", ["--interactive"]);
+    fleet.wait_for(&id, "idle");
+    for message in ["go on", "more"] {
+        fleet.run(["agents", "send", &id, message]).ok();
+        fleet.run(["agents", "wait", &id]).ok();
+    }
+    let before = fleet.place.server.model_requests().len();
+    fleet.place.server.hold();
+    let tmux = terminal(&fleet, &id, "> more");
+    tmux.send_keys(&["/compact", "Enter"]);
+    fleet.place.server.wait_for_requests(before + 1);
+    tmux.send_keys(&["C-d"]);
+    tmux.wait_for_text("left with 0");
+    let screen = tmux.capture();
+    assert!(!screen.contains("it was not told") && !screen.contains("waiting until"), "{screen}");
+    assert!(screen.contains(&format!("\ndetached; agent {id} goes on\n")), "{screen}");
+    fleet.place.server.release();
+    wait_until("it is carried out", || transcript(&fleet, &id).contains("the summary"));
+    fleet.run(["kill", &id]).ok();
+}

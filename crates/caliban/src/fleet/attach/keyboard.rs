@@ -48,7 +48,8 @@ pub(in crate::fleet) struct Line {
 pub(super) struct Keyboard {
     lines: mpsc::UnboundedReceiver<Line>,
     wake: UnixStream,
-    looked: Receiver<Draft>,
+    looked: Receiver<(u64, Draft)>,
+    /// How often the reader was woken.
     looks: u64,
 }
 
@@ -88,15 +89,28 @@ impl Keyboard {
 
     /// Looks at the terminal: lines that are begun from now on have at least as many looks as this one's number.
     pub(super) fn look(&mut self) -> (u64, Draft) {
-        self.looks += 1;
-        (self.looks, self.wake(LOOK))
+        let draft = self.wake(LOOK);
+        (self.looks, draft)
     }
 
     fn wake(&mut self, why: u8) -> Draft {
+        self.looks += 1;
         // One that has ended reads nothing any more.
-        match self.wake.write_all(&[why]) {
-            Ok(()) => self.looked.recv_timeout(LOOK_LIMIT).unwrap_or(Draft::None),
-            Err(_) => Draft::None,
+        if self.wake.write_all(&[why]).is_err() {
+            return Draft::None;
+        }
+        answer(&self.looked, self.looks, LOOK_LIMIT)
+    }
+}
+
+/// The answer to this look. Those to earlier ones, which came too late, are not taken for it.
+fn answer(looked: &Receiver<(u64, Draft)>, look: u64, limit: Duration) -> Draft {
+    let give_up = Instant::now() + limit;
+    loop {
+        match looked.recv_timeout(give_up.saturating_duration_since(Instant::now())) {
+            Ok((number, draft)) if number == look => return draft,
+            Ok(_) => {}
+            Err(_) => return Draft::None,
         }
     }
 }
@@ -104,7 +118,7 @@ impl Keyboard {
 struct Reader {
     lines: mpsc::UnboundedSender<Line>,
     woken: UnixStream,
-    answer: Sender<Draft>,
+    answer: Sender<(u64, Draft)>,
     looks: u64,
     text: Vec<u8>,
     /// How many looks there had been when the text was begun.
@@ -190,7 +204,7 @@ impl Reader {
         if is_over {
             self.emit();
         }
-        self.answer.send(draft).is_ok() && !is_over
+        self.answer.send((self.looks, draft)).is_ok() && !is_over
     }
 
     /// Takes the unfinished line out of the terminal.
@@ -242,4 +256,18 @@ fn held() -> Vec<u8> {
         held.extend(read().unwrap_or_default());
     }
     held
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_answer_is_not_taken_for_that_to_another_look() {
+        let (answers, looked) = channel();
+        assert_eq!(answer(&looked, 1, Duration::ZERO), Draft::None);
+        answers.send((1, Draft::None)).unwrap();
+        answers.send((2, Draft::Some)).unwrap();
+        assert_eq!(answer(&looked, 2, LOOK_LIMIT), Draft::Some);
+    }
 }

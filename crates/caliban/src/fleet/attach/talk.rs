@@ -71,7 +71,9 @@ pub(super) struct Memory {
     /// The agent's own commands, and what they are for.
     commands: Vec<(String, String)>,
     said: JoinSet<(String, Result<(), ClientError>)>,
-    /// What was sent and is not acknowledged, by its id.
+    /// Commands that were sent and have not ended, by what was typed.
+    ordered: JoinSet<(String, Result<(), ClientError>)>,
+    /// Messages that were sent and are not acknowledged, by their id; a transcript has that. A command has none.
     flying: BTreeMap<String, String>,
     /// Questions that were answered here.
     answered: Vec<String>,
@@ -157,7 +159,11 @@ impl Talk<'_> {
                 },
                 Some(told) = self.memory.said.join_next(), if !self.memory.said.is_empty() => {
                     self.memory.told(told)?;
-                    // What came of a command ends without one.
+                    self.memory.screen.end_line(out)?;
+                }
+                Some(done) = self.memory.ordered.join_next(), if !self.memory.ordered.is_empty() => {
+                    carried_out(done)?;
+                    // What came of a command ends without a line's end.
                     self.memory.screen.end_line(out)?;
                 }
                 () = async { match &moot { Some(moot) => moot.cancelled().await, None => std::future::pending().await } } => {}
@@ -271,12 +277,15 @@ impl Talk<'_> {
         let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
         let (client, session) = (self.link.client.clone(), self.link.session.clone());
         let is_command = Typed::of(&text, &self.memory.commands) == Typed::Command(text.clone());
+        if is_command {
+            self.memory.ordered.spawn(async move {
+                let done = client.prompt(&session, vec![ContentBlock::from(text.as_str())]).await;
+                (text, done.map(drop))
+            });
+            return Ok(());
+        }
         self.memory.flying.insert(id.clone(), text.clone());
         self.memory.said.spawn(async move {
-            if is_command {
-                let told = client.prompt(&session, vec![ContentBlock::from(text)]).await;
-                return (id, told.map(drop));
-            }
             let params = json!({"sessionId": session, "text": text, "id": id});
             let told = client.peer().call::<Value>(SEND, &params).await;
             (id, told.map(drop).map_err(ClientError::from))
@@ -293,7 +302,11 @@ impl Talk<'_> {
             let _no_handler = tokio::signal::ctrl_c().await;
         };
         tokio::pin!(interrupted);
-        while !self.memory.said.is_empty() || !self.memory.answered.is_empty() {
+        // A command is taken at once or refused at once; one that is being carried out needs nobody who waits for it.
+        while !self.memory.said.is_empty()
+            || !self.memory.answered.is_empty()
+            || (!self.memory.ordered.is_empty() && begun.elapsed() <= LEAVE_PATIENCE)
+        {
             tokio::select! {
                 event = self.link.events.next() => match event {
                     Ok(Some(_)) => {}
@@ -301,6 +314,9 @@ impl Talk<'_> {
                 },
                 Some(told) = self.memory.said.join_next(), if !self.memory.said.is_empty() => {
                     self.memory.told(told)?;
+                }
+                Some(done) = self.memory.ordered.join_next(), if !self.memory.ordered.is_empty() => {
+                    carried_out(done)?;
                 }
                 () = &mut interrupted => break,
                 _ = look.tick() => {
@@ -310,7 +326,8 @@ impl Talk<'_> {
                     if begun.elapsed() > LEAVE_LIMIT {
                         break;
                     }
-                    if begun.elapsed() > LEAVE_PATIENCE && !std::mem::replace(&mut is_said, true) {
+                    let is_waited_for = !self.memory.said.is_empty() || !self.memory.answered.is_empty();
+                    if is_waited_for && begun.elapsed() > LEAVE_PATIENCE && !std::mem::replace(&mut is_said, true) {
                         say("waiting until the agent has what you typed (Ctrl+C leaves)");
                     }
                 }
@@ -340,6 +357,21 @@ impl Talk<'_> {
         let all = flying.into_values().chain(self.memory.kept).chain(typed);
         Ok(all.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect())
     }
+}
+
+/// What came of a command. The next event tells that its agent is gone.
+fn carried_out(
+    done: Result<(String, Result<(), ClientError>), tokio::task::JoinError>,
+) -> Result<(), Failure> {
+    let (typed, result) = done.map_err(|error| Failure::new(error.to_string()))?;
+    if let Err(error) = result
+        && !error.is_gone()
+    {
+        let mut failure = link::worded(error);
+        failure.message = format!("{typed}: {}", failure.message);
+        failure.show();
+    }
+    Ok(())
 }
 
 impl Memory {
