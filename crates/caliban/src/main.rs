@@ -138,7 +138,8 @@ fn working_directory(cli: &Cli, environment: &Environment) -> Result<PathBuf, Fa
                 dir.display()
             ))),
         },
-        Err(error) => Err(cannot(&file::words(&error))),
+        Err(error) => Err(cannot(&file::words(&error))
+            .hint("-C takes a directory that is there; a relative one starts here")),
     }
 }
 

@@ -21,9 +21,7 @@ pub(crate) fn types(
         report::note(note);
     }
     if json {
-        serde_json::to_writer(&mut *out, &definitions).map_err(std::io::Error::from)?;
-        writeln!(out)?;
-        return Ok(());
+        return crate::fleet::json_line(&definitions, out);
     }
     if definitions.is_empty() {
         writeln!(

@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 
-use super::run::AgentFlags;
+use super::run::{AgentFlags, above_zero};
 use crate::settings::values::Usd;
 
 // What is said about a background agent beside how it is set up.
@@ -42,7 +42,7 @@ pub(crate) struct TaskFlags {
     /// Give it a mailbox in this broker session (see `cafleet session list`); needs --interactive to wait for mail
     #[arg(long, value_name = "ID")]
     pub session: Option<String>,
-    /// Start when this agent has ended done; may be given again
+    /// Start when this agent has ended done or, with --interactive, is idle; may be given again
     #[arg(long, value_name = "ID")]
     pub after: Vec<String>,
 }
@@ -264,10 +264,10 @@ pub(crate) struct ResumeArgs {
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
     /// From now on: end after this many model requests, from its beginning; with --interactive, for each message
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = above_zero::<NonZeroU32>)]
     pub max_turns: Option<NonZeroU32>,
     /// From now on: end when this many tokens are spent, from its beginning, cache included
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = above_zero::<NonZeroU64>)]
     pub budget_tokens: Option<NonZeroU64>,
     /// From now on: end when this many US dollars are spent, from its beginning
     #[arg(long, value_name = "USD", value_parser = super::run::dollars)]

@@ -1,6 +1,6 @@
 //! The flags of a run, and the layer of settings that they make.
 
-use std::{num::NonZeroU32, num::NonZeroU64, path::PathBuf};
+use std::{num::NonZeroU32, num::NonZeroU64, path::PathBuf, str::FromStr};
 
 use caliban_permissions::Mode;
 use caliban_providers::ProviderKind;
@@ -109,10 +109,10 @@ pub(crate) struct AgentFlags {
     #[arg(long, value_name = "FILE", value_parser = utf8_path())]
     pub script: Option<PathBuf>,
     /// End after this many model requests
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = above_zero::<NonZeroU32>)]
     pub max_turns: Option<NonZeroU32>,
     /// End when this many tokens are spent, cache included
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = above_zero::<NonZeroU64>)]
     pub budget_tokens: Option<NonZeroU64>,
     /// End when this many US dollars are spent
     #[arg(long, value_name = "USD", value_parser = dollars)]
@@ -191,6 +191,11 @@ pub(crate) struct AcpArgs {
 pub(super) fn dollars(text: &str) -> Result<Usd, String> {
     let amount: f64 = text.parse().map_err(|_| "expected an amount of dollars, such as 0.50".to_owned())?;
     Usd::new(amount).ok_or_else(|| "expected an amount of dollars above 0".to_owned())
+}
+
+/// A limit: `NonZero…` of std has no words for people.
+pub(super) fn above_zero<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| "expected a whole number above 0".to_owned())
 }
 
 /// Settings are text, so a path in them is too; refusing others here beats losing their bytes later.

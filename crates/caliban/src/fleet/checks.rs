@@ -47,7 +47,8 @@ pub(super) async fn check(
     for dir in &agent.add_dir {
         let path = fleet.cwd.join(dir);
         if !path.is_dir() {
-            return Err(Failure::usage(format!("--add-dir: there is no directory {}", path.display())));
+            let text = format!("--add-dir: there is no directory {}", path.display());
+            return Err(Failure::usage(text).hint("name one that is there, or make it first"));
         }
     }
     tools(task, spec)?;

@@ -47,7 +47,8 @@ pub(super) async fn read(base: &Path, places: &Places, own: &Places) -> Result<V
             let mut row = agent(record, &spec, base, places);
             if row.state == State::Spawning {
                 row.queued_behind = Some(queued);
-                queued += 1;
+                // Who waits for others is before nobody.
+                queued += u64::from(row.after.is_empty());
             }
             rows.push(row);
         }

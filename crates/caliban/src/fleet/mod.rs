@@ -45,11 +45,16 @@ use std::{
     time::Duration,
 };
 
-use caliban_core::{ids::AgentId, names::Slug, spec::SpawnSpec};
+use caliban_core::{
+    ids::AgentId,
+    lifecycle::State,
+    names::Slug,
+    spec::{Isolation, SpawnSpec},
+};
 use caliban_supervisor::{
     Client, ClientError, DaemonOptions, PlaceSources, Places, StartOptions, Sweep,
     moved::{self, Elsewhere, Fate},
-    protocol::{AgentRow, Awake, ErrorCode, WakeRequest},
+    protocol::{AgentRow, ApiError, Awake, ErrorCode, WakeRequest},
     records,
 };
 
@@ -225,7 +230,15 @@ impl<'a> Fleet<'a> {
             environment: tool_environment(self.environment, &[]).into_iter().collect(),
             options,
         };
-        Client::connect_or_start(&self.places, start).await.map_err(worded)
+        Client::connect_or_start(&self.places, start).await.map_err(|error| {
+            let failure = worded(error);
+            // Its log had no room, either.
+            let full = std::io::Error::from(rustix::io::Errno::NOSPC).to_string();
+            match failure.message.contains(&full) {
+                true => failure.hint(format!("make room on the disk of {}", self.places.base().display())),
+                false => failure,
+            }
+        })
     }
 
     /// Where everything of this repo's fleet is.
@@ -257,6 +270,7 @@ impl<'a> Fleet<'a> {
 
     /// Makes sure that an agent listens; one whose keys went with the runtime directory gets ours, as at a resume.
     async fn wake(&self, client: &mut Client, agent: &str) -> Result<Awake, ClientError> {
+        self.check_ground(&client.show(agent).await?)?;
         match client.wake(agent).await {
             Err(ClientError::Refused(error)) if error.code == ErrorCode::SecretsGone => {
                 let row = client.show(agent).await?;
@@ -273,6 +287,25 @@ impl<'a> Fleet<'a> {
             }
             other => other,
         }
+    }
+
+    /// One that sleeps would only fail where there is nothing for its next run to stand on: it sleeps on.
+    fn check_ground(&self, row: &AgentRow) -> Result<(), ApiError> {
+        // Who has a worktree can stand anywhere in the repo.
+        let ground = match row.worktree {
+            Some(_) if !row.cwd.is_dir() => self.places.repo(),
+            _ => &row.cwd,
+        };
+        if !row.hibernated || ground.is_dir() {
+            return Ok(());
+        }
+        let text = format!(
+            "agent {} sleeps, and cannot wake: the directory {} is not there any more",
+            row.id,
+            ground.display()
+        );
+        Err(ApiError::new(ErrorCode::Conflict, text)
+            .hint("it was told nothing and sleeps on; if the repo was moved, move it back to that place"))
     }
 
     /// What an agent that is started again gets of its caller; the secrets of its task stay those of the first one.
@@ -295,11 +328,8 @@ pub(crate) fn labelled(
     label: &str,
 ) -> Result<Option<AgentId>, Failure> {
     let fleet = Fleet::open(environment, cwd)?;
-    let had_it = |dir: &Path| {
-        let spec = std::fs::read_to_string(dir.join(records::SPEC)).ok();
-        let spec = spec.and_then(|json| SpawnSpec::from_json(&json).ok());
-        spec.and_then(|spec| spec.label).is_some_and(|own| own.as_str() == label)
-    };
+    let had_it =
+        |dir: &Path| spec_of(dir).and_then(|spec| spec.label).is_some_and(|own| own.as_str() == label);
     let mut agents = std::fs::read_dir(fleet.places.agents_dir()).into_iter().flatten().flatten();
     if !agents.any(|agent| had_it(&agent.path())) {
         return Ok(None);
@@ -308,6 +338,12 @@ pub(crate) fn labelled(
         let row = fleet.client().await?.show(label).await.map_err(worded)?;
         Ok(Some(row.id))
     })
+}
+
+/// What an agent was asked for, from its directory.
+fn spec_of(dir: &Path) -> Option<SpawnSpec> {
+    let json = std::fs::read_to_string(dir.join(records::SPEC)).ok()?;
+    SpawnSpec::from_json(&json).ok()
 }
 
 /// Whether a directory that is gone was in a repo with a fleet.
@@ -356,6 +392,7 @@ fn daemon_options(loaded: &Loaded) -> DaemonOptions {
         grace_ms: u64::from(fleet.grace_seconds.get()) * 1000,
         sweep: if fleet.sweep { Sweep::Remove } else { Sweep::Off },
         keep_worktrees: loaded.settings.worktrees.keep,
+        ..DaemonOptions::default()
     }
 }
 
@@ -390,10 +427,18 @@ fn worktree_name(row: &AgentRow) -> Result<Slug, Failure> {
         return Ok(Slug::from(row.id));
     }
     let id = row.id;
+    let was_to_have_one =
+        spec_of(&row.dir).is_some_and(|spec| matches!(spec.isolation, Isolation::Worktree(_)));
     Err(match row.state {
-        caliban_core::lifecycle::State::Spawning => {
-            Failure::new(format!("agent {id} has not begun: there is no worktree yet"))
+        State::Spawning => Failure::new(format!("agent {id} has not begun: there is no worktree yet"))
+            .hint(format!("wait for it: caliban agents wait {id}")),
+        state if was_to_have_one && !row::has_ended(state) => {
+            Failure::new(format!("the worktree of agent {id} is being made"))
                 .hint(format!("wait for it: caliban agents wait {id}"))
+        }
+        _ if was_to_have_one => {
+            Failure::new(format!("agent {id} ended before its worktree was there: it has changed nothing"))
+                .hint(format!("caliban resume {id} lets it begin"))
         }
         _ => {
             let is_git = row.cwd.ancestors().any(|place| place.join(".git").symlink_metadata().is_ok());

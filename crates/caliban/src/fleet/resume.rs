@@ -10,7 +10,7 @@ use super::{
     json_line,
     limits::{self, Raised},
     respawn::say_who_is_not_followed,
-    row::{Shown, has_ended},
+    row::{Shown, has_ended, waits},
     say, worded,
 };
 use crate::{
@@ -57,6 +57,7 @@ pub(super) async fn resume(
     }
     writeln!(out, "{}", row.id)?;
     out.flush()?;
-    say(&format!("goes on; watch it: caliban attach {}", row.id));
+    let how = waits(&row).unwrap_or_else(|| "goes on".to_owned());
+    say(&format!("{how}; watch it: caliban attach {}", row.id));
     Ok(Code::Done)
 }

@@ -95,6 +95,17 @@ pub(super) fn ended(row: &AgentRow) -> String {
     }
 }
 
+/// For whom or what an agent waits that was to start; none when it starts.
+pub(super) fn waits(row: &AgentRow) -> Option<String> {
+    let before = row.queued_behind?;
+    let after: Vec<String> = row.after.iter().map(ToString::to_string).collect();
+    Some(match (after.as_slice(), before) {
+        ([_, ..], _) => format!("waits for {}", after.join(", ")),
+        ([], 0) => "waits for a place (next to start)".to_owned(),
+        ([], before) => format!("waits for a place ({before} before it)"),
+    })
+}
+
 fn starting(row: &AgentRow) -> String {
     match (row.queued_behind, row.after.as_slice()) {
         (_, [_, ..]) => {

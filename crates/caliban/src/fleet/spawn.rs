@@ -9,24 +9,24 @@ use caliban_core::{
     ids::AgentId,
     inert,
     names::Slug,
-    spec::{AfterTurn, Isolation, SpawnSpec, WorktreeSpec},
+    spec::{AfterTurn, Isolation, SpawnSpec, SpecError, WorktreeSpec},
 };
 use caliban_supervisor::protocol::SpawnRequest;
 use caliban_worktrees::BaseRef;
 use serde::Serialize;
 
-use super::{Fleet, caller, checks, flags, git::Git, json_line, say, worded};
+use super::{Fleet, caller, checks, flags, git::Git, json_line, row, say, worded};
 use crate::{
     cli::{
         AgentFlags, Cli,
         fleet::{self, SpawnArgs, TaskFlags},
     },
     report::{self, Code, Failure},
-    settings::{Loaded, schema::FleetIsolation},
+    settings::{Loaded, file::words, schema::FleetIsolation},
 };
 
-/// The longest prompt that is read from a file or stdin: one byte more is refused by the spec's own check.
-const PROMPT_CAP: u64 = caliban_core::spec::MAX_PROMPT_BYTES as u64 + 1;
+/// The longest prompt that is read from a file or stdin.
+const PROMPT_CAP: u64 = caliban_core::spec::MAX_PROMPT_BYTES as u64;
 
 /// What the caller gets to know; text and JSON come from it alike.
 #[derive(Debug, Serialize)]
@@ -38,6 +38,11 @@ struct Spawned {
     branch: Option<String>,
     /// Where it works.
     directory: PathBuf,
+    /// The same where that is a worktree of its own.
+    worktree: Option<PathBuf>,
+    /// For whom or what, when it does not start at once.
+    #[serde(skip)]
+    waits: Option<String>,
 }
 
 /// What is asked for.
@@ -79,6 +84,13 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
     // Said here and now, rather than by an agent that has failed when the person is gone.
     crate::compose::check_provider(&loaded, fleet.environment).await?;
     let mut spec = spec(fleet, &loaded, task)?;
+    spec.check().map_err(|error| {
+        let failure = Failure::usage(error.to_string());
+        match error {
+            SpecError::EmptyPrompt => failure.hint("say what to do: caliban --bg \"fix the failing test\""),
+            _ => failure,
+        }
+    })?;
     checks::price(&loaded, &spec)?;
     pin_base(&fleet.cwd, &mut spec.isolation).await?;
     spec.broker_session = broker_session(fleet, &loaded, &spec, task.task.session.as_deref()).await?;
@@ -87,7 +99,6 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
     for after in &task.task.after {
         spec.after.push(client.show(after).await.map_err(worded)?.id);
     }
-    spec.check().map_err(|error| Failure::usage(error.to_string()))?;
     let mut caller = caller::caller(fleet.environment, &loaded);
     caller.veil(&mut spec.prompt, caller::VEILED_TASK);
     spec.env = caller.env;
@@ -96,6 +107,8 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
     let request = SpawnRequest { spec, secrets: caller.secrets, program, key: None };
     let (made, dirty) = tokio::join!(client.spawn(request), checks::uncommitted(fleet, &isolation));
     let made = made.map_err(worded)?;
+    // It is there; who cannot be asked just now does not change that.
+    let waits = client.show(&made.id.to_string()).await.ok().and_then(|row| row::waits(&row));
     let name = Slug::from(made.id);
     let (branch, directory) = match isolation {
         Isolation::Worktree(_) => (
@@ -105,7 +118,9 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
         Isolation::None => (None, fleet.cwd.clone()),
     };
     let label = label.map(|label| label.to_string());
-    let code = show(&Spawned { id: made.id, label, dir: made.dir, branch, directory }, json, out)?;
+    let worktree = branch.is_some().then(|| directory.clone());
+    let spawned = Spawned { id: made.id, label, dir: made.dir, branch, directory, worktree, waits };
+    let code = show(&spawned, json, out)?;
     match dirty {
         0 => {}
         1 => say("1 uncommitted change is not in it"),
@@ -154,9 +169,13 @@ fn show(spawned: &Spawned, json: bool, out: &mut dyn Write) -> Result<Code, Fail
     writeln!(out, "{}", spawned.id)?;
     out.flush()?;
     let place = spawned.directory.display();
+    let works = match &spawned.waits {
+        Some(waits) => format!("{waits}, then works"),
+        None => "works".to_owned(),
+    };
     match &spawned.branch {
-        Some(branch) => say(&format!("works on branch {branch} in {place}")),
-        None => say(&format!("works in {place}")),
+        Some(branch) => say(&format!("{works} on branch {branch} in {place}")),
+        None => say(&format!("{works} in {place}")),
     }
     say(&format!("watch it: caliban attach {}", spawned.id));
     Ok(Code::Done)
@@ -228,13 +247,20 @@ fn isolation(fleet: &Fleet<'_>, loaded: &Loaded, wanted: &TaskFlags) -> Result<I
 }
 
 fn prompt_file(cwd: &Path, file: &Path) -> Result<String, Failure> {
-    let cannot = |error: std::io::Error| Failure::usage(format!("cannot read {}: {error}", file.display()));
+    let cannot = |error: std::io::Error| {
+        Failure::usage(format!("cannot read {}: {}", file.display(), words(&error)))
+            .hint("--prompt-file takes a file that has the task, or - for stdin")
+    };
     let mut bytes = Vec::new();
     if file == Path::new("-") {
-        std::io::stdin().lock().take(PROMPT_CAP).read_to_end(&mut bytes).map_err(cannot)?;
+        std::io::stdin().lock().take(PROMPT_CAP + 1).read_to_end(&mut bytes).map_err(cannot)?;
     } else {
         let opened = std::fs::File::open(cwd.join(file)).map_err(cannot)?;
-        opened.take(PROMPT_CAP).read_to_end(&mut bytes).map_err(cannot)?;
+        opened.take(PROMPT_CAP + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    }
+    if bytes.len() as u64 > PROMPT_CAP {
+        return Err(Failure::usage(format!("the prompt has more than {PROMPT_CAP} bytes"))
+            .hint("name the file in a short prompt: the agent can read it"));
     }
     String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{} is not UTF-8 text", file.display())))
 }

@@ -72,7 +72,11 @@ fn a_directory_that_is_not_there_is_named() {
     let place = Place::new(script![text("never")]);
     let output = place.ask("hello", ["-C", "nowhere"]).expect_code(2);
     let nowhere = place.repo.join("nowhere").display().to_string();
-    assert_eq!(output.stderr, format!("error: cannot work in {nowhere}: no such file or directory\n"));
+    let said = format!(
+        "error: cannot work in {nowhere}: no such file or directory\n\
+         hint: -C takes a directory that is there; a relative one starts here\n"
+    );
+    assert_eq!(output.stderr, said);
     let output = place.ask("hello", ["-C", "README.md"]).expect_code(2);
     let file = place.repo.join("README.md").display().to_string();
     assert_eq!(output.stderr, format!("error: cannot work in {file}: it is not a directory\n"));
@@ -94,6 +98,45 @@ fn an_empty_prompt_is_a_usage_error() {
     assert_eq!(place.caliban().args(["-p"]).stdin(" \n").output().expect_code(2).stderr, said);
     assert_eq!(place.caliban().output().expect_code(2).stderr, said);
     assert!(place.sessions().is_empty(), "nothing is left behind");
+}
+
+#[test]
+fn what_is_wrong_with_a_background_task_is_said_with_what_to_do() {
+    let place = Place::new(script![text("never")]);
+    place.env.write(place.repo.join("long"), vec![b'x'; 1024 * 1024 + 1]);
+    let nowhere = place.repo.join("nowhere").display().to_string();
+    for (args, said) in [
+        (
+            &["--bg", " "][..],
+            "error: the prompt is empty\nhint: say what to do: caliban --bg \"fix the failing test\"\n"
+                .to_owned(),
+        ),
+        (
+            &["--bg", "--prompt-file", "nowhere"],
+            "error: cannot read nowhere: no such file or directory\n\
+             hint: --prompt-file takes a file that has the task, or - for stdin\n"
+                .to_owned(),
+        ),
+        (
+            &["--bg", "--prompt-file", "long"],
+            "error: the prompt has more than 1048576 bytes\n\
+             hint: name the file in a short prompt: the agent can read it\n"
+                .to_owned(),
+        ),
+        (
+            &["--bg", "hello", "--add-dir", "nowhere"],
+            format!(
+                "error: --add-dir: there is no directory {nowhere}\n\
+                 hint: name one that is there, or make it first\n"
+            ),
+        ),
+    ] {
+        assert_eq!(place.caliban().args(args).output().expect_code(2).stderr, said);
+    }
+    for flag in ["--max-turns", "--budget-tokens"] {
+        let output = place.ask("hello", [flag, "0"]).expect_code(2);
+        assert!(output.stderr.contains("expected a whole number above 0"), "{}", output.stderr);
+    }
 }
 
 #[test]

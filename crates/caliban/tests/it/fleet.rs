@@ -115,6 +115,7 @@ fn f01_agents_spawn_is_the_same_and_takes_a_prompt_from_a_file() {
     let one = id_of(&spawn(&["--prompt-file", "-"], "from stdin").ok());
     let two: Value = spawn(&["--prompt", "from a flag", "--json", "--isolation", "none"], "").ok().json();
     assert_eq!((&two["branch"], &two["directory"]), (&Value::Null, &json!(fleet.place.repo)));
+    assert_eq!(two["worktree"], Value::Null);
     fleet.run(["agents", "wait", &one, two["id"].as_str().unwrap()]).ok();
     assert_eq!((fleet.row(&one)["prompt"].as_str(), fleet.rows().len()), (Some("from stdin"), 2));
     let refused = spawn(&[], "").expect_code(2);

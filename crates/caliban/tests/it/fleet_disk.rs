@@ -114,3 +114,17 @@ fn r11_a_run_whose_disk_fills_up_says_so_once_and_goes_on_when_there_is_room() {
         assert!(output.stderr.contains("there is room again"), "{format}: {}", output.stderr);
     }
 }
+
+#[test]
+fn r11_where_not_even_a_first_daemon_has_room_it_is_said_what_to_do() {
+    let fleet = Fleet::new(script![text("never")]);
+    let Some(small) = Small::mount(fleet.place.env.data()) else {
+        eprintln!("skipped: mounting a small file system needs root");
+        return;
+    };
+    small.fill();
+    let refused = fleet.run(["list"]).expect_code(1);
+    assert!(refused.stderr.contains("No space left on device"), "{}", refused.stderr);
+    let hint = format!("\nhint: make room on the disk of {}", fleet.place.env.data().display());
+    assert!(refused.stderr.contains(&hint), "{}", refused.stderr);
+}

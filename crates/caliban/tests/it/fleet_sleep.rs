@@ -70,6 +70,22 @@ fn an_idle_agent_sleeps_when_nothing_of_it_runs_and_wakes_as_it_was() {
     fleet.place.env.write(fleet.worktree(&busy).join("stop"), "");
     wait_until("its time is long up, and the job has ended", || fleet.is_asleep(&busy));
 
+    // Where there is nothing to stand on nobody is woken, and nobody fails.
+    let (old, new) = (fleet.place.repo.display().to_string(), fleet.place.repo.with_file_name("elsewhere"));
+    std::fs::rename(&old, &new).unwrap();
+    for verb in [&["send", &idle, "are you there?"][..], &["attach", &idle]] {
+        let args = [&["-C", old.as_str(), "agents"], verb].concat();
+        assert_eq!(
+            fleet.place.env.run_in(&new, args).expect_code(1).stderr,
+            format!(
+                "error: agent {idle} sleeps, and cannot wake: the directory {old} is not there any more\n\
+                 hint: it was told nothing and sleeps on; if the repo was moved, move it back to that place\n"
+            )
+        );
+    }
+    std::fs::rename(&new, &old).unwrap();
+    assert_eq!(fleet.row(&idle)["doing"], json!("asleep, waits for your message"));
+
     // A message wakes it: the same agent, the same conversation.
     fleet.run(["agents", "send", &idle, "are you there?"]).ok();
     fleet.run(["agents", "wait", &idle]).ok();

@@ -214,3 +214,42 @@ fn examples_and_short_verbs_are_offered() {
     let help = env.run(["--help"]).ok().stdout;
     assert!(!help.lines().any(|line| line.trim_start().starts_with("merge ")), "{help}");
 }
+
+#[test]
+fn who_does_not_start_at_once_is_said_to_wait_and_for_what() {
+    let fleet = Fleet::new(script![text("done").forever()]);
+    fleet.settings("[fleet]\nmax_running = 1\n");
+    let ended = fleet.bg("the first", []);
+    fleet.run(["agents", "wait", &ended]).ok();
+    fleet.place.server.hold();
+    let busy = fleet.bg("the second", []);
+    fleet.place.server.wait_for_requests(2);
+    let start = |more: &[&str]| {
+        let output = fleet.place.caliban().args(["--bg", "a task"]).args(more).output().ok();
+        (id_of(&output), output.stderr)
+    };
+    let (next, said) = start(&[]);
+    let place = |id: &str| format!("on branch caliban/{id} in {}", fleet.worktree(id).display());
+    let watch = |id: &str| format!("watch it: caliban attach {id}\n");
+    assert_eq!(
+        said,
+        format!("waits for a place (next to start), then works {}\n{}", place(&next), watch(&next))
+    );
+    let (after, said) = start(&["--after", &busy]);
+    assert_eq!(said, format!("waits for {busy}, then works {}\n{}", place(&after), watch(&after)));
+    let said = fleet.run(["resume", &ended]).ok().stderr;
+    assert_eq!(said, format!("waits for a place (next to start); {}", watch(&ended)));
+    // One that never came to its worktree has changed nothing.
+    fleet.run(["kill", &next]).ok();
+    for verb in ["diff", "merge"] {
+        assert_eq!(
+            fleet.run(["agents", verb, &next]).expect_code(1).stderr,
+            format!(
+                "error: agent {next} ended before its worktree was there: it has changed nothing\n\
+                 hint: caliban resume {next} lets it begin\n"
+            )
+        );
+    }
+    fleet.place.server.release();
+    fleet.run(["agents", "wait", &busy, &after, &ended]).ok();
+}

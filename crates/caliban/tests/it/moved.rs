@@ -98,7 +98,11 @@ fn a_directory_that_never_had_agents_is_said_to_be_missing() {
     let fleet = Fleet::new(script![text("hello")]);
     let nowhere = fleet.place.env.work().join("nowhere");
     let output = fleet.run(["-C", nowhere.to_str().unwrap(), "agents", "list"]).expect_code(2);
-    let said = format!("error: cannot work in {}: no such file or directory\n", nowhere.display());
+    let said = format!(
+        "error: cannot work in {}: no such file or directory\n\
+         hint: -C takes a directory that is there; a relative one starts here\n",
+        nowhere.display()
+    );
     assert_eq!(output.stderr, said);
 }
 
