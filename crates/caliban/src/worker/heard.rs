@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use caliban_acp::SessionHost;
+use caliban_agent::handle::Handle;
 use caliban_supervisor::records::{self, ResumeOrder, Told};
 
 use crate::{
@@ -28,10 +28,11 @@ pub(super) fn told(directory: &Path, nonce: &str, environment: &Environment) -> 
     told.iter().zip(texts).map(|(told, text)| Told { id: told.id.clone(), text }).collect()
 }
 
-/// Says it to the agent. All of it is on the disk when this returns.
-pub(super) async fn say(host: &SessionHost, directory: &Path, told: Vec<Told>) -> Result<(), Failure> {
+/// Says it to an agent that has not begun: all of it is on the disk when this returns, and is heard before the first
+/// request to the model, behind the task if that is still to come.
+pub(super) async fn say(agent: &Handle, directory: &Path, told: Vec<Told>) -> Result<(), Failure> {
     for Told { id, text } in told {
-        host.deliver(text, Some(id)).await.map_err(|error| Failure::new(chain(&error)))?;
+        agent.steer(text, Some(id)).await.map_err(|error| Failure::new(chain(&error)))?;
     }
     let _none = std::fs::remove_file(directory.join(records::RESUME));
     Ok(())

@@ -183,6 +183,9 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     let (agent, composition, identity) = prepare(order, &spec, path, &environment, status).await?;
     // Others may have spoken to it before it heard its task: that comes first all the same.
     let is_new = agent.conversation().messages().is_empty();
+    // Before anything begins: the first request to the model has it, or a correction would come after the work.
+    let told = heard::told(&order.directory, &order.nonce, &environment);
+    heard::say(&agent.handle(), &order.directory, told).await?;
     let is_unfinished = !is_new
         && match waking {
             Waking::Resumed => agent.has_unfinished_turn(),
@@ -200,7 +203,6 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     if let Some(text) = task {
         host.prompt(Message::user(text), Author::User).await.map_err(|error| Failure::new(chain(&error)))?;
     }
-    heard::say(&host, &order.directory, heard::told(&order.directory, &order.nonce, &environment)).await?;
     let idle = Duration::from_secs(u64::from(composition.fleet.idle_minutes.get()) * 60);
     let mut postman = identity.map(|identity| Postman::start(identity, host.clone()));
     let stay = Stay { after_turn: spec.after_turn, idle, workspace: &workspace };

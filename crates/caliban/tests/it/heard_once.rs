@@ -72,3 +72,21 @@ fn what_was_not_recorded_when_the_worker_was_killed_is_said_once_with_what_is_sa
     let told = directory(&fleet, &id).join("resume.json");
     wait_until("nothing waits to be heard", || !told.exists());
 }
+
+#[test]
+fn what_is_said_at_a_resume_is_in_the_first_request_to_the_model_behind_the_task() {
+    let fleet = Fleet::new(script![text("hello").forever()]);
+    let ready = fleet.place.env.home().join("ready");
+    fleet.settings(&format!("[worktrees]\nsetup = \"test -e '{}'\"\n", ready.display()));
+    let id = fleet.bg("mend everything", []);
+    fleet.wait_for(&id, "failed");
+    std::fs::write(&ready, "").unwrap();
+    fleet.run(["resume", &id, "--prompt", "but not the docs"]).ok();
+    fleet.wait_for(&id, "done");
+    let asked = fleet.place.server.model_requests();
+    let first = asked[0].body["messages"].to_string();
+    let places: Vec<_> = ["mend everything", "but not the docs"].map(|word| first.find(word)).into();
+    assert!(places[0].is_some() && places[0] < places[1], "{first}");
+    assert_eq!(asked.len(), 1, "it was asked once, with all of it");
+    assert_eq!(counts(&fleet, &["mend everything", "but not the docs"]), [1, 1]);
+}
