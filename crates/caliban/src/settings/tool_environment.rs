@@ -3,12 +3,9 @@
 //! An allow list: a variable that nobody thought of does not pass. What looks like a secret does not pass
 //! either, unless the settings name it exactly.
 
-use std::{
-    collections::BTreeSet,
-    ffi::{OsStr, OsString},
-};
+use std::{collections::BTreeSet, ffi::OsString};
 
-use caliban_core::redact::is_secret_name;
+use caliban_core::redact::{header_secrets, is_secret_name, secret_parts};
 use caliban_providers::ProviderKind;
 
 use super::{Settings, environment::Environment};
@@ -134,15 +131,13 @@ pub(crate) fn tool_environment(environment: &Environment, more: &[String]) -> Ve
 }
 
 /// Every value that must not be written to disk, with the name to put in its place: keys of the settings and
-/// of the environment, and what MCP servers are given under a name that looks secret. For
-/// `caliban_core::redact::Redactor::new`, which leaves out values that are too short to look for.
+/// of the environment, also those inside variables with innocent names, and what MCP servers are given. For
+/// `caliban_core::redact::Redactor::new`, which leaves out values that are too short or too ordinary to look for.
 pub(crate) fn secrets(environment: &Environment, settings: &Settings) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     for (name, value) in environment.iter() {
-        if let (Some(name), Some(value)) = (name.to_str(), value.to_str())
-            && is_secret_name(name)
-        {
-            found.push((name.to_owned(), value.to_owned()));
+        if let (Some(name), Some(value)) = (name.to_str(), value.to_str()) {
+            found.extend(secret_parts(name, value).into_iter().map(|part| (name.to_owned(), part)));
         }
     }
     // Those of the caller of a background agent, which does not get them.
@@ -155,12 +150,12 @@ pub(crate) fn secrets(environment: &Environment, settings: &Settings) -> Vec<(St
         }
     }
     for (server, settings) in &settings.mcp.servers {
-        let env = settings.env.iter().filter(|(name, _)| is_secret_name(name));
-        found.extend(env.map(|(name, value)| (name.clone(), value.reveal().to_owned())));
-        let headers = settings.headers.values().flat_map(header_secrets);
+        for (name, value) in &settings.env {
+            found.extend(secret_parts(name, value.reveal()).into_iter().map(|part| (name.clone(), part)));
+        }
+        let headers = settings.headers.iter().flat_map(|(name, value)| header_secrets(name, value.reveal()));
         found.extend(headers.map(|value| (format!("header of {server}"), value)));
     }
-    found.extend(proxy_passwords(environment).into_iter().map(|value| ("proxy password".to_owned(), value)));
     let mut seen = BTreeSet::new();
     found.retain(|(_, value)| !value.is_empty() && seen.insert(value.clone()));
     found
@@ -177,21 +172,6 @@ fn passes(name: &str, more: &[String]) -> bool {
             .iter()
             .any(|allowed| allowed.strip_suffix('*').is_some_and(|prefix| name.starts_with(prefix)));
     listed && !is_secret_name(name)
-}
-
-/// A header's value, and what follows its scheme: `Bearer x` must not leave `x` behind.
-fn header_secrets(value: &super::values::Secret) -> Vec<String> {
-    let whole = value.reveal().to_owned();
-    let bare = whole.split_once(' ').map(|(_, rest)| rest.trim().to_owned());
-    std::iter::once(whole).chain(bare).collect()
-}
-
-fn proxy_passwords(environment: &Environment) -> Vec<String> {
-    ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"]
-        .into_iter()
-        .filter_map(|name| environment.raw(name).and_then(OsStr::to_str))
-        .filter_map(|value| url::Url::parse(value).ok()?.password().map(str::to_owned))
-        .collect()
 }
 
 #[cfg(test)]
@@ -230,26 +210,30 @@ mod tests {
     fn a12_secrets_are_collected_from_everywhere() {
         let environment: Environment = [
             ("GITHUB_TOKEN", "from-environment"),
-            ("HTTPS_PROXY", "http://me:proxy-password@proxy:3128"),
+            ("HTTPS_PROXY", "http://me:proxy-Password@proxy:3128"),
+            ("DATABASE_URL", "postgres://postgres:postgres@localhost"),
+            ("UV_INDEX_URL", "https://a1b2c3d4e5f6g7h8@h/simple"),
             ("PATH", "/usr/bin:/bin"),
         ]
         .into_iter()
         .collect();
         let settings: Settings = toml::from_str(
             "providers.anthropic.api_key = 'from-settings'\n\
-             [mcp.servers.a]\ncommand = 'x'\nenv = { API_KEY = 'from-server-env', MODE = 'development' }\n\
-             [mcp.servers.b]\nurl = 'https://x'\nheaders = { Authorization = 'Bearer from-header' }\n",
+             [mcp.servers.a]\ncommand = 'x'\nenv = { API_KEY = 'from-server-env', MODE = 'development', DB = 'pg://me:from-Address@h' }\n\
+             [mcp.servers.b]\nurl = 'https://x'\nheaders = { Authorization = 'Bearer from-header', Accept = 'application/json' }\n",
         )
         .unwrap();
         assert_eq!(
             secrets(&environment, &settings),
             [
                 ("GITHUB_TOKEN", "from-environment"),
+                ("HTTPS_PROXY", "proxy-Password"),
+                ("UV_INDEX_URL", "a1b2c3d4e5f6g7h8"),
                 ("anthropic key", "from-settings"),
                 ("API_KEY", "from-server-env"),
+                ("DB", "from-Address"),
                 ("header of b", "Bearer from-header"),
                 ("header of b", "from-header"),
-                ("proxy password", "proxy-password"),
             ]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
         );
