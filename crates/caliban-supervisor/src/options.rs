@@ -7,6 +7,9 @@ pub const MAX_RUNNING: u32 = 8;
 /// How long a tree gets between TERM and KILL, when nobody says.
 pub const GRACE_MS: u64 = 5_000;
 
+/// How long a daemon without any agent stays, when nobody says.
+pub(crate) const STAY_MS: u64 = 10 * 60 * 1_000;
+
 /// Settings of one daemon. Passed as JSON with `--options`; fields that are absent take their defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -19,6 +22,10 @@ pub struct DaemonOptions {
     pub sweep: Sweep,
     /// Whether worktrees are removed at all (`CALIBAN_KEEP_WORKTREES`, `worktrees.keep`).
     pub keep_worktrees: bool,
+    /// How long a daemon without any agent stays when nobody asks it anything. Not passed on when it is the default, so
+    /// that a daemon of another version can be started.
+    #[serde(skip_serializing_if = "is_default_stay")]
+    pub stay_ms: u64,
 }
 
 /// The orphan sweep at start.
@@ -34,6 +41,17 @@ pub enum Sweep {
 
 impl Default for DaemonOptions {
     fn default() -> Self {
-        Self { max_running: MAX_RUNNING, grace_ms: GRACE_MS, sweep: Sweep::Remove, keep_worktrees: false }
+        Self {
+            max_running: MAX_RUNNING,
+            grace_ms: GRACE_MS,
+            sweep: Sweep::Remove,
+            keep_worktrees: false,
+            stay_ms: STAY_MS,
+        }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_default_stay(stay_ms: &u64) -> bool {
+    *stay_ms == STAY_MS
 }

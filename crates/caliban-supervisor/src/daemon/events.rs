@@ -43,12 +43,17 @@ impl Feed {
         Self { ring: broadcast::channel(RING).0 }
     }
 
+    /// Whether anybody listens.
+    pub(super) fn is_read(&self) -> bool {
+        self.ring.receiver_count() > 0
+    }
+
     pub(super) fn removed(&self, id: AgentId) {
         self.say(|| FleetEvent::Removed { id });
     }
 
     fn say(&self, event: impl FnOnce() -> FleetEvent) {
-        if self.ring.receiver_count() > 0 {
+        if self.is_read() {
             let _nobody_left = self.ring.send(Arc::new(event()));
         }
     }

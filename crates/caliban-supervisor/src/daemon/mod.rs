@@ -188,6 +188,8 @@ pub(in crate::daemon) struct Owner {
     boot_id: String,
     own_program: std::path::PathBuf,
     ticks: u32,
+    /// When somebody last asked for something.
+    asked: Instant,
     /// While agents are taken over nothing is started: who has a place is not known yet.
     adopting: bool,
 }
@@ -221,6 +223,7 @@ impl Owner {
             boot_id: crate::process::boot_id().map_err(|error| format!("boot id: {error}"))?,
             own_program: start::own_program(),
             ticks: 0,
+            asked: Instant::now(),
             adopting: true,
         })
     }
@@ -294,6 +297,7 @@ impl Owner {
     }
 
     fn request(&mut self, request: Request, reply: Reply) {
+        self.asked = Instant::now();
         let answer = match request {
             Request::Status => Ok(self.status()),
             Request::List => self.list(),
@@ -440,6 +444,7 @@ impl Owner {
         let all = self.ticks.is_multiple_of(LOOK_AT_ALL);
         self.refresh_all(if all { watch::Whom::All } else { watch::Whom::NotCovered });
         self.start_ready();
+        self.leave_if_unused();
     }
 
     /// The agent that somebody's words mean.

@@ -2,6 +2,7 @@
 //! touched.
 
 use std::io;
+use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -13,6 +14,15 @@ impl Owner {
         tracing::info!("asked to leave");
         self.stop.cancel();
         Answer::Stopping
+    }
+
+    /// A daemon that has no agent and whom nobody asks anything is of no use: whoever wants one gets another.
+    pub(super) fn leave_if_unused(&mut self) {
+        let long = Duration::from_millis(self.options.stay_ms);
+        if self.agents.is_empty() && !self.events.is_read() && self.asked.elapsed() > long {
+            tracing::info!("there is no agent, and nobody asks for one");
+            self.stop.cancel();
+        }
     }
 }
 

@@ -41,7 +41,7 @@ impl Fleet {
         };
         let places = Places::find(&root.join("repo"), &sources).unwrap();
         let mut options =
-            DaemonOptions { grace_ms: 300, sweep: Sweep::Off, max_running: 200, keep_worktrees: false };
+            DaemonOptions { grace_ms: 300, sweep: Sweep::Off, max_running: 200, ..DaemonOptions::default() };
         change(&mut options);
         let start = StartOptions {
             programs: vec![(caliband(), Vec::new())],
