@@ -45,6 +45,8 @@ impl Owner {
         match agent.keeper {
             Keeper::Nobody | Keeper::Renewing => {
                 agent.keeper = Keeper::Nobody;
+                // One that sleeps has a run to go on from, as far as its own files tell.
+                self.order_stop(id, grace);
                 self.apply(id, Event::Killed { signal: None });
                 self.run_is_over(id);
             }
@@ -89,14 +91,11 @@ impl Owner {
         }
         let Keeper::Alive(alive) = &agent.keeper else { return };
         tracing::info!(%id, "ending its run (grace {grace} ms)");
-        let order = StopOrder { nonce: agent.record.nonce.clone(), grace_ms: grace };
-        if let Err(error) = records::write(&self.places.agent_dir(id), records::STOP, &order) {
-            tracing::warn!(%id, "it gets the usual grace: stop.json: {error}");
-        }
-        for signal in [Signal::TERM, Signal::CONT] {
-            let _gone_already = rustix::process::pidfd_send_signal(alive.process.get_ref(), signal);
-        }
         let process = alive.process.clone();
+        self.order_stop(id, grace);
+        for signal in [Signal::TERM, Signal::CONT] {
+            let _gone_already = rustix::process::pidfd_send_signal(process.get_ref(), signal);
+        }
         let limit = Duration::from_millis(grace.max(self.options.grace_ms)) + SHIM_LIMIT;
         self.later(async move {
             let mut patience = Patience::new(limit);
@@ -117,6 +116,15 @@ impl Owner {
     pub(super) fn stop_if_wanted(&mut self, id: AgentId) {
         if let Some(grace) = self.agents.get(&id).and_then(|agent| agent.stop_with) {
             self.end_run(id, grace);
+        }
+    }
+
+    /// Writes down that the run should end, for its shim and for whoever finds only the agent's files.
+    fn order_stop(&self, id: AgentId, grace: u64) {
+        let Some(agent) = self.agents.get(&id) else { return };
+        let order = StopOrder { nonce: agent.record.nonce.clone(), grace_ms: grace };
+        if let Err(error) = records::write(&self.places.agent_dir(id), records::STOP, &order) {
+            tracing::warn!(%id, "it gets the usual grace: stop.json: {error}");
         }
     }
 

@@ -30,13 +30,17 @@ async fn agents_get_their_rows_back_when_the_registry_is_lost() {
             .map(|row| (row.id, row.state, row.hibernated, row.waiting_for, row.pid, row.prompt))
             .collect::<Vec<_>>()
     };
+    let asleep = fleet.spawn_up(&mut client, "serve").await;
+    fleet.tell(asleep, "sleep");
+    fleet.until_row(&mut client, asleep, |row| row.hibernated).await;
+    client.kill(&asleep.to_string(), &KillRequest::default()).await.unwrap();
     let before = rows(client.list().await.unwrap());
     fleet.kill_daemon();
     lose_registry(&fleet);
     let mut client = fleet.client().await;
     assert_eq!(rows(client.list().await.unwrap()), before, "{}", fleet.log());
     let notes = client.status().await.unwrap().found.notes;
-    for id in [lives, sleeps, done, killed] {
+    for id in [lives, sleeps, done, killed, asleep] {
         assert!(notes.contains(&format!("agent {id} was in no registry and is back")), "{notes:?}");
     }
     // They are what they were: one is woken, one is killed, one removed, and all that is kept.
@@ -49,7 +53,7 @@ async fn agents_get_their_rows_back_when_the_registry_is_lost() {
     fleet.kill_daemon();
     let mut client = fleet.client().await;
     let states: Vec<_> = client.list().await.unwrap().into_iter().map(|row| (row.id, row.state)).collect();
-    assert_eq!(states.len(), 3, "{states:?}");
+    assert_eq!(states.len(), 4, "{states:?}");
     assert!(states.contains(&(lives, State::Killed)), "{states:?}");
 }
 
