@@ -68,7 +68,12 @@ fn addresses(name: &str, value: &str, found: &mut Vec<String>) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         // Who logs in by ssh is named there, and has the key elsewhere.
         if !scheme.ends_with("ssh") {
+            let before = found.len();
             user_info(scheme, authority, path, found);
+            // Who reads an index under a name alone has mostly been given that name for a token.
+            if is_index && found.len() == before && authority.contains('@') {
+                found.push(authority.to_owned());
+            }
         }
         for (key, value) in query.split(['&', '#']).filter_map(|pair| pair.split_once('=')) {
             let is_perhaps = ["auth", "sig", "signature"].contains(&key.to_ascii_lowercase().as_str());

@@ -128,9 +128,10 @@ fn secret_names() {
 
 #[test]
 fn a12_secrets_under_innocent_names_are_found() {
-    let cases: [(&str, &str, &[&str]); 20] = [
+    let cases: [(&str, &str, &[&str]); 21] = [
         ("npm_config__auth", "dTpwYXNz", &["dTpwYXNz"]),
         ("UV_INDEX_URL", "https://a1b2c3d4e5f6g7h8@h/simple", &["a1b2c3d4e5f6g7h8"]),
+        ("UV_INDEX_URL", "https://s3cr3t@h/simple", &["s3cr3t@h"]),
         ("UV_INDEX_URL", "https://glpat-abc123def@h/simple", &["glpat-abc123def"]),
         (
             "UV_INDEX",

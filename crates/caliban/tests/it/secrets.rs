@@ -57,6 +57,16 @@ fn a12_a_canary_reaches_neither_commands_nor_the_disk() {
     assert!(written.iter().any(|(_, text)| text.contains("The key is [redacted:")), "{written:?}");
 }
 
+#[test]
+fn a12_a_secret_under_an_innocent_name_does_not_reach_the_disk_in_print_mode() {
+    let mut place = Place::new(script![text(format!("The token is {CANARY}."))]);
+    place.env.set("UV_INDEX_URL", format!("https://{CANARY}@h/simple"));
+    place.env.run_in(&place.repo, ["-p", &format!("is it {CANARY}?")]).ok();
+    assert_eq!(leaks(&place), Vec::<PathBuf>::new());
+    let written = files(&place.env.data());
+    assert!(written.iter().any(|(_, text)| text.contains("is it [redacted:UV_INDEX_URL]?")), "{written:?}");
+}
+
 /// A place whose environment holds the canary under several names, with a file that holds it too.
 fn with_canary(script: Script) -> Place {
     let mut place = Place::new(script);

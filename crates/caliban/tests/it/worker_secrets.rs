@@ -95,6 +95,43 @@ fn a12_secrets_under_innocent_names_are_handed_over_and_on_no_disk() {
 }
 
 #[test]
+fn a12_an_ordinary_word_is_in_no_spec_and_the_call_that_has_it_can_be_read() {
+    let command = "cp postgres password /tmp/octocat1";
+    let mut fleet = Fleet::new(script![bash(command), text("done")]);
+    let variables = [
+        ("DB_PASSWORD", "postgres"),
+        ("CALIBAN_TEST_PROXY", "me:hunter2hunt@proxy-of-ours"),
+        ("DATABASE_URL", "mysql://root:password@localhost"),
+        ("CARGO_X_URL", "https://octocat1@github.com"),
+    ];
+    for (name, value) in variables {
+        fleet.place.env.set(name, value);
+    }
+    fleet.settings("[bash]\nenv_allow = ['DB_PASSWORD', 'DATABASE_URL']\n");
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    let open: Vec<Value> = fleet.run(["approvals", "--json"]).ok().json();
+    assert_eq!(open[0]["call"], format!("Bash {command}"));
+    for kept in ["DB_PASSWORD", "root:password@", "hunter2hunt"] {
+        assert_eq!(holding(&[fleet.place.env.data()], kept), Vec::<PathBuf>::new(), "{kept}");
+    }
+}
+
+#[test]
+fn a12_a_call_that_was_recorded_with_a_gap_does_not_run_after_a_kill() {
+    let mut fleet = Fleet::new(script![bash(&format!("touch x-{CANARY}")), text("I see").forever()]);
+    fleet.place.env.set("DB_PASSWORD", CANARY);
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    fleet.run(["kill", &id]).ok();
+    fleet.run(["resume", &id]).ok();
+    fleet.wait_for(&id, "done");
+    let asked = fleet.place.server.model_requests().pop().unwrap().body.to_string();
+    assert!(asked.contains("make the call again"), "{asked}");
+    assert!(!fleet.worktree(&id).join("x-[redacted:DB_PASSWORD]").exists());
+}
+
+#[test]
 fn a12_a_secret_of_another_shell_that_is_sent_is_heard_and_on_no_disk() {
     let fleet = Fleet::new(script![text("hello").on_first("the task"), text("heard").forever()]);
     let id = fleet.bg("the task", ["--interactive"]);
