@@ -73,6 +73,8 @@ fn f10_what_is_pasted_is_one_message_however_its_last_line_ends() {
     tmux.send_keys(&["C-d"]);
     tmux.wait_for_text("left with 0");
     assert!(!transcript(&fleet, &id).contains("never"), "{}", tmux.capture());
+    let screen = tmux.capture();
+    assert!(screen.contains("\nsent\nit was not told this: never"), "{screen}");
     fleet.run(["kill", &id]).ok();
 }
 
@@ -83,7 +85,7 @@ fn f10_every_key_that_leaves_does_so_for_a_queued_agent_too() {
     // One terminal, cleared between the rounds.
     let tmux = Tmux::start(&fleet.place.env, 110, 40);
     for (typed, key, told) in
-        [("", "C-c", ""), ("", "C-d", ""), ("half a thought", "C-d", "it was not told this: half a thought")]
+        [("", "C-c", ""), ("", "C-d", ""), ("half a thought", "C-d", "\nit was not told this: half a thought\n")]
     {
         attach(&fleet, &tmux, &queued, "queued, next to start; waiting (Ctrl+D leaves)");
         if !typed.is_empty() {

@@ -13,7 +13,13 @@ fn a09_json_for_scripts_does_nothing_to_a_terminal() {
     let id = fleet.bg(EVIL, []);
     fleet.run(["agents", "wait", &id]).ok();
     assert_eq!(fleet.row(&id)["prompt"], EVIL);
-    for args in [&["agents", "list", "--json"][..], &["sessions", "show", &id, "--json"]] {
+    let kind = fleet.place.env.config().join("caliban/agents/odd.md");
+    fleet.place.env.write(kind, format!("---\ndescription: {EVIL}\n---\nBe odd.\n"));
+    for args in [
+        &["agents", "list", "--json"][..],
+        &["sessions", "show", &id, "--json"],
+        &["agents", "types", "--json"],
+    ] {
         let printed = fleet.run(args.iter().copied()).ok().stdout;
         assert!(printed.contains("a\\u009b2J\\u202eb\\u007f"), "{args:?}: {printed}");
         assert!(!printed.contains(['\u{9b}', '\u{202e}', '\u{7f}']), "{args:?}: {printed}");
