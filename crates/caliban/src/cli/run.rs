@@ -1,6 +1,10 @@
 //! The flags of a run, and the layer of settings that they make.
 
-use std::{num::NonZeroU32, num::NonZeroU64, path::PathBuf, str::FromStr};
+use std::{
+    num::{NonZeroU32, NonZeroU64},
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use caliban_permissions::Mode;
 use caliban_providers::ProviderKind;
@@ -9,9 +13,12 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser as _},
 };
 
-use crate::settings::{
-    Layer, Source,
-    values::{Usd, provider_names},
+use crate::{
+    report::Failure,
+    settings::{
+        Layer, Source,
+        values::{Usd, provider_names},
+    },
 };
 
 /// The words for `--effort`.
@@ -142,6 +149,17 @@ impl AgentFlags {
                 "--script is for --provider scripted, and --provider {provider} would not read it"
             )),
             _ => Ok(()),
+        }
+    }
+
+    /// Refuses a directory that is not there: it is mistyped, and would be granted without a word.
+    pub(crate) fn check_dirs(&self, cwd: &Path) -> Result<(), Failure> {
+        match self.add_dir.iter().map(|dir| cwd.join(dir)).find(|dir| !dir.is_dir()) {
+            Some(missing) => {
+                let text = format!("--add-dir: there is no directory {}", missing.display());
+                Err(Failure::usage(text).hint("name one that is there, or make it first"))
+            }
+            None => Ok(()),
         }
     }
 

@@ -44,13 +44,7 @@ pub(super) async fn check(
     agent: &AgentFlags,
     spec: &SpawnSpec,
 ) -> Result<(), Failure> {
-    for dir in &agent.add_dir {
-        let path = fleet.cwd.join(dir);
-        if !path.is_dir() {
-            let text = format!("--add-dir: there is no directory {}", path.display());
-            return Err(Failure::usage(text).hint("name one that is there, or make it first"));
-        }
-    }
+    agent.check_dirs(&fleet.cwd)?;
     tools(task, spec)?;
     let Isolation::Worktree(wanted) = &spec.isolation else { return Ok(()) };
     links(&fleet.cwd, wanted).await?;

@@ -45,6 +45,7 @@ trait Printer {
 
 /// Runs the prompt of this command line.
 pub(crate) async fn print(cli: &Cli, environment: &Environment, cwd: &Path) -> Result<Code, Failure> {
+    cli.agent.check_dirs(cwd)?;
     let prompt = prompt(cli)?;
     // Without -p there is a person: they can be asked, and the run is theirs to watch.
     let is_attended = !cli.run.is_print()

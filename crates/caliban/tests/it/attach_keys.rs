@@ -84,9 +84,11 @@ fn f10_every_key_that_leaves_does_so_for_a_queued_agent_too() {
     let queued = fleet.bg("another task", []);
     // One terminal, cleared between the rounds.
     let tmux = Tmux::start(&fleet.place.env, 110, 40);
-    for (typed, key, told) in
-        [("", "C-c", ""), ("", "C-d", ""), ("half a thought", "C-d", "\nit was not told this: half a thought\n")]
-    {
+    for (typed, key, told) in [
+        ("", "C-c", ""),
+        ("", "C-d", ""),
+        ("half a thought", "C-d", "\nit was not told this: half a thought\n"),
+    ] {
         attach(&fleet, &tmux, &queued, "queued, next to start; waiting (Ctrl+D leaves)");
         if !typed.is_empty() {
             tmux.send_text(typed);

@@ -105,6 +105,10 @@ fn what_is_wrong_with_a_background_task_is_said_with_what_to_do() {
     let place = Place::new(script![text("never")]);
     place.env.write(place.repo.join("long"), vec![b'x'; 1024 * 1024 + 1]);
     let nowhere = place.repo.join("nowhere").display().to_string();
+    let missing = format!(
+        "error: --add-dir: there is no directory {nowhere}\n\
+         hint: name one that is there, or make it first\n"
+    );
     for (args, said) in [
         (
             &["--bg", " "][..],
@@ -123,13 +127,8 @@ fn what_is_wrong_with_a_background_task_is_said_with_what_to_do() {
              hint: name the file in a short prompt: the agent can read it\n"
                 .to_owned(),
         ),
-        (
-            &["--bg", "hello", "--add-dir", "nowhere"],
-            format!(
-                "error: --add-dir: there is no directory {nowhere}\n\
-                 hint: name one that is there, or make it first\n"
-            ),
-        ),
+        (&["--bg", "hello", "--add-dir", "nowhere"], missing.clone()),
+        (&["-p", "hello", "--add-dir", "nowhere"], missing),
     ] {
         assert_eq!(place.caliban().args(args).output().expect_code(2).stderr, said);
     }
