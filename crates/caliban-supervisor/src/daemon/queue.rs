@@ -37,9 +37,11 @@ impl Owner {
     /// How many are before an agent in the queue.
     pub(super) fn queued_behind(&self, id: AgentId) -> Option<u64> {
         let agent = self.agents.get(&id).filter(|agent| agent.is_queued())?;
-        let before =
-            self.agents.values().filter(|other| other.is_queued() && other.record.seq < agent.record.seq);
-        Some(before.count() as u64)
+        // Who waits for others, too, is in nobody's way.
+        let is_before = |other: &&Agent| {
+            other.is_queued() && other.record.after.is_empty() && other.record.seq < agent.record.seq
+        };
+        Some(self.agents.values().filter(is_before).count() as u64)
     }
 
     /// An agent has ended: those who wait for it may start, or never will.

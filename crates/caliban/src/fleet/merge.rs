@@ -68,6 +68,8 @@ struct Landed {
     left: Vec<String>,
     #[serde(skip)]
     is_on_no_branch: bool,
+    #[serde(skip)]
+    has_ended: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -190,7 +192,12 @@ fn show(landed: &Landed, json: bool, out: &mut dyn Write) -> Result<Code, Failur
                     "HEAD is on no branch here: git switch -c NAME gives it one, else the merge is lost with the next checkout",
                 );
             }
-            say(&format!("done with it? caliban rm {}", landed.agent));
+            let id = landed.agent;
+            say(&if landed.has_ended {
+                format!("done with it? caliban rm {id}")
+            } else {
+                format!("it waits for more; done with it? caliban stop {id} && caliban rm {id}")
+            });
         }
     }
     Ok(Code::Done)
@@ -216,6 +223,7 @@ async fn land(
         commits: preview.commits,
         summary: String::new(),
         left: work.left.clone(),
+        has_ended: agent.state.is_ending(),
         is_on_no_branch: target.is_detached(),
     };
     let is_in = matches!(preview.outcome, Outcome::UpToDate);
