@@ -215,10 +215,10 @@ mod tests {
             ("RANDOM_THING", "1"),
             ("npm_config__auth", "canary-six"),
             ("NIX_CONFIG", "access-tokens = github.com=canary-seven"),
-            ("UV_INDEX_URL", "https://canary-eight@h"),
+            ("UV_INDEX_URL", "https://canary-eight-1a2b3c@h"),
             ("UV_DEFAULT_INDEX", "https://h/simple"),
-            ("CARGO_HTTP_PROXY", "u:canary-nine@h"),
-            ("CARGO_REGISTRIES_X_INDEX", "sparse+https://u:canary-ten@h/"),
+            ("CARGO_HTTP_PROXY", "u:canary-nine-1A@h"),
+            ("CARGO_REGISTRIES_X_INDEX", "sparse+https://u:canary-ten-1A2@h/"),
         ]
         .into_iter()
         .collect();
@@ -250,9 +250,9 @@ mod tests {
             ("canary-two", "AWS_SECRET_ACCESS_KEY"),
             ("canary-six", "npm_config__auth"),
             ("canary-seven", "NIX_CONFIG"),
-            ("canary-eight", "UV_INDEX_URL"),
-            ("canary-nine", "CARGO_HTTP_PROXY"),
-            ("canary-ten", "CARGO_REGISTRIES_X_INDEX"),
+            ("canary-eight-1a2b3c", "UV_INDEX_URL"),
+            ("canary-nine-1A", "CARGO_HTTP_PROXY"),
+            ("canary-ten-1A2", "CARGO_REGISTRIES_X_INDEX"),
         ] {
             assert_eq!(known.redact(value), format!("[redacted:{name}]"));
         }
