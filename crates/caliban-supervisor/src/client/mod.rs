@@ -13,11 +13,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
+use caliban_process::Patience;
 use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use rustix::io::Errno;
+use rustix::process::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
@@ -33,7 +36,6 @@ use crate::protocol::{
     HEADER, KillRequest, Removed, RespawnRequest, Respawned, ResumeRequest, RmRequest, SpawnRequest, Spawned,
     VERSION, WakeRequest,
 };
-use caliban_process::Patience;
 
 /// How long a daemon may take for the answer to a question that it answers from memory.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -437,7 +439,20 @@ async fn connect_at(places: &Places, socket: &Path) -> Result<Connection, Client
         }
     };
     check_peer(&stream, socket)?;
+    if is_left(&stream) {
+        return Err(ClientError::NotRunning(places.repo().to_owned()));
+    }
     Connection::open(stream, places).await
+}
+
+/// Whether who listened there is gone: a child that a daemon was starting when it was killed holds its socket open for a
+/// moment, and nobody answers.
+fn is_left(stream: &UnixStream) -> bool {
+    let peer = stream.peer_cred().ok().and_then(|peer| peer.pid());
+    // None in another namespace of processes.
+    let Some(pid) = peer.and_then(Pid::from_raw) else { return false };
+    rustix::process::test_kill_process(pid) == Err(Errno::SRCH)
+        || caliban_process::stat(pid.as_raw_nonzero().get()).is_some_and(caliban_process::Stat::is_over)
 }
 
 /// A socket that another user serves is not trusted (a01).

@@ -353,7 +353,7 @@ async fn what_was_said_at_a_resume_is_kept_until_a_run_has_heard_it() {
     fleet.kill_daemon();
     let mut client = fleet.client().await;
     let hears = ResumeRequest { program: Some(crate::fleet::fake_worker()), ..saying("three") };
-    client.resume(&name, &hears).await.unwrap();
+    client.resume(&name, &hears).await.unwrap_or_else(|error| panic!("{error:?}\n{}", fleet.log()));
     client.kill(&hangs.to_string(), &quick()).await.unwrap();
     let row = fleet.until_row(&mut client, id, |row| row.state == State::Idle && row.pid.is_some()).await;
     assert_eq!(row.last_text.as_deref(), Some("one\n\ntwo\n\nthree"));
