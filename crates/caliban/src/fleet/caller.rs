@@ -66,12 +66,7 @@ pub(super) fn caller(environment: &Environment, loaded: &Loaded) -> Caller {
         .filter_map(|kind| loaded.settings.providers.api(kind)?.api_key_env.clone())
         .collect();
     let named = named_in_settings(loaded);
-    let mut all = secrets(environment, &loaded.settings);
-    for pair in spoken_secrets(environment) {
-        if !all.iter().any(|(_, known)| *known == pair.1) {
-            all.push(pair);
-        }
-    }
+    let all = secrets(environment, &loaded.settings);
     let redactor = Redactor::new(all.clone());
     let mut caller = Caller::default();
     for (name, value) in environment.iter() {
@@ -96,14 +91,6 @@ pub(super) fn caller(environment: &Environment, loaded: &Loaded) -> Caller {
     hand(&mut caller.secrets, HIDDEN, &hidden);
     caller.redactor = redactor;
     caller
-}
-
-/// The secrets of an environment, also those under innocent names: what whoever has it may say without thinking of it.
-pub(crate) fn spoken_secrets(environment: &Environment) -> Vec<(String, String)> {
-    let named = environment.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
-    named
-        .flat_map(|(name, value)| secret_parts(name, value).into_iter().map(|part| (name.to_owned(), part)))
-        .collect()
 }
 
 impl Caller {

@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Fleet, caller,
+    Fleet,
     link::{Link, SEND, Unreached},
     worded,
 };
@@ -39,7 +39,9 @@ pub(super) async fn send(fleet: &Fleet<'_>, args: &SendArgs, out: &mut dyn Write
     if text.trim().is_empty() {
         return Err(Failure::usage("there is nothing to say"));
     }
-    let veiled = Redactor::new(caller::spoken_secrets(fleet.environment)).redact(&text).into_owned();
+    let veiled = Redactor::new(crate::settings::tool_environment::spoken_secrets(fleet.environment))
+        .redact(&text)
+        .into_owned();
     let mut client = fleet.client().await?;
     let mut agent = None;
     // With an id of ours, so that a message which is sent twice is said once.

@@ -134,12 +134,7 @@ pub(crate) fn tool_environment(environment: &Environment, more: &[String]) -> Ve
 /// of the environment, also those inside variables with innocent names, and what MCP servers are given. For
 /// `caliban_core::redact::Redactor::new`, which leaves out values that are too short or too ordinary to look for.
 pub(crate) fn secrets(environment: &Environment, settings: &Settings) -> Vec<(String, String)> {
-    let mut found: Vec<(String, String)> = Vec::new();
-    for (name, value) in environment.iter() {
-        if let (Some(name), Some(value)) = (name.to_str(), value.to_str()) {
-            found.extend(secret_parts(name, value).into_iter().map(|part| (name.to_owned(), part)));
-        }
-    }
+    let mut found = spoken_secrets(environment);
     // Those of the caller of a background agent, which does not get them.
     if let Some(json) = environment.raw(HIDDEN).and_then(|json| json.to_str()) {
         found.extend(serde_json::from_str::<Vec<(String, String)>>(json).unwrap_or_default());
@@ -159,6 +154,14 @@ pub(crate) fn secrets(environment: &Environment, settings: &Settings) -> Vec<(St
     let mut seen = BTreeSet::new();
     found.retain(|(_, value)| !value.is_empty() && seen.insert(value.clone()));
     found
+}
+
+/// The secrets of an environment, also those under innocent names: what whoever has it may say without thinking of it.
+pub(crate) fn spoken_secrets(environment: &Environment) -> Vec<(String, String)> {
+    let named = environment.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+    named
+        .flat_map(|(name, value)| secret_parts(name, value).into_iter().map(|part| (name.to_owned(), part)))
+        .collect()
 }
 
 fn passes(name: &str, more: &[String]) -> bool {

@@ -23,7 +23,10 @@ use caliban_supervisor::{
 use tokio::{net::UnixListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use crate::{fleet::caller::spoken_secrets, report::Failure, settings::Environment};
+use crate::{
+    report::Failure,
+    settings::{Environment, tool_environment::spoken_secrets},
+};
 
 /// How long clients that are attached at the end may take to read what is left.
 const LAST_WORDS: Duration = Duration::from_secs(2);

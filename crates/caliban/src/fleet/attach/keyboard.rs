@@ -235,7 +235,8 @@ fn read() -> io::Result<Vec<u8>> {
 fn held() -> Vec<u8> {
     let stdin = io::stdin();
     // Whoever changes a terminal from the background is stopped by it.
-    let is_ours = rustix::termios::tcgetpgrp(&stdin).is_ok_and(|group| group == rustix::process::getpgrp());
+    let own = i32::try_from(std::process::id()).ok().and_then(caliban_process::stat);
+    let is_ours = own.is_some_and(|own| own.group == own.foreground_group);
     let Ok(lines) = rustix::termios::tcgetattr(&stdin) else { return Vec::new() };
     if !is_ours || !lines.local_modes.contains(LocalModes::ICANON) {
         return Vec::new();
