@@ -6,9 +6,9 @@
 use caliban_store::broker::{Agent, Broker, IdPrefix, SessionId};
 
 use crate::args::Cli;
-use crate::caller;
 use crate::failure::Failure;
 use crate::settings::Settings;
+use crate::speaker::speaker;
 
 /// Said when a command needs a session and got none.
 const SESSION_REQUIRED: &str = "--session-id <uuid> is required for this subcommand. Create a session with \
@@ -32,7 +32,7 @@ impl Context {
         let broker = match self.broker.take() {
             Some(broker) => broker,
             None => {
-                let speaker = caller::speaker(self.settings.fleet_mark.as_deref());
+                let speaker = speaker(self.settings.fleet_mark.as_deref());
                 Broker::open(&self.settings.database()?, speaker).await?
             }
         };

@@ -8,13 +8,13 @@
 
 mod answer;
 mod args;
-mod caller;
 mod context;
 mod failure;
 mod input;
 mod pane;
 mod render;
 mod settings;
+mod speaker;
 mod usage;
 mod verbs;
 

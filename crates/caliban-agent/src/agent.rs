@@ -231,7 +231,7 @@ impl Agent {
             worked_ms = worked_ms.max(helper.worked_ms);
         }
         kit.purse.carry_over_time(worked_ms);
-        kit.purse.count_handed(crate::handed::total(&kit.directory));
+        kit.purse.count_grants(&kit.directory);
         let lost_place = stand_where_it_stood(&kit.workspace, transcript::standing(&records));
         if let Ok(todos) = serde_json::from_value(conversation.todos().clone()) {
             kit.workspace.set_todos(todos);

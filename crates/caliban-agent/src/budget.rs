@@ -6,6 +6,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -127,9 +128,17 @@ impl Purse {
         self.release(share.reservation);
     }
 
+    /// Holds back what `handed.jsonl` says was granted to background agents, by this process or an earlier one.
+    pub(crate) fn count_grants(&self, directory: &Path) {
+        match caliban_contract::grants::total(directory) {
+            Ok(total) => self.count_handed(total),
+            Err(error) => tracing::warn!(%error, "the grants to background agents are not known"),
+        }
+    }
+
     /// Holds back what was given away so far, in all, by an earlier process or for what a command has started; all that is
     /// left where that is less.
-    pub(crate) fn count_handed(&self, (tokens, usd): (u64, MicroUsd)) {
+    fn count_handed(&self, (tokens, usd): (u64, MicroUsd)) {
         let mut book = self.lock();
         let handed = book.handed.entry(self.account.clone()).or_default();
         let (tokens, usd) = (tokens.saturating_sub(handed.tokens), usd.0.saturating_sub(handed.micro_usd));

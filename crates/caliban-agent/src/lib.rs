@@ -14,7 +14,6 @@ pub mod definitions;
 pub mod event;
 pub mod feed;
 mod guard;
-mod handed;
 pub mod handle;
 pub mod hooks;
 pub mod prompt;

@@ -170,7 +170,7 @@ impl Agent {
     async fn request_once(&mut self, cancel: &CancellationToken) -> Result<(ModelReply, u64), Failed> {
         let estimate = self.estimate();
         // The daemon writes there, too, when a command starts an agent.
-        self.kit.purse.count_handed(crate::handed::total(&self.kit.directory));
+        self.kit.purse.count_grants(&self.kit.directory);
         let reservation = self.kit.purse.reserve(estimate).map_err(Failed::Budget)?;
         let started = Instant::now();
         let request = ModelRequest {

@@ -5,11 +5,13 @@
 //! there is no `/proc` there are no processes.
 
 mod children;
+mod handle;
 mod keepers;
 mod patience;
 mod stat;
 
 pub use children::{all, children, listed_children, scanned_children};
+pub use handle::open;
 pub use keepers::{DAEMON_LOCK, Keeper, Keepers, SHIM_LOCK};
 pub use patience::{Patience, Spent};
 pub use stat::{Stat, boot_id, read, stat, try_stat};

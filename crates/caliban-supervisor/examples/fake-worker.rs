@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use caliban_supervisor::Notice;
-use caliban_supervisor::records::{
+use caliban_contract::records::Notice;
+use caliban_contract::records::{
     self, Ask, EndingKind, HIBERNATED, ResumeOrder, STATUS_VERSION, Waiting, WorkerEnding, WorkerState,
     WorkerStatus,
 };
@@ -27,7 +27,7 @@ fn plan() -> String {
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.first().is_some_and(|mode| mode == caliban_supervisor::NOTIFY_MODE) {
+    if args.first().is_some_and(|mode| mode == caliban_contract::modes::NOTIFY) {
         return tell();
     }
     let [_, dir, _, nonce, _, socket] = args.as_slice() else { return ExitCode::from(99) };

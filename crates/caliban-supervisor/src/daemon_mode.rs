@@ -12,14 +12,7 @@ use crate::daemon;
 use crate::lock::{self, Held};
 use crate::options::DaemonOptions;
 use crate::places::Places;
-
-/// The first argument that makes `caliban` a daemon.
-pub const DAEMON_MODE: &str = "__daemon";
-
-/// The daemon's first word when it listens.
-pub(crate) const READY: &str = "ready";
-/// Its first and last word when another one does.
-pub(crate) const RUNNING_ALREADY: &str = "running already";
+use crate::protocol::{READY, RUNNING_ALREADY};
 
 /// How long a daemon that is leaving may hold the lock.
 const LOCK_LIMIT: Duration = Duration::from_secs(25);

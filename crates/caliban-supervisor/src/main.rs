@@ -8,9 +8,8 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use caliban_supervisor::{
-    DaemonArgs, DaemonOptions, PlaceSources, Places, SHIM_MODE, daemon_main, run_daemon, shim_main,
-};
+use caliban_contract::{DaemonOptions, PlaceSources, Places, modes};
+use caliban_supervisor::{DaemonArgs, daemon_main, run_daemon, shim_main};
 
 const HELP: &str = "\
 caliband: the supervisor of one repo's background agents
@@ -36,7 +35,7 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1).peekable();
     let first = args.peek().and_then(|arg| arg.to_str()).map(str::to_owned);
     match first.as_deref() {
-        Some(SHIM_MODE) => shim_main(args.skip(1)),
+        Some(modes::SHIM) => shim_main(args.skip(1)),
         Some("-h" | "--help") => print(HELP),
         Some("-V" | "--version") => print(concat!("caliband ", env!("CARGO_PKG_VERSION"), "\n")),
         Some(_) => daemon_main(args),

@@ -6,41 +6,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::Signal;
 
 use caliban_process::{Keepers, Stat, try_stat};
-pub(crate) use caliban_process::{boot_id, stat};
+pub(crate) use caliban_process::{boot_id, open, stat};
 
 use crate::shim::cgroup::Group;
 
-/// The variable that every process of a run has, unless it took it away: `<agent id>:<nonce>`.
-pub const MARKER: &str = "CALIBAN_AGENT_ID";
+/// The variable that every process of a run has.
+pub(crate) use caliban_contract::variables::AGENT_ID as MARKER;
 
 /// How long ending a stray tree is tried: only what is stuck in the kernel outlives this.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 /// The pause between two rounds.
 const KILL_PAUSE: Duration = Duration::from_millis(2);
-
-/// A handle on the living process `pid` that the kernel started at `start_time`, if there is one and it is ours.
-/// An error says nothing about the process (out of file descriptors).
-pub(crate) fn open(pid: i32, start_time: u64) -> io::Result<Option<OwnedFd>> {
-    let Some(id) = Pid::from_raw(pid) else { return Ok(None) };
-    let fd = match rustix::process::pidfd_open(id, PidfdFlags::NONBLOCK) {
-        Ok(fd) => fd,
-        Err(Errno::SRCH | Errno::INVAL) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    // Looked at after opening: the handle stays with the process that had the id then.
-    let fits = try_stat(pid)?.is_some_and(|stat| stat.start_time == start_time && !stat.is_over());
-    let owner = fs::metadata(format!("/proc/{pid}")).map(|found| found.uid());
-    Ok((fits && owner.is_ok_and(|owner| owner == rustix::process::getuid().as_raw())).then_some(fd))
-}
 
 /// How to find what is left of a run whose shim is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -35,9 +35,6 @@ use caliban_process::{Patience, Spent};
 
 pub(crate) use self::args::{ShimArgs, arguments};
 
-/// The first argument that enters this mode.
-pub const SHIM_MODE: &str = "__shim";
-
 /// The exit code of a shim whose run has happened or is happening under another one.
 pub(crate) const DUPLICATE: u8 = 3;
 /// How long what the worker left behind may end by itself.
@@ -248,7 +245,7 @@ fn start(args: &ShimArgs, output: std::os::fd::OwnedFd) -> Result<Pid, Trouble> 
     let second = output.try_clone().map_err(|error| Trouble::of("worker.log", &error))?;
     let mut worker = Command::new(&args.program);
     worker
-        .arg("__worker")
+        .arg(caliban_contract::modes::WORKER)
         .arg(&args.dir)
         .arg("--nonce")
         .arg(&args.nonce)

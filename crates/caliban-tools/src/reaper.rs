@@ -45,7 +45,7 @@ mod tree;
 mod wire;
 
 /// The first argument that enters this mode.
-pub const REAP_MODE: &str = "__reap";
+pub const REAP_MODE: &str = caliban_contract::modes::REAP;
 
 /// How long processes that the command left behind may finish by themselves (`>(tee log)`).
 const NATURAL: Duration = Duration::from_millis(100);

@@ -19,12 +19,7 @@ use caliban_agent::{
     prompt::ContextFiles,
     subagent::{Isolation, policy_in_worktree},
 };
-use caliban_core::{
-    budget,
-    ids::AgentId,
-    price::{Billing, MicroUsd},
-    redact::Redactor,
-};
+use caliban_core::{budget, ids::AgentId, price::Billing, redact::Redactor};
 use caliban_mcp::Server;
 use caliban_permissions::Policy;
 use caliban_providers::{Provider, ProviderKind};
@@ -375,7 +370,7 @@ fn budget_limits(settings: &Settings) -> budget::Limits {
     let limits = &settings.limits;
     budget::Limits {
         tokens: limits.budget_tokens.map(NonZeroU64::get),
-        usd: limits.budget_usd.map(|usd| micro(usd.dollars())),
+        usd: limits.budget_usd.map(|usd| usd.micro()),
         turns: None,
         wall_ms: limits.wall_seconds.map(|seconds| seconds.get().saturating_mul(1000)),
     }
@@ -392,11 +387,6 @@ fn isolation(settings: &Settings, repo: Option<PathBuf>, workspace: &WorkspaceOp
             .clone()
             .map(|command| Setup { command, timeout_seconds: worktrees.setup_timeout.get().into() }),
     }
-}
-
-/// Dollars as they were typed; rounded to the nearest millionth.
-fn micro(dollars: f64) -> MicroUsd {
-    MicroUsd((dollars * 1_000_000.0).round().max(1.0) as u64)
 }
 
 fn tool_limits(settings: &Settings) -> caliban_tools::Limits {

@@ -23,6 +23,8 @@ mod worktrees;
 
 use std::{ffi::OsString, io::Write as _, path::PathBuf, process::ExitCode};
 
+use caliban_contract::modes;
+
 use crate::{
     cli::{Cli, Command},
     report::{Code, Failure},
@@ -32,15 +34,15 @@ use crate::{
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     match args.get(1).and_then(|arg| arg.to_str()) {
-        Some(caliban_tools::REAP_MODE) => return caliban_tools::reaper_main(),
-        Some(caliban_supervisor::SHIM_MODE) => {
+        Some(modes::REAP) => return caliban_tools::reaper_main(),
+        Some(modes::SHIM) => {
             return caliban_supervisor::shim_main(args.get(2..).unwrap_or_default().to_vec());
         }
-        Some(caliban_supervisor::DAEMON_MODE) => {
+        Some(modes::DAEMON) => {
             return caliban_supervisor::daemon_main(args.get(2..).unwrap_or_default().to_vec());
         }
-        Some(caliban_supervisor::NOTIFY_MODE) => return worker::notify_main(),
-        Some(worker::WORKER_MODE) => return worker::worker_main(args.get(2..).unwrap_or_default()),
+        Some(modes::NOTIFY) => return worker::notify_main(),
+        Some(modes::WORKER) => return worker::worker_main(args.get(2..).unwrap_or_default()),
         Some("--version" | "-V") if args.len() == 2 => return finish(print_version()),
         _ => {}
     }

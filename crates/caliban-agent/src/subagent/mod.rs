@@ -11,6 +11,7 @@ use std::{
     sync::Arc,
 };
 
+use caliban_contract::grants::Grant;
 use caliban_core::{access::Access, message::ToolSpec, redact::Redactor, spec::SpawnSpec, usage::Usage};
 use caliban_permissions::{Effect, Mode, Policy};
 use caliban_tools::{BoxFuture, Call, Tool, ToolOutput, Workspace};
@@ -214,7 +215,7 @@ impl Starter {
         };
         let budget = share.limits;
         if budget != caliban_core::budget::Limits::NONE {
-            if let Err(error) = crate::handed::given(&self.directory, budget) {
+            if let Err(error) = Grant::of(budget).append(&self.directory).and_then(|file| file.sync_data()) {
                 self.parent.purse.take_back(share);
                 return report::failure(format!("what it may spend cannot be written down: {error}"));
             }
@@ -243,7 +244,7 @@ impl Starter {
             Ok(id) => report::handed_over(&id, &warning),
             Err(problem) => {
                 if budget != caliban_core::budget::Limits::NONE
-                    && let Err(error) = crate::handed::came_back(&self.directory, budget)
+                    && let Err(error) = Grant::of(budget).returned().append(&self.directory)
                 {
                     tracing::warn!(%error, "a budget that was not used stays given");
                 }

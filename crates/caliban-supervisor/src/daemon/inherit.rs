@@ -7,30 +7,25 @@
 //! comes from the agent, not from the command. Nor does a command raise what another agent has. Refuses rather than guesses.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use caliban_contract::grants::{self, Grant};
+use caliban_contract::limits::RaisedLimits;
+use caliban_contract::variables::BESIDE_A_REQUEST;
 use caliban_core::budget::Limits;
 use caliban_core::ids::AgentId;
 use caliban_core::mode::Mode;
 use caliban_core::price::MicroUsd;
 use caliban_core::spec::SpawnSpec;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Owner;
 use super::spawn::bad;
-use crate::above::{self, Above, Which, Whose};
+use crate::ancestry::{self, AgentAbove, Ancestry, Which};
 use crate::protocol::{ApiError, ErrorCode, ResumeRequest, SpawnRequest};
 use crate::records::{self, Rights, WorkerStatus};
 
-/// What background agents were given of an agent's budget: a line for each, in its directory, where its worker writes and
-/// reads them too.
-const HANDED: &str = "handed.jsonl";
-/// The largest such file that is read.
-const HANDED_CAP: u64 = 1024 * 1024;
 /// Parts of a request that an agent hands over to one that it starts.
 const POLICY: &str = "inherited_policy";
 const HOOKS: &str = "hooks";
@@ -42,30 +37,12 @@ const EXTRA_DIRS: &str = "extra_dirs";
 const PLACES: [&str; 3] = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
 /// The beginning of those that are settings.
 const SETTING: &str = "CALIBAN_";
-/// Those of them that are none: secrets that are handed over beside a request.
-const BESIDE: [&str; 3] = ["CALIBAN_HIDDEN", "CALIBAN_VEILED_TASK", "CALIBAN_VEILED_RESUME"];
-
-/// A line of [`HANDED`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Line {
-    tokens: i64,
-    micro_usd: i64,
-}
-
-/// `limits.json`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Raised {
-    max_turns: Option<u64>,
-    budget_tokens: Option<u64>,
-    budget_usd: Option<f64>,
-}
 
 /// What a new agent takes of its parent's budget.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Given {
     dir: PathBuf,
-    line: Line,
+    grant: Grant,
 }
 
 /// What an agent has spent or given away.
@@ -84,22 +61,19 @@ impl Owner {
     ) -> Result<Option<Given>, ApiError> {
         let spec = &mut request.spec;
         let Some(peer) = peer else { return self.place_below_named(spec).map(|()| None) };
-        let (dir, nonce, which) = match above::above(peer, &[]) {
-            Above::Nobody => return self.place_below_named(spec).map(|()| None),
-            Above::Agent { dir, nonce, which } => (dir, nonce, which),
-            // An agent's for certain; nobody can say what that one may hand over.
-            Above::Unnamed => {
-                let text = format!("nobody can tell which agent asks: process {peer} is one's");
-                return Err(
-                    ApiError::new(ErrorCode::Conflict, text).hint("ask again, and wait for the answer")
-                );
+        let refused = |text: String| {
+            Err(ApiError::new(ErrorCode::Conflict, text).hint("ask again, and wait for the answer"))
+        };
+        let next = match ancestry::above(peer, &[]) {
+            Ancestry::Person => return self.place_below_named(spec).map(|()| None),
+            Ancestry::Agents(agents) => agents.into_iter().next(),
+            Ancestry::Unknown => {
+                return refused(format!("nobody can tell who asks: process {peer} is gone or hidden"));
             }
-            Above::Unknown => {
-                let text = format!("nobody can tell who asks: process {peer} is gone or hidden");
-                return Err(
-                    ApiError::new(ErrorCode::Conflict, text).hint("ask again, and wait for the answer")
-                );
-            }
+        };
+        // Without a record nobody knows what the agent may hand over.
+        let Some(AgentAbove { dir, nonce, which }) = next else {
+            return refused(format!("nobody can tell which agent asks: process {peer} is one's"));
         };
         let named = dir.file_name().and_then(|name| name.to_str()?.parse::<AgentId>().ok());
         let id = named.ok_or_else(|| bad(format!("{} is no agent's directory", dir.display())))?;
@@ -120,7 +94,7 @@ impl Owner {
         }
         hold_secrets(&mut request.secrets);
         let limits = narrow(&format!("agent {id}"), &parent?, used(&dir), spec)?;
-        Ok((limits != Limits::NONE).then(|| Given { dir, line: Line::of(limits) }))
+        Ok((limits != Limits::NONE).then(|| Given { dir, grant: Grant::of(limits) }))
     }
 
     /// The parent that the request itself names.
@@ -136,7 +110,7 @@ impl Owner {
 impl Given {
     /// On the disk when this returns.
     pub(super) fn write_down(&self) -> io::Result<()> {
-        let synced = self.append(self.line)?.sync_data();
+        let synced = self.grant.append(&self.dir)?.sync_data();
         if synced.is_err() {
             self.take_back();
         }
@@ -145,28 +119,17 @@ impl Given {
 
     /// Nobody has it: it is the parent's again.
     pub(super) fn take_back(&self) {
-        let Line { tokens, micro_usd } = self.line;
-        let back = self.append(Line { tokens: -tokens, micro_usd: -micro_usd });
+        let back = self.grant.returned().append(&self.dir);
         if let Err(error) = back.and_then(|file| file.sync_data()) {
             tracing::warn!("a budget that was not used stays given in {}: {error}", self.dir.display());
         }
-    }
-
-    fn append(&self, line: Line) -> io::Result<File> {
-        let mut text = serde_json::to_string(&line).map_err(io::Error::other)?;
-        text.push('\n');
-        let mut options = std::fs::OpenOptions::new();
-        let mut file = options.append(true).create(true).mode(0o600).open(self.dir.join(HANDED))?;
-        file.write_all(text.as_bytes())?;
-        Ok(file)
     }
 }
 
 /// Limits are raised by persons only; what a command of an agent hands over changes no settings.
 pub(super) fn raise(request: &mut ResumeRequest, peer: Option<i32>) -> Result<(), ApiError> {
     let Some(who) = hold(&mut request.secrets, peer) else { return Ok(()) };
-    let is_raised = request.limits.iter().flatten().any(|(_, limit)| !limit.is_null());
-    if !is_raised {
+    if request.limits.is_none() {
         return Ok(());
     }
     let text = format!("{who} cannot change what an agent may spend: a person does");
@@ -176,30 +139,18 @@ pub(super) fn raise(request: &mut ResumeRequest, peer: Option<i32>) -> Result<()
 
 /// Takes what decides about settings out of what a command of an agent hands over; who that is, if one asks.
 pub(super) fn hold(secrets: &mut BTreeMap<String, String>, peer: Option<i32>) -> Option<String> {
-    let who = match above::whose(peer?, &[]) {
-        Whose::Persons => return None,
-        Whose::Agents(Some(id)) => format!("a process of agent {id}"),
-        Whose::Agents(None) => "a process of an agent".to_owned(),
-        Whose::Unknown => "a process that cannot be seen".to_owned(),
-    };
+    let who = ancestry::above(peer?, &[]).agent_in_words()?;
     hold_secrets(secrets);
     Some(who)
 }
 
 fn hold_secrets(secrets: &mut BTreeMap<String, String>) {
-    secrets.retain(|name, _| !decides(name) || BESIDE.contains(&name.as_str()));
+    secrets.retain(|name, _| !decides(name) || BESIDE_A_REQUEST.contains(&name.as_str()));
 }
 
 /// Whether a variable decides about settings or trust.
 fn decides(name: &str) -> bool {
     PLACES.contains(&name) || name.starts_with(SETTING)
-}
-
-impl Line {
-    fn of(limits: Limits) -> Self {
-        let signed = |amount: Option<u64>| i64::try_from(amount.unwrap_or_default()).unwrap_or(i64::MAX);
-        Self { tokens: signed(limits.tokens), micro_usd: signed(limits.usd.map(|usd| usd.0)) }
-    }
 }
 
 /// The request of an agent, with what it really has in this run.
@@ -218,33 +169,17 @@ fn parent_in(dir: &Path, nonce: &str) -> Result<SpawnSpec, String> {
         }
         // A worker that has not come so far, or is older than the file.
         None => {
-            let raised: Raised = records::read(dir, records::LIMITS).unwrap_or_default();
-            spec.budget.tokens = raised.budget_tokens.or(spec.budget.tokens);
-            spec.budget.usd = raised.budget_usd.map(micro).or(spec.budget.usd);
-            spec.max_turns = raised.max_turns.or(spec.max_turns);
+            RaisedLimits::read(dir).apply(&mut spec.max_turns, &mut spec.budget);
         }
     }
     Ok(spec)
 }
 
-fn micro(dollars: f64) -> MicroUsd {
-    MicroUsd((dollars * 1e6).round().max(1.0) as u64)
-}
-
 fn used(dir: &Path) -> Used {
     let spent: WorkerStatus = records::read(dir, records::STATUS).unwrap_or_default();
-    let handed = records::read_capped(&dir.join(HANDED), HANDED_CAP).unwrap_or_default();
-    let lines = handed.split(|byte| *byte == b'\n');
-    let handed = lines.filter_map(|line| serde_json::from_slice::<Line>(line).ok()).fold(
-        Line::default(),
-        |all, line| Line {
-            tokens: all.tokens.saturating_add(line.tokens),
-            micro_usd: all.micro_usd.saturating_add(line.micro_usd),
-        },
-    );
-    let some = |amount: i64| u64::try_from(amount).unwrap_or(0);
-    let usd = spent.micro_usd.map_or(0, |usd| usd.0).saturating_add(some(handed.micro_usd));
-    Used { tokens: spent.usage.total().saturating_add(some(handed.tokens)), usd: MicroUsd(usd) }
+    let (tokens, granted) = grants::total(dir).unwrap_or_default();
+    let usd = spent.micro_usd.map_or(0, |usd| usd.0).saturating_add(granted.0);
+    Used { tokens: spent.usage.total().saturating_add(tokens), usd: MicroUsd(usd) }
 }
 
 /// Makes a request no wider than what the one above it has; what it takes of that one's budget.
@@ -413,10 +348,12 @@ mod tests {
             ..WorkerStatus::default()
         };
         records::write(dir.path(), records::STATUS, &status).unwrap();
-        let given =
-            |tokens, micro_usd| Given { dir: dir.path().to_owned(), line: Line { tokens, micro_usd } };
+        let given = |tokens: u64, micro_usd: u64| {
+            let limits = Limits { tokens: Some(tokens), usd: Some(MicroUsd(micro_usd)), ..Limits::NONE };
+            Given { dir: dir.path().to_owned(), grant: Grant::of(limits) }
+        };
         given(70, 5).write_down().unwrap();
-        given(-20, 0).write_down().unwrap();
+        given(20, 0).take_back();
         assert_eq!(used(dir.path()), Used { tokens: 60, usd: MicroUsd(8) });
         given(50, 5).take_back();
         assert_eq!(used(dir.path()), Used { tokens: 10, usd: MicroUsd(3) });
@@ -453,7 +390,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let asked = spec(|spec| spec.budget.tokens = Some(6000));
         records::write(dir.path(), records::SPEC, &asked).unwrap();
-        let limits = serde_json::json!({"max_turns": 9, "budget_tokens": 100_000, "budget_usd": 1.5});
+        let limits =
+            serde_json::json!({"max_turns": 9, "budget_tokens": 100_000, "budget_micro_usd": 1_500_000});
         records::write(dir.path(), records::LIMITS, &limits).unwrap();
         let raised = spec(|spec| {
             spec.budget = Limits { tokens: Some(100_000), usd: Some(MicroUsd(1_500_000)), ..Limits::NONE };

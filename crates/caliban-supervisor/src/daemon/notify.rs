@@ -7,30 +7,16 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use caliban_contract::modes;
+use caliban_contract::records::Notice;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_core::spec::SpawnSpec;
-use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt as _;
 
 use super::agent::{Agent, Waiter};
 use super::store::Specs;
 use super::{Owner, start};
-
-/// The only argument that makes `caliban` tell. What, it reads as a [`Notice`] on its standard input: command lines are
-/// everybody's to see.
-pub const NOTIFY_MODE: &str = "__notify";
-
-/// What is told.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Notice {
-    /// The agent's directory.
-    pub directory: PathBuf,
-    /// `failed`, `killed` or `crashed`.
-    pub event: String,
-    /// Why.
-    pub text: String,
-}
 
 /// How long it may take; the command itself is given less.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -96,7 +82,7 @@ async fn tell(order: &Order) -> Result<(), String> {
     // Those that are gone are not needed to find the command.
     let secrets = order.secrets.as_deref().map(|path| start::read_secrets(path).unwrap_or_default());
     let mut child = tokio::process::Command::new(&order.program)
-        .arg(NOTIFY_MODE)
+        .arg(modes::NOTIFY)
         .env_clear()
         .envs(&spec.env)
         .envs(secrets.unwrap_or_default())

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+use caliban_contract::limits::RaisedLimits;
+use caliban_contract::variables::VEILED_RESUME;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
 use caliban_core::spec::MAX_PROMPT_BYTES;
@@ -15,20 +17,13 @@ use super::{Owner, Reply, answer_to, inherit, spawn};
 use crate::protocol::{ApiError, ErrorCode, ResumeRequest};
 use crate::records::{self, BETWEEN};
 
-/// Limits as they stand in `limits.json`.
-type Limits = serde_json::Map<String, serde_json::Value>;
-
 /// How an agent was before a resume.
 #[derive(Debug)]
 pub(super) struct Before {
     record: Record,
     /// Its limits, when they were changed.
-    limits: Option<Limits>,
+    limits: Option<RaisedLimits>,
 }
-
-/// Secrets that were taken out of what is said at a resume, as the command line hands them over: a list, in the order of
-/// the gaps.
-const VEILED_RESUME: &str = "CALIBAN_VEILED_RESUME";
 
 impl Owner {
     pub(super) fn resume(
@@ -156,12 +151,12 @@ impl Owner {
 
 /// Writes raised limits down for every run from now on, and returns those of before. Here and not where they are asked for:
 /// of several who resume an agent at once only one is accepted, and the run must not have another one's.
-fn raise(dir: &Path, raised: Option<Limits>) -> io::Result<Option<Limits>> {
-    let Some(raised) = raised else { return Ok(None) };
-    let before: Limits = records::try_read(dir, records::LIMITS)?.unwrap_or_default();
-    let mut limits = before.clone();
-    limits.extend(raised.into_iter().filter(|(_, limit)| !limit.is_null()));
-    records::write_durably(dir, records::LIMITS, &limits)?;
+fn raise(dir: &Path, raised: RaisedLimits) -> io::Result<Option<RaisedLimits>> {
+    if raised.is_none() {
+        return Ok(None);
+    }
+    let before: RaisedLimits = records::try_read(dir, records::LIMITS)?.unwrap_or_default();
+    records::write_durably(dir, records::LIMITS, &before.with(raised))?;
     Ok(Some(before))
 }
 

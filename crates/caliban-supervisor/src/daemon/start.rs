@@ -27,7 +27,7 @@ use super::{Msg, Owner};
 use crate::places::Places;
 use crate::process::{self, MARKER, Traces};
 use crate::records::{self, Again, LaunchRecord, ResumeOrder, ShimRecord};
-use crate::shim::{SHIM_MODE, ShimArgs, Word, arguments, is_being_replaced, passes};
+use crate::shim::{ShimArgs, Word, arguments, is_being_replaced, passes};
 use caliban_process::Patience;
 
 /// How long a shim may take to start a worker. It may have to wait for the shim of an earlier run.
@@ -329,7 +329,7 @@ fn launch(order: &Order, spec: &SpawnSpec) -> Result<Launched, StartError> {
     let shim = |program: &Path| {
         Command::new(program)
             .arg0(&order.shim)
-            .arg(SHIM_MODE)
+            .arg(caliban_contract::modes::SHIM)
             .args(arguments(&args))
             .current_dir(&dir)
             .env_clear()

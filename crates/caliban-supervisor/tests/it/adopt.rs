@@ -6,13 +6,14 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 
+use caliban_contract::records;
+use caliban_contract::variables::AGENT_ID as MARKER;
+use caliban_control::Client;
+use caliban_control::protocol::AgentRow;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State, Status};
 use caliban_store::StoreUrl;
 use caliban_store::fleet::{Change, Record, Registry, Wanted};
-use caliban_supervisor::protocol::AgentRow;
-use caliban_supervisor::records;
-use caliban_supervisor::{Client, MARKER};
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, caliband, is_alive, processes_of, signal, wait_until};

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use caliban_contract::records;
+use caliban_control::Client;
+use caliban_control::protocol::{ResumeRequest, SpawnRequest};
 use caliban_core::budget::Limits;
 use caliban_core::ids::AgentId;
 use caliban_core::mode::Mode;
 use caliban_core::spec::{MAX_DEPTH, SpawnSpec};
-use caliban_supervisor::Client;
-use caliban_supervisor::protocol::{ResumeRequest, SpawnRequest};
-use caliban_supervisor::records;
 use serde_json::Value;
 
 use crate::fleet::{Fleet, wait_until, write};
@@ -196,7 +196,7 @@ async fn a11_no_agents_shell_raises_a_limit_or_changes_settings() {
     assert_eq!(handed, r#"{"KEY":"k"}"#);
     fleet.until_row(&mut client, ended, |row| row.state.is_ending()).await;
     // A person raises what they like.
-    let limits = serde_json::json!({"budget_tokens": 7}).as_object().cloned();
+    let limits = caliban_contract::limits::RaisedLimits { budget_tokens: Some(7), ..Default::default() };
     let request = ResumeRequest { limits, ..ResumeRequest::default() };
     client.resume(&ended.to_string(), &request).await.unwrap();
     let limits: Value = records::read(&fleet.places.agent_dir(ended), records::LIMITS).unwrap();

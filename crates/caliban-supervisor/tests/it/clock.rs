@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use caliban_contract::records::{self, ExitRecord};
+use caliban_control::Client;
+use caliban_control::protocol::KillRequest;
 use caliban_core::lifecycle::State;
-use caliban_supervisor::Client;
-use caliban_supervisor::protocol::KillRequest;
-use caliban_supervisor::records::{self, ExitRecord};
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, processes_of, quick, signal, until, wait_until, write};
@@ -102,7 +102,7 @@ async fn r15_inside() {
     last.spec.after = vec![ids[4]];
     jump("-1d");
     ids.push(client.spawn(last).await.unwrap().id);
-    let listed = |rows: Vec<caliban_supervisor::protocol::AgentRow>| -> Vec<_> {
+    let listed = |rows: Vec<caliban_control::protocol::AgentRow>| -> Vec<_> {
         rows.into_iter().map(|row| row.id).collect()
     };
     let rows = client.list().await.unwrap();

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use caliban_supervisor::protocol::FleetEvent;
+use caliban_control::protocol::FleetEvent;
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, signal, wait_until};

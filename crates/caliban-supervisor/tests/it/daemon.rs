@@ -3,10 +3,11 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use caliban_contract::records::{self, ShimRecord};
+use caliban_contract::{DaemonOptions, PlaceSources, Places};
+use caliban_control::protocol::{FleetEvent, ResumeRequest, SpawnRequest};
+use caliban_control::{Client, ClientError};
 use caliban_core::lifecycle::{Ending, State};
-use caliban_supervisor::protocol::{FleetEvent, ResumeRequest, SpawnRequest};
-use caliban_supervisor::records::{self, ShimRecord};
-use caliban_supervisor::{Client, ClientError, DaemonOptions, PlaceSources, Places};
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, caliband, is_alive, processes_of, signal, wait_until, write};

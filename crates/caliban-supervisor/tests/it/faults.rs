@@ -4,11 +4,12 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
+use caliban_contract::records::{self, STATUS_VERSION, WorkerState, WorkerStatus};
+use caliban_contract::{PlaceSources, Places};
+use caliban_control::protocol::{AgentRow, FleetEvent, KillRequest, ResumeRequest};
+use caliban_control::{Client, ClientError};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
-use caliban_supervisor::protocol::{AgentRow, FleetEvent, KillRequest, ResumeRequest};
-use caliban_supervisor::records::{self, STATUS_VERSION, WorkerState, WorkerStatus};
-use caliban_supervisor::{Client, ClientError, PlaceSources, Places};
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, caliband, is_alive, processes_of, quick, refused, signal};

@@ -8,12 +8,13 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use caliban_contract::records::{self, ShimRecord};
+use caliban_contract::{DaemonOptions, PlaceSources, Places, Sweep};
+use caliban_control::protocol::{AgentRow, KillRequest, SpawnRequest};
+use caliban_control::{Client, ClientError, StartOptions};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_core::spec::SpawnSpec;
-use caliban_supervisor::protocol::{AgentRow, KillRequest, SpawnRequest};
-use caliban_supervisor::records::{self, ShimRecord};
-use caliban_supervisor::{Client, ClientError, DaemonOptions, PlaceSources, Places, StartOptions, Sweep};
 use rustix::process::{Pid, Signal};
 
 /// How long a condition may take on a loaded machine before it counts as never.
@@ -231,7 +232,7 @@ pub(crate) fn start_time(pid: i32) -> Option<String> {
 
 /// Living processes that carry the marker of an agent, the shim included.
 pub(crate) fn processes_of(agent: &str) -> Vec<i32> {
-    let marker = format!("{}={agent}:", caliban_supervisor::MARKER);
+    let marker = format!("{}={agent}:", caliban_contract::variables::AGENT_ID);
     let pids = fs::read_dir("/proc").unwrap().flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|pid| {

@@ -2,10 +2,10 @@
 
 use std::fs;
 
+use caliban_control::Client;
+use caliban_control::protocol::RmRequest;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
-use caliban_supervisor::Client;
-use caliban_supervisor::protocol::RmRequest;
 
 use crate::faults::Small;
 use crate::fleet::{Fleet, processes_of, quick, until};

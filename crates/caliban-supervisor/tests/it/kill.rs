@@ -2,10 +2,11 @@
 
 use std::io::Write as _;
 
+use caliban_contract::{PlaceSources, Places};
+use caliban_control::Client;
+use caliban_control::protocol::{KillRequest, ResumeRequest};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State};
-use caliban_supervisor::protocol::{KillRequest, ResumeRequest};
-use caliban_supervisor::{Client, PlaceSources, Places};
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, is_alive, processes_of, quick, signal, wait_until};
@@ -445,7 +446,7 @@ async fn a_run_that_has_happened_does_not_happen_again() {
     let (dir, socket) = (fleet.places.agent_dir(id), fleet.places.agent_socket(id));
     let shim = |nonce: &str| {
         let started = std::process::Command::new(crate::fleet::caliband())
-            .arg(caliban_supervisor::SHIM_MODE)
+            .arg(caliban_contract::modes::SHIM)
             .arg(&dir)
             .args(["--nonce", nonce, "--grace-ms", "200"])
             .arg("--program")

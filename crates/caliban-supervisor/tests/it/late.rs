@@ -4,10 +4,10 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 
+use caliban_control::Client;
+use caliban_control::protocol::{ResumeRequest, RmRequest, SpawnRequest};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
-use caliban_supervisor::Client;
-use caliban_supervisor::protocol::{ResumeRequest, RmRequest, SpawnRequest};
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, fake_worker, processes_of, quick, refused, signal, until, wait_until};
@@ -181,8 +181,7 @@ async fn r16_what_is_said_at_a_resume_is_on_the_disk_before_anybody_can_hear_it(
     let mut arguments: Vec<std::ffi::OsString> = strace.iter().map(Into::into).collect();
     arguments.extend([trace.clone().into(), crate::fleet::caliband().into()]);
     fleet.start.programs = vec![("/usr/bin/strace".into(), arguments)];
-    let Ok(mut client) =
-        caliban_supervisor::Client::connect_or_start(&fleet.places, fleet.start.clone()).await
+    let Ok(mut client) = caliban_control::Client::connect_or_start(&fleet.places, fleet.start.clone()).await
     else {
         return eprintln!("skipped: no daemon under strace here");
     };

@@ -1,10 +1,10 @@
 //! Spawn, list, resume, respawn, rm, hibernate and wake.
 
+use caliban_control::protocol::{FleetEvent, RespawnRequest, ResumeRequest, RmRequest};
 use caliban_core::lifecycle::{Ending, State, WaitingFor};
 use caliban_core::spec::MAX_PROMPT_BYTES;
-use caliban_supervisor::protocol::{FleetEvent, RespawnRequest, ResumeRequest, RmRequest};
 
-use caliban_supervisor::records::WorkerStatus;
+use caliban_contract::records::WorkerStatus;
 
 use crate::fleet::{Fleet, is_alive, quick, refused, wait_until};
 
@@ -213,8 +213,7 @@ async fn whoever_wakes_an_agent_that_is_just_leaving_memory_gets_its_next_run() 
     let gate = fleet.temp.path().join("gate");
     fleet.tell(id, &format!("linger {}", gate.display()));
     let dir = fleet.places.agent_dir(id);
-    let says =
-        || caliban_supervisor::records::read::<WorkerStatus>(&dir, caliban_supervisor::records::STATUS);
+    let says = || caliban_contract::records::read::<WorkerStatus>(&dir, caliban_contract::records::STATUS);
     wait_until("it says that it leaves", || says().is_some_and(|status| status.hibernated));
     let mut other = fleet.client().await;
     let name = id.to_string();
@@ -424,16 +423,19 @@ async fn limits_are_those_of_the_resume_that_was_accepted() {
     fleet.until_state(&mut client, id, State::Done).await;
     let name = id.to_string();
     let resume = |limits: serde_json::Value| ResumeRequest {
-        limits: limits.as_object().cloned(),
+        limits: serde_json::from_value(limits).unwrap(),
         ..ResumeRequest::default()
     };
     let limits = || {
-        caliban_supervisor::records::read::<serde_json::Value>(
+        caliban_contract::records::read::<serde_json::Value>(
             &fleet.places.agent_dir(id),
-            caliban_supervisor::records::LIMITS,
+            caliban_contract::records::LIMITS,
         )
     };
-    client.resume(&name, &resume(serde_json::json!({"max_turns": 5, "budget_usd": null}))).await.unwrap();
+    client
+        .resume(&name, &resume(serde_json::json!({"max_turns": 5, "budget_micro_usd": null})))
+        .await
+        .unwrap();
     assert_eq!(limits(), Some(serde_json::json!({"max_turns": 5})));
     fleet.until_row(&mut client, id, |row| row.state == State::Done && row.runs == 2).await;
     // What one has raised the next does not forget.
@@ -453,5 +455,5 @@ async fn limits_are_those_of_the_resume_that_was_accepted() {
     let hangs = fleet.spawn_up(&mut client, "hang").await;
     let (code, ..) = refused(client.resume(&hangs.to_string(), &other).await);
     assert_eq!(code.as_str(), "conflict");
-    assert!(!fleet.places.agent_dir(hangs).join(caliban_supervisor::records::LIMITS).exists());
+    assert!(!fleet.places.agent_dir(hangs).join(caliban_contract::records::LIMITS).exists());
 }

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use caliban_contract::{PlaceSources, Places};
+use caliban_control::protocol::{FleetEvent, WakeRequest};
+use caliban_control::{Client, ClientError, Ended, end_by_signal};
 use caliban_core::lifecycle::State;
-use caliban_supervisor::protocol::{FleetEvent, WakeRequest};
-use caliban_supervisor::{Client, ClientError, Ended, PlaceSources, Places, end_by_signal};
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, is_alive, quick, refused, signal, wait_until};

@@ -6,9 +6,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use caliban_control::protocol::ResumeRequest;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State};
-use caliban_supervisor::protocol::ResumeRequest;
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, caliband, fake_worker, is_alive, signal, wait_until, write};

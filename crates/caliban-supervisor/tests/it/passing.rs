@@ -2,10 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use caliban_contract::records;
+use caliban_control::protocol::ResumeRequest;
 use caliban_core::lifecycle::{Ending, State};
 use caliban_core::spec::SpawnSpec;
-use caliban_supervisor::protocol::ResumeRequest;
-use caliban_supervisor::records;
 
 use crate::faults::Small;
 use crate::fleet::{Fleet, caliband, fake_worker, quick};
@@ -36,7 +36,7 @@ async fn r11_on_a_nearly_full_disk_who_waits_for_a_place_waits_for_room_too() {
         let exit = fleet.places.agent_dir(first).join(records::EXIT);
         assert_eq!(std::fs::metadata(exit).unwrap().permissions().mode() & 0o777, 0o600);
         // It is tried, and says why it does not begin, or begins.
-        let tried = |row: &caliban_supervisor::protocol::AgentRow| {
+        let tried = |row: &caliban_control::protocol::AgentRow| {
             row.note.is_some() || row.pid.is_some() || row.state != State::Spawning
         };
         notes.extend(fleet.until_row(&mut client, waits, tried).await.note);
@@ -61,7 +61,7 @@ fn r13_a_shim_without_descriptors_says_that_it_passes() {
         let said = std::process::Command::new("prlimit")
             .arg(format!("--nofile={limit}:{limit}"))
             .arg(caliband())
-            .arg(caliban_supervisor::SHIM_MODE)
+            .arg(caliban_contract::modes::SHIM)
             .arg(&dir)
             .args(["--nonce", "n", "--grace-ms", "200", "--program"])
             .arg(fake_worker())

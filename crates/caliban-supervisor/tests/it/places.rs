@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use caliban_supervisor::{Client, PlaceSources, Places, SOCKET_PATH_LIMIT, repo_hash, repo_root};
+use caliban_contract::{PlaceSources, Places, SOCKET_PATH_LIMIT, repo_hash, repo_root};
+use caliban_control::Client;
 
 use crate::fleet::Fleet;
 

@@ -2,11 +2,11 @@
 
 use std::fs;
 
+use caliban_contract::records;
+use caliban_control::protocol::{KillRequest, RmRequest};
 use caliban_core::lifecycle::State;
 use caliban_store::StoreUrl;
 use caliban_store::fleet::Registry;
-use caliban_supervisor::protocol::{KillRequest, RmRequest};
-use caliban_supervisor::records;
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, is_alive, signal, wait_until};
@@ -24,7 +24,7 @@ async fn agents_get_their_rows_back_when_the_registry_is_lost() {
     fleet.until_row(&mut client, done, |row| row.state.is_ending()).await;
     let killed = fleet.spawn_up(&mut client, "serve").await;
     client.kill(&killed.to_string(), &KillRequest::default()).await.unwrap();
-    let rows = |mut rows: Vec<caliban_supervisor::protocol::AgentRow>| {
+    let rows = |mut rows: Vec<caliban_control::protocol::AgentRow>| {
         rows.sort_by_key(|row| row.id);
         rows.into_iter()
             .map(|row| (row.id, row.state, row.hibernated, row.waiting_for, row.pid, row.prompt))

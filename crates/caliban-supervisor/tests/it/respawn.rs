@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use caliban_control::Client;
+use caliban_control::protocol::{RespawnRequest, ResumeRequest};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_core::names::Slug;
 use caliban_store::StoreUrl;
 use caliban_store::fleet::Registry;
-use caliban_supervisor::Client;
-use caliban_supervisor::protocol::{RespawnRequest, ResumeRequest};
 
 use crate::faults::Small;
 use crate::fleet::{Fleet, is_alive, quick, refused, until, wait_until, write};

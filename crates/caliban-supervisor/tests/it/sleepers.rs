@@ -2,14 +2,14 @@
 
 use std::fs;
 
+use caliban_contract::records::{
+    self, ExitRecord, HIBERNATED, STATUS_VERSION, ToldBy, WorkerState, WorkerStatus,
+};
+use caliban_control::Client;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, Status};
 use caliban_store::StoreUrl;
 use caliban_store::fleet::{Change, Record, Registry, Wanted};
-use caliban_supervisor::Client;
-use caliban_supervisor::records::{
-    self, ExitRecord, HIBERNATED, STATUS_VERSION, ToldBy, WorkerState, WorkerStatus,
-};
 
 use crate::fleet::Fleet;
 

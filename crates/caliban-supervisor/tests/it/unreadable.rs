@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use caliban_contract::records;
+use caliban_control::Client;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status};
 use caliban_store::fleet::Wanted;
-use caliban_supervisor::Client;
-use caliban_supervisor::records;
 
 use crate::adopt::rewrite;
 use crate::fleet::{Fleet, is_alive, processes_of, quick, signal, wait_until};

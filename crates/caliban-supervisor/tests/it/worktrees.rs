@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
+use caliban_contract::{PlaceSources, Places, Sweep};
+use caliban_control::protocol::{RespawnRequest, RmRequest};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State};
 use caliban_core::names::Slug;
 use caliban_core::spec::{Isolation, WorktreeSpec};
-use caliban_supervisor::protocol::{RespawnRequest, RmRequest};
-use caliban_supervisor::{PlaceSources, Places, Sweep};
 use caliban_worktrees::{CreateRequest, GitOptions, Repo};
 use tokio_util::sync::CancellationToken;
 
@@ -180,7 +180,7 @@ async fn who_waits_for_one_that_is_neither_removed_nor_respawned_is_told_how_it_
     let _held = repo.create(CreateRequest::new(Slug::from(id)), &|_| {}, &never).await.unwrap();
     let (name, mut other) = (id.to_string(), fleet.client().await);
     let respawn = async {
-        let order = fleet.places.agent_dir(id).join(caliban_supervisor::records::STOP);
+        let order = fleet.places.agent_dir(id).join(caliban_contract::records::STOP);
         crate::fleet::until("its end is under way", || async { order.exists() }).await;
         other.respawn(&name, &RespawnRequest::default()).await
     };

@@ -4,7 +4,7 @@
 use std::{ffi::OsString, hash::BuildHasher};
 
 /// The variable that marks a command's processes. An agent that a command spawns must not have it.
-pub const MARK: &str = "CALIBAN_JOB";
+pub const MARK: &str = caliban_contract::variables::JOB;
 
 /// A mark that no other command has.
 #[derive(Debug, Clone)]

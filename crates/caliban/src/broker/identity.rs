@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use caliban_contract::records;
 use caliban_core::{inert, spec::SpawnSpec};
 use caliban_store::{
     Stamp, StoreError, StoreUrl,
@@ -14,7 +15,6 @@ use caliban_store::{
         Speaker,
     },
 };
-use caliban_supervisor::records;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use caliban_supervisor::{Client, protocol::FleetEvent};
+use caliban_control::{Client, protocol::FleetEvent};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{process::Command, time::Instant};
 
@@ -165,7 +165,7 @@ impl Stage {
     async fn until(&self, is_so: Scene) -> Result<(), Failure> {
         let fleet = Fleet::open(&self.environment, &self.repo())?;
         let client = fleet.client().await?;
-        let broken = |error: caliban_supervisor::ClientError| Failure::new(error.to_string());
+        let broken = |error: caliban_control::ClientError| Failure::new(error.to_string());
         let mut events = client.events().await.map_err(broken)?;
         let (mut rows, mut ready) = (BTreeMap::new(), false);
         while let Some(event) = events.next().await.map_err(broken)? {

@@ -12,8 +12,9 @@ use std::{
 };
 
 use anstyle::Style;
+use caliban_contract::{PlaceSources, Places};
+use caliban_control::{Client, ClientError, protocol::AgentRow};
 use caliban_core::inert;
-use caliban_supervisor::{Client, ClientError, PlaceSources, Places, protocol::AgentRow};
 use serde::Serialize;
 
 use super::{

@@ -14,8 +14,8 @@ use caliban_agent::{
     event::{Answer, Ask, Event, Record},
     transcript,
 };
+use caliban_control::{Client, protocol::AgentRow};
 use caliban_core::inert;
-use caliban_supervisor::{Client, protocol::AgentRow};
 use serde_json::{Value, json};
 
 use super::{

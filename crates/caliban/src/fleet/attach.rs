@@ -8,11 +8,11 @@ mod words;
 
 use std::{collections::VecDeque, io::Write, time::Duration};
 
-use caliban_core::lifecycle::State;
-use caliban_supervisor::{
+use caliban_control::{
     Client, ClientError,
     protocol::{AgentRow, ErrorCode, FleetEvent},
 };
+use caliban_core::lifecycle::State;
 
 use self::{
     keyboard::{Keyboard, Line},

@@ -8,13 +8,14 @@ use std::{
     path::Path,
 };
 
+use caliban_contract::variables::{AGENT_ID, HIDDEN, VEILED_RESUME, VEILED_TASK};
 use caliban_core::redact::{self, Redactor, secret_parts};
 use caliban_providers::ProviderKind;
 
 use crate::{
     settings::{
         Environment, Loaded,
-        tool_environment::{HIDDEN, secrets, tool_environment},
+        tool_environment::{secrets, tool_environment},
     },
     trust::{RepoFile, Trust},
 };
@@ -24,20 +25,8 @@ const PREFIXES: [&str; 8] =
     ["CAFLEET_", "CALIBAN_", "ANTHROPIC_", "OPENAI_", "GOOGLE_", "GEMINI_", "OPENROUTER_", "OLLAMA_"];
 
 /// Names that would be wrong in another process.
-const DROPPED: [&str; 7] = [
-    "PWD",
-    "OLDPWD",
-    caliban_supervisor::MARKER,
-    caliban_tools::JOB_MARK,
-    HIDDEN,
-    VEILED_TASK,
-    VEILED_RESUME,
-];
-
-/// The secrets that were taken out of an agent's task.
-pub(crate) const VEILED_TASK: &str = "CALIBAN_VEILED_TASK";
-/// The secrets that were taken out of what is said to it at a resume.
-pub(crate) const VEILED_RESUME: &str = "CALIBAN_VEILED_RESUME";
+const DROPPED: [&str; 7] =
+    ["PWD", "OLDPWD", AGENT_ID, caliban_tools::JOB_MARK, HIDDEN, VEILED_TASK, VEILED_RESUME];
 
 /// Bytes of the longest variable that a process can be started with, and some less.
 const VARIABLE_CAP: usize = 100_000;
@@ -104,7 +93,7 @@ impl Caller {
     /// Keeps what an agent that is started again must not write down, from the shell before. `socket` is the agent's: what
     /// it was handed lies beside it. All else that this shell does not have the daemon keeps.
     pub(super) fn keep_hidden(&mut self, socket: &Path) {
-        let before = std::fs::read(caliban_supervisor::secrets_file(socket)).ok();
+        let before = std::fs::read(caliban_contract::secrets_file(socket)).ok();
         let before = before.and_then(|json| serde_json::from_slice::<BTreeMap<String, String>>(&json).ok());
         let pairs = |secrets: &BTreeMap<String, String>| -> Vec<(String, String)> {
             secrets.get(HIDDEN).and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()

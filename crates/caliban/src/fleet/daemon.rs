@@ -2,8 +2,8 @@
 
 use std::{collections::VecDeque, io::Write, path::Path, time::Duration};
 
+use caliban_control::{Client, ClientError, Ended, end_by_signal, protocol::DaemonStatus};
 use caliban_core::inert;
-use caliban_supervisor::{Client, ClientError, Ended, end_by_signal, protocol::DaemonStatus};
 use tokio::time::sleep;
 
 use super::{Fleet, json_line, row, say, tail::Tail, worded};

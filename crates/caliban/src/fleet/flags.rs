@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use caliban_agent::hooks::CommandHook;
-use caliban_core::{price::MicroUsd, spec::SpawnSpec};
+use caliban_core::spec::SpawnSpec;
 use serde_json::{Value, json};
 
 use crate::{cli::AgentFlags, settings::values::Usd};
@@ -24,7 +24,7 @@ pub(crate) fn put(flags: &AgentFlags, append: Option<&str>, cwd: &Path, spec: &m
     spec.provider = spec.provider.take().or_else(|| flags.provider.clone());
     spec.max_turns = spec.max_turns.or(flags.max_turns.map(|turns| turns.get().into()));
     spec.budget.tokens = spec.budget.tokens.or(flags.budget_tokens.map(Into::into));
-    spec.budget.usd = spec.budget.usd.or(flags.budget_usd.map(micro));
+    spec.budget.usd = spec.budget.usd.or(flags.budget_usd.map(Usd::micro));
     spec.permission_mode = spec.permission_mode.or_else(|| flags.permission_mode.as_deref()?.parse().ok());
     spec.allow.extend(flags.allow.iter().cloned());
     spec.deny.extend(flags.deny.iter().cloned());
@@ -53,7 +53,7 @@ pub(crate) fn of(spec: &SpawnSpec) -> AgentFlags {
         script: text(SCRIPT).map(PathBuf::from),
         max_turns: turns.and_then(|turns| turns.try_into().ok()),
         budget_tokens: spec.budget.tokens.and_then(|tokens| tokens.try_into().ok()),
-        budget_usd: spec.budget.usd.and_then(|usd| Usd::new(usd.0 as f64 / 1e6)),
+        budget_usd: spec.budget.usd.and_then(|usd| Usd::of_micro(usd)),
         permission_mode: spec.permission_mode.map(|mode| mode.to_string()),
         allow: spec.allow.clone(),
         deny: spec.deny.clone(),
@@ -77,11 +77,6 @@ pub(crate) fn put_hooks(hooks: &[CommandHook], spec: &mut SpawnSpec) {
 /// The hooks that were handed over; none when the settings' hooks are meant.
 pub(crate) fn hooks_of(spec: &SpawnSpec) -> Option<Vec<CommandHook>> {
     serde_json::from_value(spec.extra.get(HOOKS)?.clone()).ok()
-}
-
-/// Rounded to the nearest millionth, and never to nothing.
-fn micro(usd: Usd) -> MicroUsd {
-    MicroUsd((usd.dollars() * 1e6).round().max(1.0) as u64)
 }
 
 #[cfg(test)]

@@ -3,13 +3,14 @@
 
 use std::path::Path;
 
+use caliban_contract::records;
+use caliban_control::protocol::AgentRow;
 use caliban_core::{
     ids::AgentId,
     lifecycle::{Ending, State, WaitingFor},
     price::MicroUsd,
     usage::Usage,
 };
-use caliban_supervisor::{protocol::AgentRow, records};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};

@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use caliban_core::lifecycle::State;
-use caliban_supervisor::{
+use caliban_control::{
     Client, ClientError,
     protocol::{AgentRow, GRACE_CAP_MS, KillRequest},
 };
+use caliban_core::lifecycle::State;
 
 use super::{
     Fleet, json_line,

@@ -10,6 +10,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use caliban_contract::{
+    Places,
+    records::{self, ExitRecord, HIBERNATED, STATUS_VERSION, WorkerState, WorkerStatus},
+};
+use caliban_control::protocol::AgentRow;
 use caliban_core::{
     lifecycle::{Event, Outcome, State, Status},
     spec::SpawnSpec,
@@ -17,11 +22,6 @@ use caliban_core::{
 use caliban_store::{
     StoreUrl,
     fleet::{Record, Registry, Wanted},
-};
-use caliban_supervisor::{
-    Places,
-    protocol::AgentRow,
-    records::{self, ExitRecord, HIBERNATED, STATUS_VERSION, WorkerState, WorkerStatus},
 };
 
 use super::row;

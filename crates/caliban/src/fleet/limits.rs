@@ -3,17 +3,14 @@
 //! Turns and budgets count from the agent's beginning; only an interactive agent has its turns anew with each message. So
 //! a resume that could do nothing is refused here, where a person can still raise the limit.
 
-use std::{
-    num::{NonZeroU32, NonZeroU64},
-    path::Path,
-};
+use std::num::{NonZeroU32, NonZeroU64};
 
+use caliban_contract::{limits::RaisedLimits, records};
+use caliban_control::protocol::AgentRow;
 use caliban_core::{
     lifecycle::Ending,
     spec::{AfterTurn, SpawnSpec},
 };
-use caliban_supervisor::{protocol::AgentRow, records};
-use serde::{Deserialize, Serialize};
 
 use crate::{
     cli::{AgentFlags, fleet::ResumeArgs},
@@ -21,61 +18,37 @@ use crate::{
     settings::{Environment, schema::Limits, values::Usd},
 };
 
-/// What was raised.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Raised {
-    max_turns: Option<NonZeroU32>,
-    budget_tokens: Option<NonZeroU64>,
-    budget_usd: Option<f64>,
+/// The limits that a resume raises.
+pub(super) fn asked(args: &ResumeArgs) -> RaisedLimits {
+    RaisedLimits {
+        max_turns: args.max_turns.map(|turns| u64::from(turns.get())),
+        budget_tokens: args.budget_tokens.map(NonZeroU64::get),
+        budget_micro_usd: args.budget_usd.map(Usd::micro),
+    }
 }
 
-impl Raised {
-    /// By earlier resumes of the agent in this directory.
-    pub(crate) fn of(directory: &Path) -> Self {
-        records::read(directory, records::LIMITS).unwrap_or_default()
-    }
-
-    /// With what this resume says.
-    pub(super) fn with(self, args: &ResumeArgs) -> Self {
-        Self {
-            max_turns: args.max_turns.or(self.max_turns),
-            budget_tokens: args.budget_tokens.or(self.budget_tokens),
-            budget_usd: args.budget_usd.map(|usd| usd.dollars()).or(self.budget_usd),
-        }
-    }
-
-    /// For the daemon, which writes down those of the resume that it accepts.
-    pub(super) fn asked(args: &ResumeArgs) -> Option<serde_json::Map<String, serde_json::Value>> {
-        let asked = Self::default().with(args);
-        match serde_json::to_value(asked) {
-            Ok(serde_json::Value::Object(limits)) if asked != Self::default() => Some(limits),
-            _ => None,
-        }
-    }
-
-    /// Stronger than what the agent was started with.
-    pub(crate) fn apply(self, flags: &mut AgentFlags) {
-        flags.max_turns = self.max_turns.or(flags.max_turns);
-        flags.budget_tokens = self.budget_tokens.or(flags.budget_tokens);
-        flags.budget_usd = self.budget_usd.and_then(Usd::new).or(flags.budget_usd);
-    }
+/// Puts raised limits in place of what the agent was started with.
+pub(crate) fn apply(raised: RaisedLimits, flags: &mut AgentFlags) {
+    let turns = raised.max_turns.map(|turns| u32::try_from(turns).unwrap_or(u32::MAX));
+    flags.max_turns = turns.and_then(NonZeroU32::new).or(flags.max_turns);
+    flags.budget_tokens = raised.budget_tokens.and_then(NonZeroU64::new).or(flags.budget_tokens);
+    flags.budget_usd = raised.budget_micro_usd.and_then(Usd::of_micro).or(flags.budget_usd);
 }
 
 /// Refuses a resume of an ended agent that could not do a single turn. What cannot be read says nothing here: the worker
 /// will.
-pub(super) fn check(row: &AgentRow, before: Raised, raised: Raised) -> Result<(), Failure> {
+pub(super) fn check(row: &AgentRow, before: RaisedLimits, raised: RaisedLimits) -> Result<(), Failure> {
     let spec = std::fs::read_to_string(row.dir.join(records::SPEC)).ok();
     let Some(spec) = spec.and_then(|text| SpawnSpec::from_json(&text).ok()) else { return Ok(()) };
     let mut flags = super::flags::of(&spec);
-    before.apply(&mut flags);
+    apply(before, &mut flags);
     let old = (flags.budget_tokens, flags.budget_usd);
-    raised.apply(&mut flags);
+    apply(raised, &mut flags);
     let is_as_before = old != (None, None) && old == (flags.budget_tokens, flags.budget_usd);
     let environment: Environment =
         spec.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let Ok(loaded) = crate::settings::load(&environment, &spec.cwd, flags.layer()) else { return Ok(()) };
-    if raised.budget_usd.is_some() {
+    if raised.budget_micro_usd.is_some() {
         super::checks::price(&loaded, &spec)?;
     }
     refusal(row, spec.after_turn, &loaded.settings.limits, is_as_before).map_or(Ok(()), Err)

@@ -3,8 +3,8 @@
 use std::{io::Write, time::Duration};
 
 use anstyle::{AnsiColor, Style};
+use caliban_control::protocol::AgentRow;
 use caliban_core::inert;
-use caliban_supervisor::protocol::AgentRow;
 
 use super::{
     Fleet, json_line, numbers,
@@ -174,8 +174,8 @@ fn joined(cells: &[String; COLUMNS], widths: &[usize; COLUMNS], shown: &[usize])
 
 #[cfg(test)]
 mod tests {
+    use caliban_contract::records::Ask;
     use caliban_core::lifecycle::{Ending, State};
-    use caliban_supervisor::records::Ask;
 
     use super::*;
 

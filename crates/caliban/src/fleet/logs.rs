@@ -8,12 +8,12 @@ use caliban_agent::{
     session_file::{self, SessionFile},
     transcript,
 };
-use caliban_core::{inert, lifecycle::State};
-use caliban_supervisor::{
+use caliban_contract::records;
+use caliban_control::{
     Client,
     protocol::{AgentRow, FleetEvent},
-    records,
 };
+use caliban_core::{inert, lifecycle::State};
 
 use super::{
     Fleet, plain, row, say,

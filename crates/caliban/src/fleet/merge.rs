@@ -22,8 +22,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use caliban_control::protocol::AgentRow;
 use caliban_core::{ids::AgentId, inert, lifecycle::State, names::Slug};
-use caliban_supervisor::protocol::AgentRow;
 use caliban_worktrees::{ChangeKind, Changes, GitOptions, Repo};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;

@@ -45,17 +45,21 @@ use std::{
     time::Duration,
 };
 
+use caliban_contract::variables::VEILED_TASK;
+use caliban_contract::{
+    DaemonOptions, PlaceSources, Places, Sweep,
+    moved::{self, Elsewhere, Fate},
+    records,
+};
+use caliban_control::{
+    Client, ClientError, StartOptions,
+    protocol::{AgentRow, ApiError, Awake, ErrorCode, WakeRequest},
+};
 use caliban_core::{
     ids::AgentId,
     lifecycle::State,
     names::Slug,
     spec::{Isolation, SpawnSpec},
-};
-use caliban_supervisor::{
-    Client, ClientError, DaemonOptions, PlaceSources, Places, StartOptions, Sweep,
-    moved::{self, Elsewhere, Fate},
-    protocol::{AgentRow, ApiError, Awake, ErrorCode, WakeRequest},
-    records,
 };
 
 use self::caller::Caller;
@@ -312,10 +316,10 @@ impl<'a> Fleet<'a> {
     fn caller_for(&self, row: &AgentRow) -> Result<Caller, Failure> {
         let loaded = crate::settings::load(self.environment, &self.cwd, Layer::default())?;
         let mut caller = caller::caller(self.environment, &loaded);
-        let before = std::fs::read(caliban_supervisor::secrets_file(&row.socket)).ok();
+        let before = std::fs::read(caliban_contract::secrets_file(&row.socket)).ok();
         let before = before.and_then(|json| serde_json::from_slice::<BTreeMap<String, String>>(&json).ok());
-        if let Some(task) = before.and_then(|mut before| before.remove(caller::VEILED_TASK)) {
-            caller.secrets.insert(caller::VEILED_TASK.to_owned(), task);
+        if let Some(task) = before.and_then(|mut before| before.remove(VEILED_TASK)) {
+            caller.secrets.insert(VEILED_TASK.to_owned(), task);
         }
         Ok(caller)
     }

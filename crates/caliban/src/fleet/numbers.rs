@@ -13,11 +13,9 @@ use std::{
     path::Path,
 };
 
+use caliban_contract::records::{self, Ask};
+use caliban_control::protocol::AgentRow;
 use caliban_core::ids::AgentId;
-use caliban_supervisor::{
-    protocol::AgentRow,
-    records::{self, Ask},
-};
 use serde::{Deserialize, Serialize};
 
 use super::json;

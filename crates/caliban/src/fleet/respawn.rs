@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use caliban_supervisor::{
+use caliban_control::{
     Client,
     protocol::{AgentRow, RespawnRequest},
 };

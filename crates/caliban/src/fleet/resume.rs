@@ -2,13 +2,12 @@
 
 use std::io::Write;
 
-use caliban_supervisor::protocol::ResumeRequest;
+use caliban_contract::limits::RaisedLimits;
+use caliban_contract::variables::VEILED_RESUME;
+use caliban_control::protocol::ResumeRequest;
 
 use super::{
-    Fleet,
-    caller::VEILED_RESUME,
-    json_line,
-    limits::{self, Raised},
+    Fleet, json_line, limits,
     respawn::say_who_is_not_followed,
     row::{Shown, has_ended, waits},
     say, worded,
@@ -31,8 +30,9 @@ pub(super) async fn resume(
     if let Some(prompt) = &mut prompt {
         caller.veil(prompt, VEILED_RESUME);
     }
-    let before = Raised::of(&row.dir);
-    let raised = before.with(args);
+    let before = RaisedLimits::read(&row.dir);
+    let asked = limits::asked(args);
+    let raised = before.with(asked);
     if has_ended(row.state) {
         limits::check(&row, before, raised)?;
     } else if raised != before {
@@ -42,14 +42,9 @@ pub(super) async fn resume(
         return Err(Failure::new(text).hint(format!("caliban stop {} first", row.id)));
     }
     let program = Some(crate::compose::own_program()?);
-    let limits = Raised::asked(args);
-    let request = ResumeRequest { secrets: caller.secrets, program, prompt, limits };
+    let request = ResumeRequest { secrets: caller.secrets, program, prompt, limits: asked };
     let now = client.resume(&row.id.to_string(), &request).await.map_err(worded)?;
     say_who_is_not_followed(&mut client, &row, &now).await;
-    // A daemon of before knows nothing of limits, and the run has begun.
-    if raised != before && Raised::of(&row.dir) == before {
-        say("its limits are as they were: this daemon is an older one; restart it: caliban daemon restart");
-    }
     let row = now;
     if args.json {
         json_line(&Shown::new(&row, super::row::now_ms()), out)?;

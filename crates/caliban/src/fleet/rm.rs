@@ -2,11 +2,11 @@
 
 use std::{io::Write, path::Path};
 
-use caliban_core::{inert, lifecycle::State, names::Slug};
-use caliban_supervisor::{
+use caliban_control::{
     Client,
     protocol::{AgentRow, Removed, RmRequest},
 };
+use caliban_core::{inert, lifecycle::State, names::Slug};
 use caliban_worktrees::{Change, ChangeKind, GitOptions, Repo};
 use tokio_util::sync::CancellationToken;
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use caliban_control::protocol::AgentRow;
 use caliban_core::{
     inert,
     lifecycle::{State, WaitingFor},
 };
-use caliban_supervisor::protocol::AgentRow;
 use serde::Serialize;
 
 use super::json;
@@ -170,8 +170,8 @@ pub(super) fn now_ms() -> u64 {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use caliban_contract::records::Ask;
     use caliban_core::{lifecycle::Ending, price::MicroUsd};
-    use caliban_supervisor::records::Ask;
 
     use super::*;
 

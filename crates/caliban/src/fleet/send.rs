@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
+use caliban_control::{Client, protocol::AgentRow};
 use caliban_core::{lifecycle::State, redact::Redactor};
-use caliban_supervisor::{Client, protocol::AgentRow};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 

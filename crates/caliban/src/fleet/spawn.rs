@@ -5,13 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use caliban_contract::variables::VEILED_TASK;
+use caliban_control::protocol::SpawnRequest;
 use caliban_core::{
     ids::AgentId,
     inert,
     names::Slug,
     spec::{AfterTurn, Isolation, SpawnSpec, SpecError, WorktreeSpec},
 };
-use caliban_supervisor::protocol::SpawnRequest;
 use caliban_worktrees::BaseRef;
 use serde::Serialize;
 
@@ -100,7 +101,7 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
         spec.after.push(client.show(after).await.map_err(worded)?.id);
     }
     let mut caller = caller::caller(fleet.environment, &loaded);
-    caller.veil(&mut spec.prompt, caller::VEILED_TASK);
+    caller.veil(&mut spec.prompt, VEILED_TASK);
     spec.env = caller.env;
     let (label, isolation) = (spec.label.clone(), spec.isolation.clone());
     let program = Some(crate::compose::own_program()?);

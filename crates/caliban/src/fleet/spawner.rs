@@ -1,8 +1,9 @@
 //! The seam for `AgentTool {background: true}`: a helper that an agent starts becomes an agent of the fleet (f02, s11).
 
 use caliban_agent::spawner::{Handover, Spawner};
+use caliban_contract::variables::VEILED_TASK;
+use caliban_control::protocol::SpawnRequest;
 use caliban_core::{ids::AgentId, names::Slug};
-use caliban_supervisor::protocol::SpawnRequest;
 use caliban_tools::BoxFuture;
 
 use super::{Fleet, caller, daemon_options, flags, worded};
@@ -49,7 +50,7 @@ impl FleetSpawner {
         super::spawn::pin_base(&spec.cwd, &mut spec.isolation).await?;
         spec.check().map_err(|error| Failure::new(error.to_string()))?;
         let mut caller = caller::caller(&self.environment, &loaded);
-        caller.veil(&mut spec.prompt, caller::VEILED_TASK);
+        caller.veil(&mut spec.prompt, VEILED_TASK);
         spec.env = caller.env;
         let program = Some(crate::compose::own_program()?);
         let request = SpawnRequest { spec, secrets: caller.secrets, program, key: None };

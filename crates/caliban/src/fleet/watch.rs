@@ -5,11 +5,11 @@
 
 use std::{collections::BTreeMap, io::Write, path::PathBuf, time::Duration};
 
-use caliban_core::{ids::AgentId, lifecycle::State};
-use caliban_supervisor::{
+use caliban_control::{
     Client,
     protocol::{AgentRow, FleetEvent},
 };
+use caliban_core::{ids::AgentId, lifecycle::State};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::{
@@ -373,7 +373,7 @@ mod tests {
         let running = row::tests::row(State::Running);
         let asks = AgentRow {
             waiting_for: Some(WaitingFor::Approval { call: "make".into() }),
-            asks: vec![caliban_supervisor::records::Ask { what: "Bash make".into(), ..Default::default() }],
+            asks: vec![caliban_contract::records::Ask { what: "Bash make".into(), ..Default::default() }],
             ..running.clone()
         };
         let done = AgentRow { ending: Some(Ending::Finished), ..row::tests::row(State::Done) };

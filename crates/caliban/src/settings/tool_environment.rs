@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeSet, ffi::OsString};
 
+use caliban_contract::variables::HIDDEN;
 use caliban_core::redact::{header_secrets, is_secret_name, secret_parts};
 use caliban_providers::ProviderKind;
 
@@ -116,9 +117,6 @@ const GIT_NAMES: &[&str] = &[
     "GIT_CEILING_DIRECTORIES",
     "GIT_TERMINAL_PROMPT",
 ];
-
-/// Names and values that a background agent must not write down, though it does not have them.
-pub(crate) const HIDDEN: &str = "CALIBAN_HIDDEN";
 
 /// The environment for commands, hooks and servers. `more` is `bash.env_allow`: names, or prefixes that end
 /// in `*`. An exact name passes even if it looks like a secret, because somebody asked for it.

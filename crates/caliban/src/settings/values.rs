@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use caliban_core::price::MicroUsd;
 use caliban_providers::ProviderKind;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
@@ -84,6 +85,16 @@ pub(crate) fn key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
 pub(crate) struct Usd(f64);
 
 impl Usd {
+    /// In millionths, rounded to the nearest and never to nothing.
+    pub(crate) fn micro(self) -> MicroUsd {
+        MicroUsd((self.dollars() * 1e6).round().max(1.0) as u64)
+    }
+
+    /// An amount in millionths; none for zero.
+    pub(crate) fn of_micro(amount: MicroUsd) -> Option<Self> {
+        Self::new(amount.0 as f64 / 1e6)
+    }
+
     /// The amount, when it makes sense as one.
     pub(crate) fn new(amount: f64) -> Option<Self> {
         (amount.is_finite() && amount > 0.0).then_some(Self(amount))

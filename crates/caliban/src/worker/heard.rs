@@ -7,14 +7,10 @@
 use std::path::Path;
 
 use caliban_agent::handle::Handle;
-use caliban_supervisor::records::{self, ResumeOrder, Told};
+use caliban_contract::records::{self, ResumeOrder, Told};
+use caliban_contract::variables::VEILED_RESUME;
 
-use crate::{
-    compose::chain,
-    fleet::caller::{VEILED_RESUME, unveiled},
-    report::Failure,
-    settings::Environment,
-};
+use crate::{compose::chain, fleet::caller::unveiled, report::Failure, settings::Environment};
 
 /// What the worker of this run has to hear, with the secrets that were taken out of it.
 pub(super) fn told(directory: &Path, nonce: &str, environment: &Environment) -> Vec<Told> {

@@ -31,14 +31,15 @@ use caliban_agent::{
     event::{Author, Outcome},
     transcript,
 };
+use caliban_contract::{limits::RaisedLimits, variables::VEILED_TASK};
+use caliban_contract::{
+    records::Notice,
+    records::{self, WorkerStatus},
+};
 use caliban_core::{
     message::Message,
     redact::Redactor,
     spec::{AfterTurn, SpawnSpec},
-};
-use caliban_supervisor::{
-    Notice,
-    records::{self, WorkerStatus},
 };
 use caliban_tools::{JobInfo, JobState, Workspace};
 use tokio_util::sync::CancellationToken;
@@ -46,7 +47,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     broker::{self, Farewell, Identity, Postman, Settled},
     compose::{Composition, Request, chain, compose},
-    fleet::caller::{VEILED_TASK, unveiled},
+    fleet::caller::unveiled,
     report::Failure,
     settings::{
         Environment, Layer, Settings,
@@ -55,9 +56,6 @@ use crate::{
 };
 use notify::{News, Notifier};
 use status::Status;
-
-/// The mode's name.
-pub(crate) const WORKER_MODE: &str = "__worker";
 
 /// The most that the daemon says of an end.
 const NOTICE_CAP: u64 = 64 * 1024;
@@ -144,7 +142,7 @@ async fn work(order: &Order) -> Result<End, Failure> {
     }
 }
 
-/// Runs the mode of [`caliban_supervisor::NOTIFY_MODE`]: tells of an end that only the daemon saw.
+/// Runs the mode of [`caliban_contract::modes::NOTIFY`]: tells of an end that only the daemon saw.
 pub(crate) fn notify_main() -> ExitCode {
     let notice = serde_json::from_reader(std::io::stdin().take(NOTICE_CAP));
     let Ok(Notice { directory, event, text }) = notice else { return ExitCode::from(2) };
@@ -263,7 +261,7 @@ async fn prepare(
     status: &mut Status,
 ) -> Result<(Agent, Composition, Option<Identity>), Failure> {
     let mut flags = crate::fleet::flags::of(spec);
-    crate::fleet::limits::Raised::of(&order.directory).apply(&mut flags);
+    crate::fleet::limits::apply(RaisedLimits::read(&order.directory), &mut flags);
     let id = order.directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let (stands, missing) = isolation::ground(spec);
     let request = Request {

@@ -8,9 +8,9 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
+use caliban_contract::records::{self, RIGHTS, Rights};
 use caliban_core::{budget::Limits, mode::Mode};
 use caliban_permissions::Policy;
-use caliban_supervisor::records::{self, RIGHTS, Rights};
 
 /// Keeps the file.
 pub(super) struct Kept {

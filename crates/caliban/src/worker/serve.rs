@@ -15,11 +15,10 @@ use std::{
 };
 
 use caliban_acp::{Say, ServeOptions, Sessions, serve};
+use caliban_contract::ancestry::{self, Ancestry};
+use caliban_contract::modes;
+use caliban_contract::sockets::{self, Bound};
 use caliban_core::redact::Redactor;
-use caliban_supervisor::{
-    Whose,
-    sockets::{self, Bound},
-};
 use tokio::{net::UnixListener, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -155,14 +154,8 @@ async fn accept(
 
 /// Who connects decides nothing when it is an agent's process: one could allow another what nobody has allowed (a10, a11).
 fn say(peer: Option<i32>) -> Say {
-    let whose =
-        peer.map_or(Whose::Unknown, |pid| caliban_supervisor::whose(pid, &[caliban_tools::REAP_MODE]));
-    match whose {
-        Whose::Persons => Say::Full,
-        Whose::Agents(Some(id)) => Say::None(format!("a process of agent {id}")),
-        Whose::Agents(None) => Say::None("a process of an agent".to_owned()),
-        Whose::Unknown => Say::None("a process that cannot be seen".to_owned()),
-    }
+    let ancestry = peer.map_or(Ancestry::Unknown, |pid| ancestry::above(pid, &[modes::REAP]));
+    ancestry.agent_in_words().map_or(Say::Full, Say::None)
 }
 
 /// What a client was started with.

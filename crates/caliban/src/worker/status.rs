@@ -15,11 +15,11 @@ use caliban_agent::{
     event::{Ask, Event, Outcome},
     feed::Entry,
 };
-use caliban_core::{budget::Limits, inert, price::MicroUsd, redact::Redactor, usage::Usage};
-use caliban_supervisor::records::{
+use caliban_contract::records::{
     self, Ask as ShownAsk, EndingKind, STATUS, STATUS_VERSION, Waiting, WorkerEnding, WorkerState,
     WorkerStatus,
 };
+use caliban_core::{budget::Limits, inert, price::MicroUsd, redact::Redactor, usage::Usage};
 use caliban_tools::JobInfo;
 use jiff::Timestamp;
 

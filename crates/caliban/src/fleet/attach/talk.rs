@@ -14,7 +14,7 @@ use caliban_acp::{
     v1::{ContentBlock, SessionUpdate},
 };
 use caliban_agent::transcript;
-use caliban_supervisor::{Client, protocol::AgentRow};
+use caliban_control::{Client, protocol::AgentRow};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 

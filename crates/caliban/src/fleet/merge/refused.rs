@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use caliban_control::{ClientError, protocol::ErrorCode};
 use caliban_core::ids::AgentId;
-use caliban_supervisor::{ClientError, protocol::ErrorCode};
 use serde::Serialize;
 
 use super::super::worded;

@@ -19,13 +19,13 @@ const SOCKET: &[u8] = b"\nsocket ";
 
 /// A lock that is held until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub struct Held {
     file: File,
 }
 
 impl Held {
     /// Takes the lock if nobody holds it.
-    pub(crate) fn try_take(path: &Path) -> io::Result<Option<Self>> {
+    pub fn try_take(path: &Path) -> io::Result<Option<Self>> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -42,7 +42,7 @@ impl Held {
     }
 
     /// Writes who holds it and, once that is known, where it listens.
-    pub(crate) fn say(&mut self, who: &str, socket: Option<&Path>) -> io::Result<()> {
+    pub fn say(&mut self, who: &str, socket: Option<&Path>) -> io::Result<()> {
         let mut text = who.as_bytes().to_vec();
         if let Some(socket) = socket {
             text.extend_from_slice(SOCKET);
@@ -55,20 +55,20 @@ impl Held {
 }
 
 /// Whether somebody holds it; makes no file.
-pub(crate) fn is_held(path: &Path) -> bool {
+pub fn is_held(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
 /// Who says to hold it: its first line.
-pub(crate) fn holder(path: &Path) -> Option<String> {
+pub fn holder(path: &Path) -> Option<String> {
     let bytes = crate::records::read_capped(path, LOCK_CAP).ok()?;
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     Some(String::from_utf8_lossy(line).trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 /// Where the holder says that it listens, or the last one did.
-pub(crate) fn socket(path: &Path) -> Option<PathBuf> {
+pub fn socket(path: &Path) -> Option<PathBuf> {
     let bytes = crate::records::read_capped(path, LOCK_CAP).ok()?;
     let at = bytes.windows(SOCKET.len()).position(|part| part == SOCKET)?;
     let socket = PathBuf::from(OsString::from_vec(bytes.get(at + SOCKET.len()..)?.to_vec()));
@@ -76,18 +76,18 @@ pub(crate) fn socket(path: &Path) -> Option<PathBuf> {
 }
 
 /// A handle on the process that says to be the daemon, with its id; none when it is gone.
-pub(crate) fn process(path: &Path) -> io::Result<Option<(i32, OwnedFd)>> {
+pub fn process(path: &Path) -> io::Result<Option<(i32, OwnedFd)>> {
     let Some((pid, start_time)) = holder(path).as_deref().and_then(parse) else { return Ok(None) };
-    Ok(crate::process::open(pid, start_time)?.map(|process| (pid, process)))
+    Ok(caliban_process::open(pid, start_time)?.map(|process| (pid, process)))
 }
 
 /// What a daemon says of itself: by this its own agents know it.
-pub(crate) fn daemon_line(pid: i32, start_time: u64) -> String {
+pub fn daemon_line(pid: i32, start_time: u64) -> String {
     format!("pid {pid} start {start_time}")
 }
 
 /// The process of such a line.
-pub(crate) fn parse(line: &str) -> Option<(i32, u64)> {
+pub fn parse(line: &str) -> Option<(i32, u64)> {
     let mut words = line.split_whitespace();
     match (words.next()?, words.next()?, words.next()?, words.next()?) {
         ("pid", pid, "start", start) => Some((pid.parse().ok()?, start.parse().ok()?)),

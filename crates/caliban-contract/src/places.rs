@@ -19,9 +19,9 @@ pub const SOCKET_PATH_LIMIT: usize = 104;
 /// What the longest socket path adds to the runtime directory: `/<hash>/<id>.sock`.
 const LONGEST_TAIL: usize = 1 + HASH_LEN + 1 + AgentId::LEN + 5;
 /// The registry's file.
-pub(crate) const DATABASE: &str = "fleet.db";
+pub const DATABASE: &str = "fleet.db";
 /// The runtime directory below the one for temporary files.
-pub(crate) const TEMPORARY: &str = "caliban-daemon";
+pub const TEMPORARY: &str = "caliban-daemon";
 /// Characters of a repo's hash.
 const HASH_LEN: usize = 16;
 /// The largest `.git` or `commondir` file: one path.
@@ -145,12 +145,12 @@ impl Places {
     }
 
     /// The same fleet with its sockets in another directory.
-    pub(crate) fn at(&self, runtime: &Path) -> Result<Self, PlacesError> {
+    pub fn at(&self, runtime: &Path) -> Result<Self, PlacesError> {
         Self::exactly(self.repo.clone(), runtime.to_owned(), self.base.clone())
     }
 
     /// The same fleet with its sockets below `/tmp`: for when their own directory cannot be made again.
-    pub(crate) fn refuge(&self) -> Self {
+    pub fn refuge(&self) -> Self {
         Self { runtime: short_dir(&self.runtime), ..self.clone() }
     }
 
@@ -225,7 +225,7 @@ impl Places {
     }
 
     /// Where sockets and secrets of agents are.
-    pub(crate) fn runtime_dirs(&self) -> Vec<PathBuf> {
+    pub fn runtime_dirs(&self) -> Vec<PathBuf> {
         let sockets = self.sockets_dir();
         let secrets = crate::secrets::memory_dir(&sockets);
         std::iter::once(sockets).chain(secrets).collect()
@@ -332,11 +332,12 @@ fn runtime_dir(sources: &PlaceSources) -> PathBuf {
 }
 
 /// The stand-in for a directory that is too deep for sockets (a02), or cannot be made again.
-pub(crate) fn short_dir(wanted: &Path) -> PathBuf {
+pub fn short_dir(wanted: &Path) -> PathBuf {
     short_parent().join(hex_prefix(wanted, HASH_LEN))
 }
 
-pub(crate) fn short_parent() -> PathBuf {
+/// Where the short runtime directories of this user are, for paths over the limit.
+pub fn short_parent() -> PathBuf {
     PathBuf::from(format!("/tmp/caliban-{}", rustix::process::getuid().as_raw()))
 }
 
@@ -346,7 +347,7 @@ fn hex_prefix(path: &Path, len: usize) -> String {
 }
 
 /// Makes a directory that only we can use, or checks the one that is there (a01).
-pub(crate) fn private_dir(path: &Path) -> Result<(), PlacesError> {
+pub fn private_dir(path: &Path) -> Result<(), PlacesError> {
     let make = |source| PlacesError::Make { path: path.to_owned(), source };
     let refuse = |why| Err(PlacesError::NotOurs { path: path.to_owned(), why });
     match fs::symlink_metadata(path) {

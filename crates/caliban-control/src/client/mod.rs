@@ -29,13 +29,13 @@ pub use events::Events;
 pub use leave::{Ended, end_by_signal};
 pub use start::StartOptions;
 
-use crate::lock;
-use crate::places::{Places, PlacesError};
 use crate::protocol::{
     ANSWER_CAP, AgentList, AgentRow, ApiError, Awake, DATA_HEADER, DaemonStatus, ErrorBody, ErrorCode,
     HEADER, KillRequest, Removed, RespawnRequest, Respawned, ResumeRequest, RmRequest, SpawnRequest, Spawned,
     VERSION, WakeRequest,
 };
+use caliban_contract::lock;
+use caliban_contract::places::{Places, PlacesError};
 
 /// How long a daemon may take for the answer to a question that it answers from memory.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -326,7 +326,7 @@ fn answers_at_once(method: &Method, path: &str) -> bool {
 
 /// One connection, and the task that drives it.
 #[derive(Debug)]
-pub(crate) struct Connection {
+struct Connection {
     sender: SendRequest<Full<Bytes>>,
     /// The process at the other end.
     daemon: Option<i32>,
@@ -354,7 +354,7 @@ impl Connection {
     }
 
     /// Sends a request and waits for the head of the answer, whose protocol is checked.
-    pub(crate) async fn send(
+    async fn send(
         &mut self,
         method: Method,
         path: &str,
@@ -403,7 +403,7 @@ async fn connect_patiently(places: &Places) -> Result<Connection, ClientError> {
 
 /// Connects to a listening daemon and checks who it is. One that was started in another environment says in its lock
 /// where it listens.
-pub(crate) async fn connect(places: &Places) -> Result<Connection, ClientError> {
+async fn connect(places: &Places) -> Result<Connection, ClientError> {
     match connect_at(places, &places.socket()).await {
         Err(ClientError::NotRunning(repo)) => {
             connect_elsewhere(places).await.unwrap_or(Err(ClientError::NotRunning(repo)))
@@ -456,7 +456,7 @@ fn is_left(stream: &UnixStream) -> bool {
 }
 
 /// A socket that another user serves is not trusted (a01).
-pub(crate) fn check_peer(stream: &UnixStream, socket: &Path) -> Result<(), ClientError> {
+fn check_peer(stream: &UnixStream, socket: &Path) -> Result<(), ClientError> {
     let peer = stream.peer_cred().map_err(|error| ClientError::Broken(error.to_string()))?;
     if peer.uid() == rustix::process::getuid().as_raw() {
         Ok(())
@@ -519,5 +519,7 @@ fn encoded(bytes: &[u8], plain: &[u8]) -> String {
 }
 
 fn random_key() -> Result<String, ClientError> {
-    crate::random_hex::<16>().map_err(|error| ClientError::Broken(error.to_string()))
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| ClientError::Broken(error.to_string()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -17,10 +17,11 @@ use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{ClientError, Connection, connect};
-use crate::daemon_mode::{READY, RUNNING_ALREADY};
-use crate::lock::{self, Held};
-use crate::options::DaemonOptions;
-use crate::places::Places;
+use crate::protocol::{READY, RUNNING_ALREADY};
+use caliban_contract::lock::{self, Held};
+use caliban_contract::modes;
+use caliban_contract::options::DaemonOptions;
+use caliban_contract::places::Places;
 
 /// How long a daemon may take to be ready.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -54,7 +55,7 @@ impl StartOptions {
             .map(|program| (program, Vec::new()))
             .collect();
         programs.truncate(2);
-        programs.push((own.to_owned(), vec![crate::daemon_mode::DAEMON_MODE.into()]));
+        programs.push((own.to_owned(), vec![modes::DAEMON.into()]));
         programs
     }
 }
@@ -137,7 +138,7 @@ async fn launch(
             .env_clear()
             .envs(&options.environment)
             // A daemon that an agent had to start is nobody's child.
-            .env_remove(crate::process::MARKER)
+            .env_remove(caliban_contract::variables::AGENT_ID)
             .current_dir("/")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

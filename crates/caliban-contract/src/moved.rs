@@ -14,8 +14,8 @@ use std::time::UNIX_EPOCH;
 use caliban_core::ids::AgentId;
 
 use crate::places::{PlaceSources, Places, repo_hash};
-use crate::process;
 use crate::records::{self, ShimRecord};
+use caliban_process as process;
 
 /// Which directory the repo is.
 const ROOT: &str = "root";
@@ -70,7 +70,7 @@ pub fn places_of_gone(start: &Path, sources: &PlaceSources) -> Option<Places> {
 }
 
 /// Writes down which directory the repo is, if it is there. Best effort: it is for whoever looks for it.
-pub(crate) fn remember(places: &Places) {
+pub fn remember(places: &Places) {
     let Ok(now) = identity(places.repo()) else { return };
     let file = places.base().join(ROOT);
     if read(&file).as_deref() != Some(now.as_bytes()) {

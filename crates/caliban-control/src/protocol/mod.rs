@@ -13,7 +13,8 @@ use caliban_core::spec::SpawnSpec;
 use caliban_core::usage::Usage;
 use serde::{Deserialize, Serialize};
 
-use crate::records::Ask;
+use caliban_contract::limits::RaisedLimits;
+use caliban_contract::records::Ask;
 
 pub mod openapi;
 pub mod routes;
@@ -25,6 +26,10 @@ pub const HEADER: &str = "caliban-protocol";
 /// The header in which a client says where it keeps its data, percent-encoded like a path. A daemon with other data
 /// refuses it; a client that says nothing (curl) is served.
 pub const DATA_HEADER: &str = "caliban-data";
+/// A starting daemon's first line on its standard output, when it listens.
+pub const READY: &str = "ready";
+/// Its only line when another daemon already serves the repo.
+pub const RUNNING_ALREADY: &str = "running already";
 /// The largest request body.
 pub const BODY_CAP: usize = 8 * 1024 * 1024;
 /// The largest answer that a client takes.
@@ -99,9 +104,9 @@ pub struct ResumeRequest {
     pub program: Option<PathBuf>,
     /// The next message; without one the agent goes on where it was.
     pub prompt: Option<String>,
-    /// The limits that are raised, by name: those that are no null replace what the agent's `limits.json` has, if and
-    /// when the resume is accepted ([`crate::records::LIMITS`]).
-    pub limits: Option<serde_json::Map<String, serde_json::Value>>,
+    /// Limits that are raised. The daemon writes them to the agent's `limits.json` when it accepts the resume.
+    #[serde(skip_serializing_if = "RaisedLimits::is_none")]
+    pub limits: RaisedLimits,
 }
 
 /// `POST /v1/agents/{id}/wake`.

@@ -31,7 +31,7 @@ pub fn secrets_file(socket: &Path) -> PathBuf {
 }
 
 /// Where the secrets for the sockets in this directory are, when that is elsewhere.
-pub(crate) fn memory_dir(sockets: &Path) -> Option<PathBuf> {
+pub fn memory_dir(sockets: &Path) -> Option<PathBuf> {
     let runtime = sockets.parent()?;
     let is_temporary =
         runtime.file_name() == Some(OsStr::new(TEMPORARY)) || runtime.parent() == Some(&short_parent());

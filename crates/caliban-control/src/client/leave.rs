@@ -6,8 +6,8 @@ use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
 use super::ClientError;
-use crate::lock;
-use crate::places::Places;
+use caliban_contract::lock;
+use caliban_contract::places::Places;
 
 /// How long a daemon that was asked to leave may take for its requests in flight.
 const LEAVE_LIMIT: Duration = Duration::from_secs(60);
@@ -76,7 +76,7 @@ pub async fn end_by_signal(places: &Places) -> Result<Ended, ClientError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::{Held, daemon_line};
+    use caliban_contract::lock::{Held, daemon_line};
 
     #[tokio::test]
     async fn the_next_holder_of_the_lock_is_not_waited_for() {

@@ -306,12 +306,12 @@ pub struct Told {
 }
 
 /// Between the messages of a resume, when they are one text.
-pub(crate) const BETWEEN: &str = "\n\n";
+pub const BETWEEN: &str = "\n\n";
 
 impl ResumeOrder {
     /// The order for a run, which has to hear `prompt`. What of it was in an order `before` keeps its name: the worker of
     /// that run may have recorded it, and not come to say so.
-    pub(crate) fn new(nonce: String, prompt: Option<String>, before: Option<Self>) -> Self {
+    pub fn new(nonce: String, prompt: Option<String>, before: Option<Self>) -> Self {
         let mut messages = Vec::new();
         let mut rest = prompt.as_deref();
         for told in before.map(Self::told).unwrap_or_default() {
@@ -343,6 +343,17 @@ impl Told {
     fn name(nonce: &str) -> String {
         format!("resume-{nonce}")
     }
+}
+
+/// What `__notify` reads on its standard input: an end that only the daemon saw.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// The agent's directory.
+    pub directory: PathBuf,
+    /// `failed`, `killed` or `crashed`.
+    pub event: String,
+    /// Why.
+    pub text: String,
 }
 
 /// `stop.json`: for the shim.
@@ -409,7 +420,7 @@ pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> Option<T> {
 }
 
 /// Like [`read`], and an error when nothing can be said (out of file descriptors, a failing disk).
-pub(crate) fn try_read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Option<T>> {
+pub fn try_read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Option<T>> {
     match read_capped(&dir.join(name), RECORD_CAP) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::Other) => Ok(None),
@@ -418,7 +429,7 @@ pub(crate) fn try_read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Resul
 }
 
 /// Reads a regular file of at most `cap` bytes. Never waits: a pipe that somebody put there is refused.
-pub(crate) fn read_capped(path: &Path, cap: u64) -> io::Result<Vec<u8>> {
+pub fn read_capped(path: &Path, cap: u64) -> io::Result<Vec<u8>> {
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
     let found = file.metadata()?;

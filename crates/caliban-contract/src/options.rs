@@ -8,7 +8,7 @@ pub const MAX_RUNNING: u32 = 8;
 pub const GRACE_MS: u64 = 5_000;
 
 /// How long a daemon without any agent stays, when nobody says.
-pub(crate) const STAY_MS: u64 = 10 * 60 * 1_000;
+pub const STAY_MS: u64 = 10 * 60 * 1_000;
 
 /// Settings of one daemon. Passed as JSON with `--options`; fields that are absent take their defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

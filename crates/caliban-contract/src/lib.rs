@@ -1,0 +1,29 @@
+//! What the programs of a fleet must agree on: hidden modes, records on disk, places, variable names, and on whose
+//! behalf a process acts.
+//!
+//! Daemon, shim, worker, agent, worktrees and `cafleet` are different processes, often of different ages. Every name or
+//! shape that two of them share lives here, once. This crate knows no protocol and runs no process.
+
+pub mod ancestry;
+pub mod grants;
+pub mod limits;
+pub mod lock;
+pub mod modes;
+pub mod moved;
+pub mod options;
+pub mod places;
+pub mod records;
+pub mod secrets;
+pub mod sockets;
+pub mod variables;
+
+pub use options::{DaemonOptions, GRACE_MS, MAX_RUNNING, Sweep};
+pub use places::{PlaceSources, Places, PlacesError, SOCKET_PATH_LIMIT, repo_hash, repo_root};
+pub use secrets::secrets_file;
+
+/// Milliseconds since 1970, for people to read. Never for order or time-outs.
+#[must_use]
+pub fn wall_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

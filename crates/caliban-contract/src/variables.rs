@@ -1,0 +1,16 @@
+//! Environment variables by which our own processes know each other. Settings (`CALIBAN_MODEL` …) are not here: the
+//! settings own their names.
+
+/// Every process of a run has it, unless it removed it: `<agent id>:<nonce>`.
+pub const AGENT_ID: &str = "CALIBAN_AGENT_ID";
+/// Every process of a background shell job has it.
+pub const JOB: &str = "CALIBAN_JOB";
+/// Names of variables whose values are secret although their names look harmless.
+pub const HIDDEN: &str = "CALIBAN_HIDDEN";
+/// The secrets that were cut out of an agent's task.
+pub const VEILED_TASK: &str = "CALIBAN_VEILED_TASK";
+/// The secrets that were cut out of the messages of a resume.
+pub const VEILED_RESUME: &str = "CALIBAN_VEILED_RESUME";
+
+/// Variables that carry secrets beside a request. They are no settings.
+pub const BESIDE_A_REQUEST: [&str; 3] = [HIDDEN, VEILED_TASK, VEILED_RESUME];

@@ -1,0 +1,26 @@
+//! A handle on a process that no reuse of its pid can change.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags};
+
+use crate::stat::try_stat;
+
+/// A handle on the living process `pid` that the kernel started at `start_time`, if there is one and it is ours.
+/// An error says nothing about the process (out of file descriptors).
+pub fn open(pid: i32, start_time: u64) -> io::Result<Option<OwnedFd>> {
+    let Some(id) = Pid::from_raw(pid) else { return Ok(None) };
+    let fd = match rustix::process::pidfd_open(id, PidfdFlags::NONBLOCK) {
+        Ok(fd) => fd,
+        Err(Errno::SRCH | Errno::INVAL) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    // Looked at after opening: the handle stays with the process that had the id then.
+    let fits = try_stat(pid)?.is_some_and(|stat| stat.start_time == start_time && !stat.is_over());
+    let owner = fs::metadata(format!("/proc/{pid}")).map(|found| found.uid());
+    Ok((fits && owner.is_ok_and(|owner| owner == rustix::process::getuid().as_raw())).then_some(fd))
+}
