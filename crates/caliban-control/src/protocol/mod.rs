@@ -105,7 +105,6 @@ pub struct ResumeRequest {
     /// The next message; without one the agent goes on where it was.
     pub prompt: Option<String>,
     /// Limits that are raised. The daemon writes them to the agent's `limits.json` when it accepts the resume.
-    #[serde(skip_serializing_if = "RaisedLimits::is_none")]
     pub limits: RaisedLimits,
 }
 

@@ -74,7 +74,7 @@ const SCHEMAS: [Schema; 17] = [
     (
         "ResumeRequest",
         &[],
-        &[("secrets", "object"), ("program", "string?"), ("prompt", "string?"), ("limits", "object?")],
+        &[("secrets", "object"), ("program", "string?"), ("prompt", "string?"), ("limits", "object")],
     ),
     ("WakeRequest", &[], &[("secrets", "object")]),
     ("Removed", &[("id", "id"), ("work", "strings")], &[]),
