@@ -13,8 +13,8 @@ use caliban_store::StoreError;
 use caliban_store::fleet::{Record, Registry, Wanted};
 
 use super::agent::{About, Agent, Keeper};
-use super::doubt::{VOID_PID, keeper_of_rest};
 use super::rm::{self, LEAVING};
+use super::unconfirmed_run::{VOID_PID, keeper_of_rest};
 use super::{Owner, spawn};
 use crate::lock::Held;
 use crate::process::{self, Traces};
@@ -46,7 +46,7 @@ pub(super) async fn read(registry: &mut Registry) -> Result<Vec<(Record, About)>
 impl Owner {
     /// Takes over what the registry and the agents' directories say.
     pub(super) async fn adopt(&mut self, mut known: Vec<(Record, About)>) {
-        self.hear_last_words(&mut known);
+        self.apply_kill_journal(&mut known);
         let mut dead: Vec<(AgentId, Traces)> = Vec::new();
         for (record, about) in known {
             let (id, nonce) = (record.id, record.nonce.clone());

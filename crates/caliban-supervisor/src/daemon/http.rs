@@ -1,7 +1,7 @@
 //! The server on the socket: connections, limits, and the way from a route to the owner and back.
 //!
 //! Owns every limit of a reader: who may connect (a01), how long a head and a body may take, how large they may be
-//! (a14); how many there are at once is in [`guests`](super::guests). Out of file descriptors it waits; it never spins (r13).
+//! (a14); how many there are at once is in [`connections`](super::connections). Out of file descriptors it waits; it never spins (r13).
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::guests::{Doing, Guest, Guests, Room};
+use super::connections::{Connection, Connections, Doing, Room};
 use super::{Answer, Msg, Request, events, wake};
 use crate::protocol::routes::{self, Verb};
 use crate::protocol::{
@@ -62,21 +62,21 @@ pub(super) async fn serve(
     let Some((mut listener, mut bound)) = listeners.recv().await else { return };
     let base: Arc<Path> = base.into();
     let mut connections = JoinSet::new();
-    let guests = Guests::default();
+    let open = Connections::default();
     loop {
-        let room = guests.make_room(Instant::now());
+        let room = open.make_room(Instant::now());
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            () = guests.until(room) => {}
+            () = open.until(room) => {}
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             // The old one is gone from its place: nobody finds it any more.
             Some(again) = listeners.recv() => (listener, bound) = again,
             accepted = listener.accept(), if room == Room::Some => match accepted {
                 Ok((stream, _)) => {
                     if let Some(peer) = check_peer(&stream) {
-                        let guest = guests.enter(peer, &stop);
-                        connections.spawn(converse(stream, peer, guest, base.clone(), inbox.clone(), stop.clone()));
+                        let connection = open.enter(peer, &stop);
+                        connections.spawn(converse(stream, peer, connection, base.clone(), inbox.clone(), stop.clone()));
                     }
                 }
                 Err(error) => {
@@ -113,15 +113,15 @@ fn check_peer(stream: &UnixStream) -> Option<Option<i32>> {
 async fn converse(
     stream: UnixStream,
     peer: Option<i32>,
-    guest: Guest,
+    connection: Connection,
     base: Arc<Path>,
     inbox: mpsc::Sender<Msg>,
     stop: CancellationToken,
 ) {
-    let (stopping, leave, guest) = (stop.clone(), guest.leave.clone(), Arc::new(guest));
+    let (stopping, leave, connection) = (stop.clone(), connection.leave.clone(), Arc::new(connection));
     let service = service_fn(move |request| {
-        let (base, inbox, stop, guest) = (base.clone(), inbox.clone(), stop.clone(), guest.clone());
-        async move { Ok::<_, Infallible>(respond(request, peer, &guest, &base, inbox, stop).await) }
+        let (base, inbox, stop, connection) = (base.clone(), inbox.clone(), stop.clone(), connection.clone());
+        async move { Ok::<_, Infallible>(respond(request, peer, &connection, &base, inbox, stop).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -153,21 +153,21 @@ async fn converse(
 async fn respond(
     request: HttpRequest<Incoming>,
     peer: Option<i32>,
-    guest: &Guest,
+    connection: &Connection,
     base: &Path,
     inbox: mpsc::Sender<Msg>,
     stop: CancellationToken,
 ) -> Response<Body> {
-    guest.does(Doing::Asks);
+    connection.does(Doing::Asks);
     let answered = answer(request, peer, base, &inbox, &stop).await;
-    guest.does(if matches!(answered, Ok(Answered::Events(_))) { Doing::Reads } else { Doing::Nothing });
+    connection.does(if matches!(answered, Ok(Answered::Events(_))) { Doing::Reads } else { Doing::Nothing });
     let outcome = match answered {
         Ok(Answered::Json(status, bytes)) => Response::builder()
             .status(status)
             .header(header::CONTENT_TYPE, "application/json")
             .body(full(bytes)),
         Ok(Answered::Events(subscription)) => {
-            let feed = Feed { blocks: events::feed(subscription, inbox, stop, guest.leave.clone()) };
+            let feed = Feed { blocks: events::feed(subscription, inbox, stop, connection.leave.clone()) };
             Response::builder()
                 .header(header::CONTENT_TYPE, "text/event-stream")
                 .header(header::CACHE_CONTROL, "no-store")

@@ -9,8 +9,8 @@ use caliban_store::fleet::Wanted;
 use rustix::process::Signal;
 
 use super::agent::{Keeper, Waiter};
-use super::last_words::Deed;
-use super::late::STORE_LIMIT;
+use super::kill_journal::Deed;
+use super::pending_answers::STORE_LIMIT;
 use super::store::Then;
 use super::{Msg, Owner, Reply, answer_to, decide, resume, start};
 use crate::protocol::{ApiError, ErrorCode, GRACE_CAP_MS, KillRequest};

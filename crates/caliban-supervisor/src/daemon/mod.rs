@@ -5,19 +5,18 @@
 
 mod adopt;
 mod agent;
+mod connections;
 mod decide;
-mod doubt;
 mod events;
-mod guests;
 mod http;
 mod inherit;
 mod kill;
-mod last_words;
-mod late;
+mod kill_journal;
 mod list;
+mod listener;
 pub(crate) mod log;
 pub(crate) mod notify;
-mod post;
+mod pending_answers;
 mod queue;
 mod recover;
 mod respawn;
@@ -28,6 +27,7 @@ mod start;
 mod status;
 mod stop;
 mod store;
+mod unconfirmed_run;
 mod wake;
 mod watch;
 mod worktree;
@@ -46,7 +46,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::agent::{Agent, Waiter};
-use self::late::Fallback;
+use self::pending_answers::Fallback;
 use self::store::{Batch, Store, Then};
 use self::watch::Watch;
 use crate::lock::Held;
@@ -81,7 +81,7 @@ pub(in crate::daemon) enum Msg {
     /// The order to end a run is still on its way to the disk.
     KillLate { id: AgentId, grace: u64 },
     /// What is to be answered is still on its way to the disk.
-    DueLate(late::Due),
+    DueLate(pending_answers::Due),
     /// A run is over, its whole tree is gone.
     Gone { id: AgentId, nonce: String, exit: Option<ExitRecord> },
     /// A worktree was taken care of, for a removal or a respawn.
@@ -146,8 +146,8 @@ pub(crate) async fn serve(
     let mut owner = Owner::new(places, options, inbox.clone(), store, stop.clone())?;
     owner.adopt(known).await;
     owner.found.notes.extend(lost);
-    let (post, listeners) = post::Post::open(places, held, who)?;
-    owner.post = Some(post);
+    let (listener, listeners) = listener::Listener::open(places, held, who)?;
+    owner.listener = Some(listener);
     tracing::info!(pid = std::process::id(), socket = %places.socket().display(), "listening; {}", owner.found.line());
     ready();
     owner.sweep_worktrees();
@@ -178,11 +178,11 @@ pub(in crate::daemon) struct Owner {
     events: events::Feed,
     stop: CancellationToken,
     /// Where we listen, once we do.
-    post: Option<post::Post>,
+    listener: Option<listener::Listener>,
     /// Who was killed or removed while nothing could be recorded.
-    last_words: last_words::LastWords,
+    kill_journal: kill_journal::KillJournal,
     /// Answers that are not given yet, because they are on their way to the disk.
-    dues: late::Dues,
+    dues: pending_answers::Dues,
     /// What is wrong with the store, as long as it is.
     trouble: Option<String>,
     boot_id: String,
@@ -216,9 +216,9 @@ impl Owner {
             watch: Watch::new(),
             events: events::Feed::new(),
             stop,
-            post: None,
-            last_words: last_words::LastWords::open(places.base()),
-            dues: late::Dues::default(),
+            listener: None,
+            kill_journal: kill_journal::KillJournal::open(places.base()),
+            dues: pending_answers::Dues::default(),
             trouble: None,
             boot_id: crate::process::boot_id().map_err(|error| format!("boot id: {error}"))?,
             own_program: start::own_program(),
@@ -265,7 +265,7 @@ impl Owner {
     /// Lets go of everything; the writer ends when it has written what is left.
     async fn close(mut self) -> Option<Held> {
         self.tasks.shutdown().await;
-        self.post.map(post::Post::let_go)
+        self.listener.map(listener::Listener::let_go)
     }
 
     fn take(&mut self, message: Msg) {
@@ -437,7 +437,7 @@ impl Owner {
     fn tick(&mut self) {
         self.keep_listening();
         self.save_unsaved();
-        self.repeat_last_words();
+        self.retry_kill_journal();
         self.look_again();
         self.settle_doubts();
         self.ticks = self.ticks.wrapping_add(1);

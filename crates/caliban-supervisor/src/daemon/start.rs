@@ -20,9 +20,9 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 
 use super::agent::{Agent, Keeper};
-use super::doubt::VOID_PID;
 use super::spawn::make_dir;
 use super::store::Specs;
+use super::unconfirmed_run::VOID_PID;
 use super::{Msg, Owner};
 use crate::places::Places;
 use crate::process::{self, MARKER, Traces};

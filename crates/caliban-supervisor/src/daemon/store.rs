@@ -12,8 +12,8 @@ use caliban_store::StoreError;
 use caliban_store::fleet::{Change, Registry};
 use tokio::sync::{mpsc, oneshot};
 
-use super::last_words::Word;
-use super::late::Due;
+use super::kill_journal::Word;
+use super::pending_answers::Due;
 use super::resume::Before;
 use super::{Msg, Reply};
 use crate::protocol::Respawned;

@@ -1,6 +1,6 @@
 //! `caliban agents list --all-repos`: the fleets of all repos, as far as they can be told without waking any.
 //!
-//! A daemon that runs is asked. Where none does, its registry is read (`left.rs`). Starts nothing and changes nothing of
+//! A daemon that runs is asked. Where none does, its registry is read (`offline.rs`). Starts nothing and changes nothing of
 //! them; a fleet that cannot be read is named and hides no other.
 
 use std::{
@@ -18,9 +18,9 @@ use caliban_core::inert;
 use serde::Serialize;
 
 use super::{
-    Fleet, json_line, left,
+    Fleet, json_line,
     list::{self, NEEDS_YOU},
-    place_sources,
+    offline, place_sources,
     row::{self, Shown},
     say,
 };
@@ -128,7 +128,7 @@ fn bases(parent: &Path) -> Result<Vec<PathBuf>, Failure> {
         Err(error) => return Err(Failure::new(format!("cannot read {}: {error}", parent.display()))),
     };
     let mut bases: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    bases.retain(|base| base.join(left::REGISTRY).is_file());
+    bases.retain(|base| base.join(offline::REGISTRY).is_file());
     bases.sort();
     Ok(bases)
 }
@@ -162,7 +162,7 @@ async fn one(
             Err(_) => say(&format!("the daemon of {} does not answer", repo.display())),
         }
     }
-    let rows = left::read(base, &places, fleet.places()).await?;
+    let rows = offline::read(base, &places, fleet.places()).await?;
     Ok((ToldBy::Disk, rows))
 }
 

@@ -1,5 +1,5 @@
-//! Where the daemon listens, and what its lock says about that. Looked at on every tick: a socket that is gone (a
-//! logout, a tmp cleaner) is bound again, in its own directory or, where that cannot be made, in the refuge.
+//! The daemon's socket, and the lock that says where it is. Checked on every tick: a socket that was removed (by a
+//! logout or a tmp cleaner) is bound again, in its own directory or, where that cannot be made, in the refuge.
 
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
@@ -10,7 +10,7 @@ use crate::places::Places;
 use crate::sockets::{self, Bound};
 
 /// The socket, the lock, and the way to the server.
-pub(super) struct Post {
+pub(super) struct Listener {
     /// The lock for life, and what it says of us.
     held: Held,
     who: String,
@@ -22,7 +22,7 @@ pub(super) struct Post {
     trouble: Option<String>,
 }
 
-impl Post {
+impl Listener {
     /// Listens for the first time. Whoever calls this holds the lock, so what is in place is stale.
     pub(super) fn open(
         places: &Places,
@@ -34,7 +34,7 @@ impl Post {
             sockets::bind(&socket).map_err(|error| format!("{}: {error}", socket.display()))?;
         // As many as there can be between two looks of the server.
         let (server, listeners) = mpsc::channel(1);
-        let post = Self {
+        let own = Self {
             held,
             who: who.to_owned(),
             home: places.clone(),
@@ -42,12 +42,12 @@ impl Post {
             server,
             trouble: None,
         };
-        let mut post = post;
-        post.say(&socket)?;
-        if post.server.try_send((listener, bound)).is_err() {
+        let mut own = own;
+        own.say(&socket)?;
+        if own.server.try_send((listener, bound)).is_err() {
             return Err("the server is gone".to_owned());
         }
-        Ok((post, listeners))
+        Ok((own, listeners))
     }
 
     /// The lock, at the end.
@@ -120,7 +120,7 @@ impl Post {
 impl Owner {
     /// Makes sure that we can be reached.
     pub(super) fn keep_listening(&mut self) {
-        if let Some(places) = self.post.as_mut().and_then(Post::again) {
+        if let Some(places) = self.listener.as_mut().and_then(Listener::again) {
             self.places = places;
         }
     }

@@ -1,8 +1,8 @@
-//! Who is connected, and who has to go when there are too many: one who asks is always let in.
+//! The open connections, and which one is closed when there are too many. A new connection is always accepted.
 //!
-//! Owns the number of connections. Nobody is sent away while a request of theirs is being answered; of the others it is
-//! whoever has been still for the longest, of the process that has most. Readers of events are sent away like that,
-//! too: they connect again and get everything anew.
+//! A connection is never closed while one of its requests is being answered. Of the others, the one that has been quiet
+//! for the longest is closed, of the process that has the most connections. Readers of events are closed by the same
+//! rule: they connect again and get every row anew.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ const AT_LEAST: Duration = Duration::from_secs(1);
 
 /// Everybody who is connected.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Guests {
+pub(super) struct Connections {
     seats: Arc<Mutex<Seats>>,
     /// When somebody does something else while there is one over the limit.
     changed: Arc<Notify>,
@@ -39,7 +39,7 @@ struct Seat {
     leave: CancellationToken,
 }
 
-/// What a guest does.
+/// What a connection does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doing {
     /// Says nothing, or not all of it.
@@ -61,23 +61,23 @@ pub(super) enum Room {
 
 /// One who is connected. Dropped when they go.
 #[derive(Debug)]
-pub(super) struct Guest {
+pub(super) struct Connection {
     number: u64,
-    all: Guests,
+    all: Connections,
     /// Cancelled when they have to go, or the daemon does.
     pub(super) leave: CancellationToken,
 }
 
-impl Guests {
+impl Connections {
     /// Somebody comes in, over the limit if need be.
-    pub(super) fn enter(&self, peer: Option<i32>, stop: &CancellationToken) -> Guest {
+    pub(super) fn enter(&self, peer: Option<i32>, stop: &CancellationToken) -> Connection {
         let leave = stop.child_token();
         let mut seats = self.seats();
         let number = seats.next;
         seats.next += 1;
         let seat = Seat { peer, doing: Doing::Nothing, since: Instant::now(), leave: leave.clone() };
         seats.taken.insert(number, seat);
-        Guest { number, all: self.clone(), leave }
+        Connection { number, all: self.clone(), leave }
     }
 
     /// Whether one more can come in. When there is one over the limit, somebody is sent away.
@@ -128,7 +128,7 @@ impl Seats {
     }
 }
 
-impl Guest {
+impl Connection {
     /// They begin to do something else.
     pub(super) fn does(&self, doing: Doing) {
         let mut seats = self.all.seats();
@@ -141,7 +141,7 @@ impl Guest {
     }
 }
 
-impl Drop for Guest {
+impl Drop for Connection {
     fn drop(&mut self) {
         self.all.seats().taken.remove(&self.number);
     }
@@ -153,14 +153,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_was_still_for_the_longest_of_the_largest_crowd_goes_and_who_asks_stays() {
-        let (all, stop) = (Guests::default(), CancellationToken::new());
+        let (all, stop) = (Connections::default(), CancellationToken::new());
         let alone = all.enter(Some(1), &stop);
-        let crowd: Vec<Guest> = (1..CONNECTIONS).map(|_| all.enter(Some(2), &stop)).collect();
+        let crowd: Vec<Connection> = (1..CONNECTIONS).map(|_| all.enter(Some(2), &stop)).collect();
         crowd[0].does(Doing::Asks);
         let began = Instant::now();
         // As many as there may be: nobody goes.
         assert_eq!(all.make_room(began + AT_LEAST), Room::Some);
-        assert!(crowd.iter().all(|guest| !guest.leave.is_cancelled()));
+        assert!(crowd.iter().all(|connection| !connection.leave.is_cancelled()));
         tokio::time::advance(AT_LEAST / 2).await;
         crowd[1].does(Doing::Reads);
         let last = all.enter(Some(3), &stop);
@@ -169,13 +169,13 @@ mod tests {
         let gone: Vec<usize> = crowd
             .iter()
             .enumerate()
-            .filter(|(_, guest)| guest.leave.is_cancelled())
+            .filter(|(_, connection)| connection.leave.is_cancelled())
             .map(|(n, _)| n)
             .collect();
         assert_eq!(gone, [2]);
         assert!(!alone.leave.is_cancelled() && !last.leave.is_cancelled());
         // When all ask, nobody goes; and who leaves makes room.
-        crowd.iter().chain([&alone, &last]).for_each(|guest| guest.does(Doing::Asks));
+        crowd.iter().chain([&alone, &last]).for_each(|connection| connection.does(Doing::Asks));
         let more = all.enter(Some(2), &stop);
         more.does(Doing::Asks);
         assert_eq!(all.make_room(Instant::now() + AT_LEAST), Room::NotBefore(None));

@@ -1,8 +1,8 @@
-//! Runs in doubt: a shim was launched, and nobody heard what became of it, because the daemon died or the shim did.
+//! Unconfirmed runs: a shim was launched, and nobody knows whether it began, because the daemon or the shim died.
 //!
-//! Such a run is neither queued nor running, and nothing is said of its agent before it is settled: it turns out to
-//! have begun and is watched; or it is made void, so that it never begins, and the agent gets another run. A run whose
-//! files cannot be read is in doubt as well, until they can.
+//! Such a run counts as neither queued nor running until it is settled. Either it turns out to have begun, and is
+//! watched; or it is made void (a shim that comes later finds its run taken), and the agent gets another run. A run
+//! whose files cannot be read is unconfirmed, too, until they can.
 
 use std::fs;
 use std::io;

@@ -1,10 +1,9 @@
-//! Who was killed or removed while the registry could not be written (a full disk, or somebody holds it): room for that is
-//! taken when there is some.
+//! Agents that were killed or removed while the registry could not be written (a full disk, or another process holds it).
 //!
-//! Owns the file `last-words`, which is written in full length long before it is needed. What cannot be committed to the
-//! registry goes into it, one line for each agent, and from there into the registry when there is room again; when the
-//! daemon dies before that, the next one reads it. A line carries the run that it is about, and every other one that the
-//! registry may have in its place; one of an earlier run says nothing.
+//! Owns the file `last-words`, which has its full length long before it is needed, so that it can be written on a full
+//! disk. It has one line for each agent whose kill or removal is not in the registry yet. The next daemon reads it. A line
+//! names the run that it is about, and every run that the registry may have in its place; a line of an earlier run
+//! has no effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -44,7 +43,7 @@ pub(super) struct Word {
 
 /// What the registry does not know yet.
 #[derive(Debug)]
-pub(super) struct LastWords {
+pub(super) struct KillJournal {
     path: PathBuf,
     /// None as long as no room could be had.
     file: Option<File>,
@@ -53,7 +52,7 @@ pub(super) struct LastWords {
     on_file: BTreeMap<AgentId, Word>,
 }
 
-impl LastWords {
+impl KillJournal {
     /// Reads what the last daemon left, and takes room.
     pub(super) fn open(base: &Path) -> Self {
         let path = base.join(FILE);
@@ -145,30 +144,30 @@ impl Owner {
     /// The registry takes its time: what was done to an agent is written down here meanwhile. Says whether it is.
     pub(super) fn write_down(&mut self, id: AgentId, deed: Deed) -> bool {
         self.write_all_down(&[(id, deed)]);
-        let words = &self.last_words;
+        let words = &self.kill_journal;
         let found = words.on_file.get(&id).filter(|word| word.deed == deed);
         found.is_some() && found == words.words.get(&id)
     }
 
     fn write_all_down(&mut self, deeds: &[(AgentId, Deed)]) {
-        let before = self.last_words.words.clone();
+        let before = self.kill_journal.words.clone();
         for (id, deed) in deeds {
             let Some(agent) = self.agents.get(id) else { continue };
             let mut runs = agent.runs();
             // What was said of an earlier run, and is not in the registry, must not be unsaid.
             runs.extend(before.get(id).iter().flat_map(|word| word.runs.iter().cloned()));
-            self.last_words.words.insert(*id, Word { deed: *deed, runs });
+            self.kill_journal.words.insert(*id, Word { deed: *deed, runs });
         }
-        if self.last_words.words == self.last_words.on_file {
+        if self.kill_journal.words == self.kill_journal.on_file {
             return;
         }
-        if let Err(error) = self.last_words.write() {
-            tracing::error!("{}: {error}", self.last_words.path.display());
+        if let Err(error) = self.kill_journal.write() {
+            tracing::error!("{}: {error}", self.kill_journal.path.display());
             // Who was killed stays so as long as we live; nobody is removed whom the next daemon would find again.
             for (id, _) in deeds.iter().filter(|(_, deed)| *deed == Deed::Removed) {
                 match before.get(id) {
-                    Some(word) => self.last_words.words.insert(*id, word.clone()),
-                    None => self.last_words.words.remove(id),
+                    Some(word) => self.kill_journal.words.insert(*id, word.clone()),
+                    None => self.kill_journal.words.remove(id),
                 };
             }
         }
@@ -185,12 +184,12 @@ impl Owner {
 
     /// Whether the next daemon will know that an agent was removed.
     pub(super) fn is_removed_in_words(&self, id: AgentId) -> bool {
-        self.last_words.words.get(&id).is_some_and(|word| word.deed == Deed::Removed)
+        self.kill_journal.words.get(&id).is_some_and(|word| word.deed == Deed::Removed)
     }
 
     /// Whether the next daemon will know that an agent was killed, or removed.
     pub(super) fn is_on_file(&self, id: AgentId) -> bool {
-        let words = &self.last_words;
+        let words = &self.kill_journal;
         let is_present =
             |word: &&Word| self.agents.get(&id).is_none_or(|agent| word.runs.contains(&agent.record.nonce));
         words.on_file.get(&id).filter(is_present).is_some()
@@ -198,12 +197,12 @@ impl Owner {
 
     /// Whether it is remembered that an agent was killed, or removed.
     pub(super) fn is_remembered(&self, id: AgentId) -> bool {
-        self.last_words.has(id)
+        self.kill_journal.has(id)
     }
 
     /// What the last daemon could not commit happens to those whom the registry still has.
-    pub(super) fn hear_last_words(&mut self, known: &mut Vec<(Record, About)>) {
-        let mut words = std::mem::take(&mut self.last_words.words);
+    pub(super) fn apply_kill_journal(&mut self, known: &mut Vec<(Record, About)>) {
+        let mut words = std::mem::take(&mut self.kill_journal.words);
         words.retain(|id, word| {
             known.iter().any(|(record, _)| record.id == *id && word.runs.contains(&record.nonce))
         });
@@ -225,13 +224,13 @@ impl Owner {
             // It may have been on its way out already.
             let _gone = std::fs::rename(self.places.agent_dir(*id), rm::leaving(&self.places, *id));
         }
-        self.last_words.words = words;
+        self.kill_journal.words = words;
     }
 
     /// Tries again to commit what is written down, and to have room for more.
-    pub(super) fn repeat_last_words(&mut self) {
-        self.last_words.take_room();
-        for (id, word) in self.last_words.words.clone() {
+    pub(super) fn retry_kill_journal(&mut self) {
+        self.kill_journal.take_room();
+        for (id, word) in self.kill_journal.words.clone() {
             let change = match (word.deed, self.agents.get(&id)) {
                 (Deed::Removed, _) => Change::Delete(id),
                 (Deed::Killed, Some(agent)) if agent.busy.is_some() => continue,
@@ -243,22 +242,22 @@ impl Owner {
                 }
                 // It was resumed since, or is gone.
                 (Deed::Killed, _) => {
-                    self.last_words.words.remove(&id);
+                    self.kill_journal.words.remove(&id);
                     continue;
                 }
             };
             self.batch.add(change, Then::Recorded(id, word));
         }
-        if self.last_words.on_file != self.last_words.words {
+        if self.kill_journal.on_file != self.kill_journal.words {
             // Best effort: words that are no longer true say nothing.
-            let _again = self.last_words.write();
+            let _again = self.kill_journal.write();
         }
     }
 
     /// A word is in the registry.
     pub(super) fn recorded(&mut self, id: AgentId, word: &Word) {
-        if self.last_words.words.get(&id) == Some(word) {
-            self.last_words.words.remove(&id);
+        if self.kill_journal.words.get(&id) == Some(word) {
+            self.kill_journal.words.remove(&id);
         }
     }
 }
@@ -274,7 +273,7 @@ mod tests {
     #[test]
     fn r11_what_is_written_is_read_by_the_next_and_room_is_taken_before_it_is_needed() {
         let dir = tempfile::tempdir().unwrap();
-        let mut first = LastWords::open(dir.path());
+        let mut first = KillJournal::open(dir.path());
         let length = |dir: &Path| std::fs::metadata(dir.join(FILE)).unwrap().len();
         assert_eq!((first.words.len(), length(dir.path())), (0, ROOM as u64));
         let words: BTreeMap<AgentId, Word> = (0..3)
@@ -286,11 +285,11 @@ mod tests {
         first.words = words.clone();
         first.write().unwrap();
         assert_eq!(length(dir.path()), ROOM as u64);
-        let mut second = LastWords::open(dir.path());
+        let mut second = KillJournal::open(dir.path());
         assert_eq!(second.words, words);
         second.words.clear();
         second.write().unwrap();
-        assert_eq!(LastWords::open(dir.path()).words, BTreeMap::new());
+        assert_eq!(KillJournal::open(dir.path()).words, BTreeMap::new());
     }
 
     #[test]
@@ -301,7 +300,7 @@ mod tests {
             "killed\nkilled zzz n\nburied 00000001 n\nremoved 00000001 n\n  ",
         )
         .unwrap();
-        let mut words = LastWords::open(dir.path());
+        let mut words = KillJournal::open(dir.path());
         let expected = Word { deed: Deed::Removed, runs: ["n".to_owned()].into() };
         assert_eq!(words.words, BTreeMap::from([(id(1), expected)]));
         let nonce = "n".repeat(32);

@@ -1,8 +1,7 @@
-//! Answers that are due when the registry has what they say, and not much later: a registry that somebody holds keeps
-//! nobody from hearing that an agent is killed or removed.
+//! Replies held back until the registry has committed the kill or the removal that they report.
 //!
-//! Owns those who wait for such an answer. When the registry takes its time, what was done is written into the last words,
-//! which the next daemon reads first; then it is answered. When that cannot be written either, they wait on.
+//! When the registry does not answer within [`STORE_LIMIT`], the fact goes into the kill journal, which the next daemon
+//! reads first, and the reply is sent. When the journal cannot be written either, the reply waits on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use std::time::Duration;
 use caliban_core::ids::AgentId;
 use caliban_store::fleet::Change;
 
-use super::last_words::Deed;
+use super::kill_journal::Deed;
 use super::store::Then;
 use super::{Msg, Owner, Reply, answer_to};
 use crate::protocol::{ApiError, Removed};
