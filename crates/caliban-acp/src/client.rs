@@ -22,10 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     conn::{CallError, Closed, ConnError, Inbox, Incoming, Limits, Params, Peer, Responder},
-    permission::{ALLOW_ALWAYS, ALLOW_ONCE, REJECT_ONCE},
-    render::meta,
-    server::NO_SAY,
-    turn_end::{CLOSED, TURN_ENDED, TurnEndedNotice},
+    extension::{self, CLOSED, ClosedNotice, NO_SAY, TURN_ENDED, TurnEndedNotice, choice, meta},
 };
 
 /// Why a client cannot go on.
@@ -60,7 +57,7 @@ impl ClientError {
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Call(CallError::Closed) | Self::Conn(_) | Self::HungUp => true,
-            Self::Call(CallError::Refused(error)) => crate::failure::is_closed(error),
+            Self::Call(CallError::Refused(error)) => extension::is_closed_error(error),
             Self::Call(CallError::Nonsense(_)) | Self::Version(_) => false,
         }
     }
@@ -135,7 +132,7 @@ impl Client {
 
     /// Why the agent asks this client nothing and takes no decision from it; none when it does.
     pub fn no_say(&self) -> Option<&str> {
-        self.agent.meta.as_ref()?.get("caliban")?.get(NO_SAY)?.as_str()
+        extension::field(self.agent.meta.as_ref(), NO_SAY)?.as_str()
     }
 
     /// A new session.
@@ -255,9 +252,9 @@ impl Question {
     /// Answers; the first answer of all clients counts.
     pub async fn answer(self, reply: Reply) -> Result<(), Closed> {
         let (option, reason) = match reply {
-            Reply::AllowOnce => (ALLOW_ONCE, None),
-            Reply::AllowAlways => (ALLOW_ALWAYS, None),
-            Reply::Reject(reason) => (REJECT_ONCE, reason),
+            Reply::AllowOnce => (choice::ALLOW_ONCE, None),
+            Reply::AllowAlways => (choice::ALLOW_ALWAYS, None),
+            Reply::Reject(reason) => (choice::REJECT_ONCE, reason),
         };
         let mut selected = SelectedPermissionOutcome::new(option);
         if let Some(reason) = reason {
@@ -269,7 +266,7 @@ impl Question {
 
     /// Whether "always" can be chosen.
     pub fn offers_always(&self) -> bool {
-        self.request.options.iter().any(|option| &*option.option_id.0 == ALLOW_ALWAYS)
+        self.request.options.iter().any(|option| &*option.option_id.0 == choice::ALLOW_ALWAYS)
     }
 
     /// Fires when the question is moot: somebody else has answered, or the call is gone.
@@ -282,9 +279,7 @@ fn told(method: &str, params: &Params) -> Option<ClientEvent> {
     let event = match method {
         _ if method == CLIENT_METHOD_NAMES.session_update => params.parse().map(ClientEvent::Update),
         TURN_ENDED => params.parse().map(ClientEvent::TurnEnded),
-        CLOSED => params.parse::<Value>().map(|value| {
-            ClientEvent::Closed(value.get("sessionId").and_then(Value::as_str).unwrap_or_default().to_owned())
-        }),
+        CLOSED => params.parse::<ClosedNotice>().map(|closed| ClientEvent::Closed(closed.session_id)),
         _ => return None,
     };
     match event {

@@ -9,6 +9,7 @@ use std::time::Instant;
 use caliban_core::{
     message::{Block, Message, ResultPart, Role},
     usage::Usage,
+    wait::Wait,
 };
 use caliban_providers::{Delta, ModelRequest, ProviderError};
 use tokio_util::sync::CancellationToken;
@@ -139,7 +140,7 @@ impl Agent {
     async fn ask_for_summary(&mut self, cancel: &CancellationToken) -> Result<(String, Usage), Halt> {
         let mut messages = self.conversation.messages().to_vec();
         let feed = self.transcript.feed();
-        feed.push(Entry::Waiting { reason: "making room: summarising the older part".to_owned(), ms: 0 });
+        feed.push(Entry::Waiting(Wait::Summary));
         let answer = match self.request_summary(&messages, cancel).await {
             // What is to be summed up is too much itself: then from the beginnings of the results.
             Err(Failed::Model(ProviderError::ContextTooLong { .. })) => {

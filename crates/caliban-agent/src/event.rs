@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+pub use caliban_core::turn::TurnOutcome as Outcome;
 use caliban_core::{
     message::{Message, ResultPart, StopReason},
     usage::Usage,
@@ -274,46 +275,11 @@ pub enum Answer {
     No(Option<String>),
 }
 
-/// How a turn ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "kind")]
-pub enum Outcome {
-    /// The model has said what it had to say.
-    Done,
-    /// Something went wrong that the agent cannot mend.
-    Failed {
-        /// What.
-        error: String,
-        /// What to do about it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        hint: Option<String>,
-    },
-    /// The turn limit is reached.
-    TurnLimit {
-        /// The limit.
-        limit: u32,
-    },
-    /// A budget is used up.
-    Budget {
-        /// Which one, in words.
-        limit: String,
-    },
-    /// Somebody stopped it.
-    Cancelled,
-}
-
 impl Event {
     /// What was typed, for a prompt.
     pub fn typed(&self) -> Option<String> {
         let Self::Prompt { message, context, .. } = self else { return None };
         let blocks = message.blocks.get(*context..).unwrap_or_default().to_vec();
         Some(Message { role: message.role, blocks }.text())
-    }
-}
-
-impl Outcome {
-    /// A failure without a hint.
-    pub fn failed(error: impl Into<String>) -> Self {
-        Self::Failed { error: error.into(), hint: None }
     }
 }

@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use caliban_core::wait::Wait;
 use tokio::sync::watch;
 
 use crate::event::{Ask, Event, Record};
@@ -53,12 +54,7 @@ pub enum Entry {
         id: String,
     },
     /// Nothing comes for a while.
-    Waiting {
-        /// Why.
-        reason: String,
-        /// For how many milliseconds.
-        ms: u64,
-    },
+    Waiting(Wait),
 }
 
 impl Entry {
@@ -153,7 +149,7 @@ impl Feed {
                 | Entry::Restart { .. }
                 | Entry::SubAsked(_)
                 | Entry::SubAnswered { .. }
-                | Entry::Waiting { .. } => {
+                | Entry::Waiting(_) => {
                     cursor.index += 1;
                     cursor.offset = 0;
                     return Some(entry.clone());
@@ -224,10 +220,10 @@ mod tests {
         feed.push(Entry::Text("a".into()));
         assert_eq!(drain(&feed, &mut early), "a");
         feed.push(Entry::Text("b".into()));
-        feed.push(Entry::Waiting { reason: "r".into(), ms: 1 });
+        feed.push(Entry::Waiting(Wait::Summary));
         feed.push(Entry::Text("c".into()));
         let mut late = Cursor::default();
-        let waiting = "<Waiting { reason: \"r\", ms: 1 }>";
+        let waiting = "<Waiting(Summary)>";
         assert_eq!(drain(&feed, &mut early), format!("b{waiting}c"));
         assert_eq!(drain(&feed, &mut late), format!("ab{waiting}c"));
         assert_eq!(early, late);

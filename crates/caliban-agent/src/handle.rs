@@ -36,7 +36,8 @@ struct Queue {
 }
 
 impl Handle {
-    pub(crate) fn new(transcript: Transcript, asks: Asks, conversation: &Conversation) -> Self {
+    /// For an agent that writes this transcript; `conversation` is what the transcript holds already.
+    pub fn new(transcript: Transcript, asks: Asks, conversation: &Conversation) -> Self {
         let queue = Queue {
             waiting: conversation.queue().clone(),
             senders: conversation.senders().clone(),
@@ -89,7 +90,8 @@ impl Handle {
         Ok(())
     }
 
-    pub(crate) fn take_queue(&self) -> BTreeMap<u64, String> {
+    /// Takes what was said and not heard, by its number in the transcript.
+    pub fn take_queue(&self) -> BTreeMap<u64, String> {
         std::mem::take(&mut self.lock().waiting)
     }
 

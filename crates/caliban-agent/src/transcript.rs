@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use caliban_core::redact::Redactor;
+use caliban_core::{redact::Redactor, wait::Wait};
 use caliban_tools::Workspace;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -202,9 +202,7 @@ impl Transcript {
             self.jobs.send(job).map_err(|_| TranscriptError::Closed)?;
             match result.await.map_err(|_| TranscriptError::Closed)? {
                 Err(TranscriptError::Io { path, source }) if is_full(&source) => {
-                    let reason = format!("the disk is full ({})", path.display());
-                    let ms = u64::try_from(FULL_DISK_PAUSE.as_millis()).unwrap_or(u64::MAX);
-                    self.feed.push(Entry::Waiting { reason, ms });
+                    self.feed.push(Entry::Waiting(Wait::DiskFull { path }));
                     tokio::time::sleep(FULL_DISK_PAUSE).await;
                 }
                 other => return other,

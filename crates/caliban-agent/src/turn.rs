@@ -11,8 +11,9 @@ use std::{
 use caliban_core::{
     budget::Reservation,
     message::{Block, Message, StopReason, ToolSpec},
+    wait::{Pause, Wait},
 };
-use caliban_providers::{Delta, ModelReply, ModelRequest, ProviderError};
+use caliban_providers::{Delta, ModelReply, ModelRequest, ProviderError, WaitCause};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -317,7 +318,17 @@ fn entry(delta: Delta) -> Entry {
         Delta::Thinking(text) => Entry::Thinking(text),
         Delta::ToolUse { id, name } => Entry::ToolUse { id, name },
         Delta::Restart { reason } => Entry::Restart { reason },
-        Delta::Waiting { reason, wait } => Entry::Waiting { reason, ms: milliseconds(wait) },
+        Delta::Waiting { reason, wait, cause } => Entry::Waiting(waiting(reason, wait, cause)),
+    }
+}
+
+fn waiting(reason: String, wait: Duration, cause: WaitCause) -> Wait {
+    let ms = milliseconds(wait);
+    let now = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default();
+    let pause = Pause { reason, ms, until_ms: now.saturating_add(ms) };
+    match cause {
+        WaitCause::RateLimit => Wait::RateLimit(pause),
+        WaitCause::Retry => Wait::Retry(pause),
     }
 }
 

@@ -15,7 +15,9 @@ pub mod names;
 pub mod price;
 pub mod redact;
 pub mod spec;
+pub mod turn;
 pub mod usage;
+pub mod wait;
 
 /// The fleet's names for what the broker also has: write `fleet::AgentId` for a supervised run.
 pub mod fleet {

@@ -83,13 +83,24 @@ pub enum Delta {
         /// Why, in words.
         reason: String,
     },
-    /// Nothing comes until the wait is over (rate limit, overload, back-off).
+    /// Nothing comes until the wait is over.
     Waiting {
         /// Why, in words.
         reason: String,
         /// For how long.
         wait: std::time::Duration,
+        /// What kind of wait it is.
+        cause: WaitCause,
     },
+}
+
+/// Why a request waits before it is made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitCause {
+    /// The server has asked for it: a rate limit or overload.
+    RateLimit,
+    /// The last attempt failed, and the next one backs off.
+    Retry,
 }
 
 /// A boxed future, as trait objects need it.

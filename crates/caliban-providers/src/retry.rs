@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, Delta, ModelReply, ModelRequest, ProviderError,
+    BoxFuture, Delta, ModelReply, ModelRequest, ProviderError, WaitCause,
     error::{Circumstances, Failure},
     kind::ProviderKind,
 };
@@ -190,7 +190,8 @@ pub(crate) async fn run(
                 if shown {
                     observe(Delta::Restart { reason: reason.clone() });
                 }
-                observe(Delta::Waiting { reason, wait });
+                let cause = if limited { WaitCause::RateLimit } else { WaitCause::Retry };
+                observe(Delta::Waiting { reason, wait, cause });
                 tokio::select! {
                     biased;
                     () = cancel.cancelled() => return Err(ProviderError::Cancelled),

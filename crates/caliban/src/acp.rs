@@ -5,8 +5,9 @@ use std::{
     sync::Arc,
 };
 
-use caliban_acp::{
-    AcpFailure, Factory, FailureKind, LoadSession, NewSession, sessions::BoxFuture, v1::SessionInfo,
+use caliban_acp::v1::SessionInfo;
+use caliban_acp_host::{
+    AcpFailure, Factory, FailureKind, Hosted, LoadSession, NewSession, sessions::BoxFuture,
 };
 use caliban_agent::{Agent, Attendance, conversation::Conversation};
 
@@ -21,7 +22,7 @@ use crate::{
 /// Serves the client that started us.
 pub(crate) async fn acp(flags: &AgentFlags, environment: &Environment) -> Result<Code, Failure> {
     let factory = Editor { flags: flags.clone(), environment: environment.clone() };
-    caliban_acp::serve_stdio(Arc::new(factory), env!("CARGO_PKG_VERSION"))
+    caliban_acp_host::serve_stdio(Arc::new(factory), env!("CARGO_PKG_VERSION"))
         .await
         .map_err(|error| Failure::new(crate::compose::chain(&error)))?;
     Ok(Code::Done)
@@ -70,12 +71,14 @@ impl Editor {
 }
 
 impl Factory for Editor {
-    fn create(&self, wanted: NewSession) -> BoxFuture<'_, Result<Agent, AcpFailure>> {
-        Box::pin(async move { self.open(&wanted, None).await })
+    fn create(&self, wanted: NewSession) -> BoxFuture<'_, Result<Box<dyn Hosted>, AcpFailure>> {
+        Box::pin(async move { Ok(Box::new(self.open(&wanted, None).await?) as Box<dyn Hosted>) })
     }
 
-    fn load(&self, wanted: LoadSession) -> BoxFuture<'_, Result<Agent, AcpFailure>> {
-        Box::pin(async move { self.open(&wanted.place, Some(&wanted.id)).await })
+    fn load(&self, wanted: LoadSession) -> BoxFuture<'_, Result<Box<dyn Hosted>, AcpFailure>> {
+        Box::pin(
+            async move { Ok(Box::new(self.open(&wanted.place, Some(&wanted.id)).await?) as Box<dyn Hosted>) },
+        )
     }
 
     fn list(&self, cwd: Option<PathBuf>) -> BoxFuture<'_, Result<Vec<SessionInfo>, AcpFailure>> {

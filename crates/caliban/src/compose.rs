@@ -19,7 +19,7 @@ use caliban_agent::{
     prompt::ContextFiles,
     subagent::{Isolation, policy_in_worktree},
 };
-use caliban_core::{budget, ids::AgentId, price::Billing, redact::Redactor};
+use caliban_core::{budget, ids::AgentId, price::Billing, redact::Redactor, wait::Wait};
 use caliban_mcp::Server;
 use caliban_permissions::Policy;
 use caliban_providers::{Provider, ProviderKind};
@@ -231,26 +231,24 @@ impl Composition {
         tokio::select! {
             biased;
             agent = opening => agent.map_err(|error| Failure::new(chain(&error))),
-            place = full_disk(&feed) => {
+            path = full_disk(&feed) => {
                 if !is_old {
                     // Nothing is in it: it would only be in the way of `--continue`.
                     let _best_effort = std::fs::remove_dir_all(directory);
                 }
-                Err(Failure::new(format!("the disk is full{place}: nothing was begun"))
+                Err(Failure::new(format!("the disk is full ({}): nothing was begun", path.display()))
                     .hint("make room, then run it again"))
             }
         }
     }
 }
 
-/// Where there is no room, as soon as something waits for some. New work does not.
-async fn full_disk(feed: &Feed) -> String {
+/// The file that a full disk keeps from being written, as soon as there is one. New work does not wait for room.
+async fn full_disk(feed: &Feed) -> PathBuf {
     let mut cursor = feed.end();
     while let Some(entry) = feed.wait(&mut cursor).await {
-        if let Entry::Waiting { reason, .. } = &entry
-            && let Some(place) = caliban_acp::disk_full(reason)
-        {
-            return place.to_owned();
+        if let Entry::Waiting(Wait::DiskFull { path }) = entry {
+            return path;
         }
     }
     std::future::pending().await

@@ -10,9 +10,20 @@ use serde_json::Value;
 const LEVELS: &[(u8, &[&str])] = &[
     (0, &["caliban-core", "caliban-http", "caliban-process"]),
     (1, &["caliban-contract"]),
-    (2, &["caliban-store", "caliban-worktrees", "caliban-providers", "caliban-tools", "caliban-permissions"]),
+    (
+        2,
+        &[
+            "caliban-store",
+            "caliban-worktrees",
+            "caliban-providers",
+            "caliban-tools",
+            "caliban-permissions",
+            "caliban-acp",
+            "caliban-control",
+        ],
+    ),
     (3, &["caliban-agent", "caliban-mcp"]),
-    (4, &["caliban-acp", "caliban-control"]),
+    (4, &["caliban-acp-host"]),
     (5, &["caliban-supervisor", "caliban-tui"]),
     (6, &["caliban", "cafleet"]),
     // For development: they know everybody, nobody knows them but in tests.
@@ -30,8 +41,9 @@ const ONLY: &[(&str, &[&str])] =
 const NEVER: &[(&str, &str)] = &[
     ("caliban-supervisor", "caliban-agent"),
     ("caliban-supervisor", "caliban-acp"),
+    ("caliban-supervisor", "caliban-acp-host"),
     ("caliban-control", "caliban-store"),
-    ("caliban-control", "caliban-worktrees"),
+    ("caliban-tui", "caliban-acp-host"),
     ("caliban-tui", "caliban-agent"),
     ("caliban-tui", "caliban-supervisor"),
     ("caliban-core", "tokio"),

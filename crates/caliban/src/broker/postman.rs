@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use caliban_acp::SessionHost;
+use caliban_acp_host::SessionHost;
 use caliban_agent::feed::{Cursor, Entry, Feed};
 use caliban_store::{
     Stamp,

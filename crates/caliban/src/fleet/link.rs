@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use crate::report::Failure;
 
 /// Says something to the agent; answered when it is recorded.
-pub(super) use caliban_acp::server::SEND;
+pub(super) use caliban_acp::extension::SEND;
 
 /// How long an agent may be silent before it is said that it is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);

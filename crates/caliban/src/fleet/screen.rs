@@ -230,7 +230,7 @@ impl Screen {
         match content {
             ToolCallContent::Content(content) => {
                 let ContentBlock::Text(text) = &content.content else { return Ok(()) };
-                self.output(caliban_acp::unfenced(&text.text), out)
+                self.output(caliban_acp::fence::unfenced(&text.text), out)
             }
             ToolCallContent::Diff(diff) => {
                 let old = diff.old_text.as_deref().unwrap_or_default().lines().count();

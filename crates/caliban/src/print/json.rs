@@ -88,7 +88,9 @@ fn event(entry: &Entry, session: &str) -> Option<Value> {
         Entry::Restart { reason } => {
             json!({"type": "system", "subtype": "restart", "session_id": session, "reason": reason})
         }
-        Entry::Waiting { reason, ms } => {
+        Entry::Waiting(wait) => {
+            let ms = wait.pause().map_or(0, |pause| pause.ms);
+            let reason = wait.to_string();
             json!({"type": "system", "subtype": "waiting", "session_id": session, "reason": reason, "ms": ms})
         }
         Entry::Record(record) => return recorded(&record.event, session),

@@ -17,7 +17,7 @@ use caliban_agent::{
     event::{Author, Outcome},
     feed::{Cursor, Entry},
 };
-use caliban_core::message::Message;
+use caliban_core::{message::Message, wait::Wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio_util::sync::CancellationToken;
 
@@ -183,10 +183,10 @@ impl Disk {
     /// Whether this is something else than that; what is recorded shows that there is room again.
     fn has_room_for(&mut self, entry: &Entry) -> bool {
         match entry {
-            Entry::Waiting { reason, .. } if caliban_acp::disk_full(reason).is_some() => {
+            Entry::Waiting(wait @ Wait::DiskFull { .. }) => {
                 if !std::mem::replace(&mut self.is_full, true) {
                     report::note(&format!(
-                        "{reason}: waiting for room; nothing is lost, and it goes on by itself\n\
+                        "{wait}: waiting for room; nothing is lost, and it goes on by itself\n\
                          Ctrl-C twice ends it; `caliban --continue` goes on later"
                     ));
                 }

@@ -136,10 +136,12 @@ impl Printer for Text {
             }
             Entry::Record(record) => self.record(&record.event),
             Entry::Restart { reason } => self.talk(YELLOW, &format!("{reason}; trying again")),
-            Entry::Waiting { reason, ms: 0 } => self.talk(DIM, reason),
-            Entry::Waiting { reason, ms } => {
-                self.talk(YELLOW, &format!("{reason}; waiting {:.1} s", *ms as f64 / 1000.0))
-            }
+            Entry::Waiting(wait) => match wait.pause() {
+                Some(pause) => {
+                    self.talk(YELLOW, &format!("{wait}; waiting {:.1} s", pause.ms as f64 / 1000.0))
+                }
+                None => self.talk(DIM, &wait.to_string()),
+            },
             _ => Ok(()),
         }
     }

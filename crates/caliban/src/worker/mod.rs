@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use caliban_acp::{Clients, SessionHost, Sessions};
+use caliban_acp_host::{Clients, SessionHost, Sessions};
 use caliban_agent::{
     Agent, Attendance, TurnCount,
     blueprint::{Kin, Wanted, WorkspaceSource},

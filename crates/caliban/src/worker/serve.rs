@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use caliban_acp::{Say, ServeOptions, Sessions, serve};
+use caliban_acp_host::{Say, ServeOptions, Sessions, serve};
 use caliban_contract::ancestry::{self, Ancestry};
 use caliban_contract::modes;
 use caliban_contract::sockets::{self, Bound};

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use caliban_acp::permission::Listed;
+use caliban_acp_host::permission::Listed;
 use caliban_agent::{
     Kit,
     budget::Purse,
@@ -19,7 +19,7 @@ use caliban_contract::records::{
     self, Ask as ShownAsk, EndingKind, STATUS, STATUS_VERSION, Waiting, WorkerEnding, WorkerState,
     WorkerStatus,
 };
-use caliban_core::{budget::Limits, inert, price::MicroUsd, redact::Redactor, usage::Usage};
+use caliban_core::{budget::Limits, inert, price::MicroUsd, redact::Redactor, usage::Usage, wait::Wait};
 use caliban_tools::JobInfo;
 use jiff::Timestamp;
 
@@ -150,23 +150,23 @@ impl Status {
                 self.record(&record.event);
                 self.cost();
             }
-            Entry::Waiting { reason, .. } if caliban_acp::disk_full(reason).is_some() => {
+            Entry::Waiting(Wait::DiskFull { path }) => {
                 self.is_disk_full = true;
                 self.now.waiting_for = None;
-                let place = caliban_acp::disk_full(reason).unwrap_or_default();
-                self.now.activity = Some(format!("disk full: waiting for room{}", inert::line(place)));
+                let place = path.display().to_string();
+                self.now.activity = Some(format!("disk full: waiting for room ({})", inert::line(&place)));
             }
-            Entry::Waiting { reason, ms } if *ms > 0 => {
-                let until = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default() + ms;
-                self.now.waiting_for = Some(Waiting::RateLimit { until });
-                self.now.activity = Some(inert::line(reason).into_owned());
+            // The daemon has one word for both: nothing comes from the model before that time.
+            Entry::Waiting(Wait::RateLimit(pause) | Wait::Retry(pause)) => {
+                self.now.waiting_for = Some(Waiting::RateLimit { until: pause.until_ms });
+                self.now.activity = Some(inert::line(&pause.reason).into_owned());
             }
             Entry::Text(_) | Entry::Thinking(_) | Entry::ToolUse { .. } => {
                 if matches!(self.now.waiting_for, Some(Waiting::RateLimit { .. })) {
                     self.now.waiting_for = None;
                 }
             }
-            Entry::Waiting { .. }
+            Entry::Waiting(Wait::Summary)
             | Entry::ToolOutput { .. }
             | Entry::Restart { .. }
             | Entry::SubAsked(_)
@@ -492,6 +492,8 @@ fn is_full(error: &std::io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use caliban_core::wait::Pause;
+
     use super::*;
 
     fn ask(id: &str, command: &str) -> Ask {
@@ -509,16 +511,16 @@ mod tests {
     fn a_full_disk_is_called_so_until_something_could_be_written() {
         let place = tempfile::tempdir().unwrap();
         let mut status = Status::new(place.path(), "n");
-        let waiting = |reason: &str| Entry::Waiting { reason: reason.into(), ms: 1000 };
-        status.take(&waiting("the disk is full (/data/transcript.jsonl)"));
+        status.take(&Entry::Waiting(Wait::DiskFull { path: "/data/transcript.jsonl".into() }));
         assert_eq!(
             (status.now.waiting_for.clone(), status.now.activity.as_deref()),
             (None, Some("disk full: waiting for room (/data/transcript.jsonl)"))
         );
         status.record(&Event::Note { text: "x".into() });
         assert_eq!(status.now.activity, None);
-        status.take(&waiting("HTTP 529"));
-        assert!(matches!(status.now.waiting_for, Some(Waiting::RateLimit { .. })), "{:?}", status.now);
+        let pause = Pause { reason: "HTTP 529".into(), ms: 1000, until_ms: 5000 };
+        status.take(&Entry::Waiting(Wait::RateLimit(pause)));
+        assert_eq!(status.now.waiting_for, Some(Waiting::RateLimit { until: 5000 }));
         assert_eq!(status.now.activity.as_deref(), Some("HTTP 529"));
     }
 

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use agent_client_protocol_schema::{
+use caliban_acp::{
     ProtocolVersion,
     v1::{
         AGENT_METHOD_NAMES, AgentCapabilities, AuthenticateResponse, CancelNotification, CloseSessionRequest,
@@ -20,6 +20,10 @@ use agent_client_protocol_schema::{
         SessionCapabilities, SessionCloseCapabilities, SessionListCapabilities, SessionResumeCapabilities,
         SetSessionModeRequest, SetSessionModeResponse,
     },
+};
+use caliban_acp::{
+    conn::{ConnError, Inbox, Incoming, Limits, Params, Responder},
+    extension::{NO_SAY, SEND, SendRequest, meta},
 };
 use caliban_core::message::Block;
 use caliban_permissions::Mode;
@@ -32,10 +36,9 @@ use tokio::{
 use crate::{
     attach::{Arrival, Attachment, Client},
     commands::Command,
-    conn::{ConnError, Inbox, Incoming, Limits, Params, Responder},
     content,
     host::{SessionHost, Speech, Unsaid},
-    render::{Abilities, meta},
+    render::Abilities,
     sessions::{LoadSession, NewSession, Sessions},
 };
 
@@ -43,21 +46,6 @@ use crate::{
 const GATE_LINE_BYTES: usize = 64 * 1024;
 /// How long a client of a socket may take to introduce itself.
 pub const INITIALIZE_WITHIN: Duration = Duration::from_secs(30);
-
-/// Our own method: says something to the agent, `{sessionId, text, id?}`. The same `id` twice is one message.
-pub const SEND: &str = "_caliban/send";
-
-/// In the `_meta` of the answer to `initialize`: why this client is not asked anything.
-pub(crate) const NO_SAY: &str = "noSay";
-
-#[derive(serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SendRequest {
-    session_id: String,
-    text: String,
-    #[serde(default)]
-    id: Option<String>,
-}
 
 /// How clients are served.
 #[derive(Debug, Clone)]
@@ -375,7 +363,7 @@ impl Server {
         &self,
         host: Result<SessionHost, Error>,
         responder: Responder,
-        peer: crate::conn::Peer,
+        peer: caliban_acp::conn::Peer,
         arrival: fn(Responder) -> Arrival,
     ) {
         let host = match host {

@@ -2,11 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use caliban_acp::{
-    ServeOptions, Sessions,
-    conn::{ConnError, Limits, MAX_IN_FLIGHT, MAX_LINE_BYTES},
-    serve,
-};
+use caliban_acp::conn::{ConnError, Limits, MAX_IN_FLIGHT, MAX_LINE_BYTES};
+use caliban_acp_host::{ServeOptions, Sessions, serve};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use caliban_acp::conn::ConnError;
+
 use crate::{
-    conn::ConnError,
     server::{ServeOptions, serve},
     sessions::{Factory, Sessions},
 };

@@ -1,12 +1,9 @@
 //! What went wrong, as a client is told of it.
 
-use agent_client_protocol_schema::v1::{Error, ErrorCode};
+use caliban_acp::v1::{Error, ErrorCode};
 use serde_json::json;
 
 use crate::host::Unsaid;
-
-/// What marks an error of a session that takes nothing more.
-const CLOSED: &str = "closed";
 
 /// Why a session cannot be made, loaded or listed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -67,13 +64,8 @@ impl From<Unsaid> for Error {
     fn from(unsaid: Unsaid) -> Self {
         let error = Self::new(ErrorCode::InternalError.into(), unsaid.to_string());
         match unsaid {
-            Unsaid::Closed => error.data(json!({CLOSED: true})),
+            Unsaid::Closed => caliban_acp::extension::closed_error(error),
             Unsaid::Storage(_) => error,
         }
     }
-}
-
-/// Whether an error is about a session that takes nothing more.
-pub(crate) fn is_closed(error: &Error) -> bool {
-    error.data.as_ref().and_then(|data| data.get(CLOSED)?.as_bool()).unwrap_or(false)
 }

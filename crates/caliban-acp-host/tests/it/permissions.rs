@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use caliban_acp::{
-    Sessions,
     client::Reply,
     v1::{StopReason, ToolCallContent, ToolCallStatus},
 };
+use caliban_acp_host::Sessions;
 use caliban_agent::Agent;
 use serde_json::{Value, json};
 
@@ -177,7 +177,7 @@ async fn a_question_waits_for_whoever_comes_next_and_across_a_restart() {
     drop((host, sessions));
 
     let agent = Agent::resume(world.kit("parked")).await.unwrap();
-    let host = caliban_acp::SessionHost::start(agent, caliban_acp::Clients::Many);
+    let host = caliban_acp_host::SessionHost::start(agent, caliban_acp_host::Clients::Many);
     let sessions = Arc::new(Sessions::only(host.clone()));
     let mut third = Watcher::attach(&sessions, &host).await;
     assert_eq!(third.text(), "");

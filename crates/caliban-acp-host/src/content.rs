@@ -1,6 +1,7 @@
 //! Content blocks of the protocol and of our conversations, one from the other.
 
-use agent_client_protocol_schema::v1::{
+use caliban_acp::fence;
+use caliban_acp::v1::{
     ContentBlock, EmbeddedResourceResource, Error, ImageContent, ResourceLink, TextContent,
 };
 use caliban_core::message::{Block, Message, ResultPart, Role};
@@ -110,7 +111,7 @@ pub(crate) fn result(parts: &[ResultPart], is_output: bool) -> Vec<ContentBlock>
     for part in parts {
         match part {
             ResultPart::Text { text } if text.is_empty() => {}
-            ResultPart::Text { text } if is_output => out.extend(texts(&fenced(text))),
+            ResultPart::Text { text } if is_output => out.extend(texts(&fence::fenced(text))),
             ResultPart::Text { text } => out.extend(texts(text)),
             ResultPart::Image { media_type, data } => {
                 out.push(ContentBlock::Image(ImageContent::new(data.clone(), media_type.clone())));
@@ -142,24 +143,6 @@ pub(crate) fn boundary(text: &str, limit: usize) -> usize {
         return text.len();
     }
     (0..=limit).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default()
-}
-
-/// Output that is no markdown, so that a client shows it as it is. The fence is longer than any inside.
-pub(crate) fn fenced(text: &str) -> String {
-    let longest = text.split(|character| character != '`').map(str::len).max().unwrap_or_default();
-    let fence = "`".repeat(longest.max(2) + 1);
-    let end = if text.ends_with('\n') { "" } else { "\n" };
-    format!("{fence}\n{text}{end}{fence}")
-}
-
-/// What is inside the fence that [the agent](crate) puts around output; other text as it is.
-pub fn unfenced(text: &str) -> &str {
-    let fence = text.len() - text.trim_start_matches('`').len();
-    let inside = (fence >= 3).then(|| {
-        let body = text.get(fence..)?.strip_prefix('\n')?;
-        body.strip_suffix(&text[..fence])
-    });
-    inside.flatten().unwrap_or(text)
 }
 
 #[cfg(test)]
@@ -208,15 +191,6 @@ mod tests {
             why(json!([{"type": "image", "mimeType": "image/tiff", "data": ""}])),
             "image/tiff is no picture that a model takes (image/png, image/jpeg, image/gif, image/webp)"
         );
-    }
-
-    #[test]
-    fn output_is_fenced_and_comes_out_again() {
-        for text in ["", "one", "a\nb\n", "```\ncode\n```", "`````"] {
-            let fenced = fenced(text);
-            assert_eq!(unfenced(&fenced).trim_end_matches('\n'), text.trim_end_matches('\n'), "{fenced}");
-        }
-        assert_eq!(unfenced("```not closed"), "```not closed");
     }
 
     #[test]

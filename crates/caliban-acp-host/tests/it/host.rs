@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use caliban_acp::{
+use caliban_acp_host::{
     Clients, SessionHost,
     host::{Taken, Unavailable, Unsaid},
 };
@@ -209,7 +209,8 @@ async fn a_cancel_ends_what_is_on_its_way_to_the_disk_and_the_words_stay_in_the_
 }
 
 /// Somebody who speaks.
-type Speaking = std::pin::Pin<Box<dyn Future<Output = Result<caliban_acp::host::Ticket, Unsaid>> + Send>>;
+type Speaking =
+    std::pin::Pin<Box<dyn Future<Output = Result<caliban_acp_host::host::Ticket, Unsaid>> + Send>>;
 
 #[tokio::test]
 async fn what_is_said_after_a_cancel_is_worked_on_though_the_turn_has_not_ended() {

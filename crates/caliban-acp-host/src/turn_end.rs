@@ -1,17 +1,10 @@
 //! The end of a turn: as the answer to a prompt, and as `_caliban/turn_ended` for those who only watch.
 
-use agent_client_protocol_schema::v1::{
-    Error, Meta, PromptResponse, StopReason as Stop, Usage as TokenUsage,
-};
+use caliban_acp::TurnEndedNotice;
+use caliban_acp::v1::{Error, Meta, PromptResponse, StopReason as Stop, Usage as TokenUsage};
 use caliban_agent::{TurnReport, event::Outcome};
 use caliban_core::{message::StopReason, usage::Usage};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
-
-/// The notification that tells bystanders of a turn's end.
-pub const TURN_ENDED: &str = "_caliban/turn_ended";
-/// The notification that tells that a session is closed.
-pub const CLOSED: &str = "_caliban/closed";
 
 /// A turn has ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,20 +13,6 @@ pub(crate) struct TurnEnded {
     pub(crate) stop: Option<StopReason>,
     pub(crate) usage: Usage,
     pub(crate) turns: u32,
-}
-
-/// What `_caliban/turn_ended` says.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct TurnEndedNotice {
-    /// The session.
-    pub session_id: String,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// What the whole conversation has cost so far.
-    pub usage: Usage,
-    /// Model requests in this turn.
-    pub turns: u32,
 }
 
 impl TurnEnded {

@@ -8,11 +8,13 @@ use std::{
 };
 
 use caliban_acp::{
-    AcpFailure, Client, ClientEvent, Clients, Events, Factory, FailureKind, LoadSession, NewSession,
-    ServeOptions, SessionHost, Sessions, TurnEndedNotice,
+    Client, ClientEvent, Events, TurnEndedNotice,
     client::Question,
-    serve,
     v1::{ContentBlock, McpServer, PromptResponse, SessionInfo, SessionUpdate, ToolCall, ToolCallStatus},
+};
+use caliban_acp_host::{
+    AcpFailure, Clients, Factory, FailureKind, Hosted, LoadSession, NewSession, ServeOptions, SessionHost,
+    Sessions, serve, sessions::BoxFuture as Boxed,
 };
 use caliban_agent::{
     Agent, Attendance, Kit, Limits,
@@ -171,7 +173,7 @@ impl World {
 }
 
 impl Factory for World {
-    fn create(&self, wanted: NewSession) -> caliban_acp::sessions::BoxFuture<'_, Result<Agent, AcpFailure>> {
+    fn create(&self, wanted: NewSession) -> Boxed<'_, Result<Box<dyn Hosted>, AcpFailure>> {
         Box::pin(async move {
             if wanted.cwd != self.root() {
                 let failure = AcpFailure::new(FailureKind::Invalid, "no such directory");
@@ -183,22 +185,20 @@ impl Factory for World {
                 *made += 1;
                 *made
             };
-            Ok(Agent::new(self.kit(&format!("s{number}"))).await.unwrap())
+            Ok(Box::new(Agent::new(self.kit(&format!("s{number}"))).await.unwrap()) as Box<dyn Hosted>)
         })
     }
 
-    fn load(&self, wanted: LoadSession) -> caliban_acp::sessions::BoxFuture<'_, Result<Agent, AcpFailure>> {
+    fn load(&self, wanted: LoadSession) -> Boxed<'_, Result<Box<dyn Hosted>, AcpFailure>> {
         Box::pin(async move {
             Agent::resume(self.kit(&wanted.id))
                 .await
+                .map(|agent| Box::new(agent) as Box<dyn Hosted>)
                 .map_err(|error| AcpFailure::new(FailureKind::NotFound, error.to_string()))
         })
     }
 
-    fn list(
-        &self,
-        _cwd: Option<PathBuf>,
-    ) -> caliban_acp::sessions::BoxFuture<'_, Result<Vec<SessionInfo>, AcpFailure>> {
+    fn list(&self, _cwd: Option<PathBuf>) -> Boxed<'_, Result<Vec<SessionInfo>, AcpFailure>> {
         Box::pin(async move { Ok(vec![SessionInfo::new("s1", self.root())]) })
     }
 }

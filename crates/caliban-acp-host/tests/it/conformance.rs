@@ -14,7 +14,7 @@ use agent_client_protocol::{
         },
     },
 };
-use caliban_acp::Sessions;
+use caliban_acp_host::Sessions;
 use serde_json::json;
 use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
 

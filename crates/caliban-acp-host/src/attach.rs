@@ -11,10 +11,14 @@ use std::{
     time::Duration,
 };
 
-use agent_client_protocol_schema::v1::{
+use caliban_acp::v1::{
     AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, ContentBlock, ContentChunk, CurrentModeUpdate, Error,
     LoadSessionResponse, NewSessionResponse, PromptResponse, ResumeSessionResponse, SessionMode,
     SessionModeState, SessionNotification, SessionUpdate, StopReason,
+};
+use caliban_acp::{
+    conn::{CallError, Closed, Peer, Responder},
+    extension::{CLOSED, ClosedNotice, TURN_ENDED, meta},
 };
 use caliban_agent::{
     event::{Answer, Ask, Author, Event, Outcome},
@@ -29,12 +33,11 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     commands,
-    conn::{CallError, Closed, Peer, Responder},
     host::{Clients, Ended, SessionHost, Speech, Taken, Ticket, Unsaid, Utterance},
     permission::{self, Choice},
-    render::{Abilities, Renderer, Shown, When, meta},
+    render::{Abilities, Renderer, Shown, When},
     sessions::BoxFuture,
-    turn_end::{self, CLOSED, TURN_ENDED, TurnEnded},
+    turn_end::{self, TurnEnded},
 };
 
 /// Live output of a command is shown at most this often.
@@ -332,7 +335,8 @@ impl Walk {
             self.over(over).await?;
         }
         self.answer_due().await?;
-        self.peer.notify(CLOSED, &json!({"sessionId": self.host.id()})).await
+        let closed = ClosedNotice { session_id: self.host.id().to_owned() };
+        self.peer.notify(CLOSED, &closed).await
     }
 
     async fn entry(&mut self, entry: &Entry) -> Result<(), Closed> {
@@ -473,7 +477,7 @@ impl Walk {
             | Entry::ToolUse { .. }
             | Entry::ToolOutput { .. }
             | Entry::Restart { .. }
-            | Entry::Waiting { .. } => {}
+            | Entry::Waiting(_) => {}
         }
         None
     }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper that fails fails its test")]
 
 mod conformance;
+mod foreign;
 mod host;
 mod listen;
 mod permissions;

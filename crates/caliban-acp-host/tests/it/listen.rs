@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use caliban_acp::{Client, ServeOptions, Sessions, listen, listen::MAX_CLIENTS};
+use caliban_acp::Client;
+use caliban_acp_host::{ServeOptions, Sessions, listen, listen::MAX_CLIENTS};
 use serde_json::json;
 use tokio::{
     io::AsyncReadExt,

@@ -2,27 +2,24 @@
 
 use std::path::Path;
 
-use agent_client_protocol_schema::v1::{
+use caliban_acp::v1::{
     PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
     RequestPermissionResponse, ToolCallUpdate,
+};
+use caliban_acp::{
+    conn::CallError,
+    extension::{
+        self,
+        choice::{ALLOW_ALWAYS, ALLOW_ONCE, REJECT_ONCE},
+        meta,
+    },
 };
 use caliban_agent::event::{Answer, Ask};
 use caliban_core::{inert, redact::Redactor};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::{
-    conn::CallError,
-    render::{fields_of, meta},
-    tools,
-};
-
-/// This call may run.
-pub const ALLOW_ONCE: &str = "allow_once";
-/// This call and those like it may run.
-pub const ALLOW_ALWAYS: &str = "allow_always";
-/// It may not.
-pub const REJECT_ONCE: &str = "reject_once";
+use crate::{render::fields_of, tools};
 
 /// Of a digest, so many bytes are kept.
 const DIGEST_BYTES: usize = 16;
@@ -129,8 +126,8 @@ pub(crate) fn choice(ask: &Ask, answer: Result<&str, CallError>) -> Choice {
 }
 
 /// Why not, for the model: `_meta: {"caliban": {"reason": "…"}}`.
-fn reason(meta: Option<&agent_client_protocol_schema::v1::Meta>) -> Option<String> {
-    Some(meta?.get("caliban")?.get("reason")?.as_str()?.to_owned())
+fn reason(meta: Option<&caliban_acp::v1::Meta>) -> Option<String> {
+    Some(extension::field(meta, "reason")?.as_str()?.to_owned())
 }
 
 #[cfg(test)]

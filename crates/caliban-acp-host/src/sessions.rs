@@ -8,12 +8,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use agent_client_protocol_schema::v1::{McpServer, Meta, SessionInfo};
-use caliban_agent::Agent;
+use caliban_acp::v1::{McpServer, Meta, SessionInfo};
 
 use crate::{
     failure::{AcpFailure, FailureKind},
-    host::{Clients, SessionHost},
+    host::{Clients, Hosted, SessionHost},
 };
 
 /// A boxed future, as trait objects need it.
@@ -21,11 +20,11 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Makes agents: what the binary knows of settings, providers and session directories.
 pub trait Factory: Send + Sync {
-    /// A new conversation. Its kit must have `Attendance::Somebody`.
-    fn create(&self, wanted: NewSession) -> BoxFuture<'_, Result<Agent, AcpFailure>>;
+    /// A new conversation. An [`Agent`](caliban_agent::Agent) must have `Attendance::Somebody`.
+    fn create(&self, wanted: NewSession) -> BoxFuture<'_, Result<Box<dyn Hosted>, AcpFailure>>;
 
     /// A recorded one, resumed: its feed holds the history.
-    fn load(&self, wanted: LoadSession) -> BoxFuture<'_, Result<Agent, AcpFailure>>;
+    fn load(&self, wanted: LoadSession) -> BoxFuture<'_, Result<Box<dyn Hosted>, AcpFailure>>;
 
     /// The recorded ones, newest first; only those of a directory when one is given.
     fn list(&self, cwd: Option<PathBuf>) -> BoxFuture<'_, Result<Vec<SessionInfo>, AcpFailure>>;
@@ -167,8 +166,8 @@ impl Sessions {
         }
     }
 
-    fn opened(&self, agent: Agent) -> SessionHost {
-        let host = SessionHost::start(agent, Clients::One);
+    fn opened(&self, agent: Box<dyn Hosted>) -> SessionHost {
+        let host = SessionHost::start_boxed(agent, Clients::One);
         self.open().insert(host.id().to_owned(), host.clone());
         host
     }

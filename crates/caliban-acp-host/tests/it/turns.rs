@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use caliban_acp::{
-    ClientError, Sessions,
+    ClientError,
     v1::{SessionUpdate, StopReason, ToolCallContent, ToolCallStatus, ToolKind},
 };
+use caliban_acp_host::Sessions;
 use caliban_agent::feed::Entry;
 use caliban_core::budget;
 use serde_json::json;

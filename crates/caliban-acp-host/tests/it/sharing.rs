@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use caliban_acp::{
-    Sessions,
-    v1::{ContentBlock, SessionUpdate, StopReason},
-};
+use caliban_acp::v1::{ContentBlock, SessionUpdate, StopReason};
+use caliban_acp_host::Sessions;
 use caliban_agent::{
     event::{Author, Event, Outcome},
     feed::{Cursor, Entry, Feed},

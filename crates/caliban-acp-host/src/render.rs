@@ -13,16 +13,23 @@ use std::{
     },
 };
 
-use agent_client_protocol_schema::v1::{
+use caliban_acp::v1::{
     ContentBlock, ContentChunk, Cost, MessageId, Meta, Notice, NoticeSeverity, SessionInfoUpdate,
     SessionUpdate, ToolCall, ToolCallContent, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
     UsageUpdate,
+};
+use caliban_acp::{
+    extension::{self, meta},
+    fence,
 };
 use caliban_agent::{
     event::{Author, Event, Outcome, Record},
     feed::Entry,
 };
-use caliban_core::message::{Block, Message, StopReason};
+use caliban_core::{
+    message::{Block, Message, StopReason},
+    wait::Wait,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -35,11 +42,6 @@ use crate::{
 const LIVE_TAIL_BYTES: usize = 8 * 1024;
 /// The longest title made from a prompt.
 const TITLE_CHARS: usize = 80;
-
-/// Where there is no room, when an agent waits because its transcript cannot be written; none for any other wait.
-pub fn disk_full(reason: &str) -> Option<&str> {
-    reason.strip_prefix("the disk is full")
-}
 
 /// What goes to the client.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,7 +80,7 @@ pub(crate) struct Renderer {
     used: u64,
     /// Why the model last stopped.
     stop: Option<StopReason>,
-    /// Whether it was said that the transcript waits for room.
+    /// Whether the client was told that the disk is full.
     disk_full: bool,
 }
 
@@ -140,22 +142,8 @@ impl Renderer {
             Entry::ToolUse { id, name } => self.tool_use(id, name, &mut out),
             Entry::ToolOutput { id, text } => self.live.entry(id.clone()).or_default().push(text),
             Entry::Restart { reason } => self.restart(reason, &mut out),
-            Entry::Waiting { reason, .. } if disk_full(reason).is_some() => {
-                // Tried again every second, and said once.
-                if when == When::Live && !std::mem::replace(&mut self.disk_full, true) {
-                    let place = disk_full(reason).unwrap_or_default();
-                    self.note(
-                        NoticeSeverity::Warning,
-                        &format!("disk full: waiting for room{place}"),
-                        &mut out,
-                    );
-                }
-            }
-            Entry::Waiting { reason, ms } if when == When::Live => {
-                let text = format!("waiting {} s: {reason}", ms.div_ceil(1000));
-                self.note(NoticeSeverity::Info, &text, &mut out);
-            }
-            Entry::Waiting { .. } | Entry::SubAsked(_) | Entry::SubAnswered { .. } => {}
+            Entry::Waiting(wait) if when == When::Live => self.wait(wait, &mut out),
+            Entry::Waiting(_) | Entry::SubAsked(_) | Entry::SubAnswered { .. } => {}
         }
         out
     }
@@ -172,7 +160,7 @@ impl Renderer {
             .map(|(id, tail)| {
                 tail.changed = false;
                 let content: Vec<ToolCallContent> =
-                    content::texts(&content::fenced(&tail.text)).map(ToolCallContent::from).collect();
+                    content::texts(&fence::fenced(&tail.text)).map(ToolCallContent::from).collect();
                 update(id, ToolCallUpdateFields::new().content(content))
             })
             .collect()
@@ -186,6 +174,22 @@ impl Renderer {
     /// Why the model last stopped.
     pub(crate) fn stop(&self) -> Option<&StopReason> {
         self.stop.as_ref()
+    }
+
+    fn wait(&mut self, wait: &Wait, out: &mut Vec<Shown>) {
+        let (severity, text) = match wait {
+            // The write is tried again every second; it is shown once.
+            Wait::DiskFull { .. } if std::mem::replace(&mut self.disk_full, true) => return,
+            Wait::DiskFull { path } => {
+                (NoticeSeverity::Warning, format!("disk full: waiting for room ({})", path.display()))
+            }
+            Wait::RateLimit(pause) | Wait::Retry(pause) => {
+                let seconds = pause.ms.div_ceil(1000);
+                (NoticeSeverity::Info, format!("waiting {seconds} s: {}", pause.reason))
+            }
+            Wait::Summary => (NoticeSeverity::Info, wait.to_string()),
+        };
+        self.note_with(severity, &text, extension::wait_meta(wait), out);
     }
 
     fn record(&mut self, record: &Record, is_mine: bool, out: &mut Vec<Shown>) {
@@ -387,13 +391,17 @@ impl Renderer {
     }
 
     fn note(&self, severity: NoticeSeverity, text: &str, out: &mut Vec<Shown>) {
+        self.note_with(severity, text, meta("note", json!(true)), out);
+    }
+
+    fn note_with(&self, severity: NoticeSeverity, text: &str, meta: Meta, out: &mut Vec<Shown>) {
         let update = if self.abilities.notices {
             let (title, rest) = text.split_once('\n').unwrap_or((text, ""));
             let rest = Some(rest.to_owned()).filter(|rest| !rest.is_empty());
-            SessionUpdate::Notice(Notice::new(severity, title).description(rest))
+            SessionUpdate::Notice(Notice::new(severity, title).description(rest).meta(meta))
         } else {
             let chunk = ContentChunk::new(ContentBlock::from(format!("[{text}]\n")));
-            SessionUpdate::AgentThoughtChunk(chunk.meta(meta("note", json!(true))))
+            SessionUpdate::AgentThoughtChunk(chunk.meta(meta))
         };
         out.push(Shown::Update(update));
     }
@@ -436,11 +444,6 @@ impl Tail {
             self.text.drain(..from);
         }
     }
-}
-
-/// Our own word in the protocol's `_meta`.
-pub(crate) fn meta(name: &str, value: Value) -> Meta {
-    Meta::from_iter([("caliban".to_owned(), json!({name: value}))])
 }
 
 pub(crate) fn update(id: &str, fields: ToolCallUpdateFields) -> SessionUpdate {

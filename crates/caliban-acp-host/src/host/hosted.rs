@@ -1,0 +1,112 @@
+//! What a host needs of the agent that it serves: anything that writes our events can be one.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, RwLock},
+};
+
+use caliban_agent::{
+    Agent, TurnReport,
+    budget::Purse,
+    event::{Author, Outcome},
+    handle::Handle,
+};
+use caliban_core::{message::Message, redact::Redactor};
+use caliban_permissions::Policy;
+use tokio_util::sync::CancellationToken;
+
+use crate::sessions::BoxFuture;
+
+/// An agent that a host can serve. What it does is in its feed; a host calls one method at a time.
+pub trait Hosted: Send + 'static {
+    /// What does not change about the session.
+    fn about(&self) -> About;
+
+    /// Its feed, its asks and its queue of messages.
+    fn handle(&self) -> Handle;
+
+    /// How many tokens its model can hold, as far as is known.
+    fn window(&self) -> u64;
+
+    /// Runs a turn.
+    fn prompt<'a>(
+        &'a mut self,
+        message: Message,
+        author: Author,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, TurnReport>;
+
+    /// Goes on with a turn that was cut short, or with the messages in the queue.
+    fn go_on<'a>(&'a mut self, cancel: &'a CancellationToken) -> BoxFuture<'a, TurnReport>;
+
+    /// Makes room in the model's window.
+    fn compact<'a>(&'a mut self, cancel: &'a CancellationToken) -> BoxFuture<'a, Result<(), Outcome>>;
+
+    /// Ends everything that it has started.
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()>;
+}
+
+/// What does not change about a session.
+pub struct About {
+    /// The session's id.
+    pub id: String,
+    /// Where the agent works.
+    pub cwd: PathBuf,
+    /// Its name for people.
+    pub label: Option<String>,
+    /// The model.
+    pub model: String,
+    /// The model's provider.
+    pub provider: String,
+    /// What it may spend and has spent.
+    pub purse: Purse,
+    /// Takes secrets out of what is shown in lists.
+    pub redactor: Redactor,
+    /// What it may do.
+    pub policy: Arc<RwLock<Policy>>,
+}
+
+impl Hosted for Agent {
+    fn about(&self) -> About {
+        let kit = self.kit();
+        About {
+            id: kit.session.clone(),
+            cwd: kit.workspace.root().to_owned(),
+            label: kit.label.clone(),
+            model: kit.model.clone(),
+            provider: kit.provider.name().to_owned(),
+            purse: kit.purse.clone(),
+            redactor: kit.redactor.clone(),
+            policy: kit.policy.clone(),
+        }
+    }
+
+    fn handle(&self) -> Handle {
+        self.handle()
+    }
+
+    fn window(&self) -> u64 {
+        self.window()
+    }
+
+    fn prompt<'a>(
+        &'a mut self,
+        message: Message,
+        author: Author,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, TurnReport> {
+        Box::pin(self.prompt(message, author, cancel))
+    }
+
+    fn go_on<'a>(&'a mut self, cancel: &'a CancellationToken) -> BoxFuture<'a, TurnReport> {
+        Box::pin(self.go_on(cancel))
+    }
+
+    fn compact<'a>(&'a mut self, cancel: &'a CancellationToken) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(self.compact(cancel))
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(Agent::close(*self))
+    }
+}

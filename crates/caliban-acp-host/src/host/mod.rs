@@ -1,0 +1,345 @@
+//! One live conversation, for any number of clients.
+//!
+//! The agent runs in a task of its own and belongs to the host; a client that comes, goes or sleeps changes nothing for
+//! it. A prompt while a turn runs is steering and ends with that turn. A cancel ends everything that was said before it:
+//! what the agent has not heard is taken down in the conversation and not worked on. Knows nothing of connections.
+
+mod board;
+mod hosted;
+mod runner;
+mod ticket;
+
+use std::{
+    hash::{BuildHasher as _, Hasher as _},
+    path::Path,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
+};
+
+use caliban_agent::{
+    event::{Ask, Author, Outcome},
+    feed::Cursor,
+    handle::Handle,
+};
+use caliban_core::message::{Block, Message};
+use caliban_permissions::Mode;
+use tokio::{
+    sync::{Notify, mpsc, oneshot, watch},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::{board::Utterance, ticket::Speech};
+use self::{
+    board::{Board, Lined, Prompt},
+    runner::{Gone, Job, Shared},
+};
+pub use self::{
+    hosted::{About, Hosted},
+    ticket::{Ended, Taken, Ticket, Unavailable, Unsaid},
+};
+use crate::permission::Listed;
+
+/// Who answers a question of the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clients {
+    /// Exactly one client, for the whole life of the session: when it cannot decide, nobody can, and the call is
+    /// refused.
+    One,
+    /// Clients come and go: what one cannot decide waits for the next.
+    Many,
+}
+
+/// A live conversation. Cheap to clone; when the last clone is dropped, the turn is cancelled and the agent closed.
+#[derive(Clone)]
+pub struct SessionHost(Arc<Owned>);
+
+struct Owned {
+    shared: Arc<Shared>,
+    jobs: mpsc::UnboundedSender<Job>,
+    runner: Mutex<Option<JoinHandle<()>>>,
+    about: About,
+    /// For digests of calls: new in every process, and known to nobody else.
+    key: [u8; 16],
+    mode: watch::Sender<Mode>,
+    clients: Clients,
+}
+
+impl SessionHost {
+    /// Gives the agent a task of its own.
+    pub fn start(agent: impl Hosted, clients: Clients) -> Self {
+        Self::start_boxed(Box::new(agent), clients)
+    }
+
+    /// The same for an agent whose type is not known.
+    pub fn start_boxed(agent: Box<dyn Hosted>, clients: Clients) -> Self {
+        let about = agent.about();
+        let mode = about.policy.read().unwrap_or_else(PoisonError::into_inner).mode;
+        let shared = Arc::new(Shared {
+            handle: agent.handle(),
+            window: Arc::new(AtomicU64::new(agent.window())),
+            board: Mutex::default(),
+            arrived: Notify::new(),
+        });
+        let (jobs, inbox) = mpsc::unbounded_channel();
+        let runner = tokio::spawn(runner::run(agent, inbox, Gone(shared.clone())));
+        let (runner, mode) = (Mutex::new(Some(runner)), watch::Sender::new(mode));
+        Self(Arc::new(Owned { shared, jobs, runner, about, key: key(), mode, clients }))
+    }
+
+    /// The session's id.
+    pub fn id(&self) -> &str {
+        &self.0.about.id
+    }
+
+    /// Where the agent works.
+    pub fn cwd(&self) -> &Path {
+        &self.0.about.cwd
+    }
+
+    /// Its name for people.
+    pub fn label(&self) -> Option<&str> {
+        self.0.about.label.as_deref()
+    }
+
+    /// The agent's handle: its feed and its asks.
+    pub fn handle(&self) -> &Handle {
+        &self.0.shared.handle
+    }
+
+    /// Who answers its questions.
+    pub fn clients(&self) -> Clients {
+        self.0.clients
+    }
+
+    /// How many tokens the model can hold, as far as is known.
+    pub(crate) fn window(&self) -> Arc<AtomicU64> {
+        self.0.shared.window.clone()
+    }
+
+    /// Whether the agent is at work.
+    pub fn is_running(&self) -> bool {
+        self.0.shared.board().running.is_some()
+    }
+
+    /// Says something to the agent: begins a turn, or goes into the one that runs (and is on the disk when this
+    /// returns). Pictures cannot go into a running turn; they begin the next one.
+    pub async fn prompt(&self, message: Message, author: Author) -> Result<Ticket, Unsaid> {
+        self.say(message, author, None)?.ticket().await
+    }
+
+    /// Says something to the agent, whatever it does. It is on the disk when this returns; the same `sender` id twice is
+    /// one message.
+    pub async fn deliver(&self, text: String, sender: Option<String>) -> Result<Ticket, Unsaid> {
+        self.speak(text, sender)?.ticket().await
+    }
+
+    /// Takes a prompt. It is part of the session when this returns.
+    pub(crate) fn say(
+        &self,
+        message: Message,
+        author: Author,
+        utterance: Option<Utterance>,
+    ) -> Result<Speech, Unsaid> {
+        let mut board = self.0.shared.board();
+        if board.closed {
+            return Err(Unsaid::Closed);
+        }
+        let is_text = message.blocks.iter().all(|block| matches!(block, Block::Text { .. }));
+        let (waiter, ended) = oneshot::channel();
+        let cancel = CancellationToken::new();
+        match &board.running {
+            None => {
+                board.running = Some(cancel.clone());
+                board.waiting.push(waiter);
+                let prompt = Prompt { message, author, utterance };
+                self.0.jobs.send(Job::Prompt { prompt, cancel }).map_err(|_| Unsaid::Closed)?;
+                Ok(Speech::Taken(Ticket { taken: Taken::Began, ended }))
+            }
+            Some(running) if is_text && !running.is_cancelled() => {
+                let sender = utterance.as_deref().map(str::to_owned);
+                Ok(self.come(&mut board, message.text(), sender))
+            }
+            // Nothing joins a turn that is being cancelled.
+            Some(_) => {
+                let prompt = Some(Prompt { message, author, utterance });
+                board.next.push_back(Lined { prompt, cancel, waiter });
+                Ok(Speech::Taken(Ticket { taken: Taken::Joined, ended }))
+            }
+        }
+    }
+
+    /// Takes a message that goes to the disk first. It is part of the session when this returns.
+    pub(crate) fn speak(&self, text: String, sender: Option<String>) -> Result<Speech, Unsaid> {
+        let mut board = self.0.shared.board();
+        if board.closed {
+            return Err(Unsaid::Closed);
+        }
+        Ok(self.come(&mut board, text, sender))
+    }
+
+    fn come(&self, board: &mut Board, text: String, sender: Option<String>) -> Speech {
+        board.coming += 1;
+        let (host, before) = (self.clone(), board.cancels);
+        Speech::Coming(tokio::spawn(async move { host.hear(text, sender, before).await }))
+    }
+
+    /// Brings words to the disk; then they are heard in the turn that runs, or in one of their own. `before` is how often
+    /// somebody had cancelled when they were said.
+    async fn hear(&self, text: String, sender: Option<String>, before: u64) -> Result<Ticket, Unsaid> {
+        let recorded = self.handle().steer(text, sender).await;
+        let (waiter, ended) = oneshot::channel();
+        let mut board = self.0.shared.board();
+        board.coming -= 1;
+        self.0.shared.arrived.notify_one();
+        recorded?;
+        if board.closed {
+            return Err(Unsaid::Closed);
+        }
+        let is_stopped = board.cancels != before;
+        let is_waiting = self.handle().is_queue_waiting();
+        let joined = |ended| Ok(Ticket { taken: Taken::Joined, ended });
+        match &board.running {
+            // Said before a cancel, and another turn has begun since: that hears it, and is not theirs to wait for.
+            Some(running) if is_stopped && !running.is_cancelled() => {
+                let _here = waiter.send(self.0.shared.over(Outcome::Cancelled));
+                joined(ended)
+            }
+            // Said after a cancel, and what was cancelled has not ended yet.
+            Some(running) if !is_stopped && running.is_cancelled() => {
+                board.next.push_back(Lined { prompt: None, cancel: CancellationToken::new(), waiter });
+                joined(ended)
+            }
+            Some(_) => {
+                board.waiting.push(waiter);
+                joined(ended)
+            }
+            // The turn has heard it and ended meanwhile, or it was said before.
+            None if !is_waiting => {
+                let last = board.last.clone();
+                let _here = waiter.send(last.unwrap_or_else(|| self.0.shared.over(Outcome::Done)));
+                joined(ended)
+            }
+            None => {
+                let cancel = CancellationToken::new();
+                if is_stopped {
+                    cancel.cancel();
+                }
+                board.running = Some(cancel.clone());
+                board.waiting.push(waiter);
+                self.0.jobs.send(Job::GoOn { cancel }).map_err(|_| Unsaid::Closed)?;
+                Ok(Ticket { taken: Taken::Began, ended })
+            }
+        }
+    }
+
+    /// Who said the prompt whose record ends at this place in the feed.
+    pub(crate) fn speaker(&self, behind: Cursor) -> Option<Utterance> {
+        let board = self.0.shared.board();
+        let at = board.speakers.partition_point(|(begun, _)| *begun < behind);
+        board.speakers[..at].last().and_then(|(_, utterance)| utterance.clone())
+    }
+
+    /// Goes on with a turn that a crash or a kill cut short.
+    pub fn go_on(&self) -> Result<Ticket, Unavailable> {
+        let mut board = self.0.shared.board();
+        let cancel = board.occupy()?;
+        let (sender, ended) = oneshot::channel();
+        board.waiting.push(sender);
+        self.0.jobs.send(Job::GoOn { cancel }).map_err(|_| Unavailable::Closed)?;
+        Ok(Ticket { taken: Taken::Began, ended })
+    }
+
+    /// Makes room in the model's window now.
+    pub fn compact(&self) -> Result<oneshot::Receiver<Result<(), Outcome>>, Unavailable> {
+        let cancel = self.0.shared.board().occupy()?;
+        let (done, result) = oneshot::channel();
+        self.0.jobs.send(Job::Compact { cancel, done }).map_err(|_| Unavailable::Closed)?;
+        Ok(result)
+    }
+
+    /// Stops what runs, and whatever was said and not heard: it stays in the conversation, and nothing is done about it
+    /// before somebody speaks again.
+    pub fn cancel(&self) {
+        self.0.shared.board().cancel();
+    }
+
+    /// What may be done when no rule says anything.
+    pub fn mode(&self) -> Mode {
+        *self.0.mode.borrow()
+    }
+
+    /// Changes that; all clients are told.
+    pub fn set_mode(&self, mode: Mode) {
+        self.0.about.policy.write().unwrap_or_else(PoisonError::into_inner).mode = mode;
+        self.0.mode.send_replace(mode);
+    }
+
+    pub(crate) fn modes(&self) -> watch::Receiver<Mode> {
+        self.0.mode.subscribe()
+    }
+
+    /// A call that waits for a person, as it may be written down: without secrets.
+    pub fn listed(&self, ask: &Ask) -> Listed {
+        Listed::new(ask, &self.0.about.redactor, &self.0.key)
+    }
+
+    /// The state of things in a few lines.
+    pub(crate) fn status(&self) -> String {
+        let about = &self.0.about;
+        let spent = about.purse.spent().usage;
+        let cost =
+            about.purse.micro_usd().map(|micro| format!(", ${}.{:06}", micro / 1_000_000, micro % 1_000_000));
+        format!(
+            "session: {}\nmodel: {} ({})\ndirectory: {}\npermission mode: {}\ntokens: {} in, {} out, {} from the cache{}",
+            about.id,
+            about.model,
+            about.provider,
+            about.cwd.display(),
+            self.mode(),
+            spent.input + spent.cache_write,
+            spent.output,
+            spent.cache_read,
+            cost.unwrap_or_default(),
+        )
+    }
+
+    /// Takes no more prompts and messages, unless the agent is at work or is just being told something: after this,
+    /// nothing that was acknowledged can be left unheard by closing.
+    pub fn retire(&self) -> Result<(), Unavailable> {
+        let mut board = self.0.shared.board();
+        if board.running.is_some() || board.coming > 0 {
+            return Err(Unavailable::Busy);
+        }
+        board.closed = true;
+        Ok(())
+    }
+
+    /// Cancels what runs, ends everything that the agent has started, and waits for that.
+    pub async fn close(&self) {
+        self.0.shared.shut();
+        // The task may have ended already.
+        let _gone = self.0.jobs.send(Job::Close);
+        let runner = self.0.runner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(runner) = runner
+            && let Err(error) = runner.await
+        {
+            tracing::error!(session = self.id(), %error, "the agent's task has crashed");
+        }
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // The task sees that nobody can send it jobs any more, closes the agent and ends.
+        self.shared.shut();
+    }
+}
+
+/// Seeded by the system: different in every process and every time.
+fn key() -> [u8; 16] {
+    let half = || std::hash::RandomState::new().build_hasher().finish().to_le_bytes();
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&half());
+    key[8..].copy_from_slice(&half());
+    key
+}

@@ -1,0 +1,25 @@
+//! Serves live conversations over the Agent Client Protocol (v1) to any number of clients.
+//!
+//! Owns the mapping between our events and the protocol: order, permissions, who is told what. Makes no agents (a
+//! [`Factory`] does), reads no environment and prints nothing.
+
+mod attach;
+mod commands;
+mod content;
+pub mod failure;
+pub mod host;
+pub mod listen;
+pub mod permission;
+mod render;
+pub mod server;
+pub mod sessions;
+pub mod stdio;
+mod tools;
+mod turn_end;
+
+pub use failure::{AcpFailure, FailureKind};
+pub use host::{Clients, Hosted, SessionHost};
+pub use listen::listen;
+pub use server::{Say, ServeOptions, serve};
+pub use sessions::{Factory, LoadSession, NewSession, Sessions};
+pub use stdio::serve_stdio;

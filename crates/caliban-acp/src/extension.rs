@@ -1,0 +1,100 @@
+//! What we add to the protocol: methods that begin with `_caliban/`, and the key `caliban` of `_meta`.
+
+use agent_client_protocol_schema::v1::{Error, Meta, SessionUpdate};
+use caliban_core::{turn::TurnOutcome, usage::Usage, wait::Wait};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The client says something to the agent and does not wait for the end of the turn. See [`SendRequest`].
+pub const SEND: &str = "_caliban/send";
+/// Tells clients that did not begin a turn that it has ended. See [`TurnEndedNotice`].
+pub const TURN_ENDED: &str = "_caliban/turn_ended";
+/// Tells that a session is closed. See [`ClosedNotice`].
+pub const CLOSED: &str = "_caliban/closed";
+
+/// In the `_meta` of the answer to `initialize`: why this client is asked nothing.
+pub const NO_SAY: &str = "noSay";
+/// In the `_meta` of an update: what the agent waits for.
+const WAIT: &str = "wait";
+/// In the `data` of an error: the session takes no more prompts.
+const IS_CLOSED: &str = "closed";
+
+/// The ids of the answers to a permission request.
+pub mod choice {
+    /// This call may run.
+    pub const ALLOW_ONCE: &str = "allow_once";
+    /// This call and those like it may run.
+    pub const ALLOW_ALWAYS: &str = "allow_always";
+    /// It may not.
+    pub const REJECT_ONCE: &str = "reject_once";
+}
+
+/// The parameters of [`SEND`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SendRequest {
+    /// The session.
+    pub session_id: String,
+    /// What is said.
+    pub text: String,
+    /// Chosen by the sender: the same id twice is one message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+}
+
+/// The parameters of [`TURN_ENDED`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnEndedNotice {
+    /// The session.
+    pub session_id: String,
+    /// How the turn ended.
+    pub outcome: TurnOutcome,
+    /// What the whole conversation has cost so far.
+    pub usage: Usage,
+    /// Model requests in this turn.
+    pub turns: u32,
+}
+
+/// The parameters of [`CLOSED`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClosedNotice {
+    /// The session.
+    pub session_id: String,
+}
+
+/// `_meta` with one field of ours.
+pub fn meta(name: &str, value: Value) -> Meta {
+    Meta::from_iter([("caliban".to_owned(), json!({name: value}))])
+}
+
+/// A field of ours in a `_meta`.
+pub fn field<'a>(meta: Option<&'a Meta>, name: &str) -> Option<&'a Value> {
+    meta?.get("caliban")?.get(name)
+}
+
+/// The `_meta` of an update about a wait.
+pub fn wait_meta(wait: &Wait) -> Meta {
+    meta(WAIT, json!(wait))
+}
+
+/// What the agent waits for, if the update tells of a wait.
+pub fn wait(update: &SessionUpdate) -> Option<Wait> {
+    let meta = match update {
+        SessionUpdate::Notice(notice) => notice.meta.as_ref(),
+        SessionUpdate::AgentThoughtChunk(chunk) => chunk.meta.as_ref(),
+        _ => None,
+    };
+    serde_json::from_value(field(meta, WAIT)?.clone()).ok()
+}
+
+/// Marks an error: the session takes no more prompts.
+pub fn closed_error(error: Error) -> Error {
+    error.data(json!({IS_CLOSED: true}))
+}
+
+/// Whether an error says that the session takes no more prompts.
+pub fn is_closed_error(error: &Error) -> bool {
+    error.data.as_ref().and_then(|data| data.get(IS_CLOSED)?.as_bool()).unwrap_or(false)
+}

@@ -1,0 +1,55 @@
+//! Why an agent makes no progress for a while, other than because a person has to decide.
+
+use std::{fmt, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// What an agent waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "for", rename_all = "snake_case")]
+pub enum Wait {
+    /// The transcript cannot be written because its disk is full. It is tried again until there is room.
+    DiskFull {
+        /// The file that could not be written.
+        path: PathBuf,
+    },
+    /// The model's server has asked us to wait.
+    RateLimit(Pause),
+    /// A model request has failed and will be made again.
+    Retry(Pause),
+    /// The older part of the conversation is being summarised to make room in the model's window.
+    Summary,
+}
+
+/// A wait whose end is known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pause {
+    /// Why, in words.
+    pub reason: String,
+    /// How long it takes in all, in milliseconds.
+    pub ms: u64,
+    /// When it ends, in milliseconds since 1970.
+    pub until_ms: u64,
+}
+
+impl Wait {
+    /// The pause, if the end of the wait is known.
+    pub fn pause(&self) -> Option<&Pause> {
+        match self {
+            Self::RateLimit(pause) | Self::Retry(pause) => Some(pause),
+            Self::DiskFull { .. } | Self::Summary => None,
+        }
+    }
+}
+
+/// The reason, without how long it takes.
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DiskFull { path } => write!(f, "the disk is full ({})", path.display()),
+            Self::RateLimit(pause) | Self::Retry(pause) => f.write_str(&pause.reason),
+            Self::Summary => f.write_str("making room: summarising the older part"),
+        }
+    }
+}
