@@ -10,6 +10,7 @@ mod compose;
 mod consent;
 mod demo;
 mod fleet;
+mod keyboard;
 mod mcp;
 mod place;
 mod print;

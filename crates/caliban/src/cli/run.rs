@@ -55,6 +55,9 @@ pub(crate) struct RunFlags {
     /// Show on stderr what the agent does
     #[arg(short, long)]
     pub verbose: bool,
+    /// On a terminal: no screen, plain lines
+    #[arg(long)]
+    pub plain: bool,
 }
 
 impl RunFlags {

@@ -2,7 +2,6 @@
 //!
 //! One that has ended is replayed from its transcript; one that waits for its start is waited for.
 
-mod keyboard;
 mod talk;
 mod words;
 
@@ -14,10 +13,7 @@ use caliban_control::{
 };
 use caliban_core::lifecycle::State;
 
-use self::{
-    keyboard::{Keyboard, Line},
-    talk::{Memory, Over, Talk},
-};
+use self::talk::{Memory, Over, Talk};
 use super::{
     Fleet,
     link::Link,
@@ -28,6 +24,7 @@ use super::{
 };
 use crate::{
     cli::fleet::AttachArgs,
+    keyboard::{Keyboard, Line},
     report::{Code, Failure},
 };
 

@@ -464,6 +464,36 @@ fn a_person_is_asked_and_the_notification_hook_is_told() {
 }
 
 #[test]
+fn t25_plain_what_was_typed_before_a_question_never_answers_it() {
+    let place =
+        Place::new(script![tool("Bash", json!({"command": "rm -rf precious"})), text("nothing removed")]);
+    std::fs::create_dir(place.repo.join("precious")).unwrap();
+    place.server.hold();
+    let terminal = Tmux::start(&place.env, 120, 30);
+    let program: PathBuf = place.env.cmd("caliban").get_program().into();
+    let args = place.server.args(place.protocol).join(" ");
+    terminal.send_text(&format!(
+        "cd {} && {} {args} --plain 'tidy up'",
+        place.repo.display(),
+        program.display()
+    ));
+    terminal.send_keys(&["Enter"]);
+    place.server.wait_for_requests(1);
+    // A whole line, and one that is begun and not finished.
+    terminal.send_keys(&["y", "Enter", "y"]);
+    terminal.wait_for("both are typed", |screen| screen.contains("\ny\ny"));
+    place.server.release();
+    terminal.wait_for_text("no answer to it: y");
+    terminal.send_keys(&["Enter"]);
+    terminal.wait_for("neither is taken", |screen| screen.matches("no answer to it: y").count() == 2);
+    assert!(place.repo.join("precious").exists());
+    assert!(events(&place, "ask_answered").is_empty());
+    terminal.send_keys(&["n", "Enter"]);
+    terminal.wait_for_text("nothing removed");
+    assert!(place.repo.join("precious").exists());
+}
+
+#[test]
 fn an_interrupt_ends_a_question_too() {
     let place = Place::new(script![tool("Bash", json!({"command": "touch made"})), text("never")]);
     let terminal = Tmux::start(&place.env, 120, 30);

@@ -18,10 +18,7 @@ use caliban_control::{Client, protocol::AgentRow};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{
-    keyboard::{Draft, Keyboard, Line},
-    words::{self, Meant, Typed},
-};
+use super::words::{self, Meant, Typed};
 use crate::{
     fleet::{
         desk::{Desk, Mark, Turn},
@@ -30,6 +27,7 @@ use crate::{
         screen::{Reader, Screen},
         tail::Tail,
     },
+    keyboard::{Draft, Keyboard, Line},
     report::Failure,
 };
 

@@ -1,11 +1,11 @@
-//! What a person types at an attached terminal, a message at a time. Owns the thread that reads, and one question: was a
-//! line begun before something was shown? Knows nothing of what lines mean.
+//! Lines that a person types at a terminal in plain mode and in `attach --plain`. Owns the thread that reads stdin, and
+//! answers one question: was this line begun before something was shown? Knows nothing of what lines mean.
 //!
-//! The terminal edits lines and gives them out whole, so nobody sees an unfinished one. A look takes it out: the terminal
-//! is told for a moment not to keep lines together. What was taken is the beginning of the line that follows. Looked is
-//! also behind each line: what stands there that soon is the rest of a paste.
+//! The terminal edits lines itself and delivers only whole ones. A *look* takes the unfinished line out: canonical mode is
+//! switched off for a moment and the pending bytes are read. They become the beginning of the next line. The reader also
+//! looks after each line: bytes that follow a line within a few milliseconds are the rest of a paste.
 //!
-//! A terminal gives out an unfinished line by itself at Ctrl+D only, so that is the end, with a line that was not finished.
+//! A terminal delivers an unfinished line by itself only at Ctrl+D, so that means the end of input.
 
 use std::{
     io::{self, IsTerminal as _, Read as _, Write as _},
@@ -34,7 +34,7 @@ const READ_BYTES: usize = 8 * 1024;
 
 /// A message as it was typed.
 #[derive(Debug)]
-pub(in crate::fleet) struct Line {
+pub(crate) struct Line {
     pub text: String,
     /// How many looks there had been when its first key was pressed.
     pub looks: u64,
@@ -45,7 +45,7 @@ pub(in crate::fleet) struct Line {
 }
 
 /// A terminal that is read.
-pub(super) struct Keyboard {
+pub(crate) struct Keyboard {
     lines: mpsc::UnboundedReceiver<Line>,
     wake: UnixStream,
     looked: Receiver<(u64, Draft)>,
@@ -55,14 +55,14 @@ pub(super) struct Keyboard {
 
 /// Whether an unfinished line stands on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Draft {
+pub(crate) enum Draft {
     None,
     Some,
 }
 
 impl Keyboard {
     /// Reads stdin; none where it is no terminal.
-    pub(super) fn open() -> io::Result<Option<Self>> {
+    pub(crate) fn open() -> io::Result<Option<Self>> {
         if !io::stdin().is_terminal() {
             return Ok(None);
         }
@@ -77,18 +77,23 @@ impl Keyboard {
     }
 
     /// What is typed next. The end is Ctrl+D.
-    pub(super) async fn next(&mut self) -> Option<Line> {
+    pub(crate) async fn next(&mut self) -> Option<Line> {
         self.lines.recv().await
     }
 
+    /// The same, for a thread of its own.
+    pub(crate) fn blocking_next(&mut self) -> Option<Line> {
+        self.lines.blocking_recv()
+    }
+
     /// Ends the reading; what was typed and not asked for, an unfinished line included.
-    pub(super) fn rest(&mut self) -> impl Iterator<Item = Line> {
+    pub(crate) fn rest(&mut self) -> impl Iterator<Item = Line> {
         self.wake(FINISH);
         std::iter::from_fn(|| self.lines.try_recv().ok())
     }
 
     /// Looks at the terminal: lines that are begun from now on have at least as many looks as this one's number.
-    pub(super) fn look(&mut self) -> (u64, Draft) {
+    pub(crate) fn look(&mut self) -> (u64, Draft) {
         let draft = self.wake(LOOK);
         (self.looks, draft)
     }
