@@ -44,6 +44,7 @@ impl From<StoreError> for Failure {
         let code = match &error {
             StoreError::Busy(_) => "database_busy",
             StoreError::Foreign(_) => "database_foreign",
+            StoreError::Older { .. } => "database_older",
             StoreError::Newer { .. } => "database_newer",
             StoreError::Damaged { .. } => "database_damaged",
             StoreError::ReadOnly(_) => "database_read_only",

@@ -14,4 +14,4 @@ pub use children::{all, children, listed_children, scanned_children};
 pub use handle::open;
 pub use keepers::{DAEMON_LOCK, Keeper, Keepers, SHIM_LOCK};
 pub use patience::{Patience, Spent};
-pub use stat::{Stat, boot_id, read, stat, try_stat};
+pub use stat::{Stat, boot_id, machine, read, stat, try_stat};

@@ -57,6 +57,18 @@ pub fn boot_id() -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 
+/// What this machine calls itself for life: its machine id, or its host name where it has none, as in many containers.
+pub fn machine() -> io::Result<String> {
+    for path in ["/etc/machine-id", "/proc/sys/kernel/hostname"] {
+        let name = read(Path::new(path))?.unwrap_or_default();
+        let name = String::from_utf8_lossy(&name).trim().to_owned();
+        if !name.is_empty() {
+            return Ok(name);
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::NotFound, "this system has no machine id and no host name"))
+}
+
 /// A file of `/proc`, up to a cap; none when the process is gone or not to be looked at. Few system calls: some look at
 /// many processes before every command.
 pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
@@ -131,6 +143,7 @@ mod tests {
     fn what_is_gone_is_none_and_the_boot_has_an_id() {
         assert_eq!(stat(i32::MAX), None);
         assert_eq!(boot_id().unwrap().len(), 36);
+        assert!(!machine().unwrap().is_empty());
     }
 
     #[test]

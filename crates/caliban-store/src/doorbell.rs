@@ -127,8 +127,8 @@ fn ring_one(path: &Path) {
     }
 }
 
-/// Makes the directory if need be; refuses one that others could have prepared.
-fn private_dir(dir: &Path) -> io::Result<()> {
+/// Makes a directory that only this user can enter; refuses one that others could have prepared.
+pub(crate) fn private_dir(dir: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(dir) {
         Ok(()) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -137,7 +137,7 @@ fn private_dir(dir: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(dir)?;
     let ours =
         found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
-    if ours { Ok(()) } else { Err(io::Error::other("the doorbell directory is not ours alone")) }
+    if ours { Ok(()) } else { Err(io::Error::other("the directory is not ours alone")) }
 }
 
 #[cfg(test)]

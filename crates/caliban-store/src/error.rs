@@ -16,14 +16,26 @@ pub enum StoreError {
          (set CAFLEET_DATABASE_URL to another file)"
     )]
     Foreign(PathBuf),
-    /// A newer program has been here.
+    /// Written before the first release. Such tables are not upgraded.
+    #[error(
+        "{file} has schema {found}, this build knows {known} and upgrades none older (move the file away)"
+    )]
+    Older {
+        /// The database file.
+        file: PathBuf,
+        /// The version in the file.
+        found: i64,
+        /// The version that this build knows.
+        known: i64,
+    },
+    /// Written by a newer program.
     #[error("{file} has schema {found}, this build knows {known}; refusing to downgrade (use a newer build)")]
     Newer {
         /// The database file.
         file: PathBuf,
         /// The version in the file.
         found: i64,
-        /// The newest version that this build knows.
+        /// The version that this build knows.
         known: i64,
     },
     /// Not a database, or a broken one.

@@ -1,35 +1,46 @@
 //! Where a store is: the parsed form of `CAFLEET_DATABASE_URL` and its kin.
 //!
-//! Owns the reading of the URL and the names of the files that stand beside a SQLite database.
+//! Owns the reading of the URL and the names of the files beside a SQLite database. [`StoreUrl`] is an enum with one
+//! variant on purpose: a second kind of database (PostgreSQL) becomes a second variant, and the compiler then names
+//! every place that has to tell the two apart.
 //! Refuses: the home directory (the caller knows it), relative guesses about `~`, databases in memory.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A store that this build can open.
+/// A store that this build can open. Displays as the URL that [`StoreUrl::parse`] reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoreUrl {
-    file: PathBuf,
+pub enum StoreUrl {
+    /// A SQLite database.
+    Sqlite(SqliteFile),
 }
 
-/// The URL names no store that this build can open.
+/// A SQLite database file, and what stands beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SqliteFile(PathBuf);
+
+/// The URL names no store that this build can open. An unsupported URL is not repeated: it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// `sqlite://`, `sqlite::memory:` and the like.
     #[error("no file path in the database URL '{0}'; write sqlite:////absolute/path/registry.db")]
     NoFile(String),
-    /// `~` in a URL is a directory of that name to SQLite, which nobody wants.
+    /// SQLite would take `~` for a directory of that name, which nobody wants.
     #[error("'~' is not expanded in the database URL '{0}'; write the whole path")]
     Tilde(String),
-    /// Some other database.
-    #[error("the database URL '{0}' is not supported by this build; it must begin with sqlite:")]
-    Unsupported(String),
+    /// `postgres://` or `postgresql://`.
+    #[error("this build cannot use PostgreSQL yet; the database URL must begin with sqlite:")]
+    Postgres,
+    /// Some other database, or no URL at all.
+    #[error("the database URL is not supported by this build; it must begin with sqlite:")]
+    Unsupported,
 }
 
 impl StoreUrl {
     /// The SQLite database in this file.
     #[must_use]
     pub fn sqlite(file: impl Into<PathBuf>) -> Self {
-        Self { file: file.into() }
+        Self::Sqlite(SqliteFile(file.into()))
     }
 
     /// Reads a URL. `sqlite:////p`, `sqlite:///p` and `sqlite:/p` are the file `/p`;
@@ -38,28 +49,43 @@ impl StoreUrl {
     /// # Errors
     /// When it names no file or another kind of database.
     pub fn parse(text: &str, here: &Path) -> Result<Self, UrlError> {
-        let Some(rest) = text.strip_prefix("sqlite:") else {
-            return Err(UrlError::Unsupported(text.to_owned()));
-        };
-        let path = rest.trim_start_matches('/');
-        let rooted = rest.starts_with("///") || (rest.starts_with('/') && !rest.starts_with("//"));
-        if path.is_empty() || path == ":memory:" || path.starts_with('?') || path.ends_with('/') {
-            return Err(UrlError::NoFile(text.to_owned()));
+        match text.split_once(':') {
+            Some(("sqlite", rest)) => sqlite_file(text, rest, here).map(Self::Sqlite),
+            Some(("postgres" | "postgresql", _)) => Err(UrlError::Postgres),
+            _ => Err(UrlError::Unsupported),
         }
-        if path.starts_with('~') {
-            return Err(UrlError::Tilde(text.to_owned()));
-        }
-        let base = if rooted { Path::new("/") } else { here };
-        Ok(Self { file: base.join(path) })
     }
+}
 
+fn sqlite_file(text: &str, rest: &str, here: &Path) -> Result<SqliteFile, UrlError> {
+    let path = rest.trim_start_matches('/');
+    let rooted = rest.starts_with("///") || (rest.starts_with('/') && !rest.starts_with("//"));
+    if path.is_empty() || path == ":memory:" || path.starts_with('?') || path.ends_with('/') {
+        return Err(UrlError::NoFile(text.to_owned()));
+    }
+    if path.starts_with('~') {
+        return Err(UrlError::Tilde(text.to_owned()));
+    }
+    let base = if rooted { Path::new("/") } else { here };
+    Ok(SqliteFile(base.join(path)))
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(file) => write!(f, "sqlite:///{}", file.path().display()),
+        }
+    }
+}
+
+impl SqliteFile {
     /// The database file.
     #[must_use]
-    pub fn file(&self) -> &Path {
-        &self.file
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 
-    /// The file that is locked while the schema is made or changed.
+    /// The file that is locked while the tables are made.
     pub(crate) fn lock_file(&self) -> PathBuf {
         self.beside(".lock")
     }
@@ -69,19 +95,18 @@ impl StoreUrl {
         self.beside("-wal")
     }
 
-    /// The directory of doorbells of waiting readers.
+    /// The directory with the doorbells of waiting readers.
     pub(crate) fn bells_dir(&self) -> PathBuf {
         self.beside(".bells")
     }
 
-    /// The file that is locked while somebody types into the pane of this agent.
-    #[must_use]
-    pub fn pane_lock_file(&self, agent: &str) -> PathBuf {
-        self.beside(".panes").join(agent)
+    /// The directory with one lock file for each pane that was typed into.
+    pub(crate) fn panes_dir(&self) -> PathBuf {
+        self.beside(".panes")
     }
 
     fn beside(&self, suffix: &str) -> PathBuf {
-        let mut name = self.file.as_os_str().to_owned();
+        let mut name = self.0.as_os_str().to_owned();
         name.push(suffix);
         PathBuf::from(name)
     }
@@ -104,11 +129,21 @@ mod tests {
         check("sqlite:/tmp/a.db", Ok("/tmp/a.db"));
         check("sqlite:a.db", Ok("/here/a.db"));
         check("sqlite://sub/a.db", Ok("/here/sub/a.db"));
-        for none in ["sqlite:", "sqlite://", "sqlite:///", "sqlite::memory:", "sqlite:////tmp/"] {
+        for none in ["sqlite:", "sqlite://", "sqlite:///", "sqlite::memory:", "sqlite:?a", "sqlite:////tmp/"]
+        {
             check(none, Err(UrlError::NoFile(none.to_owned())));
         }
         check("sqlite:///~/a.db", Err(UrlError::Tilde("sqlite:///~/a.db".to_owned())));
-        check("mysql://x", Err(UrlError::Unsupported("mysql://x".to_owned())));
-        check("/tmp/a.db", Err(UrlError::Unsupported("/tmp/a.db".to_owned())));
+        check("postgres://u:password@host/db", Err(UrlError::Postgres));
+        check("postgresql://host/db", Err(UrlError::Postgres));
+        check("mysql://x", Err(UrlError::Unsupported));
+        check("/tmp/a.db", Err(UrlError::Unsupported));
+    }
+
+    #[test]
+    fn a_url_is_read_back_as_it_is_shown() {
+        let url = StoreUrl::sqlite("/tmp/a b.db");
+        assert_eq!(url.to_string(), "sqlite:////tmp/a b.db");
+        assert_eq!(StoreUrl::parse(&url.to_string(), Path::new("/here")), Ok(url));
     }
 }

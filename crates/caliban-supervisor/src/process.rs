@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use caliban_process::{Keepers, Stat, try_stat};
-pub(crate) use caliban_process::{boot_id, open, stat};
+pub(crate) use caliban_process::{boot_id, machine, open, stat};
 
 use crate::shim::cgroup::Group;
 

@@ -1,11 +1,10 @@
 //! Typing an agent's waiting messages into its pane, in order, each at most once.
 //!
 //! Owns the order of effects: lock the pane, look, claim the message in the store, type, look
-//! again, record. A message that cannot be typed now holds those behind it. Nothing here fails the
-//! command that stored the message: what went wrong is the message's delivery state.
+//! again, record. A message that cannot be typed now holds back those behind it. A failure here does not fail the
+//! command that stored the message; it becomes the message's delivery state.
 
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::File;
 use std::time::Duration;
 
 use caliban_store::broker::{
@@ -47,6 +46,8 @@ struct Target<'a> {
     pane: &'a str,
     identity: &'a PaneIdentity,
     agent: &'a str,
+    /// Whether the pane is on this machine.
+    is_here: bool,
 }
 
 /// Types what waits for `recipient` and says how many messages that were. Does nothing for an
@@ -57,14 +58,17 @@ pub(crate) async fn deliver(
     recipient: &Agent,
 ) -> Result<usize, BrokerError> {
     let Some(target) = recipient.placement.as_ref().and_then(target) else { return Ok(0) };
-    let lock = lock_pane(broker, recipient).await;
+    let (lock, locked) = if target.is_here {
+        (broker.lock_pane(recipient.id, LOCK_LIMIT).await, "another cafleet is typing into the pane")
+    } else {
+        (None, "its pane is on another machine")
+    };
     let waiting = broker.undelivered(recipient.id).await?;
     if waiting.is_empty() {
         return Ok(0);
     }
     if lock.is_none() {
-        let why = "another cafleet is typing into the pane";
-        put_off(broker, &waiting, DeliveryState::Held, why).await?;
+        put_off(broker, &waiting, DeliveryState::Held, locked).await?;
         return Ok(0);
     }
     let mut typed = 0;
@@ -107,7 +111,13 @@ pub(crate) async fn deliver(
 fn target(placement: &Placement) -> Option<Target<'_>> {
     let pane = placement.tmux_pane.as_deref().filter(|pane| here::is_pane_id(pane))?;
     let identity = placement.identity.as_ref()?;
-    Some(Target { tmux: Tmux::at(&identity.socket), pane, identity, agent: &placement.coding_agent })
+    Some(Target {
+        tmux: Tmux::at(&identity.socket),
+        pane,
+        identity,
+        agent: &placement.coding_agent,
+        is_here: here::host().is_ok_and(|host| host == placement.host),
+    })
 }
 
 async fn look(target: &Target<'_>, settings: &Settings) -> Verdict {
@@ -229,21 +239,4 @@ async fn put_off(
 ) -> Result<(), BrokerError> {
     let ids: Vec<TaskId> = tasks.iter().map(|task| task.id).collect();
     broker.put_off(&ids, &Delivery { state, note: Some(why.to_owned()) }).await
-}
-
-/// Only one process types into a pane at a time. `None` when that cannot be had.
-async fn lock_pane(broker: &Broker, agent: &Agent) -> Option<File> {
-    let path = broker.url().pane_lock_file(&agent.id.to_string());
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent()?).ok()?;
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).ok()?;
-    let give_up = Instant::now() + LOCK_LIMIT;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Some(file),
-            Err(fs::TryLockError::WouldBlock) if Instant::now() < give_up => {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-            Err(_) => return None,
-        }
-    }
 }

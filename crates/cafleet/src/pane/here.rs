@@ -1,6 +1,7 @@
 //! The pane that this command runs in, from `$TMUX` and `$TMUX_PANE`.
 
 use caliban_core::inert;
+use caliban_store::HostId;
 
 use super::tmux::{PaneFacts, Tmux};
 use crate::failure::Failure;
@@ -23,6 +24,11 @@ pub(crate) async fn find(settings: &Settings, command: &str) -> Result<Here, Fai
     let facts = Tmux::at(socket).look(pane, "").await.map_err(|error| failed(error.words()))?;
     let facts = facts.ok_or_else(|| failed(format!("tmux: there is no pane {pane}")))?;
     Ok(Here { socket: socket.to_owned(), facts })
+}
+
+/// The machine that this command runs on.
+pub(crate) fn host() -> std::io::Result<HostId> {
+    caliban_process::machine().map(|name| HostId::of(&name))
 }
 
 /// `$TMUX` is socket, server pid and session number; a socket's path may hold commas itself.

@@ -25,7 +25,7 @@ pub(crate) async fn run(context: &mut Context, args: &SessionCreateArgs) -> Resu
 async fn placement(context: &Context, agent: CodingAgent, now: Stamp) -> Result<Placement, Failure> {
     let here = here::find(&context.settings, "cafleet session create").await?;
     let facts = here.facts;
-    // Without a start time the pane cannot be told from a later one; then nothing is ever typed into it.
+    // Without a start time a later pane could pass for this one; then nothing is ever typed into it.
     let identity = process::started(facts.pane_pid).map(|pane_started| PaneIdentity {
         socket: here.socket,
         server_pid: facts.server_pid,
@@ -33,6 +33,8 @@ async fn placement(context: &Context, agent: CodingAgent, now: Stamp) -> Result<
         pane_started,
     });
     Ok(Placement {
+        host: here::host()
+            .map_err(|error| Failure::internal(format!("cannot tell this machine: {error}")))?,
         director: None,
         tmux_session: facts.session,
         tmux_window: facts.window,

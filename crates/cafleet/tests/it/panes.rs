@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use caliban_store::broker::{Broker, NewSession, PaneIdentity, Placement, Speaker};
+use caliban_store::{HostId, Stamp, StoreUrl};
 use serde_json::{Value, json};
 
 use crate::world::{World, eventually, have, ok, refused};
@@ -612,4 +614,38 @@ fn m08_a_numbered_line_in_the_talk_holds_nothing() {
     tmux.showing("free");
     tmux.world.send("T", "bob", "D", "x");
     assert_eq!(tmux.delivery("T"), json!({"state": "confirmed", "note": null}));
+}
+
+/// Without the check the pane would be looked for here, not be found, and the preview would be given up for good.
+#[test]
+fn m08_a_pane_of_another_machine_holds_its_preview() {
+    let world = World::new();
+    let placement = Placement {
+        host: HostId::of("another machine"),
+        director: None,
+        tmux_session: "main".to_owned(),
+        tmux_window: "@1".to_owned(),
+        tmux_pane: Some("%0".to_owned()),
+        coding_agent: "claude".to_owned(),
+        created_at: Stamp::now(),
+        identity: Some(PaneIdentity {
+            socket: "/nowhere/tmux.sock".to_owned(),
+            server_pid: 1,
+            pane_pid: 1,
+            pane_started: "boot/1".to_owned(),
+        }),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
+    runtime.block_on(async {
+        let url = StoreUrl::sqlite(world.database());
+        let mut broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
+        let new = NewSession { label: None, placement: Some(placement) };
+        let made = broker.create_session(&new, Stamp::now()).await.expect("create");
+        world.name("S", &made.session.id.to_string());
+        world.name("D", &made.director.id.to_string());
+        broker.close().await;
+    });
+    world.agent("bob");
+    let sent = world.send("T", "bob", "D", "hello");
+    assert_eq!(sent["delivery"], json!({"state": "held", "note": "its pane is on another machine"}));
 }

@@ -182,8 +182,8 @@ pub(super) async fn insert_agent(tx: &mut Tx<'_>, agent: &Agent) -> Result<(), B
     let identity = placement.identity.as_ref();
     sqlx::query(
         "INSERT INTO agent_placements (agent_id, director_agent_id, tmux_session, tmux_window_id, tmux_pane_id, \
-         coding_agent, created_at, tmux_socket, tmux_server_pid, tmux_pane_pid, tmux_pane_started) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+         coding_agent, created_at, tmux_socket, tmux_server_pid, tmux_pane_pid, tmux_pane_started, host) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
     )
     .bind(agent.id.to_string())
     .bind(placement.director.map(|id| id.to_string()))
@@ -196,6 +196,7 @@ pub(super) async fn insert_agent(tx: &mut Tx<'_>, agent: &Agent) -> Result<(), B
     .bind(identity.map(|i| i.server_pid))
     .bind(identity.map(|i| i.pane_pid))
     .bind(identity.map(|i| i.pane_started.as_str()))
+    .bind(placement.host.as_str())
     .execute(tx.conn())
     .await
     .map_err(|e| tx.words(e))?;

@@ -1,8 +1,8 @@
 //! The message broker's store: sessions, agents, placements, tasks.
 //!
-//! Owns the broker's rules as guarded writes: who may acknowledge, cancel, send; what a broadcast
-//! is; what a repeated id means; whose words a process may say ([`Speaker`]). Each operation is one transaction. A message is committed before
-//! its bell is rung, and before anybody types it anywhere.
+//! Owns the broker's rules as guarded writes: who may acknowledge, cancel, send; what a broadcast is; what a repeated id
+//! means; as whom a process may act ([`Speaker`]). Each operation is one transaction. A message is committed before its
+//! bell is rung, and before anybody types it anywhere.
 //!
 //! Refuses: words for people (the binary has them), tmux, the clock.
 
@@ -34,8 +34,12 @@ pub use types::{
     SessionSummary, Task, TaskKind, TaskState,
 };
 
-use crate::doorbell::Bells;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use crate::open::{Db, Prepared};
+use crate::signals::{self, PaneLock, Signals};
 use crate::{StoreError, StoreUrl};
 
 /// The built-in agent's name, which nobody else may have.
@@ -43,22 +47,36 @@ pub const ADMINISTRATOR: &str = "Administrator";
 /// The root Director's name.
 pub const DIRECTOR: &str = "Director";
 
+/// How often a pane that is locked is tried again.
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
+
 /// An open broker store.
 #[derive(Debug)]
 pub struct Broker {
     db: Db,
-    bells: Bells,
+    signals: Box<dyn Signals>,
     speaker: Speaker,
 }
 
 impl Broker {
-    /// Opens the store for whoever `speaker` is, making or upgrading the schema if need be.
+    /// Opens the store for whoever `speaker` is, and makes the tables if there are none.
     ///
     /// # Errors
     /// See [`StoreError`].
     pub async fn open(url: &StoreUrl, speaker: Speaker) -> Result<Self, StoreError> {
-        let db = Db::open(url, &SCHEMA).await?;
-        Ok(Self { db, bells: Bells::at(url.bells_dir()), speaker })
+        Self::open_with(url, speaker, signals::of(url)).await
+    }
+
+    /// The same with other means of signalling.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn open_with(
+        url: &StoreUrl,
+        speaker: Speaker,
+        signals: Box<dyn Signals>,
+    ) -> Result<Self, StoreError> {
+        Ok(Self { db: Db::open(url, &SCHEMA).await?, signals, speaker })
     }
 
     /// What opening had to do.
@@ -67,10 +85,17 @@ impl Broker {
         self.db.prepared()
     }
 
-    /// Where the store is.
-    #[must_use]
-    pub fn url(&self) -> &StoreUrl {
-        self.db.url()
+    /// Takes the right to type into the pane of `agent`; waits up to `limit` for whoever has it. `None` when it cannot
+    /// be had: then the caller must not type.
+    pub async fn lock_pane(&self, agent: AgentId, limit: Duration) -> Option<PaneLock> {
+        let (who, give_up) = (agent.to_string(), Instant::now() + limit);
+        loop {
+            match self.signals.try_lock_pane(&who).await {
+                Ok(Some(lock)) => return Some(lock),
+                Ok(None) if Instant::now() < give_up => tokio::time::sleep(LOCK_INTERVAL).await,
+                Ok(None) | Err(_) => return None,
+            }
+        }
     }
 
     /// Ends the use of the store in a process that has answered and is about to exit.

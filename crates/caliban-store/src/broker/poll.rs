@@ -1,7 +1,7 @@
 //! Reading a mailbox, now or when something comes.
 //!
-//! Owns the order: the store's sequence, never a clock. Newest first as a mailbox is read; with
-//! `after` the reader walks forward, oldest first. Waiting is a bell plus a slow look; the time
+//! Owns the order: the store's sequence, never a clock. A mailbox is read newest first; with
+//! `after` the reader walks forward, oldest first. Waiting is a bell plus a slow check; the time
 //! limit is measured on the monotonic clock.
 
 use std::time::Duration;
@@ -94,15 +94,15 @@ impl Broker {
         Ok(Page { tasks: tasks.map_err(|e| self.db.words(e))?, more })
     }
 
-    /// What is in the mailbox, or what comes into it within `limit`. A mailbox that can get nothing
-    /// more, because its agent was deregistered, is not waited for.
+    /// What is in the mailbox, or what comes into it within `limit`. Returns at once when the agent is deregistered,
+    /// because its mailbox gets nothing more.
     ///
     /// # Errors
     /// The store's.
     pub async fn wait(&mut self, query: &PollQuery, limit: Duration) -> Result<Page, BrokerError> {
-        // Hung before the first look, so that nothing can come between look and sleep. Best effort:
-        // without a bell the slow look remains.
-        let mut bell = self.bells.listen(&query.agent.to_string()).ok();
+        // Listens before the first look, so that no message can come between look and sleep. Best effort:
+        // without a bell the slow check remains.
+        let mut bell = self.signals.listen(&query.agent.to_string()).await.ok();
         let deadline = Instant::now() + limit;
         loop {
             let page = self.poll(query).await?;
@@ -113,6 +113,7 @@ impl Broker {
             let nap = left.min(SLOW_CHECK);
             match &mut bell {
                 Some(ear) => {
+                    // A bell that fails is not listened to again.
                     if let Ok(Err(_)) = tokio::time::timeout(nap, ear.rung()).await {
                         bell = None;
                     }

@@ -1,6 +1,6 @@
 //! Rows to domain types and back. The column lists here are the only ones.
 //!
-//! Refuses: a row that the schema's checks should have made impossible; that is a damaged store.
+//! Refuses: a row that the checks of the tables rule out; such a store is damaged.
 
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -11,7 +11,7 @@ use super::types::{
     Agent, AgentKind, AgentStatus, Delivery, DeliveryState, PaneIdentity, Placement, Session, Task, TaskKind,
     TaskState,
 };
-use crate::Stamp;
+use crate::{HostId, Stamp};
 
 macro_rules! task_columns {
     () => {
@@ -26,7 +26,7 @@ macro_rules! agent_columns {
         "a.agent_id, a.session_id, a.name, a.description, a.status, a.kind, a.registered_at, \
          a.agent_card_json, p.agent_id, p.director_agent_id, p.tmux_session, p.tmux_window_id, p.tmux_pane_id, \
          p.coding_agent, p.created_at, p.tmux_socket, p.tmux_server_pid, p.tmux_pane_pid, p.tmux_pane_started, \
-         a.owner, a.seal \
+         a.owner, a.seal, p.host \
          FROM agents a LEFT JOIN agent_placements p ON p.agent_id = a.agent_id"
     };
 }
@@ -84,6 +84,7 @@ fn placement(row: &SqliteRow) -> Result<Placement, sqlx::Error> {
         _ => None,
     };
     Ok(Placement {
+        host: read(row, 21, HostId::parse)?,
         director: read_option(row, 9, AgentId::parse)?,
         tmux_session: row.try_get(10)?,
         tmux_window: row.try_get(11)?,

@@ -1,7 +1,8 @@
-//! The broker's tables. Steps are appended, never changed.
+//! The broker's tables.
 //!
-//! `seq` is the order of everything. It is SQLite's row number, which only grows because nothing is
-//! ever deleted from these three tables and there is one writer at a time.
+//! `seq` is the order of sessions, agents and tasks. It is SQLite's row number, which only grows because no row of these
+//! three tables is ever deleted and there is one writer at a time. A placement names a pane of one machine, its `host`.
+//! `owner`, `seal`, `hops` and `owners` say which fleet agent an identity belongs to, and limit that agent (a11, ADR 0040).
 
 use crate::open::Schema;
 
@@ -9,10 +10,11 @@ use crate::open::Schema;
 pub const SCHEMA: Schema = Schema {
     // "cafl"
     application_id: 0x6361_666c,
-    steps: &[STEP_1, STEP_2],
+    version: 3,
+    tables: TABLES,
 };
 
-const STEP_1: &str = "
+const TABLES: &str = "
 CREATE TABLE sessions (
   seq INTEGER PRIMARY KEY,
   session_id TEXT NOT NULL UNIQUE,
@@ -31,12 +33,16 @@ CREATE TABLE agents (
   kind TEXT NOT NULL CHECK (kind IN ('user', 'builtin-administrator')),
   registered_at TEXT NOT NULL,
   deregistered_at TEXT,
-  agent_card_json TEXT NOT NULL
+  agent_card_json TEXT NOT NULL,
+  owner TEXT,
+  seal TEXT
 );
 CREATE INDEX agents_by_session ON agents (session_id, status);
+CREATE INDEX agents_by_owner ON agents (owner) WHERE owner IS NOT NULL;
 CREATE TABLE agent_placements (
   agent_id TEXT NOT NULL PRIMARY KEY REFERENCES agents(agent_id) ON DELETE CASCADE,
   director_agent_id TEXT REFERENCES agents(agent_id) ON DELETE RESTRICT,
+  host TEXT NOT NULL,
   tmux_session TEXT NOT NULL,
   tmux_window_id TEXT NOT NULL,
   tmux_pane_id TEXT,
@@ -61,18 +67,11 @@ CREATE TABLE tasks (
   origin_task_id TEXT,
   text TEXT NOT NULL,
   delivery_state TEXT NOT NULL CHECK (delivery_state IN ('stored', 'held', 'typed', 'confirmed', 'failed')),
-  delivery_note TEXT
+  delivery_note TEXT,
+  hops BIGINT NOT NULL DEFAULT 0
 );
 CREATE INDEX tasks_inbox ON tasks (context_id, seq);
 CREATE INDEX tasks_open ON tasks (context_id, seq) WHERE status_state = 'input_required';
-";
-
-/// Identities that belong to fleet agents, and what limits those (a11, ADR 0040). What was there before is nobody's.
-const STEP_2: &str = "
-ALTER TABLE agents ADD COLUMN owner TEXT;
-ALTER TABLE agents ADD COLUMN seal TEXT;
-CREATE INDEX agents_by_owner ON agents (owner) WHERE owner IS NOT NULL;
-ALTER TABLE tasks ADD COLUMN hops BIGINT NOT NULL DEFAULT 0;
 CREATE TABLE owners (
   owner TEXT NOT NULL PRIMARY KEY,
   used_until BIGINT NOT NULL,

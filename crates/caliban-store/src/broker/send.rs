@@ -89,7 +89,7 @@ impl Broker {
             Err(refusal) => known_message(&mut tx, id, new, refusal).await,
         };
         let sent = tx.finish(outcome).await?;
-        self.bells.ring(&sent.recipient.id.to_string());
+        self.signals.ring(&sent.recipient.id.to_string()).await;
         Ok(sent)
     }
 
@@ -134,7 +134,7 @@ impl Broker {
         .await;
         let done = tx.finish(outcome).await?;
         for recipient in &done.recipients {
-            self.bells.ring(&recipient.id.to_string());
+            self.signals.ring(&recipient.id.to_string()).await;
         }
         Ok(done)
     }

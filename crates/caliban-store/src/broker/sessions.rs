@@ -188,7 +188,7 @@ impl Broker {
         .await;
         let gone: Vec<String> = tx.finish(outcome).await?;
         for agent in &gone {
-            self.bells.ring(agent);
+            self.signals.ring(agent).await;
         }
         Ok(DeletedSession { id, deregistered: gone.len() as u64 })
     }

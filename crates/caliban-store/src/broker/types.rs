@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::ids::{AgentId, SessionId, TaskId};
 use super::speaker::{Owner, Seal};
-use crate::Stamp;
+use crate::{HostId, Stamp};
 
 /// A namespace of agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +91,8 @@ pub enum AgentKind {
 /// The pane in which an agent runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
+    /// The machine that the pane is on.
+    pub host: HostId,
     /// Who commands it; nobody commands the root Director.
     pub director: Option<AgentId>,
     /// Name of the tmux session.

@@ -1,8 +1,8 @@
 //! The fleet's registry: which agents there are, how each stands, and what is wanted of it.
 //!
 //! Owns the table of agents. One daemon writes it; a batch of changes is one transaction, synced before it is
-//! acknowledged. The order of agents is `seq`, never a time. What an agent said or spent is not here but in its
-//! directory.
+//! acknowledged. Every row carries the machine of the daemon that wrote it. The order of agents is `seq`, never a time.
+//! An agent's conversation and spending are not here but in its directory.
 
 mod row;
 mod schema;
@@ -15,7 +15,7 @@ use caliban_core::lifecycle::Status;
 pub use schema::SCHEMA;
 
 use crate::open::{Db, Prepared, Tx};
-use crate::{StoreError, StoreUrl};
+use crate::{HostId, StoreError, StoreUrl};
 
 /// Agents of a page, at most.
 const PAGE_ROWS: i64 = 64;
@@ -26,6 +26,7 @@ pub const PAGE_BYTES: i64 = 256 * 1024;
 #[derive(Debug)]
 pub struct Registry {
     db: Db,
+    host: HostId,
 }
 
 /// One agent, as far as the registry knows it. The request itself is kept beside it, see [`Registry::spec`].
@@ -39,13 +40,13 @@ pub struct Record {
     pub key: Option<String>,
     /// State, what it waits for, how it ended.
     pub status: Status,
-    /// What somebody asked for and is not done yet.
+    /// What somebody asked for and has not happened yet.
     pub wanted: Wanted,
     /// The run: committed before anything is started, and run once.
     pub nonce: String,
     /// How many runs there were, this one included.
     pub runs: u32,
-    /// Those who must still end `done` before it starts.
+    /// The agents that must still end `done` before it starts.
     pub after: Vec<AgentId>,
     /// The worker's program.
     pub program: PathBuf,
@@ -82,12 +83,12 @@ pub enum Change {
 }
 
 impl Registry {
-    /// Opens the registry and brings it to the current schema.
+    /// Opens the registry for the daemon of `host`, and makes its table if there is none.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn open(url: &StoreUrl) -> Result<Self, StoreError> {
-        Ok(Self { db: Db::open(url, &SCHEMA).await? })
+    pub async fn open(url: &StoreUrl, host: &HostId) -> Result<Self, StoreError> {
+        Ok(Self { db: Db::open(url, &SCHEMA).await?, host: host.clone() })
     }
 
     /// What opening had to do.
@@ -96,12 +97,11 @@ impl Registry {
         self.db.prepared()
     }
 
-    /// The next agents after `after` (0: from the first), in their order, each with its request as JSON. None when there
-    /// are no more. However many there are and however long their requests, a page is not larger than
-    /// [`PAGE_BYTES`], or than one agent that is.
+    /// The next agents after `after` (0: from the first), in their order, each with its request as JSON; empty at the end.
+    /// A page is not larger than [`PAGE_BYTES`], unless it is a single agent.
     ///
     /// # Errors
-    /// See [`StoreError`]; a row that makes no sense is `Damaged`.
+    /// See [`StoreError`]; a row that cannot be read is `Damaged`.
     pub async fn page(&mut self, after: i64) -> Result<Vec<(Record, String)>, StoreError> {
         let conn = self.db.conn().await?;
         let sizes = sqlx::query_as(
@@ -115,12 +115,12 @@ impl Registry {
         let rows = sqlx::query("SELECT * FROM agents WHERE seq > $1 AND seq <= $2 ORDER BY seq");
         let rows = rows.bind(after).bind(last).fetch_all(conn).await;
         let rows = rows.map_err(|error| self.db.words(error))?;
-        let file = self.db.url().file();
+        let file = self.db.file().path();
         let damaged = |detail| StoreError::Damaged { file: file.to_owned(), detail };
         rows.iter().map(|row| row::read(row).map_err(damaged)).collect()
     }
 
-    /// Lets go of what was kept in memory of the pages that were read. Best effort.
+    /// Frees the memory that SQLite keeps for the pages that were read. Best effort.
     pub async fn forget_pages(&mut self) {
         if let Ok(conn) = self.db.conn().await {
             let _kept = sqlx::query("PRAGMA shrink_memory").execute(conn).await;
@@ -143,12 +143,13 @@ impl Registry {
     /// Makes all changes or none. When it returns `Ok` they are on the disk.
     ///
     /// # Errors
-    /// See [`StoreError`]; after [`StoreError::is_unconfirmed`] nobody knows, and nothing may be acknowledged.
+    /// See [`StoreError`]; after [`StoreError::is_unconfirmed`] the outcome is unknown, and nothing may be acknowledged.
     pub async fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        let host = &self.host;
         self.db
             .write(async |tx: &mut Tx<'_>| -> Result<(), StoreError> {
                 for change in changes {
-                    row::write(tx.conn(), change).await.map_err(|error| tx.words(error))?;
+                    row::write(tx.conn(), host, change).await.map_err(|error| tx.words(error))?;
                 }
                 Ok(())
             })
@@ -199,6 +200,10 @@ mod tests {
         }
     }
 
+    fn here() -> HostId {
+        HostId::of("here")
+    }
+
     fn run<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
     }
@@ -227,7 +232,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let url = StoreUrl::sqlite(temp.path().join("fleet.db"));
         run(async {
-            let mut registry = Registry::open(&url).await.unwrap();
+            let mut registry = Registry::open(&url, &here()).await.unwrap();
             // Short ones, more than a page has; then long ones, two to a page; then one that is alone.
             let long = usize::try_from(PAGE_BYTES).unwrap() * 2 / 5;
             let sizes =
@@ -262,7 +267,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let url = StoreUrl::sqlite(temp.path().join("fleet.db"));
         run(async {
-            let mut registry = Registry::open(&url).await.unwrap();
+            let mut registry = Registry::open(&url, &here()).await.unwrap();
             assert_eq!(registry.prepared(), Prepared::Created);
             let (first, second) = (record(1, "aaaaaaaa"), record(2, "bbbbbbbb"));
             let inserts = [
@@ -281,13 +286,24 @@ mod tests {
             // A failure does not keep the next from working.
             registry.commit(&[Change::Update(Box::new(first.clone()))]).await.unwrap();
             registry.close().await;
-            let mut registry = Registry::open(&url).await.unwrap();
+            let mut registry = Registry::open(&url, &here()).await.unwrap();
             assert_eq!(registry.prepared(), Prepared::Current);
             let all = read_all(&mut registry).await;
             assert_eq!(
                 all,
                 [(first.clone(), "{\"a\":1}".to_owned()), (second.clone(), "{\"b\":1}".to_owned())]
             );
+
+            // A daemon of another machine takes one over.
+            let there = HostId::of("there");
+            let mut other = Registry::open(&url, &there).await.unwrap();
+            other.commit(&[Change::Update(Box::new(second.clone()))]).await.unwrap();
+            other.close().await;
+            let hosts: Vec<String> = sqlx::query_scalar("SELECT host FROM agents ORDER BY seq")
+                .fetch_all(registry.db.conn().await.unwrap())
+                .await
+                .unwrap();
+            assert_eq!(hosts, [here().to_string(), there.to_string()]);
 
             changed.status = changed.status.apply(Event::Started).unwrap();
             changed.status = changed.status.apply(Event::Ended(Outcome::Finished)).unwrap();

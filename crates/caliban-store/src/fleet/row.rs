@@ -8,8 +8,9 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row, Sqlite};
 
 use super::{Change, Record, Wanted};
+use crate::HostId;
 
-/// A row as a record and a request; the words say what is wrong with it.
+/// A row as a record and a request; the error says what is wrong with the row.
 pub(super) fn read(row: &SqliteRow) -> Result<(Record, String), String> {
     let id: String = column(row, "id")?;
     let wrong = |what: &dyn std::fmt::Display| format!("agent {id}: {what}");
@@ -39,15 +40,19 @@ pub(super) fn read(row: &SqliteRow) -> Result<(Record, String), String> {
 }
 
 /// Carries out one change.
-pub(super) async fn write(conn: &mut SqliteConnection, change: &Change) -> Result<(), sqlx::Error> {
+pub(super) async fn write(
+    conn: &mut SqliteConnection,
+    host: &HostId,
+    change: &Change,
+) -> Result<(), sqlx::Error> {
     match change {
         Change::Insert(record, spec) => {
             let insert = sqlx::query(
                 "INSERT INTO agents (state, waiting_for, ending, wanted, nonce, runs, after_ids, program, \
-                 has_secrets, resume_prompt, note, updated_at, id, seq, request_key, created_at, spec) \
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
+                 has_secrets, resume_prompt, note, updated_at, host, id, seq, request_key, created_at, spec) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
             );
-            bind(insert, record)?
+            bind(insert, host, record)?
                 .bind(record.seq)
                 .bind(record.key.clone())
                 .bind(whole(record.created_at))
@@ -58,10 +63,10 @@ pub(super) async fn write(conn: &mut SqliteConnection, change: &Change) -> Resul
         Change::Update(record) => {
             let update = sqlx::query(
                 "UPDATE agents SET state = $1, waiting_for = $2, ending = $3, wanted = $4, nonce = $5, runs = $6, \
-                 after_ids = $7, program = $8, has_secrets = $9, resume_prompt = $10, note = $11, updated_at = $12 \
-                 WHERE id = $13",
+                 after_ids = $7, program = $8, has_secrets = $9, resume_prompt = $10, note = $11, updated_at = $12, \
+                 host = $13 WHERE id = $14",
             );
-            bind(update, record)?.execute(conn).await?;
+            bind(update, host, record)?.execute(conn).await?;
         }
         Change::Delete(id) => {
             sqlx::query("DELETE FROM agents WHERE id = $1").bind(id.to_string()).execute(conn).await?;
@@ -73,7 +78,7 @@ pub(super) async fn write(conn: &mut SqliteConnection, change: &Change) -> Resul
 type Query<'q> = sqlx::query::Query<'q, Sqlite, sqlx::sqlite::SqliteArguments>;
 
 /// What insert and update have in common, in the same order.
-fn bind<'q>(query: Query<'q>, record: &Record) -> Result<Query<'q>, sqlx::Error> {
+fn bind<'q>(query: Query<'q>, host: &HostId, record: &Record) -> Result<Query<'q>, sqlx::Error> {
     let json = |value: Result<String, serde_json::Error>| value.map_err(|e| sqlx::Error::Encode(Box::new(e)));
     let waiting_for =
         record.status.waiting_for().map(|what| json(serde_json::to_string(what))).transpose()?;
@@ -94,6 +99,7 @@ fn bind<'q>(query: Query<'q>, record: &Record) -> Result<Query<'q>, sqlx::Error>
         .bind(record.resume_prompt.clone())
         .bind(record.note.clone())
         .bind(whole(record.updated_at))
+        .bind(host.to_string())
         .bind(record.id.to_string()))
 }
 

@@ -1,4 +1,4 @@
-//! The registry's table. Steps are appended, never changed.
+//! The registry's table. `host` is the machine whose daemon wrote the row: the agent's process and worktree are there.
 
 use crate::open::Schema;
 
@@ -6,13 +6,15 @@ use crate::open::Schema;
 pub const SCHEMA: Schema = Schema {
     // "calf"
     application_id: 0x6361_6c66,
-    steps: &[STEP_1],
+    version: 2,
+    tables: TABLES,
 };
 
-const STEP_1: &str = "
+const TABLES: &str = "
 CREATE TABLE agents (
   seq INTEGER PRIMARY KEY,
   id TEXT NOT NULL UNIQUE,
+  host TEXT NOT NULL,
   request_key TEXT UNIQUE,
   state TEXT NOT NULL CHECK (state IN ('spawning', 'running', 'idle', 'killed', 'done', 'failed', 'crashed')),
   waiting_for TEXT,

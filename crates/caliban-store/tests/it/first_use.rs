@@ -1,8 +1,13 @@
 //! Opening: by many at once, and over what is already there.
 
-use caliban_store::broker::{Broker, IdPrefix, NewAgent, NewMessage, NewSession, PollQuery, Scope, Speaker};
+use std::path::Path;
+
+use caliban_store::broker::{
+    Broker, IdPrefix, NewAgent, NewMessage, NewSession, PollQuery, SCHEMA, Scope, Speaker,
+};
 use caliban_store::open::{Prepared, WAL_LIMIT};
 use caliban_store::{Stamp, StoreError, StoreUrl};
+use sqlx::{ConnectOptions, Connection, Executor};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_open_a_new_store_at_once_and_one_makes_it() {
@@ -26,13 +31,14 @@ async fn many_open_a_new_store_at_once_and_one_makes_it() {
 #[tokio::test]
 async fn an_empty_file_is_a_new_store_and_a_cut_one_is_damaged() {
     let dir = tempfile::tempdir().expect("temp dir");
-    let url = StoreUrl::sqlite(dir.path().join("store.db"));
-    std::fs::write(url.file(), "").expect("write");
+    let file = dir.path().join("store.db");
+    let url = StoreUrl::sqlite(&file);
+    std::fs::write(&file, "").expect("write");
     let broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
     assert_eq!(broker.prepared(), Prepared::Created);
     broker.close().await;
-    let whole = std::fs::read(url.file()).expect("read");
-    std::fs::write(url.file(), &whole[..whole.len() / 2]).expect("cut");
+    let whole = std::fs::read(&file).expect("read");
+    std::fs::write(&file, &whole[..whole.len() / 2]).expect("cut");
     let mut outcome =
         Broker::open(&url, Speaker::Anybody).await.map_err(caliban_store::broker::BrokerError::from);
     if let Ok(broker) = &mut outcome {
@@ -90,4 +96,50 @@ async fn a_store_that_is_locked_for_a_while_is_waited_for() {
     drop(lock);
     let prepared: Result<Prepared, StoreError> = opener.await.expect("join");
     assert_eq!(prepared.expect("open"), Prepared::Created);
+}
+
+/// Runs a statement on the file itself.
+async fn change(file: &Path, statement: String) {
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file).create_if_missing(true);
+    let mut conn = options.connect().await.expect("connect");
+    conn.execute(sqlx::AssertSqlSafe(statement)).await.expect("change");
+    conn.close().await.expect("close");
+}
+
+#[tokio::test]
+async fn r22_a_store_of_another_shape_is_refused_and_left_as_it_was() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let file = dir.path().join("store.db");
+    let url = StoreUrl::sqlite(&file);
+    Broker::open(&url, Speaker::Anybody).await.expect("open").close().await;
+    let known = SCHEMA.version;
+    for (mark, version, refusal) in [
+        (
+            SCHEMA.application_id,
+            known - 1,
+            format!("has schema {}, this build knows {known} and upgrades none older", known - 1),
+        ),
+        (
+            SCHEMA.application_id,
+            known + 1,
+            format!("has schema {}, this build knows {known}; refusing to downgrade", known + 1),
+        ),
+        (SCHEMA.application_id + 1, known, "it was made by another program".to_owned()),
+        (0, known, "it was made by another program".to_owned()),
+        (0, 0, "it was made by another program".to_owned()),
+    ] {
+        change(&file, format!("PRAGMA application_id = {mark}; PRAGMA user_version = {version}")).await;
+        let before = std::fs::read(&file).expect("read");
+        let refused = Broker::open(&url, Speaker::Anybody).await.map(drop).map_err(|error| error.to_string());
+        assert!(refused.as_ref().is_err_and(|words| words.contains(&refusal)), "{refused:?}");
+        assert!(std::fs::read(&file).expect("read") == before, "it was written: {refusal}");
+    }
+    change(
+        &file,
+        format!("PRAGMA application_id = {}; PRAGMA user_version = {known}", SCHEMA.application_id),
+    )
+    .await;
+    let broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
+    assert_eq!(broker.prepared(), Prepared::Current);
+    broker.close().await;
 }

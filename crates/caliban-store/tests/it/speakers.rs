@@ -1,15 +1,13 @@
-//! a11 in the store: whose words may be said by whom, with what limits; and r22, a store from before there were owners.
+//! a11 in the store: as whom a process may act, and with what limits.
 
 use std::path::Path;
 use std::time::Duration;
 
 use caliban_store::broker::{
     Agent, AgentId, BURST, Broker, BrokerError, Capability, EVERY, HOPS, IdPrefix, NewAgent, NewBroadcast,
-    NewMessage, NewSession, Owner, PollQuery, SCHEMA, Scope, SessionId, Speaker, Task, TaskId,
+    NewMessage, NewSession, Owner, SessionId, Speaker, Task,
 };
-use caliban_store::open::Prepared;
 use caliban_store::{Stamp, StoreUrl};
-use sqlx::{ConnectOptions, Connection, Executor};
 
 fn at(seconds: i64) -> Stamp {
     Stamp::from_micros(1_800_000_000_000_000 + seconds * 1_000_000)
@@ -205,67 +203,18 @@ async fn a11_hops_count_answers_and_a_person_begins_anew() {
     }
 }
 
-/// A store as the first release made it, with a message in it.
-async fn old_store(url: &StoreUrl, more: &str) {
-    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(url.file()).create_if_missing(true);
-    let mut conn = options.connect().await.expect("connect");
-    let (session, agent, task) = (SessionId::random(), AgentId::random(), TaskId::random());
-    let rows = format!(
-        "PRAGMA journal_mode = WAL; {step} PRAGMA application_id = {mark}; PRAGMA user_version = 1; \
-         INSERT INTO sessions (session_id, created_at) VALUES ('{session}', '{now}'); \
-         INSERT INTO agents (agent_id, session_id, name, description, status, kind, registered_at, agent_card_json) \
-         VALUES ('{agent}', '{session}', 'old', 'd', 'active', 'user', '{now}', '{{}}'); \
-         INSERT INTO tasks (task_id, context_id, from_agent_id, to_agent_id, type, created_at, status_state, \
-         status_timestamp, text, delivery_state) VALUES ('{task}', '{agent}', '{agent}', '{agent}', 'unicast', '{now}', \
-         'input_required', '{now}', 'kept', 'stored'); {more}",
-        step = SCHEMA.steps[0],
-        mark = SCHEMA.application_id,
-        now = at(0),
-    );
-    conn.execute(sqlx::AssertSqlSafe(rows)).await.expect("old rows");
-    conn.close().await.expect("close");
-}
-
 #[tokio::test]
-async fn r22_an_old_store_is_upgraded_with_everything_in_it() {
-    let dir = tempfile::tempdir().expect("temp dir");
-    let url = StoreUrl::sqlite(dir.path().join("store.db"));
-    old_store(&url, "").await;
-    let mut broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
-    assert_eq!(broker.prepared(), Prepared::Upgraded { from: 1 });
-    let session = broker.sessions().await.expect("sessions")[0].session.id;
-    let agent = broker.agents(session).await.expect("agents").remove(0);
-    assert_eq!((agent.name.as_str(), &agent.owner, &agent.seal), ("old", &None, &None));
-    let query = PollQuery { agent: agent.id, scope: Scope::Open, since: None, after: None, page_size: 9 };
-    let page = broker.poll(&query).await.expect("poll");
-    assert_eq!((page.tasks[0].text.as_str(), page.tasks[0].hops), ("kept", 0));
-    // A worker that registered it before there were owners makes it its own.
-    broker.speak_as(worker("a"));
-    broker.seal(&[agent.id]).await.expect("seal");
-    let mine = broker.member(session, &agent.id.into()).await.expect("member");
-    assert_eq!((&mine.owner, broker.speaker().may_be(&mine)), (&Some(owner("a")), true));
-    broker.close().await;
-}
-
-#[tokio::test]
-async fn r22_an_upgrade_that_fails_leaves_the_old_store_as_it_was() {
-    let dir = tempfile::tempdir().expect("temp dir");
-    let url = StoreUrl::sqlite(dir.path().join("store.db"));
-    // The last statement of the step stumbles over this.
-    old_store(&url, "CREATE TABLE owners (x);").await;
-    assert!(Broker::open(&url, Speaker::Anybody).await.is_err());
-    let mut conn =
-        sqlx::sqlite::SqliteConnectOptions::new().filename(url.file()).connect().await.expect("connect");
-    let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut conn).await.expect("version");
-    let added: i64 =
-        sqlx::query_scalar("SELECT COUNT(*) FROM pragma_table_info('agents') WHERE name = 'owner'")
-            .fetch_one(&mut conn)
-            .await
-            .expect("columns");
-    assert_eq!((version, added), (1, 0));
-    conn.execute("DROP TABLE owners").await.expect("drop");
-    conn.close().await.expect("close");
-    let broker = Broker::open(&url, Speaker::Anybody).await.expect("open");
-    assert_eq!(broker.prepared(), Prepared::Upgraded { from: 1 });
+async fn a11_a_worker_seals_what_is_nobodys_and_nothing_of_another_agent() {
+    let world = World::new().await;
+    let mut broker = world.open(&Speaker::Anybody).await;
+    let free = world.register(&mut broker, "free").await;
+    broker.speak_as(worker("other"));
+    let taken = world.register(&mut broker, "taken").await;
+    broker.speak_as(worker("mine"));
+    broker.seal(&[free.id, taken.id]).await.expect("seal");
+    for (agent, name, is_mine) in [(free, "mine", true), (taken, "other", false)] {
+        let now = broker.member(world.session, &agent.id.into()).await.expect("member");
+        assert_eq!((&now.owner, broker.speaker().may_be(&now)), (&Some(owner(name)), is_mine));
+    }
     broker.close().await;
 }

@@ -8,7 +8,7 @@ use caliban_store::broker::{
     TaskState,
 };
 use caliban_store::doorbell::Bells;
-use caliban_store::{Stamp, StoreUrl};
+use caliban_store::{HostId, Stamp, StoreUrl};
 
 #[tokio::test]
 async fn the_story_on_sqlite() {
@@ -22,6 +22,7 @@ fn at(seconds: i64) -> Stamp {
 
 fn placement() -> Placement {
     Placement {
+        host: HostId::of("here"),
         director: None,
         tmux_session: "main".to_owned(),
         tmux_window: "@1".to_owned(),

@@ -39,7 +39,7 @@ use std::time::Duration;
 use caliban_core::ids::{AgentId, Candidate, ResolveError, resolve};
 use caliban_core::lifecycle::{Event, State};
 use caliban_store::fleet::{Change, Registry};
-use caliban_store::{StoreError, StoreUrl};
+use caliban_store::{HostId, StoreError, StoreUrl};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -136,7 +136,8 @@ pub(crate) async fn serve(
 ) -> Result<Held, String> {
     let url = StoreUrl::sqlite(places.database());
     recover::prepare(places);
-    let mut registry = Registry::open(&url).await.map_err(|error| error.to_string())?;
+    let host = crate::process::machine().map_err(|error| error.to_string())?;
+    let mut registry = Registry::open(&url, &HostId::of(&host)).await.map_err(|error| error.to_string())?;
     let stop = CancellationToken::new();
     stop::on_signals(&stop).map_err(|error| format!("signals: {error}"))?;
     let (inbox, messages) = mpsc::channel(INBOX);

@@ -12,15 +12,16 @@ use caliban_control::Client;
 use caliban_control::protocol::AgentRow;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State, Status};
-use caliban_store::StoreUrl;
 use caliban_store::fleet::{Change, Record, Registry, Wanted};
+use caliban_store::{HostId, StoreUrl};
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, caliband, is_alive, processes_of, signal, wait_until};
 
 /// Changes what the registry says of an agent, while no daemon runs.
 pub(crate) async fn rewrite(fleet: &Fleet, id: AgentId, change: impl FnOnce(&mut Record)) {
-    let mut registry = Registry::open(&StoreUrl::sqlite(fleet.places.database())).await.unwrap();
+    let mut registry =
+        Registry::open(&StoreUrl::sqlite(fleet.places.database()), &HostId::of("")).await.unwrap();
     let rows = registry.page(0).await.unwrap();
     let (mut record, _) = rows.into_iter().find(|(record, _)| record.id == id).unwrap();
     change(&mut record);

@@ -5,8 +5,8 @@ use std::fs;
 use caliban_contract::records;
 use caliban_control::protocol::{KillRequest, RmRequest};
 use caliban_core::lifecycle::State;
-use caliban_store::StoreUrl;
 use caliban_store::fleet::Registry;
+use caliban_store::{HostId, StoreUrl};
 use rustix::process::Signal;
 
 use crate::fleet::{Fleet, is_alive, signal, wait_until};
@@ -83,11 +83,11 @@ async fn a_run_that_never_said_a_word_comes_back_as_crashed_with_what_it_was_to_
     // The first daemon dies when it has made the registry, and before it has filled it.
     fs::write(fleet.places.base().join("recovering"), "").unwrap();
     let url = StoreUrl::sqlite(fleet.places.database());
-    Registry::open(&url).await.unwrap().close().await;
+    Registry::open(&url, &HostId::of("")).await.unwrap().close().await;
     let mut client = fleet.client().await;
     assert_eq!(client.show(&id.to_string()).await.unwrap().state, State::Crashed, "{}", fleet.log());
     fleet.kill_daemon();
-    let mut registry = Registry::open(&url).await.unwrap();
+    let mut registry = Registry::open(&url, &HostId::of("")).await.unwrap();
     let (record, _) = registry.page(0).await.unwrap().remove(0);
     assert_eq!((record.id, record.resume_prompt.as_deref()), (id, Some("also the docs")));
     registry.close().await;

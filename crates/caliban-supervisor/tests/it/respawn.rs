@@ -8,8 +8,8 @@ use caliban_control::protocol::{RespawnRequest, ResumeRequest};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_core::names::Slug;
-use caliban_store::StoreUrl;
 use caliban_store::fleet::Registry;
+use caliban_store::{HostId, StoreUrl};
 
 use crate::faults::Small;
 use crate::fleet::{Fleet, is_alive, quick, refused, until, wait_until, write};
@@ -27,7 +27,8 @@ async fn r01_at_no_moment_does_the_registry_have_somebody_who_waits_for_a_respaw
     let mut client = fleet.client().await;
     let mut first = fleet.spawn(&mut client, "hang").await;
     let waiting = after(&fleet, &mut client, first).await;
-    let mut registry = Registry::open(&StoreUrl::sqlite(fleet.places.database())).await.unwrap();
+    let mut registry =
+        Registry::open(&StoreUrl::sqlite(fleet.places.database()), &HostId::of("")).await.unwrap();
     for _ in 0..10 {
         let (name, request) = (first.to_string(), RespawnRequest::default());
         let respawn = client.respawn(&name, &request);

@@ -8,8 +8,8 @@ use caliban_contract::records::{
 use caliban_control::Client;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, Status};
-use caliban_store::StoreUrl;
 use caliban_store::fleet::{Change, Record, Registry, Wanted};
+use caliban_store::{HostId, StoreUrl};
 
 use crate::fleet::Fleet;
 
@@ -26,7 +26,8 @@ const BATCH: usize = 50;
 /// Makes a registry of agents that sleep, with the files that their last runs left.
 async fn register(fleet: &Fleet, count: u32, prompt: usize) {
     fleet.places.prepare().unwrap();
-    let mut registry = Registry::open(&StoreUrl::sqlite(fleet.places.database())).await.unwrap();
+    let mut registry =
+        Registry::open(&StoreUrl::sqlite(fleet.places.database()), &HostId::of("")).await.unwrap();
     let ids: Vec<u32> = (1..=count).collect();
     for some in ids.chunks(BATCH) {
         let changes: Vec<Change> = some.iter().map(|number| sleeper(fleet, *number, prompt)).collect();

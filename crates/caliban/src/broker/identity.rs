@@ -176,7 +176,7 @@ async fn join(
     let skipped = former.len().saturating_sub(FORMER);
     former.drain(..skipped);
     let remember = Remembered {
-        url: format!("sqlite:///{}", url.file().display()),
+        url: url.to_string(),
         session: session.id.to_string(),
         agent: me.id.to_string(),
         former: former.iter().map(ToString::to_string).collect(),

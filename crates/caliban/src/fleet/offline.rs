@@ -1,7 +1,7 @@
 //! How the agents of a fleet stand, from what its last daemon and their own processes left on the disk.
 //!
-//! The registry is read in a copy: opening a store may bring it up to date and fold its log back, and that is its
-//! daemon's to do. What is read so is the last that was recorded; whether a process still runs is not looked at.
+//! The registry is read in a copy, because opening a store may fold its log back, and only its daemon may do that. The copy
+//! shows what was last recorded; this module does not look whether a process still runs.
 
 use std::{
     fs::{self, DirBuilder},
@@ -20,7 +20,7 @@ use caliban_core::{
     spec::SpawnSpec,
 };
 use caliban_store::{
-    StoreUrl,
+    HostId, StoreUrl,
     fleet::{Record, Registry, Wanted},
 };
 
@@ -36,8 +36,9 @@ const PROMPT_CHARS: usize = 200;
 /// The agents of the fleet in `base`; the copy is made in our own runtime directory.
 pub(super) async fn read(base: &Path, places: &Places, own: &Places) -> Result<Vec<AgentRow>, String> {
     let copy = Copy::make(base, own).map_err(|error| format!("its registry cannot be copied: {error}"))?;
-    let mut registry =
-        Registry::open(&StoreUrl::sqlite(copy.0.join(REGISTRY))).await.map_err(|error| error.to_string())?;
+    let host = caliban_process::machine().map_err(|error| error.to_string())?;
+    let url = StoreUrl::sqlite(copy.0.join(REGISTRY));
+    let mut registry = Registry::open(&url, &HostId::of(&host)).await.map_err(|error| error.to_string())?;
     let (mut rows, mut last, mut queued) = (Vec::new(), 0, 0);
     loop {
         let page = registry.page(last).await.map_err(|error| error.to_string())?;

@@ -1,0 +1,53 @@
+//! Which machine a row belongs to.
+//!
+//! A pane, a process id and a worktree mean something on one machine only. Rows that name one carry the machine's id, so
+//! that several machines can share a store. Refuses: finding out what machine this is; the caller says it.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+/// How many hexadecimal digits an id has.
+const DIGITS: usize = 16;
+
+/// A machine: a hash of what it calls itself, because a machine's own id is not for others to see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostId(String);
+
+impl HostId {
+    /// The machine that calls itself `name` (its machine id, or its host name where it has none).
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        let digest = Sha256::new().chain_update("caliban host\0").chain_update(name).finalize();
+        Self(digest.iter().flat_map(|byte| [byte >> 4, byte & 15]).take(DIGITS).map(hex).collect())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Some(Self(text.to_owned()))
+    }
+}
+
+fn hex(digit: u8) -> char {
+    char::from_digit(u32::from(digit), 16).unwrap_or_default()
+}
+
+impl fmt::Display for HostId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HostId;
+
+    #[test]
+    fn an_id_is_stable_and_does_not_show_the_name() {
+        assert_eq!(HostId::of("laptop").to_string(), "a7ccf58167f379e4");
+        assert_ne!(HostId::of("laptop"), HostId::of("desktop"));
+    }
+}
