@@ -74,6 +74,8 @@ pub struct Kit {
     pub limits: Limits,
     /// What its turns are counted in.
     pub turn_count: TurnCount,
+    /// Whether "always" answers of an earlier process of the conversation still hold.
+    pub earlier_answers: EarlierAnswers,
     /// Who can be asked.
     pub attendance: Attendance,
     /// The session's directory.
@@ -102,6 +104,15 @@ pub enum TurnCount {
     Prompt,
     /// The whole conversation, earlier processes included.
     Conversation,
+}
+
+/// Whether "always" answers of an earlier process of the conversation still hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EarlierAnswers {
+    /// A person who takes up a conversation again is asked anew.
+    Forgotten,
+    /// A background agent that was stopped and resumed goes on with what it was allowed.
+    Kept,
 }
 
 /// Whether there is somebody who can answer an ask.
@@ -232,6 +243,9 @@ impl Agent {
         }
         kit.purse.carry_over_time(worked_ms);
         kit.purse.count_grants(&kit.directory);
+        if kit.earlier_answers == EarlierAnswers::Kept {
+            kit.remember_always(records.iter().map(|record| &record.event));
+        }
         let lost_place = stand_where_it_stood(&kit.workspace, transcript::standing(&records));
         if let Ok(todos) = serde_json::from_value(conversation.todos().clone()) {
             kit.workspace.set_todos(todos);

@@ -20,7 +20,7 @@ use caliban_providers::Provider;
 use caliban_tools::{OffLimits, Tool, Workspace, WorkspaceOptions};
 
 use crate::{
-    agent::{Attendance, Kit, Limits, TurnCount},
+    agent::{Attendance, EarlierAnswers, Kit, Limits, TurnCount},
     asks::Asks,
     budget::Purse,
     definitions::Definition,
@@ -105,6 +105,33 @@ pub struct Wanted {
     pub tools: Option<Vec<String>>,
     /// Its part of the system prompt.
     pub role: Option<String>,
+    /// Tools that it has by itself; its sub-agents do not have them.
+    pub own_tools: Vec<Arc<dyn Tool>>,
+    /// What the system prompt says about those.
+    pub instructions: Option<String>,
+    /// What its turn limit counts.
+    pub turn_count: TurnCount,
+    /// Whether "always" answers of an earlier process of the conversation still hold.
+    pub earlier_answers: EarlierAnswers,
+}
+
+impl Wanted {
+    /// An agent with all tools of the blueprint and none of its own, on its own.
+    pub fn new(session: String, directory: PathBuf, workspace: WorkspaceSource) -> Self {
+        Self {
+            session,
+            label: None,
+            directory,
+            workspace,
+            kin: Kin::Independent,
+            tools: None,
+            role: None,
+            own_tools: Vec::new(),
+            instructions: None,
+            turn_count: TurnCount::Prompt,
+            earlier_answers: EarlierAnswers::Forgotten,
+        }
+    }
 }
 
 /// Where an agent works.
@@ -201,12 +228,18 @@ impl Blueprint {
                 },
             })));
         }
+        tools.extend(wanted.own_tools);
         if let Some(names) = &wanted.tools {
             tools.retain(|tool| names.contains(&tool.spec().name));
         }
         let has_helpers = has_helpers && tools.iter().any(|tool| tool.spec().name == subagent::NAME);
         let system =
             SystemPrompt { has_helpers, is_sub_agent, role: wanted.role, append: self.append.clone() };
+        let mut system = system.render();
+        if let Some(instructions) = &wanted.instructions {
+            system.push_str("\n\n");
+            system.push_str(instructions);
+        }
         let place = Place {
             directory: workspace.root().to_owned(),
             repo: self.repo.clone().filter(|repo| workspace.root().starts_with(repo)),
@@ -221,7 +254,7 @@ impl Blueprint {
             effort: self.effort,
             max_output: self.max_output,
             window: self.window,
-            system: system.render(),
+            system,
             context: prompt::opening(&place, &self.context_files, &*off_limits),
             specs: tools.iter().map(|tool| tool.spec().clone()).collect(),
             tools,
@@ -231,7 +264,8 @@ impl Blueprint {
             purse,
             workspace,
             limits: self.limits,
-            turn_count: TurnCount::Prompt,
+            turn_count: wanted.turn_count,
+            earlier_answers: wanted.earlier_answers,
             attendance: self.attendance,
             directory: wanted.directory,
             feed,

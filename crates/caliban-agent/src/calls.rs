@@ -98,7 +98,7 @@ impl Kit {
 
     /// The same for what was answered with "always" in an earlier process of this conversation. What the agent's
     /// sub-agents asked is in their own transcripts, and ended with them.
-    pub fn remember_always<'a>(&self, events: impl IntoIterator<Item = &'a Event>) {
+    pub(crate) fn remember_always<'a>(&self, events: impl IntoIterator<Item = &'a Event>) {
         let mut asked: BTreeMap<&str, &[String]> = BTreeMap::new();
         for event in events {
             match event {

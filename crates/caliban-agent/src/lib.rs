@@ -24,6 +24,6 @@ pub mod subagent;
 pub mod transcript;
 mod turn;
 
-pub use agent::{Agent, Attendance, Kit, Limits, Refused, TurnCount, TurnReport};
+pub use agent::{Agent, Attendance, EarlierAnswers, Kit, Limits, Refused, TurnCount, TurnReport};
 pub use call_text::{Excerpt, excerpt, whole_call};
 pub use calls::quote as describe;

@@ -6,6 +6,7 @@
 pub mod access;
 pub mod budget;
 pub mod cap;
+pub mod hook;
 pub mod ids;
 pub mod inert;
 pub mod lifecycle;
@@ -14,6 +15,7 @@ pub mod mode;
 pub mod names;
 pub mod price;
 pub mod redact;
+pub mod setup;
 pub mod spec;
 pub mod turn;
 pub mod usage;

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use crate::budget::Limits;
 use crate::ids::AgentId;
 use crate::inert;
-use crate::mode::Mode;
 use crate::names::Slug;
+use crate::setup::AgentSetup;
 
 /// The format written today. It grows only when an old reader would misunderstand the file.
 pub const SPEC_VERSION: u32 = 1;
@@ -35,36 +35,13 @@ pub struct SpawnSpec {
     /// A name for people, shown in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<Slug>,
-    /// The model; the settings' when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// The provider; the settings' when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub provider: Option<String>,
-    /// The kind of agent (a named definition), when it is not the general one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent_type: Option<String>,
+    /// How it is set up.
+    #[serde(flatten)]
+    pub setup: AgentSetup,
     /// Where it works.
     pub isolation: Isolation,
-    /// What it may spend by itself.
-    pub budget: Limits,
     /// What it and all whom it starts may spend together.
     pub tree_budget: Limits,
-    /// How many turns it has; the settings' when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_turns: Option<u64>,
-    /// How calls that no rule decides are treated; the settings' when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub permission_mode: Option<Mode>,
-    /// Rules that allow, on top of the settings'.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub allow: Vec<String>,
-    /// Rules that deny, on top of the settings'.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub deny: Vec<String>,
-    /// The only tools that it has; all when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tools: Option<Vec<String>>,
     /// What it does when its turn is over.
     pub after_turn: AfterTurn,
     /// Those who must have ended `done` before it starts.

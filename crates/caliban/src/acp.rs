@@ -39,11 +39,11 @@ impl Editor {
         if !place.cwd.is_absolute() {
             return Err(AcpFailure::new(FailureKind::Invalid, "cwd must be an absolute path"));
         }
-        let mut flags = self.flags.clone();
-        flags.add_dir.extend(place.additional_directories.iter().cloned());
+        let mut setup = self.flags.setup(&place.cwd);
+        setup.add_dirs.extend(place.additional_directories.iter().cloned());
         let request = Request {
             mcp_servers: &place.mcp_servers,
-            ..Request::here(&place.cwd, &flags, Attendance::Somebody)
+            ..Request::here(&place.cwd, &setup, Attendance::Somebody)
         };
         let composition = compose(&self.environment, request).await.map_err(failure)?;
         for text in &composition.notes {

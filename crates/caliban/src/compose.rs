@@ -12,14 +12,14 @@ use std::{
 
 use caliban_agent::{
     Agent, Attendance, Kit, Limits,
-    blueprint::{Blueprint, Helpers, Kin, Wanted, WorkspaceSource},
+    blueprint::{Blueprint, Helpers, Wanted, WorkspaceSource},
     definitions::{self, Definition},
     feed::{Entry, Feed},
     hooks::{CommandHook, HookEvent, HookPlace, Hooks},
     prompt::ContextFiles,
-    subagent::{Isolation, policy_in_worktree},
+    subagent::{Isolation, inherit, policy_in_worktree},
 };
-use caliban_core::{budget, ids::AgentId, price::Billing, redact::Redactor, wait::Wait};
+use caliban_core::{budget, ids::AgentId, price::Billing, redact::Redactor, setup::AgentSetup, wait::Wait};
 use caliban_mcp::Server;
 use caliban_permissions::Policy;
 use caliban_providers::{Provider, ProviderKind};
@@ -28,7 +28,6 @@ use caliban_worktrees::{Keep, Setup};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cli::AgentFlags,
     fleet::spawner::FleetSpawner,
     mcp,
     place::{Found, Sessions},
@@ -51,6 +50,10 @@ pub(crate) struct Composition {
     pub blueprint: Blueprint,
     /// How a workspace in this place is made; `output_dir` is the session's.
     pub workspace: WorkspaceOptions,
+    /// The only tools that the agent has; all when absent.
+    tools: Option<Vec<String>>,
+    /// What the agent type adds to the system prompt.
+    role: Option<String>,
     /// Everything about this repo on disk.
     pub repo_dir: PathBuf,
     /// Lines for people.
@@ -67,10 +70,10 @@ pub(crate) struct Request<'a> {
     pub cwd: &'a Path,
     /// A worktree of the agent's own, when it does not work in `cwd`.
     pub worktree: Option<&'a Path>,
-    /// The flags.
-    pub flags: &'a AgentFlags,
-    /// What the user adds to the system prompt.
-    pub append: Option<String>,
+    /// The part of the caller's directory below `cwd` that is not there any more.
+    pub missing: &'a Path,
+    /// How it is set up.
+    pub setup: &'a AgentSetup,
     /// Who can be asked.
     pub attendance: Attendance,
     /// MCP servers that a client brings along.
@@ -81,25 +84,34 @@ pub(crate) struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// An agent in the user's own directory.
-    pub(crate) fn here(cwd: &'a Path, flags: &'a AgentFlags, attendance: Attendance) -> Self {
-        Self { cwd, worktree: None, flags, append: None, attendance, mcp_servers: &[], fleet_agent: None }
+    pub(crate) fn here(cwd: &'a Path, setup: &'a AgentSetup, attendance: Attendance) -> Self {
+        let missing = Path::new("");
+        Self { cwd, worktree: None, missing, setup, attendance, mcp_servers: &[], fleet_agent: None }
     }
 }
 
 /// Reads the settings and puts everything together.
 pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> Result<Composition, Failure> {
-    let Request { cwd, worktree, flags, append, attendance, mcp_servers, fleet_agent } = request;
-    let loaded = crate::settings::load(environment, cwd, flags.layer())?;
+    let Request { cwd, worktree, missing, setup, attendance, mcp_servers, fleet_agent } = request;
+    let loaded = crate::settings::load(environment, cwd, setup.into())?;
+    let (definitions, problems) = agent_types(&loaded);
+    let kind = setup.agent_type.as_deref().map(|name| named_type(&definitions, name)).transpose()?;
     let target = decide(&loaded).await?;
     let provider = provider(&loaded, &target, environment)?;
-    let model = model(&target, provider.as_ref()).await?;
+    // A model that was asked for is stronger than that of the agent type.
+    let model = match kind.and_then(|kind| kind.model.clone()).filter(|_| setup.model.is_none()) {
+        Some(model) => model,
+        None => model(&target, provider.as_ref()).await?,
+    };
+    let tools = setup.tools.clone().or_else(|| kind.and_then(|kind| kind.tools.clone()));
+    let role = kind.map(|kind| kind.role.clone());
     let settings = &loaded.settings;
     let env = tool_environment(environment, &settings.bash.env_allow);
     let helper = own_program()?;
     let redactor = Redactor::new(secrets(environment, settings));
     let tree = worktree.map(canonical).transpose()?;
     let root = match &tree {
-        Some(tree) => same_place(tree, cwd, &loaded.root)?,
+        Some(tree) => same_place(tree, cwd, missing, &loaded.root)?,
         None => canonical(cwd)?,
     };
     let is_repo = loaded.root.join(".git").symlink_metadata().is_ok();
@@ -123,9 +135,8 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         limits: tool_limits(settings),
         http: caliban_http::Options { proxy: environment.proxy(), ..Default::default() },
     };
-    let (definitions, problems) = agent_types(&loaded);
     notes.extend(problems);
-    let spawner = FleetSpawner::new(environment.clone(), flags.clone());
+    let spawner = FleetSpawner::new(environment.clone(), setup.clone());
     let spawner = match fleet_agent {
         Some((id, depth)) => spawner.child_of(id, depth),
         None => spawner,
@@ -137,7 +148,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         effort: settings.effort,
         max_output: settings.max_output_tokens.map(Into::into),
         window: settings.context_window.map(NonZeroU64::get),
-        append,
+        append: setup.system_prompt_append.clone(),
         context_files: ContextFiles {
             names: settings.context.files.clone(),
             max_bytes: usize::try_from(settings.context.max_bytes).unwrap_or(usize::MAX),
@@ -148,8 +159,8 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         repo: tree.clone().or_else(|| repo.clone()),
         date: jiff::Zoned::now().date().to_string(),
         foreign_tools: Vec::new(),
-        policy: policy(&loaded, tree.as_deref()),
-        hooks: hooks(settings, HookPlace { root: loaded.root.clone(), env, ..HookPlace::default() }),
+        policy: inherit(setup, policy(&loaded, tree.as_deref())).map_err(Failure::new)?,
+        hooks: hooks(settings, setup, HookPlace { root: loaded.root.clone(), env, ..HookPlace::default() }),
         budget: budget_limits(settings),
         limits: Limits { max_turns: settings.limits.max_turns.get() },
         attendance,
@@ -164,17 +175,19 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     let (servers, left_out) = mcp::connect(&configs, &workspace.http).await;
     notes.extend(left_out);
     let repo_dir = loaded.paths.repo(&loaded.root);
-    Ok(Composition { blueprint, workspace, repo_dir, notes, fleet: loaded.settings.fleet.clone(), servers })
+    let fleet = loaded.settings.fleet.clone();
+    Ok(Composition { blueprint, workspace, tools, role, repo_dir, notes, fleet, servers })
 }
 
-/// Where the user stands in their tree, in this one; its root when there is no such directory in it.
-fn same_place(tree: &Path, cwd: &Path, root: &Path) -> Result<PathBuf, Failure> {
+/// Where the user stands in their tree, in this one; the nearest directory above that is in it, else its root. `missing` is
+/// the part below `cwd` that only this tree may have.
+fn same_place(tree: &Path, cwd: &Path, missing: &Path, root: &Path) -> Result<PathBuf, Failure> {
     let below = canonical(cwd)?.strip_prefix(canonical(root)?).map(|below| tree.join(below));
-    match below.ok().and_then(|place| place.canonicalize().ok()) {
-        // Not through a link that leads out.
-        Some(place) if place.starts_with(tree) && place.is_dir() => Ok(place),
-        _ => Ok(tree.to_owned()),
-    }
+    let places = below.ok().into_iter().flat_map(|place| [place.join(missing), place]);
+    let mut places = places.filter_map(|place| place.canonicalize().ok());
+    // Not through a link that leads out.
+    let found = places.find(|place| place.starts_with(tree) && place.is_dir());
+    Ok(found.unwrap_or_else(|| tree.to_owned()))
 }
 
 /// The settings' policy; in a worktree of its own an agent edits without a question.
@@ -195,6 +208,16 @@ pub(crate) enum Which {
 }
 
 impl Composition {
+    /// The agent that the setup asks for.
+    pub(crate) fn wanted(&self, session: String, directory: PathBuf) -> Wanted {
+        let workspace = WorkspaceSource::New(self.workspace.clone());
+        Wanted {
+            tools: self.tools.clone(),
+            role: self.role.clone(),
+            ..Wanted::new(session, directory, workspace)
+        }
+    }
+
     /// The kit of one agent, with the tools of MCP servers. Whole outputs are kept in the agent's directory.
     pub(crate) fn kit(&mut self, mut wanted: Wanted) -> Result<Kit, Failure> {
         let outputs = wanted.directory.join(OUTPUTS);
@@ -216,15 +239,7 @@ impl Composition {
                 (session, directory, false)
             }
         };
-        let wanted = Wanted {
-            session: session.to_string(),
-            label: None,
-            workspace: WorkspaceSource::New(self.workspace.clone()),
-            directory,
-            kin: Kin::Independent,
-            tools: None,
-            role: None,
-        };
+        let wanted = self.wanted(session.to_string(), directory);
         let kit = self.kit(wanted)?;
         let (feed, directory) = (kit.feed.clone(), kit.directory.clone());
         let opening = async { if is_old { Agent::resume(kit).await } else { Agent::new(kit).await } };
@@ -276,6 +291,12 @@ pub(crate) fn agent_types(loaded: &Loaded) -> (Vec<Definition>, Vec<String>) {
     };
     files.extend(loaded.paths.own_agent_directories().iter().flat_map(|dir| definitions::read(dir)));
     definitions::parse_all(&files)
+}
+
+fn named_type<'a>(definitions: &'a [Definition], name: &str) -> Result<&'a Definition, Failure> {
+    definitions.iter().find(|definition| definition.name == name).ok_or_else(|| {
+        Failure::new(format!("there is no agent type {name:?}")).hint("`caliban agents types` lists them")
+    })
 }
 
 /// Our own program: it has a hidden mode that keeps the commands of tools and hooks.
@@ -340,7 +361,10 @@ fn from_provider(error: caliban_providers::ProviderError) -> Failure {
     }
 }
 
-fn hooks(settings: &Settings, place: HookPlace) -> Hooks {
+fn hooks(settings: &Settings, setup: &AgentSetup, place: HookPlace) -> Hooks {
+    if let Some(commands) = setup.hooks.clone() {
+        return Hooks { commands, place, ..Hooks::default() };
+    }
     let events = [
         HookEvent::SessionStart,
         HookEvent::UserPromptSubmit,

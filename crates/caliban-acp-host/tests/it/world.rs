@@ -18,10 +18,10 @@ use caliban_acp_host::{
 };
 use caliban_agent::{
     Agent, Attendance, Kit, Limits,
-    blueprint::{Blueprint, Helpers, Kin, Wanted, WorkspaceSource},
+    blueprint::{Blueprint, Helpers, Wanted, WorkspaceSource},
     hooks::Hooks,
     prompt::ContextFiles,
-    spawner::{Handover, Spawner},
+    spawner::Spawner,
     subagent::Isolation,
 };
 use caliban_core::{budget, message::Effort, price::Billing, redact::Redactor};
@@ -144,11 +144,10 @@ impl World {
             cwd: self.root().to_owned(),
             spawner: Arc::new(NoFleet),
         };
-        let wanted = Wanted {
-            session: session.to_owned(),
-            label: None,
-            directory: self.directory.path().join(session),
-            workspace: WorkspaceSource::New(WorkspaceOptions {
+        let wanted = Wanted::new(
+            session.to_owned(),
+            self.directory.path().join(session),
+            WorkspaceSource::New(WorkspaceOptions {
                 root: self.root(),
                 extra_dirs: Vec::new(),
                 output_dir: self.directory.path().join("outputs"),
@@ -159,10 +158,7 @@ impl World {
                 redact: None,
                 limits: caliban_tools::Limits::default(),
             }),
-            kin: Kin::Independent,
-            tools: None,
-            role: None,
-        };
+        );
         blueprint.kit(wanted).unwrap()
     }
 
@@ -394,7 +390,10 @@ pub(crate) fn calls(items: &[Item]) -> Vec<(String, ToolCallStatus)> {
 struct NoFleet;
 
 impl Spawner for NoFleet {
-    fn spawn<'a>(&'a self, _work: Handover) -> caliban_tools::BoxFuture<'a, Result<String, String>> {
+    fn spawn<'a>(
+        &'a self,
+        _work: caliban_core::spec::SpawnSpec,
+    ) -> caliban_tools::BoxFuture<'a, Result<String, String>> {
         Box::pin(async { Err("no fleet here".to_owned()) })
     }
 }

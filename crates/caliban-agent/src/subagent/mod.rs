@@ -12,7 +12,9 @@ use std::{
 };
 
 use caliban_contract::grants::Grant;
-use caliban_core::{access::Access, message::ToolSpec, redact::Redactor, spec::SpawnSpec, usage::Usage};
+use caliban_core::{
+    access::Access, message::ToolSpec, redact::Redactor, setup::AgentSetup, spec::SpawnSpec, usage::Usage,
+};
 use caliban_permissions::{Effect, Mode, Policy};
 use caliban_tools::{BoxFuture, Call, Tool, ToolOutput, Workspace};
 use serde_json::Value;
@@ -24,7 +26,6 @@ use crate::{
     conversation::Conversation,
     event::{Author, Event},
     feed::{Cursor, Entry},
-    spawner::Handover,
 };
 pub use worktree::Isolation;
 
@@ -38,9 +39,6 @@ pub const MAX_TURNS: u32 = 20;
 pub const MAX_ANSWER_CHARS: usize = 5_000;
 /// Where the sessions of sub-agents are, below the parent's.
 const SESSIONS: &str = "sub";
-
-/// What a background agent has of its parent's rights, beside the fields of its spec.
-const INHERITED: &str = "inherited_policy";
 
 /// The source of the rule that lets an agent edit in its own worktree.
 const OWN_WORKTREE: &str = "the agent's own worktree";
@@ -164,13 +162,15 @@ impl Starter {
         blueprint.policy = policy_below(&parent_policy, workspace.root(), worktree.is_some());
         let allowlist = input.tool_allowlist.clone().or_else(|| definition.and_then(|it| it.tools.clone()));
         let wanted = Wanted {
-            session: session.to_owned(),
             label: input.label.clone(),
-            directory: self.directory.join(SESSIONS).join(session),
-            workspace: WorkspaceSource::Ready(workspace),
             kin: Kin::SubAgent(self.parent.clone()),
             tools: allowlist.clone(),
             role: definition.map(|it| it.role.clone()),
+            ..Wanted::new(
+                session.to_owned(),
+                self.directory.join(SESSIONS).join(session),
+                WorkspaceSource::Ready(workspace),
+            )
         };
         let kit = blueprint.kit(wanted).map_err(|error| error.to_string())?;
         let dropped = unknown(allowlist.as_deref(), &kit.specs);
@@ -224,23 +224,25 @@ impl Starter {
                 report::amount(budget)
             ));
         }
-        let spec = SpawnSpec {
-            version: caliban_core::spec::SPEC_VERSION,
-            budget,
-            prompt: input.prompt.clone(),
-            label: input.label.as_deref().map(caliban_core::names::Slug::slugify),
+        let setup = AgentSetup {
             model: input.model.clone(),
             agent_type: input.agent.clone(),
-            isolation: place.into_spec(),
             tools: input.tool_allowlist.clone(),
-            cwd: self.blueprint.cwd.clone(),
+            budget,
             // As they stand now: a person may have changed both since the agent began.
             permission_mode: Some(policy.mode),
             allow: approved.map(|rule| rule.rule.to_string()).collect(),
-            extra: serde_json::Map::from_iter([(INHERITED.to_owned(), inherited)]),
-            ..SpawnSpec::default()
+            hooks: Some(hooks),
+            inherited_policy: Some(inherited),
+            ..AgentSetup::default()
         };
-        match self.blueprint.spawner.spawn(Handover { spec, hooks }).await {
+        let spec = SpawnSpec {
+            label: input.label.as_deref().map(caliban_core::names::Slug::slugify),
+            setup,
+            isolation: place.into_spec(),
+            ..SpawnSpec::new(input.prompt.clone(), self.blueprint.cwd.clone())
+        };
+        match self.blueprint.spawner.spawn(spec).await {
             Ok(id) => report::handed_over(&id, &warning),
             Err(problem) => {
                 if budget != caliban_core::budget::Limits::NONE
@@ -383,10 +385,10 @@ pub fn policy_in_worktree(mut policy: Policy, root: &Path) -> Policy {
     policy
 }
 
-/// The policy of an agent of this spec: its own, and where another agent has started it, no more than that one had at
+/// The policy of an agent of this setup: its own, and where another agent has started it, no more than that one had at
 /// that moment. What cannot be read is an error, in words: nobody knows what it would have forbidden.
-pub fn inherit(spec: &SpawnSpec, own: Policy) -> Result<Policy, String> {
-    let Some(inherited) = spec.extra.get(INHERITED) else { return Ok(own) };
+pub fn inherit(setup: &AgentSetup, own: Policy) -> Result<Policy, String> {
+    let Some(inherited) = &setup.inherited_policy else { return Ok(own) };
     let parent: Policy = serde_json::from_value(inherited.clone())
         .map_err(|error| format!("what the agent may do, by its spec, cannot be read: {error}"))?;
     let worktree = own.worktree.clone();

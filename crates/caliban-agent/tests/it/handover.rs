@@ -28,14 +28,14 @@ async fn handed_over(world: &World, said: Answer, mode: Mode) -> SpawnSpec {
     let mut handed = world.spawner.0.lock().unwrap();
     let work = handed.pop().unwrap();
     // It goes over the wire.
-    SpawnSpec::from_json(&serde_json::to_string(&work.spec).unwrap()).unwrap()
+    SpawnSpec::from_json(&serde_json::to_string(&work).unwrap()).unwrap()
 }
 
 /// What the settings, with the flags of the spec, give the helper: here nothing else.
 fn own(world: &World, spec: &SpawnSpec) -> Policy {
     let mut policy = Policy::new(world.root(), world.directory.path().join("home"));
-    policy.mode = spec.permission_mode.unwrap_or_default();
-    for rule in &spec.allow {
+    policy.mode = spec.setup.permission_mode.unwrap_or_default();
+    for rule in &spec.setup.allow {
         policy.add(Effect::Allow, rule.parse().unwrap(), "--allow");
     }
     policy
@@ -53,7 +53,7 @@ fn write(policy: &Policy, path: &str) -> &'static str {
 async fn what_was_always_allowed_to_the_parent_is_allowed_to_its_helper() {
     let world = world();
     let spec = handed_over(&world, Answer::Always, Mode::Default).await;
-    let policy = inherit(&spec, own(&world, &spec)).unwrap();
+    let policy = inherit(&spec.setup, own(&world, &spec)).unwrap();
     assert_eq!(["src/a.txt", "src/b.txt"].map(|path| write(&policy, path)), ["allow", "ask"]);
 }
 
@@ -61,8 +61,8 @@ async fn what_was_always_allowed_to_the_parent_is_allowed_to_its_helper() {
 async fn what_was_allowed_once_is_not() {
     let world = world();
     let spec = handed_over(&world, Answer::Once, Mode::Default).await;
-    assert_eq!((spec.allow.len(), spec.permission_mode), (0, Some(Mode::Default)));
-    assert_eq!(write(&inherit(&spec, own(&world, &spec)).unwrap(), "src/a.txt"), "ask");
+    assert_eq!((spec.setup.allow.len(), spec.setup.permission_mode), (0, Some(Mode::Default)));
+    assert_eq!(write(&inherit(&spec.setup, own(&world, &spec)).unwrap(), "src/a.txt"), "ask");
 }
 
 #[tokio::test]
@@ -70,7 +70,11 @@ async fn a_mode_that_was_changed_is_the_helpers_too() {
     for (mode, expected) in [(Mode::Plan, "deny"), (Mode::AcceptEdits, "allow")] {
         let world = world();
         let spec = handed_over(&world, Answer::Once, mode).await;
-        assert_eq!(write(&inherit(&spec, own(&world, &spec)).unwrap(), "src/b.txt"), expected, "{mode}");
+        assert_eq!(
+            write(&inherit(&spec.setup, own(&world, &spec)).unwrap(), "src/b.txt"),
+            expected,
+            "{mode}"
+        );
     }
 }
 
@@ -81,18 +85,18 @@ async fn settings_that_have_grown_since_give_the_helper_nothing() {
     let mut wide = own(&world, &spec);
     wide.mode = Mode::Unattended;
     wide.add(Effect::Allow, "Edit(src/**)".parse().unwrap(), "settings");
-    assert_eq!(write(&inherit(&spec, wide).unwrap(), "src/a.txt"), "ask");
+    assert_eq!(write(&inherit(&spec.setup, wide).unwrap(), "src/a.txt"), "ask");
     let mut narrow = own(&world, &spec);
     narrow.add(Effect::Deny, "Edit(src/**)".parse().unwrap(), "settings");
-    assert_eq!(write(&inherit(&spec, narrow).unwrap(), "src/a.txt"), "deny");
+    assert_eq!(write(&inherit(&spec.setup, narrow).unwrap(), "src/a.txt"), "deny");
 }
 
 #[tokio::test]
 async fn rights_that_cannot_be_read_start_nobody() {
     let world = world();
     let mut spec = handed_over(&world, Answer::Once, Mode::Default).await;
-    spec.extra["inherited_policy"]["mode"] = json!("yolo");
-    let error = inherit(&spec, own(&world, &spec)).unwrap_err();
+    spec.setup.inherited_policy.as_mut().unwrap()["mode"] = json!("yolo");
+    let error = inherit(&spec.setup, own(&world, &spec)).unwrap_err();
     assert!(error.contains("cannot be read"), "{error}");
 }
 

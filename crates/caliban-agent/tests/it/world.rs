@@ -7,11 +7,11 @@ use std::{
 
 use caliban_agent::{
     Agent, Attendance, Kit, Limits, TurnReport,
-    blueprint::{Blueprint, Helpers, Kin, Wanted, WorkspaceSource},
+    blueprint::{Blueprint, Helpers, Wanted, WorkspaceSource},
     event::{Answer, Author},
     hooks::{ClosureHook, Hooks},
     prompt::ContextFiles,
-    spawner::{Handover, Spawner},
+    spawner::Spawner,
     subagent::Isolation,
 };
 use caliban_core::{
@@ -88,11 +88,10 @@ impl World {
             cwd: self.root(),
             spawner: self.spawner.clone(),
         };
-        let wanted = Wanted {
-            session: "session".into(),
-            label: None,
-            directory: self.session(),
-            workspace: WorkspaceSource::New(WorkspaceOptions {
+        let wanted = Wanted::new(
+            "session".into(),
+            self.session(),
+            WorkspaceSource::New(WorkspaceOptions {
                 root: self.root(),
                 extra_dirs: Vec::new(),
                 output_dir: self.directory.path().join("outputs"),
@@ -103,10 +102,7 @@ impl World {
                 redact: None,
                 limits: caliban_tools::Limits::default(),
             }),
-            kin: Kin::Independent,
-            tools: None,
-            role: None,
-        };
+        );
         blueprint.kit(wanted).unwrap()
     }
 }
@@ -134,10 +130,10 @@ pub(crate) async fn answer(kit: &Kit, answer: Answer) {
 
 /// Keeps what is handed over.
 #[derive(Default)]
-pub(crate) struct Fleet(pub(crate) Mutex<Vec<Handover>>);
+pub(crate) struct Fleet(pub(crate) Mutex<Vec<caliban_core::spec::SpawnSpec>>);
 
 impl Spawner for Fleet {
-    fn spawn<'a>(&'a self, work: Handover) -> BoxFuture<'a, Result<String, String>> {
+    fn spawn<'a>(&'a self, work: caliban_core::spec::SpawnSpec) -> BoxFuture<'a, Result<String, String>> {
         self.0.lock().unwrap().push(work);
         Box::pin(async { Ok("a1b2c3d4".to_owned()) })
     }

@@ -11,8 +11,8 @@ fn a_spec_survives_storing() {
     spec.label = Some(Slug::parse("fixer").unwrap());
     spec.isolation =
         Isolation::Worktree(WorktreeSpec { sparse_paths: vec!["src".into()], ..Default::default() });
-    spec.budget.tokens = Some(50_000);
-    spec.permission_mode = Some(Mode::AcceptEdits);
+    spec.setup.budget.tokens = Some(50_000);
+    spec.setup.permission_mode = Some(Mode::AcceptEdits);
     spec.after = vec!["a3f80001".parse().unwrap()];
     let text = serde_json::to_string(&spec).unwrap();
     assert_eq!(SpawnSpec::from_json(&text), Ok(spec));

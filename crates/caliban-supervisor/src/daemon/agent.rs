@@ -110,7 +110,7 @@ impl About {
             label: spec.label.as_ref().map(|label| label.as_str().to_owned()),
             prompt: line.chars().take(PROMPT_CHARS).collect(),
             cwd: spec.cwd.clone(),
-            model: spec.model.clone(),
+            model: spec.setup.model.clone(),
             parent: spec.parent,
             depth: spec.depth,
             has_worktree: matches!(spec.isolation, Isolation::Worktree(_)),

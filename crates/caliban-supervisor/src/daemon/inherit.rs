@@ -18,7 +18,6 @@ use caliban_core::ids::AgentId;
 use caliban_core::mode::Mode;
 use caliban_core::price::MicroUsd;
 use caliban_core::spec::SpawnSpec;
-use serde_json::Value;
 
 use super::Owner;
 use super::spawn::bad;
@@ -26,11 +25,7 @@ use crate::ancestry::{self, AgentAbove, Ancestry, Which};
 use crate::protocol::{ApiError, ErrorCode, ResumeRequest, SpawnRequest};
 use crate::records::{self, Rights, WorkerStatus};
 
-/// Parts of a request that an agent hands over to one that it starts.
-const POLICY: &str = "inherited_policy";
-const HOOKS: &str = "hooks";
-/// Directories that count as inside the project, in a request and in a policy.
-const ADD_DIRS: &str = "add_dirs";
+/// Directories that count as inside the project, in a policy.
 const EXTRA_DIRS: &str = "extra_dirs";
 
 /// Variables that say where settings and trust are.
@@ -162,14 +157,14 @@ fn parent_in(dir: &Path, nonce: &str) -> Result<SpawnSpec, String> {
     let rights: Option<Rights> = records::read(dir, records::RIGHTS);
     match rights.filter(|rights| rights.nonce == nonce) {
         Some(rights) => {
-            spec.permission_mode = Some(rights.mode);
-            spec.budget = rights.budget;
-            spec.max_turns = Some(rights.max_turns);
-            spec.extra.insert(POLICY.to_owned(), rights.policy);
+            spec.setup.permission_mode = Some(rights.mode);
+            spec.setup.budget = rights.budget;
+            spec.setup.max_turns = Some(rights.max_turns);
+            spec.setup.inherited_policy = Some(rights.policy);
         }
         // A worker that has not come so far, or is older than the file.
         None => {
-            RaisedLimits::read(dir).apply(&mut spec.max_turns, &mut spec.budget);
+            RaisedLimits::read(dir).apply(&mut spec.setup.max_turns, &mut spec.setup.budget);
         }
     }
     Ok(spec)
@@ -185,54 +180,52 @@ fn used(dir: &Path) -> Used {
 /// Makes a request no wider than what the one above it has; what it takes of that one's budget.
 fn narrow(who: &str, parent: &SpawnSpec, used: Used, child: &mut SpawnSpec) -> Result<Limits, ApiError> {
     let refused = |text: String, hint: &str| Err(ApiError::new(ErrorCode::Conflict, text).hint(hint));
-    let mode = parent.permission_mode.unwrap_or(Mode::Default);
-    if let Some(asked) = child.permission_mode.filter(|asked| mode.narrower(*asked) != *asked) {
+    let mode = parent.setup.permission_mode.unwrap_or(Mode::Default);
+    if let Some(asked) = child.setup.permission_mode.filter(|asked| mode.narrower(*asked) != *asked) {
         let text = format!("{who} may not start one in the mode {asked}: its own is {mode}");
         return refused(text, "leave --permission-mode out: it then has the same as its parent");
     }
     // The settings must not say another.
-    child.permission_mode = child.permission_mode.or(Some(mode));
+    child.setup.permission_mode = child.setup.permission_mode.or(Some(mode));
     child.env.retain(|name, _| !decides(name));
     child
         .env
         .extend(parent.env.iter().filter(|(name, _)| decides(name)).map(|(n, v)| (n.clone(), v.clone())));
-    if let Some(rule) = child.allow.iter().find(|rule| !parent.allow.contains(rule)) {
+    if let Some(rule) = child.setup.allow.iter().find(|rule| !parent.setup.allow.contains(rule)) {
         let text = format!("{who} may not allow another what it was not allowed itself: {rule}");
         return refused(text, "leave --allow out: the rules of the settings hold for both");
     }
-    child
-        .deny
-        .extend(parent.deny.iter().filter(|rule| !child.deny.contains(rule)).cloned().collect::<Vec<_>>());
-    if let Some(tools) = &parent.tools {
-        if let Some(tool) = child.tools.iter().flatten().find(|tool| !tools.contains(tool)) {
+    child.setup.deny.extend(
+        parent.setup.deny.iter().filter(|rule| !child.setup.deny.contains(rule)).cloned().collect::<Vec<_>>(),
+    );
+    if let Some(tools) = &parent.setup.tools {
+        if let Some(tool) = child.setup.tools.iter().flatten().find(|tool| !tools.contains(tool)) {
             let text = format!("{who} may not give another the tool {tool}, which it has not itself");
             return refused(text, "leave --tools out: it then has the same as its parent");
         }
-        child.tools = child.tools.take().or_else(|| Some(tools.clone()));
+        child.setup.tools = child.setup.tools.take().or_else(|| Some(tools.clone()));
     }
-    let listed = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
-    let own = [
-        listed(parent.extra.get(ADD_DIRS)),
-        listed(parent.extra.get(POLICY).and_then(|it| it.get(EXTRA_DIRS))),
-    ];
-    if let Some(dir) =
-        listed(child.extra.get(ADD_DIRS)).iter().find(|dir| !own.iter().flatten().any(|own| own == *dir))
-    {
-        let text = format!("{who} may not give another the directory {dir}, which it has not itself");
+    let in_policy =
+        parent.setup.inherited_policy.as_ref().and_then(|policy| policy.get(EXTRA_DIRS)?.as_array());
+    let in_policy: Vec<&Path> =
+        in_policy.into_iter().flatten().filter_map(|dir| dir.as_str().map(Path::new)).collect();
+    let has = |dir: &&PathBuf| parent.setup.add_dirs.contains(dir) || in_policy.contains(&dir.as_path());
+    if let Some(dir) = child.setup.add_dirs.iter().find(|dir| !has(dir)) {
+        let text = format!("{who} may not give another the directory {dir:?}, which it has not itself");
         return refused(text, "leave --add-dir out");
     }
-    for part in [POLICY, HOOKS] {
-        match parent.extra.get(part) {
-            Some(value) => child.extra.insert(part.to_owned(), Value::clone(value)),
-            None => child.extra.remove(part),
-        };
-    }
-    child.max_turns = least(child.max_turns, parent.max_turns);
-    let tokens = half(who, "tokens", parent.budget.tokens, used.tokens)?;
-    let usd = half(who, "money", parent.budget.usd.map(|usd| usd.0), used.usd.0)?;
-    child.budget.tokens = least(child.budget.tokens, tokens);
-    child.budget.usd = least(child.budget.usd.map(|usd| usd.0), usd).map(MicroUsd);
-    Ok(Limits { tokens: tokens.and(child.budget.tokens), usd: usd.and(child.budget.usd), ..Limits::NONE })
+    child.setup.inherited_policy.clone_from(&parent.setup.inherited_policy);
+    child.setup.hooks.clone_from(&parent.setup.hooks);
+    child.setup.max_turns = least(child.setup.max_turns, parent.setup.max_turns);
+    let tokens = half(who, "tokens", parent.setup.budget.tokens, used.tokens)?;
+    let usd = half(who, "money", parent.setup.budget.usd.map(|usd| usd.0), used.usd.0)?;
+    child.setup.budget.tokens = least(child.setup.budget.tokens, tokens);
+    child.setup.budget.usd = least(child.setup.budget.usd.map(|usd| usd.0), usd).map(MicroUsd);
+    Ok(Limits {
+        tokens: tokens.and(child.setup.budget.tokens),
+        usd: usd.and(child.setup.budget.usd),
+        ..Limits::NONE
+    })
 }
 
 /// Half of what is left of a limit.
@@ -256,6 +249,8 @@ fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn spec(change: impl FnOnce(&mut SpawnSpec)) -> SpawnSpec {
@@ -271,46 +266,46 @@ mod tests {
     #[test]
     fn a11_a_budget_is_halved_and_what_is_given_or_spent_is_gone() {
         let parent = spec(|spec| {
-            spec.budget = Limits { tokens: Some(3000), usd: Some(MicroUsd(100)), ..Limits::NONE };
+            spec.setup.budget = Limits { tokens: Some(3000), usd: Some(MicroUsd(100)), ..Limits::NONE };
         });
         let used = |tokens, usd| Used { tokens, usd: MicroUsd(usd) };
         let limits = |tokens, usd| Limits { tokens: Some(tokens), usd: Some(MicroUsd(usd)), ..Limits::NONE };
         let (child, given) = narrowed(&parent, used(1000, 0), spec(|_| {})).unwrap();
-        assert_eq!((child.budget, given), (limits(1000, 50), limits(1000, 50)));
+        assert_eq!((child.setup.budget, given), (limits(1000, 50), limits(1000, 50)));
         // Less is taken when less is asked for, and never more.
-        let asks = |tokens| spec(move |spec| spec.budget.tokens = Some(tokens));
+        let asks = |tokens| spec(move |spec| spec.setup.budget.tokens = Some(tokens));
         let (child, given) = narrowed(&parent, used(0, 98), asks(7)).unwrap();
-        assert_eq!((child.budget, given), (limits(7, 1), limits(7, 1)));
+        assert_eq!((child.setup.budget, given), (limits(7, 1), limits(7, 1)));
         let (child, _) = narrowed(&parent, used(0, 0), asks(1_000_000)).unwrap();
-        assert_eq!(child.budget, limits(1500, 50));
+        assert_eq!(child.setup.budget, limits(1500, 50));
         let refused = narrowed(&parent, used(3000, 0), spec(|_| {})).unwrap_err();
         assert_eq!(refused, "it has spent or given away its budget: no tokens of 3000 is left");
         // Who has no limit hands none on, and what the child asks for is its own.
         let (child, given) = narrowed(&spec(|_| {}), used(9, 9), asks(5)).unwrap();
-        assert_eq!((child.budget.tokens, given), (Some(5), Limits::NONE));
+        assert_eq!((child.setup.budget.tokens, given), (Some(5), Limits::NONE));
     }
 
     #[test]
     fn a11_rights_are_never_wider_than_those_above() {
         let plan = spec(|spec| {
-            spec.permission_mode = Some(Mode::Plan);
-            spec.deny = vec!["Bash(rm *)".into()];
-            spec.allow = vec!["Read".into()];
-            spec.tools = Some(vec!["Read".into(), "Bash".into()]);
-            spec.max_turns = Some(9);
-            spec.extra.insert(POLICY.to_owned(), Value::from("p"));
+            spec.setup.permission_mode = Some(Mode::Plan);
+            spec.setup.deny = vec!["Bash(rm *)".into()];
+            spec.setup.allow = vec!["Read".into()];
+            spec.setup.tools = Some(vec!["Read".into(), "Bash".into()]);
+            spec.setup.max_turns = Some(9);
+            spec.setup.inherited_policy = Some(Value::from("p"));
         });
         let (child, _) =
-            narrowed(&plan, Used::default(), spec(|spec| spec.deny = vec!["Edit".into()])).unwrap();
+            narrowed(&plan, Used::default(), spec(|spec| spec.setup.deny = vec!["Edit".into()])).unwrap();
         let expected = spec(|spec| {
-            spec.permission_mode = Some(Mode::Plan);
-            spec.deny = vec!["Edit".into(), "Bash(rm *)".into()];
-            spec.tools = Some(vec!["Read".into(), "Bash".into()]);
-            spec.max_turns = Some(9);
-            spec.extra.insert(POLICY.to_owned(), Value::from("p"));
+            spec.setup.permission_mode = Some(Mode::Plan);
+            spec.setup.deny = vec!["Edit".into(), "Bash(rm *)".into()];
+            spec.setup.tools = Some(vec!["Read".into(), "Bash".into()]);
+            spec.setup.max_turns = Some(9);
+            spec.setup.inherited_policy = Some(Value::from("p"));
         });
         assert_eq!(child, expected);
-        let asks = |mode| spec(move |spec| spec.permission_mode = Some(mode));
+        let asks = |mode| spec(move |spec| spec.setup.permission_mode = Some(mode));
         let refused = narrowed(&plan, Used::default(), asks(Mode::Default)).unwrap_err();
         assert_eq!(refused, "it may not start one in the mode default: its own is plan");
         // A mode that is not known counts as the default one, and the settings of the child do not change it.
@@ -318,23 +313,22 @@ mod tests {
         assert!(narrowed(&plain, Used::default(), asks(Mode::Unattended)).is_err());
         assert_eq!(narrowed(&plain, Used::default(), asks(Mode::Plan)).unwrap().0, asks(Mode::Plan));
         assert_eq!(narrowed(&plain, Used::default(), plain.clone()).unwrap().0, asks(Mode::Default));
-        let allows = spec(|spec| spec.allow = vec!["Bash(*)".into()]);
+        let allows = spec(|spec| spec.setup.allow = vec!["Bash(*)".into()]);
         assert!(narrowed(&plain, Used::default(), allows).is_err());
-        let takes = spec(|spec| spec.tools = Some(vec!["Write".into()]));
+        let takes = spec(|spec| spec.setup.tools = Some(vec!["Write".into()]));
         assert!(narrowed(&plan, Used::default(), takes).is_err());
-        let adds =
-            |dir: &str| spec(|spec| _ = spec.extra.insert(ADD_DIRS.to_owned(), serde_json::json!([dir])));
+        let adds = |dir: &str| spec(|spec| spec.setup.add_dirs = vec![dir.into()]);
         let refused = narrowed(&plain, Used::default(), adds("/")).unwrap_err();
         assert_eq!(refused, r#"it may not give another the directory "/", which it has not itself"#);
         let has = spec(|spec| {
-            _ = spec.extra.insert(POLICY.to_owned(), serde_json::json!({"extra_dirs": ["/srv"]}))
+            spec.setup.inherited_policy = Some(serde_json::json!({"extra_dirs": ["/srv"]}));
         });
         for parent in [adds("/srv"), has] {
             assert!(narrowed(&parent, Used::default(), adds("/srv")).is_ok());
             assert!(narrowed(&parent, Used::default(), adds("/")).is_err());
         }
         // Nobody gets rid of the settings' hooks by naming others.
-        let hooked = spec(|spec| _ = spec.extra.insert(HOOKS.to_owned(), Value::Array(Vec::new())));
+        let hooked = spec(|spec| spec.setup.hooks = Some(Vec::new()));
         assert_eq!(narrowed(&plain, Used::default(), hooked).unwrap().0, asks(Mode::Default));
     }
 
@@ -388,14 +382,15 @@ mod tests {
     #[test]
     fn a11_what_the_worker_says_that_it_has_counts_for_its_own_run() {
         let dir = tempfile::tempdir().unwrap();
-        let asked = spec(|spec| spec.budget.tokens = Some(6000));
+        let asked = spec(|spec| spec.setup.budget.tokens = Some(6000));
         records::write(dir.path(), records::SPEC, &asked).unwrap();
         let limits =
             serde_json::json!({"max_turns": 9, "budget_tokens": 100_000, "budget_micro_usd": 1_500_000});
         records::write(dir.path(), records::LIMITS, &limits).unwrap();
         let raised = spec(|spec| {
-            spec.budget = Limits { tokens: Some(100_000), usd: Some(MicroUsd(1_500_000)), ..Limits::NONE };
-            spec.max_turns = Some(9);
+            spec.setup.budget =
+                Limits { tokens: Some(100_000), usd: Some(MicroUsd(1_500_000)), ..Limits::NONE };
+            spec.setup.max_turns = Some(9);
         });
         assert_eq!(parent_in(dir.path(), "2"), Ok(raised.clone()));
         let rights = Rights {
@@ -408,10 +403,10 @@ mod tests {
         records::write(dir.path(), records::RIGHTS, &rights).unwrap();
         assert_eq!(parent_in(dir.path(), "2"), Ok(raised));
         let has = spec(|spec| {
-            spec.budget = rights.budget;
-            spec.permission_mode = Some(Mode::AcceptEdits);
-            spec.max_turns = Some(5);
-            spec.extra.insert(POLICY.to_owned(), Value::from("p"));
+            spec.setup.budget = rights.budget;
+            spec.setup.permission_mode = Some(Mode::AcceptEdits);
+            spec.setup.max_turns = Some(5);
+            spec.setup.inherited_policy = Some(Value::from("p"));
         });
         assert_eq!(parent_in(dir.path(), "1"), Ok(has));
     }

@@ -95,16 +95,16 @@ async fn a11_what_an_agents_shell_starts_gets_half_of_the_budget_that_is_left() 
     let (mut client, _others) = (fleet.client().await, other.client().await);
     let (here, there) = (Asks::of(&fleet, "here"), Asks::of(&other, "there"));
     let mut request = fleet.request(&format!("sh:({}) & ({})", here.script, there.script));
-    request.spec.budget = Limits { tokens: Some(3000), ..Limits::NONE };
+    request.spec.setup.budget = Limits { tokens: Some(3000), ..Limits::NONE };
     let parent = up(&fleet, &mut client, request).await;
     let mut greedy = fleet.request("done");
-    greedy.spec.budget.tokens = Some(1_000_000);
-    let tokens = |fleet: &Fleet, answer: &Value| spec_of(fleet, answer).budget.tokens;
+    greedy.spec.setup.budget.tokens = Some(1_000_000);
+    let tokens = |fleet: &Fleet, answer: &Value| spec_of(fleet, answer).setup.budget.tokens;
     assert_eq!(tokens(&fleet, &here.answer(&greedy)), Some(1500));
     // Also in another repo, and what was given is gone for all.
     assert_eq!(tokens(&other, &there.answer(&other.request("done"))), Some(750));
     let mut modest = fleet.request("done");
-    modest.spec.budget.tokens = Some(10);
+    modest.spec.setup.budget.tokens = Some(10);
     assert_eq!(tokens(&fleet, &here.answer(&modest)), Some(10));
     let handed = fleet.lines(parent, "handed.jsonl");
     let expected = [1500, 750, 10].map(|tokens| format!(r#"{{"tokens":{tokens},"micro_usd":0}}"#));
@@ -117,16 +117,16 @@ async fn a11_what_an_agents_shell_starts_may_do_no_more_than_the_agent() {
     let mut client = fleet.client().await;
     let asks = Asks::of(&fleet, "asks");
     let mut request = fleet.request(&format!("sh:{}", asks.script));
-    request.spec.permission_mode = Some(Mode::AcceptEdits);
+    request.spec.setup.permission_mode = Some(Mode::AcceptEdits);
     up(&fleet, &mut client, request).await;
     let mut wide = fleet.request("done");
-    wide.spec.permission_mode = Some(Mode::Unattended);
+    wide.spec.setup.permission_mode = Some(Mode::Unattended);
     let refused = asks.answer(&wide);
     assert_eq!(refused["error"]["code"], "conflict", "{refused}");
     assert_eq!(refused["error"]["hint"], "leave --permission-mode out: it then has the same as its parent");
     assert_eq!(client.list().await.unwrap().len(), 1);
     let same = spec_of(&fleet, &asks.answer(&fleet.request("done")));
-    assert_eq!(same.permission_mode, Some(Mode::AcceptEdits));
+    assert_eq!(same.setup.permission_mode, Some(Mode::AcceptEdits));
 }
 
 #[tokio::test]
@@ -149,13 +149,13 @@ async fn a11_what_a_worker_says_that_it_has_is_what_its_shell_hands_on() {
         let all = child.env.iter().map(|(name, value)| format!("{name}={value}"));
         all.filter(|variable| !variable.starts_with("FAKE=") && !variable.starts_with("PATH=")).collect()
     };
-    assert_eq!(child.permission_mode, Some(Mode::Default));
+    assert_eq!(child.setup.permission_mode, Some(Mode::Default));
     assert_eq!(decides(&child), ["XDG_CONFIG_HOME=/config"]);
     // Limits that were raised count.
     let limits = serde_json::json!({"budget_tokens": 100_000});
     records::write(&dir, records::LIMITS, &limits).unwrap();
     let child = spec_of(&fleet, &asks.answer(&fleet.request("done")));
-    assert_eq!(child.budget.tokens, Some(50_000));
+    assert_eq!(child.setup.budget.tokens, Some(50_000));
     let shim: records::ShimRecord = records::read(&dir, records::SHIM).unwrap();
     let rights = records::Rights {
         nonce: shim.nonce,
@@ -166,10 +166,10 @@ async fn a11_what_a_worker_says_that_it_has_is_what_its_shell_hands_on() {
     };
     records::write(&dir, records::RIGHTS, &rights).unwrap();
     let child = spec_of(&fleet, &asks.answer(&evil));
-    assert_eq!(child.permission_mode, Some(Mode::AcceptEdits));
+    assert_eq!(child.setup.permission_mode, Some(Mode::AcceptEdits));
     // Half of what is left when 50,000 are gone.
-    assert_eq!((child.budget.tokens, child.max_turns), (Some(5000), Some(5)));
-    assert_eq!(child.extra["inherited_policy"], "p");
+    assert_eq!((child.setup.budget.tokens, child.setup.max_turns), (Some(5000), Some(5)));
+    assert_eq!(child.setup.inherited_policy, Some("p".into()));
     assert_eq!(decides(&child), ["XDG_CONFIG_HOME=/config"]);
 }
 
@@ -209,7 +209,7 @@ async fn a11_what_an_agent_that_was_not_registered_was_given_comes_back() {
     let mut client = fleet.client().await;
     let asks = Asks::of(&fleet, "asks");
     let mut request = fleet.request(&format!("sh:{}", asks.script));
-    request.spec.budget = Limits { tokens: Some(3000), ..Limits::NONE };
+    request.spec.setup.budget = Limits { tokens: Some(3000), ..Limits::NONE };
     let parent = up(&fleet, &mut client, request).await;
     let order = "CREATE TRIGGER no BEFORE INSERT ON agents BEGIN SELECT RAISE(ABORT, 'not today'); END;";
     let sqlite = std::process::Command::new("sqlite3").arg(fleet.places.database()).arg(order).status();

@@ -58,7 +58,7 @@ pub(crate) fn config(
 }
 
 fn show(args: &ShowArgs, environment: &Environment, cwd: &Path, out: &mut dyn Write) -> Result<(), Failure> {
-    let loaded = settings::load(environment, cwd, args.agent.layer())?;
+    let loaded = settings::load(environment, cwd, (&args.agent.setup(cwd)).into())?;
     let choice = match loaded.choose() {
         Ok(Choice::IfRunning(target)) => {
             report::note(&format!(

@@ -112,7 +112,7 @@ pub(crate) fn doctor(
         }
         Err(error) => checks.push(Check::error("data", &error)),
     }
-    match settings::load(environment, cwd, args.agent.layer()) {
+    match settings::load(environment, cwd, (&args.agent.setup(cwd)).into()) {
         Ok(loaded) => {
             checks.push(settings_files(&loaded));
             checks.push(trust(&loaded));

@@ -1,4 +1,4 @@
-//! The flags of a run, and the layer of settings that they make.
+//! The flags of a run, and the setup that they make.
 
 use std::{
     num::{NonZeroU32, NonZeroU64},
@@ -6,7 +6,7 @@ use std::{
     str::FromStr,
 };
 
-use caliban_permissions::Mode;
+use caliban_core::{budget::Limits, message::Effort, mode::Mode, setup::AgentSetup};
 use caliban_providers::ProviderKind;
 use clap::{
     Args, ValueEnum,
@@ -15,10 +15,7 @@ use clap::{
 
 use crate::{
     report::Failure,
-    settings::{
-        Layer, Source,
-        values::{Usd, provider_names},
-    },
+    settings::values::{Usd, provider_names},
 };
 
 /// The words for `--effort`.
@@ -113,8 +110,8 @@ pub(crate) struct AgentFlags {
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
     /// How hard the model shall think
-    #[arg(long, value_name = "EFFORT", value_parser = PossibleValuesParser::new(EFFORTS))]
-    pub effort: Option<String>,
+    #[arg(long, value_name = "EFFORT", value_parser = PossibleValuesParser::new(EFFORTS).try_map(|word| effort(&word)))]
+    pub effort: Option<Effort>,
     /// A script that answers instead of a model (implies --provider scripted)
     #[arg(long, value_name = "FILE", value_parser = utf8_path())]
     pub script: Option<PathBuf>,
@@ -128,8 +125,8 @@ pub(crate) struct AgentFlags {
     #[arg(long, value_name = "USD", value_parser = dollars)]
     pub budget_usd: Option<Usd>,
     /// What happens where no rule decides
-    #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(Mode::NAMES))]
-    pub permission_mode: Option<String>,
+    #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(Mode::NAMES).try_map(|word| word.parse::<Mode>()))]
+    pub permission_mode: Option<Mode>,
     /// Allow what this rule covers, such as "Bash(git *)" or "Edit(src/**)"; may be given again
     #[arg(long, value_name = "RULE")]
     pub allow: Vec<String>,
@@ -166,38 +163,27 @@ impl AgentFlags {
         }
     }
 
-    /// The layer of settings that the flags make.
-    pub(crate) fn layer(&self) -> Layer {
-        let mut layer = Layer::default();
-        let mut set = |path: &[&str], value: Option<toml::Value>, flag: &str| {
-            if let Some(value) = value {
-                layer.set(path, value, Source::Flag(flag.to_owned()));
-            }
-        };
-        let text = |value: &Option<String>| value.clone().map(toml::Value::String);
-        if self.script.is_some() && self.provider.is_none() {
-            set(&["provider"], Some(ProviderKind::Scripted.name().into()), "--script");
+    /// The setup that the flags make. Relative paths are taken from `cwd`; `~` is left for the settings to resolve.
+    pub(crate) fn setup(&self, cwd: &Path) -> AgentSetup {
+        let absolute = |path: &PathBuf| if path.starts_with("~") { path.clone() } else { cwd.join(path) };
+        AgentSetup {
+            provider: self.provider.clone(),
+            model: self.model.clone(),
+            effort: self.effort,
+            script: self.script.as_ref().map(absolute),
+            max_turns: self.max_turns.map(|turns| turns.get().into()),
+            budget: Limits {
+                tokens: self.budget_tokens.map(NonZeroU64::get),
+                usd: self.budget_usd.map(Usd::micro),
+                ..Limits::NONE
+            },
+            permission_mode: self.permission_mode,
+            allow: self.allow.clone(),
+            deny: self.deny.clone(),
+            add_dirs: self.add_dir.iter().map(absolute).collect(),
+            no_sub_agent: self.no_sub_agent,
+            ..AgentSetup::default()
         }
-        set(&["provider"], text(&self.provider), "--provider");
-        set(&["model"], text(&self.model), "--model");
-        set(&["effort"], text(&self.effort), "--effort");
-        set(&["providers", "scripted", "script"], self.script.as_deref().map(path_value), "--script");
-        let turns = self.max_turns.map(|turns| i64::from(turns.get()).into());
-        set(&["limits", "max_turns"], turns, "--max-turns");
-        let tokens = self.budget_tokens.map(|tokens| i64::try_from(tokens.get()).unwrap_or(i64::MAX).into());
-        set(&["limits", "budget_tokens"], tokens, "--budget-tokens");
-        set(&["limits", "budget_usd"], self.budget_usd.map(|usd| usd.dollars().into()), "--budget-usd");
-        set(&["permissions", "mode"], text(&self.permission_mode), "--permission-mode");
-        set(&["sub_agents"], self.no_sub_agent.then_some(false.into()), "--no-sub-agent");
-        for (flag, key, values) in [("--allow", "allow", &self.allow), ("--deny", "deny", &self.deny)] {
-            for value in values {
-                layer.push(&["permissions", key], value.as_str(), Source::Flag(flag.to_owned()));
-            }
-        }
-        for dir in &self.add_dir {
-            layer.push(&["permissions", "add_dirs"], path_value(dir), Source::Flag("--add-dir".to_owned()));
-        }
-        layer
     }
 }
 
@@ -207,6 +193,11 @@ pub(crate) struct AcpArgs {
     /// How the agent is set up.
     #[command(flatten)]
     pub agent: AgentFlags,
+}
+
+/// The words are those of the settings.
+fn effort(word: &str) -> Result<Effort, serde_json::Error> {
+    serde_json::from_value(word.into())
 }
 
 pub(super) fn dollars(text: &str) -> Result<Usd, String> {
@@ -222,8 +213,4 @@ pub(super) fn above_zero<T: FromStr>(text: &str) -> Result<T, String> {
 /// Settings are text, so a path in them is too; refusing others here beats losing their bytes later.
 fn utf8_path() -> impl clap::builder::TypedValueParser<Value = PathBuf> {
     clap::builder::NonEmptyStringValueParser::new().map(PathBuf::from)
-}
-
-fn path_value(path: &std::path::Path) -> toml::Value {
-    toml::Value::String(path.to_string_lossy().into_owned())
 }

@@ -1,7 +1,9 @@
 //! The command line as people type it.
 
+use std::path::Path;
+
 use super::*;
-use crate::settings::typed;
+use crate::settings::{Layer, typed};
 
 fn parsed(line: &[&str]) -> Result<Cli, clap::Error> {
     parse(std::iter::once("caliban").chain(line.iter().copied()).map(OsString::from))
@@ -170,11 +172,11 @@ fn every_agent_flag_becomes_a_setting() {
          [permissions]\nmode = 'plan'\nallow = ['Read', 'Edit']\ndeny = ['Bash(rm *)']\nadd_dirs = ['/srv']\n",
     )
     .unwrap();
-    assert_eq!(typed(&cli.agent.layer()).unwrap(), expected);
-    let script = parsed(&["--script", "demo.json", "-p", "hi"]).unwrap().agent.layer();
-    let settings = typed(&script).unwrap();
+    assert_eq!(typed(&Layer::from(&cli.agent.setup(Path::new("/here")))).unwrap(), expected);
+    let script = parsed(&["--script", "demo.json", "-p", "hi"]).unwrap().agent.setup(Path::new("/here"));
+    let settings = typed(&Layer::from(&script)).unwrap();
     assert_eq!(settings.provider, Some(caliban_providers::ProviderKind::Scripted));
-    assert_eq!(settings.providers.scripted.script, Some("demo.json".into()));
+    assert_eq!(settings.providers.scripted.script, Some("/here/demo.json".into()));
 }
 
 #[test]

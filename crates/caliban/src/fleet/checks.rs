@@ -67,7 +67,7 @@ pub(super) fn price(loaded: &Loaded, spec: &SpawnSpec) -> Result<(), Failure> {
     if kind == ProviderKind::Scripted || kind.how_to_start().is_some() {
         return Ok(());
     }
-    let of_type = spec.agent_type.as_ref().filter(|_| spec.model.is_none()).and_then(|name| {
+    let of_type = spec.setup.agent_type.as_ref().filter(|_| spec.setup.model.is_none()).and_then(|name| {
         crate::compose::agent_types(loaded).0.into_iter().find(|kind| kind.name == *name)?.model
     });
     let Some(model) = of_type.or_else(|| target.model.map(|model| model.value)) else { return Ok(()) };
@@ -76,7 +76,7 @@ pub(super) fn price(loaded: &Loaded, spec: &SpawnSpec) -> Result<(), Failure> {
     }
     let text =
         format!("the price of {} is not known, so a budget in dollars cannot be held", inert::quoted(&model));
-    let hint = match (spec.budget.usd, spec.tree_budget.usd) {
+    let hint = match (spec.setup.budget.usd, spec.tree_budget.usd) {
         (None, None) => "unset limits.budget_usd for it, and give --budget-tokens instead",
         _ => "give --budget-tokens instead",
     };

@@ -3,7 +3,7 @@
 //! Turns and budgets count from the agent's beginning; only an interactive agent has its turns anew with each message. So
 //! a resume that could do nothing is refused here, where a person can still raise the limit.
 
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU64;
 
 use caliban_contract::{limits::RaisedLimits, records};
 use caliban_control::protocol::AgentRow;
@@ -13,7 +13,7 @@ use caliban_core::{
 };
 
 use crate::{
-    cli::{AgentFlags, fleet::ResumeArgs},
+    cli::fleet::ResumeArgs,
     report::Failure,
     settings::{Environment, schema::Limits, values::Usd},
 };
@@ -27,27 +27,19 @@ pub(super) fn asked(args: &ResumeArgs) -> RaisedLimits {
     }
 }
 
-/// Puts raised limits in place of what the agent was started with.
-pub(crate) fn apply(raised: RaisedLimits, flags: &mut AgentFlags) {
-    let turns = raised.max_turns.map(|turns| u32::try_from(turns).unwrap_or(u32::MAX));
-    flags.max_turns = turns.and_then(NonZeroU32::new).or(flags.max_turns);
-    flags.budget_tokens = raised.budget_tokens.and_then(NonZeroU64::new).or(flags.budget_tokens);
-    flags.budget_usd = raised.budget_micro_usd.and_then(Usd::of_micro).or(flags.budget_usd);
-}
-
 /// Refuses a resume of an ended agent that could not do a single turn. What cannot be read says nothing here: the worker
 /// will.
 pub(super) fn check(row: &AgentRow, before: RaisedLimits, raised: RaisedLimits) -> Result<(), Failure> {
     let spec = std::fs::read_to_string(row.dir.join(records::SPEC)).ok();
     let Some(spec) = spec.and_then(|text| SpawnSpec::from_json(&text).ok()) else { return Ok(()) };
-    let mut flags = super::flags::of(&spec);
-    apply(before, &mut flags);
-    let old = (flags.budget_tokens, flags.budget_usd);
-    apply(raised, &mut flags);
-    let is_as_before = old != (None, None) && old == (flags.budget_tokens, flags.budget_usd);
+    let mut setup = spec.setup.clone();
+    before.apply(&mut setup.max_turns, &mut setup.budget);
+    let old = setup.budget;
+    raised.apply(&mut setup.max_turns, &mut setup.budget);
+    let is_as_before = (old.tokens, old.usd) != (None, None) && old == setup.budget;
     let environment: Environment =
         spec.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let Ok(loaded) = crate::settings::load(&environment, &spec.cwd, flags.layer()) else { return Ok(()) };
+    let Ok(loaded) = crate::settings::load(&environment, &spec.cwd, (&setup).into()) else { return Ok(()) };
     if raised.budget_micro_usd.is_some() {
         super::checks::price(&loaded, &spec)?;
     }

@@ -13,7 +13,6 @@ mod checks;
 mod daemon;
 mod desk;
 mod diff;
-pub(crate) mod flags;
 mod git;
 pub(crate) mod json;
 mod kill;

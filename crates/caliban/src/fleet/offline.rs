@@ -126,7 +126,7 @@ fn agent(record: Record, spec: &str, base: &Path, places: &Places) -> AgentRow {
         dir,
         ending: status.ending().cloned(),
         note: record.note,
-        model: report.model.or(spec.model),
+        model: report.model.or(spec.setup.model),
         last_text: report.last_text,
         parent: spec.parent,
         after: record.after,

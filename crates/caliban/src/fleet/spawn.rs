@@ -6,17 +6,21 @@ use std::{
 };
 
 use caliban_contract::variables::VEILED_TASK;
-use caliban_control::protocol::SpawnRequest;
+use caliban_control::{
+    Client,
+    protocol::{SpawnRequest, Spawned as Registered},
+};
 use caliban_core::{
     ids::AgentId,
     inert,
     names::Slug,
+    setup::AgentSetup,
     spec::{AfterTurn, Isolation, SpawnSpec, SpecError, WorktreeSpec},
 };
 use caliban_worktrees::BaseRef;
 use serde::Serialize;
 
-use super::{Fleet, caller, checks, flags, git::Git, json_line, row, say, worded};
+use super::{Fleet, caller, checks, git::Git, json_line, row, say, worded};
 use crate::{
     cli::{
         AgentFlags, Cli,
@@ -78,13 +82,14 @@ pub(super) async fn from_cli(fleet: &Fleet<'_>, cli: &Cli, out: &mut dyn Write) 
 }
 
 async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
-    let loaded = crate::settings::load(fleet.environment, &fleet.cwd, task.agent.layer())?;
+    let setup = setup(fleet, task);
+    let loaded = crate::settings::load(fleet.environment, &fleet.cwd, (&setup).into())?;
     for note in &loaded.notes {
         report::note(note);
     }
     // Said here and now, rather than by an agent that has failed when the person is gone.
     crate::compose::check_provider(&loaded, fleet.environment).await?;
-    let mut spec = spec(fleet, &loaded, task)?;
+    let mut spec = spec(fleet, &loaded, task, setup)?;
     spec.check().map_err(|error| {
         let failure = Failure::usage(error.to_string());
         match error {
@@ -92,22 +97,16 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
             _ => failure,
         }
     })?;
-    checks::price(&loaded, &spec)?;
-    pin_base(&fleet.cwd, &mut spec.isolation).await?;
-    spec.broker_session = broker_session(fleet, &loaded, &spec, task.task.session.as_deref()).await?;
+    prepare(fleet, &loaded, &mut spec, task.task.session.as_deref()).await?;
     checks::check(fleet, task.task, task.agent, &spec).await?;
     let mut client = fleet.client_with(super::daemon_options(&loaded)).await?;
     for after in &task.task.after {
         spec.after.push(client.show(after).await.map_err(worded)?.id);
     }
-    let mut caller = caller::caller(fleet.environment, &loaded);
-    caller.veil(&mut spec.prompt, VEILED_TASK);
-    spec.env = caller.env;
     let (label, isolation) = (spec.label.clone(), spec.isolation.clone());
-    let program = Some(crate::compose::own_program()?);
-    let request = SpawnRequest { spec, secrets: caller.secrets, program, key: None };
-    let (made, dirty) = tokio::join!(client.spawn(request), checks::uncommitted(fleet, &isolation));
-    let made = made.map_err(worded)?;
+    let register = register(fleet, &loaded, &mut client, spec);
+    let (made, dirty) = tokio::join!(register, checks::uncommitted(fleet, &isolation));
+    let made = made?;
     // It is there; who cannot be asked just now does not change that.
     let waits = client.show(&made.id.to_string()).await.ok().and_then(|row| row::waits(&row));
     let name = Slug::from(made.id);
@@ -130,9 +129,38 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
     Ok(code)
 }
 
+/// What every request needs before it can be registered, whoever makes it: a price where a budget in dollars counts, the
+/// commit of its base, its broker session.
+pub(super) async fn prepare(
+    fleet: &Fleet<'_>,
+    loaded: &Loaded,
+    spec: &mut SpawnSpec,
+    session: Option<&str>,
+) -> Result<(), Failure> {
+    checks::price(loaded, spec)?;
+    pin_base(&spec.cwd, &mut spec.isolation).await?;
+    spec.broker_session = broker_session(fleet, loaded, spec, session).await?;
+    Ok(())
+}
+
+/// Registers the request, with what it gets of the caller's environment. Durable when it returns.
+pub(super) async fn register(
+    fleet: &Fleet<'_>,
+    loaded: &Loaded,
+    client: &mut Client,
+    mut spec: SpawnSpec,
+) -> Result<Registered, Failure> {
+    let mut caller = caller::caller(fleet.environment, loaded);
+    caller.veil(&mut spec.prompt, VEILED_TASK);
+    spec.env = caller.env;
+    let program = Some(crate::compose::own_program()?);
+    let request = SpawnRequest { spec, secrets: caller.secrets, program, key: None };
+    client.spawn(request).await.map_err(worded)
+}
+
 /// Writes down which commit the base stands for now: the agent may start much later, when the branch has moved or another
 /// one is checked out. Refuses a base that names no commit.
-pub(super) async fn pin_base(cwd: &Path, isolation: &mut Isolation) -> Result<(), Failure> {
+async fn pin_base(cwd: &Path, isolation: &mut Isolation) -> Result<(), Failure> {
     let Isolation::Worktree(wanted) = isolation else { return Ok(()) };
     let base = match BaseRef::from(wanted.base_ref.clone()) {
         BaseRef::Head | BaseRef::Fresh => "HEAD".to_owned(),
@@ -182,9 +210,24 @@ fn show(spawned: &Spawned, json: bool, out: &mut dyn Write) -> Result<Code, Fail
     Ok(Code::Done)
 }
 
-fn spec(fleet: &Fleet<'_>, loaded: &Loaded, task: &Task<'_>) -> Result<SpawnSpec, Failure> {
+/// How the agent is set up: the agent's flags, and those of the task that are about it.
+fn setup(fleet: &Fleet<'_>, task: &Task<'_>) -> AgentSetup {
+    AgentSetup {
+        agent_type: task.task.agent_type.clone(),
+        tools: Some(task.task.tools.clone()).filter(|tools| !tools.is_empty()),
+        system_prompt_append: task.append.map(str::to_owned),
+        ..task.agent.setup(&fleet.cwd)
+    }
+}
+
+fn spec(
+    fleet: &Fleet<'_>,
+    loaded: &Loaded,
+    task: &Task<'_>,
+    setup: AgentSetup,
+) -> Result<SpawnSpec, Failure> {
     let wanted = task.task;
-    let mut spec = SpawnSpec::new(task.prompt.clone(), fleet.cwd.clone());
+    let mut spec = SpawnSpec { setup, ..SpawnSpec::new(task.prompt.clone(), fleet.cwd.clone()) };
     spec.label = match &wanted.label {
         Some(label) => Some(Slug::parse(label).map_err(|error| {
             Failure::usage(format!("--label: {error}"))
@@ -192,14 +235,11 @@ fn spec(fleet: &Fleet<'_>, loaded: &Loaded, task: &Task<'_>) -> Result<SpawnSpec
         })?),
         None => None,
     };
-    spec.agent_type = wanted.agent_type.clone();
     if let Some(kind) = &wanted.agent_type {
         known_type(loaded, kind)?;
     }
     spec.isolation = isolation(fleet, loaded, wanted)?;
-    spec.tools = Some(wanted.tools.clone()).filter(|tools| !tools.is_empty());
     spec.after_turn = if wanted.interactive { AfterTurn::Stay } else { AfterTurn::End };
-    flags::put(task.agent, task.append, &fleet.cwd, &mut spec);
     Ok(spec)
 }
 

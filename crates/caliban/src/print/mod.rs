@@ -17,7 +17,7 @@ use caliban_agent::{
     event::{Author, Outcome},
     feed::{Cursor, Entry},
 };
-use caliban_core::{message::Message, wait::Wait};
+use caliban_core::{message::Message, setup::AgentSetup, wait::Wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio_util::sync::CancellationToken;
 
@@ -53,9 +53,9 @@ pub(crate) async fn print(cli: &Cli, environment: &Environment, cwd: &Path) -> R
         && std::io::stdin().is_terminal()
         && std::io::stderr().is_terminal();
     let attendance = if is_attended { Attendance::Somebody } else { Attendance::Nobody };
-    let append = cli.run.system_prompt_append.clone();
-    let request = Request { append, ..Request::here(cwd, &cli.agent, attendance) };
-    let composition = compose(environment, request).await?;
+    let setup =
+        AgentSetup { system_prompt_append: cli.run.system_prompt_append.clone(), ..cli.agent.setup(cwd) };
+    let composition = compose(environment, Request::here(cwd, &setup, attendance)).await?;
     for note in &composition.notes {
         report::note(note);
     }

@@ -3,10 +3,10 @@
 use std::{io::Write, path::Path};
 
 use caliban_agent::{Attendance, conversation::Conversation, event::Outcome};
+use caliban_core::setup::AgentSetup;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cli::AgentFlags,
     compose::{Request, Which, compose},
     place::Found,
     report::{Code, Failure},
@@ -14,14 +14,14 @@ use crate::{
 };
 
 /// The session's own provider and model make the summary.
-fn as_before(found: &Found) -> Result<AgentFlags, Failure> {
+fn as_before(found: &Found) -> Result<AgentSetup, Failure> {
     let records = super::records(found)?;
     let conversation = Conversation::replay(records.iter().map(|record| &record.event));
     let header = conversation.header();
-    Ok(AgentFlags {
+    Ok(AgentSetup {
         provider: header.map(|header| header.provider.clone()),
         model: header.map(|header| header.model.clone()),
-        ..AgentFlags::default()
+        ..AgentSetup::default()
     })
 }
 
@@ -32,8 +32,8 @@ pub(super) fn compact(
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
     crate::runtime()?.block_on(async {
-        let flags = as_before(found)?;
-        let composition = compose(environment, Request::here(cwd, &flags, Attendance::Nobody)).await?;
+        let setup = as_before(found)?;
+        let composition = compose(environment, Request::here(cwd, &setup, Attendance::Nobody)).await?;
         let mut agent = composition.open(Which::Old(found.clone())).await?;
         let before = agent.conversation().messages().len();
         let result = agent.compact(&CancellationToken::new()).await;

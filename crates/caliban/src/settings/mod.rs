@@ -14,6 +14,7 @@ mod merge;
 mod permissions;
 pub(crate) mod provider;
 pub(crate) mod schema;
+mod setup;
 pub(crate) mod show;
 pub(crate) mod tool_environment;
 pub(crate) mod values;

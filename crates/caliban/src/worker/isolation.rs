@@ -1,6 +1,6 @@
 //! The worktree of a background agent: made at its first start, found again at every other.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use caliban_core::{
     names::Slug,
@@ -61,12 +61,6 @@ pub(super) fn ground(spec: &SpawnSpec) -> (&Path, &Path) {
             nearest.and_then(|dir| Some((dir, spec.cwd.strip_prefix(dir).ok()?))).unwrap_or(whole)
         }
     }
-}
-
-/// The same place in the worktree, when it is there and no link leads out.
-pub(super) fn below(worktree: &Path, root: &Path, missing: &Path) -> Option<PathBuf> {
-    let place = root.join(missing).canonicalize().ok()?;
-    (place.is_dir() && place.starts_with(worktree.canonicalize().ok()?)).then_some(place)
 }
 
 fn worded(error: caliban_worktrees::Error) -> Failure {

@@ -26,8 +26,8 @@ use std::{
 
 use caliban_acp_host::{Clients, SessionHost, Sessions};
 use caliban_agent::{
-    Agent, Attendance, TurnCount,
-    blueprint::{Kin, Wanted, WorkspaceSource},
+    Agent, Attendance, EarlierAnswers, TurnCount,
+    blueprint::Wanted,
     event::{Author, Outcome},
     transcript,
 };
@@ -260,61 +260,39 @@ async fn prepare(
     environment: &Environment,
     status: &mut Status,
 ) -> Result<(Agent, Composition, Option<Identity>), Failure> {
-    let mut flags = crate::fleet::flags::of(spec);
-    crate::fleet::limits::apply(RaisedLimits::read(&order.directory), &mut flags);
+    let mut setup = spec.setup.clone();
+    RaisedLimits::read(&order.directory).apply(&mut setup.max_turns, &mut setup.budget);
     let id = order.directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-    let (stands, missing) = isolation::ground(spec);
+    let (cwd, missing) = isolation::ground(spec);
     let request = Request {
-        cwd: stands,
+        cwd,
         worktree,
-        flags: &flags,
-        append: crate::fleet::flags::append_of(spec),
+        missing,
+        setup: &setup,
         attendance: Attendance::Somebody,
         mcp_servers: &[],
         fleet_agent: id.parse().ok().map(|id| (id, spec.depth)),
     };
     let mut composition = compose(environment, request).await?;
-    let place = worktree.and_then(|tree| isolation::below(tree, &composition.workspace.root, missing));
-    composition.workspace.root = place.unwrap_or(composition.workspace.root);
-    let policy = composition.blueprint.policy.clone();
-    composition.blueprint.policy = caliban_agent::subagent::inherit(spec, policy).map_err(Failure::new)?;
     status.redact(composition.blueprint.redactor.clone());
     for note in &composition.notes {
         status.note(note);
     }
-    if let Some(hooks) = crate::fleet::flags::hooks_of(spec) {
-        composition.blueprint.hooks.commands = hooks;
-    }
-    let definition = match &spec.agent_type {
-        Some(name) => Some(
-            composition
-                .blueprint
-                .definitions
-                .iter()
-                .find(|definition| definition.name == *name)
-                .cloned()
-                .ok_or_else(|| {
-                    Failure::new(format!("there is no agent type {name:?}"))
-                        .hint("`caliban agents types` lists them")
-                })?,
-        ),
-        None => None,
-    };
-    if let (None, Some(model)) = (&spec.model, definition.as_ref().and_then(|it| it.model.clone())) {
-        composition.blueprint.model = model;
-    }
-    let tools = spec.tools.clone().or_else(|| definition.as_ref().and_then(|it| it.tools.clone()));
     let identity = Identity::of(spec, &id, &order.directory, environment).await?;
-    let wanted = Wanted {
-        session: id,
-        label: spec.label.as_ref().map(ToString::to_string),
-        workspace: WorkspaceSource::New(composition.workspace.clone()),
-        directory: order.directory.clone(),
-        kin: Kin::Independent,
-        tools: tools.clone(),
-        role: definition.map(|it| it.role),
+    let mut wanted = composition.wanted(id, order.directory.clone());
+    wanted.label = spec.label.as_ref().map(ToString::to_string);
+    wanted.earlier_answers = EarlierAnswers::Kept;
+    wanted.turn_count = match spec.after_turn {
+        // One task, however often it is resumed.
+        AfterTurn::End => TurnCount::Conversation,
+        // Each message is a task of its own, as in the foreground.
+        AfterTurn::Stay => TurnCount::Prompt,
     };
-    match begin(&mut composition, wanted, tools.as_deref(), identity.as_ref(), spec.after_turn).await {
+    if let Some(identity) = &identity {
+        wanted.own_tools = broker::tools(identity, &composition.blueprint.redactor);
+        wanted.instructions = Some(identity.instructions());
+    }
+    match begin(&mut composition, wanted).await {
         Ok(agent) => {
             status.agent(agent.kit(), composition.blueprint.budget);
             Ok((agent, composition, identity))
@@ -328,35 +306,10 @@ async fn prepare(
     }
 }
 
-/// The agent, new or as its transcript has it. The broker's tools are the agent's own: its sub-agents do not have them.
-async fn begin(
-    composition: &mut Composition,
-    wanted: Wanted,
-    tools: Option<&[String]>,
-    identity: Option<&Identity>,
-    after_turn: AfterTurn,
-) -> Result<Agent, Failure> {
+/// The agent, new or as its transcript has it.
+async fn begin(composition: &mut Composition, wanted: Wanted) -> Result<Agent, Failure> {
     let is_old = wanted.directory.join(transcript::FILE_NAME).exists();
-    let mut kit = composition.kit(wanted)?;
-    kit.turn_count = match after_turn {
-        // One task, however often it is resumed.
-        AfterTurn::End => TurnCount::Conversation,
-        // Each message is a task of its own, as in the foreground.
-        AfterTurn::Stay => TurnCount::Prompt,
-    };
-    if let Some(identity) = identity {
-        for tool in broker::tools(identity, &kit.redactor) {
-            if tools.is_none_or(|names| names.contains(&tool.spec().name)) {
-                kit.specs.push(tool.spec().clone());
-                kit.tools.push(tool);
-            }
-        }
-        kit.system.push_str("\n\n");
-        kit.system.push_str(&identity.instructions());
-    }
-    if is_old && let Ok(records) = transcript::read(&kit.directory) {
-        kit.remember_always(records.iter().map(|record| &record.event));
-    }
+    let kit = composition.kit(wanted)?;
     let agent = if is_old { Agent::resume(kit).await } else { Agent::new(kit).await };
     agent.map_err(|error| Failure::new(chain(&error)))
 }
