@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 
 use super::{
     Fleet,
+    approval_numbers::{Numbered, Showing},
     approvals::{self, what, who},
     link::Link,
-    numbers::{Numbered, Showing},
     row,
     tail::Tail,
     worded,

@@ -5,9 +5,9 @@ use std::{io::Write, time::Duration};
 use caliban_core::inert;
 
 use super::{
-    Fleet, answer, json_line,
-    numbers::{self, Numbered, Showing},
-    row, worded,
+    Fleet, answer,
+    approval_numbers::{self, Numbered, Showing},
+    json_line, row, worded,
 };
 use crate::{
     cli::fleet::ApprovalsArgs,
@@ -81,7 +81,7 @@ async fn whole(fleet: &Fleet<'_>, asked: &Numbered, out: &mut dyn Write) -> Resu
 pub(super) async fn open(fleet: &Fleet<'_>, showing: Showing) -> Result<Vec<Numbered>, Failure> {
     let rows = fleet.client().await?.list().await.map_err(worded)?;
     let base = fleet.places().base();
-    let listing = numbers::number(base, &rows, showing);
+    let listing = approval_numbers::number(base, &rows, showing);
     if let Some(error) = listing.unkept.filter(|_| listing.open.iter().any(|asked| asked.number.is_none())) {
         super::say(&format!(
             "no numbers can be kept in {}: {error}; name an agent that asks one thing by its id",
@@ -94,7 +94,7 @@ pub(super) async fn open(fleet: &Fleet<'_>, showing: Showing) -> Result<Vec<Numb
 /// Notes that somebody is shown what this agent asks.
 pub(super) async fn listed(fleet: &Fleet<'_>, asked: &Numbered) -> Result<(), Failure> {
     let rows = fleet.client().await?.list().await.map_err(worded)?;
-    numbers::number(fleet.places().base(), &rows, Showing::OneAgents(asked.agent));
+    approval_numbers::number(fleet.places().base(), &rows, Showing::OneAgents(asked.agent));
     Ok(())
 }
 

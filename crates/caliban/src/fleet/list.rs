@@ -7,7 +7,7 @@ use caliban_control::protocol::AgentRow;
 use caliban_core::inert;
 
 use super::{
-    Fleet, json_line, numbers,
+    Fleet, approval_numbers, json_line,
     row::{self, Shown},
     width::{Side, columns, cut, padded},
     worded,
@@ -42,7 +42,7 @@ pub(super) async fn list(fleet: &Fleet<'_>, args: &ListArgs, out: &mut dyn Write
     }
     let listed = async { fleet.client().await?.list().await.map_err(worded) };
     let rows = fleet.patiently(listed, "`caliban daemon restart` replaces it").await?;
-    numbers::shown(fleet.places().base(), &rows);
+    approval_numbers::shown(fleet.places().base(), &rows);
     let now = row::now_ms();
     if args.json {
         let shown: Vec<Shown<'_>> = rows.iter().map(|row| Shown::new(row, now)).collect();

@@ -16,7 +16,7 @@ use caliban_control::{
 use caliban_core::{inert, lifecycle::State};
 
 use super::{
-    Fleet, plain, row, say,
+    Fleet, json_escape, row, say,
     tail::Tail,
     watch::{self, Daemons, Left},
     worded,
@@ -108,13 +108,13 @@ fn session(agent: &AgentRow, out: &mut dyn Write) -> Result<Code, Failure> {
         && let Some(file) = cut_short(agent)
     {
         let json = serde_json::to_string(&file).map_err(std::io::Error::from)?;
-        writeln!(out, "{}", plain::json(&json))?;
+        writeln!(out, "{}", json_escape::json(&json))?;
         return Ok(Code::Done);
     }
     let path = agent.dir.join(session_file::FILE_NAME);
     match std::fs::read_to_string(&path) {
         Ok(json) => {
-            writeln!(out, "{}", plain::json(json.trim_end()))?;
+            writeln!(out, "{}", json_escape::json(json.trim_end()))?;
             Ok(Code::Done)
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -259,7 +259,7 @@ fn print(lines: &[String], reader: &mut Reader, form: Form, out: &mut dyn Write)
     for line in lines {
         match form {
             Form::Raw => writeln!(out, "{line}")?,
-            Form::Records => writeln!(out, "{}", plain::json(line.trim_end()))?,
+            Form::Records => writeln!(out, "{}", json_escape::json(line.trim_end()))?,
             Form::Text => match serde_json::from_str::<Record>(line) {
                 Ok(record) => reader.event(&record.event, out)?,
                 Err(error) => writeln!(out, "note: a record cannot be read: {error}")?,

@@ -6,24 +6,24 @@
 
 mod all_repos;
 mod answer;
+mod approval_numbers;
 mod approvals;
 mod attach;
-pub(crate) mod caller;
+pub(crate) mod caller_environment;
 mod checks;
 mod daemon;
-mod desk;
 mod diff;
 mod git;
 pub(crate) mod json;
+pub(crate) mod json_escape;
 mod kill;
 pub(crate) mod limits;
 mod link;
 mod list;
 mod logs;
 mod merge;
-mod numbers;
 mod offline;
-pub(crate) mod plain;
+mod questions;
 mod respawn;
 mod resume;
 mod rm;
@@ -61,7 +61,7 @@ use caliban_core::{
     spec::{Isolation, SpawnSpec},
 };
 
-use self::caller::Caller;
+use self::caller_environment::Caller;
 use crate::{
     cli::{Cli, Command, agents::AgentsCommand},
     report::{self, Code, Failure},
@@ -314,7 +314,7 @@ impl<'a> Fleet<'a> {
     /// What an agent that is started again gets of its caller; the secrets of its task stay those of the first one.
     fn caller_for(&self, row: &AgentRow) -> Result<Caller, Failure> {
         let loaded = crate::settings::load(self.environment, &self.cwd, Layer::default())?;
-        let mut caller = caller::caller(self.environment, &loaded);
+        let mut caller = caller_environment::caller(self.environment, &loaded);
         let before = std::fs::read(caliban_contract::secrets_file(&row.socket)).ok();
         let before = before.and_then(|json| serde_json::from_slice::<BTreeMap<String, String>>(&json).ok());
         if let Some(task) = before.and_then(|mut before| before.remove(VEILED_TASK)) {
@@ -455,7 +455,7 @@ fn worktree_name(row: &AgentRow) -> Result<Slug, Failure> {
 /// A value on a line of its own, for programs; a terminal that gets to see it is not touched by what it says.
 pub(crate) fn json_line(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<(), Failure> {
     let json = serde_json::to_string(value).map_err(std::io::Error::from)?;
-    writeln!(out, "{}", plain::json(&json))?;
+    writeln!(out, "{}", json_escape::json(&json))?;
     out.flush()?;
     Ok(())
 }

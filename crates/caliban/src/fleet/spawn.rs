@@ -20,7 +20,7 @@ use caliban_core::{
 use caliban_worktrees::BaseRef;
 use serde::Serialize;
 
-use super::{Fleet, caller, checks, git::Git, json_line, row, say, worded};
+use super::{Fleet, caller_environment, checks, git::Git, json_line, row, say, worded};
 use crate::{
     cli::{
         AgentFlags, Cli,
@@ -150,7 +150,7 @@ pub(super) async fn register(
     client: &mut Client,
     mut spec: SpawnSpec,
 ) -> Result<Registered, Failure> {
-    let mut caller = caller::caller(fleet.environment, loaded);
+    let mut caller = caller_environment::caller(fleet.environment, loaded);
     caller.veil(&mut spec.prompt, VEILED_TASK);
     spec.env = caller.env;
     let program = Some(crate::compose::own_program()?);

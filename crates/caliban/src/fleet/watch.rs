@@ -13,9 +13,8 @@ use caliban_core::{ids::AgentId, lifecycle::State};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::{
-    Fleet, json_line,
+    Fleet, approval_numbers, json_line,
     list::{agents, need, size, table},
-    numbers,
     row::{self, Shown},
     say,
     width::cut,
@@ -237,7 +236,7 @@ impl View {
     }
 
     fn changed(&mut self, row: AgentRow, out: &mut dyn Write) -> Result<(), Failure> {
-        numbers::shown(&self.base, std::slice::from_ref(&row));
+        approval_numbers::shown(&self.base, std::slice::from_ref(&row));
         let known = self.rows.get(row.id);
         let shown = Shown::new(&row, row::now_ms());
         if self.json {

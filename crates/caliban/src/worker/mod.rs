@@ -8,10 +8,10 @@
 //! answered with no, and the model would read of cancelled calls where "interrupted, outcome unknown" is the truth. What
 //! is recorded is with the kernel already, and the shim ends the tree.
 
-mod heard;
 mod isolation;
 mod notify;
-mod rights;
+mod resume_messages;
+mod rights_file;
 mod serve;
 mod status;
 
@@ -47,7 +47,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     broker::{self, Farewell, Identity, Postman, Settled},
     compose::{Composition, Request, chain, compose},
-    fleet::caller::unveiled,
+    fleet::caller_environment::unveiled,
     report::Failure,
     settings::{
         Environment, Layer, Settings,
@@ -182,8 +182,8 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     // Others may have spoken to it before it heard its task: that comes first all the same.
     let is_new = agent.conversation().messages().is_empty();
     // Before anything begins: the first request to the model has it, or a correction would come after the work.
-    let told = heard::told(&order.directory, &order.nonce, &environment);
-    heard::say(&agent.handle(), &order.directory, told).await?;
+    let told = resume_messages::told(&order.directory, &order.nonce, &environment);
+    resume_messages::say(&agent.handle(), &order.directory, told).await?;
     let is_unfinished = !is_new
         && match waking {
             Waking::Resumed => agent.has_unfinished_turn(),

@@ -23,7 +23,7 @@ use caliban_core::{budget::Limits, inert, price::MicroUsd, redact::Redactor, usa
 use caliban_tools::JobInfo;
 use jiff::Timestamp;
 
-use super::rights::Kept;
+use super::rights_file::Kept;
 use crate::report::Failure;
 
 /// What is shown of the last text.

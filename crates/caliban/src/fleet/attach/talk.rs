@@ -21,8 +21,8 @@ use tokio::task::JoinSet;
 use super::words::{self, Meant, Typed};
 use crate::{
     fleet::{
-        desk::{Desk, Mark, Turn},
         link::{self, Link, SEND},
+        questions::{Desk, Mark, Turn},
         row, say,
         screen::{Reader, Screen},
         tail::Tail,

@@ -8,7 +8,7 @@ use caliban_acp::client::{Question, Reply};
 use crate::{
     consent::Consent,
     fleet::{
-        desk::{Desk, Mark, Says, Taken},
+        questions::{Desk, Mark, Says, Taken},
         screen::Screen,
     },
 };

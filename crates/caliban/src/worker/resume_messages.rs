@@ -10,7 +10,7 @@ use caliban_agent::handle::Handle;
 use caliban_contract::records::{self, ResumeOrder, Told};
 use caliban_contract::variables::VEILED_RESUME;
 
-use crate::{compose::chain, fleet::caller::unveiled, report::Failure, settings::Environment};
+use crate::{compose::chain, fleet::caller_environment::unveiled, report::Failure, settings::Environment};
 
 /// What the worker of this run has to hear, with the secrets that were taken out of it.
 pub(super) fn told(directory: &Path, nonce: &str, environment: &Environment) -> Vec<Told> {
