@@ -248,6 +248,7 @@ pub struct Ask {
     /// Rules that an "always" would add.
     pub suggestions: Vec<String>,
     /// When it was asked, in milliseconds since 1970.
+    #[serde(with = "caliban_core::instant")]
     pub opened_at: u64,
 }
 

@@ -9,6 +9,7 @@ pub mod cap;
 pub mod hook;
 pub mod ids;
 pub mod inert;
+pub mod instant;
 pub mod lifecycle;
 pub mod message;
 pub mod mode;

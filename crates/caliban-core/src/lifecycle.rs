@@ -46,6 +46,7 @@ pub enum WaitingFor {
     /// The provider's rate limit.
     RateLimit {
         /// When it is over, in milliseconds since 1970.
+        #[serde(rename = "until_at", with = "crate::instant")]
         until_ms: u64,
     },
 }

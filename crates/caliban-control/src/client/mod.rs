@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use caliban_process::Patience;
-use http::{Method, Request, Response, header};
+use http::{Request, Response, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -32,7 +32,8 @@ pub use start::StartOptions;
 use crate::protocol::{
     ANSWER_CAP, AgentList, AgentRow, ApiError, Awake, DATA_HEADER, DaemonStatus, ErrorBody, ErrorCode,
     HEADER, KillRequest, Removed, RespawnRequest, Respawned, ResumeRequest, RmRequest, SpawnRequest, Spawned,
-    VERSION, WakeRequest,
+    Stopping, VERSION, WakeRequest,
+    routes::{self, Route, Verb},
 };
 use caliban_contract::lock;
 use caliban_contract::places::{Places, PlacesError};
@@ -164,18 +165,18 @@ impl Client {
 
     /// How the daemon is.
     pub async fn status(&mut self) -> Result<DaemonStatus, ClientError> {
-        self.again(Method::GET, "/v1/status", None).await
+        self.again(&Call::new(Verb::Status), None).await
     }
 
     /// All agents.
     pub async fn list(&mut self) -> Result<Vec<AgentRow>, ClientError> {
-        let list: AgentList = self.again(Method::GET, "/v1/agents", None).await?;
+        let list: AgentList = self.again(&Call::new(Verb::List), None).await?;
         Ok(list.agents)
     }
 
     /// One agent, by id, unique prefix or label.
     pub async fn show(&mut self, agent: &str) -> Result<AgentRow, ClientError> {
-        self.again(Method::GET, &agent_path(agent, "")?, None).await
+        self.again(&Call::on(Verb::Show, agent)?, None).await
     }
 
     /// Registers an agent. When this returns, it is on the disk and will run, whatever happens to the daemon.
@@ -184,7 +185,7 @@ impl Client {
         if request.key.is_none() {
             request.key = Some(random_key()?);
         }
-        let spawned = self.again(Method::POST, "/v1/agents", Some(body(&request)?)).await;
+        let spawned = self.again(&Call::new(Verb::Spawn), Some(body(&request)?)).await;
         spawned.map_err(|error| match error {
             ClientError::Silent(_) | ClientError::Broken(_) => ClientError::Unsure(Box::new(error)),
             other => other,
@@ -193,40 +194,41 @@ impl Client {
 
     /// Ends an agent; returns when its whole process tree is gone. One that has ended stays as it is.
     pub async fn kill(&mut self, agent: &str, request: &KillRequest) -> Result<AgentRow, ClientError> {
-        self.again(Method::POST, &agent_path(agent, "/kill")?, Some(body(request)?)).await
+        self.again(&Call::on(Verb::Kill, agent)?, Some(body(request)?)).await
     }
 
     /// Starts anew from the original spec: new id, the old one is gone.
     pub async fn respawn(&mut self, agent: &str, request: &RespawnRequest) -> Result<Respawned, ClientError> {
-        self.once(Method::POST, &agent_path(agent, "/respawn")?, Some(body(request)?)).await
+        self.once(&Call::on(Verb::Respawn, agent)?, Some(body(request)?)).await
     }
 
     /// Lets an ended agent go on in its conversation.
     pub async fn resume(&mut self, agent: &str, request: &ResumeRequest) -> Result<AgentRow, ClientError> {
-        self.once(Method::POST, &agent_path(agent, "/resume")?, Some(body(request)?)).await
+        self.once(&Call::on(Verb::Resume, agent)?, Some(body(request)?)).await
     }
 
     /// Removes a stopped agent (or any, with force) from the registry.
     pub async fn rm(&mut self, agent: &str, request: RmRequest) -> Result<Removed, ClientError> {
-        let path = agent_path(agent, &format!("?force={}&keep={}", request.force, request.keep))?;
-        self.once(Method::DELETE, &path, None).await
+        let mut call = Call::on(Verb::Rm, agent)?;
+        call.path += &format!("?force={}&keep={}", request.force, request.keep);
+        self.once(&call, None).await
     }
 
     /// Makes sure that the agent's worker listens, and says where (for attach and send).
     pub async fn wake(&mut self, agent: &str) -> Result<Awake, ClientError> {
-        self.again(Method::POST, &agent_path(agent, "/wake")?, None).await
+        self.again(&Call::on(Verb::Wake, agent)?, None).await
     }
 
     /// The same, with the caller's secrets for one whose own are gone ([`ErrorCode::SecretsGone`]).
     pub async fn wake_with(&mut self, agent: &str, request: &WakeRequest) -> Result<Awake, ClientError> {
-        self.again(Method::POST, &agent_path(agent, "/wake")?, Some(body(request)?)).await
+        self.again(&Call::on(Verb::Wake, agent)?, Some(body(request)?)).await
     }
 
     /// Asks the daemon to leave; returns when it has let go of everything. Agents live on.
     pub async fn shutdown(mut self) -> Result<(), ClientError> {
         // Of whatever version it is: that is how an old daemon is replaced.
         let daemon = self.daemon();
-        match self.once::<serde_json::Value>(Method::POST, SHUTDOWN, None).await {
+        match self.once::<Stopping>(&Call::new(Verb::Shutdown), None).await {
             Ok(_) | Err(ClientError::Protocol { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -237,29 +239,28 @@ impl Client {
     /// What happens, from now on: first every agent, then news. Uses a connection of its own.
     pub async fn events(&self) -> Result<Events, ClientError> {
         let mut connection = connect(&self.places).await?;
-        let answer = connection.send(Method::GET, "/v1/events", None).await?;
+        let answer = connection.send(&Call::new(Verb::Events), None).await?;
         if !answer.status().is_success() {
             return Err(refusal(answer).await);
         }
         Ok(Events::new(connection, answer.into_body()))
     }
 
-    /// Any request, with the answer as it came; for what has no method here (`/openapi.json`).
-    pub async fn get(&mut self, path: &str) -> Result<serde_json::Value, ClientError> {
-        self.again(Method::GET, path, None).await
+    /// The description of the protocol.
+    pub async fn openapi(&mut self) -> Result<serde_json::Value, ClientError> {
+        self.again(&Call::new(Verb::OpenApi), None).await
     }
 
     /// A request that may be sent twice: on a broken connection it is, over new ones.
     async fn again<T: DeserializeOwned>(
         &mut self,
-        method: Method,
-        path: &str,
+        call: &Call,
         body: Option<Bytes>,
     ) -> Result<T, ClientError> {
         let mut tries = TRIES;
         loop {
             tries -= 1;
-            match self.once(method.clone(), path, body.clone()).await {
+            match self.once(call, body.clone()).await {
                 // A daemon that is just dying may still seem to listen.
                 Err(ClientError::Broken(_)) if tries > 0 => tokio::time::sleep(CONNECT_PAUSE).await,
                 Err(ClientError::Refused(error)) if tries > 0 && error.code == ErrorCode::Stopping => {
@@ -279,8 +280,7 @@ impl Client {
 
     async fn once<T: DeserializeOwned>(
         &mut self,
-        method: Method,
-        path: &str,
+        call: &Call,
         body: Option<Bytes>,
     ) -> Result<T, ClientError> {
         // One that the daemon has closed meanwhile, because it was idle, is no reason to fail.
@@ -293,8 +293,8 @@ impl Client {
                 (other, _) => other?,
             },
         };
-        let sent = connection.send(method.clone(), path, body);
-        let answer = match answers_at_once(&method, path) {
+        let sent = connection.send(call, body);
+        let answer = match call.is_answered_at_once() {
             true => {
                 let mut patience = Patience::new(ANSWER_LIMIT);
                 tokio::select! {
@@ -316,12 +316,42 @@ impl Client {
     }
 }
 
-/// The path that asks a daemon to leave.
-const SHUTDOWN: &str = "/v1/shutdown";
+/// A request: the route of a verb, and the path with the agent's name in it.
+#[derive(Debug)]
+struct Call {
+    route: &'static Route,
+    path: String,
+}
 
-/// Whether the daemon answers from memory, or after one commit. The others take as long as processes and git do.
-fn answers_at_once(method: &Method, path: &str) -> bool {
-    *method == Method::GET || path == "/v1/agents" || path == SHUTDOWN
+impl Call {
+    fn new(verb: Verb) -> Self {
+        let route = routes::of(verb);
+        Self { route, path: route.path.to_owned() }
+    }
+
+    /// What a person typed is encoded, so it stays one segment of the path.
+    fn on(verb: Verb, agent: &str) -> Result<Self, ClientError> {
+        if agent.is_empty() {
+            let error = ApiError::new(ErrorCode::BadRequest, "which agent? its name is empty");
+            return Err(error.hint("`caliban agents list` shows all agents").into());
+        }
+        let route = routes::of(verb);
+        Ok(Self { route, path: route.path.replace("{id}", &encoded(agent.as_bytes(), b"")) })
+    }
+
+    /// Whether the daemon answers from memory, or after one commit. The others take as long as processes and git do.
+    fn is_answered_at_once(&self) -> bool {
+        match self.route.verb {
+            Verb::Status
+            | Verb::List
+            | Verb::Spawn
+            | Verb::Show
+            | Verb::Events
+            | Verb::Shutdown
+            | Verb::OpenApi => true,
+            Verb::Kill | Verb::Respawn | Verb::Resume | Verb::Rm | Verb::Wake => false,
+        }
+    }
 }
 
 /// One connection, and the task that drives it.
@@ -354,15 +384,10 @@ impl Connection {
     }
 
     /// Sends a request and waits for the head of the answer, whose protocol is checked.
-    async fn send(
-        &mut self,
-        method: Method,
-        path: &str,
-        body: Option<Bytes>,
-    ) -> Result<Response<Incoming>, ClientError> {
+    async fn send(&mut self, call: &Call, body: Option<Bytes>) -> Result<Response<Incoming>, ClientError> {
         let request = Request::builder()
-            .method(method)
-            .uri(path)
+            .method(call.route.method)
+            .uri(call.path.as_str())
             .header(header::HOST, "caliband")
             .header(header::CONTENT_TYPE, "application/json")
             .header(HEADER, VERSION)
@@ -494,15 +519,6 @@ fn broken(error: hyper::Error) -> ClientError {
 
 fn body(value: &impl Serialize) -> Result<Bytes, ClientError> {
     serde_json::to_vec(value).map(Bytes::from).map_err(|error| ClientError::Broken(error.to_string()))
-}
-
-/// The path of an agent; what a person typed is encoded, so it stays one segment.
-fn agent_path(agent: &str, rest: &str) -> Result<String, ClientError> {
-    if agent.is_empty() {
-        let error = ApiError::new(ErrorCode::BadRequest, "which agent? its name is empty");
-        return Err(error.hint("`caliban agents list` shows all agents").into());
-    }
-    Ok(format!("/v1/agents/{}{rest}", encoded(agent.as_bytes(), b"")))
 }
 
 /// Percent-encoded, but for letters, digits, `-`, `_`, `.` and those of `plain`.

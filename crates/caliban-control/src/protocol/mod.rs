@@ -11,7 +11,9 @@ use caliban_core::lifecycle::{Ending, State, WaitingFor};
 use caliban_core::price::MicroUsd;
 use caliban_core::spec::SpawnSpec;
 use caliban_core::usage::Usage;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use caliban_contract::limits::RaisedLimits;
 use caliban_contract::records::Ask;
@@ -38,9 +40,10 @@ pub const ANSWER_CAP: usize = 64 * 1024 * 1024;
 pub const GRACE_CAP_MS: u64 = 10 * 60 * 1000;
 
 /// `POST /v1/agents`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpawnRequest {
     /// What is asked for. `spec.env` holds the caller's environment without secrets.
+    #[schemars(with = "Map<String, Value>")]
     pub spec: SpawnSpec,
     /// The secret part of the caller's environment. Never in the registry, never below `<base>`.
     #[serde(default)]
@@ -55,16 +58,17 @@ pub struct SpawnRequest {
 }
 
 /// The answer to a spawn: it is registered, durably.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Spawned {
     /// The new agent.
+    #[schemars(with = "String", regex(pattern = "^[0-9a-f]{8}$"))]
     pub id: AgentId,
     /// Its directory.
     pub dir: PathBuf,
 }
 
 /// `POST /v1/agents/{id}/kill`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct KillRequest {
     /// How long it gets between TERM and KILL; the setting when absent.
@@ -72,7 +76,7 @@ pub struct KillRequest {
 }
 
 /// `POST /v1/agents/{id}/respawn`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RespawnRequest {
     /// Secrets of the caller; those of the old agent when empty.
@@ -82,11 +86,13 @@ pub struct RespawnRequest {
 }
 
 /// The answer to a respawn.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Respawned {
     /// The new agent.
+    #[schemars(with = "String", regex(pattern = "^[0-9a-f]{8}$"))]
     pub id: AgentId,
     /// The id that is gone.
+    #[schemars(with = "String")]
     pub old: AgentId,
     /// Where the old agent's transcript is now.
     pub archived: PathBuf,
@@ -95,7 +101,7 @@ pub struct Respawned {
 }
 
 /// `POST /v1/agents/{id}/resume`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ResumeRequest {
     /// Secrets of the caller; those that are still there when empty.
@@ -105,15 +111,23 @@ pub struct ResumeRequest {
     /// The next message; without one the agent goes on where it was.
     pub prompt: Option<String>,
     /// Limits that are raised. The daemon writes them to the agent's `limits.json` when it accepts the resume.
+    #[schemars(with = "Map<String, Value>")]
     pub limits: RaisedLimits,
 }
 
 /// `POST /v1/agents/{id}/wake`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct WakeRequest {
     /// Secrets of the caller, for an agent whose own went with the runtime directory ([`ErrorCode::SecretsGone`]).
     pub secrets: BTreeMap<String, String>,
+}
+
+/// The answer to `POST /v1/shutdown`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Stopping {
+    /// Always true: the daemon leaves after the requests in flight.
+    pub stopping: bool,
 }
 
 /// What `DELETE /v1/agents/{id}` may do (`?force=true&keep=true`).
@@ -127,56 +141,68 @@ pub struct RmRequest {
 }
 
 /// The answer to it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Removed {
     /// Who is gone.
+    #[schemars(with = "String", regex(pattern = "^[0-9a-f]{8}$"))]
     pub id: AgentId,
     /// What became of its work, line by line.
     pub work: Vec<String>,
 }
 
 /// The answer to `POST /v1/agents/{id}/wake`: somebody listens there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Awake {
     /// Who.
+    #[schemars(with = "String", regex(pattern = "^[0-9a-f]{8}$"))]
     pub id: AgentId,
     /// Its socket (ACP).
     pub socket: PathBuf,
 }
 
 /// `GET /v1/agents`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentList {
     /// All of them, in the order in which they were spawned.
     pub agents: Vec<AgentRow>,
 }
 
 /// One agent, as lists show it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentRow {
     /// Its id.
+    #[schemars(with = "String", regex(pattern = "^[0-9a-f]{8}$"))]
     pub id: AgentId,
     /// Its label.
     pub label: Option<String>,
     /// Its state.
+    #[schemars(schema_with = "states")]
     pub state: State,
     /// What it cannot go on without.
+    #[schemars(with = "Option<Map<String, Value>>")]
     pub waiting_for: Option<WaitingFor>,
     /// What it is doing.
     pub activity: Option<String>,
     /// Calls that wait for a person.
+    #[schemars(with = "Vec<Map<String, Value>>")]
     pub asks: Vec<Ask>,
     /// Turns so far.
     pub turns: u64,
     /// Tokens so far.
+    #[schemars(with = "Map<String, Value>")]
     pub usage: Usage,
     /// Cost so far, when known.
+    #[schemars(with = "Option<u64>")]
     pub micro_usd: Option<MicroUsd>,
     /// When it was spawned, in milliseconds since 1970.
+    #[serde(with = "caliban_core::instant")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub created_at: u64,
     /// How long ago that is.
     pub age_ms: u64,
     /// When something about it last changed, in milliseconds since 1970.
+    #[serde(with = "caliban_core::instant")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub updated_at: u64,
     /// The branch of its worktree.
     pub branch: Option<String>,
@@ -197,6 +223,7 @@ pub struct AgentRow {
     /// Its directory: transcript, session, logs.
     pub dir: PathBuf,
     /// How it ended.
+    #[schemars(with = "Option<Map<String, Value>>")]
     pub ending: Option<Ending>,
     /// What else there is to say about its end (`the kernel ended it for want of memory`).
     pub note: Option<String>,
@@ -205,8 +232,10 @@ pub struct AgentRow {
     /// The end of what it said last.
     pub last_text: Option<String>,
     /// Who started it, when an agent did.
+    #[schemars(with = "Option<String>")]
     pub parent: Option<AgentId>,
     /// Those who must end `done` before it starts.
+    #[schemars(with = "Vec<String>")]
     pub after: Vec<AgentId>,
     /// How many are before it in the queue, when it waits for a place.
     pub queued_behind: Option<u64>,
@@ -216,8 +245,14 @@ pub struct AgentRow {
     pub runs: u32,
 }
 
+/// The states' words, for the schema.
+fn states(_: &mut SchemaGenerator) -> Schema {
+    let words: Vec<&str> = State::ALL.iter().map(|state| state.word()).collect();
+    json_schema!({ "type": "string", "enum": words })
+}
+
 /// `GET /v1/status` (f16).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DaemonStatus {
     /// In a word: `ok`, or what is wrong.
     pub health: String,
@@ -250,7 +285,7 @@ pub struct DaemonStatus {
 }
 
 /// What a daemon found when it started.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FoundAtStart {
     /// Living agents that were adopted.
@@ -300,7 +335,7 @@ impl FoundAtStart {
 }
 
 /// One thing that `GET /v1/events` says.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", content = "data", rename_all = "snake_case")]
 pub enum FleetEvent {
     /// An agent is there or has changed. Right after connecting, one for each agent.
@@ -308,6 +343,7 @@ pub enum FleetEvent {
     /// An agent is gone from the registry.
     Removed {
         /// Which.
+        #[schemars(with = "String")]
         id: AgentId,
     },
     /// All agents have been said; what follows is news.
@@ -322,14 +358,14 @@ pub enum FleetEvent {
 }
 
 /// An error as it is sent: `{"error": {…}}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorBody {
     /// The error.
     pub error: ApiError,
 }
 
 /// What went wrong.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
     /// For programs.
@@ -342,7 +378,7 @@ pub struct ApiError {
 }
 
 /// The kinds of error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// The request makes no sense.

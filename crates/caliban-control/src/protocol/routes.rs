@@ -1,5 +1,13 @@
 //! The one table of routes: the router, the OpenAPI document and the client's paths come from it.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value};
+
+use super::{
+    AgentList, AgentRow, Awake, DaemonStatus, FleetEvent, KillRequest, Removed, RespawnRequest, Respawned,
+    ResumeRequest, SpawnRequest, Spawned, Stopping, WakeRequest,
+};
+
 /// What a route does; files in `daemon/` are called like this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
@@ -29,6 +37,14 @@ pub enum Verb {
     OpenApi,
 }
 
+/// Names a type's schema, and puts it among the document's.
+pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// The [`SchemaOf`] of a type.
+pub fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
 /// A route.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
@@ -42,10 +58,10 @@ pub struct Route {
     pub summary: &'static str,
     /// Query parameters: name and meaning. All are `true` or `false`.
     pub query: &'static [(&'static str, &'static str)],
-    /// The name of the body's schema.
-    pub body: Option<&'static str>,
-    /// The name of the answer's schema.
-    pub answer: &'static str,
+    /// The body's schema.
+    pub body: Option<SchemaOf>,
+    /// The answer's schema.
+    pub answer: SchemaOf,
 }
 
 /// Method and path of every route.
@@ -56,41 +72,48 @@ pub const ROUTES: [Route; 12] = [
         "/v1/status",
         "How the daemon is, and what it found when it started",
         None,
-        "DaemonStatus",
+        schema::<DaemonStatus>,
     ),
-    route(Verb::List, "GET", "/v1/agents", "All agents, in the order of their spawn", None, "AgentList"),
+    route(
+        Verb::List,
+        "GET",
+        "/v1/agents",
+        "All agents, in the order of their spawn",
+        None,
+        schema::<AgentList>,
+    ),
     route(
         Verb::Spawn,
         "POST",
         "/v1/agents",
         "Register an agent durably; it starts as soon as there is a place",
-        Some("SpawnRequest"),
-        "Spawned",
+        Some(schema::<SpawnRequest>),
+        schema::<Spawned>,
     ),
-    route(Verb::Show, "GET", "/v1/agents/{id}", "One agent", None, "AgentRow"),
+    route(Verb::Show, "GET", "/v1/agents/{id}", "One agent", None, schema::<AgentRow>),
     route(
         Verb::Kill,
         "POST",
         "/v1/agents/{id}/kill",
         "End an agent; answers when its whole process tree is gone",
-        Some("KillRequest"),
-        "AgentRow",
+        Some(schema::<KillRequest>),
+        schema::<AgentRow>,
     ),
     route(
         Verb::Respawn,
         "POST",
         "/v1/agents/{id}/respawn",
         "Start anew from the original spec, with a new id",
-        Some("RespawnRequest"),
-        "Respawned",
+        Some(schema::<RespawnRequest>),
+        schema::<Respawned>,
     ),
     route(
         Verb::Resume,
         "POST",
         "/v1/agents/{id}/resume",
         "Let an ended agent go on in its conversation, same id",
-        Some("ResumeRequest"),
-        "AgentRow",
+        Some(schema::<ResumeRequest>),
+        schema::<AgentRow>,
     ),
     Route {
         query: &[("force", "kill it first if it is not stopped"), ("keep", "leave its worktree where it is")],
@@ -100,7 +123,7 @@ pub const ROUTES: [Route; 12] = [
             "/v1/agents/{id}",
             "Remove a stopped agent from the registry",
             None,
-            "Removed",
+            schema::<Removed>,
         )
     },
     route(
@@ -108,8 +131,8 @@ pub const ROUTES: [Route; 12] = [
         "POST",
         "/v1/agents/{id}/wake",
         "Make sure that the agent's worker listens on its socket",
-        Some("WakeRequest"),
-        "Awake",
+        Some(schema::<WakeRequest>),
+        schema::<Awake>,
     ),
     route(
         Verb::Events,
@@ -117,7 +140,7 @@ pub const ROUTES: [Route; 12] = [
         "/v1/events",
         "What happens, as server-sent events: all agents, then news",
         None,
-        "FleetEvent",
+        schema::<FleetEvent>,
     ),
     route(
         Verb::Shutdown,
@@ -125,9 +148,9 @@ pub const ROUTES: [Route; 12] = [
         "/v1/shutdown",
         "Leave after the requests in flight; agents live on",
         None,
-        "Stopping",
+        schema::<Stopping>,
     ),
-    route(Verb::OpenApi, "GET", "/openapi.json", "This document", None, "OpenApi"),
+    route(Verb::OpenApi, "GET", "/openapi.json", "This document", None, schema::<Map<String, Value>>),
 ];
 
 const fn route(
@@ -135,8 +158,8 @@ const fn route(
     method: &'static str,
     path: &'static str,
     summary: &'static str,
-    body: Option<&'static str>,
-    answer: &'static str,
+    body: Option<SchemaOf>,
+    answer: SchemaOf,
 ) -> Route {
     Route { verb, method, path, summary, query: &[], body, answer }
 }
@@ -144,6 +167,13 @@ const fn route(
 /// The route of a request, and what stands for `{id}`, still encoded.
 pub fn find<'a>(method: &str, path: &'a str) -> Option<(&'static Route, &'a str)> {
     ROUTES.iter().find_map(|route| Some((route, fits(route.path, path)?)).filter(|_| route.method == method))
+}
+
+/// The route of a verb.
+#[must_use]
+pub fn of(verb: Verb) -> &'static Route {
+    // Every verb has a route: a test holds that.
+    ROUTES.iter().find(|route| route.verb == verb).unwrap_or(&ROUTES[0])
 }
 
 /// The methods that a path has, for an error message.
@@ -166,6 +196,7 @@ mod tests {
         for route in &ROUTES {
             let path = route.path.replace("{id}", "a3f8b2c1");
             let (found, id) = find(route.method, &path).unwrap();
+            assert_eq!(of(route.verb).path, route.path);
             assert_eq!((found.verb, id.is_empty()), (route.verb, !route.path.contains("{id}")), "{path}");
         }
         assert!(find("GET", "/v1/agents/").is_none());

@@ -32,7 +32,7 @@ use super::{Answer, Msg, Request, events, wake};
 use crate::protocol::routes::{self, Verb};
 use crate::protocol::{
     ApiError, BODY_CAP, DATA_HEADER, ErrorBody, ErrorCode, HEADER, KillRequest, RespawnRequest,
-    ResumeRequest, RmRequest, SpawnRequest, VERSION, WakeRequest, openapi,
+    ResumeRequest, RmRequest, SpawnRequest, Stopping, VERSION, WakeRequest, openapi,
 };
 use crate::sockets::Bound;
 
@@ -240,7 +240,7 @@ async fn answer(
         Answer::Respawned(respawned) => json(201, &respawned),
         Answer::Removed(removed) => json(200, &removed),
         Answer::Events(subscription) => Ok(Answered::Events(subscription)),
-        Answer::Stopping => json(202, &serde_json::json!({ "stopping": true })),
+        Answer::Stopping => json(202, &Stopping { stopping: true }),
         Answer::Waking(_) => Err(ApiError::new(ErrorCode::Internal, "wake was answered twice")),
     }
 }

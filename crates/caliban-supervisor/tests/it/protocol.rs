@@ -26,7 +26,7 @@ fn get(fleet: &Fleet, path: &str, headers: &str) -> String {
 async fn the_document_is_what_the_router_does() {
     let fleet = Fleet::new();
     let mut client = fleet.client().await;
-    let document = client.get("/openapi.json").await.unwrap();
+    let document = client.openapi().await.unwrap();
     let mut documented = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {

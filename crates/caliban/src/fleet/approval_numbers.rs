@@ -18,8 +18,6 @@ use caliban_control::protocol::AgentRow;
 use caliban_core::ids::AgentId;
 use serde::{Deserialize, Serialize};
 
-use super::json;
-
 /// The file's name.
 const FILE: &str = "approvals.json";
 /// Held while the file is read and replaced.
@@ -35,7 +33,7 @@ pub(super) struct Numbered {
     /// Its label.
     pub label: Option<String>,
     /// What it asks.
-    #[serde(flatten, serialize_with = "json::ask")]
+    #[serde(flatten)]
     pub ask: Ask,
     /// Whether it was shown to somebody before.
     #[serde(skip)]

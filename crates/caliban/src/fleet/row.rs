@@ -9,13 +9,11 @@ use caliban_core::{
 };
 use serde::Serialize;
 
-use super::json;
-
 /// An agent as lists show it; text and JSON come from it alike.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Shown<'a> {
     /// What the daemon says.
-    #[serde(flatten, serialize_with = "json::agent")]
+    #[serde(flatten)]
     pub row: &'a AgentRow,
     /// Whether it cannot go on without a person.
     pub needs_you: bool,

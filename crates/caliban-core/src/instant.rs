@@ -1,0 +1,50 @@
+//! Instants in JSON: milliseconds since 1970 in memory, RFC 3339 in UTC on the wire and on disk. For serde's `with`.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+/// As text; one that no calendar has is `null`.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+pub fn serialize<S: Serializer>(ms: &u64, to: S) -> Result<S::Ok, S::Error> {
+    text(*ms).serialize(to)
+}
+
+/// The text of an instant; none when no calendar has it.
+#[must_use]
+pub fn text(ms: u64) -> Option<String> {
+    let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok())?;
+    Some(at.to_string())
+}
+
+/// The other way; `null` is 0, and so is what lies before 1970.
+pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let Some(text) = Option::<String>::deserialize(from)? else { return Ok(0) };
+    let at: Timestamp = text.parse().map_err(D::Error::custom)?;
+    Ok(u64::try_from(at.as_millisecond()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Row {
+        #[serde(with = "super")]
+        at: u64,
+    }
+
+    #[test]
+    fn an_instant_is_rfc_3339_and_comes_back_to_the_millisecond() {
+        for (ms, json) in [
+            (1_794_800_065_189, r#"{"at":"2026-11-16T03:34:25.189Z"}"#),
+            (1_794_800_064_000, r#"{"at":"2026-11-16T03:34:24Z"}"#),
+            (0, r#"{"at":"1970-01-01T00:00:00Z"}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&Row { at: ms }).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Row>(json).unwrap(), Row { at: ms });
+        }
+        assert_eq!(serde_json::to_string(&Row { at: u64::MAX }).unwrap(), r#"{"at":null}"#);
+        assert_eq!(serde_json::from_str::<Row>(r#"{"at":null}"#).unwrap(), Row { at: 0 });
+        assert!(serde_json::from_str::<Row>(r#"{"at":"noon"}"#).is_err());
+    }
+}
