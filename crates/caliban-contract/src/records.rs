@@ -37,6 +37,8 @@ pub const LIMITS: &str = "limits.json";
 pub const STOP: &str = "stop.json";
 /// The lock that a shim holds for life.
 pub const SHIM_LOCK: &str = caliban_process::SHIM_LOCK;
+/// Before its id, the name of the directory of an agent that was removed and whose row may still be there.
+pub const LEAVING: &str = ".rm-";
 /// What the worker prints.
 pub const WORKER_LOG: &str = "worker.log";
 
@@ -357,13 +359,24 @@ pub struct Notice {
     pub text: String,
 }
 
-/// `stop.json`: for the shim.
+/// `stop.json`: for the shim, and for the next daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopOrder {
     /// The run.
     pub nonce: String,
+    /// Other names that the registry may have for it, because its own did not come there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<String>,
     /// How long the tree gets between TERM and KILL.
     pub grace_ms: u64,
+}
+
+impl StopOrder {
+    /// Whether it is for the run that the registry knows by this name.
+    #[must_use]
+    pub fn is_for(&self, nonce: &str) -> bool {
+        self.others.iter().chain([&self.nonce]).any(|name| name == nonce)
+    }
 }
 
 impl WorkerStatus {

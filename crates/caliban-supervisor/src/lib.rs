@@ -27,6 +27,7 @@ mod shim;
 use caliban_contract::{ancestry, lock, options, places, records, sockets, wall_ms};
 use caliban_control::protocol;
 
+pub use daemon::decide;
 pub use daemon_mode::{DaemonArgs, daemon_main, run_daemon};
 pub use shim::shim_main;
 

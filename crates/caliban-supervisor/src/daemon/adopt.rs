@@ -1,5 +1,5 @@
 //! What a daemon finds when it starts: agents that live are adopted with the same id, pid and state; those whose
-//! processes are gone are what their last words say, or `crashed`.
+//! processes are gone have ended as their last records say, or `crashed`.
 //!
 //! A living shim is known by nonce, boot and start time. On any mismatch it counts as gone and gets no signal (r04).
 
@@ -10,15 +10,16 @@ use std::io;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
 use caliban_store::StoreError;
-use caliban_store::fleet::{Record, Registry, Wanted};
+use caliban_store::fleet::{Change, Record, Registry, Wanted};
 
-use super::agent::{About, Agent, Keeper};
-use super::rm::{self, LEAVING};
+use super::agent::{About, Agent};
+use super::phase::{Keeper, Ordered, Phase, Queued, Stop, Tries};
+use super::store::Then;
 use super::unconfirmed_run::{VOID_PID, keeper_of_rest};
-use super::{Owner, spawn};
+use super::{Owner, rm, spawn, stop_order};
 use crate::lock::Held;
 use crate::process::{self, Traces};
-use crate::records::{self, ExitRecord, ShimRecord};
+use crate::records::{self, ExitRecord, LEAVING, ShimRecord};
 
 /// What is known of an agent's run before its shim is looked at.
 enum Run {
@@ -45,19 +46,25 @@ pub(super) async fn read(registry: &mut Registry) -> Result<Vec<(Record, About)>
 
 impl Owner {
     /// Takes over what the registry and the agents' directories say.
-    pub(super) async fn adopt(&mut self, mut known: Vec<(Record, About)>) {
-        self.apply_kill_journal(&mut known);
+    pub(super) async fn adopt(&mut self, known: Vec<(Record, About)>) {
+        // The last daemon removed them and could not delete their rows.
+        let (removed, known): (Vec<_>, Vec<_>) =
+            known.into_iter().partition(|(record, _)| rm::leaving(&self.places, record.id).exists());
+        for (record, _) in &removed {
+            self.batch.add(Change::Delete(record.id), Then::Deleted(record.id));
+        }
         let mut dead: Vec<(AgentId, Traces)> = Vec::new();
         for (record, about) in known {
             let (id, nonce) = (record.id, record.nonce.clone());
             self.next_seq = self.next_seq.max(record.seq + 1);
-            let mut agent = Agent::new(record, about);
+            let mut agent = Agent::new(record, about, Phase::Ended);
             agent.read_report(&self.places);
-            let (over, wanted) = (agent.state().is_ending(), agent.record.wanted);
-            // That of an agent which has ended was carried out.
-            agent.stop_with = (!over && wanted == Wanted::Kill).then_some(self.options.grace_ms);
+            let is_over = agent.state().is_ending();
+            if !is_over {
+                agent.phase = Phase::unconfirmed(self.stop_of(&mut agent.record), Tries::default());
+            }
             self.agents.insert(id, agent);
-            if over {
+            if is_over {
                 continue;
             }
             // What cannot be read of one concerns only that one.
@@ -68,9 +75,20 @@ impl Owner {
         }
         self.end_dead(dead).await;
         self.settle_queue();
-        self.clear_directories();
+        self.clear_directories(&removed.iter().map(|(record, _)| record.id).collect());
         self.clear_runtime();
         self.count_found();
+    }
+
+    /// The end that was ordered for an agent: by its file, or by the registry.
+    fn stop_of(&self, record: &mut Record) -> Option<Stop> {
+        let order = stop_order::read(&self.places.agent_dir(record.id), &record.nonce);
+        if order.is_some() {
+            record.wanted = Wanted::Kill;
+        }
+        let grace_ms = order.map_or(self.options.grace_ms, |order| order.grace_ms);
+        let ordered = Some(Ordered { grace_ms, is_durable: true });
+        (record.wanted == Wanted::Kill).then(|| Stop { ordered, waiting: Vec::new() })
     }
 
     /// Finds out how the run of an agent stands that has not ended as far as the registry knows.
@@ -82,7 +100,12 @@ impl Owner {
             (Run::NotBegun, State::Spawning) => match wanted {
                 _ if self.was_launched(id, nonce)? => self.settle_now(id, nonce, dead)?,
                 Wanted::Kill => self.killed_before_start(id),
-                Wanted::Run => self.found.queued += 1,
+                Wanted::Run => {
+                    self.found.queued += 1;
+                    if let Some(agent) = self.agents.get_mut(&id) {
+                        agent.phase = Phase::Queued(Queued::default());
+                    }
+                }
             },
             // It was about to be woken.
             (Run::NotBegun, State::Idle) => self.settle_now(id, nonce, dead)?,
@@ -140,15 +163,16 @@ impl Owner {
         let has_worker = shim.worker_pid.is_some();
         let living = super::watch::open(&shim);
         let Some(agent) = self.agents.get_mut(&id) else { return Ok(()) };
+        let traces = agent.traces(Some(&shim));
+        let Some(run) = agent.run_mut() else { return Ok(()) };
         match living {
-            Ok(Some(alive)) => agent.keeper = Keeper::Alive(alive),
+            Ok(Some(alive)) => run.keeper = Keeper::Alive(alive),
             // It lives for all we know; it is looked at again every tick.
             Err(error) => {
                 tracing::warn!(%id, "its shim cannot be watched now: {error}");
-                agent.keeper = Keeper::Unwatched(shim);
+                run.keeper = Keeper::Unwatched(shim);
             }
             Ok(None) => {
-                let traces = agent.traces(Some(&shim));
                 match self.exit_of(id, nonce)? {
                     Some(exit) => self.gone(id, nonce, Some(&exit)),
                     None => dead.push((id, traces)),
@@ -166,7 +190,7 @@ impl Owner {
             agent.report = None;
         }
         self.follow(id);
-        self.stop_if_wanted(id);
+        self.end_run(id);
         Ok(())
     }
 
@@ -195,9 +219,9 @@ impl Owner {
             let Some(nonce) = self.agents.get(&id).map(|agent| agent.record.nonce.clone()) else { continue };
             if gone {
                 self.gone(id, &nonce, None);
-            } else if let Some(agent) = self.agents.get_mut(&id) {
+            } else if let Some(run) = self.agents.get_mut(&id).and_then(Agent::run_mut) {
                 let found = records::read::<ShimRecord>(&self.places.agent_dir(id), records::SHIM);
-                agent.keeper = keeper_of_rest(found, &nonce);
+                run.keeper = keeper_of_rest(found, &nonce);
             }
         }
     }
@@ -222,13 +246,16 @@ impl Owner {
     }
 
     /// Finishes removals, and puts aside what is in no registry.
-    fn clear_directories(&mut self) {
+    fn clear_directories(&mut self, with_rows: &BTreeSet<AgentId>) {
         self.tasks.spawn_blocking(crate::shim::cgroup::sweep);
         for entry in fs::read_dir(self.places.agents_dir()).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with(LEAVING) {
-                let leaving = entry.path();
-                self.tasks.spawn_blocking(move || rm::delete(&leaving));
+            if let Some(id) = name.strip_prefix(LEAVING) {
+                // The directory of an agent says that it was removed, as long as its row is there.
+                if !id.parse().is_ok_and(|id| with_rows.contains(&id)) {
+                    let leaving = entry.path();
+                    self.tasks.spawn_blocking(move || rm::delete(&leaving));
+                }
                 continue;
             }
             let Ok(id) = name.parse::<AgentId>() else { continue };

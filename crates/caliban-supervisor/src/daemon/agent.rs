@@ -1,22 +1,16 @@
-//! One agent in memory: what the registry has, what its files say, and who keeps it.
+//! One agent in memory: what the registry has, what its files say, and its phase.
 
-use std::collections::BTreeSet;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, WaitingFor};
 use caliban_core::spec::{Isolation, SpawnSpec};
 use caliban_store::fleet::{Record, Wanted};
-use tokio::io::unix::AsyncFd;
-use tokio::time::Instant;
 
-use super::Reply;
-use super::inherit::Given;
+use super::phase::{Keeper, Phase, Registering, Renewing, Run};
 use crate::places::Places;
 use crate::process::Traces;
-use crate::protocol::{AgentRow, ApiError, RespawnRequest, RmRequest};
+use crate::protocol::AgentRow;
 use crate::records::{self, ShimRecord, WorkerStatus};
 use crate::shim::cgroup::Group;
 
@@ -28,35 +22,13 @@ const OTHER_RUNS: usize = 4;
 pub(super) struct Agent {
     pub(super) record: Record,
     pub(super) about: About,
-    pub(super) keeper: Keeper,
-    /// Runs that the registry may have instead of the present one: that is not there yet, or did not come there.
+    /// Names that the registry may have for the present run: its own name is not there yet, or did not come there.
     pub(super) other_runs: Vec<String>,
     /// What the worker said last, in this run or an earlier one.
     pub(super) report: Option<WorkerStatus>,
-    /// Whether it is on the disk; before that nobody sees it.
-    pub(super) registered: bool,
-    /// What is being done to it (`removed`), during which nothing else is.
-    pub(super) busy: Option<&'static str>,
-    /// Who waits for its registration.
-    pub(super) spawning: Vec<Reply>,
-    /// Who waits for the end of its run.
-    pub(super) waiting: Vec<Waiter>,
-    /// The grace of its end, once it is on the disk that it should end; before that no signal is sent.
-    pub(super) stop_with: Option<u64>,
-    /// Orders to end it that are on their way to the disk.
-    pub(super) orders: u32,
     /// Whether its record could not be saved.
     pub(super) unsaved: bool,
-    /// When a start that failed for a passing reason is tried again.
-    pub(super) retry_at: Option<Instant>,
-    /// Since when its program is missing.
-    pub(super) missing_since: Option<Instant>,
-    /// Why it was not woken, for whoever asks again.
-    pub(super) not_woken: Option<ApiError>,
-    /// What it takes of its parent's budget, until it is registered.
-    pub(super) given: Option<Box<Given>>,
-    /// The whole request, only between its arrival and its start.
-    pub(super) spec: Option<Box<SpawnSpec>>,
+    pub(super) phase: Phase,
 }
 
 /// What of the request is shown or needed all the time. The rest, with the environment, is in the registry.
@@ -69,38 +41,6 @@ pub(super) struct About {
     pub(super) parent: Option<AgentId>,
     pub(super) depth: u32,
     pub(super) has_worktree: bool,
-}
-
-/// Who keeps the worker.
-#[derive(Debug, Clone)]
-pub(super) enum Keeper {
-    /// Nobody: not started, hibernating or ended.
-    Nobody,
-    /// Nobody, and nobody is started before the name of the next run is on the disk.
-    Renewing,
-    /// A start is on its way.
-    Starting,
-    /// A shim was launched, and nobody knows what became of it: to be settled before anything else.
-    InDoubt,
-    /// A shim that is watched.
-    Alive(Alive),
-    /// A shim that lives and cannot be watched just now (out of file descriptors).
-    Unwatched(ShimRecord),
-}
-
-/// A shim that is watched.
-#[derive(Debug, Clone)]
-pub(super) struct Alive {
-    pub(super) shim: ShimRecord,
-    pub(super) process: Arc<AsyncFd<OwnedFd>>,
-}
-
-/// Who waits for the end of a run, and what for.
-#[derive(Debug)]
-pub(super) enum Waiter {
-    Kill(Reply),
-    Respawn(RespawnRequest, Reply),
-    Rm(RmRequest, Reply),
 }
 
 impl About {
@@ -135,26 +75,8 @@ impl About {
 }
 
 impl Agent {
-    pub(super) fn new(record: Record, about: About) -> Self {
-        Self {
-            record,
-            about,
-            keeper: Keeper::Nobody,
-            other_runs: Vec::new(),
-            report: None,
-            registered: true,
-            busy: None,
-            spawning: Vec::new(),
-            waiting: Vec::new(),
-            stop_with: None,
-            orders: 0,
-            unsaved: false,
-            retry_at: None,
-            missing_since: None,
-            not_woken: None,
-            given: None,
-            spec: None,
-        }
+    pub(super) fn new(record: Record, about: About, phase: Phase) -> Self {
+        Self { record, about, other_runs: Vec::new(), report: None, unsaved: false, phase }
     }
 
     pub(super) fn state(&self) -> State {
@@ -170,29 +92,66 @@ impl Agent {
         before
     }
 
-    /// All runs that the registry may have.
-    pub(super) fn runs(&self) -> BTreeSet<String> {
-        self.other_runs.iter().chain([&self.record.nonce]).cloned().collect()
+    /// Whether the present run has this name, or has it in the registry.
+    pub(super) fn is_named(&self, nonce: &str) -> bool {
+        self.other_runs.iter().chain([&self.record.nonce]).any(|name| name == nonce)
+    }
+
+    /// Whether it is in the registry; before that nobody sees it.
+    pub(super) fn is_registered(&self) -> bool {
+        !matches!(self.phase, Phase::Registering(_))
+    }
+
+    /// It is in the registry, or will never be; what was waiting for that.
+    pub(super) fn register(&mut self) -> Option<Registering> {
+        match std::mem::replace(&mut self.phase, Phase::Ended) {
+            Phase::Registering(registering) => Some(registering),
+            other => {
+                self.phase = other;
+                None
+            }
+        }
+    }
+
+    pub(super) fn run(&self) -> Option<&Run> {
+        if let Phase::Running(run) = &self.phase { Some(run) } else { None }
+    }
+
+    pub(super) fn run_mut(&mut self) -> Option<&mut Run> {
+        if let Phase::Running(run) = &mut self.phase { Some(run) } else { None }
     }
 
     /// Whether it waits for its start.
     pub(super) fn is_queued(&self) -> bool {
-        self.registered
-            && self.state() == State::Spawning
-            && matches!(self.keeper, Keeper::Nobody)
-            && self.record.wanted == Wanted::Run
+        matches!(self.phase, Phase::Queued(_) | Phase::Renewing(Renewing::Resume))
+    }
+
+    /// Whether those who are queued after it wait for its start. Agents that wait on `--after` do not count.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.is_queued() && self.record.after.is_empty()
     }
 
     /// Whether it takes one of the places.
     pub(super) fn takes_place(&self) -> bool {
-        match self.keeper {
-            Keeper::Nobody => false,
-            Keeper::Renewing | Keeper::Starting | Keeper::InDoubt => true,
-            // One that waits for a person costs nothing; when it is answered it goes on, over the limit if need be.
-            Keeper::Alive(_) | Keeper::Unwatched(_) => {
-                self.state() != State::Idle && !self.waits_for_a_person()
-            }
+        match &self.phase {
+            Phase::Registering(_) | Phase::Queued(_) | Phase::Hibernating(_) => false,
+            Phase::Stopping(_) | Phase::Ended | Phase::Leaving(_) => false,
+            Phase::Renewing(renewing) => matches!(renewing, Renewing::Void(_)),
+            Phase::Running(run) => match run.keeper {
+                Keeper::Starting | Keeper::Unconfirmed | Keeper::Settling | Keeper::Clearing => true,
+                // An agent that waits for a person costs nothing; after the answer it goes on, over the limit if need be.
+                Keeper::Alive(_) | Keeper::Unwatched(_) => {
+                    self.state() != State::Idle && !self.waits_for_a_person()
+                }
+            },
         }
+    }
+
+    /// Whether the next daemon might start this ended agent again, or not know how it ended, as long as the registry does
+    /// not say so: a worker that ended by itself has said how, one that was killed or never ran has not.
+    pub(super) fn needs_order(&self) -> bool {
+        self.record.wanted == Wanted::Kill
+            || self.own_report().is_none_or(|report| report.outcome().is_none())
     }
 
     fn waits_for_a_person(&self) -> bool {
@@ -200,11 +159,7 @@ impl Agent {
     }
 
     pub(super) fn shim(&self) -> Option<&ShimRecord> {
-        match &self.keeper {
-            Keeper::Nobody | Keeper::Renewing | Keeper::Starting | Keeper::InDoubt => None,
-            Keeper::Alive(alive) => Some(&alive.shim),
-            Keeper::Unwatched(shim) => Some(shim),
-        }
+        self.run().and_then(|run| run.keeper.shim())
     }
 
     /// Where its worker listens, or will.
@@ -293,7 +248,7 @@ impl Agent {
             parent: self.about.parent,
             after: self.record.after.clone(),
             queued_behind,
-            hibernated: status.state() == State::Idle && matches!(self.keeper, Keeper::Nobody),
+            hibernated: matches!(self.phase, Phase::Hibernating(_) | Phase::Renewing(Renewing::Wake(_))),
             runs: self.record.runs,
         }
     }

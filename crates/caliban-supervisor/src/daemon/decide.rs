@@ -1,25 +1,27 @@
-//! What follows from what: pure functions, so that every case can be tested without a process.
+//! What the records of a run mean for its agent: pure functions, so that every case is tested without a process.
+//!
+//! The daemon decides by them, and so does a list of agents whose daemon is not running.
 
 use caliban_core::lifecycle::{Event, Outcome, State, Status};
 use caliban_store::fleet::Wanted;
 
 use crate::records::{Again, ExitRecord, HIBERNATED, WorkerState, WorkerStatus};
 
-/// The events by which a living agent comes to stand as its worker says.
-pub(super) fn follow(status: &Status, report: &WorkerStatus) -> Vec<Event> {
+/// The events that bring a living agent to the state that its worker reports.
+#[must_use]
+pub fn follow(status: &Status, report: &WorkerStatus) -> Vec<Event> {
+    let mut events = match (status.state(), report.state) {
+        // An end counts when the processes are gone; an ended agent has no worker.
+        (_, WorkerState::Done | WorkerState::Failed)
+        | (State::Killed | State::Done | State::Failed | State::Crashed, _) => return Vec::new(),
+        (State::Running, WorkerState::Idle) => vec![Event::TurnEnded],
+        (State::Idle, WorkerState::Running) => vec![Event::TurnStarted],
+        (State::Running, WorkerState::Running) | (State::Idle, WorkerState::Idle) => Vec::new(),
+        // A worker that reports has begun, whether or not its shim came to say so.
+        (State::Spawning, WorkerState::Running) => vec![Event::Started],
+        (State::Spawning, WorkerState::Idle) => vec![Event::Started, Event::TurnEnded],
+    };
     let waits = report.waits_for();
-    let mut events = Vec::new();
-    match (status.state(), report.state) {
-        (State::Running, WorkerState::Idle) => events.push(Event::TurnEnded),
-        (State::Idle, WorkerState::Running) => events.push(Event::TurnStarted),
-        // The end counts when the processes are gone.
-        (_, WorkerState::Done | WorkerState::Failed) => return events,
-        (State::Running, WorkerState::Running) | (State::Idle, WorkerState::Idle) => {}
-        // It speaks, so it has begun, whether or not its shim came to say so.
-        (State::Spawning, WorkerState::Running) => events.push(Event::Started),
-        (State::Spawning, WorkerState::Idle) => events.extend([Event::Started, Event::TurnEnded]),
-        (State::Killed | State::Done | State::Failed | State::Crashed, _) => return events,
-    }
     let still = if events.is_empty() { status.waiting_for() } else { None };
     if waits.as_ref() != still {
         events.push(waits.map_or(Event::GoesOn, Event::Waits));
@@ -27,81 +29,105 @@ pub(super) fn follow(status: &Status, report: &WorkerStatus) -> Vec<Event> {
     events
 }
 
-/// What is known when a run is over and its tree is gone.
+/// What is known when a run is over and its process tree is gone.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Facts<'a> {
-    pub(super) state: State,
-    pub(super) wanted: Wanted,
-    /// What the worker of this run said last.
-    pub(super) report: Option<&'a WorkerStatus>,
-    /// What the shim of this run said last.
-    pub(super) exit: Option<&'a ExitRecord>,
+pub struct Facts<'a> {
+    /// The agent's state so far.
+    pub state: State,
+    /// Whether somebody wanted it to end.
+    pub wanted: Wanted,
+    /// The last report of this run's worker.
+    pub report: Option<&'a WorkerStatus>,
+    /// The last record of this run's shim.
+    pub exit: Option<&'a ExitRecord>,
+    /// Whether the worker's program has been missing for so long that it is not being replaced.
+    pub is_program_lost: bool,
 }
 
-/// What it means.
+/// What the end of a run means for its agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Meaning {
-    pub(super) events: Vec<Event>,
-    pub(super) note: Option<String>,
+pub enum End {
+    /// There was no worker, for a reason that may pass: the agent gets another run.
+    NotBegun {
+        /// The reason.
+        text: String,
+    },
+    /// The worker left memory; a message wakes the agent.
+    Hibernates {
+        /// What brings the agent to `idle`.
+        events: Vec<Event>,
+        /// What else there is to say.
+        note: Option<String>,
+    },
+    /// The agent has ended.
+    Over {
+        /// What brings it there.
+        events: Vec<Event>,
+        /// What else there is to say.
+        note: Option<String>,
+    },
 }
 
-/// What the end of a run means for the agent. No event: it hibernates and stays as it is.
-pub(super) fn end_of_run(facts: &Facts<'_>) -> Meaning {
+/// Decides what the end of a run means.
+#[must_use]
+pub fn end_of_run(facts: &Facts<'_>) -> End {
+    if let Some(text) = not_begun(facts) {
+        return End::NotBegun { text };
+    }
     let signal = facts.exit.and_then(|exit| exit.signal);
-    let end = |event: Event| {
-        let mut events = Vec::new();
-        if facts.state == State::Spawning && matches!(event, Event::Ended(_)) {
-            events.push(Event::Started);
-        }
-        events.push(event);
-        events
-    };
-    let note = facts.exit.and_then(note);
     let outcome = facts.report.and_then(WorkerStatus::outcome);
-    let events = if let (Wanted::Run, Some(outcome)) = (facts.wanted, outcome.clone()) {
-        end(Event::Ended(outcome))
-    } else if facts.wanted == Wanted::Kill {
-        // It may have finished in the very moment; its own word counts more than ours.
-        match outcome {
-            Some(Outcome::Finished) => end(Event::Ended(Outcome::Finished)),
-            _ => end(Event::Killed { signal }),
+    let last = match (facts.wanted, outcome) {
+        (Wanted::Run, Some(outcome)) => Event::Ended(outcome),
+        // It finished in the moment of the kill: its work is done, and its own report counts.
+        (Wanted::Kill, Some(Outcome::Finished)) => Event::Ended(Outcome::Finished),
+        (Wanted::Kill, _) => Event::Killed { signal },
+        (Wanted::Run, None) if hibernates(facts) => {
+            return End::Hibernates { events: to_idle(facts.state), note: facts.exit.and_then(note) };
         }
-    } else if let Some(text) = facts.exit.and_then(|exit| exit.not_started.clone()) {
-        match facts.state {
-            State::Spawning => end(Event::SpawnFailed { text }),
-            _ => end(Event::Ended(Outcome::Error { text })),
-        }
-    } else if hibernates(facts) {
-        match facts.state {
-            State::Running => vec![Event::TurnEnded],
-            State::Spawning => vec![Event::Started, Event::TurnEnded],
-            _ => Vec::new(),
-        }
-    } else {
-        match facts.exit.and_then(|exit| exit.code) {
-            Some(0) | None => end(Event::Lost { signal }),
-            Some(code) => {
+        (Wanted::Run, None) => match facts.exit.map(|exit| (&exit.not_started, exit.code)) {
+            Some((Some(text), _)) if facts.state == State::Spawning => {
+                Event::SpawnFailed { text: text.clone() }
+            }
+            Some((Some(text), _)) => Event::Ended(Outcome::Error { text: text.clone() }),
+            Some((None, Some(0) | None)) | None => Event::Lost { signal },
+            Some((None, Some(code))) => {
                 let text =
                     format!("the worker ended with code {code} and gave no reason; see its worker.log");
-                end(Event::Ended(Outcome::Error { text }))
+                Event::Ended(Outcome::Error { text })
             }
-        }
+        },
     };
-    Meaning { events, note }
+    let begins = facts.state == State::Spawning && matches!(last, Event::Ended(_));
+    let events = begins.then_some(Event::Started).into_iter().chain([last]).collect();
+    End::Over { events, note: facts.exit.and_then(note) }
 }
 
-/// Why a run that is over had no worker, when another try may have one.
-pub(super) fn not_begun(exit: Option<&ExitRecord>, wanted: Wanted) -> Option<(String, Again)> {
-    let exit = exit.filter(|exit| wanted == Wanted::Run && exit.again != Again::Never)?;
-    Some((exit.not_started.clone()?, exit.again))
+/// Why a run had no worker, when another run may have one.
+fn not_begun(facts: &Facts<'_>) -> Option<String> {
+    let exit = facts.exit.filter(|_| facts.wanted == Wanted::Run)?;
+    let may_pass = match exit.again {
+        Again::Never => false,
+        Again::Soon => true,
+        Again::IfReplaced => !facts.is_program_lost,
+    };
+    let is_waiting = matches!(facts.state, State::Spawning | State::Idle);
+    exit.not_started.clone().filter(|_| may_pass && is_waiting)
+}
+
+fn to_idle(state: State) -> Vec<Event> {
+    match state {
+        State::Running => vec![Event::TurnEnded],
+        State::Spawning => vec![Event::Started, Event::TurnEnded],
+        State::Idle | State::Done | State::Failed | State::Killed | State::Crashed => Vec::new(),
+    }
 }
 
 /// What else there is to say.
 fn note(exit: &ExitRecord) -> Option<String> {
     let mut notes = Vec::new();
     if exit.out_of_memory {
-        // The kernel says that it ended something of the run, or of the machine, not what: a command may have gone
-        // earlier, and somebody else have sent this KILL.
+        // The kernel says that it killed a process of the run, or of the machine, but not which one: it may have been a
+        // command earlier, and this KILL somebody else's.
         notes.push("the kernel probably ended it for want of memory".to_owned());
     }
     if !exit.left.is_empty() {
@@ -172,13 +198,18 @@ mod tests {
         exit: Option<ExitRecord>,
         expected: &[Event],
     ) {
-        let facts = Facts { state, wanted, report: report.as_ref(), exit: exit.as_ref() };
-        let meaning = end_of_run(&facts);
-        assert_eq!(meaning.events, expected);
-        let after = meaning
-            .events
-            .into_iter()
-            .try_fold(state, |state, event| caliban_core::lifecycle::apply(state, &event));
+        let (report, exit) = (report.as_ref(), exit.as_ref());
+        let events = match end_of_run(&Facts { state, wanted, report, exit, is_program_lost: false }) {
+            End::Over { events, .. } => events,
+            End::Hibernates { events, .. } => {
+                assert_eq!(exit.unwrap().code, Some(HIBERNATED));
+                events
+            }
+            other @ End::NotBegun { .. } => panic!("{other:?}"),
+        };
+        assert_eq!(events, expected);
+        let after =
+            events.into_iter().try_fold(state, |state, event| caliban_core::lifecycle::apply(state, &event));
         assert!(after.is_ok(), "{after:?}");
     }
 
@@ -198,14 +229,24 @@ mod tests {
 
     #[test]
     fn a_run_that_had_no_worker_for_a_passing_reason_is_tried_again_unless_it_was_to_end() {
-        let text = || Some("no room".to_owned());
-        let soon = |not_started| ExitRecord { again: Again::Soon, not_started, ..exit(None, None).unwrap() };
-        let never = ExitRecord { not_started: text(), ..exit(None, None).unwrap() };
-        assert_eq!(not_begun(Some(&soon(text())), Wanted::Run), Some(("no room".to_owned(), Again::Soon)));
-        assert_eq!(not_begun(Some(&soon(text())), Wanted::Kill), None);
-        assert_eq!(not_begun(Some(&soon(None)), Wanted::Run), None);
-        assert_eq!(not_begun(Some(&never), Wanted::Run), None);
-        assert_eq!(not_begun(None, Wanted::Run), None);
+        let of = |exit: &ExitRecord, state, wanted, is_program_lost| {
+            let facts = Facts { state, wanted, report: None, exit: Some(exit), is_program_lost };
+            matches!(end_of_run(&facts), End::NotBegun { text } if text == "no room")
+        };
+        let exit = |again, not_started: Option<&str>| ExitRecord {
+            again,
+            not_started: not_started.map(str::to_owned),
+            ..exit(None, None).unwrap()
+        };
+        let (soon, missing) = (exit(Again::Soon, Some("no room")), exit(Again::IfReplaced, Some("no room")));
+        assert!(of(&soon, State::Spawning, Wanted::Run, true));
+        assert!(of(&soon, State::Idle, Wanted::Run, true));
+        assert!(!of(&soon, State::Running, Wanted::Run, true));
+        assert!(!of(&soon, State::Spawning, Wanted::Kill, true));
+        assert!(of(&missing, State::Spawning, Wanted::Run, false));
+        assert!(!of(&missing, State::Spawning, Wanted::Run, true));
+        assert!(!of(&exit(Again::Soon, None), State::Spawning, Wanted::Run, false));
+        assert!(!of(&exit(Again::Never, Some("no room")), State::Spawning, Wanted::Run, false));
     }
 
     #[test]
@@ -230,6 +271,8 @@ mod tests {
         check(Running, Run, done(), None, &[finished()]);
         check(Running, Kill, done(), exit(Some(0), None), &[finished()]);
         check(Running, Kill, None, exit(None, Some(15)), &[Event::Killed { signal: Some(15) }]);
+        let failed = Some(report(WorkerState::Failed));
+        check(Running, Kill, failed, exit(Some(0), None), &[Event::Killed { signal: None }]);
         check(Running, Run, None, exit(None, Some(9)), &[Event::Lost { signal: Some(9) }]);
         check(Running, Run, Some(report(WorkerState::Running)), None, &[Event::Lost { signal: None }]);
         check(

@@ -68,7 +68,7 @@ impl Owner {
 
     /// Tells readers how an agent stands.
     pub(super) fn publish(&self, id: AgentId) {
-        let Some(agent) = self.agents.get(&id).filter(|agent| agent.registered) else { return };
+        let Some(agent) = self.agents.get(&id).filter(|agent| agent.is_registered()) else { return };
         self.events.say(|| FleetEvent::Agent(Box::new(agent.row(&self.places, self.queued_behind(id)))));
     }
 }

@@ -72,7 +72,7 @@ impl Owner {
         };
         let named = dir.file_name().and_then(|name| name.to_str()?.parse::<AgentId>().ok());
         let id = named.ok_or_else(|| bad(format!("{} is no agent's directory", dir.display())))?;
-        let own = self.agents.get(&id).filter(|agent| agent.registered && agent.record.nonce == nonce);
+        let own = self.agents.get(&id).filter(|agent| agent.is_registered() && agent.record.nonce == nonce);
         let parent = parent_in(&dir, &nonce).map_err(|text| {
             ApiError::new(
                 ErrorCode::Conflict,
@@ -95,7 +95,7 @@ impl Owner {
     /// The parent that the request itself names.
     fn place_below_named(&self, spec: &mut SpawnSpec) -> Result<(), ApiError> {
         let Some(parent) = spec.parent else { return Ok(()) };
-        let above = self.agents.get(&parent).filter(|agent| agent.registered);
+        let above = self.agents.get(&parent).filter(|agent| agent.is_registered());
         let above = above.ok_or_else(|| bad(format!("its parent {parent} is not registered")))?;
         spec.depth = above.about.depth + 1;
         Ok(())

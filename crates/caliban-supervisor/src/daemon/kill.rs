@@ -1,22 +1,23 @@
-//! `POST /v1/agents/{id}/kill`: that it is wanted is committed first; then TERM, grace, KILL; `killed` is said
-//! when the whole tree is gone. A daemon that dies in between leaves the rest to the next.
+//! `POST /v1/agents/{id}/kill`: the order to end is written durably first (`stop_order.rs`); then TERM, grace, KILL.
+//! `killed` is said when the whole tree is gone. A daemon that dies in between leaves the rest to the next.
 
 use std::time::Duration;
 
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::{Event, State};
+use caliban_core::lifecycle::Event;
+use caliban_store::StoreError;
 use caliban_store::fleet::Wanted;
 use rustix::process::Signal;
 
-use super::agent::{Keeper, Waiter};
-use super::kill_journal::Deed;
-use super::pending_answers::STORE_LIMIT;
+use super::phase::{Keeper, Ordered, Phase, Stop, Waiter};
 use super::store::Then;
-use super::{Msg, Owner, Reply, answer_to, decide, resume, start};
+use super::{Msg, Owner, Reply, answer_to, stop_order, store_refusal};
 use crate::protocol::{ApiError, ErrorCode, GRACE_CAP_MS, KillRequest};
-use crate::records::{self, Again, ExitRecord, StopOrder};
+use crate::records::StopOrder;
 use caliban_process::Patience;
 
+/// How long the disk may take with an order before the run is ended without it.
+const ORDER_LIMIT: Duration = Duration::from_secs(2);
 /// How long a shim may take, after the grace, to end what only KILL ends. After that it is ended itself.
 const SHIM_LIMIT: Duration = Duration::from_secs(15);
 
@@ -34,65 +35,85 @@ impl Owner {
         }
     }
 
-    /// Ends an agent's run if there is one; `waiter` goes on when it is over.
-    pub(super) fn kill_then(&mut self, id: AgentId, grace: u64, waiter: Waiter) {
+    /// Ends an agent if it has not ended; `waiter` goes on when it has, and when that is on the disk.
+    pub(super) fn kill_then(&mut self, id: AgentId, grace_ms: u64, waiter: Waiter) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
-        agent.waiting.push(waiter);
-        if agent.state().is_ending() {
-            return self.run_is_over(id);
-        }
-        agent.record.wanted = Wanted::Kill;
-        match agent.keeper {
-            Keeper::Nobody | Keeper::Renewing => {
-                agent.keeper = Keeper::Nobody;
-                // One that sleeps has a run to go on from, as far as its own files tell.
-                self.order_stop(id, grace);
+        let needs_order = agent.needs_order();
+        match &mut agent.phase {
+            // Nobody knows it yet.
+            Phase::Registering(_) => return,
+            Phase::Running(run) => {
+                run.stop.get_or_insert_default().waiting.push(waiter);
+                agent.record.wanted = Wanted::Kill;
+                self.save(id, Then::Nothing(id));
+            }
+            Phase::Queued(_) | Phase::Renewing(_) | Phase::Hibernating(_) => {
+                agent.phase = Phase::Stopping(vec![waiter]);
+                agent.record.wanted = Wanted::Kill;
                 self.apply(id, Event::Killed { signal: None });
-                self.run_is_over(id);
             }
-            Keeper::Starting | Keeper::InDoubt | Keeper::Alive(_) | Keeper::Unwatched(_) => {
-                agent.orders += 1;
-                self.save(id, Then::KillOrdered { id, grace });
-                self.later(async move {
-                    tokio::time::sleep(STORE_LIMIT).await;
-                    Some(Msg::KillLate { id, grace })
-                });
+            Phase::Stopping(waiting) => return waiting.push(waiter),
+            Phase::Ended if needs_order && matches!(waiter, Waiter::Kill(_)) => {
+                agent.phase = Phase::Stopping(vec![waiter]);
             }
+            Phase::Ended | Phase::Leaving(_) => return self.go_on(id, waiter, true),
         }
+        self.order_stop(id, grace_ms);
     }
 
-    /// The registry takes its time with an order: the run is ended all the same.
-    pub(super) fn kill_late(&mut self, id: AgentId, grace: u64) {
+    /// Writes the order that an agent should end.
+    fn order_stop(&mut self, id: AgentId, grace_ms: u64) {
         let Some(agent) = self.agents.get(&id) else { return };
-        // It may have ended meanwhile, and even been resumed.
-        let is_wanted = agent.record.wanted == Wanted::Kill && !agent.state().is_ending();
-        if is_wanted && agent.orders > 0 && agent.stop_with.is_none() {
-            tracing::warn!(%id, "the registry takes its time; its run is ended without it");
-            self.write_down(id, Deed::Killed);
-            self.end_run(id, grace);
+        let (dir, nonce) = (self.places.agent_dir(id), agent.record.nonce.clone());
+        let order = StopOrder { nonce: nonce.clone(), others: agent.other_runs.clone(), grace_ms };
+        self.later(async move {
+            let writing = tokio::task::spawn_blocking(move || stop_order::write(&dir, &order));
+            let why = match tokio::time::timeout(ORDER_LIMIT, writing).await {
+                Ok(Ok(Ok(()))) => None,
+                Ok(Ok(Err(error))) => Some(error.to_string()),
+                Ok(Err(error)) => Some(error.to_string()),
+                Err(_) => Some("the disk does not answer".to_owned()),
+            };
+            if let Some(why) = &why {
+                tracing::warn!(%id, "the order to end it is in the registry only: stop.json: {why}");
+            }
+            Some(Msg::StopOrdered { id, nonce, ordered: Ordered { grace_ms, is_durable: why.is_none() } })
+        });
+    }
+
+    /// The order is on the disk, or cannot be written.
+    pub(super) fn stop_ordered(&mut self, id: AgentId, nonce: &str, ordered: Ordered) {
+        // An order for a run that was resumed since says nothing.
+        let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.is_named(nonce)) else { return };
+        match &mut agent.phase {
+            Phase::Running(run) => {
+                let Some(stop) = &mut run.stop else { return };
+                let was_durable = stop.ordered.is_some_and(|before| before.is_durable);
+                stop.ordered = Some(Ordered { is_durable: was_durable || ordered.is_durable, ..ordered });
+                self.end_run(id);
+            }
+            Phase::Stopping(waiting) => {
+                let waiting = std::mem::take(waiting);
+                agent.phase = Phase::Ended;
+                self.go_on_all(id, waiting, ordered.is_durable);
+            }
+            Phase::Registering(_) | Phase::Queued(_) | Phase::Renewing(_) => {}
+            Phase::Hibernating(_) | Phase::Ended | Phase::Leaving(_) => {}
         }
     }
 
-    /// That it should end is on the disk.
-    pub(super) fn stop_run(&mut self, id: AgentId, grace: u64) {
-        let Some(agent) = self.agents.get_mut(&id) else { return };
-        agent.orders = agent.orders.saturating_sub(1);
-        // It may have ended meanwhile, and even been resumed: the order was for the run before.
-        if agent.record.wanted == Wanted::Kill && !agent.state().is_ending() {
-            self.end_run(id, grace);
-        }
-    }
-
-    fn end_run(&mut self, id: AgentId, grace: u64) {
-        let Some(agent) = self.agents.get_mut(&id) else { return };
-        agent.stop_with = Some(grace);
-        if matches!(agent.keeper, Keeper::InDoubt) {
-            return self.settle(id);
-        }
-        let Keeper::Alive(alive) = &agent.keeper else { return };
+    /// Ends the run of an agent if that was ordered.
+    pub(super) fn end_run(&mut self, id: AgentId) {
+        let Some(run) = self.agents.get(&id).and_then(|agent| agent.run()) else { return };
+        let Some(Stop { ordered: Some(ordered), .. }) = &run.stop else { return };
+        let process = match &run.keeper {
+            Keeper::Alive(alive) => alive.process.clone(),
+            Keeper::Unconfirmed => return self.settle(id),
+            // When they come to be alive, or turn out not to be.
+            Keeper::Starting | Keeper::Settling | Keeper::Unwatched(_) | Keeper::Clearing => return,
+        };
+        let grace = ordered.grace_ms;
         tracing::info!(%id, "ending its run (grace {grace} ms)");
-        let process = alive.process.clone();
-        self.order_stop(id, grace);
         for signal in [Signal::TERM, Signal::CONT] {
             let _gone_already = rustix::process::pidfd_send_signal(process.get_ref(), signal);
         }
@@ -112,79 +133,42 @@ impl Owner {
         });
     }
 
-    /// A run that began although its end was wanted.
-    pub(super) fn stop_if_wanted(&mut self, id: AgentId) {
-        if let Some(grace) = self.agents.get(&id).and_then(|agent| agent.stop_with) {
-            self.end_run(id, grace);
-        }
-    }
-
-    /// Writes down that the run should end, for its shim and for whoever finds only the agent's files.
-    fn order_stop(&self, id: AgentId, grace: u64) {
-        let Some(agent) = self.agents.get(&id) else { return };
-        let order = StopOrder { nonce: agent.record.nonce.clone(), grace_ms: grace };
-        if let Err(error) = records::write(&self.places.agent_dir(id), records::STOP, &order) {
-            tracing::warn!(%id, "it gets the usual grace: stop.json: {error}");
-        }
-    }
-
-    /// A start that failed, of an agent whose end was wanted.
-    pub(super) fn killed_before_start(&mut self, id: AgentId) {
-        let Some(agent) = self.agents.get_mut(&id) else { return };
-        if agent.record.wanted == Wanted::Kill && !agent.state().is_ending() {
-            agent.stop_with = None;
-            self.apply(id, Event::Killed { signal: None });
-            self.run_is_over(id);
-        }
-    }
-
-    /// A run is over and its whole tree is gone.
-    pub(super) fn gone(&mut self, id: AgentId, nonce: &str, exit: Option<&ExitRecord>) {
-        let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.record.nonce == nonce) else {
-            return;
-        };
-        agent.read_report(&self.places);
-        if let Some((text, again)) = decide::not_begun(exit, agent.record.wanted)
-            && matches!(agent.state(), State::Spawning | State::Idle)
-            && (again == Again::Soon || !start::is_missed(agent))
-        {
-            self.watch.remove(id);
-            return self.not_begun(id, text);
-        }
-        let facts = decide::Facts {
-            state: agent.state(),
-            wanted: agent.record.wanted,
-            report: agent.own_report(),
-            exit,
-        };
-        let meaning = decide::end_of_run(&facts);
-        agent.keeper = Keeper::Nobody;
-        agent.stop_with = None;
-        agent.record.note = meaning.note;
-        if agent.record.resume_prompt.is_some() && resume::was_heard(&self.places.agent_dir(id)) {
-            agent.record.resume_prompt = None;
-            agent.unsaved = true;
-        }
-        self.watch.remove(id);
-        let _nobodys = std::fs::remove_file(self.places.agent_socket(id));
-        for event in meaning.events {
-            self.apply(id, event);
-        }
-        self.publish(id);
-        self.run_is_over(id);
-        self.start_ready();
-    }
-
-    /// Goes on with what was to happen after the end of a run.
-    pub(super) fn run_is_over(&mut self, id: AgentId) {
-        let Some(agent) = self.agents.get_mut(&id) else { return };
-        agent.missing_since = None;
-        for waiter in std::mem::take(&mut agent.waiting) {
-            match waiter {
-                Waiter::Kill(reply) => self.answer_row(id, reply),
-                Waiter::Respawn(request, reply) => self.respawn_ended(id, request, reply),
-                Waiter::Rm(request, reply) => self.rm_ended(id, request, reply),
+    /// The run is over: goes on with what waits for that, once the order to end it is on the disk.
+    pub(super) fn run_over(&mut self, id: AgentId, stop: Option<Stop>) {
+        match stop {
+            None => {}
+            Some(Stop { ordered: Some(ordered), waiting }) => {
+                self.go_on_all(id, waiting, ordered.is_durable);
+            }
+            Some(Stop { ordered: None, waiting }) => {
+                if let Some(agent) = self.agents.get_mut(&id) {
+                    agent.phase = Phase::Stopping(waiting);
+                }
             }
         }
+    }
+
+    fn go_on_all(&mut self, id: AgentId, waiting: Vec<Waiter>, is_durable: bool) {
+        for waiter in waiting {
+            self.go_on(id, waiter, is_durable);
+        }
+    }
+
+    /// Goes on with what waited for the end of an agent. `is_durable`: whether the next daemon will know of the end.
+    fn go_on(&mut self, id: AgentId, waiter: Waiter, is_durable: bool) {
+        match waiter {
+            Waiter::Kill(reply) if is_durable => answer_to(reply, self.row_answer(id)),
+            Waiter::Kill(reply) => self.save(id, Then::Row { id, reply }),
+            Waiter::Respawn(request, reply) => self.respawn_ended(id, request, reply),
+            Waiter::Rm(request, reply) => self.rm_ended(id, request, reply),
+        }
+    }
+
+    /// Neither the order nor the end could be recorded. The agent has ended all the same, and this daemon knows it; after a
+    /// failed sync the next one may know something else.
+    pub(super) fn end_not_stored(&mut self, id: AgentId, reply: Reply, error: &StoreError) {
+        self.mark_unsaved(id);
+        let refused = error.is_unconfirmed().then(|| store_refusal(error));
+        answer_to(reply, refused.map_or_else(|| self.row_answer(id), Err));
     }
 }

@@ -3,7 +3,6 @@
 
 use caliban_core::ids::AgentId;
 
-use super::agent::Agent;
 use super::{Answer, Owner};
 use crate::protocol::{AgentRow, ApiError, ErrorCode};
 
@@ -31,12 +30,10 @@ impl Owner {
 
     /// Every registered agent, in order.
     pub(super) fn rows(&self) -> impl Iterator<Item = AgentRow> {
-        let mut agents: Vec<&Agent> = self.agents.values().filter(|agent| agent.registered).collect();
-        agents.sort_unstable_by_key(|agent| agent.record.seq);
         let mut before = 0;
-        agents.into_iter().map(move |agent| {
+        self.registered().into_iter().map(move |agent| {
             let behind = agent.is_queued().then_some(before);
-            before += u64::from(agent.is_queued());
+            before += u64::from(agent.is_ahead());
             agent.row(&self.places, behind)
         })
     }

@@ -6,19 +6,21 @@
 mod adopt;
 mod agent;
 mod connections;
-mod decide;
+pub mod decide;
+mod end;
 mod events;
 mod http;
 mod inherit;
 mod kill;
-mod kill_journal;
 mod list;
 mod listener;
 pub(crate) mod log;
 pub(crate) mod notify;
-mod pending_answers;
+mod phase;
 mod queue;
 mod recover;
+mod renew;
+mod resolve;
 mod respawn;
 mod resume;
 mod rm;
@@ -26,17 +28,18 @@ mod spawn;
 mod start;
 mod status;
 mod stop;
+mod stop_order;
 mod store;
 mod unconfirmed_run;
 mod wake;
 mod watch;
 mod worktree;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use caliban_core::ids::{AgentId, Candidate, ResolveError, resolve};
+use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
 use caliban_store::fleet::{Change, Registry};
 use caliban_store::{HostId, StoreError, StoreUrl};
@@ -45,8 +48,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::agent::{Agent, Waiter};
-use self::pending_answers::Fallback;
+use self::agent::Agent;
+use self::phase::{Ordered, Waiter};
 use self::store::{Batch, Store, Then};
 use self::watch::Watch;
 use crate::lock::Held;
@@ -78,14 +81,14 @@ pub(in crate::daemon) enum Msg {
     Started { id: AgentId, nonce: String, outcome: Result<ShimRecord, start::StartError> },
     /// A run that was in doubt has begun after all (its shim), or never will.
     Settled { id: AgentId, nonce: String, outcome: Result<Option<ShimRecord>, String> },
-    /// The order to end a run is still on its way to the disk.
-    KillLate { id: AgentId, grace: u64 },
-    /// What is to be answered is still on its way to the disk.
-    DueLate(pending_answers::Due),
+    /// The order to end an agent is on the disk, or cannot be written.
+    StopOrdered { id: AgentId, nonce: String, ordered: Ordered },
     /// A run is over, its whole tree is gone.
     Gone { id: AgentId, nonce: String, exit: Option<ExitRecord> },
     /// A worktree was taken care of, for a removal or a respawn.
     Disposed { id: AgentId, purpose: Box<worktree::Purpose>, outcome: Result<worktree::Disposed, String> },
+    /// The directory of an agent that is removed was set aside, or could not be.
+    SetAside { removed: Removed, reply: Reply, outcome: std::io::Result<()> },
     /// The sweep at start is over.
     Swept { count: u64, notes: Vec<String> },
 }
@@ -180,10 +183,8 @@ pub(in crate::daemon) struct Owner {
     stop: CancellationToken,
     /// Where we listen, once we do.
     listener: Option<listener::Listener>,
-    /// Who was killed or removed while nothing could be recorded.
-    kill_journal: kill_journal::KillJournal,
-    /// Answers that are not given yet, because they are on their way to the disk.
-    dues: pending_answers::Dues,
+    /// Agents that were removed, and whose rows could not be deleted yet.
+    undeleted: Vec<AgentId>,
     /// What is wrong with the store, as long as it is.
     trouble: Option<String>,
     boot_id: String,
@@ -218,8 +219,7 @@ impl Owner {
             events: events::Feed::new(),
             stop,
             listener: None,
-            kill_journal: kill_journal::KillJournal::open(places.base()),
-            dues: pending_answers::Dues::default(),
+            undeleted: Vec::new(),
             trouble: None,
             boot_id: crate::process::boot_id().map_err(|error| format!("boot id: {error}"))?,
             own_program: start::own_program(),
@@ -278,18 +278,14 @@ impl Owner {
             }
             Msg::Stored(thens, Err(error)) => {
                 self.store_failed(&error);
-                // A failed sync is for the next daemon to judge; all else is written down until it can be recorded.
-                if !error.is_unconfirmed() {
-                    self.remember(&thens);
-                }
                 thens.into_iter().for_each(|then| self.not_stored(then, &error));
             }
             Msg::Started { id, nonce, outcome } => self.started(id, &nonce, outcome),
             Msg::Settled { id, nonce, outcome } => self.settled(id, &nonce, outcome),
-            Msg::KillLate { id, grace } => self.kill_late(id, grace),
-            Msg::DueLate(due) => self.due_late(due),
+            Msg::StopOrdered { id, nonce, ordered } => self.stop_ordered(id, &nonce, ordered),
             Msg::Gone { id, nonce, exit } => self.gone(id, &nonce, exit.as_ref()),
             Msg::Disposed { id, purpose, outcome } => self.disposed(id, *purpose, outcome),
+            Msg::SetAside { removed, reply, outcome } => self.set_aside(removed, reply, outcome),
             Msg::Swept { count, notes } => {
                 self.found.swept = count;
                 self.found.notes.extend(notes);
@@ -320,12 +316,9 @@ impl Owner {
         match then {
             Then::Nothing(_) => {}
             Then::Spawned(id) => self.spawned(id),
-            Then::Renewed { id, nonce, .. } => self.renewed(id, &nonce),
-            Then::KillOrdered { id, grace } => self.stop_run(id, grace),
-            Then::Recorded(id, word) => self.recorded(id, &word),
-            Then::Row { due, .. } | Then::Removed { due, .. } => self.due_stored(due),
-            Then::Woken { id, .. } => self.woken(id),
-            Then::Resumed { id, reply, .. } => self.resumed(id, reply),
+            Then::Renewed { id, nonce, renewal } => self.renewed(id, &nonce, renewal),
+            Then::Row { id, reply } => answer_to(reply, self.row_answer(id)),
+            Then::Deleted(id) => self.deleted(id),
             Then::Respawned { respawned, reply } => self.respawned(respawned, reply),
         }
     }
@@ -336,23 +329,10 @@ impl Owner {
         match then {
             // What has happened has happened; it is saved when that works again.
             Then::Nothing(id) => self.mark_unsaved(id),
-            Then::Woken { id, before } => self.not_woken(id, before, refusal),
+            Then::Deleted(id) => self.undeleted.push(id),
             Then::Spawned(id) => self.not_spawned(id, &refusal),
-            Then::Renewed { id, nonce, before } => self.not_renewed(id, &nonce, before),
-            // Ending needs no registry: that it was wanted is recorded when that works again.
-            Then::KillOrdered { id, grace } => {
-                self.mark_unsaved(id);
-                self.stop_run(id, grace);
-            }
-            Then::Recorded(..) => {}
-            // It has ended; that is recorded when that works again, and until then in the last words.
-            Then::Row { id, due } => {
-                self.mark_unsaved(id);
-                let fallback = if error.is_unconfirmed() { Fallback::Words } else { Fallback::Memory };
-                self.due_not_stored(due, refusal, fallback);
-            }
-            Then::Resumed { id, before, reply } => self.not_resumed(id, *before, reply, refusal),
-            Then::Removed { due, .. } => self.due_not_stored(due, refusal, Fallback::Words),
+            Then::Renewed { id, nonce, renewal } => self.not_renewed(id, &nonce, renewal, refusal),
+            Then::Row { id, reply } => self.end_not_stored(id, reply, error),
             Then::Respawned { respawned, reply } => self.not_respawned(&respawned, reply, refusal),
         }
     }
@@ -384,11 +364,14 @@ impl Owner {
             Err(refused) => return tracing::warn!(%id, "{refused}"),
         }
         let after = agent.record.status.state();
+        if after.is_ending() {
+            agent.phase.end();
+        }
         if before.state() != after {
             tracing::info!(%id, "{} -> {after}{}", before.state(), agent.ending_in_words());
         }
         // Those who wait for one that is respawned will wait for its successor.
-        let respawned = agent.waiting.iter().any(|waiter| matches!(waiter, Waiter::Respawn(..)));
+        let respawned = agent.phase.waiting().iter().any(|waiter| matches!(waiter, Waiter::Respawn(..)));
         if passing {
             // The worker's own file says it too: it need not be synced at once, only some time.
             agent.unsaved = true;
@@ -438,7 +421,7 @@ impl Owner {
     fn tick(&mut self) {
         self.keep_listening();
         self.save_unsaved();
-        self.retry_kill_journal();
+        self.delete_rows();
         self.look_again();
         self.settle_doubts();
         self.ticks = self.ticks.wrapping_add(1);
@@ -446,48 +429,6 @@ impl Owner {
         self.refresh_all(if all { watch::Whom::All } else { watch::Whom::NotCovered });
         self.start_ready();
         self.leave_if_unused();
-    }
-
-    /// The agent that somebody's words mean.
-    fn resolve(&self, query: &str) -> Result<AgentId, ApiError> {
-        let mut registered: Vec<&Agent> = self.agents.values().filter(|agent| agent.registered).collect();
-        registered.sort_unstable_by_key(|agent| agent.record.seq);
-        let living: BTreeSet<&str> = registered
-            .iter()
-            .filter(|agent| !agent.state().is_ending())
-            .filter_map(|agent| agent.about.label.as_deref())
-            .collect();
-        // A label is that of the living agent; those who had it before are found by their ids.
-        let label = |agent: &Agent| {
-            let label = agent.about.label.clone()?;
-            (!agent.state().is_ending() || !living.contains(label.as_str())).then_some(label)
-        };
-        let candidates =
-            registered.iter().map(|agent| Candidate { id: agent.record.id, label: label(agent) });
-        resolve(query, candidates).map_err(|error| {
-            let (code, hint) = match &error {
-                ResolveError::Unknown { .. } => {
-                    (ErrorCode::NotFound, "`caliban agents list` shows all agents")
-                }
-                ResolveError::Ambiguous { .. } => (ErrorCode::Ambiguous, "write more of the id"),
-            };
-            ApiError::new(code, error.to_string()).hint(hint)
-        })
-    }
-
-    /// The agent that somebody wants to change, unless something else is being done to it.
-    fn resolve_free(&self, query: &str) -> Result<AgentId, ApiError> {
-        let id = self.resolve(query)?;
-        match self.agents.get(&id).and_then(|agent| agent.busy) {
-            None => Ok(id),
-            Some(what) => Err(ApiError::new(ErrorCode::Conflict, format!("agent {id} is being {what}"))),
-        }
-    }
-
-    fn unbusy(&mut self, id: AgentId) {
-        if let Some(agent) = self.agents.get_mut(&id) {
-            agent.busy = None;
-        }
     }
 
     /// Sends a message to ourselves from a task.

@@ -14,7 +14,8 @@ use caliban_core::lifecycle::State;
 use caliban_core::spec::SpawnSpec;
 use tokio::io::AsyncWriteExt as _;
 
-use super::agent::{Agent, Waiter};
+use super::agent::Agent;
+use super::phase::Waiter;
 use super::store::Specs;
 use super::{Owner, start};
 
@@ -39,7 +40,7 @@ impl Owner {
     pub(super) fn tell(&mut self, id: AgentId) {
         let Some(agent) = self.agents.get(&id) else { return };
         let Some(event) = event(agent.state()) else { return };
-        if agent.waiting.iter().any(|waiter| matches!(waiter, Waiter::Rm(..) | Waiter::Respawn(..))) {
+        if agent.phase.waiting().iter().any(|waiter| matches!(waiter, Waiter::Rm(..) | Waiter::Respawn(..))) {
             return;
         }
         let order = Order {

@@ -3,10 +3,10 @@
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
 use caliban_store::fleet::Change;
-use tokio::time::Instant;
 
 use super::Owner;
 use super::agent::Agent;
+use super::phase::Phase;
 use super::store::Then;
 
 impl Owner {
@@ -20,14 +20,12 @@ impl Owner {
         if free == 0 {
             return;
         }
-        let now = Instant::now();
-        let mut ready: Vec<(i64, AgentId)> = self
-            .agents
-            .values()
-            .filter(|agent| agent.is_queued() && agent.record.after.is_empty() && agent.busy.is_none())
-            .filter(|agent| agent.retry_at.is_none_or(|at| at <= now))
-            .map(|agent| (agent.record.seq, agent.record.id))
-            .collect();
+        let is_ready = |agent: &&Agent| {
+            let is_due = matches!(&agent.phase, Phase::Queued(queued) if queued.tries.is_due());
+            is_due && agent.record.after.is_empty()
+        };
+        let mut ready: Vec<(i64, AgentId)> =
+            self.agents.values().filter(is_ready).map(|agent| (agent.record.seq, agent.record.id)).collect();
         ready.sort_unstable();
         for (_, id) in ready.into_iter().take(free) {
             self.start_run(id);
@@ -37,10 +35,7 @@ impl Owner {
     /// How many are before an agent in the queue.
     pub(super) fn queued_behind(&self, id: AgentId) -> Option<u64> {
         let agent = self.agents.get(&id).filter(|agent| agent.is_queued())?;
-        // Who waits for others, too, is in nobody's way.
-        let is_before = |other: &&Agent| {
-            other.is_queued() && other.record.after.is_empty() && other.record.seq < agent.record.seq
-        };
+        let is_before = |other: &&Agent| other.is_ahead() && other.record.seq < agent.record.seq;
         Some(self.agents.values().filter(is_before).count() as u64)
     }
 

@@ -18,10 +18,10 @@ use caliban_store::fleet::{Change, Record, Registry, Wanted};
 use caliban_store::open::Prepared;
 
 use super::agent::About;
-use super::{rm, start};
+use super::{rm, start, stop_order};
 use crate::lock::Held;
 use crate::places::Places;
-use crate::records::{self, LaunchRecord, ResumeOrder, ShimRecord, StopOrder, WorkerState, WorkerStatus};
+use crate::records::{self, LaunchRecord, ResumeOrder, ShimRecord, WorkerState, WorkerStatus};
 
 /// What the worker's program is called.
 const WORKER: &str = "caliban";
@@ -89,8 +89,7 @@ fn row(places: &Places, id: AgentId, is_new: bool) -> Option<(Record, String)> {
     let launched: Option<LaunchRecord> = records::read(&dir, records::LAUNCH);
     // One that never said a word counts as gone, whatever it was to hear.
     let nonce = shim.as_ref().map(|shim| shim.nonce.clone()).or(launched.map(|launched| launched.nonce))?;
-    let stopped: Option<StopOrder> = records::read(&dir, records::STOP);
-    let was_to_end = stopped.is_some_and(|stopped| stopped.nonce == nonce);
+    let was_to_end = stop_order::read(&dir, &nonce).is_some();
     let unheard: Option<ResumeOrder> = records::read(&dir, records::RESUME);
     let program = shim.and_then(|shim| shim.program);
     let spec = records::read_capped(&dir.join(records::SPEC), records::RECORD_CAP).ok()?;

@@ -6,7 +6,8 @@ use caliban_core::lifecycle::{State, Status};
 use caliban_core::spec::SpawnSpec;
 use caliban_store::fleet::{Change, Record, Wanted};
 
-use super::agent::{About, Agent, Waiter};
+use super::agent::{About, Agent};
+use super::phase::{Phase, Registering, Waiter};
 use super::resume::{self, Heard};
 use super::store::Then;
 use super::worktree::{Disposed, Purpose};
@@ -98,10 +99,10 @@ impl Owner {
 
     /// It is neither replaced nor removed: those who wait for it are told how it ended.
     pub(super) fn stays(&mut self, old: AgentId) {
-        self.unbusy(old);
-        if let Some(state) = self.agents.get(&old).map(Agent::state) {
-            self.ended(old, state);
-        }
+        let Some(agent) = self.agents.get_mut(&old) else { return };
+        agent.phase = Phase::Ended;
+        let state = agent.state();
+        self.ended(old, state);
     }
 
     fn successor(
@@ -143,9 +144,9 @@ impl Owner {
         };
         self.next_seq += 1;
         let archived = self.places.archive_dir().join(old.to_string());
-        let mut agent = Agent::new(record, About::of(&spec));
-        agent.registered = false;
-        agent.spec = Some(Box::new(spec));
+        let about = About::of(&spec);
+        let registering = Registering { replies: Vec::new(), spec: Box::new(spec), given: None };
+        let agent = Agent::new(record, about, Phase::Registering(registering));
         Ok((agent, json, Respawned { id, old, archived, work }))
     }
 

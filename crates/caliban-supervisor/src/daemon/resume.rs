@@ -7,10 +7,13 @@ use std::path::Path;
 use caliban_contract::limits::RaisedLimits;
 use caliban_contract::variables::VEILED_RESUME;
 use caliban_core::ids::AgentId;
-use caliban_core::lifecycle::{Event, State};
+use caliban_core::lifecycle::Event;
 use caliban_core::spec::MAX_PROMPT_BYTES;
 use caliban_store::fleet::{Record, Wanted};
 
+use super::agent::Agent;
+use super::phase::{Phase, Renewing};
+use super::renew::Renewal;
 use super::start::{self, StartError};
 use super::store::Then;
 use super::{Owner, Reply, answer_to, inherit, spawn};
@@ -35,16 +38,16 @@ impl Owner {
     ) {
         let allowed = inherit::raise(&mut request, peer);
         match allowed.and_then(|()| self.resume_now(query, request)) {
-            Ok(before) => {
+            Ok((nonce, before)) => {
                 let id = before.record.id;
-                self.save(id, Then::Resumed { id, before, reply });
+                self.save(id, Then::Renewed { id, nonce, renewal: Renewal::Resume { before, reply } });
             }
             Err(error) => answer_to(reply, Err(error)),
         }
     }
 
-    /// Makes it wait for its start; returns how it was before.
-    fn resume_now(&mut self, query: &str, request: ResumeRequest) -> Result<Box<Before>, ApiError> {
+    /// Makes it wait for its start; returns the name of its next run, and how it was before.
+    fn resume_now(&mut self, query: &str, request: ResumeRequest) -> Result<(String, Box<Before>), ApiError> {
         let id = self.resolve_free(query)?;
         if request.prompt.as_ref().is_some_and(|prompt| prompt.len() > MAX_PROMPT_BYTES) {
             let text = format!("a message has at most {MAX_PROMPT_BYTES} bytes");
@@ -66,6 +69,9 @@ impl Owner {
                 "it has not ended; `caliban attach {id}` or `caliban agents send {id}` reaches it"
             ))
         })?;
+        if matches!(agent.phase, Phase::Stopping(_)) {
+            return Err(ApiError::new(ErrorCode::Conflict, format!("agent {id} is being killed")));
+        }
         taken?;
         let before = agent.record.clone();
         // What no run has heard yet comes first.
@@ -94,18 +100,15 @@ impl Owner {
             .map_err(|error| spawn::file_refusal("its limits cannot be written", &error))?;
         agent.record.status = status;
         agent.record.wanted = Wanted::Run;
-        agent.record.nonce = nonce;
+        agent.change_run(nonce.clone());
         agent.record.runs += 1;
         agent.record.resume_prompt = prompt;
-        // An order to end it was for the run before.
-        agent.stop_with = None;
         agent.record.note = None;
         // One that never began waits again for those whom it was to start after.
         agent.record.after = after.unwrap_or_default();
         agent.record.program = program.unwrap_or_else(|| agent.record.program.clone());
-        // Not to be started before it is on the disk.
-        agent.busy = Some("resumed");
-        Ok(Box::new(Before { record: before, limits }))
+        agent.phase = Phase::Renewing(Renewing::Resume);
+        Ok((nonce, Box::new(Before { record: before, limits })))
     }
 
     /// The secrets that an agent has; none when they are gone, with a reboot. What cannot be read just now is not given
@@ -120,32 +123,21 @@ impl Owner {
             Err(_) => Ok(BTreeMap::new()),
         }
     }
+}
 
-    /// It is on the disk.
-    pub(super) fn resumed(&mut self, id: AgentId, reply: Reply) {
-        tracing::info!(%id, "resumed");
-        self.unbusy(id);
-        self.publish(id);
-        self.start_ready();
-        answer_to(reply, self.row_answer(id));
-    }
-
-    /// It could not be saved: it stays as it was, unless it was killed meanwhile.
-    pub(super) fn not_resumed(&mut self, id: AgentId, before: Before, reply: Reply, refusal: ApiError) {
-        self.unbusy(id);
-        if let Some(agent) = self.agents.get_mut(&id) {
-            if agent.state() == State::Spawning {
-                agent.record = before.record;
-            }
-            if let Some(limits) = before.limits
-                && let Err(error) =
-                    records::write_durably(&self.places.agent_dir(id), records::LIMITS, &limits)
-            {
-                tracing::warn!(%id, "its limits stay raised: {error}");
-            }
-            agent.unsaved = true;
+impl Before {
+    /// The resume could not be recorded: the agent is as it was, unless it was killed meanwhile.
+    pub(super) fn restore(self, dir: &Path, agent: &mut Agent) {
+        if matches!(agent.phase, Phase::Renewing(Renewing::Resume)) {
+            agent.record = self.record;
+            agent.phase = Phase::Ended;
         }
-        answer_to(reply, Err(refusal));
+        if let Some(limits) = self.limits
+            && let Err(error) = records::write_durably(dir, records::LIMITS, &limits)
+        {
+            tracing::warn!(id = %agent.record.id, "its limits stay raised: {error}");
+        }
+        agent.unsaved = true;
     }
 }
 

@@ -1,18 +1,19 @@
 //! `DELETE /v1/agents/{id}`: only when it has ended, or by force; its work is kept by the rule of r19.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use caliban_core::ids::AgentId;
+use caliban_store::fleet::Change;
 
-use super::agent::Waiter;
+use super::phase::Waiter;
+use super::store::Then;
 use super::worktree::{Disposed, Purpose};
-use super::{Answer, Owner, Reply, answer_to};
+use super::{Answer, Msg, Owner, Reply, answer_to, spawn};
 use crate::places::Places;
 use crate::protocol::{ApiError, ErrorCode, Removed, RmRequest};
-
-/// What directories on their way out are called, so that the next daemon finishes what this one began.
-pub(super) const LEAVING: &str = ".rm-";
+use crate::records::LEAVING;
 
 impl Owner {
     pub(super) fn rm(&mut self, query: &str, request: RmRequest, reply: Reply) {
@@ -21,10 +22,7 @@ impl Owner {
             Err(error) => return answer_to(reply, Err(error)),
         };
         let Some(agent) = self.agents.get(&id) else { return };
-        if agent.state().is_ending() {
-            return self.rm_ended(id, request, reply);
-        }
-        if !request.force {
+        if !agent.state().is_ending() && !request.force {
             let text = format!("agent {id} is {}; only a stopped agent is removed", agent.state());
             let hint = format!("`caliban kill {id}` first, or `caliban rm {id} --force`");
             return answer_to(reply, Err(ApiError::new(ErrorCode::Conflict, text).hint(hint)));
@@ -44,7 +42,15 @@ impl Owner {
     /// The worktree was taken care of.
     pub(super) fn rm_disposed(&mut self, id: AgentId, outcome: Result<Disposed, String>, reply: Reply) {
         match outcome {
-            Ok(done) => self.answer_removal(Removed { id, work: done.work }, reply),
+            Ok(done) => {
+                let removed = Removed { id, work: done.work };
+                let (dir, leaving) = (self.places.agent_dir(id), leaving(&self.places, id));
+                self.later(async move {
+                    let moved = tokio::task::spawn_blocking(move || set_aside(&dir, &leaving)).await;
+                    let outcome = moved.unwrap_or_else(|error| Err(io::Error::other(error)));
+                    Some(Msg::SetAside { removed, reply, outcome })
+                });
+            }
             Err(text) => {
                 // A respawn that waited as well may have kept this from those who wait for it.
                 self.stays(id);
@@ -55,21 +61,48 @@ impl Owner {
         }
     }
 
-    /// It is gone from the registry.
-    pub(super) fn removed(&mut self, removed: Removed, reply: Reply) {
+    /// The directory is set aside, which makes the removal final: the next daemon deletes the row if this one cannot.
+    pub(super) fn set_aside(&mut self, removed: Removed, reply: Reply, outcome: io::Result<()>) {
         let id = removed.id;
+        if let Err(error) = outcome {
+            self.stays(id);
+            let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+            let code = if is_full { ErrorCode::DiskFull } else { ErrorCode::Internal };
+            let text = format!("agent {id} stays: its directory cannot be set aside: {error}");
+            return answer_to(reply, Err(ApiError::new(code, text)));
+        }
         tracing::info!(%id, "removed{}", removed.work.iter().map(|line| format!("; {line}")).collect::<String>());
         self.agents.remove(&id);
         self.watch.remove(id);
         self.replaced_by_nobody(id);
         self.events.removed(id);
         let _none = fs::remove_file(self.places.agent_secrets(id));
-        let leaving = leaving(&self.places, id);
-        if fs::rename(self.places.agent_dir(id), &leaving).is_ok() {
-            self.tasks.spawn_blocking(move || delete(&leaving));
-        }
+        self.batch.add(Change::Delete(id), Then::Deleted(id));
         answer_to(reply, Ok(Answer::Removed(removed)));
     }
+
+    /// Tries again to delete the rows of agents that were removed.
+    pub(super) fn delete_rows(&mut self) {
+        for id in std::mem::take(&mut self.undeleted) {
+            self.batch.add(Change::Delete(id), Then::Deleted(id));
+        }
+    }
+
+    /// The row is gone; the files go.
+    pub(super) fn deleted(&mut self, id: AgentId) {
+        let leaving = leaving(&self.places, id);
+        self.tasks.spawn_blocking(move || delete(&leaving));
+    }
+}
+
+/// Gives the directory of an agent the name that says that it was removed; durable when this returns. One that is not there
+/// any more is made.
+fn set_aside(dir: &Path, leaving: &Path) -> io::Result<()> {
+    match fs::rename(dir, leaving) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => spawn::make_dir(leaving)?,
+        moved => moved?,
+    }
+    leaving.parent().map_or(Ok(()), |agents| File::open(agents)?.sync_all())
 }
 
 /// The name of an agent's directory on its way out.
@@ -77,7 +110,7 @@ pub(super) fn leaving(places: &Places, id: AgentId) -> PathBuf {
     places.agents_dir().join(format!("{LEAVING}{id}"))
 }
 
-/// Deletes a directory on its way out. Best effort: the next daemon tries again.
+/// Deletes the directory of a removed agent. Best effort: the next daemon tries again.
 pub(super) fn delete(leaving: &Path) {
     if let Err(error) = fs::remove_dir_all(leaving) {
         tracing::warn!("{} is left: {error}", leaving.display());

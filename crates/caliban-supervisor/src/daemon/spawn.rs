@@ -15,8 +15,9 @@ use caliban_store::fleet::{Change, Record, Wanted};
 
 use super::agent::{About, Agent};
 use super::inherit::Given;
+use super::phase::{Phase, Queued, Registering};
 use super::store::Then;
-use super::{Answer, Owner, Reply, answer_to};
+use super::{Answer, Owner, Reply, answer_to, rm, stop_order};
 use crate::places::{Places, PlacesError, private_dir};
 use crate::protocol::{ApiError, ErrorCode, SpawnRequest, Spawned};
 use crate::records;
@@ -38,28 +39,29 @@ impl Owner {
             return tracing::info!("a spawn was dropped: nobody waits for it any more");
         }
         if let Some(known) = self.by_key(request.key.as_deref()) {
-            return match self.agents.get_mut(&known) {
-                Some(agent) if !agent.registered => agent.spawning.push(reply),
-                _ => answer_to(reply, Ok(self.spawned_answer(known))),
-            };
+            if let Some(Phase::Registering(registering)) =
+                self.agents.get_mut(&known).map(|agent| &mut agent.phase)
+            {
+                return registering.replies.push(reply);
+            }
+            return answer_to(reply, Ok(self.spawned_answer(known)));
         }
         let prepared = self.check_spawn(&mut request, peer).and_then(|(after, given)| {
             let json = serde_json::to_string(&request.spec).map_err(|error| bad(error.to_string()))?;
-            let mut agent = self.prepare_spawn(&request, after)?;
+            let record = self.prepare_spawn(&request, after)?;
             if let Err(error) = given.as_ref().map_or(Ok(()), Given::write_down) {
-                forget_files(&self.places, agent.record.id);
+                forget_files(&self.places, record.id);
                 return Err(file_refusal("what it may spend cannot be written down", &error));
             }
-            agent.given = given.map(Box::new);
-            Ok((agent, json))
+            Ok((record, json, given.map(Box::new)))
         });
         match prepared {
-            Ok((mut agent, json)) => {
-                let id = agent.record.id;
-                agent.spawning.push(reply);
-                agent.spec = Some(Box::new(request.spec));
-                self.batch.add(Change::Insert(Box::new(agent.record.clone()), json), Then::Spawned(id));
-                self.agents.insert(id, agent);
+            Ok((record, json, given)) => {
+                let (id, about) = (record.id, About::of(&request.spec));
+                let (replies, spec) = (vec![reply], Box::new(request.spec));
+                self.batch.add(Change::Insert(Box::new(record.clone()), json), Then::Spawned(id));
+                let phase = Phase::Registering(Registering { replies, spec, given });
+                self.agents.insert(id, Agent::new(record, about, phase));
             }
             Err(error) => {
                 tracing::warn!("a spawn was refused: {error}");
@@ -71,32 +73,34 @@ impl Owner {
     /// It is on the disk.
     pub(super) fn spawned(&mut self, id: AgentId) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
-        agent.registered = true;
-        agent.given = None;
-        let replies = std::mem::take(&mut agent.spawning);
+        let Some(Registering { replies, spec, .. }) = agent.register() else { return };
+        // One that was to start after another agent may have ended with that one.
+        if !agent.state().is_ending() {
+            agent.phase = Phase::Queued(Queued { spec: Some(spec), ..Queued::default() });
+        }
         tracing::info!(%id, "registered{}", agent.about.label.as_ref().map_or(String::new(), |l| format!(" as {l}")));
         for reply in replies {
             answer_to(reply, Ok(self.spawned_answer(id)));
         }
         self.publish(id);
         self.start_ready();
-        // One that waits for its turn is read from the registry again when it comes.
-        if let Some(agent) = self.agents.get_mut(&id) {
-            agent.spec = None;
+        // The request of one that waits for its turn is read from the registry when it comes.
+        if let Some(Phase::Queued(queued)) = self.agents.get_mut(&id).map(|agent| &mut agent.phase) {
+            queued.spec = None;
         }
     }
 
     /// It is not on the disk: there never was one.
     pub(super) fn not_spawned(&mut self, id: AgentId, refusal: &ApiError) {
-        if let Some(agent) = self.agents.remove(&id) {
-            forget_files(&self.places, id);
-            // After a failed sync nobody knows whether it is there: then the budget stays its own, and the daemon leaves.
-            if let Some(given) = agent.given.filter(|_| !self.stop.is_cancelled()) {
-                given.take_back();
-            }
-            for reply in agent.spawning {
-                answer_to(reply, Err(refusal.clone()));
-            }
+        let Some(mut agent) = self.agents.remove(&id) else { return };
+        forget_files(&self.places, id);
+        let Some(Registering { replies, given, .. }) = agent.register() else { return };
+        // After a failed sync nobody knows whether it is there: then the budget stays its own, and the daemon leaves.
+        if let Some(given) = given.filter(|_| !self.stop.is_cancelled()) {
+            given.take_back();
+        }
+        for reply in replies {
+            answer_to(reply, Err(refusal.clone()));
         }
     }
 
@@ -137,7 +141,7 @@ impl Owner {
         self.check_label(&mut request.spec)?;
         let mut after = Vec::new();
         for id in &request.spec.after {
-            let Some(other) = self.agents.get(id).filter(|agent| agent.registered) else {
+            let Some(other) = self.agents.get(id).filter(|agent| agent.is_registered()) else {
                 return Err(ApiError::new(
                     ErrorCode::NotFound,
                     format!("it is to start after {id}, which is not registered"),
@@ -193,8 +197,8 @@ impl Owner {
         self.agents.values().find(has).map(|agent| agent.record.id)
     }
 
-    /// The new agent, with its files in place.
-    fn prepare_spawn(&mut self, request: &SpawnRequest, after: Vec<AgentId>) -> Result<Agent, ApiError> {
+    /// The row of the new agent, whose files are in place.
+    fn prepare_spawn(&mut self, request: &SpawnRequest, after: Vec<AgentId>) -> Result<Record, ApiError> {
         let program = find_program(request.program.as_deref(), &self.own_program)?;
         let id = self.new_id()?;
         let now = crate::wall_ms();
@@ -220,9 +224,7 @@ impl Owner {
             return Err(file_refusal("the agent's directory cannot be written", &error));
         }
         self.next_seq += 1;
-        let mut agent = Agent::new(record, About::of(&request.spec));
-        agent.registered = false;
-        Ok(agent)
+        Ok(record)
     }
 
     /// An id that nobody has or had a directory under.
@@ -233,7 +235,7 @@ impl Owner {
                 .map_err(|error| ApiError::new(ErrorCode::Internal, format!("no random numbers: {error}")))?;
             let id = AgentId::from_random(bytes);
             let archived = self.places.archive_dir().join(id.to_string());
-            let is_known = self.agents.contains_key(&id) || self.is_remembered(id);
+            let is_known = self.agents.contains_key(&id) || rm::leaving(&self.places, id).exists();
             if !is_known && !self.places.agent_dir(id).exists() && !archived.exists() {
                 return Ok(id);
             }
@@ -258,6 +260,7 @@ pub(super) fn write_files(
     let dir = places.agent_dir(id);
     make_dir(&dir)?;
     records::write(&dir, records::SPEC, spec)?;
+    stop_order::reserve(&dir)?;
     if !secrets.is_empty() {
         write_secrets(&places.agent_secrets(id), secrets)?;
     }
@@ -285,7 +288,7 @@ pub(super) fn make_dir(dir: &Path) -> io::Result<()> {
     })
 }
 
-/// Whether there is room for one more agent. What cannot be told is: whoever writes then is told.
+/// Whether there is room for one more agent. If that is unknown, assume so; the write itself reports a full disk.
 pub(super) fn has_room(base: &Path) -> bool {
     let probe = base.join(PROBE);
     let full =

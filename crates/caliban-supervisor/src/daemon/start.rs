@@ -13,13 +13,13 @@ use std::time::Duration;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, Outcome, State};
 use caliban_core::spec::{Isolation, SpawnSpec};
-use caliban_store::fleet::Wanted;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 
-use super::agent::{Agent, Keeper};
+use super::agent::Agent;
+use super::phase::{Hibernating, Keeper, Phase, Queued, Renewing, Run, Tries};
 use super::spawn::make_dir;
 use super::store::Specs;
 use super::unconfirmed_run::VOID_PID;
@@ -37,12 +37,6 @@ const WORD_CAP: usize = 64 * 1024;
 /// How long a shim that has said its last word may take to leave, and the pause between two looks.
 const REAP_LIMIT: Duration = Duration::from_secs(10);
 const REAP_PAUSE: Duration = Duration::from_millis(2);
-/// When a start that failed for a passing reason is tried again.
-const RETRY: Duration = Duration::from_secs(1);
-/// How long a program may be missing that is replaced by an upgrade.
-const REPLACED_LIMIT: Duration = Duration::from_secs(600);
-/// After this time without a try nobody waits for the program any more.
-const GIVEN_UP: Duration = Duration::from_secs(60);
 /// What we run, whatever became of its file.
 const OWN_LINK: &str = "/proc/self/exe";
 /// The largest file of secrets.
@@ -83,11 +77,14 @@ impl Owner {
     /// Starts the run of an agent.
     pub(super) fn start_run(&mut self, id: AgentId) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
-        if !matches!(agent.keeper, Keeper::Nobody) || agent.record.wanted == Wanted::Kill {
-            return;
-        }
-        agent.keeper = Keeper::Starting;
-        agent.retry_at = None;
+        let (spec, tries) = match &mut agent.phase {
+            Phase::Queued(queued) => (queued.spec.take(), queued.tries),
+            Phase::Renewing(Renewing::Wake(tries)) => (None, *tries),
+            Phase::Registering(_) | Phase::Renewing(Renewing::Void(_) | Renewing::Resume) => return,
+            Phase::Running(_) | Phase::Hibernating(_) | Phase::Stopping(_) => return,
+            Phase::Ended | Phase::Leaving(_) => return,
+        };
+        agent.phase = Phase::Running(Run { keeper: Keeper::Starting, stop: None, tries: tries.begin() });
         let order = Order {
             id,
             nonce: agent.record.nonce.clone(),
@@ -99,7 +96,7 @@ impl Owner {
             resume_prompt: agent.record.resume_prompt.clone(),
             is_resumed: agent.record.runs > 1,
             grace_ms: self.options.grace_ms,
-            spec: agent.spec.take(),
+            spec,
             specs: self.store.specs(),
             places: self.places.clone(),
         };
@@ -115,13 +112,14 @@ impl Owner {
         let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.record.nonce == nonce) else {
             return;
         };
+        let Some(run) = agent.run_mut() else { return };
         match outcome {
             Ok(shim) => {
                 let has_worker = shim.worker_pid.is_some();
-                agent.keeper = Keeper::Unwatched(shim);
+                run.keeper = Keeper::Unwatched(shim);
                 if has_worker {
+                    run.tries = Tries::default();
                     agent.record.note = None;
-                    agent.missing_since = None;
                 }
                 if agent.state() == State::Spawning && has_worker {
                     self.apply(id, Event::Started);
@@ -130,49 +128,73 @@ impl Owner {
                 self.follow(id);
                 self.publish(id);
             }
-            Err(StartError::Missing(text)) if !is_missed(agent) => {
-                self.started(id, nonce, Err(StartError::Later(text)))
-            }
-            Err(StartError::Later(text)) => {
-                agent.keeper = Keeper::Nobody;
-                agent.retry_at = Some(tokio::time::Instant::now() + RETRY);
-                not_started(agent, text);
-                if agent.state() == State::Idle {
-                    // There was no such run; whoever wakes it again begins another.
-                    agent.record.runs -= 1;
-                }
-                self.killed_before_start(id);
-                self.publish(id);
-            }
+            Err(StartError::Missing(text)) if !run.tries.is_program_lost() => self.start_again(id, text),
+            Err(StartError::Later(text)) => self.start_again(id, text),
             Err(StartError::Doubt(text)) => {
-                agent.keeper = Keeper::InDoubt;
-                agent.retry_at = Some(tokio::time::Instant::now() + RETRY);
+                run.tries.again();
+                run.keeper = Keeper::Unconfirmed;
                 not_started(agent, text);
                 self.settle(id);
                 self.publish(id);
             }
             Err(StartError::Never(text) | StartError::Missing(text)) => {
-                agent.keeper = Keeper::Nobody;
-                agent.missing_since = None;
                 let event = match agent.state() {
                     State::Spawning => Event::SpawnFailed { text },
                     _ => Event::Ended(Outcome::Error { text }),
                 };
-                self.apply(id, event);
-                self.run_is_over(id);
+                self.leave_run(id, vec![event], Phase::Ended);
             }
         }
     }
-}
 
-impl Owner {
+    /// Nothing was launched, for a reason that may pass.
+    fn start_again(&mut self, id: AgentId, text: String) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        not_started(agent, text);
+        let is_idle = agent.state() == State::Idle;
+        if is_idle {
+            // There was no such run; the next wake begins another.
+            agent.record.runs -= 1;
+        }
+        let Some(run) = agent.run_mut() else { return };
+        run.tries.again();
+        let tries = run.tries;
+        if run.stop.is_some() {
+            self.killed_before_start(id);
+        } else if is_idle {
+            agent.phase = Phase::Hibernating(Hibernating { tries, refused: None });
+        } else {
+            agent.phase = Phase::Queued(Queued { spec: None, tries });
+        }
+        self.publish(id);
+    }
+
+    /// A run is over before it had a worker, for a reason that may pass: the agent gets another one, soon.
+    pub(super) fn not_begun(&mut self, id: AgentId, text: String) {
+        let Some(agent) = self.agents.get_mut(&id) else { return };
+        if agent.state() == State::Idle {
+            // There was no such run; the next wake begins another.
+            agent.record.runs -= 1;
+        }
+        if let Some(run) = agent.run_mut() {
+            run.tries.again();
+        }
+        self.never_began(id);
+        if let Some(agent) = self.agents.get_mut(&id) {
+            not_started(agent, text);
+        }
+        self.publish(id);
+    }
+
     /// A shim names its worker a moment after itself: who was adopted in between is asked again.
     pub(super) fn name_worker(&mut self, id: AgentId) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
-        let known = match &mut agent.keeper {
-            Keeper::Alive(alive) => &mut alive.shim,
-            Keeper::Unwatched(shim) => shim,
-            Keeper::Nobody | Keeper::Renewing | Keeper::Starting | Keeper::InDoubt => return,
+        let known = match agent.run_mut().map(|run| &mut run.keeper) {
+            Some(Keeper::Alive(alive)) => &mut alive.shim,
+            Some(Keeper::Unwatched(shim)) => shim,
+            Some(Keeper::Starting | Keeper::Unconfirmed | Keeper::Settling | Keeper::Clearing) | None => {
+                return;
+            }
         };
         if known.worker_pid.is_some() {
             return;
@@ -188,36 +210,6 @@ impl Owner {
             _ => self.publish(id),
         }
     }
-}
-
-impl Owner {
-    /// A run is over before it had a worker, for a reason that may pass: the agent gets another one, soon.
-    pub(super) fn not_begun(&mut self, id: AgentId, text: String) {
-        let Some(agent) = self.agents.get_mut(&id) else { return };
-        agent.retry_at = Some(tokio::time::Instant::now() + RETRY);
-        if agent.state() == State::Idle {
-            // There was no such run; whoever wakes it again begins another.
-            agent.record.runs -= 1;
-        }
-        self.never_began(id);
-        if let Some(agent) = self.agents.get_mut(&id) {
-            not_started(agent, text);
-        }
-        self.publish(id);
-    }
-}
-
-/// Whether its program has been missing for so long that it is not being replaced.
-pub(super) fn is_missed(agent: &mut Agent) -> bool {
-    agent.missing_since.get_or_insert_with(tokio::time::Instant::now).elapsed() > REPLACED_LIMIT
-}
-
-/// Since when a program is missing whose agent is woken: nobody has looked for it since the last try was given up.
-pub(super) fn still_missing(
-    since: Option<tokio::time::Instant>,
-    retry_at: Option<tokio::time::Instant>,
-) -> Option<tokio::time::Instant> {
-    since.filter(|_| retry_at.is_some_and(|at| at.elapsed() <= GIVEN_UP))
 }
 
 /// Notes, and says once, that a start is tried again.
@@ -424,17 +416,6 @@ async fn reap(pid: i32, limit: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_program_that_was_missing_at_a_wake_long_ago_is_not_missing_since_then() {
-        let (since, retry_at) = (tokio::time::Instant::now(), tokio::time::Instant::now() + RETRY);
-        tokio::time::advance(RETRY * 2).await;
-        // Whoever wakes it asks again and again, and waits on.
-        assert_eq!(still_missing(Some(since), Some(retry_at)), Some(since));
-        tokio::time::advance(REPLACED_LIMIT).await;
-        assert_eq!(still_missing(Some(since), Some(retry_at)), None);
-        assert_eq!(still_missing(Some(since), None), None);
-    }
 
     #[tokio::test]
     #[expect(clippy::zombie_processes, reason = "its end is taken by what is tested")]

@@ -27,9 +27,9 @@ impl Owner {
 
     pub(super) fn status(&mut self) -> Answer {
         self.refresh();
-        let registered = || self.agents.values().filter(|agent| agent.registered);
+        let registered = self.registered();
         let mut states = std::collections::BTreeMap::new();
-        for agent in registered() {
+        for agent in &registered {
             *states.entry(agent.state().word().to_owned()).or_insert(0) += 1;
         }
         Answer::Status(Box::new(DaemonStatus {
@@ -38,9 +38,9 @@ impl Owner {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             protocol: VERSION,
             uptime_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
-            agents: registered().count() as u64,
+            agents: registered.len() as u64,
             states,
-            queued: registered().filter(|agent| agent.is_queued()).count() as u64,
+            queued: registered.iter().filter(|agent| agent.is_queued()).count() as u64,
             max_running: self.options.max_running,
             socket: self.places.socket(),
             repo: self.places.repo().to_owned(),

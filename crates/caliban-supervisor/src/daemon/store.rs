@@ -12,9 +12,7 @@ use caliban_store::StoreError;
 use caliban_store::fleet::{Change, Registry};
 use tokio::sync::{mpsc, oneshot};
 
-use super::kill_journal::Word;
-use super::pending_answers::Due;
-use super::resume::Before;
+use super::renew::Renewal;
 use super::{Msg, Reply};
 use crate::protocol::Respawned;
 
@@ -54,20 +52,12 @@ pub(super) enum Then {
     Nothing(AgentId),
     /// It is registered.
     Spawned(AgentId),
-    /// It may be started again, as the run `nonce`; `before` is the run before.
-    Renewed { id: AgentId, nonce: String, before: String },
-    /// Its run may be ended.
-    KillOrdered { id: AgentId, grace: u64 },
-    /// What was in the last words only is in the registry.
-    Recorded(AgentId, Word),
+    /// The name of its next run is there.
+    Renewed { id: AgentId, nonce: String, renewal: Renewal },
     /// Its row is the answer.
-    Row { id: AgentId, due: Due },
-    /// Its new run may be started at once, place or not; `before` is the run before.
-    Woken { id: AgentId, before: String },
-    /// It may be started, and its row is the answer; `before` is how it was.
-    Resumed { id: AgentId, before: Box<Before>, reply: Reply },
-    /// It is gone from the registry.
-    Removed { id: AgentId, due: Due },
+    Row { id: AgentId, reply: Reply },
+    /// The row of an agent that was removed is gone.
+    Deleted(AgentId),
     /// It is gone, another has its place.
     Respawned { respawned: Respawned, reply: Reply },
 }

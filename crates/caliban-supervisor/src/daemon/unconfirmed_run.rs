@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
-use caliban_store::fleet::Wanted;
 
-use super::agent::{Agent, Keeper};
-use super::store::Then;
-use super::{Msg, Owner, spawn};
+use super::agent::Agent;
+use super::phase::{Hibernating, Keeper, Phase, Stop};
+use super::{Msg, Owner};
 use crate::lock::Held;
 use crate::process::{self, Traces};
 use crate::records::{self, LaunchRecord, ShimRecord};
@@ -48,8 +47,10 @@ enum End {
 impl Owner {
     /// Settles all runs that are in doubt.
     pub(super) fn settle_doubts(&mut self) {
-        let in_doubt = |agent: &&Agent| matches!(agent.keeper, Keeper::InDoubt);
-        let ids: Vec<AgentId> = self.agents.values().filter(in_doubt).map(|agent| agent.record.id).collect();
+        let is_unconfirmed =
+            |agent: &&Agent| agent.run().is_some_and(|run| matches!(run.keeper, Keeper::Unconfirmed));
+        let ids: Vec<AgentId> =
+            self.agents.values().filter(is_unconfirmed).map(|agent| agent.record.id).collect();
         for id in ids {
             self.settle(id);
         }
@@ -58,11 +59,11 @@ impl Owner {
     /// Settles the run of an agent if it is in doubt.
     pub(super) fn settle(&mut self, id: AgentId) {
         let Some(doubt) = self.doubt(id) else { return };
-        let Some(agent) = self.agents.get_mut(&id) else { return };
-        if !matches!(agent.keeper, Keeper::InDoubt) {
+        let Some(run) = self.agents.get_mut(&id).and_then(Agent::run_mut) else { return };
+        if !matches!(run.keeper, Keeper::Unconfirmed) {
             return;
         }
-        agent.keeper = Keeper::Starting;
+        run.keeper = Keeper::Settling;
         self.later(async move {
             let nonce = doubt.nonce.clone();
             let settled = tokio::task::spawn_blocking(move || doubt.settle()).await;
@@ -91,7 +92,8 @@ impl Owner {
     /// Nobody can say how the run of an agent stands; it is looked at again every tick.
     pub(super) fn cannot_tell(&mut self, id: AgentId, why: &str) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
-        agent.keeper = Keeper::InDoubt;
+        let Some(run) = agent.run_mut() else { return };
+        run.keeper = Keeper::Unconfirmed;
         let text = format!("nobody can tell whether it runs: {why}");
         if agent.record.note.as_deref() != Some(&text) {
             tracing::warn!(%id, "{text}");
@@ -103,64 +105,27 @@ impl Owner {
     /// Its run is void: it gets another one, unless it was to end.
     pub(super) fn never_began(&mut self, id: AgentId) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
-        agent.keeper = Keeper::Nobody;
         agent.record.note = None;
-        if agent.record.wanted == Wanted::Kill {
+        let Some(run) = agent.run() else { return };
+        let tries = run.tries;
+        if run.stop.is_some() {
             return self.killed_before_start(id);
         }
         match agent.state() {
-            State::Spawning => {}
+            State::Spawning => self.renew_void(id, tries),
             // It had begun, and what it left is gone.
             State::Running => {
                 let nonce = agent.record.nonce.clone();
                 let exit = self.exit_of(id, &nonce).ok().flatten();
-                return self.gone(id, &nonce, exit.as_ref());
+                self.gone(id, &nonce, exit.as_ref());
             }
             // One that was about to be woken sleeps on: whoever wanted it asks again.
-            State::Idle | State::Done | State::Failed | State::Killed | State::Crashed => {
-                return self.publish(id);
+            State::Idle => {
+                agent.phase = Phase::Hibernating(Hibernating { tries, refused: None });
+                self.publish(id);
             }
-        }
-        match spawn::new_nonce() {
-            Ok(nonce) => {
-                let before = agent.change_run(nonce.clone());
-                // Not to be started before it is on the disk.
-                agent.keeper = Keeper::Renewing;
-                self.save(id, Then::Renewed { id, nonce, before });
-            }
-            Err(error) => {
-                tracing::error!(%id, "{error}");
-                agent.keeper = Keeper::InDoubt;
-            }
-        }
-    }
-
-    /// The name of its next run is on the disk.
-    pub(super) fn renewed(&mut self, id: AgentId, nonce: &str) {
-        let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.record.nonce == nonce) else {
-            return;
-        };
-        agent.other_runs.clear();
-        // It may have been killed meanwhile.
-        if !matches!(agent.keeper, Keeper::Renewing) {
-            return;
-        }
-        agent.keeper = Keeper::Nobody;
-        self.killed_before_start(id);
-        self.publish(id);
-        self.start_ready();
-    }
-
-    /// It is not: its run is the one that the registry knows, and settled again soon.
-    pub(super) fn not_renewed(&mut self, id: AgentId, nonce: &str, before: String) {
-        let Some(agent) = self.agents.get_mut(&id).filter(|agent| agent.record.nonce == nonce) else {
-            return;
-        };
-        agent.change_run(before);
-        match agent.keeper {
-            Keeper::Renewing => agent.keeper = Keeper::InDoubt,
-            // It was killed meanwhile.
-            _ => agent.unsaved = true,
+            // An agent that has ended has no run.
+            State::Done | State::Failed | State::Killed | State::Crashed => {}
         }
     }
 
@@ -172,7 +137,10 @@ impl Owner {
             nonce: agent.record.nonce.clone(),
             boot_id: self.boot_id.clone(),
             traces: agent.traces(None),
-            end: if agent.stop_with.is_some() { End::Wanted } else { End::NotWanted },
+            end: match agent.run().and_then(|run| run.stop.as_ref()) {
+                Some(Stop { ordered: Some(_), .. }) => End::Wanted,
+                Some(Stop { ordered: None, .. }) | None => End::NotWanted,
+            },
         })
     }
 
@@ -189,7 +157,7 @@ impl Owner {
 pub(super) fn keeper_of_rest(found: Option<ShimRecord>, nonce: &str) -> Keeper {
     match found.filter(|shim| shim.nonce == nonce && shim.pid != VOID_PID) {
         Some(shim) => Keeper::Unwatched(shim),
-        None => Keeper::InDoubt,
+        None => Keeper::Unconfirmed,
     }
 }
 
@@ -289,12 +257,12 @@ mod tests {
         };
         let keeper = |found| match keeper_of_rest(found, "n") {
             Keeper::Unwatched(shim) => format!("unwatched {}", shim.pid),
-            Keeper::InDoubt => "in doubt".to_owned(),
+            Keeper::Unconfirmed => "unconfirmed".to_owned(),
             other => format!("{other:?}"),
         };
         assert_eq!(
             [None, Some(shim(7, "n")), Some(shim(7, "another")), Some(shim(VOID_PID, "n"))].map(keeper),
-            ["in doubt", "unwatched 7", "in doubt", "in doubt"]
+            ["unconfirmed", "unwatched 7", "unconfirmed", "unconfirmed"]
         );
     }
 }

@@ -11,7 +11,7 @@ use rustix::fs::inotify;
 use rustix::process::{Pid, WaitOptions};
 use tokio::io::unix::AsyncFd;
 
-use super::agent::{Alive, Keeper};
+use super::phase::{Alive, Keeper};
 use super::{Msg, Owner, decide};
 use crate::process;
 use crate::records::{self, ExitRecord};
@@ -172,7 +172,7 @@ impl Owner {
     /// Waits for the end of a run that is watched.
     pub(super) fn watch_run(&mut self, id: AgentId) {
         let Some(agent) = self.agents.get(&id) else { return };
-        let Keeper::Alive(alive) = &agent.keeper else { return };
+        let Some(Keeper::Alive(alive)) = agent.run().map(|run| &run.keeper) else { return };
         let traces = agent.traces(Some(&alive.shim));
         let (alive, nonce, dir) = (alive.clone(), agent.record.nonce.clone(), self.places.agent_dir(id));
         self.watch.add(id, &dir);
@@ -187,7 +187,7 @@ impl Owner {
         let unwatched: Vec<AgentId> = self
             .agents
             .values()
-            .filter(|agent| matches!(agent.keeper, Keeper::Unwatched(_)))
+            .filter(|agent| agent.run().is_some_and(|run| matches!(run.keeper, Keeper::Unwatched(_))))
             .map(|agent| agent.record.id)
             .collect();
         for id in unwatched {
@@ -198,18 +198,18 @@ impl Owner {
     /// Looks at the shim of an agent: watches it, or finds that the run is over.
     pub(super) fn look(&mut self, id: AgentId) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
-        let Keeper::Unwatched(shim) = &agent.keeper else { return };
-        match open(shim) {
+        let Some(Keeper::Unwatched(shim)) = agent.run().map(|run| run.keeper.clone()) else { return };
+        let (traces, nonce) = (agent.traces(Some(&shim)), agent.record.nonce.clone());
+        let Some(run) = agent.run_mut() else { return };
+        match open(&shim) {
             Ok(Some(alive)) => {
-                agent.keeper = Keeper::Alive(alive);
+                run.keeper = Keeper::Alive(alive);
                 self.watch_run(id);
-                self.stop_if_wanted(id);
+                self.end_run(id);
             }
             Ok(None) => {
-                let (traces, nonce, shim) =
-                    (agent.traces(Some(shim)), agent.record.nonce.clone(), shim.clone());
+                run.keeper = Keeper::Clearing;
                 let dir = self.places.agent_dir(id);
-                agent.keeper = Keeper::Starting;
                 self.later(async move {
                     let exit = clear_up(&dir, &nonce, traces).await?;
                     // Over before it could be watched; perhaps it is our child.

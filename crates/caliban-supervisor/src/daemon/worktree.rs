@@ -11,6 +11,7 @@ use caliban_core::spec::SpawnSpec;
 use caliban_worktrees::{Error, GitOptions, IgnoredFiles, Keep, RemoveOptions, Repo, SweepMode, Swept};
 use tokio_util::sync::CancellationToken;
 
+use super::phase::{Leaving, Phase};
 use super::store::Specs;
 use super::{Msg, Owner, Reply};
 use crate::options::Sweep;
@@ -46,10 +47,10 @@ impl Owner {
     pub(super) fn dispose(&mut self, id: AgentId, purpose: Purpose) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
         let (what, keep) = match &purpose {
-            Purpose::Rm(request, _) => ("removed", request.keep),
-            Purpose::Respawn(..) => ("respawned", false),
+            Purpose::Rm(request, _) => (Leaving::Removed, request.keep),
+            Purpose::Respawn(..) => (Leaving::Respawned, false),
         };
-        agent.busy = Some(what);
+        agent.phase = Phase::Leaving(what);
         let keep = if keep || self.options.keep_worktrees { Keep::All } else { Keep::Remove };
         let (has_worktree, places, specs) =
             (agent.about.has_worktree, self.places.clone(), self.store.specs());

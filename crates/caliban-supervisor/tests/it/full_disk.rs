@@ -1,11 +1,15 @@
 //! r11: on a full disk agents can still be killed and removed, and stay so whatever becomes of the daemon.
 
 use std::fs;
+use std::path::PathBuf;
 
+use caliban_contract::records;
 use caliban_control::Client;
 use caliban_control::protocol::RmRequest;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
+use caliban_store::fleet::Registry;
+use caliban_store::{HostId, StoreUrl};
 
 use crate::faults::Small;
 use crate::fleet::{Fleet, processes_of, quick, until};
@@ -29,11 +33,18 @@ async fn states(client: &mut Client) -> Vec<(AgentId, State)> {
     client.list().await.unwrap().into_iter().map(|row| (row.id, row.state)).collect()
 }
 
-/// What is written down because the registry cannot be written.
-fn last_words(fleet: &Fleet) -> Vec<String> {
-    let text = fs::read_to_string(fleet.places.base().join("last-words")).unwrap();
-    let lines = text.trim().lines();
-    lines.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
+/// What the registry says.
+async fn recorded(fleet: &Fleet) -> Vec<(AgentId, State)> {
+    let mut registry =
+        Registry::open(&StoreUrl::sqlite(fleet.places.database()), &HostId::of("")).await.unwrap();
+    let rows = registry.page(0).await.unwrap();
+    registry.close().await;
+    rows.into_iter().map(|(record, _)| (record.id, record.status.state())).collect()
+}
+
+/// The file that says that an agent is to end.
+fn order(fleet: &Fleet, id: AgentId) -> PathBuf {
+    fleet.places.agent_dir(id).join(records::STOP)
 }
 
 #[tokio::test]
@@ -51,12 +62,15 @@ async fn r11_who_is_killed_on_a_full_disk_is_killed_and_no_later_daemon_starts_i
     // The registry knows nothing of it, and its daemon is gone.
     fleet.kill_daemon();
     small.make_room();
+    let known = recorded(&fleet).await;
+    assert!(known.len() == 3 && known.iter().all(|(_, state)| !state.is_ending()), "{known:?}");
     let mut client = fleet.client().await;
     assert_eq!(states(&mut client).await, killed);
     assert_eq!(agents.map(|id| fleet.runs(id)), [1, 1, 0]);
-    // Now the registry knows.
-    until("nothing is left to be said", || async { last_words(&fleet).is_empty() }).await;
+    // Now the registry knows, too.
+    until("the registry knows", || async { recorded(&fleet).await == killed }).await;
     fleet.kill_daemon();
+    agents.iter().for_each(|id| fs::remove_file(order(&fleet, *id)).unwrap());
     assert_eq!(states(&mut fleet.client().await).await, killed);
 }
 
@@ -83,15 +97,15 @@ async fn r11_who_is_removed_on_a_full_disk_is_gone_and_stays_gone() {
         assert_eq!(processes_of(&id.to_string()), Vec::<i32>::new());
     }
     assert_eq!(states(&mut client).await, [(asleep, State::Idle)]);
-    let mut words = [format!("removed {queued}"), format!("removed {running}")];
-    words.sort();
-    assert_eq!(last_words(&fleet), words);
     fleet.kill_daemon();
     small.make_room();
+    assert_eq!(recorded(&fleet).await.len(), 3);
     let mut client = fleet.client().await;
     assert_eq!(states(&mut client).await, [(asleep, State::Idle)]);
     assert!(!fleet.places.agent_dir(running).exists());
-    until("nothing is left to be said", || async { last_words(&fleet).is_empty() }).await;
+    until("the registry knows", || async { recorded(&fleet).await == [(asleep, State::Idle)] }).await;
+    until("their files are gone", || async { fs::read_dir(fleet.places.agents_dir()).unwrap().count() == 1 })
+        .await;
     fleet.kill_daemon();
     assert_eq!(states(&mut fleet.client().await).await, [(asleep, State::Idle)]);
 }
@@ -101,9 +115,8 @@ async fn r11_who_was_killed_on_a_full_disk_can_be_resumed_when_there_is_room() {
     let Some((fleet, small, mut client, [asleep, ..])) = three().await else { return };
     small.fill();
     client.kill(&asleep.to_string(), &quick()).await.unwrap();
-    assert_eq!(last_words(&fleet), [format!("killed {asleep}")]);
+    assert!(order(&fleet, asleep).exists());
     small.make_room();
-    until("nothing is left to be said", || async { last_words(&fleet).is_empty() }).await;
     client.resume(&asleep.to_string(), &Default::default()).await.unwrap();
     fleet.kill_daemon();
     let mut client = fleet.client().await;

@@ -23,7 +23,8 @@ fn elsewhere(fleet: &Fleet, runtime: &str, data: &str) -> Places {
 
 /// Takes the runtime directory away, with all that is in it.
 fn wipe(fleet: &Fleet) {
-    fs::remove_dir_all(fleet.places.runtime()).unwrap();
+    // The daemon may bind its socket again in the middle of it.
+    wait_until("it is gone", || fs::remove_dir_all(fleet.places.runtime()).is_ok());
 }
 
 fn below(path: &Path, dir: &str) -> bool {

@@ -1,7 +1,7 @@
-//! How the agents of a fleet stand, from what its last daemon and their own processes left on the disk.
+//! The agents of a fleet whose daemon is not running, as its last daemon and their own processes recorded them.
 //!
-//! The registry is read in a copy, because opening a store may fold its log back, and only its daemon may do that. The copy
-//! shows what was last recorded; this module does not look whether a process still runs.
+//! Reads a copy of the registry: opening a store may migrate it and fold its log back, which is the daemon's job. What an
+//! end means is decided by the daemon's own functions. Does not check whether a process still runs.
 
 use std::{
     fs::{self, DirBuilder},
@@ -12,17 +12,18 @@ use std::{
 
 use caliban_contract::{
     Places,
-    records::{self, ExitRecord, HIBERNATED, STATUS_VERSION, WorkerState, WorkerStatus},
+    records::{self, ExitRecord, HIBERNATED, STATUS_VERSION, StopOrder, WorkerStatus},
 };
 use caliban_control::protocol::AgentRow;
 use caliban_core::{
-    lifecycle::{Event, Outcome, State, Status},
+    lifecycle::{State, Status},
     spec::SpawnSpec,
 };
 use caliban_store::{
     HostId, StoreUrl,
     fleet::{Record, Registry, Wanted},
 };
+use caliban_supervisor::decide::{self, End};
 
 use super::row;
 
@@ -45,6 +46,9 @@ pub(super) async fn read(base: &Path, places: &Places, own: &Places) -> Result<V
         let Some((record, _)) = page.last() else { break };
         last = record.seq;
         for (record, spec) in page {
+            if base.join("agents").join(format!("{}{}", records::LEAVING, record.id)).exists() {
+                continue;
+            }
             let mut row = agent(record, &spec, base, places);
             if row.state == State::Spawning {
                 row.queued_behind = Some(queued);
@@ -92,7 +96,10 @@ fn agent(record: Record, spec: &str, base: &Path, places: &Places) -> AgentRow {
     let exit: Option<ExitRecord> = records::read(&dir, records::EXIT);
     let own = report.as_ref().filter(|report| report.nonce == record.nonce);
     let exit = exit.filter(|exit| exit.nonce == record.nonce);
-    let status = standing(&record.status, record.wanted, own, exit.as_ref());
+    let order: Option<StopOrder> = records::read(&dir, records::STOP);
+    let is_ordered = order.is_some_and(|order| order.is_for(&record.nonce));
+    let wanted = if is_ordered { Wanted::Kill } else { record.wanted };
+    let status = standing(&record.status, wanted, own, exit.as_ref());
     let now = own.filter(|_| !status.state().is_ending()).cloned();
     let hibernated = status.state() == State::Idle && exit.is_some_and(|exit| exit.code == Some(HIBERNATED));
     let (spec, unread) = match SpawnSpec::from_json(spec) {
@@ -136,47 +143,30 @@ fn agent(record: Record, spec: &str, base: &Path, places: &Places) -> AgentRow {
     }
 }
 
-/// How an agent stands whose daemon has left: as it was recorded, and then what its own processes said.
+/// The status of an agent whose daemon is not running: what was recorded, and what its processes wrote since. It is what
+/// the next daemon will find, by the same decisions.
 fn standing(
     status: &Status,
     wanted: Wanted,
     report: Option<&WorkerStatus>,
     exit: Option<&ExitRecord>,
 ) -> Status {
-    let mut events = Vec::new();
-    if status.state() == State::Spawning && report.is_some() {
-        events.push(Event::Started);
-    }
-    match (exit, report.and_then(WorkerStatus::outcome)) {
-        // The end counts when the processes are gone.
-        (Some(_), Some(outcome)) => events.push(Event::Ended(outcome)),
-        (Some(exit), None) if wanted == Wanted::Kill => events.push(Event::Killed { signal: exit.signal }),
-        (Some(exit), None) if exit.code == Some(HIBERNATED) => events.push(Event::TurnEnded),
-        (Some(exit), None) => events.push(match (&exit.not_started, exit.code) {
-            (Some(text), _) if status.state() == State::Spawning => Event::SpawnFailed { text: text.clone() },
-            (Some(text), _) => Event::Ended(Outcome::Error { text: text.clone() }),
-            (None, Some(0) | None) => Event::Lost { signal: exit.signal },
-            (None, Some(code)) => {
-                Event::Ended(Outcome::Error { text: format!("the worker ended with code {code}") })
-            }
-        }),
-        (None, _) => {
-            if let Some(report) = report {
-                match report.state {
-                    WorkerState::Idle => events.push(Event::TurnEnded),
-                    WorkerState::Running => events.push(Event::TurnStarted),
-                    WorkerState::Done | WorkerState::Failed => {}
-                }
-                events.push(report.waits_for().map_or(Event::GoesOn, Event::Waits));
-            }
-        }
-    }
-    // What does not go with the state, as the end of a turn that had ended already, changes nothing.
+    let facts = decide::Facts { state: status.state(), wanted, report, exit, is_program_lost: false };
+    let events = match (exit, report) {
+        _ if status.state().is_ending() => Vec::new(),
+        (Some(_), _) => match decide::end_of_run(&facts) {
+            End::NotBegun { .. } => Vec::new(),
+            End::Hibernates { events, .. } | End::Over { events, .. } => events,
+        },
+        (None, Some(report)) => decide::follow(status, report),
+        (None, None) => Vec::new(),
+    };
     events.into_iter().fold(status.clone(), |status, event| status.apply(event).unwrap_or(status))
 }
 
 #[cfg(test)]
 mod tests {
+    use caliban_contract::records::WorkerState;
     use caliban_core::lifecycle::{Ending, WaitingFor};
 
     use super::*;
@@ -193,11 +183,17 @@ mod tests {
     #[test]
     fn an_agent_stands_as_it_and_its_keeper_said_last() {
         let says = |state| WorkerStatus { state, ..WorkerStatus::default() };
-        let asleep = WorkerStatus { waiting_for: Some(records::Waiting::Input), ..says(WorkerState::Idle) };
-        let (running, idle, done) =
-            (says(WorkerState::Running), says(WorkerState::Idle), says(WorkerState::Done));
+        let input = Some(records::Waiting::Input);
+        let asleep = WorkerStatus { waiting_for: input, hibernated: true, ..says(WorkerState::Idle) };
+        let (running, idle, done, failed) = (
+            says(WorkerState::Running),
+            says(WorkerState::Idle),
+            says(WorkerState::Done),
+            says(WorkerState::Failed),
+        );
         let (well, shot) = (exit(Some(0), None), exit(None, Some(9)));
         let (rests, odd) = (exit(Some(HIBERNATED), None), exit(Some(7), None));
+        let code_7 = "the worker ended with code 7 and gave no reason; see its worker.log";
         let cases = [
             (State::Running, Wanted::Run, None, None, (State::Running, None)),
             (State::Running, Wanted::Run, Some(&idle), None, (State::Idle, None)),
@@ -221,13 +217,22 @@ mod tests {
                 Some(&well),
                 (State::Killed, Some(Ending::Stopped)),
             ),
+            // A kill that races a failure is a kill, as for the daemon; one that races a success is not.
+            (
+                State::Running,
+                Wanted::Kill,
+                Some(&failed),
+                Some(&well),
+                (State::Killed, Some(Ending::Stopped)),
+            ),
+            (State::Running, Wanted::Kill, Some(&done), Some(&well), (State::Done, Some(Ending::Finished))),
             (State::Running, Wanted::Run, Some(&asleep), Some(&rests), (State::Idle, None)),
             (
                 State::Running,
                 Wanted::Run,
                 Some(&running),
                 Some(&odd),
-                (State::Failed, Some(Ending::Error { text: "the worker ended with code 7".into() })),
+                (State::Failed, Some(Ending::Error { text: code_7.into() })),
             ),
         ];
         for (state, wanted, report, exit, expected) in cases {

@@ -1,0 +1,52 @@
+//! The agent that a request names: by id, by a unique prefix of it, or by label.
+
+use std::collections::BTreeSet;
+
+use caliban_core::ids::{AgentId, Candidate, ResolveError, resolve};
+
+use super::Owner;
+use super::agent::Agent;
+use crate::protocol::{ApiError, ErrorCode};
+
+impl Owner {
+    pub(super) fn resolve(&self, query: &str) -> Result<AgentId, ApiError> {
+        let registered = self.registered();
+        let living: BTreeSet<&str> = registered
+            .iter()
+            .filter(|agent| !agent.state().is_ending())
+            .filter_map(|agent| agent.about.label.as_deref())
+            .collect();
+        // A label is that of the living agent; those that had it before are found by their ids.
+        let label = |agent: &Agent| {
+            let label = agent.about.label.clone()?;
+            (!agent.state().is_ending() || !living.contains(label.as_str())).then_some(label)
+        };
+        let candidates =
+            registered.iter().map(|agent| Candidate { id: agent.record.id, label: label(agent) });
+        resolve(query, candidates).map_err(|error| {
+            let (code, hint) = match &error {
+                ResolveError::Unknown { .. } => {
+                    (ErrorCode::NotFound, "`caliban agents list` shows all agents")
+                }
+                ResolveError::Ambiguous { .. } => (ErrorCode::Ambiguous, "write more of the id"),
+            };
+            ApiError::new(code, error.to_string()).hint(hint)
+        })
+    }
+
+    /// The agent that a request wants to change, unless another request is changing it.
+    pub(super) fn resolve_free(&self, query: &str) -> Result<AgentId, ApiError> {
+        let id = self.resolve(query)?;
+        match self.agents.get(&id).and_then(|agent| agent.phase.busy()) {
+            None => Ok(id),
+            Some(what) => Err(ApiError::new(ErrorCode::Conflict, format!("agent {id} is being {what}"))),
+        }
+    }
+
+    /// Every registered agent, in the order of spawning.
+    pub(super) fn registered(&self) -> Vec<&Agent> {
+        let mut agents: Vec<&Agent> = self.agents.values().filter(|agent| agent.is_registered()).collect();
+        agents.sort_unstable_by_key(|agent| agent.record.seq);
+        agents
+    }
+}
