@@ -66,14 +66,13 @@ pub struct ShimRecord {
     /// When the kernel started it.
     #[serde(default)]
     pub worker_start_time: Option<u64>,
-    /// The control group of the run, where one could be made. Shims before it wrote none.
+    /// The control group of the run, where one could be made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<PathBuf>,
-    /// Where the worker was told to listen: the runtime directory of its daemon, not of a later one. Shims before it
-    /// wrote none.
+    /// Where the worker was told to listen: the runtime directory of its daemon, not of a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<PathBuf>,
-    /// The worker's program. Shims before it wrote none.
+    /// The worker's program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<PathBuf>,
 }
@@ -92,7 +91,7 @@ pub struct ExitRecord {
     /// Why there was no worker at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_started: Option<String>,
-    /// Whether another try may do better then. Shims before it did not say.
+    /// Whether another try may do better then.
     #[serde(default, skip_serializing_if = "Again::is_never")]
     pub again: Again,
     /// Whether the worker was killed, not by us, in a run in which the kernel ended somebody for want of memory.
@@ -101,7 +100,7 @@ pub struct ExitRecord {
     /// How that is known.
     #[serde(default)]
     pub told_by: ToldBy,
-    /// Processes that could not be ended (stuck in the kernel, or another user's). Shims before it wrote none.
+    /// Processes that could not be ended (stuck in the kernel, or another user's).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<i32>,
     /// When, in milliseconds since 1970.
@@ -174,7 +173,7 @@ pub struct WorkerStatus {
     pub last_text: Option<String>,
     /// How it ended, when `state` is `done` or `failed`.
     pub ending: Option<WorkerEnding>,
-    /// The limit, when it ended at one of turns. Workers before it wrote none.
+    /// The limit, when it ended at one of turns.
     pub turn_limit: Option<u64>,
     /// Whether it leaves memory now and wants to be woken by a message or an attach.
     pub hibernated: bool,
@@ -292,10 +291,7 @@ pub struct LaunchRecord {
 pub struct ResumeOrder {
     /// The run that it is for; a worker of another run ignores it.
     pub nonce: String,
-    /// What the person said, all together; for workers that do not know `messages`.
-    pub prompt: Option<String>,
-    /// The same, each with its name. Daemons before it wrote none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// What the person said, in its order.
     pub messages: Vec<Told>,
 }
 
@@ -314,10 +310,10 @@ pub const BETWEEN: &str = "\n\n";
 impl ResumeOrder {
     /// The order for a run, which has to hear `prompt`. What of it was in an order `before` keeps its name: the worker of
     /// that run may have recorded it, and not come to say so.
-    pub fn new(nonce: String, prompt: Option<String>, before: Option<Self>) -> Self {
+    pub fn new(nonce: String, prompt: Option<&str>, before: Option<Self>) -> Self {
         let mut messages = Vec::new();
-        let mut rest = prompt.as_deref();
-        for told in before.map(Self::told).unwrap_or_default() {
+        let mut rest = prompt;
+        for told in before.map(|before| before.messages).unwrap_or_default() {
             let Some(after) = rest.and_then(|rest| rest.strip_prefix(told.text.as_str())) else { break };
             rest = match after.strip_prefix(BETWEEN) {
                 _ if after.is_empty() => None,
@@ -327,24 +323,15 @@ impl ResumeOrder {
             };
             messages.push(told);
         }
-        messages.extend(rest.map(|rest| Told { id: Told::name(&nonce), text: rest.to_owned() }));
-        Self { nonce, prompt, messages }
+        messages.extend(rest.map(|rest| Told { id: format!("resume-{nonce}"), text: rest.to_owned() }));
+        Self { nonce, messages }
     }
 
-    /// What is to be heard, in its order.
+    /// All messages as one text.
     #[must_use]
-    pub fn told(self) -> Vec<Told> {
-        if !self.messages.is_empty() {
-            return self.messages;
-        }
-        let id = Told::name(&self.nonce);
-        self.prompt.into_iter().map(|text| Told { id: id.clone(), text }).collect()
-    }
-}
-
-impl Told {
-    fn name(nonce: &str) -> String {
-        format!("resume-{nonce}")
+    pub fn prompt(&self) -> Option<String> {
+        let texts: Vec<&str> = self.messages.iter().map(|told| told.text.as_str()).collect();
+        (!texts.is_empty()).then(|| texts.join(BETWEEN))
     }
 }
 
@@ -486,10 +473,10 @@ mod tests {
     #[test]
     fn a_message_keeps_its_name_until_it_is_heard() {
         let order = |nonce: &str, prompt: Option<&str>, before: &Option<ResumeOrder>| {
-            Some(ResumeOrder::new(nonce.to_owned(), prompt.map(str::to_owned), before.clone()))
+            Some(ResumeOrder::new(nonce.to_owned(), prompt, before.clone()))
         };
         let names = |order: &Option<ResumeOrder>| -> Vec<(String, String)> {
-            order.clone().unwrap().told().into_iter().map(|told| (told.id, told.text)).collect()
+            order.clone().unwrap().messages.into_iter().map(|told| (told.id, told.text)).collect()
         };
         let said = |all: &[(&str, &str)]| -> Vec<(String, String)> {
             all.iter().map(|(id, text)| ((*id).to_owned(), (*text).to_owned())).collect()
@@ -506,9 +493,8 @@ mod tests {
         // It was heard; what is said now is something else, however it begins.
         assert_eq!(names(&order("4", Some("a\n\nab"), &first)), said(&[("resume-4", "a\n\nab")]));
         assert_eq!(names(&order("4", None, &first)), said(&[]));
-        // An order of a daemon that gave no names.
-        let old = Some(ResumeOrder { nonce: "0".into(), prompt: Some("o".into()), messages: Vec::new() });
-        assert_eq!(names(&order("5", Some("o\n\np"), &old)), said(&[("resume-0", "o"), ("resume-5", "p")]));
+        assert_eq!(third.unwrap().prompt().as_deref(), Some("a\n\na\n\nb\n\nb"));
+        assert_eq!(order("4", None, &first).unwrap().prompt(), None);
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl Worker {
         let _stale = fs::remove_file(socket);
         let Ok(listener) = UnixListener::bind(socket) else { return ExitCode::from(94) };
         let resumed: Option<ResumeOrder> = records::read(&self.dir, records::RESUME);
-        let prompt = resumed.filter(|order| order.nonce == self.nonce).and_then(|order| order.prompt);
+        let prompt = resumed.filter(|order| order.nonce == self.nonce).and_then(|order| order.prompt());
         // Heard: it need not be said again.
         let _none = fs::remove_file(self.dir.join(records::RESUME));
         self.say(WorkerState::Idle, |status| status.last_text = prompt);

@@ -107,7 +107,7 @@ fn row(places: &Places, id: AgentId, is_new: bool) -> Option<(Record, String)> {
         // It may be replaced just now.
         program: program.unwrap_or_else(|| start::own_program().with_file_name(WORKER)),
         has_secrets: places.agent_secrets(id).exists(),
-        resume_prompt: unheard.and_then(|unheard| unheard.prompt),
+        resume_prompt: unheard.and_then(|unheard| unheard.prompt()),
         note: None,
         created_at,
         updated_at: created_at,

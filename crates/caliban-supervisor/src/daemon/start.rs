@@ -300,9 +300,9 @@ fn launch(order: &Order, spec: &SpawnSpec) -> Result<Launched, StartError> {
     if order.is_resumed {
         let before = records::try_read::<ResumeOrder>(&dir, records::RESUME)
             .map_err(|error| passing("resume.json", &error))?;
-        let resume = ResumeOrder::new(order.nonce.clone(), order.resume_prompt.clone(), before);
+        let resume = ResumeOrder::new(order.nonce.clone(), order.resume_prompt.as_deref(), before);
         // On the disk before anybody can hear it: that it is not there any more says that it was heard.
-        let write = if resume.prompt.is_some() { records::write_durably } else { records::write };
+        let write = if resume.messages.is_empty() { records::write } else { records::write_durably };
         write(&dir, records::RESUME, &resume).map_err(|error| passing("resume.json", &error))?;
     }
     let secrets =

@@ -38,7 +38,6 @@ fn what_was_recorded_when_the_worker_was_killed_is_not_said_again() {
     let nonce = serde_json::from_str::<Value>(&nonce).unwrap()["nonce"].as_str().unwrap().to_owned();
     let order = json!({
         "nonce": nonce,
-        "prompt": "first word",
         "messages": [{"id": format!("resume-{nonce}"), "text": "first word"}],
     });
     fleet.place.env.write(dir.join("resume.json"), order.to_string());
