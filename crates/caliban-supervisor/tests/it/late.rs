@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use caliban_control::Client;
@@ -173,18 +174,46 @@ async fn who_is_killed_when_its_next_run_could_not_be_recorded_is_not_started_by
     assert_eq!(fleet.runs(id), 0);
 }
 
-#[tokio::test]
-async fn r16_what_is_said_at_a_resume_is_on_the_disk_before_anybody_can_hear_it() {
-    let mut fleet = Fleet::new();
+/// A daemon whose system calls are traced, and the trace; none where that cannot be done.
+async fn traced(fleet: &mut Fleet, calls: &str) -> Option<(Client, PathBuf)> {
     let trace = fleet.temp.path().join("trace");
-    let strace = ["-f", "-qq", "-y", "-e", "trace=fsync", "-o"];
+    let strace = ["-f", "-qq", "-y", "-e", calls, "-o"];
     let mut arguments: Vec<std::ffi::OsString> = strace.iter().map(Into::into).collect();
     arguments.extend([trace.clone().into(), crate::fleet::caliband().into()]);
     fleet.start.programs = vec![("/usr/bin/strace".into(), arguments)];
-    let Ok(mut client) = caliban_control::Client::connect_or_start(&fleet.places, fleet.start.clone()).await
-    else {
-        return eprintln!("skipped: no daemon under strace here");
+    match Client::connect_or_start(&fleet.places, fleet.start.clone()).await {
+        Ok(client) => Some((client, trace)),
+        Err(_) => {
+            eprintln!("skipped: no daemon under strace here");
+            None
+        }
+    }
+}
+
+#[tokio::test]
+async fn f12_the_order_to_end_is_on_the_disk_before_the_first_signal() {
+    let mut fleet = Fleet::new();
+    let Some((mut client, trace)) = traced(&mut fleet, "trace=fdatasync,pidfd_send_signal").await else {
+        return;
     };
+    let id = fleet.spawn_up(&mut client, "hang").await;
+    assert_eq!(client.kill(&id.to_string(), &quick()).await.unwrap().state, State::Killed);
+    let (synced, sent) = (["fdatasync", ".stop.reserved>"], ["pidfd_send_signal", "SIGTERM"]);
+    let positions = || {
+        let text = std::fs::read_to_string(&trace).unwrap();
+        let first =
+            |what: [&str; 2]| text.lines().position(|line| what.iter().all(|what| line.contains(what)));
+        Some((first(synced)?, first(sent)?))
+    };
+    wait_until("both are in the trace", || positions().is_some());
+    let (synced, sent) = positions().unwrap();
+    assert!(synced < sent, "{}", std::fs::read_to_string(&trace).unwrap());
+}
+
+#[tokio::test]
+async fn r16_what_is_said_at_a_resume_is_on_the_disk_before_anybody_can_hear_it() {
+    let mut fleet = Fleet::new();
+    let Some((mut client, trace)) = traced(&mut fleet, "trace=fsync").await else { return };
     let id = fleet.spawn(&mut client, "done").await;
     fleet.until_state(&mut client, id, State::Done).await;
     let request = ResumeRequest { prompt: Some("go on".to_owned()), ..ResumeRequest::default() };

@@ -198,6 +198,20 @@ async fn who_waits_for_one_that_is_removed_while_it_is_respawned_fails() {
 }
 
 #[tokio::test]
+async fn agents_that_wait_for_others_do_not_count_as_queued_ahead() {
+    let fleet = Fleet::with(|options| options.max_running = 1);
+    let mut client = fleet.client().await;
+    let first = fleet.spawn_up(&mut client, "hang").await;
+    let mut after_first = fleet.request("done");
+    after_first.spec.after = vec![first];
+    client.spawn(after_first).await.unwrap();
+    let last = fleet.spawn(&mut client, "done").await;
+    let listed: Vec<_> = client.list().await.unwrap().into_iter().map(|row| row.queued_behind).collect();
+    assert_eq!(listed, [None, Some(0), Some(0)]);
+    assert_eq!(client.show(&last.to_string()).await.unwrap().queued_behind, Some(0));
+}
+
+#[tokio::test]
 async fn a_resumed_agent_waits_for_a_place_like_any_other() {
     let fleet = Fleet::with(|options| options.max_running = 1);
     let mut client = fleet.client().await;
