@@ -65,7 +65,7 @@ fn split(relative: &Path) -> io::Result<(&Path, &OsStr)> {
 
 /// One thing found at a path.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum FoundFile {
     /// A regular file, open for reading.
     File {
         /// It.
@@ -86,12 +86,12 @@ pub(crate) enum Found {
 }
 
 /// Looks at `relative` beneath `root` and opens it if it is a file.
-pub(crate) fn look(root: BorrowedFd<'_>, relative: &Path) -> io::Result<Found> {
+pub(crate) fn look(root: BorrowedFd<'_>, relative: &Path) -> io::Result<FoundFile> {
     let (parent, name) = split(relative)?;
     let parent = match walk_to(root, parent) {
         Ok(parent) => parent,
         // A parent that is gone, or that is a file or a link now: the path itself is gone.
-        Err(e) if gone(&e) => return Ok(Found::Nothing),
+        Err(e) if gone(&e) => return Ok(FoundFile::Nothing),
         Err(e) => return Err(e),
     };
     look_at(parent.as_fd(), name)
@@ -101,17 +101,17 @@ fn gone(e: &io::Error) -> bool {
     matches!(Errno::from_io_error(e), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
-fn look_at(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<Found> {
+fn look_at(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<FoundFile> {
     let stat = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
-        Err(Errno::NOENT) => return Ok(Found::Nothing),
+        Err(Errno::NOENT) => return Ok(FoundFile::Nothing),
         Err(e) => return Err(e.into()),
     };
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => Ok(Found::Directory),
+        FileType::Directory => Ok(FoundFile::Directory),
         FileType::Symlink => {
             let target = rustix::fs::readlinkat(parent, name, Vec::new())?;
-            Ok(Found::Link(OsString::from_vec(target.into_bytes())))
+            Ok(FoundFile::Link(OsString::from_vec(target.into_bytes())))
         }
         FileType::RegularFile => {
             // NONBLOCK: a pipe put there since the look must not make us wait.
@@ -119,12 +119,12 @@ fn look_at(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<Found> {
             let file = File::from(rustix::fs::openat(parent, name, flags, Mode::empty())?);
             let stat = rustix::fs::fstat(&file)?;
             if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-                return Ok(Found::Special);
+                return Ok(FoundFile::Special);
             }
             let size = u64::try_from(stat.st_size).unwrap_or(0);
-            Ok(Found::File { file, size, executable: stat.st_mode & 0o100 != 0 })
+            Ok(FoundFile::File { file, size, executable: stat.st_mode & 0o100 != 0 })
         }
-        _ => Ok(Found::Special),
+        _ => Ok(FoundFile::Special),
     }
 }
 

@@ -59,7 +59,9 @@ impl Repo {
             other_parents: Vec::new(),
             files: survey.files,
             plan,
+            text: BTreeSet::new(),
             message: format!("{}\n", message.trim_end()),
+            identity: None,
             refs: refs.clone(),
         };
         let written = save::write(this.git.durable(this.store(), "fast-import"), snapshot, cancel).await;
@@ -78,14 +80,7 @@ impl Repo {
         }
         let written = written?;
         moved?;
-        // The index shall stand where the branch does now. Written beside and renamed by git, so a link that somebody
-        // put in its place is replaced, not followed. As a merge, which keeps what a sparse checkout left out.
-        this.git
-            .hardened(this.tree(&at), "read-tree")
-            .args(["-i", "-m", written.as_str()])
-            .run(cancel)
-            .await?
-            .ok()?;
+        this.bring_index_to(&at, &written, cancel).await?;
         Ok(Some(written))
     }
 

@@ -185,14 +185,14 @@ impl Repo {
     ) -> Result<Worktree> {
         let at = match self.locate(&request.name) {
             Ok(at) => at,
-            Err(Error::NotFound { .. }) => return self.make_again(request, None, progress, cancel).await,
+            Err(Error::NotFound { .. }) => return self.recreate(request, None, progress, cancel).await,
             Err(error) => return Err(error),
         };
         if let Some(path) = at.moved {
             return Err(Error::Moved { name: at.name.as_str().to_owned(), path });
         }
         if at.path.symlink_metadata().is_err() {
-            return self.make_again(request, Some(&at), progress, cancel).await;
+            return self.recreate(request, Some(&at), progress, cancel).await;
         }
         if !at.path.is_dir() {
             return Err(Error::FilesGone { name: at.name.as_str().to_owned(), path: at.path });

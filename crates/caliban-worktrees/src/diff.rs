@@ -5,6 +5,8 @@
 //! are written into a store that lives for one call, so nothing is left in the repository and no filter,
 //! attribute or configuration of it is in force.
 
+use std::collections::BTreeSet;
+
 use caliban_core::names::Slug;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -93,14 +95,15 @@ impl Changes {
     /// `3 files changed, 10 insertions(+), 2 deletions(-)`.
     pub fn summary(&self) -> String {
         let sum = |of: fn(&FileChange) -> Option<u64>| self.files.iter().filter_map(of).sum::<u64>();
-        let plural = |n: u64, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
-        format!(
-            "{} changed, {}(+), {}(-)",
-            plural(self.file_count as u64, "file"),
-            plural(sum(|f| f.added), "insertion"),
-            plural(sum(|f| f.deleted), "deletion")
-        )
+        summary(self.file_count as u64, sum(|f| f.added), sum(|f| f.deleted))
     }
+}
+
+/// `3 files changed, 10 insertions(+), 2 deletions(-)`.
+pub(crate) fn summary(files: u64, added: u64, deleted: u64) -> String {
+    let plural = |n: u64, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+    let (files, added) = (plural(files, "file"), plural(added, "insertion"));
+    format!("{files} changed, {added}(+), {}(-)", plural(deleted, "deletion"))
 }
 
 /// A patch against the base, in git's format, with what `git apply` needs for binary files. As bytes: the files may be in
@@ -307,7 +310,9 @@ impl Repo {
                     other_parents: Vec::new(),
                     files: survey.files,
                     plan: survey.plan,
+                    text: BTreeSet::new(),
                     message: "snapshot\n".to_owned(),
+                    identity: None,
                     refs: TemporaryRefs::new(),
                 };
                 save::write(self.git.hardened(store.place(), "fast-import"), snapshot, cancel).await?

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use caliban_core::names::NameError;
 
 /// This crate's result.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a worktree could not be made, read or removed.
 #[derive(Debug, thiserror::Error)]
@@ -214,6 +214,9 @@ pub enum ErrorKind {
     Cancelled,
 }
 
+/// What git says when it does not know who commits.
+const NAMELESS: [&str; 3] = ["tell me who you are", "identity unknown", "empty ident name"];
+
 impl Error {
     /// Which class it is in.
     pub fn kind(&self) -> ErrorKind {
@@ -290,6 +293,10 @@ impl Error {
             Self::GitMissing { .. } => "install git 2.42 or newer".into(),
             Self::ChangedWhileSaving { .. } => "stop what is still writing there and try again".into(),
             Self::Unreadable { .. } => "make it readable (chmod u+rX) and try again".into(),
+            Self::Git { stderr, .. } if NAMELESS.iter().any(|part| stderr.contains(part)) => {
+                "tell git who you are: git config --global user.name \"…\"; git config --global user.email \"…\""
+                    .into()
+            }
             _ => return None,
         })
     }

@@ -1,13 +1,18 @@
-//! Starting `git`: the two environments it runs in, its output under caps, and its end on cancellation.
+//! Starting `git`: the three environments it runs in, its output under caps, and its end on cancellation.
 //!
-//! *Hardened* calls (SANDBOX.md 5) are for everything that looks at what an agent could have written: no
-//! hooks, filters, drivers, monitors, helpers, prompts or network, and never a `.git` file or `commondir`
-//! found on disk. *Trusted* calls are for making a worktree, before any agent was in it: the user's own
-//! configuration and filters (LFS) count, hooks still do not run.
+//! - *Hardened* calls read the store and what an agent could have written. No hook, filter, driver, monitor, helper,
+//!   prompt or network is used, and git is told its directories instead of finding a `.git` file or `commondir`.
+//! - *Trusted* calls work in the user's own tree or make a worktree before an agent is in it. The user's configuration,
+//!   filters (LFS) and merge drivers count; hooks do not run.
+//! - [`Git::as_user`] is for what lands work in the user's name: `merge` and `commit` in their tree, and a commit that is
+//!   signed. They do what they would do if the user had typed them, hooks and terminal included.
+
+mod hardening;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -16,7 +21,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
+use self::hardening::{DROPPED, HARD_CONFIG, HARD_ENV, NO_EXCLUDES, OUTSIDE_ENV, TRUSTED_CONFIG};
 use crate::error::{Error, Result};
+use crate::marker::Oid;
+use crate::repo::split_nul;
 
 /// Most that one git command may answer.
 const STDOUT_CAP: usize = 256 * 1024 * 1024;
@@ -52,136 +60,9 @@ pub enum Environment {
     Exactly(BTreeMap<OsString, OsString>),
 }
 
-/// Variables that change which repository, index or configuration a git works on, or make it run or
-/// write something (`git rev-parse --local-env-vars` and the tracing and program ones).
-const DROPPED: [&str; 41] = [
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_CONFIG",
-    "GIT_CONFIG_PARAMETERS",
-    "GIT_CONFIG_COUNT",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_IMPLICIT_WORK_TREE",
-    "GIT_GRAFT_FILE",
-    "GIT_INDEX_FILE",
-    "GIT_NO_REPLACE_OBJECTS",
-    "GIT_REPLACE_REF_BASE",
-    "GIT_PREFIX",
-    "GIT_SHALLOW_FILE",
-    "GIT_COMMON_DIR",
-    "GIT_INTERNAL_SUPER_PREFIX",
-    "GIT_NAMESPACE",
-    "GIT_QUARANTINE_PATH",
-    "GIT_EXTERNAL_DIFF",
-    "GIT_DIFF_OPTS",
-    "GIT_ATTR_SOURCE",
-    "GIT_ATTR_NOSYSTEM",
-    "GIT_LITERAL_PATHSPECS",
-    "GIT_GLOB_PATHSPECS",
-    "GIT_NOGLOB_PATHSPECS",
-    "GIT_ICASE_PATHSPECS",
-    "GIT_TRACE",
-    "GIT_TRACE2",
-    "GIT_TRACE2_EVENT",
-    "GIT_TRACE2_PERF",
-    "GIT_TRACE_SETUP",
-    "GIT_TRACE_PACKET",
-    "GIT_TRACE_PERFORMANCE",
-    "GIT_TRACE_CURL",
-    "GIT_INDEX_VERSION",
-    "GIT_DEFAULT_HASH",
-    "GIT_REFLOG_ACTION",
-    "GIT_ADVICE",
-    "GIT_FLUSH",
-    "GIT_REF_PARANOIA",
-    "GIT_ALLOW_PROTOCOL",
-];
-
-/// What a hardened call sets (SANDBOX.md 5), beside the directories and the attribute source.
-const HARD_ENV: [(&str, &str); 12] = [
-    ("GIT_CONFIG_NOSYSTEM", "1"),
-    ("GIT_CONFIG_GLOBAL", "/dev/null"),
-    ("GIT_OPTIONAL_LOCKS", "0"),
-    ("GIT_NO_LAZY_FETCH", "1"),
-    ("GIT_NO_REPLACE_OBJECTS", "1"),
-    ("GIT_ALLOW_PROTOCOL", ""),
-    ("GIT_EDITOR", "false"),
-    ("GIT_SEQUENCE_EDITOR", "false"),
-    ("GIT_PAGER", "cat"),
-    ("GIT_ASKPASS", "false"),
-    ("GIT_SSH_COMMAND", "false"),
-    ("GIT_ATTR_NOSYSTEM", "1"),
-];
-
-/// Those of [`HARD_ENV`] that keep the configuration of the user and of the machine out.
-const OUTSIDE_ENV: [&str; 2] = ["GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_GLOBAL"];
-/// Keeps the user's own ignore file out.
-const NO_EXCLUDES: &str = "core.excludesFile=/dev/null";
-
-/// The configuration of a hardened call. Beyond SANDBOX.md 5: what could hide a change from `status`
-/// (untracked cache, case folding, stale sparse bits).
-const HARD_CONFIG: [&str; 45] = [
-    "core.fsmonitor=false",
-    "core.hooksPath=/dev/null",
-    "core.attributesFile=/dev/null",
-    NO_EXCLUDES,
-    "core.pager=cat",
-    "core.editor=false",
-    "sequence.editor=false",
-    "core.askPass=",
-    "core.sshCommand=false",
-    "core.gitProxy=",
-    "core.alternateRefsCommand=",
-    "diff.external=",
-    "diff.submodule=short",
-    "diff.ignoreSubmodules=all",
-    "submodule.recurse=false",
-    "status.submoduleSummary=false",
-    "commit.gpgSign=false",
-    "tag.gpgSign=false",
-    "log.showSignature=false",
-    "gpg.program=false",
-    "gpg.ssh.program=false",
-    "gpg.x509.program=false",
-    "credential.helper=",
-    "protocol.allow=never",
-    "protocol.ext.allow=never",
-    "protocol.file.allow=never",
-    "gc.auto=0",
-    "gc.recentObjectsHook=",
-    "maintenance.auto=false",
-    "commit.template=",
-    "rerere.enabled=false",
-    "core.untrackedCache=false",
-    "core.sparseCheckout=true",
-    "sparse.expectFilesOutsideOfPatterns=false",
-    "core.trustctime=true",
-    "core.checkStat=default",
-    "core.splitIndex=false",
-    "color.ui=never",
-    "core.quotePath=false",
-    "diff.noprefix=false",
-    "diff.mnemonicPrefix=false",
-    "diff.orderFile=/dev/null",
-    "log.showRoot=true",
-    "core.commitGraph=false",
-    "core.logAllRefUpdates=false",
-];
-
-/// What a trusted call sets: never a hook, a monitor or a question on the terminal.
-const TRUSTED_CONFIG: [&str; 6] = [
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "submodule.recurse=false",
-    "gc.auto=0",
-    "maintenance.auto=false",
-    "checkout.workers=0",
-];
-
 /// Where a call looks: git is told, it never finds out by itself.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place<'a> {
+pub(crate) enum GitPlace<'a> {
     /// Only the store: objects, refs, configuration.
     Store { common: &'a Path },
     /// A worktree: its administrative directory and its files.
@@ -214,12 +95,28 @@ impl Output {
         if self.stderr.contains("No space left on device") {
             return Error::DiskFull { doing: format!("running git {}", self.command) };
         }
-        Error::Git { command: self.command, code: self.status.code(), stderr: self.stderr.trim().to_owned() }
+        let mut words = self.stderr.trim().to_owned();
+        if words.is_empty() {
+            // `git commit` says on stdout that there is nothing to commit.
+            let end = self.stdout.len().saturating_sub(STDERR_CAP);
+            words = String::from_utf8_lossy(&self.stdout[end..]).trim().to_owned();
+        }
+        Error::Git { command: self.command, code: self.status.code(), stderr: words }
     }
 
     /// The answer as one trimmed line.
     pub(crate) fn line(&self) -> String {
         String::from_utf8_lossy(&self.stdout).trim_end().to_owned()
+    }
+
+    /// The answer as an object id; `None` when git failed or said something else.
+    pub(crate) fn oid(&self) -> Option<Oid> {
+        Oid::parse(&self.line()).filter(|_| self.status.success())
+    }
+
+    /// The answer's fields, each of which ends in NUL.
+    pub(crate) fn fields(&self) -> Vec<OsString> {
+        split_nul(&self.stdout).map(|field| OsString::from_vec(field.to_vec())).collect()
     }
 }
 
@@ -228,9 +125,24 @@ pub(crate) struct Call {
     command: Command,
     name: String,
     stdin: Option<Vec<u8>>,
+    on_cancel: OnCancel,
+}
+
+/// What a cancellation does to a running call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OnCancel {
+    /// Ends git and everything it started; the call is [`Error::Cancelled`].
+    EndGroup,
+    /// Asks git alone to end, and waits until it and its hooks are done. Its output tells what it did.
+    Ask,
 }
 
 impl Call {
+    fn new(mut command: Command, subcommand: &str, on_cancel: OnCancel) -> Self {
+        command.arg(subcommand);
+        Self { command, name: subcommand.to_owned(), stdin: None, on_cancel }
+    }
+
     pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.command.arg(arg);
         self
@@ -246,12 +158,42 @@ impl Call {
         self
     }
 
+    /// With these settings, each of which names a program, set to nothing. Through the environment: a driver's name may
+    /// hold a `=`, which `-c` could not spell.
+    pub(crate) fn without(mut self, drivers: &[OsString]) -> Self {
+        self.command.env("GIT_CONFIG_COUNT", drivers.len().to_string());
+        for (n, key) in drivers.iter().enumerate() {
+            // An empty merge driver would succeed and keep "ours"; one that fails is a conflict, as it should be.
+            let nothing = if key.as_encoded_bytes().ends_with(b".driver") { "false" } else { "" };
+            self =
+                self.env(&format!("GIT_CONFIG_KEY_{n}"), key).env(&format!("GIT_CONFIG_VALUE_{n}"), nothing);
+        }
+        self
+    }
+
+    /// Whether its exit code is 0, for a caller that cannot await.
+    pub(crate) fn succeeds_blocking(mut self) -> bool {
+        let command = self.command.as_std_mut();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    }
+
     pub(crate) fn stdin(mut self, bytes: Vec<u8>) -> Self {
         self.stdin = Some(bytes);
         self
     }
 
-    /// Runs it to its end.
+    /// Runs it to its end; another exit code than 0 is an error.
+    pub(crate) async fn ok(self, cancel: &CancellationToken) -> Result<Output> {
+        self.run(cancel).await?.ok()
+    }
+
+    /// Whether its exit code is 0.
+    pub(crate) async fn succeeds(self, cancel: &CancellationToken) -> Result<bool> {
+        Ok(self.run(cancel).await?.status.success())
+    }
+
+    /// Runs it to its end, whatever its exit code.
     pub(crate) async fn run(self, cancel: &CancellationToken) -> Result<Output> {
         self.watch(cancel, &|_| {}).await
     }
@@ -262,10 +204,11 @@ impl Call {
         cancel: &CancellationToken,
         line: &(dyn Fn(&str) + Sync),
     ) -> Result<Output> {
-        let Self { mut command, name, stdin } = self;
+        let Self { mut command, name, stdin, on_cancel } = self;
         command.stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = spawn(&mut command)?;
+        let leader = pid_of(&child);
         let (to, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let work = async {
             let feed = async {
@@ -282,9 +225,21 @@ impl Call {
                 stderr,
             ))
         };
-        let done = tokio::select! {
-            done = work => Some(done),
-            () = cancel.cancelled() => None,
+        let done = {
+            tokio::pin!(work);
+            tokio::select! {
+                done = &mut work => Some(done),
+                () = cancel.cancelled() => match on_cancel {
+                    OnCancel::EndGroup => None,
+                    OnCancel::Ask => {
+                        if let Some(leader) = leader {
+                            // It may have ended by itself.
+                            let _gone = rustix::process::kill_process(leader, rustix::process::Signal::TERM);
+                        }
+                        Some(work.await)
+                    }
+                },
+            }
         };
         match done {
             Some(done) => {
@@ -356,32 +311,39 @@ impl Git {
         for config in TRUSTED_CONFIG {
             command.arg("-c").arg(config);
         }
-        command.arg(subcommand);
-        Call { command, name: subcommand.to_owned(), stdin: None }
+        Call::new(command, subcommand, OnCancel::EndGroup)
+    }
+
+    /// A call exactly as the user would make it. It stays in our process group: a hook may ask something on the terminal.
+    pub(crate) fn as_user(&self, directory: &Path, subcommand: &str) -> Call {
+        let mut command = Command::new(&self.options.program);
+        choose_environment(&mut command, &self.options);
+        command.current_dir(directory).kill_on_drop(true);
+        Call::new(command, subcommand, OnCancel::Ask)
     }
 
     /// A call that trusts nothing.
-    pub(crate) fn hardened(&self, place: Place<'_>, subcommand: &str) -> Call {
+    pub(crate) fn hardened(&self, place: GitPlace<'_>, subcommand: &str) -> Call {
         self.hardened_with(place, Outside::Nothing, &[], subcommand)
     }
 
     /// A call that trusts nothing of the place, and knows what the user wants ignored everywhere.
-    pub(crate) fn with_users_rules(&self, place: Place<'_>, subcommand: &str) -> Call {
+    pub(crate) fn with_users_rules(&self, place: GitPlace<'_>, subcommand: &str) -> Call {
         self.hardened_with(place, Outside::UsersRules, &[], subcommand)
     }
 
     /// The same for a call that saves work: what it wrote is on the disk when it ends.
-    pub(crate) fn durable(&self, place: Place<'_>, subcommand: &str) -> Call {
+    pub(crate) fn durable(&self, place: GitPlace<'_>, subcommand: &str) -> Call {
         self.hardened_with(place, Outside::Nothing, &["core.fsync=all"], subcommand)
     }
 
-    fn hardened_with(&self, place: Place<'_>, outside: Outside, more: &[&str], subcommand: &str) -> Call {
+    fn hardened_with(&self, place: GitPlace<'_>, outside: Outside, more: &[&str], subcommand: &str) -> Call {
         let mut command = base_command(&self.options);
         match place {
-            Place::Store { common } => {
+            GitPlace::Store { common } => {
                 command.current_dir(common).env("GIT_DIR", common).env("GIT_COMMON_DIR", common);
             }
-            Place::Tree { common, git_dir, files } => {
+            GitPlace::Tree { common, git_dir, files } => {
                 command.current_dir(files).env("GIT_DIR", git_dir).env("GIT_COMMON_DIR", common);
                 command.env("GIT_WORK_TREE", files);
             }
@@ -389,13 +351,6 @@ impl Git {
         let is_taken = |name: &str| outside == Outside::Nothing || !OUTSIDE_ENV.contains(&name);
         command.envs(HARD_ENV.into_iter().filter(|(name, _)| is_taken(name)));
         command.env("GIT_ATTR_SOURCE", self.no_attributes);
-        // Keys that a `-c` could not spell (a driver's name may hold '=') go through the environment.
-        command.env("GIT_CONFIG_COUNT", self.drivers.len().to_string());
-        for (n, key) in self.drivers.iter().enumerate() {
-            // An empty merge driver would succeed and keep "ours"; one that fails is a conflict, as it should be.
-            let nothing = if key.as_encoded_bytes().ends_with(b".driver") { "false" } else { "" };
-            command.env(format!("GIT_CONFIG_KEY_{n}"), key).env(format!("GIT_CONFIG_VALUE_{n}"), nothing);
-        }
         command.arg("--no-pager");
         let is_taken = |config: &&&str| outside == Outside::Nothing || **config != NO_EXCLUDES;
         for config in HARD_CONFIG.iter().filter(is_taken).chain(more) {
@@ -404,8 +359,7 @@ impl Git {
         if cfg!(target_os = "linux") {
             command.arg("-c").arg("core.ignoreCase=false");
         }
-        command.arg(subcommand);
-        Call { command, name: subcommand.to_owned(), stdin: None }
+        Call::new(command, subcommand, OnCancel::EndGroup).without(&self.drivers)
     }
 }
 
@@ -447,13 +401,17 @@ pub(crate) fn base_command(options: &GitOptions) -> Command {
 }
 
 pub(crate) fn apply_environment(command: &mut Command, options: &GitOptions) {
+    choose_environment(command, options);
+    command.kill_on_drop(true).process_group(0);
+}
+
+fn choose_environment(command: &mut Command, options: &GitOptions) {
     if let Environment::Exactly(variables) = &options.environment {
         command.env_clear().envs(variables);
     }
     for name in DROPPED {
         command.env_remove(name);
     }
-    command.kill_on_drop(true).process_group(0);
 }
 
 fn spawn(command: &mut Command) -> Result<Child> {
@@ -462,13 +420,13 @@ fn spawn(command: &mut Command) -> Result<Child> {
         .map_err(|source| Error::GitMissing { program: command.as_std().get_program().into(), source })
 }
 
+fn pid_of(child: &Child) -> Option<rustix::process::Pid> {
+    child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw)
+}
+
 /// Ends a child and all that it started: TERM, so that git removes its lock files, then KILL.
 pub(crate) async fn end_group(child: &mut Child) {
-    let Some(group) =
-        child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw)
-    else {
-        return;
-    };
+    let Some(group) = pid_of(child) else { return };
     // Best effort by name: the group may be gone already.
     let _gone = rustix::process::kill_process_group(group, rustix::process::Signal::TERM);
     let waited = tokio::time::timeout(END_GRACE, child.wait()).await;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath::{self, Found};
+use crate::beneath::{self, FoundFile};
 use crate::error::{Error, Result};
 use crate::repo::{Repo, split_nul};
 
@@ -75,7 +75,7 @@ pub(crate) fn copy(
             continue;
         }
         match beneath::look(root.as_fd(), &path).map_err(doing)? {
-            Found::File { mut file, size, executable } => {
+            FoundFile::File { mut file, size, executable } => {
                 bytes += size;
                 if bytes > BYTES_CAP {
                     return Err(Error::IncludeTooLarge { limit: format!("{BYTES_CAP} bytes") });
@@ -91,8 +91,8 @@ pub(crate) fn copy(
                     Err(e) => return Err(doing(e)),
                 }
             }
-            Found::Link(_) => copied.notes.push(format!("{shown} was not copied: it is a link")),
-            Found::Directory | Found::Special | Found::Nothing => {}
+            FoundFile::Link(_) => copied.notes.push(format!("{shown} was not copied: it is a link")),
+            FoundFile::Directory | FoundFile::Special | FoundFile::Nothing => {}
         }
     }
     Ok(copied)

@@ -1,4 +1,4 @@
-//! Git worktrees for agents: made fast, looked at without trusting them, removed without losing a byte.
+//! Git worktrees for agents: made fast, looked at without trusting them, landed, removed without losing a byte.
 //!
 //! Owns `.caliban/worktrees/<name>/`, the branches `caliban/<name>` and the refs `refs/caliban/rescue/…`.
 //! Knows nothing of agents, settings or terminals: it takes structs, reports structs, and never prints or
@@ -6,7 +6,6 @@
 //!
 //! Open a [`Repo`] once, from the user's directory, and keep it; everything is a method of it.
 
-mod again;
 mod beneath;
 mod blobs;
 mod commit;
@@ -15,12 +14,16 @@ mod diff;
 mod error;
 mod exclude;
 mod git;
-mod half;
+mod half_made;
 mod include;
+mod index;
 mod inspect;
+mod landing;
 mod links;
+mod lookup;
 mod marker;
 mod progress;
+mod recreate;
 mod remove;
 mod repo;
 mod rescue;
@@ -37,10 +40,15 @@ pub use diff::{Changes, Commit, FileChange, MergeKind, MergePreview, PATCH_CAP, 
 pub use error::{Error, ErrorKind, Result};
 pub use git::{Environment, GitOptions};
 pub use inspect::{Inspection, Listed, Presence, Use};
+pub use landing::{
+    CannotCommit, LandAs, LandNote, LandRequest, Landed, LandingTurn, NotLanded, Operation, Refusal,
+    SubmoduleCommit, TreeAfter,
+};
 pub use links::check_links;
+pub use lookup::Lookup;
 pub use marker::{Making, Marker, Oid};
 pub use progress::{Phase, Progress};
-pub use remove::{BranchFate, Keep, Outcome, RemoveOptions, RemoveReport};
+pub use remove::{BranchFate, Keep, RemovalOutcome, RemoveOptions, RemoveReport};
 pub use repo::{BRANCH_PREFIX, Lease, PLACE, Repo, branch_of};
 pub use rescue::{RESCUE_PREFIX, Rescue, RestoreTo, Restored};
 pub use save::{ESCAPE, EXTRAS};

@@ -14,10 +14,11 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::again::is_half_deleted;
 use crate::beneath;
 use crate::error::{Error, Result};
+use crate::landing::LandingRecord;
 use crate::marker::{self, Marker, Oid};
+use crate::recreate::is_half_deleted;
 use crate::repo::{BRANCH_PREFIX, Lease, Located, Missing, Repo, split_nul};
 use crate::rescue::Rescue;
 use crate::save::nonce_name;
@@ -27,18 +28,6 @@ use crate::survey::{Change, IgnoredFiles, Survey};
 pub(crate) const TRASH: &str = ".trash";
 /// How many dropped ignored paths a report names.
 const DROPPED_CAP: usize = 100;
-
-/// In a worktree's record: which tip of it landed, squashed, as which commit. `caliban agents merge` writes it.
-const LANDED: &str = "caliban-landed.json";
-/// The largest such record that is read.
-const LANDED_CAP: u64 = 64 * 1024;
-
-/// See [`LANDED`].
-#[derive(Debug, Deserialize)]
-struct Landing {
-    tip: Oid,
-    commit: Oid,
-}
 
 /// Refs that do not count as keeping a commit: they come and go by themselves.
 const NOT_KEEPING: [&str; 7] = [
@@ -74,7 +63,7 @@ pub struct RemoveOptions {
 /// What became of the worktree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum RemovalOutcome {
     /// It is gone.
     Removed,
     /// It stays, because [`Keep::All`].
@@ -120,7 +109,7 @@ pub struct RemoveReport {
     /// Where it was.
     pub path: PathBuf,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: RemovalOutcome,
     /// Its branch.
     pub branch: String,
     /// What became of that.
@@ -223,7 +212,7 @@ impl Repo {
             name: at.name.clone(),
             branch: at.branch(),
             path: at.path,
-            outcome: Outcome::Removed,
+            outcome: RemovalOutcome::Removed,
             branch_fate,
             rescue,
             dirty,
@@ -270,9 +259,10 @@ impl Repo {
 
     /// The commit that exactly this tip landed as, if it was squashed and that commit is still on a ref that is kept.
     async fn squashed(&self, at: &Located, tip: &Oid, cancel: &CancellationToken) -> Result<Option<Oid>> {
-        let Ok(bytes) = beneath::read_small(&at.admin.join(LANDED), LANDED_CAP) else { return Ok(None) };
-        let Ok(landing) = serde_json::from_slice::<Landing>(&bytes) else { return Ok(None) };
-        if landing.tip != *tip || self.resolve_ref(landing.commit.as_str(), cancel).await?.is_none() {
+        let Some(landing) = LandingRecord::read(&at.admin).filter(|landing| landing.tip == *tip) else {
+            return Ok(None);
+        };
+        if self.resolve_ref(landing.commit.as_str(), cancel).await?.is_none() {
             return Ok(None);
         }
         // The record may be forged, so what it says is tried: a merge of the tip would change nothing.
@@ -332,7 +322,7 @@ impl Repo {
         let records = self.open_records()?;
         let _records = self.lock_records(cancel).await?;
         self.delete_record(&at.admin, &records).await?;
-        report.outcome = Outcome::Removed;
+        report.outcome = RemovalOutcome::Removed;
         report.notes = vec!["a removal that was cut short is finished".to_owned()];
         Ok(report)
     }
@@ -443,7 +433,7 @@ impl Repo {
         Ok(RemoveReport {
             name: at.name.clone(),
             path: at.path.clone(),
-            outcome: Outcome::Kept,
+            outcome: RemovalOutcome::Kept,
             branch: at.branch(),
             branch_fate,
             rescue: None,
@@ -458,10 +448,12 @@ impl RemoveReport {
     /// The report in a few lines, for people.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = match self.outcome {
-            Outcome::Removed => {
+            RemovalOutcome::Removed => {
                 vec![format!("removed worktree {} ({})", self.name.as_str(), self.path.display())]
             }
-            Outcome::Kept => vec![format!("kept worktree {} ({})", self.name.as_str(), self.path.display())],
+            RemovalOutcome::Kept => {
+                vec![format!("kept worktree {} ({})", self.name.as_str(), self.path.display())]
+            }
         };
         match &self.branch_fate {
             BranchFate::DeletedEmpty => {

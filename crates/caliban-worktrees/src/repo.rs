@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::beneath;
 use crate::error::{Error, Result};
-use crate::git::{Git, GitOptions, Place, base_command};
+use crate::git::{Git, GitOptions, GitPlace, base_command};
 use crate::marker::{Marker, Oid};
 
 /// Where worktrees are put, relative to the repository's root.
@@ -73,35 +73,35 @@ pub struct Lease {
 
 impl Repo {
     /// Finds the repository that `start` is in: its root, a subdirectory, a linked worktree, a bare
-    /// repository or a directory beside one.
+    /// repository, or the directory around a hidden bare one (`project/.bare`).
     pub async fn open(start: &Path, options: GitOptions, cancel: &CancellationToken) -> Result<Self> {
-        let mut git = Git { options, no_attributes: EMPTY_TREE_SHA1, drivers: Vec::new() };
-        let ask = |what: &'static [&'static str]| {
-            git.trusted(start, "rev-parse").arg("--path-format=absolute").args(what).run(cancel)
-        };
         let not_here = |detail: String| Error::NotARepository { path: start.to_path_buf(), detail };
         if !start.is_dir() {
             return Err(not_here("no such directory".into()));
         }
-        let found =
-            ask(&["--show-object-format", "--is-inside-work-tree", "--git-dir", "--git-common-dir"]).await?;
-        if !found.status.success() {
-            return Err(not_here(found.stderr.trim().to_owned()));
+        let mut git = Git { options, no_attributes: EMPTY_TREE_SHA1, drivers: Vec::new() };
+        let ask = async |place: &Path| {
+            let call =
+                git.trusted(place, "rev-parse").args(["--path-format=absolute", "--show-object-format"]);
+            // The last question fails where there is no working tree, after the others were answered.
+            let call =
+                call.args(["--is-inside-work-tree", "--git-dir", "--git-common-dir", "--show-toplevel"]);
+            call.run(cancel).await
+        };
+        let mut found = ask(start).await?;
+        if let (false, Some(hidden)) = (found.status.success(), hidden_bare(start)) {
+            found = ask(&hidden).await?;
         }
         let lines: Vec<&[u8]> = found.stdout.split(|b| *b == b'\n').collect();
-        let [format, inside, git_dir, common, ..] = lines.as_slice() else {
-            return Err(Error::Answer { command: "rev-parse", detail: found.line() });
+        let [format, inside, git_dir, common, top, ..] = lines.as_slice() else {
+            return Err(not_here(found.stderr.trim().to_owned()));
         };
-        let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
-        let source = if *inside == b"true" {
-            let top = ask(&["--show-toplevel"]).await?.ok()?;
-            Some(path(top.stdout.strip_suffix(b"\n").unwrap_or(&top.stdout)))
-        } else {
-            None
+        let path = |bytes: &[u8]| {
+            let path = PathBuf::from(OsString::from_vec(bytes.to_vec()));
+            path.canonicalize().map_err(|e| Error::at("resolving", &path, e))
         };
-        let canonical = |path: PathBuf| path.canonicalize().map_err(|e| Error::at("resolving", &path, e));
-        let (git_dir, common) = (canonical(path(git_dir))?, canonical(path(common))?);
-        let source = source.map(canonical).transpose()?;
+        let (git_dir, common) = (path(git_dir)?, path(common)?);
+        let source = if *inside == b"true" { Some(path(top)?) } else { None };
         if *format == b"sha256" {
             git.no_attributes = EMPTY_TREE_SHA256;
         }
@@ -152,20 +152,30 @@ impl Repo {
         Ok(fresh)
     }
 
-    pub(crate) fn store(&self) -> Place<'_> {
-        Place::Store { common: &self.common }
+    pub(crate) fn store(&self) -> GitPlace<'_> {
+        GitPlace::Store { common: &self.common }
     }
 
-    pub(crate) fn tree<'a>(&'a self, at: &'a Located) -> Place<'a> {
-        Place::Tree { common: &self.common, git_dir: &at.admin, files: &at.path }
+    pub(crate) fn tree<'a>(&'a self, at: &'a Located) -> GitPlace<'a> {
+        GitPlace::Tree { common: &self.common, git_dir: &at.admin, files: &at.path }
     }
 
     /// The place that this was opened in.
-    pub(crate) fn opened(&self) -> Place<'_> {
+    pub(crate) fn opened(&self) -> GitPlace<'_> {
         match &self.source {
-            Some(files) => Place::Tree { common: &self.common, git_dir: &self.git_dir, files },
+            Some(files) => GitPlace::Tree { common: &self.common, git_dir: &self.git_dir, files },
             None => self.store(),
         }
+    }
+
+    /// Where the user's own git finds this repository: the working tree that this was opened in, else the store.
+    pub(crate) fn users_directory(&self) -> &Path {
+        self.source.as_deref().unwrap_or(&self.common)
+    }
+
+    /// The administrative directory of the place that this was opened in.
+    pub(crate) fn opened_git_dir(&self) -> &Path {
+        &self.git_dir
     }
 
     /// Opens `.caliban/worktrees`, each step a real directory; makes it when `make`.
@@ -197,11 +207,7 @@ impl Repo {
         let records = self.common.join("worktrees");
         let mut found = Vec::new();
         for admin in admin_dirs(&records)? {
-            let Some(marker) = Marker::read(&admin) else { continue };
-            let path = self.path_of(&marker.name);
-            let recorded = read_gitdir(&admin);
-            let moved = recorded.filter(|recorded| *recorded != path);
-            found.push(Located { name: marker.name.clone(), path, admin, marker, moved });
+            found.extend(self.located_at(admin));
         }
         // A forged second record of a name never hides the one that is really there.
         found.sort_by(|a, b| (&a.name, a.moved.is_some()).cmp(&(&b.name, b.moved.is_some())));
@@ -209,7 +215,24 @@ impl Repo {
         Ok(found)
     }
 
+    /// The worktree of ours that a record is about.
+    fn located_at(&self, admin: PathBuf) -> Option<Located> {
+        let marker = Marker::read(&admin)?;
+        let path = self.path_of(&marker.name);
+        let moved = read_gitdir(&admin).filter(|recorded| *recorded != path);
+        Some(Located { name: marker.name.clone(), path, admin, marker, moved })
+    }
+
     pub(crate) fn locate(&self, name: &Slug) -> Result<Located> {
+        // git names the record after the worktree, unless that name was taken.
+        let admin = self.common.join("worktrees").join(name.as_str());
+        let is_real = admin.symlink_metadata().is_ok_and(|found| found.is_dir());
+        if let Some(at) = is_real.then(|| self.located_at(admin)).flatten()
+            && at.name == *name
+            && at.moved.is_none()
+        {
+            return Ok(at);
+        }
         self.located()?
             .into_iter()
             .find(|at| at.name == *name)
@@ -258,29 +281,55 @@ impl Repo {
     ) -> Result<Locked> {
         let own = beneath::open_dir_at(records, ".")
             .map_err(|e| Error::io("opening the records of worktrees", e))?;
-        lock(own, cancel).await
+        Locked::take(own, || {}, cancel).await
     }
 
     /// Takes the lock for git's records: a `git worktree add` fails when it meets one that is half written or
     /// half deleted. Held for milliseconds.
     pub(crate) async fn lock_records(&self, cancel: &CancellationToken) -> Result<Locked> {
         let own = beneath::open_dir(&self.common).map_err(|e| Error::at("opening", &self.common, e))?;
-        lock(own, cancel).await
+        Locked::take(own, || {}, cancel).await
     }
 }
 
-async fn lock(own: OwnedFd, cancel: &CancellationToken) -> Result<Locked> {
-    loop {
-        match rustix::fs::flock(&own, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(Locked { _held: own }),
-            Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(Error::io("locking the repository's worktrees", e)),
-        }
-        tokio::select! {
-            () = tokio::time::sleep(LOCK_LOOK) => {}
-            () = cancel.cancelled() => return Err(Error::Cancelled),
+impl Locked {
+    /// Locks an open directory. Calls `on_wait` once when somebody else has it.
+    pub(crate) async fn take(
+        own: OwnedFd,
+        on_wait: impl FnOnce(),
+        cancel: &CancellationToken,
+    ) -> Result<Self> {
+        let mut on_wait = Some(on_wait);
+        loop {
+            match rustix::fs::flock(&own, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self { _held: own }),
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    if let Some(on_wait) = on_wait.take() {
+                        on_wait();
+                    }
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(Error::io("locking the repository's worktrees", e)),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOCK_LOOK) => {}
+                () = cancel.cancelled() => return Err(Error::Cancelled),
+            }
         }
     }
+}
+
+/// The bare repository that is hidden in `dir`, if it is the only one: git itself does not find it from there.
+fn hidden_bare(dir: &Path) -> Option<PathBuf> {
+    let is_hidden = |path: &PathBuf| path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"."));
+    let entries = std::fs::read_dir(dir).ok()?.flatten().map(|entry| entry.path());
+    let mut found = entries.filter(|path| is_hidden(path) && is_git_dir(path));
+    found.next().filter(|_| found.next().is_none())
+}
+
+/// Whether a directory looks like a git directory, by what git itself looks at.
+pub(crate) fn is_git_dir(dir: &Path) -> bool {
+    dir.join("HEAD").is_file() && dir.join("objects").is_dir() && dir.join("refs").is_dir()
 }
 
 /// What [`Repo::open_place`] does when there is no such directory yet.

@@ -4,6 +4,7 @@
 //! parent is the worktree's HEAD; the index, if it differed, is another parent. A rescue is never
 //! overwritten; only [`Repo::drop_rescue`] deletes one.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +18,7 @@ use crate::beneath;
 use crate::blobs::Blobs;
 use crate::create::{BaseRef, CreateRequest, OnProgress, Worktree};
 use crate::error::{Error, Result};
-use crate::git::{Place, retry_locks};
+use crate::git::{GitPlace, retry_locks};
 use crate::marker::Oid;
 use crate::repo::{Located, Repo, split_nul};
 use crate::save::{self, Snapshot, TemporaryRefs};
@@ -150,7 +151,9 @@ impl Repo {
             other_parents: survey.pending,
             files: survey.files,
             plan: survey.plan,
+            text: BTreeSet::new(),
             message,
+            identity: None,
             refs: refs.clone(),
         };
         let written = save::write(self.git.durable(self.store(), "fast-import"), snapshot, cancel).await;
@@ -275,7 +278,7 @@ impl Repo {
             self.put(&mut store, root, &path, &mode, &oid).await?;
         }
         if let Some(index) = &rescue.index {
-            let place = Place::Tree { common: self.common_dir(), git_dir: &at.admin, files: &at.path };
+            let place = GitPlace::Tree { common: self.common_dir(), git_dir: &at.admin, files: &at.path };
             self.git.hardened(place, "read-tree").arg(index.as_str()).run(cancel).await?.ok()?;
             // Only the recorded times change; what it says about differences is not our business.
             self.git.hardened(place, "update-index").args(["-q", "--refresh"]).run(cancel).await?;

@@ -3,6 +3,7 @@
 //! We read every file ourselves, beneath the worktree's open directory, so no filter, attribute or link
 //! has a say. The worktree's own index, logs and message files are not touched.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{self, BufWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath::{self, Found};
+use crate::beneath::{self, FoundFile};
 use crate::error::{Error, Result};
 use crate::git::Call;
 use crate::marker::Oid;
@@ -22,6 +23,8 @@ use crate::survey::{SavePlan, Staged};
 
 /// Files up to this size are read before their length is announced, so that a writer cannot spoil them.
 const READ_WHOLE: u64 = 8 * 1024 * 1024;
+/// The largest file whose line ends are converted.
+pub(crate) const TEXT_CAP: u64 = 64 * 1024 * 1024;
 /// What is put behind a name that git refuses in a tree.
 pub const ESCAPE: &str = ".caliban-rescue";
 /// Where things go that are no files of the worktree: conflict stages, submodule stores.
@@ -35,9 +38,28 @@ pub(crate) struct Snapshot {
     pub(crate) other_parents: Vec<Oid>,
     pub(crate) files: Option<OwnedFd>,
     pub(crate) plan: SavePlan,
+    /// Paths whose CRLF line ends become LF.
+    pub(crate) text: BTreeSet<PathBuf>,
     pub(crate) message: String,
+    /// Who makes the commit; `None` is Caliban.
+    pub(crate) identity: Option<Identity>,
     /// The refs that hold the commits until the caller made its own; see [`write`].
     pub(crate) refs: TemporaryRefs,
+}
+
+/// Who makes a commit, each as `Name <address> seconds zone`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) author: String,
+    pub(crate) committer: String,
+}
+
+impl Identity {
+    fn caliban() -> Self {
+        let when = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        let author = format!("{IDENTITY} {when} +0000");
+        Self { committer: author.clone(), author }
+    }
 }
 
 /// Names of refs that live for the length of one call.
@@ -93,16 +115,16 @@ pub(crate) async fn write(fast_import: Call, snapshot: Snapshot, cancel: &Cancel
 fn feed(snapshot: &Snapshot, out: &mut impl Write, cancel: &CancellationToken) -> Result<()> {
     let sent = |e| Error::io("writing to git fast-import", e);
     let plan = &snapshot.plan;
-    let when = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let identity = snapshot.identity.clone().unwrap_or_else(Identity::caliban);
     writeln!(out, "feature done").map_err(sent)?;
     if !plan.staged.is_empty() {
         let message =
             format!("{}\n\nThe index of the worktree.\n", snapshot.message.lines().next().unwrap_or("index"));
-        begin(out, &snapshot.refs.index, 1, when, &message, snapshot.head.as_ref()).map_err(sent)?;
+        begin(out, &snapshot.refs.index, 1, &identity, &message, snapshot.head.as_ref()).map_err(sent)?;
         staged(out, &plan.staged).map_err(sent)?;
         writeln!(out).map_err(sent)?;
     }
-    begin(out, &snapshot.refs.tree, 2, when, &snapshot.message, snapshot.head.as_ref()).map_err(sent)?;
+    begin(out, &snapshot.refs.tree, 2, &identity, &snapshot.message, snapshot.head.as_ref()).map_err(sent)?;
     if !plan.staged.is_empty() {
         writeln!(out, "merge :1").map_err(sent)?;
     }
@@ -117,14 +139,11 @@ fn begin(
     out: &mut impl Write,
     to: &str,
     mark: u8,
-    when: u64,
+    Identity { author, committer }: &Identity,
     message: &str,
     from: Option<&Oid>,
 ) -> io::Result<()> {
-    writeln!(
-        out,
-        "commit {to}\nmark :{mark}\nauthor {IDENTITY} {when} +0000\ncommitter {IDENTITY} {when} +0000"
-    )?;
+    writeln!(out, "commit {to}\nmark :{mark}\nauthor {author}\ncommitter {committer}")?;
     writeln!(out, "data {}\n{message}", message.len())?;
     match from {
         Some(from) => writeln!(out, "from {from}"),
@@ -155,16 +174,9 @@ fn delete(out: &mut impl Write, path: &Path) -> io::Result<()> {
 fn changes(snapshot: &Snapshot, out: &mut impl Write, cancel: &CancellationToken) -> Result<()> {
     let sent = |e| Error::io("writing to git fast-import", e);
     let plan = &snapshot.plan;
-    staged(out, &plan.staged_only).map_err(sent)?;
-    for entry in &plan.unmerged {
-        let path = Path::new(EXTRAS).join("unmerged").join(entry.stage.to_string()).join(&entry.path);
-        out.write_all(format!("M {} {} ", entry.mode, entry.oid).as_bytes())
-            .and_then(|()| out.write_all(&quote(&escaped(&path))))
-            .and_then(|()| out.write_all(b"\n"))
-            .map_err(sent)?;
-    }
+    let mut paths: Vec<PathBuf> = Vec::new();
     if let Some(files) = &snapshot.files {
-        let mut paths: Vec<PathBuf> = plan.paths.iter().cloned().collect();
+        paths.extend(plan.paths.iter().cloned());
         for whole in &plan.whole {
             paths.extend(beneath::files_beneath(files.as_fd(), whole).map_err(|e| unreadable(whole, &e))?);
         }
@@ -173,29 +185,39 @@ fn changes(snapshot: &Snapshot, out: &mut impl Write, cancel: &CancellationToken
         // What is gone goes first: a file may have become a directory, or the other way round.
         for path in &paths {
             let found = beneath::look(files.as_fd(), path).map_err(|e| unreadable(path, &e))?;
-            if matches!(found, Found::Nothing | Found::Directory | Found::Special) {
+            if matches!(found, FoundFile::Nothing | FoundFile::Directory | FoundFile::Special) {
                 delete(out, path).map_err(sent)?;
             }
         }
-        for path in &paths {
-            if cancel.is_cancelled() {
-                return Err(Error::Cancelled);
-            }
-            save_one(out, files.as_fd(), path, &escaped(path))?;
+    }
+    staged(out, &plan.staged_only).map_err(sent)?;
+    for entry in &plan.unmerged {
+        let path = Path::new(EXTRAS).join("unmerged").join(entry.stage.to_string()).join(&entry.path);
+        out.write_all(format!("M {} {} ", entry.mode, entry.oid).as_bytes())
+            .and_then(|()| out.write_all(&quote(&escaped(&path))))
+            .and_then(|()| out.write_all(b"\n"))
+            .map_err(sent)?;
+    }
+    for path in &paths {
+        let Some(files) = &snapshot.files else { break };
+        if cancel.is_cancelled() {
+            return Err(Error::Cancelled);
         }
+        save_one(out, files.as_fd(), path, &escaped(path), snapshot.text.contains(path))?;
     }
     if let Some(modules) = &plan.modules {
         let root = beneath::open_dir(modules).map_err(|e| unreadable(modules, &e))?;
         for path in
             beneath::files_beneath(root.as_fd(), Path::new("")).map_err(|e| unreadable(modules, &e))?
         {
-            save_one(out, root.as_fd(), &path, &escaped(&Path::new(EXTRAS).join("modules").join(&path)))?;
+            let to = escaped(&Path::new(EXTRAS).join("modules").join(&path));
+            save_one(out, root.as_fd(), &path, &to, false)?;
         }
     }
     Ok(())
 }
 
-fn save_one(out: &mut impl Write, root: BorrowedFd<'_>, from: &Path, to: &Path) -> Result<()> {
+fn save_one(out: &mut impl Write, root: BorrowedFd<'_>, from: &Path, to: &Path, is_text: bool) -> Result<()> {
     let sent = |e| Error::io("writing to git fast-import", e);
     let header = |mode: &str, length: u64, out: &mut dyn Write| -> io::Result<()> {
         out.write_all(format!("M {mode} inline ").as_bytes())?;
@@ -203,17 +225,21 @@ fn save_one(out: &mut impl Write, root: BorrowedFd<'_>, from: &Path, to: &Path) 
         out.write_all(format!("\ndata {length}\n").as_bytes())
     };
     match beneath::look(root, from).map_err(|e| unreadable(from, &e))? {
-        Found::Link(target) => {
+        FoundFile::Link(target) => {
             header("120000", target.len() as u64, out).map_err(sent)?;
             out.write_all(target.as_bytes()).and_then(|()| out.write_all(b"\n")).map_err(sent)
         }
-        Found::File { file, size, executable } => {
+        FoundFile::File { file, size, executable } => {
             let mode = if executable { "100755" } else { "100644" };
-            if size <= READ_WHOLE {
+            let cap = if is_text { TEXT_CAP } else { READ_WHOLE };
+            if is_text || size <= cap {
                 let mut bytes = Vec::new();
-                file.take(2 * READ_WHOLE).read_to_end(&mut bytes).map_err(|e| unreadable(from, &e))?;
-                if bytes.len() as u64 == 2 * READ_WHOLE {
+                file.take(2 * cap).read_to_end(&mut bytes).map_err(|e| unreadable(from, &e))?;
+                if bytes.len() as u64 == 2 * cap {
                     return Err(Error::ChangedWhileSaving { path: from.to_path_buf() });
+                }
+                if is_text {
+                    bytes = with_unix_line_ends(&bytes);
                 }
                 header(mode, bytes.len() as u64, out).map_err(sent)?;
                 return out.write_all(&bytes).and_then(|()| out.write_all(b"\n")).map_err(sent);
@@ -225,8 +251,20 @@ fn save_one(out: &mut impl Write, root: BorrowedFd<'_>, from: &Path, to: &Path) 
             }
             out.write_all(b"\n").map_err(sent)
         }
-        Found::Directory | Found::Special | Found::Nothing => Ok(()),
+        FoundFile::Directory | FoundFile::Special | FoundFile::Nothing => Ok(()),
     }
+}
+
+/// `CRLF` as `LF`.
+pub(crate) fn with_unix_line_ends(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut rest = bytes.iter().peekable();
+    while let Some(byte) = rest.next() {
+        if *byte != b'\r' || rest.peek() != Some(&&b'\n') {
+            out.push(*byte);
+        }
+    }
+    out
 }
 
 fn unreadable(path: &Path, e: &io::Error) -> Error {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::beneath;
 use crate::error::{Error, Result};
-use crate::git::Place;
+use crate::git::GitPlace;
 use crate::repo::Repo;
 use crate::save::nonce_name;
 
@@ -43,13 +43,13 @@ impl OneCallStore {
         &self.path
     }
 
-    pub(crate) fn place(&self) -> Place<'_> {
-        Place::Store { common: &self.path }
+    pub(crate) fn place(&self) -> GitPlace<'_> {
+        GitPlace::Store { common: &self.path }
     }
 
     /// The same as if it were the store of these files.
-    pub(crate) fn place_of<'a>(&'a self, files: &'a Path) -> Place<'a> {
-        Place::Tree { common: &self.path, git_dir: &self.path, files }
+    pub(crate) fn place_of<'a>(&'a self, files: &'a Path) -> GitPlace<'a> {
+        GitPlace::Tree { common: &self.path, git_dir: &self.path, files }
     }
 }
 

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::beneath::{self, Found};
+use crate::beneath::{self, FoundFile};
 use crate::blobs;
 use crate::error::{Error, Result};
 use crate::git::Call;
+use crate::index::ScratchIndex;
 use crate::marker::{Marker, Oid};
 use crate::repo::{Located, Repo, split_nul};
 use crate::status::{
@@ -150,22 +151,22 @@ impl Repo {
         }
         for path in &index.gitlinks {
             match beneath::look(fd, path).map_err(|e| unreadable(path, &e))? {
-                Found::Directory if is_empty(fd, path)? => {}
-                Found::Directory => {
+                FoundFile::Directory if is_empty(fd, path)? => {}
+                FoundFile::Directory => {
                     survey.whole(path, ChangeKind::Submodule);
                     survey.notes.push(format!(
                         "the submodule {} was filled; its files are saved too",
                         path.display()
                     ));
                 }
-                Found::Nothing => {}
-                Found::File { .. } | Found::Link(_) | Found::Special => {
+                FoundFile::Nothing => {}
+                FoundFile::File { .. } | FoundFile::Link(_) | FoundFile::Special => {
                     survey.plan.paths.insert(path.clone());
                     survey.add(path, ChangeKind::Modified);
                 }
             }
         }
-        if matches!(beneath::look(fd, Path::new(".git")), Ok(Found::Directory)) {
+        if matches!(beneath::look(fd, Path::new(".git")), Ok(FoundFile::Directory)) {
             survey.whole(Path::new(".git"), ChangeKind::NestedRepository);
         }
         if at.admin.join("modules").is_dir() {
@@ -218,7 +219,7 @@ impl Repo {
             }
             if !doubted.contains(path) {
                 survey.ignored.push(path.clone());
-            } else if matches!(beneath::look(files.as_fd(), path), Ok(Found::Directory)) {
+            } else if matches!(beneath::look(files.as_fd(), path), Ok(FoundFile::Directory)) {
                 survey.whole(path, ChangeKind::Ignored);
             } else {
                 survey.plan.paths.insert(path.clone());
@@ -327,7 +328,7 @@ impl Survey {
         }
         let there = beneath::look(files, &entry.path).map_err(|e| unreadable(&entry.path, &e))?;
         // Not there and not missed: the checkout is sparse, and the index alone has the content.
-        if matches!(there, Found::Nothing) && entry.unstaged == b'.' {
+        if matches!(there, FoundFile::Nothing) && entry.unstaged == b'.' {
             self.plan.staged_only.push(staged);
         } else {
             self.plan.paths.insert(entry.path.clone());
@@ -348,16 +349,16 @@ fn ours(marker: &Marker, files: &OwnedFd) -> Result<Ours> {
     let Some(source) = &marker.source else { return Ok(ours) };
     for path in &marker.links {
         let target = source.join(path);
-        if matches!(beneath::look(files.as_fd(), path), Ok(Found::Link(to)) if to == target.as_os_str()) {
+        if matches!(beneath::look(files.as_fd(), path), Ok(FoundFile::Link(to)) if to == target.as_os_str()) {
             ours.same.insert(path.clone());
         }
     }
     let root = beneath::open_dir(source).ok();
     for path in &marker.included {
-        let Ok(Found::File { file, size, .. }) = beneath::look(files.as_fd(), path) else { continue };
+        let Ok(FoundFile::File { file, size, .. }) = beneath::look(files.as_fd(), path) else { continue };
         let original = root.as_ref().and_then(|root| beneath::look(root.as_fd(), path).ok());
         let same = match original {
-            Some(Found::File { file: original, size: as_long, .. }) if size == as_long => {
+            Some(FoundFile::File { file: original, size: as_long, .. }) if size == as_long => {
                 blobs::same(file, original).map_err(|e| unreadable(path, &e))?
             }
             _ => false,
@@ -382,34 +383,4 @@ fn unreadable(path: &Path, e: &std::io::Error) -> Error {
 fn is_empty(files: std::os::fd::BorrowedFd<'_>, path: &Path) -> Result<bool> {
     let look = || beneath::entries(beneath::walk_to(files, path)?.as_fd());
     Ok(look().map_err(|e| unreadable(path, &e))?.is_empty())
-}
-
-/// An index of our own, beside the store, for one look.
-struct ScratchIndex {
-    path: PathBuf,
-}
-
-impl ScratchIndex {
-    fn new(common: &Path) -> Self {
-        Self { path: common.join(crate::save::nonce_name("caliban-index")) }
-    }
-
-    /// Copies a worktree's index here, if it is a plain file.
-    fn fill(&self, admin: &Path) -> Result<()> {
-        let copy = || -> std::io::Result<()> {
-            let admin = beneath::open_dir(admin)?;
-            if let Found::File { mut file, .. } = beneath::look(admin.as_fd(), Path::new("index"))? {
-                beneath::copy_file(&mut file, &mut std::fs::File::create_new(&self.path)?)?;
-            }
-            Ok(())
-        };
-        copy().map_err(|e| Error::at("copying the index to", &self.path, e))
-    }
-}
-
-impl Drop for ScratchIndex {
-    fn drop(&mut self) {
-        // Best effort by name: mostly it was never made.
-        let _gone = std::fs::remove_file(&self.path);
-    }
 }

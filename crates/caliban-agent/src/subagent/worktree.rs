@@ -9,8 +9,8 @@ use std::{
 
 use caliban_core::{names::Slug, spec::WorktreeSpec};
 use caliban_worktrees::{
-    BaseRef, BranchFate, Changes, CreateRequest, Environment, Error, GitOptions, Keep, Outcome, PLACE, Phase,
-    Progress, RemoveOptions, RemoveReport, Repo, Setup, Worktree,
+    BaseRef, BranchFate, Changes, CreateRequest, Environment, Error, GitOptions, Keep, PLACE, Phase,
+    Progress, RemovalOutcome, RemoveOptions, RemoveReport, Repo, Setup, Worktree,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -227,7 +227,7 @@ impl fmt::Display for Work {
         }
         match &self.removed {
             Err(error) => write!(f, "[the worktree stays: {error}]"),
-            Ok(report) if report.outcome == Outcome::Kept => {
+            Ok(report) if report.outcome == RemovalOutcome::Kept => {
                 write!(f, "[the worktree stays at {}]", report.path.display())
             }
             Ok(report) => {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::unreadable;
-use crate::beneath::{self, Found};
+use crate::beneath::{self, FoundFile};
 use crate::blobs::{Blobs, Pointer};
 use crate::error::{Error, Result};
 use crate::exclude;
@@ -70,7 +70,7 @@ impl Repo {
         doubt: Doubt,
     ) -> Result<bool> {
         let failed = |e: std::io::Error| unreadable(path, &e);
-        let Found::File { mut file, size, executable } =
+        let FoundFile::File { mut file, size, executable } =
             beneath::look(files.as_fd(), path).map_err(failed)?
         else {
             return Ok(false);

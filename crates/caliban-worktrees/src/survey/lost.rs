@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{ChangeKind, SavePlan, Staged, Survey, change, unreadable};
 use crate::beneath;
 use crate::error::Result;
-use crate::git::Place;
+use crate::git::GitPlace;
 use crate::marker::Oid;
 use crate::repo::{Located, Repo, split_nul};
 
@@ -37,7 +37,7 @@ impl Repo {
     /// The files are gone; HEAD and index may still hold something.
     pub(super) async fn survey_record(&self, at: &Located, cancel: &CancellationToken) -> Result<Survey> {
         let common = self.common_dir();
-        let place = Place::Tree { common, git_dir: &at.admin, files: common };
+        let place = GitPlace::Tree { common, git_dir: &at.admin, files: common };
         let call = self.git.hardened(place, "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
         let head = Oid::parse(&call.arg("HEAD^{commit}").run(cancel).await?.line());
         let mut staged = Vec::new();
@@ -70,7 +70,7 @@ impl Repo {
     async fn index_is_base_of(
         &self,
         at: &Located,
-        place: Place<'_>,
+        place: GitPlace<'_>,
         cancel: &CancellationToken,
     ) -> Result<bool> {
         let call = self.git.hardened(place, "diff-index").args(["--cached", "--quiet"]);

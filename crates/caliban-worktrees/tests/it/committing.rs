@@ -1,6 +1,8 @@
 //! Uncommitted work that goes on its branch before the worktree goes.
 
-use caliban_worktrees::{BaseRef, BranchFate, Change, ChangeKind, CreateRequest, Outcome, RemoveOptions};
+use caliban_worktrees::{
+    BaseRef, BranchFate, Change, ChangeKind, CreateRequest, RemovalOutcome, RemoveOptions,
+};
 
 use crate::lab::{Lab, make, make_executable, quiet, remove, slug, token, write};
 
@@ -16,7 +18,7 @@ async fn r19_uncommitted_work_goes_on_the_branch_and_the_worktree_leaves_without
     write(&path.join("staged.txt"), "and changed again\n");
     let made = repo.commit_all(&slug("x"), "Work of x", &token()).await.unwrap().unwrap();
     let report = remove(&repo, "x").await;
-    assert_eq!((report.outcome, report.rescue), (Outcome::Removed, None));
+    assert_eq!((report.outcome, report.rescue), (RemovalOutcome::Removed, None));
     assert!(matches!(&report.branch_fate, BranchFate::Kept { tip, ahead: 1 } if *tip == made));
     assert_eq!(lab.git(&["log", "-1", "--format=%s", "caliban/x"]), "Work of x");
     assert_eq!(lab.git(&["show", "caliban/x:deep/new.sh"]), "echo new");

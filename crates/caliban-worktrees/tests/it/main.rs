@@ -7,6 +7,7 @@ mod committing;
 mod lab;
 mod landing;
 mod making;
+mod merging;
 mod places;
 mod removing;
 mod sweeping;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use caliban_worktrees::{
-    BranchFate, CreateRequest, Error, Keep, Outcome, RemoveOptions, Repo, SweepMode, Swept,
+    BranchFate, CreateRequest, Error, Keep, RemovalOutcome, RemoveOptions, Repo, SweepMode, Swept,
 };
 
 use crate::lab::{Lab, create, make, names, remove, slug, token, try_create, write};
@@ -101,7 +101,7 @@ async fn in_a_submodule_of_another_repository() {
     let path = make(&repo, "in").await;
     assert_eq!(path, inner.join(".caliban/worktrees/in"));
     assert_eq!(lab.git(&["status", "--porcelain"]), "");
-    assert_eq!(remove(&repo, "in").await.outcome, Outcome::Removed);
+    assert_eq!(remove(&repo, "in").await.outcome, RemovalOutcome::Removed);
 }
 
 #[tokio::test]
@@ -272,7 +272,7 @@ async fn w07_keep_keeps_worktree_and_branch() {
     let path = make(&repo, "kept").await;
     let options = RemoveOptions { keep: Keep::All, ..RemoveOptions::default() };
     let report = repo.remove(&slug("kept"), None, &options, &token()).await.unwrap();
-    assert_eq!(report.outcome, Outcome::Kept);
+    assert_eq!(report.outcome, RemovalOutcome::Kept);
     assert!(path.join("README.md").exists());
     assert_eq!(lab.git(&["branch", "--list", "caliban/*"]), "+ caliban/kept");
     assert!(report.notes[0].contains("git worktree remove"), "{:?}", report.notes);

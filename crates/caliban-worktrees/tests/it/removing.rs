@@ -5,7 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use caliban_worktrees::{
-    BranchFate, Change, ChangeKind, Error, IgnoredFiles, Outcome, RemoveOptions, Repo, RestoreTo, Restored,
+    BranchFate, Change, ChangeKind, Error, IgnoredFiles, RemovalOutcome, RemoveOptions, Repo, RestoreTo,
+    Restored,
 };
 
 use crate::lab::{
@@ -35,7 +36,7 @@ async fn r19_clean_and_empty_is_removed_with_its_branch() {
     let before = lab.traces();
     let path = make(&repo, "x").await;
     let report = remove(&repo, "x").await;
-    assert_eq!((report.outcome, report.branch_fate), (Outcome::Removed, BranchFate::DeletedEmpty));
+    assert_eq!((report.outcome, report.branch_fate), (RemovalOutcome::Removed, BranchFate::DeletedEmpty));
     assert_eq!((report.rescue, report.dirty), (None, vec![]));
     assert!(!path.exists());
     assert_eq!(lab.traces(), before);
@@ -503,7 +504,7 @@ async fn a_worktree_in_use_is_not_removed_by_others() {
     assert!(matches!(error, Error::Busy { .. }), "{error}");
     let report =
         repo.remove(&slug("x"), Some(held.lease), &RemoveOptions::default(), &token()).await.unwrap();
-    assert_eq!(report.outcome, Outcome::Removed);
+    assert_eq!(report.outcome, RemovalOutcome::Removed);
 }
 
 #[tokio::test]

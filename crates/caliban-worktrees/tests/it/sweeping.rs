@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use caliban_worktrees::{Keep, Outcome, RemoveOptions, SweepMode, Swept};
+use caliban_worktrees::{Keep, RemovalOutcome, RemoveOptions, SweepMode, Swept};
 
 use crate::lab::{Lab, create, make, names, slug, token, write};
 
@@ -32,7 +32,7 @@ async fn w06_a_sweep_removes_orphans_and_nothing_else() {
 
     let kept = RemoveOptions { keep: Keep::All, ..options };
     let report = repo.sweep(&live, SweepMode::Remove, &kept, &token()).await.unwrap();
-    assert!(matches!(&report.orphans[0], Swept::Done(r) if r.outcome == Outcome::Kept), "{report:?}");
+    assert!(matches!(&report.orphans[0], Swept::Done(r) if r.outcome == RemovalOutcome::Kept), "{report:?}");
     assert!(lab.wt("dirty/new").exists());
 
     let report = repo.sweep(&live, SweepMode::Remove, &options, &token()).await.unwrap();

@@ -9,9 +9,10 @@ use caliban_core::{
     spec::{Isolation, SpawnSpec, WorktreeSpec},
 };
 use caliban_providers::ProviderKind;
-use caliban_worktrees::BaseRef;
+use caliban_worktrees::{BaseRef, GitOptions, Lookup};
+use tokio_util::sync::CancellationToken;
 
-use super::{Fleet, git::Git};
+use super::{Fleet, worded_git};
 use crate::{
     cli::{AgentFlags, fleet::TaskFlags},
     report::Failure,
@@ -88,7 +89,8 @@ async fn links(cwd: &Path, wanted: &WorktreeSpec) -> Result<(), Failure> {
     if wanted.symlink_directories.is_empty() {
         return Ok(());
     }
-    let root = Git::plain(cwd).args(["rev-parse", "--show-toplevel"]).path().await?;
+    let lookup = Lookup::new(cwd, GitOptions::default());
+    let root = lookup.top(&CancellationToken::new()).await.map_err(worded_git)?;
     let refused = |path: &str, why: &str| {
         Failure::usage(format!("--symlink: {}: {why}", inert::quoted(path)))
             .hint("name a directory of the repo that git does not track, from its root")
@@ -135,9 +137,10 @@ async fn sparse(cwd: &Path, path: &str, wanted: &WorktreeSpec) -> Result<(), Fai
 
 /// Whether the commit that the work begins from has this path.
 async fn is_in(cwd: &Path, path: &str, wanted: &WorktreeSpec) -> Result<bool, Failure> {
-    let tree = format!("{}:{}", wanted.base_commit.as_deref().unwrap_or("HEAD"), path.trim_end_matches('/'));
-    let args = ["rev-parse", "--verify", "--quiet", "--end-of-options", tree.as_str()];
-    Ok(Git::plain(cwd).args(args).output().await?.status.success())
+    let commit = wanted.base_commit.as_deref().unwrap_or("HEAD");
+    let lookup = Lookup::new(cwd, GitOptions::default());
+    let found = lookup.has_path(commit, path.trim_end_matches('/'), &CancellationToken::new()).await;
+    found.map_err(worded_git)
 }
 
 /// How many files of this tree differ from its last commit; none when that takes long, and for an agent that works here.
@@ -145,16 +148,9 @@ pub(super) async fn uncommitted(fleet: &Fleet<'_>, isolation: &Isolation) -> usi
     if *isolation == Isolation::None {
         return 0;
     }
-    let status = async {
-        let look = Git::look(&fleet.cwd).await?;
-        look.args(["status", "--porcelain=v1", "-z", "--ignore-submodules=all"]).output().await
-    };
-    match tokio::time::timeout(COUNT_LIMIT, status).await {
-        Ok(Ok(output)) if output.status.success() => {
-            let entries = output.stdout.split(|byte| *byte == 0);
-            // The second name of a renamed file has no state in front of it.
-            entries.filter(|entry| entry.get(2) == Some(&b' ')).count()
-        }
+    let (lookup, cancel) = (Lookup::new(&fleet.cwd, GitOptions::default()), CancellationToken::new());
+    match tokio::time::timeout(COUNT_LIMIT, lookup.uncommitted(&cancel)).await {
+        Ok(Ok(count)) => count,
         _ => 0,
     }
 }

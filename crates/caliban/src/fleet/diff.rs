@@ -1,6 +1,9 @@
 //! `caliban agents diff`: everything that an agent changed against its recorded base, committed or not.
 
-use std::io::{IsTerminal as _, Write};
+use std::{
+    io::{IsTerminal as _, Write},
+    path::Path,
+};
 
 use anstyle::{AnsiColor, Style};
 use caliban_core::inert;
@@ -8,7 +11,11 @@ use caliban_worktrees::{Change, Changes, GitOptions, Patch, Repo};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{Fleet, git, json, json_line, merge::listed, say, worded, worktree_name};
+use super::{
+    Fleet, json, json_line,
+    merge::{self, listed},
+    say, worded, worktree_name,
+};
 use crate::{
     cli::fleet::DiffArgs,
     report::{Code, Failure},
@@ -37,12 +44,12 @@ pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write
     let agent = fleet.client().await?.show(&args.agent.id).await.map_err(worded)?;
     let name = worktree_name(&agent)?;
     let cancel = CancellationToken::new();
-    let worded_work = |error| git::worded_work(&name, error);
+    let worded_work = |error| merge::worded_work(&name, error);
     let repo =
         Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await.map_err(worded_work)?;
     if args.json || args.stat {
         let changes = repo.changes(&name, &cancel).await.map_err(worded_work)?;
-        git::say_if_files_are_gone(&repo, &name);
+        say_if_files_are_gone(&repo.path_of(&name));
         say_what_is_left(&changes.left);
         let patch = match args.stat {
             true => None,
@@ -64,7 +71,7 @@ pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write
         return Ok(Code::Done);
     }
     let patch = repo.patch(&name, &cancel).await.map_err(worded_work)?;
-    git::say_if_files_are_gone(&repo, &name);
+    say_if_files_are_gone(&repo.path_of(&name));
     say_what_is_left(&patch.left);
     if patch.bytes.is_empty() {
         say("no changes");
@@ -79,6 +86,12 @@ pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write
     say_if_cut(&patch);
     show(&patch.text(), out)?;
     Ok(Code::Done)
+}
+
+fn say_if_files_are_gone(worktree: &Path) {
+    if worktree.symlink_metadata().is_err() {
+        merge::say_files_are_gone(worktree);
+    }
 }
 
 fn say_if_cut(patch: &Patch) {

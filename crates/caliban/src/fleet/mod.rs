@@ -13,7 +13,6 @@ pub(crate) mod caller_environment;
 mod checks;
 mod daemon;
 mod diff;
-mod git;
 pub(crate) mod json;
 pub(crate) mod json_escape;
 mod kill;

@@ -1,6 +1,6 @@
 //! `caliban agents rm`
 
-use std::{io::Write, path::Path};
+use std::io::Write;
 
 use caliban_control::{
     Client,
@@ -10,21 +10,12 @@ use caliban_core::{inert, lifecycle::State, names::Slug};
 use caliban_worktrees::{Change, ChangeKind, GitOptions, Repo};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Fleet,
-    git::{self, Git},
-    json_line,
-    merge::Landing,
-    say, worded, worded_git,
-};
+use super::{Fleet, json_line, say, worded, worded_git};
 use crate::{
     cli::fleet::RmArgs,
     report::{self, Code, Failure},
     settings::Layer,
 };
-
-/// Where agents' branches are.
-const AGENTS: &str = "refs/heads/caliban/";
 
 pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) -> Result<Code, Failure> {
     let mut client = fleet.client().await?;
@@ -99,33 +90,8 @@ async fn unlanded(fleet: &Fleet<'_>, row: &AgentRow) -> Result<Option<String>, F
         return Ok(Some("it has work that is not committed".to_owned()));
     }
     let Some(head) = changes.head.filter(|_| changes.commit_count > 0) else { return Ok(None) };
-    let root = fleet.places().repo();
-    if !users_branches_with(root, head.as_str()).await?.is_empty() {
+    if repo.has_landed(&name, &head, &cancel).await.map_err(worded_git)? {
         return Ok(None);
     }
-    // A squash shares no commit with the agent's: the record says which commit its work has become.
-    let squashed =
-        git::admin_dir(repo.common_dir(), &repo.path_of(&name)).and_then(|admin| Landing::read(&admin));
-    if let Some(landing) = squashed.filter(|landing| landing.tip == head.as_str()) {
-        for branch in users_branches_with(root, &landing.commit).await? {
-            // It may have been taken back there.
-            let left = landing.clone().left_in(repo.common_dir(), &branch).await?;
-            if left.landing.is_some_and(|left| left.commit == landing.commit) {
-                return Ok(None);
-            }
-        }
-    }
     Ok(Some(format!("its commits are on no branch of yours; caliban agents merge {}", row.id)))
-}
-
-/// The branches that are no agent's and have the commit. One that git has no more is on none.
-async fn users_branches_with(root: &Path, commit: &str) -> Result<Vec<String>, Failure> {
-    let exists = format!("{commit}^{{commit}}");
-    if !Git::plain(root).args(["cat-file", "-e", exists.as_str()]).output().await?.status.success() {
-        return Ok(Vec::new());
-    }
-    let contains = format!("--contains={commit}");
-    let args = ["for-each-ref", "--format=%(refname)", contains.as_str(), "refs/heads"];
-    let branches = Git::plain(root).args(args).text().await?;
-    Ok(branches.lines().filter(|branch| !branch.starts_with(AGENTS)).map(str::to_owned).collect())
 }

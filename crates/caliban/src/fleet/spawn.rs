@@ -17,10 +17,11 @@ use caliban_core::{
     setup::AgentSetup,
     spec::{AfterTurn, Isolation, SpawnSpec, SpecError, WorktreeSpec},
 };
-use caliban_worktrees::BaseRef;
+use caliban_worktrees::{BaseRef, GitOptions, Lookup};
 use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 
-use super::{Fleet, caller_environment, checks, git::Git, json_line, row, say, worded};
+use super::{Fleet, caller_environment, checks, json_line, row, say, worded, worded_git};
 use crate::{
     cli::{
         AgentFlags, Cli,
@@ -166,11 +167,9 @@ async fn pin_base(cwd: &Path, isolation: &mut Isolation) -> Result<(), Failure> 
         BaseRef::Head | BaseRef::Fresh => "HEAD".to_owned(),
         BaseRef::Revision(revision) => revision,
     };
-    let commit = format!("{base}^{{commit}}");
-    let args = ["rev-parse", "--verify", "--quiet", "--end-of-options", commit.as_str()];
-    let output = Git::plain(cwd).args(args).output().await?;
-    if output.status.success() {
-        wanted.base_commit = Some(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    let lookup = Lookup::new(cwd, GitOptions::default());
+    if let Some(commit) = lookup.commit(&base, &CancellationToken::new()).await.map_err(worded_git)? {
+        wanted.base_commit = Some(commit.to_string());
         return Ok(());
     }
     Err(Failure::usage(format!("--base: {} names no commit", inert::quoted(&base)))
@@ -275,10 +274,11 @@ fn isolation(fleet: &Fleet<'_>, loaded: &Loaded, wanted: &TaskFlags) -> Result<I
             FleetIsolation::Worktree => false,
         },
     };
-    match super::git::has_commits(&fleet.cwd) {
+    let lookup = Lookup::new(&fleet.cwd, GitOptions::default());
+    match lookup.has_commits() {
         true => Ok(Isolation::Worktree(spec())),
         // Among git's own files nobody works who was not told to.
-        false if asked || super::git::is_bare(&fleet.cwd) => Err(Failure::usage(format!(
+        false if asked || lookup.is_in_git_dir() => Err(Failure::usage(format!(
             "{} is no git repo with a commit: there is nothing to make a worktree from",
             fleet.cwd.display()
         ))

@@ -77,10 +77,10 @@ fn worded(error: caliban_worktrees::Error) -> Failure {
 
 /// What a removal did, in words.
 fn removed(report: &RemoveReport, out: &mut dyn Write) -> std::io::Result<()> {
-    use caliban_worktrees::{BranchFate, Outcome};
+    use caliban_worktrees::{BranchFate, RemovalOutcome};
     match report.outcome {
-        Outcome::Removed => writeln!(out, "Removed worktree {}.", report.name)?,
-        Outcome::Kept => {
+        RemovalOutcome::Removed => writeln!(out, "Removed worktree {}.", report.name)?,
+        RemovalOutcome::Kept => {
             writeln!(
                 out,
                 "Kept worktree {} at {} (worktrees are set to be kept).",

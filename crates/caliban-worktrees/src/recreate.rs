@@ -17,7 +17,7 @@ use crate::rescue::{RESCUE_PREFIX, Rescue};
 impl Repo {
     /// Makes a worktree that is not recorded, or whose record is what a removal left: from what was kept of it, if anything
     /// was.
-    pub(crate) async fn make_again(
+    pub(crate) async fn recreate(
         &self,
         request: CreateRequest,
         left: Option<&Located>,

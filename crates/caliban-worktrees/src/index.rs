@@ -1,0 +1,82 @@
+//! A worktree's index: copied for a look, and brought up to a commit that was made from outside.
+//!
+//! git follows a link that somebody put in the place of an index when it writes one. So a new index is written beside the
+//! store and renamed into its place.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::beneath::{self, FoundFile};
+use crate::error::{Error, Result};
+use crate::marker::Oid;
+use crate::repo::{Located, Repo, split_nul};
+use crate::save::nonce_name;
+
+/// An index of our own, beside the store; deleted when dropped.
+pub(crate) struct ScratchIndex {
+    pub(crate) path: PathBuf,
+}
+
+impl ScratchIndex {
+    pub(crate) fn new(common: &Path) -> Self {
+        Self { path: common.join(nonce_name("caliban-index")) }
+    }
+
+    /// Copies a worktree's index here, if it is a plain file.
+    pub(crate) fn fill(&self, admin: &Path) -> Result<()> {
+        let copy = || -> std::io::Result<()> {
+            let admin = beneath::open_dir(admin)?;
+            if let FoundFile::File { mut file, .. } = beneath::look(admin.as_fd(), Path::new("index"))? {
+                beneath::copy_file(&mut file, &mut fs::File::create_new(&self.path)?)?;
+            }
+            Ok(())
+        };
+        copy().map_err(|e| Error::at("copying the index to", &self.path, e))
+    }
+}
+
+impl Drop for ScratchIndex {
+    fn drop(&mut self) {
+        // Best effort by name: mostly it was never made, or it is the worktree's index now.
+        let _gone = fs::remove_file(&self.path);
+    }
+}
+
+impl Repo {
+    /// Makes the worktree's index that of `commit`. What a sparse checkout leaves out stays left out.
+    pub(crate) async fn bring_index_to(
+        &self,
+        at: &Located,
+        commit: &Oid,
+        cancel: &CancellationToken,
+    ) -> Result<()> {
+        let scratch = ScratchIndex::new(self.common_dir());
+        scratch.fill(&at.admin)?;
+        let git =
+            |subcommand| self.git.hardened(self.tree(at), subcommand).env("GIT_INDEX_FILE", &scratch.path);
+        // As a merge, which keeps what the index knows about files that did not change.
+        git("read-tree").args(["-i", "-m", commit.as_str()]).ok(cancel).await?;
+        if at.admin.join("info/sparse-checkout").is_file() {
+            let absent = git("ls-files").args(["-z", "--deleted"]).ok(cancel).await?.stdout;
+            let call = git("sparse-checkout").args(["check-rules", "-z"]);
+            let inside = call.stdin(absent.clone()).ok(cancel).await?.stdout;
+            let inside: BTreeSet<&[u8]> = split_nul(&inside).collect();
+            let outside = split_nul(&absent).filter(|path| !inside.contains(path));
+            let outside = outside.flat_map(|path| [path, b"\0"].concat()).collect();
+            let call = git("update-index").args(["--skip-worktree", "-z", "--stdin"]);
+            call.stdin(outside).ok(cancel).await?;
+        }
+        // git's own lock, so that no other git writes in between.
+        let lock = at.admin.join("index.lock");
+        let replace = || {
+            fs::File::create_new(&lock)?;
+            let renamed = fs::rename(&scratch.path, at.admin.join("index"));
+            fs::remove_file(&lock).and(renamed)
+        };
+        replace().map_err(|e| Error::at("updating the index of", &at.path, e))
+    }
+}

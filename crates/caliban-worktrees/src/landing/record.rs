@@ -1,0 +1,205 @@
+//! The record that a squash leaves (`caliban-landed.json`): which commit of the agent landed as which commit of the user's.
+//! A squash shares no commit with the agent's branch, so nothing else can say later that the work is in.
+//!
+//! The file lies in the repository's record of the worktree and goes with it. An agent may be able to write it. Who
+//! deletes a branch because of it checks first that the branch is still at `tip`, that `commit` is on a ref that stays, and
+//! that `commit` really has the work.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use caliban_core::names::Slug;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::beneath;
+use crate::error::Result;
+use crate::marker::Oid;
+use crate::repo::{BRANCH_PREFIX, Repo};
+
+/// The file's name, beside the worktree's marker.
+const FILE: &str = "caliban-landed.json";
+/// The largest record that is read.
+const SIZE_CAP: u64 = 64 * 1024;
+/// How many earlier landings are remembered.
+const EARLIER_CAP: usize = 32;
+
+/// The last landing of a worktree's work as one commit, and those before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LandingRecord {
+    /// The agent's commit.
+    pub(crate) tip: Oid,
+    /// The commit of the user's that has all of it.
+    pub(crate) commit: Oid,
+    /// What had landed in the same place before, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    earlier: Vec<OneLanding>,
+}
+
+/// One landing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct OneLanding {
+    tip: Oid,
+    commit: Oid,
+}
+
+/// How much of a record still holds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct StillLanded {
+    /// The last landing that holds together with all before it; `None` where git itself sees what is in.
+    pub(crate) record: Option<LandingRecord>,
+    /// The first landing after that, whose change was taken back.
+    pub(crate) undone: Option<Oid>,
+}
+
+impl LandingRecord {
+    /// A landing that comes after `before`.
+    pub(super) fn after(before: Option<Self>, tip: Oid, commit: Oid) -> Self {
+        let mut earlier = before.map(Self::landings).unwrap_or_default();
+        earlier.drain(..earlier.len().saturating_sub(EARLIER_CAP));
+        Self { tip, commit, earlier }
+    }
+
+    fn landings(mut self) -> Vec<OneLanding> {
+        self.earlier.push(OneLanding { tip: self.tip, commit: self.commit });
+        self.earlier
+    }
+
+    fn of(mut landings: Vec<OneLanding>) -> Option<Self> {
+        let OneLanding { tip, commit } = landings.pop()?;
+        Some(Self { tip, commit, earlier: landings })
+    }
+
+    /// Reads the record of a worktree; `None` when there is none, or none that makes sense.
+    pub(crate) fn read(admin: &Path) -> Option<Self> {
+        serde_json::from_slice(&beneath::read_small(&admin.join(FILE), SIZE_CAP).ok()?).ok()
+    }
+
+    /// Writes it whole or not at all; it is on the disk when this returns.
+    pub(super) fn write(&self, admin: &Path) -> std::io::Result<()> {
+        let new = admin.join(format!("{FILE}.{}", std::process::id()));
+        let written = fs::File::create_new(&new).and_then(|mut file| {
+            file.write_all(&serde_json::to_vec(self)?)?;
+            file.sync_all()?;
+            fs::rename(&new, admin.join(FILE))?;
+            fs::File::open(admin)?.sync_all()
+        });
+        if written.is_err() {
+            // Best effort by name.
+            let _gone = fs::remove_file(&new);
+        }
+        written
+    }
+}
+
+impl Repo {
+    /// How much of `record` is in the commit `into`. A change that somebody took back there (a revert, or by hand) is not in
+    /// it, although the commit that brought it is in the history.
+    pub(crate) async fn still_landed(
+        &self,
+        record: LandingRecord,
+        into: &Oid,
+        cancel: &CancellationToken,
+    ) -> Result<StillLanded> {
+        let (last, mut still) = (record.commit.clone(), Vec::new());
+        for landing in record.landings() {
+            if !self.is_ancestor(&landing.commit, into, cancel).await?
+                || self.resolve_ref(landing.tip.as_str(), cancel).await?.is_none()
+            {
+                break;
+            }
+            if self.is_ancestor(&landing.tip, into, cancel).await? {
+                continue;
+            }
+            // What the agent itself took back later is as it should be.
+            if self.is_undone(into, &landing.commit, cancel).await?
+                && !self.is_undone(&last, &landing.commit, cancel).await?
+            {
+                return Ok(StillLanded { record: LandingRecord::of(still), undone: Some(landing.commit) });
+            }
+            still.push(landing);
+        }
+        Ok(StillLanded { record: LandingRecord::of(still), undone: None })
+    }
+
+    /// Whether all that `head`, a commit of the worktree `name`, holds is on a branch that is no agent's: as it is, or
+    /// squashed.
+    pub async fn has_landed(&self, name: &Slug, head: &Oid, cancel: &CancellationToken) -> Result<bool> {
+        let this = self.hardened(cancel).await?;
+        if !this.users_branches_with(head, cancel).await?.is_empty() {
+            return Ok(true);
+        }
+        let record = LandingRecord::read(&this.locate(name)?.admin).filter(|record| record.tip == *head);
+        let Some(record) = record else { return Ok(false) };
+        for branch in this.users_branches_with(&record.commit, cancel).await? {
+            let Some(into) = this.resolve_ref(&branch, cancel).await? else { continue };
+            // It may have been taken back there.
+            let still = this.still_landed(record.clone(), &into, cancel).await?;
+            if still.record.is_some_and(|still| still.commit == record.commit) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The branches that are no agent's and have the commit; none when the store does not have it any more.
+    async fn users_branches_with(&self, commit: &Oid, cancel: &CancellationToken) -> Result<Vec<String>> {
+        if self.resolve_ref(commit.as_str(), cancel).await?.is_none() {
+            return Ok(Vec::new());
+        }
+        let call = self.git.hardened(self.store(), "for-each-ref").arg("--format=%(refname)");
+        let answer = call.arg(format!("--contains={commit}")).arg("refs/heads").ok(cancel).await?;
+        let agents = format!("refs/heads/{BRANCH_PREFIX}");
+        let branches = answer.line();
+        Ok(branches.lines().filter(|branch| !branch.starts_with(&agents)).map(str::to_owned).collect())
+    }
+
+    /// Whether a merge that takes `commit` back would change nothing in `into`.
+    async fn is_undone(&self, into: &Oid, commit: &Oid, cancel: &CancellationToken) -> Result<bool> {
+        let before = format!("{commit}^1");
+        if self.resolve_ref(&before, cancel).await?.is_none() {
+            return Ok(false);
+        }
+        let call = self.git.hardened(self.store(), "merge-tree").env("GIT_ATTR_SOURCE", into.as_str());
+        let call = call.args(["--write-tree", "--no-messages"]).arg(format!("--merge-base={commit}"));
+        let answer = call.args([into.as_str(), before.as_str()]).run(cancel).await?;
+        match answer.status.code() {
+            Some(0) => Ok(answer.oid() == Some(self.tree_of(into, cancel).await?)),
+            // A conflict: something of it is there.
+            Some(1) => Ok(false),
+            _ => Err(answer.failure()),
+        }
+    }
+
+    /// Whether `one` is `other` or in its history.
+    pub(super) async fn is_ancestor(
+        &self,
+        one: &Oid,
+        other: &Oid,
+        cancel: &CancellationToken,
+    ) -> Result<bool> {
+        let call = self.git.hardened(self.store(), "merge-base").arg("--is-ancestor");
+        call.args([one.as_str(), other.as_str()]).succeeds(cancel).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_back_and_nonsense_is_none() {
+        let oid = |digit: &str, length| Oid::parse(&digit.repeat(length)).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(LandingRecord::read(dir.path()), None);
+        let first = LandingRecord::after(None, oid("a", 40), oid("b", 40));
+        first.write(dir.path()).unwrap();
+        let second = LandingRecord::after(Some(first), oid("c", 64), oid("d", 64));
+        second.write(dir.path()).unwrap();
+        assert_eq!(LandingRecord::read(dir.path()), Some(second));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        fs::write(dir.path().join(FILE), r#"{"tip":"--all","commit":"x"}"#).unwrap();
+        assert_eq!(LandingRecord::read(dir.path()), None);
+    }
+}
