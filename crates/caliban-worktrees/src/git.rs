@@ -207,25 +207,55 @@ impl Call {
         let Self { mut command, name, stdin, on_cancel } = self;
         command.stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = spawn(&mut command)?;
-        let leader = pid_of(&child);
-        let (to, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let work = async {
-            let feed = async {
-                if let (Some(mut to), Some(bytes)) = (to, stdin) {
-                    // A git that ends early closes its end; its exit code says why.
-                    let _closed = to.write_all(&bytes).await;
-                }
-            };
-            let ((), stdout, stderr) = tokio::join!(feed, read_capped(out), read_lines(err, line));
-            let status = child.wait().await.map_err(|e| Error::io(format!("waiting for git {name}"), e))?;
-            Ok::<_, Error>((
-                status,
-                stdout.map_err(|e| Error::io(format!("reading from git {name}"), e))?,
-                stderr,
-            ))
-        };
+        let running = Running { child: spawn(&mut command)?, name, on_cancel };
+        running.finish_with(stdin, cancel, line).await
+    }
+
+    /// Starts it with the given end of a pipe as stdin; the caller waits with [`Running::finish`].
+    pub(crate) fn start(self, stdin: Stdio, stdout: Stdio) -> Result<Running> {
+        let Self { mut command, name, on_cancel, .. } = self;
+        command.stdin(stdin).stdout(stdout).stderr(Stdio::piped());
+        Ok(Running { child: spawn(&mut command)?, name, on_cancel })
+    }
+}
+
+/// A started call.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    name: String,
+    on_cancel: OnCancel,
+}
+
+impl Running {
+    /// Waits for its end and takes what is left of its output.
+    pub(crate) async fn finish(self, cancel: &CancellationToken) -> Result<Output> {
+        self.finish_with(None, cancel, &|_| {}).await
+    }
+
+    async fn finish_with(
+        mut self,
+        stdin: Option<Vec<u8>>,
+        cancel: &CancellationToken,
+        line: &(dyn Fn(&str) + Sync),
+    ) -> Result<Output> {
+        let Self { child, name, on_cancel } = &mut self;
+        let leader = pid_of(child);
+        let to = child.stdin.take().filter(|_| stdin.is_some());
+        let (out, err) = (child.stdout.take(), child.stderr.take());
         let done = {
+            let work = async {
+                let feed = async {
+                    if let (Some(mut to), Some(bytes)) = (to, stdin) {
+                        // A git that ends early closes its end; its exit code says why.
+                        let _closed = to.write_all(&bytes).await;
+                    }
+                };
+                let ((), stdout, stderr) = tokio::join!(feed, read_capped(out), read_lines(err, line));
+                let status =
+                    child.wait().await.map_err(|e| Error::io(format!("waiting for git {name}"), e))?;
+                let stdout = stdout.map_err(|e| Error::io(format!("reading from git {name}"), e))?;
+                Ok::<_, Error>((status, stdout, stderr))
+            };
             tokio::pin!(work);
             tokio::select! {
                 done = &mut work => Some(done),
@@ -241,55 +271,12 @@ impl Call {
                 },
             }
         };
-        match done {
-            Some(done) => {
-                let (status, stdout, stderr) = done?;
-                Ok(Output { status, stdout, stderr, command: name })
-            }
-            None => {
-                end_group(&mut child).await;
-                Err(Error::Cancelled)
-            }
-        }
-    }
-
-    /// Starts it with the given end of a pipe as stdin; the caller waits with [`finish`].
-    pub(crate) fn start(self, stdin: Stdio, stdout: Stdio) -> Result<Running> {
-        let Self { mut command, name, .. } = self;
-        command.stdin(stdin).stdout(stdout).stderr(Stdio::piped());
-        Ok(Running { child: spawn(&mut command)?, name })
-    }
-}
-
-/// A started call.
-pub(crate) struct Running {
-    pub(crate) child: Child,
-    name: String,
-}
-
-impl Running {
-    /// Waits for its end and takes what is left of its output.
-    pub(crate) async fn finish(mut self, cancel: &CancellationToken) -> Result<Output> {
-        let (out, err) = (self.child.stdout.take(), self.child.stderr.take());
-        let work = async {
-            let (stdout, stderr) = tokio::join!(read_capped(out), read_lines(err, &|_| {}));
-            let status = self.child.wait().await.map_err(|e| Error::io("waiting for git", e))?;
-            Ok::<_, Error>((status, stdout.map_err(|e| Error::io("reading from git", e))?, stderr))
+        let Some(done) = done else {
+            end_group(&mut self.child).await;
+            return Err(Error::Cancelled);
         };
-        let done = tokio::select! {
-            done = work => Some(done),
-            () = cancel.cancelled() => None,
-        };
-        match done {
-            Some(done) => {
-                let (status, stdout, stderr) = done?;
-                Ok(Output { status, stdout, stderr, command: self.name })
-            }
-            None => {
-                end_group(&mut self.child).await;
-                Err(Error::Cancelled)
-            }
-        }
+        let (status, stdout, stderr) = done?;
+        Ok(Output { status, stdout, stderr, command: self.name })
     }
 }
 

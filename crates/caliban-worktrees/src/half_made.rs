@@ -1,5 +1,5 @@
-//! What a creation leaves that was killed before it wrote its marker: a directory without files, perhaps a
-//! record without an index, and a branch without commits. It holds nothing, so it may go.
+//! Half-made worktrees: what is left of a creation that was killed before it wrote its marker. That is a directory without
+//! files, perhaps a record without an index, and a branch without commits. None of it holds work, so it may be deleted.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -39,7 +39,7 @@ impl Repo {
         nothing.then_some(HalfMade { lease, admin })
     }
 
-    /// Takes it away, its branch too if that holds nothing. Nothing half-made: nothing is done.
+    /// Deletes a half-made worktree, and its branch if that holds nothing. Does nothing when `name` is not half-made.
     pub(crate) async fn clear_half_made(
         &self,
         name: &Slug,

@@ -111,7 +111,7 @@ impl Repo {
             Some(head) => this.count(&at.marker.base, head, cancel).await?,
             None => 0,
         };
-        let Weighed { tip, branch_merged, head_kept, .. } = &weighed;
+        let Weighed { tip, branch_merged, .. } = &weighed;
         Ok(Inspection {
             listed: listed(&at, tip.clone()),
             head: survey.head.clone(),
@@ -119,7 +119,7 @@ impl Repo {
             ahead,
             reachable: weighed.head_elsewhere,
             branch_merged: *branch_merged,
-            needs_rescue: !survey.changes.is_empty() || !head_kept,
+            needs_rescue: !survey.changes.is_empty() || weighed.needs_rescue(),
             dirty: survey.changes,
             notes: survey.notes,
         })

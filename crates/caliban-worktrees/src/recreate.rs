@@ -1,6 +1,6 @@
-//! A worktree that was taken away, by a removal that was cut short or by hand, while its agent goes on: made again from what
-//! was kept of it. Its branch is taken as it is, and what a rescue saved is put over it. Deletes only records of worktrees
-//! whose files are gone: whole ones as a removal does, and those that a removal had begun to delete.
+//! Recreates a worktree that is gone while its agent goes on: a removal was cut short, or somebody deleted it by hand.
+//! The branch is taken as it is, and what a rescue saved is put over it. Deletes only records of worktrees whose files are
+//! gone: whole ones as a removal does, and those that a removal had begun to delete.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ use crate::repo::{Located, Repo, branch_of};
 use crate::rescue::{RESCUE_PREFIX, Rescue};
 
 impl Repo {
-    /// Makes a worktree that is not recorded, or whose record is what a removal left: from what was kept of it, if anything
-    /// was.
+    /// Creates a worktree that has no record, or only what a removal left of one. Begins from what was kept of it, if
+    /// anything was.
     pub(crate) async fn recreate(
         &self,
         request: CreateRequest,
@@ -29,7 +29,7 @@ impl Repo {
         let saved = this.saved(&request.name, older, cancel).await?;
         let made = this.finish_removal(&request.name, left, cancel).await?;
         let saved = match saved {
-            // What the removal itself saved is more than what its record still holds.
+            // The rescue that the removal made holds more than the record still does.
             Some(saved) if saved.rescue.is_some() => Some(saved),
             Some(Saved { head, .. }) => {
                 let rescue = made.clone().filter(|made| made.head.as_ref() == Some(&head));
@@ -66,7 +66,7 @@ impl Repo {
         Ok(worktree)
     }
 
-    /// Takes the record of a worktree away whose files are gone; what it still held is saved.
+    /// Deletes the record of a worktree whose files are gone, after saving what the record still held.
     async fn finish_removal(
         &self,
         name: &Slug,

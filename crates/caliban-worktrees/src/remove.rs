@@ -3,6 +3,7 @@
 //! Decided on facts, then done in an order in which a crash at any point loses nothing: rescue, move the
 //! files out of sight, delete the record, delete the branch if it holds nothing of its own, delete the files.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -137,6 +138,16 @@ pub(crate) struct Weighed {
     pub(crate) head_elsewhere: bool,
     /// The same, counting the branch if it stays.
     pub(crate) head_kept: bool,
+    /// Commits that HEAD once was at and that nothing holds which stays, HEAD and the branch included: after a `reset --hard`
+    /// or an amended commit. Without those that are in the history of another one.
+    pub(crate) left_behind: Vec<Oid>,
+}
+
+impl Weighed {
+    /// Whether there are commits that a removal must save.
+    pub(crate) fn needs_rescue(&self) -> bool {
+        !self.head_kept || !self.left_behind.is_empty()
+    }
 }
 
 impl Repo {
@@ -170,26 +181,38 @@ impl Repo {
         };
         let records = this.open_records()?;
         let _lock = this.lock_removals(&records, cancel).await?;
-        let survey = this.survey(&at, options.ignored, cancel).await?;
+        let mut survey = this.survey(&at, options.ignored, cancel).await?;
         let weighed = this.weigh(&at, &survey, cancel).await?;
         let ahead = match &weighed.tip {
-            Some(tip) => this.count(&at.marker.base, tip, cancel).await.unwrap_or(0),
-            None => 0,
+            Some(tip) if *tip != at.marker.base => {
+                this.count(&at.marker.base, tip, cancel).await.unwrap_or(0)
+            }
+            _ => 0,
         };
-        let (dirty, notes) = (survey.changes.clone(), survey.notes.clone());
+        let (dirty, mut notes) = (survey.changes.clone(), survey.notes.clone());
         let dropped =
             survey.ignored.iter().take(DROPPED_CAP).map(|p| p.to_string_lossy().into_owned()).collect();
-        let rescue = if dirty.is_empty() && weighed.head_kept {
+        let rescue = if dirty.is_empty() && !weighed.needs_rescue() {
             None
         } else {
-            let why = match (dirty.is_empty(), weighed.head_kept) {
-                (false, true) => "The worktree had changes that were in no commit.",
-                (true, false) => "The worktree's HEAD was on no ref that is kept.",
-                _ => {
-                    "The worktree had changes that were in no commit, and its HEAD was on no ref that is kept."
-                }
-            };
-            Some(this.save(&at, survey, why, cancel).await?)
+            let reasons = [
+                (!dirty.is_empty(), "The worktree had changes that were in no commit."),
+                (!weighed.head_kept, "The worktree's HEAD was on no ref that is kept."),
+                (!weighed.left_behind.is_empty(), "The worktree had left commits behind that are on no ref."),
+            ];
+            let why: Vec<&str> =
+                reasons.into_iter().filter(|(is_so, _)| *is_so).map(|(_, why)| why).collect();
+            survey.pending.splice(0..0, weighed.left_behind.iter().cloned());
+            let rescue = this.save(&at, survey, &why.join(" "), cancel).await?;
+            if !weighed.left_behind.is_empty() {
+                let commits: Vec<&str> = weighed.left_behind.iter().map(Oid::short).collect();
+                notes.push(format!(
+                    "commits that it had left behind are in the history of {}: {}",
+                    rescue.reference,
+                    commits.join(", ")
+                ));
+            }
+            Some(rescue)
         };
         // From here on the work is safe, and a caller that gives up must not leave half a removal.
         let never = CancellationToken::new();
@@ -228,7 +251,11 @@ impl Repo {
         survey: &Survey,
         cancel: &CancellationToken,
     ) -> Result<Weighed> {
-        let tip = self.resolve_ref(&format!("refs/heads/{}", at.branch()), cancel).await?;
+        let tip = match &survey.branch {
+            // The status of the worktree has said where its branch is.
+            Some(branch) if *branch == at.branch() => survey.head.clone(),
+            _ => self.resolve_ref(&format!("refs/heads/{}", at.branch()), cancel).await?,
+        };
         let checked_out_elsewhere =
             tip.is_some() && self.checked_out(&at.branch(), Some(&at.path), cancel).await?;
         let (merged, squashed) = match &tip {
@@ -245,6 +272,7 @@ impl Repo {
         stands_on.extend(survey.pending.iter().cloned());
         stands_on.retain(|oid| !(merged && tip.as_ref() == Some(oid)));
         let head_elsewhere = self.kept(&stands_on, Some(&at.branch()), cancel).await?;
+        let left_behind = self.left_behind(at, survey, tip.as_ref(), cancel).await?;
         let stays = !merged || checked_out_elsewhere;
         let head_kept = head_elsewhere || (stays && self.kept(&stands_on, None, cancel).await?);
         Ok(Weighed {
@@ -254,7 +282,35 @@ impl Repo {
             checked_out_elsewhere,
             head_elsewhere,
             head_kept,
+            left_behind,
         })
+    }
+
+    /// See [`Weighed::left_behind`].
+    async fn left_behind(
+        &self,
+        at: &Located,
+        survey: &Survey,
+        tip: Option<&Oid>,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Oid>> {
+        let held: BTreeSet<&Oid> = survey.head.iter().chain(&survey.pending).chain(tip).collect();
+        let mut logged = self.logged_heads(at, cancel).await?;
+        logged.retain(|oid| !held.contains(oid) && *oid != at.marker.base);
+        if logged.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Objects that are gone already are left out.
+        let call =
+            self.git.hardened(self.store(), "rev-list").args(["--ignore-missing", "--parents", "--stdin"]);
+        let call = call.arg("--not").args(held.iter().map(|oid| oid.as_str()));
+        let call = call.args(NOT_KEEPING.map(|pattern| format!("--exclude={pattern}"))).arg("--glob=refs/*");
+        let asked = logged.iter().flat_map(|oid| [oid.as_str().as_bytes(), b"\n"].concat()).collect();
+        let answer = call.stdin(asked).ok(cancel).await?.line();
+        let parents: BTreeSet<&str> = answer.lines().flat_map(|line| line.split(' ').skip(1)).collect();
+        let loose: BTreeSet<&str> = answer.lines().filter_map(|line| line.split(' ').next()).collect();
+        logged.retain(|oid| loose.contains(oid.as_str()) && !parents.contains(oid.as_str()));
+        Ok(logged.into_iter().collect())
     }
 
     /// The commit that exactly this tip landed as, if it was squashed and that commit is still on a ref that is kept.
@@ -294,15 +350,19 @@ impl Repo {
         Ok(answer.stdout.is_empty())
     }
 
-    /// Whether a worktree other than the one at `but` has the branch checked out.
+    /// Whether a worktree other than the one at `but` has the branch checked out. Read from the files: with many worktrees
+    /// git takes long to list them.
     pub(crate) async fn checked_out(
         &self,
         branch: &str,
         but: Option<&Path>,
         cancel: &CancellationToken,
     ) -> Result<bool> {
+        if let Some(known) = self.checked_out_by_files(branch, but) {
+            return Ok(known);
+        }
         let call = self.git.hardened(self.store(), "worktree").args(["list", "--porcelain", "-z"]);
-        let answer = call.run(cancel).await?.ok()?;
+        let answer = call.ok(cancel).await?;
         let wanted = format!("branch refs/heads/{branch}");
         let but = but.map(|path| path.as_os_str().as_encoded_bytes());
         let mut path: &[u8] = b"";
@@ -380,7 +440,10 @@ impl Repo {
         if !weighed.branch_merged {
             return Ok(BranchFate::Kept { tip, ahead });
         }
-        let by = self.held_by_agents(&at.branch(), &tip, cancel).await;
+        let by = match tip == at.marker.base {
+            true => None,
+            false => self.held_by_agents(&at.branch(), &tip, cancel).await,
+        };
         // With the value that was weighed: a branch that moved since stays.
         let order = format!("delete refs/heads/{}\0{tip}\0", at.branch());
         match self.update_refs(&order, cancel).await {

@@ -24,6 +24,8 @@ pub const BRANCH_PREFIX: &str = "caliban/";
 
 const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
+/// What stands in the place of HEAD in a repository that keeps its refs in tables.
+const REFTABLE_HEAD: &[u8] = b"ref: refs/heads/.invalid";
 /// The largest `gitdir` file that is read: one path.
 const GITDIR_CAP: u64 = 16 * 1024;
 /// How long one waits for a lock between two looks.
@@ -243,6 +245,28 @@ impl Repo {
     pub(crate) fn admin_of(&self, path: &Path) -> Result<Option<PathBuf>> {
         let dirs = admin_dirs(&self.common.join("worktrees"))?;
         Ok(dirs.into_iter().find(|admin| read_gitdir(admin).as_deref() == Some(path)))
+    }
+
+    /// Whether a tree other than the one at `but` has the branch checked out; `None` where the files do not say that.
+    pub(crate) fn checked_out_by_files(&self, branch: &str, but: Option<&Path>) -> Option<bool> {
+        let wanted = format!("ref: refs/heads/{branch}");
+        let mut dirs = admin_dirs(&self.common.join("worktrees")).ok()?;
+        dirs.push(self.common.clone());
+        for dir in dirs {
+            let head = match beneath::read_small(&dir.join("HEAD"), GITDIR_CAP) {
+                // A removal has begun to delete it.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                head => head.ok()?,
+            };
+            let head = head.trim_ascii_end();
+            if head == REFTABLE_HEAD {
+                return None;
+            }
+            if head == wanted.as_bytes() && (but.is_none() || read_gitdir(&dir).as_deref() != but) {
+                return Some(true);
+            }
+        }
+        Some(false)
     }
 
     /// What a ref points at, if it exists.

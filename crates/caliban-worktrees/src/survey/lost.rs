@@ -86,7 +86,7 @@ impl Repo {
     ) -> Result<Vec<Oid>> {
         let mut named = unfinished(&at.admin);
         if head_is_lost {
-            named.extend(last_head(&at.admin));
+            named.extend(read_log(&at.admin).pop());
         }
         named.sort();
         named.dedup();
@@ -95,6 +95,23 @@ impl Repo {
             found.extend(self.resolve_ref(oid.as_str(), cancel).await?);
         }
         Ok(found)
+    }
+
+    /// The commits that HEAD of a worktree was at, by its log.
+    pub(crate) async fn logged_heads(
+        &self,
+        at: &Located,
+        cancel: &CancellationToken,
+    ) -> Result<BTreeSet<Oid>> {
+        if !at.admin.join("reftable").is_dir() {
+            return Ok(read_log(&at.admin).into_iter().collect());
+        }
+        let common = self.common_dir();
+        let place = GitPlace::Tree { common, git_dir: &at.admin, files: common };
+        let call =
+            self.git.hardened(place, "log").args(["--walk-reflogs", "--no-show-signature", "--format=%H"]);
+        let answer = call.args(["HEAD", "--"]).run(cancel).await?.line();
+        Ok(answer.lines().filter_map(Oid::parse).collect())
     }
 
     /// git cannot read the record (a broken HEAD or index): every file counts.
@@ -155,9 +172,10 @@ fn unfinished(admin: &Path) -> Vec<Oid> {
     found
 }
 
-/// Where HEAD was last, by its log.
-fn last_head(admin: &Path) -> Option<Oid> {
-    let bytes = beneath::read_small(&admin.join("logs/HEAD"), LOG_CAP).ok()?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    text.lines().filter_map(|line| Oid::parse(line.split(' ').nth(1)?)).rfind(|oid| !oid.is_zero())
+/// Where HEAD was, by its log, oldest first.
+fn read_log(admin: &Path) -> Vec<Oid> {
+    let bytes = beneath::read_small(&admin.join("logs/HEAD"), LOG_CAP).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let oid = |line: &str| Oid::parse(line.split(' ').nth(1)?).filter(|oid| !oid.is_zero());
+    text.lines().filter_map(oid).collect()
 }

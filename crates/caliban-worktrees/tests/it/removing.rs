@@ -618,3 +618,55 @@ async fn r19_a_detached_head_keeps_no_commit() {
     );
     assert_eq!(lab.git(&["rev-parse", "caliban/x"]), tip);
 }
+
+#[tokio::test]
+async fn r19_commits_that_the_agent_left_behind_are_saved() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    let path = make(&repo, "x").await;
+    let first = commit(&lab, &path, "first");
+    let reset = commit(&lab, &path, "reset");
+    lab.git_at(&path, &["reset", "-q", "--hard", "HEAD~1"]);
+    lab.git_at(&path, &["checkout", "-q", "--detach"]);
+    commit(&lab, &path, "loose one");
+    let loose = commit(&lab, &path, "loose two");
+    lab.git_at(&path, &["checkout", "-q", "caliban/x"]);
+    assert!(repo.inspect(&slug("x"), &token()).await.unwrap().needs_rescue);
+    let report = remove(&repo, "x").await;
+    assert_eq!(report.dirty, []);
+    let rescue = report.rescue.unwrap();
+    let parents = lab.git(&["rev-parse", &format!("{}^@", rescue.commit)]);
+    let mut parents: Vec<&str> = parents.lines().collect();
+    assert_eq!(parents.remove(0), first, "HEAD comes first");
+    parents.sort_unstable();
+    let mut expected = [reset.as_str(), loose.as_str()];
+    expected.sort_unstable();
+    assert_eq!(parents, expected);
+    assert!(report.notes.iter().any(|note| note.contains("left behind")), "{:?}", report.notes);
+}
+
+#[tokio::test]
+async fn r19_nothing_is_saved_of_commits_that_another_ref_has() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    let path = make(&repo, "x").await;
+    commit(&lab, &path, "first");
+    let second = commit(&lab, &path, "second");
+    lab.git_at(&path, &["reset", "-q", "--hard", "HEAD~2"]);
+    lab.git(&["branch", "mine", &second]);
+    let report = remove(&repo, "x").await;
+    assert_eq!((report.rescue, report.branch_fate), (None, BranchFate::DeletedEmpty));
+}
+
+#[tokio::test]
+async fn r19_commits_left_behind_in_a_repository_with_reftables_are_saved() {
+    let lab = Lab::empty();
+    lab.git_at(lab.top(), &["init", "-q", "--ref-format=reftable", "-b", "main", "repo"]);
+    lab.fill();
+    let repo = lab.open().await;
+    let path = make(&repo, "x").await;
+    let left = commit(&lab, &path, "left");
+    lab.git_at(&path, &["reset", "-q", "--hard", "HEAD~1"]);
+    let rescue = remove(&repo, "x").await.rescue.unwrap();
+    assert_eq!(lab.git(&["rev-parse", &format!("{}^2", rescue.commit)]), left);
+}
