@@ -204,6 +204,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         for (head, expected) in [
             ("ref: refs/heads/main\n", Some("branch main without commits")),
+            ("ref: refs/heads/.invalid\n", None),
             ("1a2b3c4d5e6f1a2b3c4d5e6f1a2b3c4d5e6f1a2b\n", Some("detached at 1a2b3c4d")),
             ("root:x:0:0\n", None),
             ("ref: refs/heads/a\nsecond line\n", None),

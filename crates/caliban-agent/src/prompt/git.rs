@@ -18,6 +18,10 @@ pub(super) fn head(repo: &Path) -> Option<String> {
     let Some(name) = head.strip_prefix("ref: ") else {
         return is_commit(&head).then(|| format!("detached at {}", short(&head)));
     };
+    // In a repository that keeps its refs in tables, this file says nothing.
+    if name == "refs/heads/.invalid" {
+        return None;
+    }
     let branch = name.strip_prefix("refs/heads/").unwrap_or(name);
     Some(match commit(&git, name) {
         Some(commit) => format!("branch {branch} at {}", short(&commit)),

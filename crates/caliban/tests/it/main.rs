@@ -36,6 +36,7 @@ mod mcp;
 mod merge;
 mod merge_again;
 mod merge_bare;
+mod merge_layouts;
 mod merge_left;
 mod merge_words;
 mod models;

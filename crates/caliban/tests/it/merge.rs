@@ -11,7 +11,7 @@ use testkit::{Output, Run, Signal, script, text, wait_until};
 use crate::fleet::Fleet;
 
 /// A fleet with an agent that has ended, in a worktree which the test then shapes by hand.
-struct Merge {
+pub(crate) struct Merge {
     fleet: Fleet,
     id: String,
 }
@@ -22,7 +22,7 @@ impl Merge {
     }
 
     /// The same in a repo that was prepared by a script, with more flags for the agent.
-    fn with<'a>(prepared: &str, flags: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(crate) fn with<'a>(prepared: &str, flags: impl IntoIterator<Item = &'a str>) -> Self {
         let fleet = Fleet::new(script![text("done")]);
         sh_in(&fleet, &fleet.place.repo, prepared);
         let id = fleet.bg("the task", flags);
@@ -31,12 +31,12 @@ impl Merge {
     }
 
     /// Runs a script as the agent in its worktree.
-    fn agent(&self, script: &str) -> String {
+    pub(crate) fn agent(&self, script: &str) -> String {
         sh_in(&self.fleet, &self.worktree(), script)
     }
 
     /// Runs a script as the user in the repo.
-    fn user(&self, script: &str) -> String {
+    pub(crate) fn user(&self, script: &str) -> String {
         sh_in(&self.fleet, &self.repo(), script)
     }
 
@@ -44,7 +44,7 @@ impl Merge {
         self.fleet.place.env.git(self.repo(), args)
     }
 
-    fn worktree(&self) -> PathBuf {
+    pub(crate) fn worktree(&self) -> PathBuf {
         self.fleet.worktree(&self.id)
     }
 
@@ -60,7 +60,7 @@ impl Merge {
         self.fleet.place.env.start("caliban", ["agents", "merge", &self.id]).args(more).dir(self.repo())
     }
 
-    fn merge(&self, more: &[&str]) -> Output {
+    pub(crate) fn merge(&self, more: &[&str]) -> Output {
         self.start(more).output()
     }
 
@@ -75,7 +75,7 @@ impl Merge {
 
     /// A merge that is refused with these words and changes nothing.
     #[track_caller]
-    fn refused(&self, more: &[&str], words: &str) -> Output {
+    pub(crate) fn refused(&self, more: &[&str], words: &str) -> Output {
         let before = self.state();
         let output = self.merge(more).expect_code(1);
         assert!(output.stderr.contains(words), "{words:?} is not in {}", output.stderr);
