@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).peekable();
     // The keeper of servers, which `caliban` is in its hidden mode.
-    if arguments.peek().is_some_and(|mode| mode == caliban_tools::REAP_MODE) {
-        return caliban_tools::reaper_main();
+    if arguments.peek().is_some_and(|mode| mode == caliban_contract::modes::REAP) {
+        return caliban_keeper::reaper_main();
     }
     if arguments.next_if(|mode| mode == "client").is_some() {
         return client(arguments.next().unwrap_or_default().into());

@@ -25,7 +25,7 @@ pub struct ServerConfig {
 pub enum Endpoint {
     /// A program that speaks over its standard input and output.
     Stdio {
-        /// The program whose hidden mode keeps commands (`caliban_tools::REAP_MODE`): the own executable.
+        /// The program whose hidden mode keeps commands (`caliban_contract::modes::REAP`): the own executable.
         helper: PathBuf,
         /// The program.
         command: OsString,

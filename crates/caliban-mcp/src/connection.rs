@@ -9,7 +9,7 @@ use std::{
 };
 
 use caliban_http::Client;
-use caliban_tools::KeptServer;
+use caliban_keeper::{Environment, Launch, Streams};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -42,9 +42,14 @@ impl Connection {
     pub(crate) async fn open(endpoint: &Endpoint, http: &Arc<Client>) -> Result<(Self, bool), McpError> {
         let way = match endpoint {
             Endpoint::Stdio { helper, command, args, env, cwd } => {
-                let argv = [command].into_iter().chain(args).cloned().collect();
-                let server = KeptServer { helper: helper.clone(), cwd: cwd.clone(), argv, env: env.clone() };
-                Way::Stdio(StdioConnection::start(server).await?)
+                let launch = Launch {
+                    program: command.clone(),
+                    arguments: args.clone(),
+                    directory: cwd.clone(),
+                    environment: Environment::Exactly(env.clone()),
+                    streams: Streams::Live,
+                };
+                Way::Stdio(StdioConnection::start(helper, &launch).await?)
             }
             Endpoint::Http { url, headers } => Way::Http(HttpConnection::new(Arc::clone(http), url, headers)),
         };

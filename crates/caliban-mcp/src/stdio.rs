@@ -1,16 +1,17 @@
-//! A server that is a child process: one JSON message per line, both ways. It runs under a keeper, like every command, so
-//! nothing of it is left, whatever becomes of us.
+//! A server that is a child process: one JSON message per line, both ways. It runs under a reaper, like every command, so
+//! nothing of it is left, even when we are killed.
 //!
 //! One task owns the process and its input, one reads its output, one its standard error. They end with the
 //! connection.
 
 use std::{
     collections::HashMap,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use caliban_tools::{KeptServer, Serving, ServingEnd};
+use caliban_keeper::{Launch, Serving, ServingEnd};
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader},
@@ -79,10 +80,10 @@ impl End {
 }
 
 impl StdioConnection {
-    pub(crate) async fn start(server: KeptServer) -> Result<Self, McpError> {
-        let program = server.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    pub(crate) async fn start(helper: &Path, launch: &Launch) -> Result<Self, McpError> {
+        let program = launch.program.to_string_lossy().into_owned();
         let failed = |source| McpError::Start { program: program.clone(), source };
-        let (serving, stdout, stderr) = server.start().await.map_err(failed)?;
+        let (serving, stdout, stderr) = Serving::start(helper, launch).await.map_err(failed)?;
         let (outgoing, messages) = mpsc::channel(OUTGOING);
         let shared = Arc::new(Shared {
             program,

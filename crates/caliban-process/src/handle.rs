@@ -24,3 +24,18 @@ pub fn open(pid: i32, start_time: u64) -> io::Result<Option<OwnedFd>> {
     let owner = fs::metadata(format!("/proc/{pid}")).map(|found| found.uid());
     Ok((fits && owner.is_ok_and(|owner| owner == rustix::process::getuid().as_raw())).then_some(fd))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stat::stat;
+
+    #[test]
+    fn r04_a_process_with_another_start_time_is_a_stranger() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let start_time = stat(own).unwrap().start_time;
+        assert!(open(own, start_time).unwrap().is_some());
+        assert!(open(own, start_time + 1).unwrap().is_none());
+        assert!(open(own, start_time - 1).unwrap().is_none());
+    }
+}

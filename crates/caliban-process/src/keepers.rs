@@ -1,10 +1,11 @@
-//! Who is everybody's: daemons and shims, of whatever repo. What started them has no claim on them: a daemon that an
-//! agent had to start serves all, and so do the shims of agents that others spawned through it.
+//! Daemons and shims, which do not belong to the process that started them (adr 0032). A daemon that an agent had to
+//! start serves everybody, and so do the shims of the agents that others spawned through it.
 //!
-//! Known by the kernel's word alone: a session leader, of our own program, that itself holds the write lock of a
-//! `daemon.lock` or a `shim.lock` below `repos/` of the same data directory. What a process calls itself, says in its
-//! environment or writes into a file counts for nothing. Shims and the reapers of commands both judge by this.
+//! Such a process is recognised by what the kernel says: it is a session leader, runs our own program, and itself holds the
+//! write lock of a `daemon.lock` or a `shim.lock` below `repos/` of the same data directory. Its name, its environment and
+//! the content of files count for nothing.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -33,17 +34,28 @@ pub enum Keeper {
 }
 
 impl Keepers {
-    /// Of the fleets in this directory, which may be made only later.
+    /// Those of the fleets in this directory, which need not exist yet.
     pub fn in_repos(repos: PathBuf) -> Self {
         Self { repos }
     }
 
-    /// Beside the fleet with this directory (`…/repos/<hash>`).
+    /// Those beside the fleet with this directory (`…/repos/<hash>`).
     pub fn beside(base: &Path) -> Option<Self> {
         Some(Self::in_repos(base.parent()?.to_owned()))
     }
 
-    /// Beside the fleet whose daemon we are; none when we are none.
+    /// Those of the data directory that a `caliban` with this environment uses. A fleet elsewhere (one that a test of the
+    /// command's made) belongs to the command.
+    pub fn of_environment(env: &[(OsString, OsString)]) -> Option<Self> {
+        let absolute = |name: &str| {
+            let (_, value) = env.iter().rfind(|(known, _)| known == name)?;
+            Some(PathBuf::from(value)).filter(|path| path.is_absolute())
+        };
+        let data = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")))?;
+        Some(Self::in_repos(data.join("caliban/repos")))
+    }
+
+    /// Those beside the fleet whose daemon we are; none when we are no daemon.
     pub fn beside_us() -> Option<Self> {
         let own = i32::try_from(std::process::id()).ok()?;
         let lock = held(own, |file| file.file_name().is_some_and(|name| name == DAEMON_LOCK)).next()?;
@@ -134,6 +146,20 @@ mod tests {
         ] {
             assert!(!holds(other, 12), "{other}");
         }
+    }
+
+    #[test]
+    fn the_keepers_are_where_the_commands_caliban_would_look() {
+        let of = |env: &[(&str, &str)]| {
+            let env: Vec<(OsString, OsString)> =
+                env.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+            Keepers::of_environment(&env)
+        };
+        let in_repos = |repos: &str| Some(Keepers::in_repos(repos.into()));
+        assert_eq!(of(&[("HOME", "/h")]), in_repos("/h/.local/share/caliban/repos"));
+        assert_eq!(of(&[("XDG_DATA_HOME", "/d"), ("HOME", "/h")]), in_repos("/d/caliban/repos"));
+        assert_eq!(of(&[("XDG_DATA_HOME", "d"), ("HOME", "/h")]), in_repos("/h/.local/share/caliban/repos"));
+        assert_eq!(of(&[("PATH", "/bin")]), None);
     }
 
     #[test]

@@ -90,7 +90,7 @@ fn run(args: &DaemonArgs) -> Result<(), String> {
     close_inherited();
     // Fails when we lead a group already: then we are no terminal's child either, or a person started us.
     let _leader_already = rustix::process::setsid();
-    crate::shim::cgroup::leave_agent();
+    caliban_keeper::leave_agent();
     let places = &args.places;
     places.prepare().map_err(|error| format!("{error} (hint: {})", error.hint()))?;
     let Some(mut held) = take_lock(places)? else {

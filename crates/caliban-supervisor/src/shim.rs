@@ -1,53 +1,43 @@
-//! The shim: keeper of one worker, entered before any runtime is built.
+//! The shim: the keeper of one worker, entered before any runtime is built.
 //!
-//! Owns the process tree of one run: session leader and child subreaper, so whatever the tree does (`setsid`,
-//! double fork, ignoring TERM) ends up below it. Writes `shim.json`, waits, reaps, ends what the worker left
-//! behind, writes `exit.json` when nothing is left (or who cannot be ended), exits. TERM and INT make it end the tree.
+//! Writes `shim.json`, starts the worker and keeps its [`Tree`]: it waits for the worker, ends what the worker left behind,
+//! writes `exit.json` when the tree is empty (or names what it cannot end), and exits. TERM and INT make it end the tree.
 //!
-//! A run happens once: the shim holds `shim.lock` for life, and one that finds a `shim.json` of its own nonce
-//! leaves at once. So a daemon that does not know whether its predecessor came to start a run just starts it.
+//! A run happens once: the shim holds `shim.lock` for life, and a shim that finds a `shim.json` with its own nonce exits at
+//! once. So a daemon that does not know whether its predecessor started a run starts it again.
 //!
 //! Refuses: talking to the worker, deciding what an end means.
 
 mod args;
-pub(crate) mod cgroup;
 mod log;
-mod tree;
 
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, ExitCode, Stdio};
 use std::time::Duration;
 
+use caliban_keeper::{
+    Environment, LEFT_GRACE, Launch, NATURAL, Standing, Streams, Subreaper, Tree, WORKER_SCORE, goes_first,
+};
+use caliban_process::{Keepers, Patience, Spent};
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitOptions, WaitStatus};
+use rustix::process::WaitStatus;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
-use self::cgroup::{Group, Standing};
 use self::log::WorkerLog;
-use self::tree::Family;
 use crate::lock::Held;
 use crate::process;
 use crate::records::{self, Again, ExitRecord, ShimRecord, StopOrder, ToldBy};
 use crate::wall_ms;
-use caliban_process::{Patience, Spent};
 
 pub(crate) use self::args::{ShimArgs, arguments};
 
 /// The exit code of a shim whose run has happened or is happening under another one.
 pub(crate) const DUPLICATE: u8 = 3;
-/// How long what the worker left behind may end by itself.
-const NATURAL: Duration = Duration::from_millis(100);
-/// How long it gets after TERM.
-const LEFT_GRACE: Duration = Duration::from_millis(500);
-/// How long KILL is tried: only processes of other users and ones stuck in the kernel outlive this.
-const KILL_LIMIT: Duration = Duration::from_secs(10);
-/// The longest pause between two rounds of KILL.
-const KILL_PAUSE: Duration = Duration::from_millis(20);
-/// How many of those who outlived it are written down.
+/// How many of the processes that could not be ended are recorded.
 const LEFT_NAMED: usize = 100;
-/// How long the worker's program may be missing while it is replaced. The daemon saw it a moment ago.
+/// How long the worker's program may be missing while an upgrade replaces it.
 const REPLACED_LIMIT: Duration = Duration::from_secs(5);
 /// The pause between two tries to start it.
 const REPLACED_PAUSE: Duration = Duration::from_millis(20);
@@ -65,8 +55,6 @@ pub fn shim_main(args: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode
             return ExitCode::FAILURE;
         }
     };
-    // Fails when we lead a group already; then we have what it is for.
-    let _leader_already = rustix::process::setsid();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = runtime.map_err(|error| Trouble::of("the shim", &error));
     match runtime.and_then(|runtime| runtime.block_on(keep(&args))) {
@@ -78,7 +66,7 @@ pub fn shim_main(args: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode
     }
 }
 
-/// What a shim says on its standard output, once, in one line.
+/// What a shim prints on its standard output: one line, once.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "word", rename_all = "snake_case")]
 pub(crate) enum Word {
@@ -90,8 +78,7 @@ pub(crate) enum Word {
     Error {
         /// Why.
         text: String,
-        /// Whether another try may do better. Shims before it did not say.
-        #[serde(default)]
+        /// Whether another try may succeed.
         again: Again,
     },
 }
@@ -130,10 +117,9 @@ fn say(word: &Word) {
 
 async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
     let in_words = |what: &'static str| move |error: io::Error| Trouble::of(what, &error);
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-        .map_err(|error| Trouble::of("the shim cannot adopt orphans", &error.into()))?;
     // Before anything is started, so that nothing is missed.
-    let mut events = Events::new().map_err(in_words("signals"))?;
+    let subreaper = Subreaper::new().map_err(in_words("the shim cannot adopt orphans"))?;
+    let mut stops = Stops::new().map_err(in_words("signals"))?;
     let Some(_lock) = take_lock(args).await.map_err(in_words("shim.lock"))? else {
         say(&Word::Duplicate);
         return Ok(ExitCode::from(DUPLICATE));
@@ -143,7 +129,7 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
         return Ok(ExitCode::from(DUPLICATE));
     }
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    // Before the worker is there, so that all of it is inside.
+    // Before the worker is started, so that its whole tree is inside.
     let standing = Standing::join(&args.agent(), &args.nonce);
     let mut record = ShimRecord {
         pid: own,
@@ -159,8 +145,8 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
         socket: Some(args.socket.clone()),
         program: Some(args.program.clone()),
     };
-    // Room for the last word, so that a full disk cannot take it away. Without any nothing begins: it goes on by itself when
-    // there is some.
+    // Room for `exit.json`, so that a full disk cannot prevent it. Without that room the run does not begin; the daemon tries
+    // again when there is some.
     let reserved = match reserve_exit(&args.dir) {
         Err(error) if passes(&error) => return Err(Trouble::of("room for exit.json", &error)),
         reserved => reserved.ok(),
@@ -170,7 +156,7 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
     let opened = WorkerLog::open(&args.dir).map_err(in_words("worker.log"));
     let started = opened.and_then(|(log, output)| Ok((log, start(args, output)?)));
     standing.step_out();
-    let (mut log, main) = match started {
+    let (mut log, worker) = match started {
         Ok(started) => started,
         Err(Trouble { text, again }) => {
             if let Some(group) = standing.group() {
@@ -181,45 +167,74 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
             return write_exit(&args.dir, &exit, reserved).map(|()| ExitCode::SUCCESS);
         }
     };
-    record.worker_pid = Some(main.as_raw_nonzero().get());
-    record.worker_start_time = process::stat(main.as_raw_nonzero().get()).map(|stat| stat.start_time);
+    record.worker_pid = i32::try_from(worker.id()).ok();
+    record.worker_start_time = record.worker_pid.and_then(process::stat).map(|stat| stat.start_time);
     // Best effort: without it the daemon still finds the worker by its marker.
-    let _told_less = records::write(&args.dir, records::SHIM, &record);
-    cgroup::goes_first(main);
+    let _less_is_known = records::write(&args.dir, records::SHIM, &record);
     say(&Word::Started(record));
 
-    let family = Family::new(args);
-    let group = standing.group().cloned();
-    let mut tree = Tree { family, group, main, ended: None, childless: false, forced: false };
-    tree.reap();
-    let mut stop = false;
-    while tree.ended.is_none() && !stop {
+    let mut tree = subreaper.keep(&worker, spared(args), standing.group().cloned());
+    let stopped = copying(&mut log, async {
         tokio::select! {
             biased;
-            stopped = events.stop_or_child() => stop = stopped,
-            () = log.copy_some() => {}
+            () = stops.next() => true,
+            () = tree.main_ended() => false,
         }
-        tree.reap();
-    }
-    if stop {
-        tree.stop(&mut events, &mut log, args).await;
-    } else if !tree.gone_within(&mut events, &mut log, NATURAL).await {
-        tree.end(&mut events, &mut log, LEFT_GRACE).await;
+    });
+    if stopped.await {
+        copying(&mut log, stop(&mut tree, &mut stops, args)).await;
+    } else if !copying(&mut log, tree.gone_within(&mut Patience::new(NATURAL))).await {
+        copying(&mut log, tree.end(LEFT_GRACE)).await;
     }
     log.drain();
-    let mut exit = exit_record(args, tree.ended);
-    let killed = exit.signal == Some(rustix::process::Signal::KILL.as_raw()) && !tree.forced;
-    if let Some(told_by) = oom_count.rose().filter(|_| killed) {
+    let mut exit = exit_record(args, tree.status());
+    let killed = exit.signal == Some(rustix::process::Signal::KILL.as_raw()) && !tree.was_forced();
+    if let Some(told_by) = oom_count.filter(|_| killed).and_then(|count| count.rose()) {
         (exit.out_of_memory, exit.told_by) = (true, told_by);
     }
-    exit.left = tree.left();
-    if let Some(group) = &tree.group {
+    exit.left = tree.left().into_iter().take(LEFT_NAMED).collect();
+    if let Some(group) = standing.group() {
         group.remove();
     }
     write_exit(&args.dir, &exit, reserved).map(|()| ExitCode::SUCCESS)
 }
 
-/// The lock of this agent's shims; none when another shim has this very run.
+/// Copies what the worker prints while `work` goes on.
+async fn copying<T>(log: &mut WorkerLog, work: impl Future<Output = T>) -> T {
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = log.copy_some() => {}
+        }
+    }
+}
+
+/// Ends the tree on request. A further request may shorten the grace period.
+async fn stop(tree: &mut Tree, stops: &mut Stops, args: &ShimArgs) {
+    tree.terminate();
+    let mut patience = Patience::new(grace(args));
+    let gone = loop {
+        tokio::select! {
+            biased;
+            () = stops.next() => patience.shorten(grace(args)),
+            gone = tree.gone_within(&mut patience) => break gone,
+        }
+    };
+    if !gone {
+        tree.kill().await;
+    }
+}
+
+/// The daemons and shims that do not belong to the run. Without any (the directory has no parents) nobody is spared.
+fn spared(args: &ShimArgs) -> Option<Keepers> {
+    let dir = std::fs::canonicalize(&args.dir).unwrap_or_else(|_| args.dir.clone());
+    // `<base>/agents/<id>`.
+    dir.ancestors().nth(2).and_then(Keepers::beside)
+}
+
+/// The lock of this agent's shims; none when another shim has this run.
 async fn take_lock(args: &ShimArgs) -> io::Result<Option<Held>> {
     let mut spent = Spent::new();
     loop {
@@ -237,43 +252,46 @@ async fn take_lock(args: &ShimArgs) -> io::Result<Option<Held>> {
     }
 }
 
-fn start(args: &ShimArgs, output: std::os::fd::OwnedFd) -> Result<Pid, Trouble> {
+fn start(args: &ShimArgs, output: std::os::fd::OwnedFd) -> Result<Child, Trouble> {
     if !args.cwd.is_dir() {
         let text = format!("the directory {} is not there any more", args.cwd.display());
         return Err(Trouble::lasting(text));
     }
     let second = output.try_clone().map_err(|error| Trouble::of("worker.log", &error))?;
-    let mut worker = Command::new(&args.program);
-    worker
-        .arg(caliban_contract::modes::WORKER)
-        .arg(&args.dir)
-        .arg("--nonce")
-        .arg(&args.nonce)
-        .arg("--socket")
-        .arg(&args.socket)
-        .current_dir(&args.cwd)
-        .stdin(Stdio::null())
-        .stdout(output)
-        .stderr(second);
+    let launch = Launch {
+        program: args.program.clone().into(),
+        arguments: vec![
+            caliban_contract::modes::WORKER.into(),
+            args.dir.clone().into(),
+            "--nonce".into(),
+            args.nonce.clone().into(),
+            "--socket".into(),
+            args.socket.clone().into(),
+        ],
+        directory: args.cwd.clone(),
+        environment: Environment::Inherit,
+        streams: Streams::Joined,
+    };
+    let mut worker = launch.command();
+    worker.stdin(Stdio::null()).stdout(output).stderr(second);
     let mut spent = Spent::new();
     let child = loop {
-        match worker.spawn() {
-            // It was there a moment ago: an upgrade puts another in its place.
+        match goes_first(WORKER_SCORE, || worker.spawn()) {
+            // The daemon saw the program a moment ago: an upgrade is replacing it.
             Err(error) if is_being_replaced(&error) && spent.so_far() < REPLACED_LIMIT => {
                 std::thread::sleep(REPLACED_PAUSE);
             }
             other => break other,
         }
     };
-    let child = child.map_err(|error| {
+    child.map_err(|error| {
         let what = format!("the worker {} cannot be started", args.program.display());
         let trouble = Trouble::of(&what, &error);
         if is_being_replaced(&error) { Trouble { again: Again::IfReplaced, ..trouble } } else { trouble }
-    })?;
-    i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| Trouble::lasting("no process id"))
+    })
 }
 
-/// Whether a program cannot be started for what happens to its file while another takes its place.
+/// Whether a program cannot be started because its file is just being replaced.
 pub(crate) fn is_being_replaced(error: &io::Error) -> bool {
     let passing = [Errno::NOENT, Errno::ACCESS, Errno::NOEXEC, Errno::TXTBSY];
     passing.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
@@ -313,10 +331,10 @@ const RESERVED_BYTES: usize = 4096;
 fn reserve_exit(dir: &Path) -> io::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let path = dir.join(RESERVED);
-    // One that a killed shim left may not be for our eyes only.
+    // A file that a killed shim left may have other permissions.
     let _none = std::fs::remove_file(&path);
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-    // Not synced: file systems take the room when it is written to, and a start should not wait for the disk.
+    // Not synced: file systems allocate the room on write, and a start should not wait for the disk.
     let written = file.write_all(&[b' '; RESERVED_BYTES]);
     if written.is_err() {
         let _part = std::fs::remove_file(&path);
@@ -324,7 +342,7 @@ fn reserve_exit(dir: &Path) -> io::Result<std::fs::File> {
     written.map(|()| file)
 }
 
-/// Writes the last word durably; into the reserved room when there is no other.
+/// Writes `exit.json` durably; into the reserved room when there is no other.
 fn write_exit(dir: &Path, exit: &ExitRecord, reserved: Option<std::fs::File>) -> Result<(), Trouble> {
     let outcome = records::write_durably(dir, records::EXIT, exit).or_else(|error| {
         use std::os::unix::fs::FileExt as _;
@@ -339,152 +357,27 @@ fn write_exit(dir: &Path, exit: &ExitRecord, reserved: Option<std::fs::File>) ->
     outcome.map_err(|error| Trouble::of("exit.json", &error))
 }
 
-struct Events {
-    child: Signal,
+/// Orders to stop.
+struct Stops {
     terminate: Signal,
     interrupt: Signal,
     _hangup: Signal,
 }
 
-impl Events {
+impl Stops {
     fn new() -> io::Result<Self> {
         Ok(Self {
-            child: signal(SignalKind::child())?,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            // Taken and not listened to: a terminal that closes is nothing to us.
+            // Caught and ignored: a terminal that closes does not end the run.
             _hangup: signal(SignalKind::hangup())?,
         })
     }
 
-    /// Waits for a child's end (false) or for an order to stop (true).
-    async fn stop_or_child(&mut self) -> bool {
+    async fn next(&mut self) {
         tokio::select! {
-            biased;
-            _ = self.terminate.recv() => true,
-            _ = self.interrupt.recv() => true,
-            _ = self.child.recv() => false,
-        }
-    }
-}
-
-/// The worker and everything below us.
-struct Tree {
-    family: Family,
-    group: Option<Group>,
-    main: Pid,
-    ended: Option<WaitStatus>,
-    /// Whether the kernel says that we have no child at all.
-    childless: bool,
-    /// Whether we sent KILL: then nobody else is blamed for it.
-    forced: bool,
-}
-
-impl Tree {
-    /// Takes every ended child.
-    fn reap(&mut self) {
-        loop {
-            match rustix::process::wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) if pid == self.main => self.ended = Some(status),
-                Ok(Some(_)) | Err(Errno::INTR) => {}
-                Ok(None) => {
-                    self.childless = false;
-                    return;
-                }
-                Err(_) => {
-                    self.childless = true;
-                    return;
-                }
-            }
-        }
-    }
-
-    fn is_gone(&self) -> bool {
-        (self.childless || (self.ended.is_some() && self.family.only_others())) && self.group_is_empty()
-    }
-
-    /// Who could not be ended.
-    fn left(&self) -> Vec<i32> {
-        if self.is_gone() {
-            return Vec::new();
-        }
-        let grouped = self.group.as_ref().map(Group::members).unwrap_or_default();
-        let grouped = grouped.into_iter().filter(|pid| !self.family.is_everybodys(*pid));
-        let all: std::collections::BTreeSet<i32> = self.family.members().into_iter().chain(grouped).collect();
-        all.into_iter().take(LEFT_NAMED).collect()
-    }
-
-    /// Nobody of the run can be elsewhere than below us; but what is in its group is asked for, not concluded.
-    fn group_is_empty(&self) -> bool {
-        let Some(group) = &self.group else { return true };
-        group.members().into_iter().all(|pid| self.family.is_everybodys(pid))
-    }
-
-    /// Waits until nothing is left; false when something is after that time.
-    async fn gone_within(&mut self, events: &mut Events, log: &mut WorkerLog, time: Duration) -> bool {
-        let mut patience = Patience::new(time);
-        loop {
-            self.reap();
-            if self.is_gone() {
-                return true;
-            }
-            tokio::select! {
-                biased;
-                _ = events.child.recv() => {}
-                () = log.copy_some() => {}
-                () = patience.over() => {
-                    self.reap();
-                    return self.is_gone();
-                }
-            }
-        }
-    }
-
-    /// Ends the tree on request. A further request may shorten the grace.
-    async fn stop(&mut self, events: &mut Events, log: &mut WorkerLog, args: &ShimArgs) {
-        self.family.ask();
-        let mut patience = Patience::new(grace(args));
-        loop {
-            self.reap();
-            if self.is_gone() {
-                return;
-            }
-            tokio::select! {
-                biased;
-                _ = events.child.recv() => {}
-                _ = events.terminate.recv() => patience.shorten(grace(args)),
-                () = log.copy_some() => {}
-                () = patience.over() => break,
-            }
-        }
-        self.kill(events).await;
-    }
-
-    /// TERM, a grace, then KILL until nothing is left.
-    async fn end(&mut self, events: &mut Events, log: &mut WorkerLog, grace: Duration) {
-        self.family.ask();
-        if !self.gone_within(events, log, grace).await {
-            self.kill(events).await;
-        }
-    }
-
-    /// KILL until nothing is left.
-    async fn kill(&mut self, events: &mut Events) {
-        let mut spent = Spent::new();
-        let mut pause = Duration::from_millis(1);
-        self.forced = self.ended.is_none();
-        while spent.so_far() < KILL_LIMIT {
-            self.family.kill();
-            if let Some(group) = &self.group {
-                group.kill(|pid| self.family.is_everybodys(pid));
-            }
-            self.reap();
-            if self.is_gone() {
-                return;
-            }
-            // Each end wakes us at once: a chain that forks and exits is followed as fast as it runs.
-            let _woken_or_not = tokio::time::timeout(pause, events.child.recv()).await;
-            pause = (pause * 2).min(KILL_PAUSE);
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
     }
 }

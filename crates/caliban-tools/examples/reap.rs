@@ -1,5 +1,5 @@
-//! The keeper of commands, for the tests: what the `caliban` binary is in its hidden mode. And, for them alone, somebody
-//! who holds a lock as a daemon does.
+//! The reaper of commands for the tests: what the `caliban` binary is in its hidden mode. With `hold`, a process that holds
+//! a lock as a daemon does.
 
 use std::{fs::File, process::Command};
 
@@ -9,7 +9,7 @@ fn main() -> std::process::ExitCode {
         Some(mode) if mode == "hold" => {
             hold(arguments.map(Into::into).collect::<Vec<std::path::PathBuf>>().as_slice())
         }
-        _ => caliban_tools::reaper_main(),
+        _ => caliban_keeper::reaper_main(),
     }
 }
 

@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
+use caliban_contract::records::ToldBy;
 use caliban_core::{access::Access, message::ToolSpec};
+use caliban_keeper::{Outcome, Report};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -17,10 +19,9 @@ use crate::{
         job::{Ending, Request},
         jobs::JobState,
     },
-    blocking, input,
+    blocking, full_output, input,
     limits::COMMAND_BYTES,
-    reaper::{Memory, Outcome, Report},
-    whole, words,
+    words,
 };
 
 mod capture;
@@ -146,14 +147,16 @@ impl Bash {
         let text = format!(
             "started in the background as {id}{place}. BashOutput shows what is new, KillShell ends it."
         );
-        Ok(ToolOutput::text(whole::joined(&text, &note.unwrap_or_default()), format!("started {id}")))
+        Ok(ToolOutput::text(full_output::joined(&text, &note.unwrap_or_default()), format!("started {id}")))
     }
 
     fn request(&self, input: Input, cwd: &Path, limit: Option<Duration>, keep: capture::Keep) -> Request {
         let options = &self.workspace.options;
+        let (launch, mark) = script::launch(&input.command, cwd.to_owned(), &options.env);
         Request {
             helper: options.helper.clone(),
-            order: script::order(&input.command, cwd.to_owned(), &options.env),
+            launch,
+            mark,
             capture: capture::Capture::new(self.workspace.outputs.clone(), keep),
             limit,
             command: input.command,
@@ -161,8 +164,8 @@ impl Bash {
         }
     }
 
-    /// Where the command runs: in the directory that it was judged for. One that is gone is left for the
-    /// root, in words.
+    /// The directory in which the command runs: the one that the permission rules saw. If it is gone, the root takes its
+    /// place and a note says so.
     fn stand_somewhere(&self, command: &str) -> Result<(PathBuf, Option<String>), String> {
         let target = self.workspace.judged.claim(&words(command), || Ok(self.workspace.cwd()))?;
         let cwd = target.path;
@@ -205,7 +208,7 @@ impl Bash {
             }
         };
         let summary = if ending.timed_out {
-            // First, as the exit code that follows is only how the command took it.
+            // First: the exit code below only says how the command reacted to the signal.
             notes.insert(
                 0,
                 format!("[timed out after {} s: everything it started was ended]", limit.as_secs_f64()),
@@ -222,14 +225,13 @@ impl Bash {
         ToolOutput { is_error: ending.timed_out || code != Some(0), exit_code: code, summary, ..output }
     }
 
-    /// Goes where the shell went, if it went anywhere: a command that stayed does not undo the `cd` of
-    /// one that ran beside it.
+    /// Changes to the shell's last directory, if the shell changed it: a command without `cd` does not undo the `cd` of
+    /// one that ran at the same time.
     fn follow(&self, report: &Report, began: &Stand) -> Option<String> {
         use std::os::unix::ffi::OsStringExt;
         let said = report.cwd.as_ref()?;
         let now = PathBuf::from(OsString::from_vec(said.clone()));
-        // One whose directory was renamed under it stayed, too: where we stand is what we were told, not what it is
-        // called for the moment.
+        // A shell whose directory was renamed meanwhile has not moved either.
         if now == began.cwd || (began.identity.is_some() && identity(&now) == began.identity) {
             return None;
         }
@@ -244,19 +246,19 @@ impl Bash {
     }
 }
 
-/// Where a command begins.
+/// The directory in which a command begins.
 struct Stand {
     cwd: PathBuf,
     identity: Option<(u64, u64)>,
 }
 
-/// Which directory this is, whatever it is called.
+/// Device and inode of a directory, which a rename keeps.
 fn identity(dir: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(dir).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// What the judgement of a command is kept under; no path looks like that.
+/// The key of a command in the list of judged targets; no path looks like that.
 fn words(command: &str) -> String {
     format!("$\0{command}")
 }
@@ -303,20 +305,20 @@ pub(crate) fn outcome_note(outcome: &Outcome) -> Option<String> {
     }
 }
 
-/// Whether it may have ended as it did for want of memory.
+/// A note that the command may have ended for want of memory.
 pub(crate) fn memory_note(report: &Report) -> Option<String> {
-    /// As a shell says it of the last command.
+    /// The exit code of a shell whose last command was killed.
     const KILLED: i32 = 128 + SIGKILL;
     const SIGKILL: i32 = rustix::process::Signal::KILL.as_raw();
-    let text = match (report.memory, &report.outcome) {
-        (Memory::Enough, _) | (_, Outcome::Exited(0) | Outcome::NotStarted(_)) => return None,
-        (Memory::OutHere | Memory::OutSomewhere, Outcome::Killed(SIGKILL) | Outcome::Exited(KILLED)) => {
+    let text = match (report.out_of_memory?, &report.outcome) {
+        (_, Outcome::Exited(0) | Outcome::NotStarted(_)) => return None,
+        (_, Outcome::Killed(SIGKILL) | Outcome::Exited(KILLED)) => {
             "[probably ended by the kernel for want of memory]"
         }
-        (Memory::OutHere, Outcome::Killed(_) | Outcome::Exited(_)) => {
+        (ToldBy::Run | ToldBy::Group, _) => {
             "[memory ran out while it ran: the kernel ended a process for that]"
         }
-        (Memory::OutSomewhere, Outcome::Killed(_) | Outcome::Exited(_)) => return None,
+        (ToldBy::System, _) => return None,
     };
     Some(text.to_owned())
 }

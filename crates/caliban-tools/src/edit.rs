@@ -17,11 +17,11 @@ use crate::{
     BoxFuture, Call, Tool, ToolOutput, Workspace, blocking,
     blocking::Commit,
     edit::replacement::{Fault, Replaced},
-    input,
+    full_output, input,
     ledger::{Known, Stamp, hash},
     limits::FILE_BYTES,
     save::{self, Old},
-    target, whole, words,
+    target, words,
 };
 
 mod hint;
@@ -169,6 +169,6 @@ fn told(shown: &str, before: &[u8], replaced: &Replaced, note: Option<&str>) -> 
         1 => format!("edited {shown}: +{} -{}", change.added, change.removed),
         count => format!("edited {shown}: {count} places, the first of them:"),
     };
-    let text = whole::joined(&format!("{summary}\n{}", change.text), note.unwrap_or_default());
+    let text = full_output::joined(&format!("{summary}\n{}", change.text), note.unwrap_or_default());
     ToolOutput::text(text, summary.trim_end_matches(", the first of them:"))
 }

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::{
-    BoxFuture, Call, Tool, ToolOutput, Workspace, blocking, input,
+    BoxFuture, Call, Tool, ToolOutput, Workspace, blocking, full_output, input,
     limits::{FETCH_BYTES, REDIRECTS},
-    whole, words,
+    words,
 };
 
 mod page;
@@ -129,7 +129,7 @@ async fn get(client: &Client, mut url: Url) -> Result<Fetched, String> {
                     Err(_) => String::new(),
                 };
                 let start: String = text.trim().chars().take(ERROR_CHARS).collect();
-                return Err(whole::joined(&format!("{url} answered with status {status}"), &start));
+                return Err(full_output::joined(&format!("{url} answered with status {status}"), &start));
             }
         }
     }

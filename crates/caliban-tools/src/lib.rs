@@ -17,21 +17,19 @@ mod bash;
 mod blocking;
 mod edit;
 mod fetch;
+mod full_output;
 mod glob;
 mod grep;
 mod input;
-mod kept;
 mod ledger;
 pub mod limits;
 mod line_ends;
 mod locks;
 mod read;
-mod reaper;
 mod save;
 mod target;
 mod todo;
 mod walk;
-mod whole;
 mod words;
 mod workspace;
 mod write;
@@ -41,11 +39,9 @@ pub use crate::{
         JOB_MARK,
         jobs::{JobInfo, JobState},
     },
-    kept::{KeptCommand, KeptEnd, KeptServer, Serving, ServingEnd, Why},
+    full_output::Redact,
     limits::Limits,
-    reaper::{REAP_MODE, reaper_main},
     todo::{Todo, TodoStatus},
-    whole::Redact,
     workspace::{OffLimits, PrivateAddresses, Workspace, WorkspaceError, WorkspaceOptions},
 };
 

@@ -13,12 +13,12 @@ use caliban_http::{AddressPolicy, Client};
 
 use crate::{
     bash::jobs::{JobInfo, Jobs},
+    full_output::{FullOutputs, Redact},
     ledger::FileLedger,
     limits::Limits,
     locks::PathLocks,
     target::{self, Judged, Target},
     todo::Todo,
-    whole::{Redact, WholeOutputs},
 };
 
 /// What a workspace is made of; all of it is given, nothing is looked up.
@@ -32,7 +32,7 @@ pub struct WorkspaceOptions {
     pub output_dir: PathBuf,
     /// The environment of commands, already allow-listed.
     pub env: Vec<(OsString, OsString)>,
-    /// The program whose hidden mode keeps commands (see [`crate::REAP_MODE`]): the own executable.
+    /// The program whose hidden mode keeps commands (`caliban_contract::modes::REAP`): the own executable.
     pub helper: PathBuf,
     /// How pages are fetched (proxy, trusted certificates); its address policy is set by the next field.
     pub http: caliban_http::Options,
@@ -79,7 +79,7 @@ pub struct Workspace {
     pub(crate) ledger: FileLedger,
     pub(crate) locks: PathLocks,
     pub(crate) judged: Judged,
-    pub(crate) outputs: WholeOutputs,
+    pub(crate) outputs: FullOutputs,
     pub(crate) jobs: Jobs,
     pub(crate) http: Client,
     cwd: Mutex<PathBuf>,
@@ -90,7 +90,7 @@ pub struct Workspace {
 impl Workspace {
     /// A workspace in `options.root`.
     pub fn new(options: WorkspaceOptions) -> Result<Arc<Self>, WorkspaceError> {
-        let outputs = WholeOutputs::new(options.output_dir.clone(), options.redact.clone());
+        let outputs = FullOutputs::new(options.output_dir.clone(), options.redact.clone());
         Self::with_outputs(options, outputs, Jobs::default())
     }
 
@@ -104,7 +104,7 @@ impl Workspace {
 
     fn with_outputs(
         mut options: WorkspaceOptions,
-        outputs: WholeOutputs,
+        outputs: FullOutputs,
         jobs: Jobs,
     ) -> Result<Arc<Self>, WorkspaceError> {
         let root = fs::canonicalize(&options.root)

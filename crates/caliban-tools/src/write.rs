@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use crate::{
     BoxFuture, Call, Tool, ToolOutput, Workspace, blocking,
     blocking::Commit,
-    input,
+    full_output, input,
     ledger::{Known, Stamp, hash},
     limits::FILE_BYTES,
     line_ends::{self, Shaped},
     save::{self, Old},
-    target, whole, words,
+    target, words,
 };
 
 /// The Write tool.
@@ -112,7 +112,7 @@ fn write_now(
         Old::Is(_) => "overwrote",
     };
     let text = format!("{verb} {shown}: {lines}");
-    Ok(ToolOutput::text(whole::joined(&text, &notes.join("\n")), text))
+    Ok(ToolOutput::text(full_output::joined(&text, &notes.join("\n")), text))
 }
 
 /// Only what the agent knows whole can it replace as a whole.

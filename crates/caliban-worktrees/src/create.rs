@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use caliban_core::names::Slug;
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::beneath;
@@ -33,8 +33,7 @@ use crate::sparse::{self, SparsePath};
 const NEARLY_FULL: u64 = 16 * 1024 * 1024;
 
 /// What a worktree's branch starts from.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum BaseRef {
     /// The current commit.
     #[default]
@@ -66,30 +65,23 @@ impl From<BaseRef> for String {
 }
 
 /// What to make.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreateRequest {
     /// The worktree's name; its branch is `caliban/<name>`.
     pub name: Slug,
     /// What it starts from.
-    #[serde(default)]
     pub base_ref: BaseRef,
     /// The commit that `base_ref` stood for when somebody asked; what it stands for now when absent.
-    #[serde(default)]
     pub base_commit: Option<String>,
     /// Directories to check out, cone mode; empty means all files.
-    #[serde(default)]
     pub sparse_paths: Vec<String>,
     /// Directories of the repository that are linked, not copied.
-    #[serde(default)]
     pub symlink_directories: Vec<String>,
     /// A command that runs in the new worktree.
-    #[serde(default)]
     pub setup: Option<Setup>,
     /// Who asks: an agent's id, a session's id. Recorded, not interpreted.
-    #[serde(default)]
     pub owner: Option<String>,
     /// A path that exists for as long as somebody counts on the worktree: until then no sweep takes it.
-    #[serde(default)]
     pub holder: Option<PathBuf>,
 }
 
@@ -342,7 +334,7 @@ impl Repo {
         }
         if let Some(setup) = &request.setup {
             progress(Progress::begin(Phase::Setup));
-            setup::run(setup, &path, self.root(), &self.git.options, cancel).await?;
+            setup::run(setup, &path, self.root(), cancel).await?;
         }
         marker.making = Making::Finished;
         marker.write(admin)?;

@@ -21,7 +21,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
-use self::hardening::{DROPPED, HARD_CONFIG, HARD_ENV, NO_EXCLUDES, OUTSIDE_ENV, TRUSTED_CONFIG};
+pub(crate) use self::hardening::DROPPED;
+use self::hardening::{HARD_CONFIG, HARD_ENV, NO_EXCLUDES, OUTSIDE_ENV, TRUSTED_CONFIG};
 use crate::error::{Error, Result};
 use crate::marker::Oid;
 use crate::repo::split_nul;
@@ -51,7 +52,7 @@ impl Default for GitOptions {
     }
 }
 
-/// Where the environment of git and of setup commands comes from.
+/// Where the environment of git comes from.
 #[derive(Debug, Clone)]
 pub enum Environment {
     /// This process's own, without what would point git somewhere else.
@@ -382,14 +383,10 @@ fn met_a_lock(stderr: &str) -> bool {
 /// A command with the chosen environment, without anything that would lead git astray.
 pub(crate) fn base_command(options: &GitOptions) -> Command {
     let mut command = Command::new(&options.program);
-    apply_environment(&mut command, options);
+    choose_environment(&mut command, options);
+    command.kill_on_drop(true).process_group(0);
     command.env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C").env("LANGUAGE", "");
     command
-}
-
-pub(crate) fn apply_environment(command: &mut Command, options: &GitOptions) {
-    choose_environment(command, options);
-    command.kill_on_drop(true).process_group(0);
 }
 
 fn choose_environment(command: &mut Command, options: &GitOptions) {
@@ -412,7 +409,7 @@ fn pid_of(child: &Child) -> Option<rustix::process::Pid> {
 }
 
 /// Ends a child and all that it started: TERM, so that git removes its lock files, then KILL.
-pub(crate) async fn end_group(child: &mut Child) {
+async fn end_group(child: &mut Child) {
     let Some(group) = pid_of(child) else { return };
     // Best effort by name: the group may be gone already.
     let _gone = rustix::process::kill_process_group(group, rustix::process::Signal::TERM);

@@ -20,6 +20,7 @@ use caliban_agent::{
     subagent::{Isolation, inherit, policy_in_worktree},
 };
 use caliban_core::{budget, ids::AgentId, price::Billing, redact::Redactor, setup::AgentSetup, wait::Wait};
+use caliban_keeper::Variables;
 use caliban_mcp::Server;
 use caliban_permissions::Policy;
 use caliban_providers::{Provider, ProviderKind};
@@ -404,11 +405,15 @@ fn isolation(settings: &Settings, repo: Option<PathBuf>, workspace: &WorkspaceOp
         repo,
         env: workspace.env.clone(),
         keep: if worktrees.keep { Keep::All } else { Keep::Remove },
-        setup: worktrees
-            .setup
-            .clone()
-            .map(|command| Setup { command, timeout_seconds: worktrees.setup_timeout.get().into() }),
+        setup: setup(settings, workspace.env.clone(), workspace.helper.clone()),
     }
+}
+
+/// The setup command of worktrees, if the settings name one.
+pub(crate) fn setup(settings: &Settings, environment: Variables, helper: PathBuf) -> Option<Setup> {
+    let worktrees = &settings.worktrees;
+    let timeout_seconds = worktrees.setup_timeout.get();
+    worktrees.setup.clone().map(|command| Setup { command, timeout_seconds, environment, helper })
 }
 
 fn tool_limits(settings: &Settings) -> caliban_tools::Limits {

@@ -35,7 +35,7 @@ use crate::{
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     match args.get(1).and_then(|arg| arg.to_str()) {
-        Some(modes::REAP) => return caliban_tools::reaper_main(),
+        Some(modes::REAP) => return caliban_keeper::reaper_main(),
         Some(modes::SHIM) => {
             return caliban_supervisor::shim_main(args.get(2..).unwrap_or_default().to_vec());
         }

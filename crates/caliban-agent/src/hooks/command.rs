@@ -2,16 +2,17 @@
 //!
 //! Exit 0: fine; JSON on stdout is obeyed, other text is context where the event takes it. Exit 2: blocks, with
 //! stderr as the reason. Anything else, and a hook that cannot run: a warning, and the step goes on.
-//! The command has a keeper, as the commands of tools have: it ends what the hook leaves running, also when we are killed.
+//! The command runs under a reaper, as the commands of tools do: it ends what the hook leaves running, even when we are
+//! killed.
 
-use caliban_tools::{KeptCommand, Why};
+use caliban_keeper::{Keep, Launch, Streams, Supervised, SupervisedEnd, Variables, Why};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{CommandHook, HookAnswer, HookEvent, HookPermission, HookPlace};
 
 /// What is read of a hook's stdout and of its stderr.
-const OUTPUT_BYTES: u64 = 64 * 1024;
+const OUTPUT_BYTES: usize = 64 * 1024;
 /// The exit code that blocks.
 const BLOCK: i32 = 2;
 /// Codes above this are those of signals.
@@ -23,28 +24,21 @@ pub(super) async fn run(
     input: &Value,
     cancel: &CancellationToken,
 ) -> HookAnswer {
-    let command = KeptCommand {
+    let streams = Streams::Apart { input: input.to_string().into() };
+    let command = Supervised {
         helper: place.helper.clone(),
-        // Never where the agent works: what stands there may be the agent's own words, and a hook is the user's.
-        cwd: place.root.clone(),
-        argv: ["sh", "-c", &hook.command].map(Into::into).to_vec(),
-        env: environment(place),
-        input: input.to_string(),
+        // Never where the agent works: the files there may be the agent's, and a hook is the user's.
+        launch: Launch::shell(&hook.command, place.root.clone(), environment(place), streams),
         limit: hook.timeout,
-        output_bytes: OUTPUT_BYTES,
+        keep: Keep::First(OUTPUT_BYTES),
     };
     let ended = match command.run(cancel).await {
         Ok(ended) => ended,
         Err(error) => return warning(hook, &format!("cannot run: {error}")),
     };
-    let finished = Finished {
-        code: ended.code,
-        stdout: String::from_utf8_lossy(&ended.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&ended.stderr).into_owned(),
-    };
     match (ended.why, ended.code) {
-        // Its own last word counts, even where something that it left running took up the rest of its time.
-        (Why::Itself, _) | (Why::Timeout, Some(0 | BLOCK)) => judge(hook, &finished),
+        // The hook's own exit code counts, even where a process that it left running used up the rest of its time.
+        (Why::Itself, _) | (Why::Timeout, Some(0 | BLOCK)) => judge(hook, &ended),
         (Why::Timeout, _) => {
             warning(hook, &format!("took longer than {} s and was ended", hook.timeout.as_secs()))
         }
@@ -52,7 +46,7 @@ pub(super) async fn run(
     }
 }
 
-fn environment(place: &HookPlace) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+fn environment(place: &HookPlace) -> Variables {
     let ours = [
         ("CALIBAN_PROJECT_DIR", &place.root),
         ("CLAUDE_PROJECT_DIR", &place.root),
@@ -62,21 +56,15 @@ fn environment(place: &HookPlace) -> Vec<(std::ffi::OsString, std::ffi::OsString
     given.chain(ours.into_iter().map(|(name, path)| (name.into(), path.into()))).collect()
 }
 
-struct Finished {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-fn judge(hook: &CommandHook, finished: &Finished) -> HookAnswer {
-    match finished.code {
-        Some(0) => success(hook.event, finished.stdout.trim()),
+fn judge(hook: &CommandHook, ended: &SupervisedEnd) -> HookAnswer {
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    match ended.code {
+        Some(0) => success(hook.event, String::from_utf8_lossy(&ended.stdout).trim()),
         Some(BLOCK) => {
-            let reason = finished.stderr.trim();
-            let reason = if reason.is_empty() { "blocked by a hook" } else { reason };
+            let reason = if stderr.trim().is_empty() { "blocked by a hook" } else { stderr.trim() };
             HookAnswer { block: Some(reason.to_owned()), ..HookAnswer::default() }
         }
-        Some(code) if code <= SIGNALS => warning(hook, &format!("exit {code}: {}", finished.stderr.trim())),
+        Some(code) if code <= SIGNALS => warning(hook, &format!("exit {code}: {}", stderr.trim())),
         Some(_) | None => warning(hook, "was killed"),
     }
 }

@@ -247,7 +247,7 @@ impl Owner {
 
     /// Finishes removals, and puts aside what is in no registry.
     fn clear_directories(&mut self, with_rows: &BTreeSet<AgentId>) {
-        self.tasks.spawn_blocking(crate::shim::cgroup::sweep);
+        self.tasks.spawn_blocking(caliban_keeper::sweep);
         for entry in fs::read_dir(self.places.agents_dir()).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             if let Some(id) = name.strip_prefix(LEAVING) {

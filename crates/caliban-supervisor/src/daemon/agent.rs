@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, WaitingFor};
 use caliban_core::spec::{Isolation, SpawnSpec};
+use caliban_keeper::Group;
 use caliban_store::fleet::{Record, Wanted};
 
 use super::phase::{Keeper, Phase, Registering, Renewing, Run};
 use crate::places::Places;
-use crate::process::Traces;
+use crate::process::{MARKER, Traces};
 use crate::protocol::AgentRow;
 use crate::records::{self, ShimRecord, WorkerStatus};
-use crate::shim::cgroup::Group;
 
 /// Characters of a prompt's first line that a row shows.
 const PROMPT_CHARS: usize = 200;
@@ -185,7 +185,7 @@ impl Agent {
             known.push((shim.pid, shim.start_time));
             known.extend(shim.worker_pid.zip(shim.worker_start_time));
         }
-        Traces { marker: self.marker(), known, session: shim.map(|shim| shim.pid), group }
+        Traces { variable: MARKER, marker: self.marker(), known, session: shim.map(|shim| shim.pid), group }
     }
 
     /// The value of `CALIBAN_AGENT_ID` for the present run.

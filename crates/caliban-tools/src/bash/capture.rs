@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::{
+    full_output::{FullOutputFile, FullOutputs},
     limits::{MEMORY_BYTES, WHOLE_BYTES},
-    whole::{WholeFile, WholeOutputs},
     words,
 };
 
@@ -23,13 +23,13 @@ pub(crate) enum Keep {
 
 /// See the module.
 pub(super) struct Capture {
-    outputs: WholeOutputs,
+    outputs: FullOutputs,
     /// What came since the last `take`: all of it up to `MEMORY_BYTES`, else its start …
     head: Vec<u8>,
     /// … and its end.
     tail: VecDeque<u8>,
     new: u64,
-    file: Option<WholeFile>,
+    file: Option<FullOutputFile>,
     path: Option<PathBuf>,
     lost: Option<io::Error>,
     full: bool,
@@ -50,7 +50,7 @@ impl Taken {
 }
 
 impl Capture {
-    pub(super) fn new(outputs: WholeOutputs, keep: Keep) -> Self {
+    pub(super) fn new(outputs: FullOutputs, keep: Keep) -> Self {
         let mut capture = Self {
             outputs,
             head: Vec::new(),
@@ -75,9 +75,9 @@ impl Capture {
     /// What is to be said about the file: that it could not be written, or has not everything.
     pub(super) fn note(&self) -> Option<String> {
         if let Some(error) = &self.lost {
-            return Some(crate::whole::lost_note(error));
+            return Some(crate::full_output::lost_note(error));
         }
-        let full = self.full || self.file.as_ref().is_some_and(WholeFile::full);
+        let full = self.full || self.file.as_ref().is_some_and(FullOutputFile::full);
         full.then(|| format!("[only the first {} are kept]", words::bytes(WHOLE_BYTES)))
     }
 
@@ -162,7 +162,7 @@ mod tests {
     use std::fs;
 
     fn capture(dir: &Path, keep: Keep) -> Capture {
-        Capture::new(WholeOutputs::new(dir.to_owned(), None), keep)
+        Capture::new(FullOutputs::new(dir.to_owned(), None), keep)
     }
 
     #[test]

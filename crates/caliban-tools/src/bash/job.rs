@@ -1,5 +1,5 @@
-//! One running command, foreground or background: a task that feeds its output to the capture, holds
-//! its time limit, stops it, and says when nothing of it is left.
+//! One running command, foreground or background: a task that feeds the command's output to the capture, enforces its time
+//! limit, stops it, and reports when nothing of it is left.
 
 use std::{
     io,
@@ -12,6 +12,8 @@ use caliban_core::{
     cap::{self, Cap},
     message::ResultPart,
 };
+use caliban_keeper::{KILL_LIMIT, Launch, Report, STOP_GRACE, start_reaper};
+use caliban_process::Patience;
 use rustix::process::{Pid, Signal};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -25,27 +27,23 @@ use super::{
     jobs::JobState,
     sweep::Mark,
 };
-use crate::{
-    ToolOutput, Workspace,
-    limits::PROGRESS_BYTES,
-    reaper::{self, KILL_LIMIT, Order, Patience, Report, STOP_GRACE},
-    whole, words,
-};
+use crate::{ToolOutput, Workspace, full_output, limits::PROGRESS_BYTES, words};
 
 const BLOCK_BYTES: usize = 64 << 10;
-/// How long a keeper may take to stop a tree before it is taken for lost.
-const KEEPER_LIMIT: Duration = STOP_GRACE.saturating_add(KILL_LIMIT).saturating_add(Duration::from_secs(3));
-/// How long the output is read after the tree is gone: only somebody outside of it can still hold it.
+/// How long a reaper may take to stop a tree before it counts as lost.
+const REAPER_LIMIT: Duration = STOP_GRACE.saturating_add(KILL_LIMIT).saturating_add(Duration::from_secs(3));
+/// How long the output is read after the tree is gone: only a process outside of the tree can still hold the pipe.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 /// Bytes of a report.
 const REPORT_BYTES: u64 = 1 << 20;
-/// Pieces of live output that wait for the observer; more are dropped, the observer is only looking on.
+/// Pieces of live output that wait for the observer; more are dropped.
 const LIVE_PIECES: usize = 64;
 
 /// What to run.
 pub(super) struct Request {
     pub(super) helper: PathBuf,
-    pub(super) order: Order,
+    pub(super) launch: Launch,
+    pub(super) mark: Mark,
     pub(super) capture: Capture,
     pub(super) limit: Option<Duration>,
     pub(super) command: String,
@@ -66,28 +64,26 @@ pub(crate) struct Job {
 /// How it ended.
 #[derive(Debug, Clone)]
 pub(super) struct Ending {
-    /// What the keeper said; none when it was killed.
+    /// What the reaper reported; none when the reaper was killed.
     pub(super) report: Option<Report>,
-    /// Processes that had to be found and killed without the keeper.
+    /// How many processes had to be found and killed without the reaper.
     pub(super) swept: usize,
     pub(super) timed_out: bool,
     pub(super) took: Duration,
 }
 
 impl Job {
-    /// Starts the keeper. The returned future is the job's task: whoever holds it must run it to its end.
+    /// Starts the reaper. The returned future is the job's task: whoever holds it must run it to its end.
     pub(super) fn start(
-        mut request: Request,
+        request: Request,
         stop: CancellationToken,
     ) -> io::Result<(Arc<Self>, mpsc::Receiver<String>, impl Future<Output = ()> + Send + 'static)> {
-        let mark = Mark::new();
-        request.order.env.push(mark.variable());
-        let order = request.order.encode()?;
-        let mut child = reaper::start(&request.helper)?;
+        let launch = request.launch.encode()?;
+        let mut child = start_reaper(&request.helper)?;
         let (Some(control), Some(output), Some(report)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            return Err(io::Error::other("no pipes to the keeper"));
+            return Err(io::Error::other("no pipes to the reaper"));
         };
         let (tell, state) = watch::channel(JobState::Running);
         let (live, seen) = mpsc::channel(LIVE_PIECES);
@@ -99,8 +95,9 @@ impl Job {
             capture: Mutex::new(request.capture),
             ending: Mutex::new(None),
         });
-        let keeper = Keeper { child, control: Some(control), output, report, mark, live: Live::new(live) };
-        let task = run(job.clone(), keeper, order, request.limit, tell);
+        let mark = request.mark;
+        let reaper = Reaper { child, control: Some(control), output, report, mark, live: Live::new(live) };
+        let task = run(job.clone(), reaper, launch, request.limit, tell);
         Ok((job, seen, task))
     }
 
@@ -127,18 +124,18 @@ impl Job {
             (capture.path().map(ToOwned::to_owned), capture.note())
         };
         let Some(path) = path else {
-            let notes = whole::joined(notes, &note.unwrap_or_default());
+            let notes = full_output::joined(notes, &note.unwrap_or_default());
             return workspace.outputs.output(kind, &taken.text, &notes, chars);
         };
         let shown = cap::middle(&taken.text, Cap::Chars(chars));
         let is_part = taken.left_out.is_some() || shown.len() != taken.text.len();
         let mut notes = notes.to_owned();
         if is_part {
-            notes = whole::joined(&notes, &whole::place_note(&path));
+            notes = full_output::joined(&notes, &full_output::place_note(&path));
         }
-        notes = whole::joined(&notes, &note.unwrap_or_default());
+        notes = full_output::joined(&notes, &note.unwrap_or_default());
         ToolOutput {
-            content: vec![ResultPart::Text { text: whole::joined(&shown, &notes) }],
+            content: vec![ResultPart::Text { text: full_output::joined(&shown, &notes) }],
             whole: is_part.then_some(path),
             ..ToolOutput::default()
         }
@@ -149,7 +146,7 @@ impl Job {
     }
 }
 
-struct Keeper {
+struct Reaper {
     child: Child,
     control: Option<ChildStdin>,
     output: ChildStdout,
@@ -160,22 +157,22 @@ struct Keeper {
 
 async fn run(
     job: Arc<Job>,
-    mut keeper: Keeper,
-    order: Vec<u8>,
+    mut reaper: Reaper,
+    launch: Vec<u8>,
     limit: Option<Duration>,
     tell: watch::Sender<JobState>,
 ) {
     let began = Instant::now();
-    let timed_out = keeper.follow(&job, order, limit).await;
-    let report = keeper.report().await;
+    let timed_out = reaper.follow(&job, launch, limit).await;
+    let report = reaper.report().await;
     let swept = match &report {
         Some(_) => 0,
         None => {
-            let mark = keeper.mark.clone();
+            let mark = reaper.mark.clone();
             tokio::task::spawn_blocking(move || mark.sweep()).await.unwrap_or(0)
         }
     };
-    keeper.drain(&job).await;
+    reaper.drain(&job).await;
     job.capture().finish();
     let code = report.as_ref().and_then(|report| super::exit_code(&report.outcome));
     let ending = Ending { report, swept, timed_out, took: began.elapsed() };
@@ -183,17 +180,17 @@ async fn run(
     let _nobody_asks = tell.send(JobState::Ended { code });
 }
 
-impl Keeper {
-    /// Runs it until the keeper is gone; says whether time ran out.
-    async fn follow(&mut self, job: &Job, order: Vec<u8>, limit: Option<Duration>) -> bool {
+impl Reaper {
+    /// Follows the command until the reaper is gone; returns whether time ran out.
+    async fn follow(&mut self, job: &Job, launch: Vec<u8>, limit: Option<Duration>) -> bool {
         let mut block = vec![0; BLOCK_BYTES];
         let mut open = true;
         let timed_out = {
             let control = self.control.take();
             let sending = async move {
                 let mut control = control?;
-                // A keeper that is gone already says why in its report.
-                control.write_all(&order).await.ok()?;
+                // A reaper that is gone already says why in its report.
+                control.write_all(&launch).await.ok()?;
                 Some(control)
             };
             let out_of_time = sleep_for(limit);
@@ -216,12 +213,12 @@ impl Keeper {
         timed_out
     }
 
-    /// Tells the keeper to stop the tree and waits for it, reading on so that nobody blocks on a full pipe.
+    /// Tells the reaper to stop the tree and waits for it. Reads on, so that nobody blocks on a full pipe.
     async fn stop(&mut self, job: &Job, block: &mut [u8], mut open: bool) {
         self.control = None;
-        // The tree may have stopped its keeper.
+        // The command may have sent its reaper a STOP.
         self.signal(Signal::CONT);
-        let mut lost = Patience::new(KEEPER_LIMIT);
+        let mut lost = Patience::new(REAPER_LIMIT);
         loop {
             tokio::select! {
                 _ = self.child.wait() => return,
@@ -243,7 +240,7 @@ impl Keeper {
         }
     }
 
-    /// What the keeper said at its end.
+    /// What the reaper reported at its end.
     async fn report(&mut self) -> Option<Report> {
         let mut said = Vec::new();
         let mut limited = (&mut self.report).take(REPORT_BYTES);
@@ -271,7 +268,7 @@ impl Keeper {
 
 async fn sleep_for(limit: Option<Duration>) {
     match limit {
-        // A command that was stopped together with us has not used up its time.
+        // Time in which we were stopped together with the command does not count.
         Some(limit) => Patience::new(limit).over().await,
         None => std::future::pending().await,
     }

@@ -1,11 +1,13 @@
-//! The shell's side of a command: which shell, in which environment, and how it says where it went.
+//! The shell's side of a command: which shell, in which environment, and how it reports its last directory.
 
 use std::{
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
 };
 
-use crate::reaper::{Order, Streams};
+use caliban_keeper::{Environment, Launch, Streams, Variables};
+
+use super::sweep::Mark;
 
 /// Set for every command, over what the caller gives: nothing may wait for a person or a terminal.
 const SET: [(&str, &str); 10] = [
@@ -29,15 +31,30 @@ const TAKEN: [&str; 5] = ["CDPATH", "GLOBIGNORE", "BASHOPTS", "SHELLOPTS", "POSI
 const GIT_SETTING: (&str, &str) = ("safe.bareRepository", "explicit");
 const GIT_COUNT: &str = "GIT_CONFIG_COUNT";
 
-/// The order for the keeper.
-pub(super) fn order(command: &str, cwd: PathBuf, env: &[(OsString, OsString)]) -> Order {
+/// What the reaper starts, and the mark that its processes have.
+pub(super) fn launch(command: &str, directory: PathBuf, env: &[(OsString, OsString)]) -> (Launch, Mark) {
+    let (shell, mut variables) = environment(env);
+    let name = shell.file_name().unwrap_or(OsStr::new("sh")).to_owned();
+    let mark = Mark::new(&variables);
+    variables.push(mark.variable());
+    let launch = Launch {
+        program: shell.into(),
+        arguments: vec!["-c".into(), script(command).into(), name],
+        directory,
+        environment: Environment::Exactly(variables),
+        streams: Streams::Shell,
+    };
+    (launch, mark)
+}
+
+/// The shell and the environment of a command.
+fn environment(env: &[(OsString, OsString)]) -> (PathBuf, Variables) {
     let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
     let shell = shell(path);
-    let name = shell.file_name().unwrap_or(OsStr::new("sh")).to_owned();
     let ours = SET.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
     let ours = ours.chain(git_setting(env)).chain([("PATH".into(), absolute(path))]);
     let ours: Vec<(OsString, OsString)> = ours.collect();
-    let env = env
+    let variables = env
         .iter()
         .filter(|(name, _)| {
             !ours.iter().any(|(set, _)| name == set) && !TAKEN.iter().any(|taken| name == taken)
@@ -46,12 +63,11 @@ pub(super) fn order(command: &str, cwd: PathBuf, env: &[(OsString, OsString)]) -
         .cloned()
         .chain(ours.iter().cloned())
         .collect();
-    let argv = vec![shell.into(), "-c".into(), script(command).into(), name];
-    Order { cwd, argv, env, streams: Streams::Joined }
+    (shell, variables)
 }
 
-/// The absolute directories of a `PATH`: from the others any directory of a project could give `ls` another meaning.
-/// So it could without any, as then shells look into the working directory.
+/// The absolute directories of a `PATH`. A relative one would let a directory of the project replace `ls`. An empty `PATH`
+/// would, too: shells then look into the working directory.
 fn absolute(path: Option<&OsStr>) -> OsString {
     const USUAL: &str = "/usr/local/bin:/usr/bin:/bin";
     let given = path.map(std::env::split_paths).into_iter().flatten();
@@ -62,7 +78,7 @@ fn absolute(path: Option<&OsStr>) -> OsString {
     }
 }
 
-/// One setting more behind those that the environment has for git.
+/// Our setting for git, after those that the environment already has.
 fn git_setting(env: &[(OsString, OsString)]) -> [(OsString, OsString); 3] {
     let given = env.iter().find(|(name, _)| name == GIT_COUNT).and_then(|(_, count)| count.to_str());
     // Git refuses to work with a count that is no number.
@@ -75,10 +91,10 @@ fn git_setting(env: &[(OsString, OsString)]) -> [(OsString, OsString); 3] {
     ]
 }
 
-/// The command, and around it: the working directory is told on the descriptor that the keeper names,
-/// when the command falls through to the end and when it exits. Its own EXIT trap takes the place of
-/// ours; then only the end tells. NUL ends what is told, as a directory's name may hold a newline. The
-/// descriptor cannot be changed by the command, nor `pwd` by a function of that name.
+/// The command, wrapped so that the shell reports its working directory on the descriptor that the reaper names. It does so
+/// when the command falls through to the end and when it exits. A command with its own EXIT trap replaces ours; then only
+/// the end reports. NUL ends a report, as a directory's name may hold a newline. The command can change neither the
+/// descriptor nor, by a function of that name, `pwd`.
 fn script(command: &str) -> String {
     let tell = r#"{ command pwd -P; command printf "\0"; } 2>/dev/null >&"$__caliban_cwd""#;
     format!(
@@ -152,9 +168,9 @@ mod tests {
         ]
         .map(|(name, value)| (name.into(), value.into()))
         .into();
-        let order = order("true", "/".into(), &given);
+        let (_, variables) = environment(&given);
         let mut names: Vec<String> =
-            order.env.iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect();
+            variables.iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect();
         names.sort();
         let mut expected: Vec<String> = SET.iter().map(|(name, value)| format!("{name}={value}")).collect();
         expected.extend(["PATH=/bin".into(), "HOME=/h".into()]);
@@ -189,7 +205,7 @@ mod tests {
         assert_eq!(set("")[0], "GIT_CONFIG_COUNT=1");
     }
 
-    /// In an order's environment `cd x && git status` must not run what `x/config` names.
+    /// In a command's environment `cd x && git status` must not run what `x/config` names.
     #[test]
     fn a_directory_that_looks_like_a_bare_repository_is_none() {
         let dir = tempfile::tempdir().unwrap();
@@ -209,8 +225,8 @@ mod tests {
             git.arg("status").current_dir(&x).env_clear().envs(env.iter().cloned()).output().unwrap();
             mark.exists()
         };
-        assert!(!status(&order("true", x.clone(), &given).env));
-        // It would, else.
+        assert!(!status(&environment(&given).1));
+        // Without ours it does.
         assert!(status(&given));
     }
 }

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use caliban_keeper::{Environment, Launch, Streams};
 use caliban_tools::{Call, JobState};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -325,13 +326,14 @@ async fn r06_who_only_pretends_to_be_a_daemon_is_ended() {
 
 /// A keeper whose parent is a process that the test can kill.
 fn keeper_below_a_shell(root: &Path, command: &str) -> Child {
-    let order = |parts: &[&str]| {
-        let body: Vec<u8> = parts.iter().flat_map(|part| part.bytes().chain([0])).collect();
-        [u32::try_from(body.len()).unwrap().to_be_bytes().to_vec(), body].concat()
+    let launch = Launch {
+        program: "/bin/bash".into(),
+        arguments: vec!["-c".into(), command.into()],
+        directory: root.to_owned(),
+        environment: Environment::Exactly(vec![("PATH".into(), "/usr/bin:/bin".into())]),
+        streams: Streams::Shell,
     };
-    let order =
-        order(&[root.to_str().unwrap(), "joined", "3", "/bin/bash", "-c", command, "PATH=/usr/bin:/bin"]);
-    fs::write(root.join("order"), order).unwrap();
+    fs::write(root.join("order"), launch.encode().unwrap()).unwrap();
     // The shell holds the write end of the keeper's input, as an agent does.
     Command::new("/bin/bash")
         .args(["-c", "mkfifo control; \"$0\" __reap < control > out 2> report & echo $! > keeper; exec 9> control; cat order >&9; wait"])

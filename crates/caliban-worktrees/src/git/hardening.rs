@@ -6,7 +6,7 @@
 
 /// Variables that change which repository, index or configuration a git works on, or make it run or
 /// write something (`git rev-parse --local-env-vars` and the tracing and program ones).
-pub(super) const DROPPED: [&str; 41] = [
+pub(crate) const DROPPED: [&str; 41] = [
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_CONFIG",
     "GIT_CONFIG_PARAMETERS",

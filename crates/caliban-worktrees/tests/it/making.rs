@@ -1,7 +1,7 @@
 //! Creation: w01–w05, w08, w09 and what else the issue asks of it.
 
 use std::os::unix::fs::PermissionsExt;
-
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use caliban_worktrees::{
@@ -15,8 +15,22 @@ fn request(name: &str) -> CreateRequest {
     CreateRequest::new(slug(name))
 }
 
-fn setup(command: &str, timeout_seconds: u64) -> Option<Setup> {
-    Some(Setup { command: command.into(), timeout_seconds })
+fn setup(lab: &Lab, command: &str, timeout_seconds: u32) -> Option<Setup> {
+    let environment = lab.environment().into_iter().chain([("GIT_DIR".into(), "/nowhere".into())]).collect();
+    Some(Setup { command: command.into(), timeout_seconds, environment, helper: helper() })
+}
+
+/// The example `reap-setup` of this crate: cargo builds it beside the tests.
+fn helper() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    let helper = exe.parent().and_then(Path::parent).unwrap().join("examples/reap-setup");
+    assert!(helper.exists(), "{} is missing: cargo build -p caliban-worktrees --examples", helper.display());
+    helper
+}
+
+fn is_gone(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+    stat.map_or(true, |stat| stat.contains(") Z "))
 }
 
 #[tokio::test]
@@ -279,7 +293,7 @@ async fn included_files_are_copied_and_links_are_not_followed() {
 async fn setup_runs_in_the_worktree() {
     let lab = Lab::new();
     let repo = lab.open().await;
-    let command = setup("pwd > where && echo \"$CALIBAN_REPO_ROOT\" >> where", 60);
+    let command = setup(&lab, "pwd > where && echo \"$CALIBAN_REPO_ROOT\" >> where", 60);
     let made = try_create(&repo, CreateRequest { setup: command, ..request("s") }).await.unwrap();
     let said = std::fs::read_to_string(made.created.path.join("where")).unwrap();
     assert_eq!(said, format!("{}\n{}\n", lab.wt("s").display(), lab.repo().display()));
@@ -290,7 +304,7 @@ async fn a_failed_setup_shows_its_output_and_leaves_nothing() {
     let lab = Lab::new();
     let repo = lab.open().await;
     let before = lab.traces();
-    let command = setup("echo one; echo two >&2; touch made; exit 3", 60);
+    let command = setup(&lab, "echo one; echo two >&2; touch made; exit 3", 60);
     let error = try_create(&repo, CreateRequest { setup: command, ..request("s") }).await.unwrap_err();
     match &error {
         Error::Setup { ending, output, .. } => {
@@ -308,7 +322,7 @@ async fn a_setup_over_its_time_is_ended_with_its_children() {
     let repo = lab.open().await;
     let before = lab.traces();
     let pid = lab.top().join("pid");
-    let command = setup(&format!("sleep 1000 & echo $! > {}; echo started; wait", pid.display()), 1);
+    let command = setup(&lab, &format!("sleep 1000 & echo $! > {}; echo started; wait", pid.display()), 1);
     let error = try_create(&repo, CreateRequest { setup: command, ..request("s") }).await.unwrap_err();
     match &error {
         Error::Setup { ending, output, .. } => {
@@ -316,15 +330,23 @@ async fn a_setup_over_its_time_is_ended_with_its_children() {
         }
         other => panic!("{other}"),
     }
-    let pid: i32 = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
-    let gone = || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-        stat.map_or(true, |s| s.contains(") Z "))
-    };
-    while !gone() {
-        tokio::task::yield_now().await;
-    }
+    assert!(is_gone(&std::fs::read_to_string(pid).unwrap()));
     assert_eq!(lab.traces(), before);
+}
+
+/// What a setup command starts in the background does not outlive it, whether it fails or succeeds.
+#[tokio::test]
+async fn r06_a_setup_that_succeeds_leaves_no_process() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    let command = "sleep 1000 & echo $! > near; setsid sh -c 'trap \"\" TERM; echo $$ > far; exec sleep 1000' & \
+                   while [ ! -s far ]; do sleep 0.01; done; [ -z \"$GIT_DIR\" ]";
+    let command = setup(&lab, command, 60);
+    let made = try_create(&repo, CreateRequest { setup: command, ..request("s") }).await.unwrap();
+    for pid in ["near", "far"] {
+        let pid = std::fs::read_to_string(made.created.path.join(pid)).unwrap();
+        assert!(is_gone(&pid), "{pid}");
+    }
 }
 
 #[tokio::test]
@@ -338,7 +360,7 @@ async fn a_cancelled_creation_leaves_nothing() {
             cancel.cancel();
         }
     };
-    let asked = CreateRequest { setup: setup("sleep 1000", 2000), ..request("c") };
+    let asked = CreateRequest { setup: setup(&lab, "sleep 1000", 2000), ..request("c") };
     let error = repo.create(asked, &stop, &cancel).await.unwrap_err();
     assert!(matches!(error, Error::Cancelled), "{error}");
     assert_eq!(lab.traces(), before);
@@ -426,7 +448,7 @@ fn the_guide_names_the_defaults() {
 async fn cut_short(lab: &Lab, repo: &Repo, name: &str) {
     let (reached, seen) = tokio::sync::oneshot::channel();
     let reached = Mutex::new(Some(reached));
-    let asked = CreateRequest { setup: setup("sleep 1000", 2000), ..request(name) };
+    let asked = CreateRequest { setup: setup(lab, "sleep 1000", 2000), ..request(name) };
     let maker = repo.clone();
     let making = tokio::spawn(async move {
         let note = |step: Progress| {

@@ -332,7 +332,7 @@ pub(crate) struct Worktrees {
 
 impl Default for Worktrees {
     fn default() -> Self {
-        Self { keep: false, setup: None, setup_timeout: nonzero32::<600>() }
+        Self { keep: false, setup: None, setup_timeout: nonzero32::<{ caliban_worktrees::SETUP_SECONDS }>() }
     }
 }
 

@@ -6,17 +6,22 @@ use caliban_core::{
     names::Slug,
     spec::{Isolation, SpawnSpec},
 };
-use caliban_worktrees::{BaseRef, CreateRequest, GitOptions, Repo, Setup, Worktree};
+use caliban_worktrees::{BaseRef, CreateRequest, GitOptions, Repo, Worktree};
 use tokio_util::sync::CancellationToken;
 
 use super::status::Status;
-use crate::{report::Failure, settings::Settings};
+use crate::{
+    compose,
+    report::Failure,
+    settings::{Environment, Settings},
+};
 
 /// The agent's worktree, held for as long as the value lives; none when it works in the caller's directory.
 pub(super) async fn worktree(
     spec: &SpawnSpec,
     directory: &Path,
     settings: &Settings,
+    environment: &Environment,
     status: &mut Status,
 ) -> Result<Option<Worktree>, Failure> {
     let Isolation::Worktree(wanted) = &spec.isolation else { return Ok(None) };
@@ -27,11 +32,8 @@ pub(super) async fn worktree(
     if !repo.path_of(&name).is_dir() {
         status.activity("making the worktree");
     }
-    let setup = settings
-        .worktrees
-        .setup
-        .clone()
-        .map(|command| Setup { command, timeout_seconds: settings.worktrees.setup_timeout.get().into() });
+    let variables = environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let setup = compose::setup(settings, variables, compose::own_program()?);
     let request = CreateRequest {
         base_ref: BaseRef::from(wanted.base_ref.clone()),
         base_commit: wanted.base_commit.clone(),

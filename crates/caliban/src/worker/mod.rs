@@ -160,7 +160,8 @@ async fn tell_outside(directory: &Path, news: News, text: &str) {
     let env = tool_environment(&environment, &loaded.settings.bash.env_allow);
     let id = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let label = spec.label.as_ref().map(ToString::to_string).unwrap_or_default();
-    let mut notifier = Notifier::bare(loaded.settings.fleet.notify.clone(), id, label, env, stands);
+    let Ok(helper) = crate::compose::own_program() else { return };
+    let mut notifier = Notifier::bare(loaded.settings.fleet.notify.clone(), id, label, env, stands, helper);
     notifier.tell(news, text);
     notifier.finish().await;
 }
@@ -176,7 +177,7 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     tell_panics_without_secrets(redactor.clone());
     status.redact(redactor);
     // Held to the end: as long as we work in it, nobody removes it.
-    let worktree = isolation::worktree(&spec, &order.directory, &settings, status).await?;
+    let worktree = isolation::worktree(&spec, &order.directory, &settings, &environment, status).await?;
     let path = worktree.as_ref().map(|worktree| worktree.created.path.as_path());
     let (agent, composition, identity) = prepare(order, &spec, path, &environment, status).await?;
     // Others may have spoken to it before it heard its task: that comes first all the same.

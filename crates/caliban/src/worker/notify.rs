@@ -1,18 +1,20 @@
-//! Tells the user's own command when an agent needs a person, or has ended.
+//! Runs the user's `fleet.notify` command when an agent needs a person, or has ended.
 //!
-//! Never waited for by the agent: a command that hangs holds up nothing. A worker that is killed cannot tell anybody; then
-//! the daemon does, through a mode of this program.
+//! The agent never waits for it: a command that hangs delays nothing. A worker that is killed cannot run it; then the daemon
+//! does, through a mode of this program.
 
-use std::{ffi::OsString, path::PathBuf, process::Stdio, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use caliban_agent::Agent;
+use caliban_keeper::{Keep, Launch, Streams, Supervised, SupervisedEnd, Variables, Why};
 use caliban_tools::WorkspaceOptions;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 /// How long the command may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What is told, in `CALIBAN_EVENT`.
+/// The event, in `CALIBAN_EVENT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
     /// It asks for a permission; the text is the call.
@@ -21,11 +23,11 @@ pub(super) enum News {
     Idle,
     /// It has ended, with its work done; the text is what it said.
     Done,
-    /// It has ended without; the text is why.
+    /// It has ended without its work done; the text is why.
     Failed,
     /// Somebody ended it; only the daemon tells this.
     Killed,
-    /// Its process is gone without a word; only the daemon tells this.
+    /// Its process is gone without a record of its end; only the daemon tells this.
     Crashed,
 }
 
@@ -41,33 +43,29 @@ impl News {
         }
     }
 
-    /// What the daemon tells, by its name.
+    /// An event that the daemon reports, by its name.
     pub(super) fn named(name: &str) -> Option<Self> {
         [Self::Failed, Self::Killed, Self::Crashed].into_iter().find(|news| news.name() == name)
     }
 }
 
-/// Runs the command of `fleet.notify`.
-#[derive(Debug, Default)]
+/// Runs the command of `fleet.notify`, under a reaper: nothing of it is left.
+#[derive(Debug)]
 pub(super) struct Notifier {
     command: Option<String>,
     agent: String,
     label: String,
-    env: Vec<(OsString, OsString)>,
+    env: Variables,
     cwd: PathBuf,
+    helper: PathBuf,
     running: JoinSet<()>,
 }
 
 impl Notifier {
     pub(super) fn new(command: Option<String>, agent: &Agent, workspace: &WorkspaceOptions) -> Self {
-        Self {
-            command,
-            agent: agent.kit().session.clone(),
-            label: agent.kit().label.clone().unwrap_or_default(),
-            env: workspace.env.clone(),
-            cwd: workspace.root.clone(),
-            running: JoinSet::new(),
-        }
+        let (id, label) = (agent.kit().session.clone(), agent.kit().label.clone().unwrap_or_default());
+        let WorkspaceOptions { env, root, helper, .. } = workspace;
+        Self::bare(command, id, label, env.clone(), root.clone(), helper.clone())
     }
 
     /// For an agent that could not begin, or is gone.
@@ -75,41 +73,44 @@ impl Notifier {
         command: Option<String>,
         agent: String,
         label: String,
-        env: Vec<(OsString, OsString)>,
+        env: Variables,
         cwd: PathBuf,
+        helper: PathBuf,
     ) -> Self {
-        Self { command, agent, label, env, cwd, running: JoinSet::new() }
+        Self { command, agent, label, env, cwd, helper, running: JoinSet::new() }
     }
 
-    /// Begins to tell. Best effort.
+    /// Starts the command. Best effort.
     pub(super) fn tell(&mut self, news: News, text: &str) {
         while self.running.try_join_next().is_some() {}
         let Some(command) = &self.command else { return };
-        let child = tokio::process::Command::new("sh")
-            .args(["-c", command])
-            .env_clear()
-            .envs(self.env.iter().map(|(name, value)| (name, value)))
-            .env("CALIBAN_EVENT", news.name())
-            .env("CALIBAN_AGENT", &self.agent)
-            .env("CALIBAN_LABEL", &self.label)
-            .env("CALIBAN_TEXT", caliban_core::inert::line(text).as_ref())
-            .current_dir(&self.cwd)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .status();
+        let text = caliban_core::inert::line(text);
+        let ours = [
+            ("CALIBAN_EVENT", news.name()),
+            ("CALIBAN_AGENT", &self.agent),
+            ("CALIBAN_LABEL", &self.label),
+            ("CALIBAN_TEXT", &text),
+        ];
+        let env = self.env.iter().cloned().chain(ours.map(|(name, value)| (name.into(), value.into())));
+        let command = Supervised {
+            helper: self.helper.clone(),
+            launch: Launch::shell(command, self.cwd.clone(), env.collect(), Streams::Joined),
+            limit: LIMIT,
+            keep: Keep::Last(0),
+        };
         self.running.spawn(async move {
-            match tokio::time::timeout(LIMIT, child).await {
-                Ok(Ok(status)) if status.success() => {}
-                Ok(Ok(status)) => tracing::warn!(%status, "the notify command failed"),
-                Ok(Err(error)) => tracing::warn!(%error, "the notify command cannot run"),
-                Err(_) => tracing::warn!("the notify command took too long"),
+            match command.run(&CancellationToken::new()).await {
+                Ok(SupervisedEnd { why: Why::Itself, code: Some(0), .. }) => {}
+                Ok(SupervisedEnd { why: Why::Itself, code, .. }) => {
+                    tracing::warn!(code, "the notify command failed");
+                }
+                Ok(_) => tracing::warn!("the notify command took too long"),
+                Err(error) => tracing::warn!(%error, "the notify command cannot run"),
             }
         });
     }
 
-    /// Waits until all is told, or has taken too long.
+    /// Waits until every command has ended or has taken too long.
     pub(super) async fn finish(mut self) {
         while self.running.join_next().await.is_some() {}
     }

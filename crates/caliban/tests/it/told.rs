@@ -43,3 +43,31 @@ fn crashed_killed_and_never_started_agents_are_told_with_the_settings_of_whoever
     told(&format!("failed three: error: it was to start after {two}, which ended killed @HOME"));
     assert_eq!(fleet.place.env.read(&news).lines().count(), 3);
 }
+
+/// Run by the worker (idle) or for the daemon (killed), the command leaves nothing behind.
+#[test]
+fn r06_a_notify_command_that_succeeds_leaves_no_process() {
+    let fleet = Fleet::new(script![text("done")]);
+    let pids = fleet.place.env.work();
+    let started =
+        |event: &str| std::fs::read_to_string(pids.join(event)).is_ok_and(|pid| pid.ends_with('\n'));
+    fleet.settings(&format!(
+        "[fleet]\nnotify = '''cd {}; export AT=$CALIBAN_EVENT; \
+         setsid sh -c 'echo $$ > $AT; exec sleep 1000' & \
+         while [ ! -s $AT ]; do sleep 0.01; done'''\n",
+        pids.display()
+    ));
+    let gone = |event: &str| {
+        wait_until(&format!("{event} is told"), || started(event));
+        let pid = fleet.place.env.read(pids.join(event));
+        wait_until(&format!("nothing is left of {event}"), || {
+            !std::path::Path::new(&format!("/proc/{}", pid.trim())).exists()
+        });
+    };
+    let id = fleet.bg("the task", ["--interactive"]);
+    fleet.wait_for(&id, "idle");
+    gone("idle");
+    assert_eq!(fleet.state(&id), "idle");
+    fleet.run(["kill", &id]).ok();
+    gone("killed");
+}

@@ -1,32 +1,31 @@
-//! Commands of the user's own (hooks) under a keeper.
+//! Commands of the user's (hooks, setup commands) under a reaper.
 
 use std::{fs, path::Path, time::Duration};
 
-use caliban_tools::{KeptCommand, KeptEnd, Why};
+use caliban_keeper::{Environment, Keep, Launch, Streams, Supervised, SupervisedEnd, Why};
 use tokio_util::sync::CancellationToken;
 
 use crate::bench::helper;
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn command(root: &Path, line: &str, limit: Duration) -> KeptCommand {
-    KeptCommand {
+fn command(root: &Path, line: &str, limit: Duration) -> Supervised {
+    let env = vec![("PATH".into(), "/usr/bin:/bin".into()), ("GIVEN".into(), "x".into())];
+    let streams = Streams::Apart { input: "{\"a\":1}\n".into() };
+    Supervised {
         helper: helper(),
-        cwd: root.to_owned(),
-        argv: vec!["/bin/sh".into(), "-c".into(), line.into()],
-        env: vec![("PATH".into(), "/usr/bin:/bin".into()), ("GIVEN".into(), "x".into())],
-        input: "{\"a\":1}\n".into(),
+        launch: Launch::shell(line, root.to_owned(), env, streams),
         limit,
-        output_bytes: 64 << 10,
+        keep: Keep::First(64 << 10),
     }
 }
 
-async fn run(root: &Path, line: &str, limit: Duration) -> KeptEnd {
+async fn run(root: &Path, line: &str, limit: Duration) -> SupervisedEnd {
     command(root, line, limit).run(&CancellationToken::new()).await.unwrap()
 }
 
-fn end(why: Why, code: i32, stdout: &str, stderr: &str) -> KeptEnd {
-    KeptEnd { why, code: Some(code), stdout: stdout.into(), stderr: stderr.into() }
+fn end(why: Why, code: i32, stdout: &str, stderr: &str) -> SupervisedEnd {
+    SupervisedEnd { why, code: Some(code), stdout: stdout.into(), stderr: stderr.into() }
 }
 
 #[tokio::test]
@@ -36,16 +35,22 @@ async fn it_reads_its_input_and_its_outputs_stay_apart() {
     assert_eq!(run(dir.path(), line, LONG).await, end(Why::Itself, 7, "{\"a\":1}\n", "0 x\n"));
     // Who does not read its input, however long it is, is not waited for.
     let mut deaf = command(dir.path(), "echo said", LONG);
-    deaf.input = "x".repeat(4 << 20);
+    deaf.launch.streams = Streams::Apart { input: "x".repeat(4 << 20).into() };
     assert_eq!(deaf.run(&CancellationToken::new()).await.unwrap(), end(Why::Itself, 0, "said\n", ""));
     let mut much = command(dir.path(), "yes | head -c 1000000", LONG);
-    much.output_bytes = 10;
+    much.keep = Keep::First(10);
     assert_eq!(
         much.run(&CancellationToken::new()).await.unwrap(),
         end(Why::Itself, 0, "y\ny\ny\ny\ny\n", "")
     );
+    let mut both = command(dir.path(), "cat; echo $#; echo one; echo two >&2; echo three; exit 7", LONG);
+    both.launch.streams = Streams::Joined;
+    both.launch.environment = Environment::Exactly(Vec::new());
+    both.keep = Keep::Last(10);
+    // It reads nothing, gets no further argument, and what it printed last is kept, in order.
+    assert_eq!(both.run(&CancellationToken::new()).await.unwrap(), end(Why::Itself, 7, "two\nthree\n", ""));
     let mut nowhere = command(dir.path(), "", LONG);
-    nowhere.argv = vec!["/no/such/program".into()];
+    nowhere.launch.program = "/no/such/program".into();
     let ended = nowhere.run(&CancellationToken::new()).await.unwrap();
     assert_eq!((ended.code, ended.stdout), (Some(125), Vec::new()));
     assert!(String::from_utf8(ended.stderr).unwrap().contains("No such file"));

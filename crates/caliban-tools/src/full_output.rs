@@ -23,13 +23,13 @@ pub type Redact = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// Where whole outputs are kept. Cheap to clone; clones number their files together.
 #[derive(Clone)]
-pub(crate) struct WholeOutputs {
+pub(crate) struct FullOutputs {
     dir: PathBuf,
     next: Arc<AtomicU64>,
     redact: Option<Redact>,
 }
 
-impl WholeOutputs {
+impl FullOutputs {
     pub(crate) fn new(dir: PathBuf, redact: Option<Redact>) -> Self {
         Self { dir, next: Arc::new(AtomicU64::new(1)), redact }
     }
@@ -40,14 +40,14 @@ impl WholeOutputs {
     }
 
     /// A new file for an output of this kind (`bash`, `grep`), readable by the owner only.
-    pub(crate) fn create(&self, kind: &str) -> io::Result<WholeFile> {
+    pub(crate) fn create(&self, kind: &str) -> io::Result<FullOutputFile> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let path = self.dir.join(format!("{kind}-{number}.txt"));
             match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
                 Ok(file) => {
-                    return Ok(WholeFile {
+                    return Ok(FullOutputFile {
                         file,
                         path,
                         room: WHOLE_BYTES,
@@ -90,7 +90,7 @@ pub(crate) fn place_note(path: &Path) -> String {
     format!("[whole output: {}]", path.display())
 }
 
-/// The line that says why the whole output is nowhere.
+/// The line that says why the whole output could not be kept.
 pub(crate) fn lost_note(error: &io::Error) -> String {
     format!("[the whole output could not be kept: {}]", words::reason(error))
 }
@@ -105,7 +105,7 @@ pub(crate) fn joined(text: &str, notes: &str) -> String {
 }
 
 /// One file with a whole output, up to a limit.
-pub(crate) struct WholeFile {
+pub(crate) struct FullOutputFile {
     file: File,
     path: PathBuf,
     room: u64,
@@ -124,7 +124,7 @@ const REDACT_STEPS: usize = 32;
 /// Lines are not held back longer than this.
 const REDACT_HELD: usize = 256 << 10;
 
-impl WholeFile {
+impl FullOutputFile {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -174,7 +174,8 @@ impl WholeFile {
     }
 }
 
-/// Whether lines can be redacted whatever follows: a secret of several lines (a key) that is not over would swallow it.
+/// Whether the lines can be redacted without knowing what follows. They cannot while a secret of several lines (a key) is
+/// open: its redaction would swallow the probe.
 fn is_settled(redact: &Redact, lines: &[u8]) -> bool {
     const PROBE: &str = "\n.";
     redact(&format!("{}{PROBE}", String::from_utf8_lossy(lines))).ends_with(PROBE)
@@ -207,7 +208,7 @@ mod tests {
         for (secret, leak) in [(key, "MIIE"), (line, "canary")] {
             for size in [1_000, 4_096, 8_192, 65_536, 65_537] {
                 let dir = tempfile::tempdir().unwrap();
-                let outputs = WholeOutputs::new(dir.path().to_owned(), Some(redact.clone()));
+                let outputs = FullOutputs::new(dir.path().to_owned(), Some(redact.clone()));
                 let mut file = outputs.create("bash").unwrap();
                 for piece in format!("before\n{secret}after\n").as_bytes().chunks(size) {
                     file.write(piece).unwrap();
@@ -223,7 +224,7 @@ mod tests {
     fn what_is_whole_is_in_the_file_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let redact: Redact = Arc::new(|text| text.to_owned());
-        let outputs = WholeOutputs::new(dir.path().to_owned(), Some(redact));
+        let outputs = FullOutputs::new(dir.path().to_owned(), Some(redact));
         let mut file = outputs.create("bash").unwrap();
         file.write(b"one\ntwo\nthr").unwrap();
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "one\ntwo\n");
@@ -232,7 +233,7 @@ mod tests {
     #[test]
     fn a_long_text_keeps_both_ends_and_names_its_file() {
         let dir = tempfile::tempdir().unwrap();
-        let outputs = WholeOutputs::new(dir.path().join("out"), None);
+        let outputs = FullOutputs::new(dir.path().join("out"), None);
         let text: String = "äb".repeat(50);
         let output = outputs.output("bash", &text, "[exit 1]", 40);
         let path = dir.path().join("out/bash-1.txt");
@@ -256,7 +257,7 @@ mod tests {
     fn a_directory_that_cannot_be_made_loses_the_whole_in_words() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
-        let outputs = WholeOutputs::new(dir.path().join("file/out"), None);
+        let outputs = FullOutputs::new(dir.path().join("file/out"), None);
         let output = outputs.output("bash", "0123456789", "", 4);
         assert_eq!(
             output,
@@ -271,7 +272,7 @@ mod tests {
     fn a12_secrets_do_not_reach_the_file_even_when_they_come_in_pieces() {
         let dir = tempfile::tempdir().unwrap();
         let redact: Redact = Arc::new(|text| text.replace("hunter2", "[redacted]"));
-        let outputs = WholeOutputs::new(dir.path().to_owned(), Some(redact));
+        let outputs = FullOutputs::new(dir.path().to_owned(), Some(redact));
         let mut file = outputs.create("bash").unwrap();
         for piece in ["one hun", "ter2\ntw", "o hunter2"] {
             file.write(piece.as_bytes()).unwrap();
@@ -284,7 +285,7 @@ mod tests {
     fn files_of_an_earlier_run_are_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("bash-1.txt"), "old").unwrap();
-        let outputs = WholeOutputs::new(dir.path().to_owned(), None);
+        let outputs = FullOutputs::new(dir.path().to_owned(), None);
         assert_eq!(outputs.create("bash").unwrap().finish().unwrap(), dir.path().join("bash-2.txt"));
         assert_eq!(fs::read_to_string(dir.path().join("bash-1.txt")).unwrap(), "old");
     }

@@ -1,61 +1,58 @@
-//! The control group of one run, where the machine lets us make one: below the group that we stand in, never beside
-//! it, so that no limit is left behind. Named after agent, run and shim.
+//! The control group of one run, where the machine lets us make one (adr 0033). It is made below the group that the shim
+//! is in, so that no limit is lost, and is named after agent, run and shim.
 //!
-//! It answers two questions that `/proc` cannot: whether the kernel ended something of *this* run for want of memory,
-//! and who belongs to it, whatever a process did to its session, its environment and its parents. Also here: whom the
-//! kernel should end first.
+//! It answers two questions that `/proc` cannot: whether the kernel ended a process of *this* run for want of memory, and
+//! which processes belong to the run, whatever they did to their session, environment and parents.
 //!
-//! The shim joins it, starts the worker, and goes back: the worker is in before it can fork, and a limit or a
-//! `cgroup.kill` of the group does not hit the shim. A write to `cgroup.procs` of version 2 may take some milliseconds
-//! (the kernel waits for all processors); nobody waits for a shim in that time: a spawn is acknowledged before.
+//! The shim joins the group, starts the worker, and leaves the group. So the worker is inside before it can fork, and
+//! neither a limit nor `cgroup.kill` hits the shim. A write to `cgroup.procs` of version 2 may take some milliseconds
+//! because the kernel waits for all processors; a spawn is acknowledged before that.
 //!
-//! Version 1 is used where it has the memory controller, else version 2. Below a group that has processes version 2
-//! gives no memory controller to a child: then the count is that of the group that has one, and shared.
+//! Version 1 is used where it has the memory controller, else version 2. Below a group that has processes, version 2
+//! gives a child no memory controller: then the count is that of the nearest group that has one, which others share.
 //!
 //! Refuses: making anything outside our own group, changing `cgroup.subtree_control`, a path that does not end in the
 //! name of the run.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use caliban_contract::records::ToldBy;
+use caliban_process::stat;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use crate::process::stat;
-use crate::records::{ToldBy, read_capped};
+use crate::memory::{OWN_SCORE, OomCount, WORKER_SCORE, own_score};
+use crate::tree::own_pid;
 
 /// How the names of our groups begin.
 const PREFIX: &str = "caliban-";
-/// The most that is read of a file of the kernel's.
+/// The most that is read of a kernel file.
 const FILE_CAP: u64 = 4 * 1024 * 1024;
-/// How often a group that somebody swept away between making and joining it is made again.
+/// How often the group is made: a starting daemon may sweep it away before it is joined.
 const TRIES: usize = 3;
-/// How often it is tried to remove a group: its last process may still be leaving it.
+/// How often removing a group is tried: its last process may still be leaving it.
 const REMOVE_TRIES: u32 = 20;
 /// The pause between two tries.
 const REMOVE_PAUSE: Duration = Duration::from_millis(1);
 
-/// How much rather the kernel should end the worker than anything else of the user's, when memory is out.
-const OOM_SCORE: i32 = 300;
-/// How likely we are ended ourselves.
-const OWN_SCORE: &str = "/proc/self/oom_score_adj";
-
-/// The group of a run.
+/// The control group of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Group {
+pub struct Group {
     dir: PathBuf,
     name: String,
 }
 
-/// The name of a run's group. The shim's process says whether anybody still needs an empty one.
+/// The name of a run's group. An empty group is needed as long as the shim with this pid lives.
 fn name_of(agent: &str, nonce: &str, shim: i32) -> String {
     format!("{PREFIX}{agent}-{nonce}-{shim}")
 }
 
 impl Group {
-    /// The group that a shim wrote down; none when it is not that of this very run.
-    pub(crate) fn recorded(path: &Path, agent: &str, nonce: &str, shim: i32) -> Option<Self> {
+    /// The group that a shim recorded; none when it is not that of this run.
+    pub fn recorded(path: &Path, agent: &str, nonce: &str, shim: i32) -> Option<Self> {
         let name = name_of(agent, nonce, shim);
         let fits = path.is_absolute()
             && path.file_name().is_some_and(|last| last == name.as_str())
@@ -63,12 +60,13 @@ impl Group {
         fits.then(|| Self { dir: path.to_owned(), name })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Its directory.
+    pub fn path(&self) -> &Path {
         &self.dir
     }
 
     /// Processes of the group and of groups that these made in it. A group of another agent is not looked into.
-    pub(crate) fn members(&self) -> Vec<i32> {
+    pub fn members(&self) -> Vec<i32> {
         let mut found = Vec::new();
         collect(&self.dir, &mut found);
         found.sort_unstable();
@@ -77,21 +75,21 @@ impl Group {
         found
     }
 
-    /// One round of KILL to all but those whom `spares` names; the number of those who were there.
-    pub(crate) fn kill(&self, spares: impl Fn(i32) -> bool) -> usize {
+    /// One round of KILL to all members but those that `spares` names; returns how many members it met.
+    pub fn kill(&self, spares: impl Fn(i32) -> bool) -> usize {
         let members = self.members();
         let (spared, ours): (Vec<i32>, Vec<i32>) = members.into_iter().partition(|pid| spares(*pid));
         if ours.is_empty() {
             return 0;
         }
-        // All at once, which no fork escapes; not while we or somebody else's are inside.
+        // All at once, which no fork escapes; not while we or a spared process are inside.
         if spared.is_empty() && !self.holds(own_pid()) && put(&self.dir.join("cgroup.kill"), "1").is_ok() {
             return ours.len();
         }
         for pid in &ours {
             let Some(id) = Pid::from_raw(*pid) else { continue };
             let Ok(process) = rustix::process::pidfd_open(id, PidfdFlags::empty()) else { continue };
-            // Asked after opening: the handle stays with the process that had the id then.
+            // Checked after opening: the descriptor stays with the process that had the pid then.
             if self.holds(*pid) {
                 let _gone_already = rustix::process::pidfd_send_signal(&process, Signal::KILL);
             }
@@ -100,7 +98,7 @@ impl Group {
     }
 
     /// Removes it; one with processes stays.
-    pub(crate) fn remove(&self) {
+    pub fn remove(&self) {
         for _ in 0..REMOVE_TRIES {
             match remove_below(&self.dir) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => std::thread::sleep(REMOVE_PAUSE),
@@ -109,26 +107,26 @@ impl Group {
         }
     }
 
-    /// Whether the kernel says that a process is in it. What is written in a record or a file cannot make a
-    /// stranger one of ours.
+    /// Whether the kernel says that a process is in it. No record and no other file can make a stranger a member.
     fn holds(&self, pid: i32) -> bool {
         let Ok(text) = read_text(format!("/proc/{pid}/cgroup")) else { return false };
         text.lines().filter_map(|line| line.splitn(3, ':').nth(2)).any(|path| {
-            // Of several of ours in one path the innermost has it.
+            // If the path has several groups of ours, the process belongs to the innermost.
             path.split('/').rfind(|part| is_ours(part)).is_some_and(|part| part == self.name)
         })
     }
 }
 
-/// Where a shim stands, and the group that it made.
-pub(super) struct Standing {
+/// The group that a shim is in, and the one that it made.
+#[derive(Debug)]
+pub struct Standing {
     home: Option<Place>,
     group: Option<Group>,
 }
 
 impl Standing {
-    /// Makes the group of a run and joins it. Without one everything else still works.
-    pub(super) fn join(agent: &str, nonce: &str) -> Self {
+    /// Makes the group of a run and joins it. Everything else works without one, too.
+    pub fn join(agent: &str, nonce: &str) -> Self {
         let home = Place::own();
         let group = home.as_ref().and_then(|home| {
             let name = name_of(agent, nonce, own_pid());
@@ -138,65 +136,33 @@ impl Standing {
         Self { home, group }
     }
 
-    pub(super) fn group(&self) -> Option<&Group> {
+    /// The group; none when none could be made.
+    pub fn group(&self) -> Option<&Group> {
         self.group.as_ref()
     }
 
-    /// Goes back out of the group, once the worker is in it.
-    pub(super) fn step_out(&self) {
+    /// Leaves the group, once the worker is in it.
+    pub fn step_out(&self) {
         if let (Some(home), Some(_)) = (&self.home, &self.group) {
-            // Best effort: inside, the group is ended one by one and stays until the next daemon comes.
+            // Best effort: a group that the shim is in is killed process by process, and the next daemon removes it.
             let _stays_inside = put(&home.outside().join(home.version.join_file()), "0");
         }
     }
 
     /// The count to look at when the worker has ended.
-    pub(super) fn oom_count(&self) -> OomCount {
-        let own = self.home.as_ref().and_then(|home| {
-            let file = self.group.as_ref()?.dir.join(home.version.count_file());
-            OomCount::of(ToldBy::Run, file)
-        });
-        own.or_else(|| self.home.as_ref()?.shared_count()).unwrap_or_else(OomCount::system)
+    pub fn oom_count(&self) -> Option<OomCount> {
+        let own =
+            self.home.as_ref().zip(self.group.as_ref()).and_then(|(home, group)| {
+                OomCount::of(ToldBy::Run, group.dir.join(home.version.count_file()))
+            });
+        own.or_else(|| self.home.as_ref()?.shared_count()).or_else(OomCount::machine)
     }
 }
 
-/// How often the kernel has ended something for want of memory, and what that is the count of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct OomCount {
-    told_by: ToldBy,
-    file: PathBuf,
-    before: u64,
-}
-
-impl OomCount {
-    fn of(told_by: ToldBy, file: PathBuf) -> Option<Self> {
-        let before = count(&file)?;
-        Some(Self { told_by, file, before })
-    }
-
-    fn system() -> Self {
-        let file = PathBuf::from("/proc/vmstat");
-        let before = count(&file).unwrap_or(u64::MAX);
-        Self { told_by: ToldBy::System, file, before }
-    }
-
-    /// Whose count rose since.
-    pub(super) fn rose(&self) -> Option<ToldBy> {
-        count(&self.file).is_some_and(|now| now > self.before).then_some(self.told_by)
-    }
-}
-
-/// The worker goes before anything else of the user's.
-pub(super) fn goes_first(worker: Pid) {
-    let score = format!("/proc/{}/oom_score_adj", worker.as_raw_nonzero());
-    let _as_likely_as_all = put(Path::new(&score), &OOM_SCORE.to_string());
-}
-
-/// For a daemon that a worker had to start: it is everybody's, so it does not stay in the group of one agent, and
-/// is no more likely to be ended than what else the user runs.
-pub(crate) fn leave_agent() {
-    let score = read_text(OWN_SCORE).ok().and_then(|text| text.trim().parse::<i32>().ok());
-    if score.is_some_and(|score| score >= OOM_SCORE) {
+/// For a daemon that a worker had to start: it serves everybody, so it leaves the group of that one agent and takes back
+/// the worker's raised OOM score.
+pub fn leave_agent() {
+    if own_score().is_some_and(|score| score >= WORKER_SCORE) {
         let _stays = put(Path::new(OWN_SCORE), "0");
     }
     if let Some(place) = Place::own().filter(|place| place.outside() != place.dir) {
@@ -205,7 +171,7 @@ pub(crate) fn leave_agent() {
 }
 
 /// Removes empty groups whose shims are gone: killed together with their daemon, and their agents removed.
-pub(crate) fn sweep() {
+pub fn sweep() {
     let Some(place) = Place::own() else { return };
     for entry in fs::read_dir(place.outside()).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -223,7 +189,7 @@ pub(crate) fn sweep() {
 
 /// The group that this process is in, as a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+pub(crate) struct Place {
     version: Version,
     dir: PathBuf,
 }
@@ -235,7 +201,7 @@ enum Version {
 }
 
 impl Version {
-    /// Taking a single thread in needs no lock of the whole machine; only version 1 knows that.
+    /// Version 1 can move a single thread, which takes no machine-wide lock.
     fn join_file(self) -> &'static str {
         match self {
             Self::One => "tasks",
@@ -252,7 +218,7 @@ impl Version {
 }
 
 impl Place {
-    fn own() -> Option<Self> {
+    pub(crate) fn own() -> Option<Self> {
         let groups = read_text("/proc/self/cgroup").ok()?;
         let mounts = read_text("/proc/self/mountinfo").ok()?;
         locate(&groups, &mounts)
@@ -270,7 +236,7 @@ impl Place {
             fs::create_dir(&group.dir)?;
             let joined = put(&group.dir.join(self.version.join_file()), "0");
             if joined.is_err() {
-                // Swept away by a daemon that just starts; or not to be joined at all, then it is not left behind.
+                // A starting daemon swept it away, or it cannot be joined at all: then it is not left behind.
                 let _gone = fs::remove_dir(&group.dir);
             }
             if joined.is_ok() || tries == TRIES {
@@ -280,8 +246,8 @@ impl Place {
         }
     }
 
-    /// Of the nearest group that counts.
-    fn shared_count(&self) -> Option<OomCount> {
+    /// The count of the nearest group that has one.
+    pub(crate) fn shared_count(&self) -> Option<OomCount> {
         let mut dirs = self.dir.ancestors();
         dirs.find_map(|dir| OomCount::of(ToldBy::Group, dir.join(self.version.count_file())))
     }
@@ -312,7 +278,7 @@ fn directory(version: Version, path: &str, line: &str) -> Option<PathBuf> {
         Version::Two => kind == "cgroup2",
     };
     let below = Path::new(path).strip_prefix(root).ok()?;
-    // Outside of what we see (`/../..`), or a mount point with an escaped character: do without.
+    // No group when the path is outside of what we see (`/../..`) or the mount point has an escaped character.
     let plain = below.components().all(|part| matches!(part, Component::Normal(_))) && !point.contains('\\');
     (fits && plain).then(|| if below == Path::new("") { point.into() } else { Path::new(point).join(below) })
 }
@@ -352,21 +318,18 @@ fn remove_below(dir: &Path) -> io::Result<()> {
     fs::remove_dir(dir)
 }
 
-fn count(file: &Path) -> Option<u64> {
-    read_text(file).ok()?.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
-}
-
+/// A kernel file. The path may come from a record, so a pipe that somebody put there must not block us.
 fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
-    Ok(String::from_utf8_lossy(&read_capped(path.as_ref(), FILE_CAP)?).into_owned())
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let mut bytes = Vec::new();
+    file.take(FILE_CAP).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Writes to a file of the kernel's; never makes one.
+/// Writes to a kernel file; never creates one.
 fn put(path: &Path, text: &str) -> io::Result<()> {
     OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())
-}
-
-fn own_pid() -> i32 {
-    rustix::process::getpid().as_raw_nonzero().get()
 }
 
 #[cfg(test)]
@@ -437,7 +400,7 @@ mod tests {
         assert_eq!(place(&format!("/c/a/{ours}/tool/{ours}/x")).outside(), Path::new("/c/a"));
     }
 
-    /// What a file says does not make a stranger one of ours: the kernel is asked.
+    /// A file cannot make a stranger a member: the kernel is asked.
     #[test]
     fn r04_a_false_list_of_a_group_hits_nobody() {
         let dir = tempfile::tempdir().unwrap();
@@ -450,20 +413,5 @@ mod tests {
         assert_eq!(stranger.try_wait().unwrap(), None);
         stranger.kill().unwrap();
         stranger.wait().unwrap();
-    }
-
-    #[test]
-    fn a_count_is_read_and_its_rise_is_seen() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("memory.events");
-        fs::write(&file, "low 0\noom 3\noom_kill 2\noom_group_kill 0\n").unwrap();
-        let before = OomCount::of(ToldBy::Group, file.clone()).unwrap();
-        assert_eq!(before.rose(), None);
-        fs::write(&file, "low 0\noom 3\noom_kill 3\n").unwrap();
-        assert_eq!(before.rose(), Some(ToldBy::Group));
-        fs::remove_file(&file).unwrap();
-        assert_eq!(before.rose(), None);
-        assert_eq!(OomCount::of(ToldBy::Group, file), None);
-        assert_eq!(OomCount::system().told_by, ToldBy::System);
     }
 }

@@ -1,0 +1,225 @@
+//! What to start: one value for every program that is kept.
+//!
+//! The shim builds one from its arguments; the reaper reads one from its standard input ([`Launch::encode`],
+//! [`Launch::read`]). It comes through the pipe and not as arguments or environment because other users can see those, and
+//! because the reaper itself runs without the agent's environment.
+//!
+//! Limits: the kernel's (the OOM score) are set by the keeper around the start ([`crate::goes_first`]); the time limit is
+//! held by whoever waits for the keeper ([`crate::Supervised`]). The fence of issue 15 is applied in [`Launch::command`].
+
+use std::{
+    ffi::{OsStr, OsString},
+    io::{self, Read},
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        process::CommandExt,
+    },
+    path::PathBuf,
+    process::Command,
+};
+
+/// The largest encoded launch; a hook's input may hold pictures.
+const ENCODED_BYTES: u32 = 64 << 20;
+
+/// Variables of an environment.
+pub type Variables = Vec<(OsString, OsString)>;
+
+/// A program to start under a keeper.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// The program; a bare name is looked up in `PATH`.
+    pub program: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Its working directory.
+    pub directory: PathBuf,
+    /// Its environment.
+    pub environment: Environment,
+    /// Its standard input and outputs.
+    pub streams: Streams,
+}
+
+/// The environment of a launched program.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Environment {
+    /// That of the keeper.
+    Inherit,
+    /// Exactly these variables.
+    Exactly(Variables),
+}
+
+/// What the program reads, and where it writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Streams {
+    /// A shell command: it reads nothing, both outputs go to the reaper's standard output, and a [`crate::Report`] follows
+    /// on the reaper's standard error. The shell gets one more argument: the number of a descriptor to which it may write
+    /// its last working directory.
+    Shell,
+    /// It reads nothing, and both outputs go to the reaper's standard output. Only the exit code is reported.
+    Joined,
+    /// It reads these bytes, and its outputs are the reaper's own. Only the exit code is reported.
+    Apart {
+        /// What it reads; holds no NUL.
+        input: OsString,
+    },
+    /// It reads what follows the launch on the reaper's standard input, and its outputs are the reaper's own. Only the
+    /// exit code is reported.
+    Live,
+}
+
+impl Launch {
+    /// A command line of the user's settings, for `sh -c`.
+    pub fn shell(line: &str, directory: PathBuf, environment: Variables, streams: Streams) -> Self {
+        Self {
+            program: "sh".into(),
+            arguments: vec!["-c".into(), line.into()],
+            directory,
+            environment: Environment::Exactly(environment),
+            streams,
+        }
+    }
+
+    /// The command, in a process group of its own. The keeper adds the streams.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).current_dir(&self.directory).process_group(0);
+        if let Environment::Exactly(variables) = &self.environment {
+            command.env_clear().envs(variables.iter().map(|(name, value)| (name, value)));
+        }
+        command
+    }
+
+    /// A length, then NUL-terminated strings: directory, streams (with their input), number of arguments, program and
+    /// arguments, `name=value` entries. What the reaper would inherit is empty.
+    pub fn encode(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; 4];
+        let mut put = |parts: &[&OsStr]| -> io::Result<()> {
+            for part in parts {
+                if part.as_bytes().contains(&0) {
+                    return Err(io::Error::other("a NUL character in a command"));
+                }
+                bytes.extend_from_slice(part.as_bytes());
+            }
+            bytes.push(0);
+            Ok(())
+        };
+        put(&[self.directory.as_os_str()])?;
+        put(&[OsStr::new(self.streams.name())])?;
+        if let Streams::Apart { input } = &self.streams {
+            put(&[input])?;
+        }
+        put(&[OsStr::new(&self.arguments.len().to_string())])?;
+        put(&[&self.program])?;
+        for argument in &self.arguments {
+            put(&[argument])?;
+        }
+        if let Environment::Exactly(variables) = &self.environment {
+            for (name, value) in variables {
+                put(&[name, OsStr::new("="), value])?;
+            }
+        }
+        let length = u32::try_from(bytes.len() - 4).unwrap_or(u32::MAX);
+        if length > ENCODED_BYTES {
+            return Err(io::Error::other("the command and its environment are too large"));
+        }
+        bytes[..4].copy_from_slice(&length.to_be_bytes());
+        Ok(bytes)
+    }
+
+    /// Reads an encoded launch, and nothing that follows it.
+    pub fn read(reader: &mut impl Read) -> io::Result<Self> {
+        let mut length = [0; 4];
+        reader.read_exact(&mut length)?;
+        let length = u32::from_be_bytes(length);
+        if length > ENCODED_BYTES {
+            return Err(io::Error::other("the launch is too large"));
+        }
+        let mut bytes = vec![0; length as usize];
+        reader.read_exact(&mut bytes)?;
+        Self::decode(&bytes).ok_or_else(|| io::Error::other("the launch is not valid"))
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let body = bytes.strip_suffix(&[0])?;
+        let mut parts = body.split(|byte| *byte == 0).map(|part| OsString::from_vec(part.to_vec()));
+        let directory = parts.next()?.into();
+        let streams = match parts.next()?.to_str()? {
+            "shell" => Streams::Shell,
+            "joined" => Streams::Joined,
+            "live" => Streams::Live,
+            "apart" => Streams::Apart { input: parts.next()? },
+            _ => return None,
+        };
+        let count: usize = parts.next()?.to_str()?.parse().ok()?;
+        let program = parts.next()?;
+        let arguments: Vec<OsString> = parts.by_ref().take(count).collect();
+        if arguments.len() != count {
+            return None;
+        }
+        let variables = parts.map(|entry| {
+            let at = entry.as_bytes().iter().position(|byte| *byte == b'=')?;
+            let (name, value) = entry.as_bytes().split_at(at);
+            Some((OsStr::from_bytes(name).into(), OsStr::from_bytes(&value[1..]).into()))
+        });
+        let environment = Environment::Exactly(variables.collect::<Option<Vec<_>>>()?);
+        Some(Self { program, arguments, directory, environment, streams })
+    }
+}
+
+impl Streams {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Shell => "shell",
+            Self::Joined => "joined",
+            Self::Apart { .. } => "apart",
+            Self::Live => "live",
+        }
+    }
+}
+
+/// The values of variables may be secrets.
+impl std::fmt::Debug for Launch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { program, arguments, directory, environment: _, streams: _ } = self;
+        f.debug_tuple("Launch").field(program).field(arguments).field(directory).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_comes_through_unchanged() {
+        let launch = Launch {
+            program: "bash".into(),
+            arguments: vec!["-c".into(), "".into(), "echo ä\n".into()],
+            directory: OsStr::from_bytes(b"/w\xff").into(),
+            environment: Environment::Exactly(vec![("A".into(), "".into()), ("B".into(), "x=y".into())]),
+            streams: Streams::Shell,
+        };
+        let through = |launch: &Launch| Launch::read(&mut &launch.encode().unwrap()[..]).unwrap();
+        assert_eq!(through(&launch), launch);
+        let joined = Launch { streams: Streams::Joined, ..launch };
+        assert_eq!(through(&joined), joined);
+        let hook = Launch::shell("true", "/".into(), Vec::new(), Streams::Apart { input: "{}\n".into() });
+        assert_eq!(through(&hook), hook);
+        // The bytes after the launch are left for the program.
+        let live = Launch { streams: Streams::Live, ..hook };
+        let bytes = [live.encode().unwrap(), b"more".to_vec()].concat();
+        let mut rest = &bytes[..];
+        assert_eq!(Launch::read(&mut rest).unwrap(), live);
+        assert_eq!(rest, b"more");
+    }
+
+    #[test]
+    fn a_broken_launch_is_refused() {
+        let nul = Launch::shell("a\0b", "/".into(), Vec::new(), Streams::Joined);
+        assert_eq!(nul.encode().unwrap_err().to_string(), "a NUL character in a command");
+        for bytes in
+            [&b""[..], b"\0\0", b"\xff\xff\xff\xff", b"\0\0\0\x05/\0", b"\0\0\0\x04/\x002\0", b"\0\0\0\0"]
+        {
+            assert!(Launch::read(&mut &bytes[..]).is_err(), "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Keeping processes: starting a program and leaving nothing of it behind.
+//!
+//! - [`Launch`] says what to start: program, arguments, directory, environment, streams. Every program that runs on
+//!   behalf of a user or a model is started from one: workers, shell commands, hooks, MCP servers, worktree setup
+//!   commands and `fleet.notify`.
+//! - [`Tree`] is the set of processes that a keeper answers for. It finds the members, reaps orphans, and ends the tree:
+//!   TERM, a grace period, then KILL until the tree is empty.
+//! - Two small programs run a [`Tree`]: the shim of a worker (in `caliban-supervisor`) and the reaper of a command
+//!   ([`reaper_main`]). [`Supervised`] and [`Serving`] are the reaper's callers.
+//! - [`end_strays`] cleans up when a keeper itself was killed.
+//!
+//! The fence of issue 15 (a sandbox) plugs into [`Launch::command`]: that function is the only place where a kept
+//! program's `Command` is built, for the shim and for the reaper alike.
+//!
+//! `caliban-process` only looks at processes. Everything that signals them is here.
+
+mod group;
+mod launch;
+mod memory;
+mod reaper;
+mod report;
+mod strays;
+mod supervised;
+mod tree;
+
+pub use group::{Group, Standing, leave_agent, sweep};
+pub use launch::{Environment, Launch, Streams, Variables};
+pub use memory::{COMMAND_SCORE, OomCount, WORKER_SCORE, goes_first};
+pub use reaper::{KILL_LIMIT, LEFT_GRACE, NATURAL, STOP_GRACE, reaper_main, start_reaper};
+pub use report::{Outcome, Report};
+pub use strays::{Strays, Traces, end_strays};
+pub use supervised::{Keep, Serving, ServingEnd, Supervised, SupervisedEnd, Why};
+pub use tree::{Subreaper, Tree};

@@ -1,0 +1,239 @@
+//! The reaper: the hidden mode of our own binary that runs one command and leaves nothing of it.
+//!
+//! It ends the command's [`Tree`] when the main process has ended, when its own standard input closes (the caller is gone,
+//! or wants the command to end), and on TERM, HUP and INT. It exits when the tree is empty. Entered before any runtime is
+//! built.
+//!
+//! Standard input: a [`Launch`], then nothing until it closes, or the input of a program that serves ([`Streams::Live`]).
+//! Standard output: the command's output. Standard error: see [`Streams`].
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    path::Path,
+    process::{Child, ChildStdin, ExitCode, Stdio},
+    time::Duration,
+};
+
+use caliban_contract::modes;
+use caliban_process::{Keepers, Patience};
+use rustix::io::FdFlags;
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    signal::unix::{Signal, SignalKind, signal},
+};
+
+use crate::{
+    launch::{Environment, Launch, Streams},
+    memory::{COMMAND_SCORE, OomCount, goes_first},
+    report::{Outcome, Report},
+    tree::Subreaper,
+};
+
+/// How long the processes that a main process left behind may take to end by themselves (`>(tee log)`).
+pub const NATURAL: Duration = Duration::from_millis(100);
+/// The grace period of processes that were left behind.
+pub const LEFT_GRACE: Duration = Duration::from_millis(500);
+/// How long a program that serves may take to leave when its input ends.
+const LEAVE: Duration = Duration::from_millis(500);
+/// The grace period of a command that is stopped.
+pub const STOP_GRACE: Duration = Duration::from_secs(1);
+/// How long KILL is tried: only processes of other users and ones stuck in the kernel outlive this.
+pub const KILL_LIMIT: Duration = Duration::from_secs(10);
+/// The most that is read of the shell's last working directory.
+const CWD_BYTES: u64 = 64 << 10;
+/// How many left processes are named.
+const NAMED: usize = 5;
+/// The exit code when the command could not be started.
+pub(crate) const NOT_STARTED: u8 = 125;
+
+/// Starts a reaper. It gets nothing of our environment; its launch comes through the pipe.
+pub fn start_reaper(helper: &Path) -> io::Result<tokio::process::Child> {
+    tokio::process::Command::new(helper)
+        .arg(modes::REAP)
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+}
+
+/// Runs the mode: call it first thing in `main` when the first argument is [`modes::REAP`]. Returns when the whole tree is
+/// gone, with the command's exit code (128 + signal when it was killed).
+pub fn reaper_main() -> ExitCode {
+    let mut streams = Streams::Shell;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let report = runtime.and_then(|runtime| runtime.block_on(run(&mut streams)));
+    let report = report.unwrap_or_else(|error| Report::bare(Outcome::NotStarted(error.to_string())));
+    let code = match report.outcome {
+        Outcome::Exited(code) => u8::try_from(code & 0xff).unwrap_or(NOT_STARTED),
+        Outcome::Killed(signal) => u8::try_from(128 + (signal & 0x7f)).unwrap_or(NOT_STARTED),
+        Outcome::NotStarted(_) => NOT_STARTED,
+    };
+    let last = match (streams, report) {
+        (Streams::Shell, report) => report.encode(),
+        (_, Report { outcome: Outcome::NotStarted(reason), .. }) => reason.into_bytes(),
+        _ => Vec::new(),
+    };
+    // Nobody may be left to read it.
+    let _best_effort = io::stderr().write_all(&last);
+    ExitCode::from(code)
+}
+
+async fn run(streams: &mut Streams) -> io::Result<Report> {
+    let subreaper = Subreaper::new()?;
+    let mut control = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let launch = Launch::read(&mut control)?;
+    streams.clone_from(&launch.streams);
+    // Before the command starts, so that no signal is missed.
+    let mut stops = Stops::new(control)?;
+    // This process has one thread, so no other child inherits an end in between; the shell gets the writing end.
+    let (cwd, shell_cwd) = rustix::pipe::pipe()?;
+    rustix::io::fcntl_setfd(&cwd, FdFlags::CLOEXEC)?;
+    let main = goes_first(COMMAND_SCORE, || begin(&launch, shell_cwd))?;
+    let oom_count = OomCount::here();
+    // By the environment that the command was given, whatever it makes of it.
+    let spared = match &launch.environment {
+        Environment::Exactly(variables) => Keepers::of_environment(variables),
+        Environment::Inherit => None,
+    };
+    let mut tree = subreaper.keep(&main, spared, None);
+    let stop = tokio::select! {
+        biased;
+        stop = stops.next() => Some(stop),
+        () = tree.main_ended() => None,
+    };
+    let (mut left, mut names) = (0, Vec::new());
+    match stop {
+        None if tree.gone_within(&mut Patience::new(NATURAL)).await => {}
+        None => {
+            let alive = tree.left();
+            (left, names) = (alive.len(), alive.iter().take(NAMED).map(|pid| name(*pid)).collect());
+            tree.end(LEFT_GRACE).await;
+        }
+        // A program that serves has seen the end of its input, too, and may leave by itself.
+        Some(Stop::Closed)
+            if launch.streams == Streams::Live && tree.gone_within(&mut Patience::new(LEAVE)).await => {}
+        Some(_) => tree.end(STOP_GRACE).await,
+    }
+    Ok(Report {
+        outcome: Outcome::of(tree.status()),
+        left,
+        names,
+        stuck: tree.left().len(),
+        cwd: last_cwd(&cwd),
+        // A command that we stopped needs no other reason for its end.
+        out_of_memory: oom_count.filter(|_| stop.is_none()).and_then(|count| count.rose()),
+    })
+}
+
+/// Starts the command with its streams.
+fn begin(launch: &Launch, shell_cwd: OwnedFd) -> io::Result<Child> {
+    let mut command = launch.command();
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    if launch.streams == Streams::Shell {
+        command.arg(shell_cwd.as_raw_fd().to_string());
+    } else {
+        drop(shell_cwd);
+    }
+    command.stdin(match &launch.streams {
+        Streams::Shell | Streams::Joined => Stdio::null(),
+        Streams::Apart { .. } => Stdio::piped(),
+        Streams::Live => stdin.as_fd().try_clone_to_owned()?.into(),
+    });
+    command.stderr(match &launch.streams {
+        Streams::Shell | Streams::Joined => stdout.as_fd().try_clone_to_owned()?,
+        Streams::Apart { .. } | Streams::Live => stderr.as_fd().try_clone_to_owned()?,
+    });
+    let mut child = command.stdout(stdout.as_fd().try_clone_to_owned()?).spawn()?;
+    if let Streams::Apart { input } = &launch.streams {
+        feed(child.stdin.take(), input.as_encoded_bytes().to_vec());
+    }
+    Ok(child)
+}
+
+/// Writes the command's input in a thread, which ends with the last reader or with this process.
+fn feed(stdin: Option<ChildStdin>, input: Vec<u8>) {
+    let Some(mut stdin) = stdin else { return };
+    std::thread::spawn(move || {
+        // A command may close its input without reading it.
+        let _closed = stdin.write_all(&input);
+    });
+}
+
+/// The last directory that the shell reported, if any. An empty path means that the directory is gone.
+fn last_cwd(pipe: &OwnedFd) -> Option<Vec<u8>> {
+    rustix::io::ioctl_fionbio(pipe, true).ok()?;
+    let mut said = Vec::new();
+    // Ends with an error (would block) when a process outside of the tree still holds the writing end.
+    let _ = File::from(pipe.try_clone().ok()?).take(CWD_BYTES).read_to_end(&mut said);
+    let last_nul = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte == 0);
+    let end = last_nul(&said)?;
+    let start = last_nul(&said[..end]).map_or(0, |before| before + 1);
+    let path = &said[start..end];
+    Some(path.strip_suffix(b"\n").unwrap_or(path).to_vec())
+}
+
+/// What a process is called.
+fn name(pid: i32) -> String {
+    let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(&name).trim_end().to_owned()
+}
+
+/// Reasons to stop the command.
+struct Stops {
+    signals: [Signal; 3],
+    control: AsyncFd<File>,
+}
+
+/// Why a command is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// A signal came.
+    Signal,
+    /// The other end of standard input was closed.
+    Closed,
+}
+
+impl Stops {
+    #[expect(deprecated, reason = "its successor is unsafe for handles that are not owned; ours is")]
+    fn new(control: File) -> io::Result<Self> {
+        Ok(Self {
+            signals: [
+                signal(SignalKind::terminate())?,
+                signal(SignalKind::hangup())?,
+                signal(SignalKind::interrupt())?,
+            ],
+            control: AsyncFd::with_interest(control, CLOSED)?,
+        })
+    }
+
+    async fn next(&mut self) -> Stop {
+        let [terminate, hangup, interrupt] = &mut self.signals;
+        tokio::select! {
+            biased;
+            _ = terminate.recv() => Stop::Signal,
+            _ = hangup.recv() => Stop::Signal,
+            _ = interrupt.recv() => Stop::Signal,
+            () = closed(&self.control) => Stop::Closed,
+        }
+    }
+}
+
+/// The interest with which the pipe is watched. Every interest reports that the other end was closed; this one does not
+/// wake us for input, which is the command's.
+const CLOSED: Interest = Interest::PRIORITY;
+
+/// Waits until the other end of the pipe is closed. Reads nothing and changes nothing: a program that serves reads from the
+/// same pipe.
+async fn closed(control: &AsyncFd<File>) {
+    loop {
+        let Ok(mut guard) = control.ready(CLOSED).await else { return };
+        if guard.ready().is_read_closed() {
+            return;
+        }
+        guard.clear_ready();
+    }
+}
