@@ -31,7 +31,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use measure::Subject;
-use serde_json::Value;
 use table::Table;
 
 use crate::run;
@@ -116,7 +115,7 @@ struct Options {
 /// Measures and prints tables.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     let options = parse(args)?;
-    let target = target_directory()?;
+    let target = run::target_directory()?;
     let programs = match options.bin_dir {
         Some(dir) => dir.canonicalize().with_context(|| format!("no programs in {}", dir.display()))?,
         None => build(&target)?,
@@ -154,14 +153,6 @@ fn build(target: &Path) -> Result<PathBuf> {
         run::must(run::command("cargo").args(["build", "--release", "-p", package, "--example", example]))?;
     }
     Ok(target.join("release"))
-}
-
-fn target_directory() -> Result<PathBuf> {
-    let metadata =
-        run::output(run::command("cargo").args(["metadata", "--format-version", "1", "--no-deps"]))?;
-    let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata is not JSON")?;
-    let target = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
-    Ok(target.into())
 }
 
 fn parse(args: &[String]) -> Result<Options> {

@@ -1,10 +1,12 @@
-//! The project's own commands: `cargo xtask test | bench | soak | ci`.
+//! The project's own commands: `cargo xtask test | bench | soak | promises | mutants | ci`.
 //!
 //! Owns what a newcomer needs to see everything green. Nothing that ships depends on it.
 
 mod bench;
 mod ci;
+mod mutants;
 mod needs;
+mod promises;
 mod run;
 mod soak;
 mod test;
@@ -24,6 +26,13 @@ cargo xtask soak           kills the daemon 1,000 times under load, at every wri
                            that live; checks that nothing is lost or doubled
     --kills N --agents N   other numbers
     --seed N               the seed that a run has printed
+cargo xtask promises       checks docs/promises.md and prints which tests hold each promise
+    --write                writes the page's lists of test files
+cargo xtask mutants [CRATE…]  changes the code in small ways and counts the changes that no test notices (cargo-mutants);
+                           fails below 95 %: caliban-core, caliban-permissions, caliban-store, caliban-supervisor
+    --shard K/N            only that part of the changes
+    --file GLOB            only the changes of these files
+    --minutes N            stops after so long (default 20)
 cargo xtask ci             what the server does: .ci/run
 ";
 
@@ -48,6 +57,8 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
         "bench" => bench::run(rest),
         bench::MEASURE => bench::measure::child(rest),
         "soak" => soak::run(rest),
+        "promises" => promises::run(rest),
+        "mutants" => mutants::run(rest),
         "ci" => ci::run(rest),
         "help" | "--help" | "-h" => {
             run::print(USAGE)?;

@@ -44,6 +44,15 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Where cargo builds.
+pub(crate) fn target_directory() -> Result<PathBuf> {
+    let metadata = output(command("cargo").args(["metadata", "--format-version", "1", "--no-deps"]))?;
+    let metadata: serde_json::Value =
+        serde_json::from_str(&metadata).context("cargo metadata is not JSON")?;
+    let target = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
+    Ok(target.into())
+}
+
 /// Whether a command is there and works.
 pub(crate) fn works(program: &str, args: &[&str]) -> bool {
     let mut command = command(program);

@@ -1,7 +1,8 @@
-//! What holds for every crate: the workspace's lints, and files that can be read at one sitting.
+//! What holds for every crate: the workspace's lints, files that can be read at one sitting, documents that are here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The most lines that a source file has.
 const MAX_LINES: usize = 800;
@@ -81,4 +82,52 @@ fn no_source_file_is_too_long() {
         })
         .collect();
     assert_eq!(long, Vec::<String>::new());
+}
+
+/// Documents in capitals that a user's repository has; the tests and guides speak of them.
+const OF_USERS: [&str; 4] = ["AGENTS.md", "CLAUDE.md", "NAME.md", "NOTES.md"];
+
+/// The documents in capitals that a text names, such as `README.md`.
+fn named_documents(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
+    words.map(|word| word.trim_end_matches('.')).filter(|word| {
+        let name = word.strip_suffix(".md").unwrap_or_default();
+        name.len() > 2 && name.bytes().all(|b| b.is_ascii_uppercase() || b == b'-')
+    })
+}
+
+#[test]
+fn no_file_refers_to_a_document_that_is_not_here() {
+    assert_eq!(
+        named_documents("see README.md, c.md, A.md and (AGENTS.md).").collect::<Vec<_>>(),
+        ["README.md", "AGENTS.md"]
+    );
+    let listed = Command::new("git").arg("ls-files").current_dir(root()).output().expect("git");
+    assert!(listed.status.success());
+    let listed = String::from_utf8(listed.stdout).expect("paths");
+    // Put together here, so that this file does not name it.
+    let outside = ["..", "shared/"].join("/");
+    let wrong: Vec<String> = listed
+        .lines()
+        .filter_map(|path| Some((path, fs::read_to_string(root().join(path)).ok()?)))
+        .flat_map(|(path, text)| {
+            let is_here = |name: &&str| root().join(name).is_file() || OF_USERS.contains(name);
+            let mut wrong: Vec<String> = named_documents(&text)
+                .filter(|name| !is_here(name))
+                .map(|name| format!("{path} names {name}"))
+                .collect();
+            if text.contains(&outside) {
+                wrong.push(format!("{path} names {outside}"));
+            }
+            wrong
+        })
+        .collect();
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+/// Which tests hold which promise is found out by the command itself.
+#[test]
+fn the_list_of_promises_is_true() {
+    let checked = Command::new(env!("CARGO_BIN_EXE_xtask")).arg("promises").output().expect("xtask");
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }

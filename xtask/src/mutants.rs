@@ -1,0 +1,219 @@
+//! `cargo xtask mutants`: small changes to the code (mutants) that no test notices.
+//!
+//! `cargo-mutants` makes the changes in a copy of the tree and runs the tests of the crate; this decides what they are
+//! worth. Of the mutants of a crate at least [`ENOUGH`] percent must be killed, and each survivor must stand in
+//! `xtask/mutants.toml` with a reason. A run is bounded in time and can be done in pieces; a piece is judged by itself.
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::run;
+
+/// The survivors that are known: by crate, by mutant, the reason.
+const KNOWN: &str = "xtask/mutants.toml";
+/// The least percentage of mutants that the tests have to kill.
+const ENOUGH: usize = 95;
+/// How long a run takes at most when nobody says.
+const MINUTES: u64 = 20;
+/// How long the tests may take for one mutant, in seconds. A mutant that makes them hang is killed, too.
+const TIMEOUT: &str = "60";
+/// How long an interrupted run may take to end.
+const GRACE: Duration = Duration::from_secs(20);
+/// How often it is looked whether a run has ended.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A crate whose mutants must be killed by its own tests.
+struct Target {
+    package: &'static str,
+    /// The only file that counts; all of the crate's when there is none.
+    file: Option<&'static str>,
+    /// Which tests; doc tests are slow and hold nothing.
+    tests: &'static [&'static str],
+}
+
+const TARGETS: [Target; 4] = [
+    Target { package: "caliban-core", file: None, tests: &["--lib", "--tests"] },
+    Target { package: "caliban-permissions", file: None, tests: &["--lib", "--tests"] },
+    Target { package: "caliban-store", file: None, tests: &["--lib", "--tests"] },
+    Target {
+        package: "caliban-supervisor",
+        file: Some("crates/caliban-supervisor/src/daemon/decide.rs"),
+        tests: &["--lib", "daemon::decide"],
+    },
+];
+
+/// What somebody asked for.
+struct Request {
+    targets: Vec<&'static Target>,
+    shard: Option<String>,
+    files: Vec<String>,
+    limit: Duration,
+}
+
+/// What became of the mutants of a crate. One that does not compile is none.
+#[derive(Debug, Default)]
+struct Outcome {
+    killed: usize,
+    survivors: Vec<String>,
+    is_whole: bool,
+}
+
+/// Runs the mutants of the crates, one crate after the other.
+pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
+    let request = read(args)?;
+    let tool = tool()?;
+    let known = fs::read_to_string(run::root().join(KNOWN)).with_context(|| KNOWN)?;
+    let known: toml::Table = known.parse().with_context(|| KNOWN)?;
+    let deadline = Instant::now() + request.limit;
+    let mut is_good = true;
+    for target in &request.targets {
+        let outcome = mutate(&tool, &request, target, deadline)?;
+        let reasons = known.get(target.package).and_then(|crates| crates.as_table());
+        let (said, good) = judge(target.package, &outcome, |mutant| {
+            reasons.is_some_and(|reasons| reasons.contains_key(mutant))
+        });
+        run::print(&said)?;
+        is_good &= good;
+    }
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn read(args: &[String]) -> Result<Request> {
+    let mut request = Request {
+        targets: Vec::new(),
+        shard: None,
+        files: Vec::new(),
+        limit: Duration::from_secs(MINUTES * 60),
+    };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        if let Some(target) = TARGETS.iter().find(|target| target.package == arg) {
+            request.targets.push(target);
+            continue;
+        }
+        match (arg.as_str(), args.next()) {
+            ("--shard", Some(value)) => request.shard = Some(value.clone()),
+            ("--file", Some(value)) => request.files.push(value.clone()),
+            ("--minutes", Some(value)) => {
+                request.limit =
+                    Duration::from_secs(value.parse::<u64>().context("--minutes")?.saturating_mul(60));
+            }
+            (other, _) => {
+                let names: Vec<&str> = TARGETS.iter().map(|target| target.package).collect();
+                bail!(
+                    "expected {}, --shard K/N, --file GLOB or --minutes N, found {other}",
+                    names.join(", ")
+                );
+            }
+        }
+    }
+    if request.targets.is_empty() {
+        request.targets = TARGETS.iter().collect();
+    }
+    Ok(request)
+}
+
+/// `cargo-mutants`, installed below the target directory if it is nowhere.
+fn tool() -> Result<PathBuf> {
+    if run::works("cargo-mutants", &["mutants", "--version"]) {
+        return Ok("cargo-mutants".into());
+    }
+    let root = run::target_directory()?.join("tools");
+    let program = root.join("bin/cargo-mutants");
+    if !program.is_file() {
+        run::must(run::command("cargo").args(["install", "cargo-mutants", "--locked", "--root"]).arg(&root))?;
+    }
+    Ok(program)
+}
+
+fn mutate(tool: &Path, request: &Request, target: &Target, deadline: Instant) -> Result<Outcome> {
+    let place = run::target_directory()?.join("mutants");
+    let output = place.join(target.package);
+    fs::create_dir_all(&output).with_context(|| output.display().to_string())?;
+    let mut command = run::command("nice");
+    command.args(["-n", "19"]).arg(tool).args(["mutants", "--package", target.package, "--jobs", "1"]);
+    command.args(["--cap-lints", "true", "--timeout", TIMEOUT, "--no-shuffle", "--output"]).arg(&output);
+    let files = target.file.into_iter().chain(request.files.iter().map(String::as_str));
+    command.args(files.flat_map(|file| ["--file", file]));
+    command.args(request.shard.iter().flat_map(|shard| ["--shard", shard.as_str()]));
+    command.arg("--").args(target.tests);
+    // The copies build here, so that the next run finds their dependencies.
+    command.env("CARGO_TARGET_DIR", place.join("target"));
+    let is_whole = run_until(&mut command, deadline)?;
+    let lines = |name: &str| -> Vec<String> {
+        let text = fs::read_to_string(output.join("mutants.out").join(name)).unwrap_or_default();
+        text.lines().map(without_place).collect()
+    };
+    Ok(Outcome {
+        killed: lines("caught.txt").len() + lines("timeout.txt").len(),
+        survivors: lines("missed.txt"),
+        is_whole: is_whole && request.shard.is_none() && request.files.is_empty(),
+    })
+}
+
+/// Runs a command to its end or to the deadline; says whether it came to its end.
+fn run_until(command: &mut Command, deadline: Instant) -> Result<bool> {
+    let mut child = command.process_group(0).spawn().context("cannot run cargo-mutants")?;
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait()? {
+            // 2: some survived. 3: some took too long. 4: the tests fail without any change.
+            ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo-mutants ended with {status}");
+            return Ok(true);
+        }
+        std::thread::sleep(LOOK);
+    }
+    end(&mut child)?;
+    Ok(false)
+}
+
+/// Ends a run with all that it started.
+fn end(child: &mut Child) -> Result<()> {
+    let group = Pid::from_raw(i32::try_from(child.id())?);
+    let give_up = Instant::now() + GRACE;
+    killpg(group, Signal::SIGINT)?;
+    while child.try_wait()?.is_none() {
+        if Instant::now() >= give_up {
+            killpg(group, Signal::SIGKILL)?;
+            child.wait()?;
+            break;
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// `crates/x/src/y.rs:12:3: replace …` without line and column, which change with every edit.
+fn without_place(line: &str) -> String {
+    let mut parts = line.splitn(4, ':');
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(file), Some(_), Some(_), Some(what)) => format!("{file}:{what}"),
+        _ => line.to_owned(),
+    }
+}
+
+/// What is printed about a crate, and whether it is good enough.
+fn judge(package: &str, outcome: &Outcome, is_known: impl Fn(&str) -> bool) -> (String, bool) {
+    let (killed, survived) = (outcome.killed, outcome.survivors.len());
+    let all = killed + survived;
+    let unknown: Vec<&String> = outcome.survivors.iter().filter(|mutant| !is_known(mutant)).collect();
+    let is_enough = killed * 100 >= all * ENOUGH && all > 0;
+    let percent = (killed * 1000).checked_div(all).unwrap_or(0);
+    let mut said = format!(
+        "{package}: {killed} of {all} killed ({}.{} %), {survived} survived, {} without a reason in {KNOWN}{}\n",
+        percent / 10,
+        percent % 10,
+        unknown.len(),
+        if outcome.is_whole { "" } else { "; a part of the crate only" }
+    );
+    for mutant in &unknown {
+        said += &format!("  {mutant}\n");
+    }
+    (said, is_enough && unknown.is_empty())
+}
