@@ -182,18 +182,6 @@ impl<Id: Ord + Clone + fmt::Display + fmt::Debug> Ledger<Id> {
         Ok(())
     }
 
-    /// Changes an agent's limits, as a resume with a larger budget does. What is spent stays spent.
-    pub fn set_limits(&mut self, id: &Id, limits: Limits, tree_limits: Limits) -> Result<(), Refused<Id>> {
-        let account = self.accounts.get_mut(id).ok_or_else(|| Refused::NoAccount(id.clone()))?;
-        (account.limits, account.tree_limits) = (limits, tree_limits);
-        Ok(())
-    }
-
-    /// Changes the pool's limits.
-    pub fn set_pool(&mut self, limits: Limits) {
-        self.limits = limits;
-    }
-
     /// The agent is at work from now on: its time counts.
     pub fn start(&mut self, id: &Id, now: Millis) {
         if self.accounts.contains_key(id) {
@@ -452,7 +440,8 @@ impl<Id: Ord + Clone + fmt::Display + fmt::Debug> Ledger<Id> {
                     return Err(Corrupt("an account's parent is missing"));
                 };
                 steps += 1;
-                if steps > self.accounts.len() {
+                // A way up without a repetition has fewer steps than there are accounts.
+                if steps >= self.accounts.len() {
                     return Err(Corrupt("an account is above itself"));
                 }
                 above = parent.parent.as_ref();

@@ -102,7 +102,43 @@ fn a_dollar_limit_needs_a_price() {
     );
     // A settled cost that is not known counts as what was reserved.
     ledger.settle(open, used(5), None).unwrap();
-    assert_eq!(ledger.spent(&0).unwrap().usd, MicroUsd(500));
+    let spent = ledger.spent(&0).unwrap();
+    assert_eq!((spent.usd, spent.unpriced), (MicroUsd(500), 0));
+    // A cost that is known in the end is not counted as unknown.
+    let open = ledger.reserve(&1, unpriced, T0).unwrap();
+    ledger.settle(open, used(5), Some(MicroUsd(7))).unwrap();
+    let spent = ledger.spent(&1).unwrap();
+    assert_eq!((spent.usd, spent.unpriced), (MicroUsd(7), 1));
+}
+
+#[test]
+fn what_is_left_is_the_narrowest_of_each_kind() {
+    let all = |tokens, usd, turns, wall_ms| Limits {
+        tokens: Some(tokens),
+        usd: Some(MicroUsd(usd)),
+        turns: Some(turns),
+        wall_ms: Some(wall_ms),
+    };
+    let mut ledger = Ledger::new(all(100, 9_000, 90, 9_000));
+    ledger.open_account(0, None, Limits::NONE, all(900, 1_000, 90, 8_000)).unwrap();
+    ledger.open_account(1, Some(0), all(900, 9_000, 10, 7_000), Limits::NONE).unwrap();
+    assert_eq!(ledger.remaining(&1), Some(all(100, 1_000, 10, 7_000)));
+    ledger.start(&1, Millis(0));
+    let open = ledger.reserve(&1, ask(20), Millis(1_000)).unwrap();
+    ledger.settle(open, used(10), Some(MicroUsd(50))).unwrap();
+    ledger.reserve(&1, ask(20), Millis(2_000)).unwrap();
+    assert_eq!(ledger.remaining(&1), Some(all(70, 750, 8, 5_000)));
+    assert_eq!(ledger.remaining(&9), None);
+}
+
+#[test]
+fn agents_one_below_the_other_are_restored() {
+    let mut ledger = Ledger::new(Limits::NONE);
+    for id in 0..4_u32 {
+        ledger.open_account(id, id.checked_sub(1), Limits::NONE, Limits::NONE).unwrap();
+    }
+    ledger.carry_over(&3, Spent { turns: 1, ..Spent::default() }).unwrap();
+    assert_eq!(stored(&mut ledger, T0).tree_spent(&0).unwrap().turns, 1);
 }
 
 #[test]

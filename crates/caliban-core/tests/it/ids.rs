@@ -24,7 +24,7 @@ fn agent_ids_are_eight_lowercase_hex() {
     assert_eq!("a3f8000b".parse(), Ok(id));
     assert_eq!(serde_json::to_string(&id).unwrap(), "\"a3f8000b\"");
     assert_eq!(serde_json::from_str::<AgentId>("\"a3f8000b\"").unwrap(), id);
-    assert_eq!(format!("{id:>10}|"), "  a3f8000b|");
+    assert_eq!(format!("{id:>10}|{id:?}"), "  a3f8000b|AgentId(a3f8000b)");
     for wrong in ["", "a3f8000", "a3f8000bb", "A3F8000B", "a3f8000g", "a3f8 00b", "é3f8000"] {
         assert!(wrong.parse::<AgentId>().is_err(), "{wrong}");
         assert!(serde_json::from_value::<AgentId>(wrong.into()).is_err(), "{wrong}");
@@ -39,6 +39,9 @@ fn session_ids_look_like_uuids() {
     assert_eq!(id.to_string(), "01234567-89ab-cdef-0123-456789abcdef");
     assert_eq!("01234567-89ab-cdef-0123-456789abcdef".parse(), Ok(id));
     assert_eq!("0123456789abcdef0123456789abcdef".parse(), Ok(id));
+    assert_eq!(format!("{id:?}"), "SessionId(01234567-89ab-cdef-0123-456789abcdef)");
+    assert_eq!(serde_json::to_string(&id).unwrap(), "\"01234567-89ab-cdef-0123-456789abcdef\"");
+    assert_eq!(serde_json::from_str::<SessionId>("\"0123456789abcdef0123456789abcdef\"").unwrap(), id);
     for wrong in
         ["", "0123456789abcdef", "01234567-89ab-cdef-0123456789abcdef", "0-123456789abcdef0123456789abcdef"]
     {

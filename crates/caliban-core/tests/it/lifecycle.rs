@@ -63,6 +63,11 @@ fn a_refusal_names_state_and_event() {
     let refused = apply(State::Done, &Event::Killed { signal: None }).unwrap_err();
     assert_eq!(refused, Refused { state: State::Done, event: "killed" });
     assert_eq!(refused.to_string(), "an agent that is done cannot be killed");
+    let mut names: Vec<&str> = events().iter().map(Event::name).collect();
+    names.dedup();
+    let all =
+        "started, refused a start, woken, put to idle, made to wait, let go on, ended, killed, lost, resumed";
+    assert_eq!(names.join(", "), all);
 }
 
 #[test]
@@ -70,6 +75,7 @@ fn what_is_said_beside_the_state_follows_it() {
     let approval = WaitingFor::Approval { call: "Bash(make)".into() };
     let running = Status::default().apply(Event::Started).unwrap();
     let waiting = running.apply(Event::Waits(approval.clone())).unwrap();
+    assert_eq!((waiting.waiting_for(), running.waiting_for()), (Some(&approval), None));
     assert_eq!(waiting, Status::from_parts(State::Running, Some(approval), None).unwrap());
     assert_eq!(waiting.apply(Event::GoesOn).unwrap(), running);
     let failed = waiting.apply(Event::Ended(Outcome::BudgetExceeded { reason: "5 of 5".into() })).unwrap();
@@ -108,6 +114,8 @@ fn a_stored_status_that_cannot_be_is_refused() {
     ] {
         assert!(serde_json::from_str::<Status>(text).is_err(), "{text}");
     }
+    let idle = serde_json::from_str::<Status>(r#"{"state":"idle","waiting_for":{"for":"input"}}"#).unwrap();
+    assert_eq!((idle.state(), idle.waiting_for()), (State::Idle, Some(&WaitingFor::Input)));
 }
 
 proptest! {

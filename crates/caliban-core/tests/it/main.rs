@@ -1,6 +1,8 @@
 //! Tests of the core through its public face.
 
 #[cfg(test)]
+mod access;
+#[cfg(test)]
 mod budget;
 #[cfg(test)]
 mod cap;
@@ -10,6 +12,10 @@ mod ids;
 mod inert;
 #[cfg(test)]
 mod lifecycle;
+#[cfg(test)]
+mod message;
+#[cfg(test)]
+mod mode;
 #[cfg(test)]
 mod names;
 #[cfg(test)]

@@ -78,6 +78,23 @@ fn free_text_becomes_a_name() {
     for (text, wanted) in cases {
         assert_eq!(Slug::slugify(text).as_str(), wanted, "{text:?}");
     }
+    // Forty characters are kept whole. Longer text ends with a whole word if half of the name is left then.
+    let (half, rest) = ("a".repeat(20), "b".repeat(40));
+    assert_eq!(Slug::slugify(&rest).as_str(), rest);
+    assert_eq!(Slug::slugify(&format!("{half} {rest}")).as_str(), half);
+    let short = &half[1..];
+    assert_eq!(Slug::slugify(&format!("{short} {rest}")).as_str(), format!("{short}-{}", &rest[..20]));
+    // Only the first 320 characters are read.
+    assert_eq!(Slug::slugify(&format!("{}word", " ".repeat(319))).as_str(), "w");
+}
+
+#[test]
+fn a_name_is_shown_and_stored_as_it_is() {
+    let slug: Slug = "auth".parse().unwrap();
+    assert_eq!((format!("{slug:>6}"), slug.as_ref(), slug.as_str()), ("  auth".to_owned(), "auth", "auth"));
+    assert_eq!(serde_json::to_string(&slug).unwrap(), "\"auth\"");
+    let id: caliban_core::ids::AgentId = "a3f8000b".parse().unwrap();
+    assert_eq!(Slug::from(id).as_str(), "a3f8000b");
 }
 
 proptest! {

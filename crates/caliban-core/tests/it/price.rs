@@ -33,6 +33,11 @@ fn long_prompts_have_their_own_rates() {
     let price = listed("claude-haiku-5-5").unwrap();
     assert_eq!(price.cost(Usage { input: 100_000, ..Usage::default() }), MicroUsd(10_000));
     assert_eq!(price.cost(Usage { input: 50_000, cache_read: 50_001, ..Usage::default() }), MicroUsd(27_501));
+    // OpenAI: twice the input, half as much again for the output.
+    let price = listed("gpt-5.4").unwrap();
+    assert_eq!(price.cost(Usage { input: 272_000, ..Usage::default() }), MicroUsd(680_000));
+    let long = Usage { input: 200_000, output: 10_000, cache_read: 50_000, cache_write: 50_000 };
+    assert_eq!(price.cost(long), MicroUsd(1_000_000 + 225_000 + 25_000 + 250_000));
 }
 
 #[test]
@@ -60,6 +65,13 @@ fn an_unknown_price_is_unknown_and_a_local_model_is_free() {
         "claude-opus-4-5-turbo",
         "llama3.3:70b",
         "gpt-5-20",
+        "gpt-5-2025-08-7",
+        "gpt-5-2025-8-07",
+        "gpt-5-202-08-07",
+        "gpt-5-2025-08-ab",
+        "gpt-5-2025-ab-07",
+        "gpt-5-abcd-08-07",
+        "claude-haiku-4-5-2025100a",
         "-20251001",
         "openai/gpt-5.6:batch",
         "gpt-5.5-pro",
@@ -72,8 +84,14 @@ fn an_unknown_price_is_unknown_and_a_local_model_is_free() {
 
 #[test]
 fn money_is_shown_and_read() {
-    let shown =
-        [(0, "$0.0000"), (1, "$0.0001"), (4_200, "$0.0042"), (1_250_000, "$1.25"), (999_999, "$1.0000")];
+    let shown = [
+        (0, "$0.0000"),
+        (1, "$0.0001"),
+        (4_200, "$0.0042"),
+        (1_250_000, "$1.25"),
+        (999_999, "$1.0000"),
+        (1_000_000, "$1.00"),
+    ];
     for (micro, text) in shown {
         assert_eq!(MicroUsd(micro).to_string(), text);
     }

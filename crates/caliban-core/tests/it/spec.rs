@@ -56,7 +56,11 @@ fn what_cannot_be_carried_out_is_said() {
         SpawnSpec { prompt: long, ..good.clone() }.check(),
         Err(SpecError::LongPrompt { bytes: 1_048_577 })
     );
-    let mut bad = good;
-    bad.env.insert("A=B".into(), "x".into());
-    assert_eq!(bad.check(), Err(SpecError::BadVariable("A=B".into())));
+    assert_eq!(SpawnSpec { depth: 8, prompt: "x".repeat(1024 * 1024), ..good.clone() }.check(), Ok(()));
+    for (name, value) in [("A=B", "x"), ("A\0", "x"), ("", "x"), ("A", "x\0")] {
+        let bad = SpawnSpec { env: [(name.to_owned(), value.to_owned())].into(), ..good.clone() };
+        assert_eq!(bad.check(), Err(SpecError::BadVariable(name.to_owned())));
+    }
+    let fine = SpawnSpec { env: [("A".to_owned(), "=".to_owned())].into(), ..good };
+    assert_eq!(fine.check(), Ok(()));
 }

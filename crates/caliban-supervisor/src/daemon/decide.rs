@@ -176,6 +176,9 @@ mod tests {
         assert_eq!(follow(&waiting, &input), [Event::TurnEnded, Event::Waits(WaitingFor::Input)]);
         assert_eq!(follow(&idle, &asks), [Event::TurnStarted, approval.clone()]);
         assert_eq!(follow(&running, &report(WorkerState::Done)), []);
+        assert_eq!(follow(&idle, &report(WorkerState::Idle)), []);
+        let killed = status(&[Event::Started, Event::Killed { signal: None }]);
+        assert_eq!(follow(&killed, &asks), []);
         // A worker that speaks has begun.
         let spawning = Status::default();
         assert_eq!(follow(&spawning, &report(WorkerState::Running)), [Event::Started]);
@@ -257,6 +260,8 @@ mod tests {
         let words =
             "the kernel probably ended it for want of memory; processes of it that could not be ended: 7, 12";
         assert_eq!(note(&both).as_deref(), Some(words));
+        let facts = Facts { state: State::Running, wanted: Wanted::Run, report: None, exit: Some(&both) };
+        assert_eq!(end_of_run(&facts).note.as_deref(), Some(words));
     }
 
     #[test]
@@ -288,10 +293,20 @@ mod tests {
             ..report(WorkerState::Failed)
         };
         let exceeded = Event::Ended(Outcome::BudgetExceeded { reason: "1 USD".into() });
-        check(Running, Run, Some(budget), exit(Some(1), None), &[exceeded]);
+        check(Running, Run, Some(budget.clone()), exit(Some(1), None), &[exceeded]);
+        check(Running, Kill, Some(budget), exit(Some(1), None), &[Event::Killed { signal: None }]);
+        // The shim could not start a worker, or the worker said nothing.
+        let refused = || Some(ExitRecord { not_started: Some("no".into()), ..exit(None, None).unwrap() });
+        let error = |text: &str| Event::Ended(Outcome::Error { text: text.to_owned() });
+        check(Spawning, Run, None, refused(), &[Event::SpawnFailed { text: "no".into() }]);
+        check(Running, Run, None, refused(), &[error("no")]);
+        let silent = error("the worker ended with code 3 and gave no reason; see its worker.log");
+        check(Running, Run, None, exit(Some(3), None), std::slice::from_ref(&silent));
+        check(Spawning, Run, None, exit(Some(3), None), &[Event::Started, silent]);
         let asleep = || Some(WorkerStatus { hibernated: true, ..report(WorkerState::Idle) });
         check(Idle, Run, asleep(), exit(Some(HIBERNATED), None), &[]);
         check(Running, Run, asleep(), exit(Some(HIBERNATED), None), &[Event::TurnEnded]);
+        check(Spawning, Run, asleep(), exit(Some(HIBERNATED), None), &[Event::Started, Event::TurnEnded]);
         // It said so, and then was killed before it had left.
         check(Idle, Run, asleep(), exit(None, Some(9)), &[Event::Lost { signal: Some(9) }]);
         check(Idle, Kill, asleep(), exit(Some(HIBERNATED), None), &[Event::Killed { signal: None }]);
