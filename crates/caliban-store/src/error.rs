@@ -150,3 +150,98 @@ impl StoreError {
 fn no_room(file: &Path) -> bool {
     file.parent().and_then(|dir| rustix::fs::statvfs(dir).ok()).is_some_and(|fs| fs.f_bavail == 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sqlx::error::{DatabaseError, ErrorKind};
+    use std::borrow::Cow;
+    use std::io;
+
+    /// An error of SQLite with this code.
+    #[derive(Debug)]
+    struct Coded(i64);
+
+    impl std::fmt::Display for Coded {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(self.message())
+        }
+    }
+
+    impl std::error::Error for Coded {}
+
+    impl DatabaseError for Coded {
+        fn message(&self) -> &str {
+            "words"
+        }
+
+        fn code(&self) -> Option<Cow<'_, str>> {
+            Some(self.0.to_string().into())
+        }
+
+        fn as_error(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
+            self
+        }
+
+        fn as_error_mut(&mut self) -> &mut (dyn std::error::Error + Send + Sync + 'static) {
+            self
+        }
+
+        fn into_error(self: Box<Self>) -> Box<dyn std::error::Error + Send + Sync + 'static> {
+            self
+        }
+
+        fn kind(&self) -> ErrorKind {
+            ErrorKind::Other
+        }
+    }
+
+    fn shown(error: &StoreError) -> (String, bool, bool) {
+        let name = format!("{error:?}");
+        let name = name.split(['(', ' ']).next().unwrap_or_default().to_owned();
+        (name, error.is_busy(), error.is_unconfirmed())
+    }
+
+    #[test]
+    fn codes_of_sqlite_become_words() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        // There is never room in /proc.
+        let (roomy, full) = (dir.path().join("a.db"), Path::new("/proc/a.db"));
+        for (code, here, without_room) in [
+            (5, "Busy", "Busy"),
+            (517, "Busy", "Busy"),
+            (6, "Busy", "Busy"),
+            (15, "Busy", "Busy"),
+            (8, "ReadOnly", "ReadOnly"),
+            (13, "Full", "Full"),
+            (10, "Io", "Full"),
+            (1034, "Io", "Full"),
+            (4874, "Full", "Full"),
+            (11, "Damaged", "Damaged"),
+            (26, "Damaged", "Damaged"),
+            (14, "Open", "Full"),
+            (1, "Sql", "Sql"),
+        ] {
+            for (file, wanted) in [(roomy.as_path(), here), (full, without_room)] {
+                let error = StoreError::from_sqlx(file, sqlx::Error::Database(Box::new(Coded(code))));
+                let expected = (wanted.to_owned(), wanted == "Busy", wanted == "Io");
+                assert_eq!(shown(&error), expected, "{code} {}", file.display());
+            }
+        }
+        let io = sqlx::Error::Io(io::Error::other("x"));
+        assert_eq!(shown(&StoreError::from_sqlx(&roomy, io)).0, "Io");
+        assert_eq!(shown(&StoreError::from_sqlx(&roomy, sqlx::Error::RowNotFound)).0, "Sql");
+    }
+
+    #[test]
+    fn failed_file_operations_become_words() {
+        for (kind, wanted) in [
+            (io::ErrorKind::StorageFull, "Full"),
+            (io::ErrorKind::QuotaExceeded, "Full"),
+            (io::ErrorKind::ReadOnlyFilesystem, "ReadOnly"),
+            (io::ErrorKind::PermissionDenied, "Open"),
+        ] {
+            assert_eq!(shown(&StoreError::from_io(Path::new("/a"), &kind.into())).0, wanted);
+        }
+    }
+}

@@ -1,7 +1,8 @@
-//! What a fleet agent may do of a thing (a11): how fast, how far, how many. People are not limited.
+//! Limits of a fleet agent (a11): its rate of messages, the length of a chain of answers, its number of identities.
+//! People are not limited.
 //!
-//! The counts are kept by agent, not by identity, so that another identity is not another allowance. The time is the
-//! wall clock of whoever writes; a clock that jumps costs at most one [`EVERY`].
+//! An agent's identities share one allowance. The time is the wall clock of the writing process; a clock that jumps costs
+//! at most one [`EVERY`].
 
 use std::time::Duration;
 
@@ -21,9 +22,9 @@ pub const IDENTITIES: u32 = 8;
 /// How many open messages of each mailbox are looked at for their hops.
 const OPEN: i64 = 100;
 
-/// When the next allowance is there, given when the last one ran out; or how long to wait.
+/// Takes one message from the allowance: the new `used_until`, or how long to wait.
 ///
-/// `used_until` is the time at which everything that was taken so far will have come back.
+/// `used_until` is the time at which the allowance will be full again.
 fn allow(used_until: i64, now: i64) -> Result<i64, Duration> {
     let every = i64::try_from(EVERY.as_micros()).unwrap_or(i64::MAX);
     let whole = every.saturating_mul(i64::from(BURST));
@@ -84,7 +85,7 @@ pub(super) async fn hops(tx: &mut Tx<'_>, speaker: &Speaker) -> Result<u32, Brok
     if hops > HOPS { Err(BrokerError::TooManyHops) } else { Ok(hops) }
 }
 
-/// Remembers that the agent has heard a message with so many hops; one of a person begins anew.
+/// Records that the agent has taken in a message with so many hops. A message of a person starts a new chain.
 pub(super) async fn heard(
     tx: &mut Tx<'_>,
     speaker: &Speaker,

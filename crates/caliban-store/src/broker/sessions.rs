@@ -146,9 +146,8 @@ impl Broker {
         Ok(u64::try_from(count).unwrap_or_default())
     }
 
-    /// Deletes a session softly: stamped, its agents deregistered, their placements gone, its tasks
-    /// kept. Doing it again changes nothing. Whoever waits for a message in it is woken. Whoever may be its Director may
-    /// do it.
+    /// Deletes a session softly, and idempotently: stamps it, deregisters its agents, deletes their placements, keeps its
+    /// tasks, and wakes readers that wait in it. Anybody who may act as its Director may do it.
     ///
     /// # Errors
     /// `NotYours`, or the store's.

@@ -1,9 +1,9 @@
-//! Who acts, and whose words they may say (a11).
+//! Which process may act under which identity (a11).
 //!
-//! Owns the judgement: an identity that a fleet agent owns is spoken for by that agent's processes, by its worker with
-//! the capability, and by people; an identity that nobody owns is spoken for by people only. Every operation asks here
-//! before it writes, and inside its transaction. Refuses: finding out who a process is; whoever opens the store says it
-//! (ADR 0040 says what that is worth).
+//! Owns the rule. An identity that a fleet agent owns may be used by that agent's processes, by its worker with the
+//! capability, and by people. An identity without an owner may be used by people only. Every operation checks this inside
+//! its transaction, before it writes. Refuses: finding out which agent a process belongs to; whoever opens the store says
+//! so (ADR 0040 has the limits of that).
 
 use std::fmt;
 use std::path::Path;
@@ -45,7 +45,7 @@ impl Owner {
     }
 }
 
-/// What a worker holds in memory and shows with each of its writes. Never written anywhere; the store has its [`Seal`].
+/// A secret that a worker keeps in memory and presents with each write. It is never stored; the store has its [`Seal`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Capability([Uuid; 2]);
 
@@ -85,11 +85,12 @@ impl Seal {
 /// Who uses the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Speaker {
-    /// A person, or a program that is no agent of the fleet: for anybody, without limits.
+    /// A person, or a program outside the fleet: may use any identity, without limits.
     Anybody,
-    /// A process of these fleet agents, the innermost first: for what they own. With none: for nobody.
+    /// A process of these fleet agents, the innermost first: may use the identities that they own. An empty list may use
+    /// none.
     Only(Vec<Owner>),
-    /// The worker of a fleet agent: for what it has sealed.
+    /// The worker of a fleet agent: may use the identities that it has sealed.
     Worker {
         /// The agent.
         owner: Owner,
@@ -109,8 +110,8 @@ impl Speaker {
         }
     }
 
-    /// The fleet agent whose limits count, if any do. Of several above a process the outermost: whatever an agent
-    /// starts is that agent, so it cannot get more by starting another.
+    /// The fleet agent whose limits apply, if any do. Of several agents above a process it is the outermost one, so that
+    /// an agent gets no further allowance by starting another agent.
     pub(super) fn limited(&self) -> Option<&Owner> {
         match self {
             Self::Anybody => None,
@@ -126,7 +127,7 @@ impl Speaker {
         }
     }
 
-    /// Refuses what would make something new on behalf of an agent that cannot be told.
+    /// Refuses to create anything for a process whose agent is unknown.
     pub(super) fn must_be_known(&self) -> Result<(), BrokerError> {
         match self {
             Self::Only(above) if above.is_empty() => {
@@ -176,8 +177,8 @@ impl Broker {
         self.speaker = speaker;
     }
 
-    /// Puts this worker's seal on identities that are its agent's, or nobody's: from now on no other worker writes under
-    /// them. Those of another agent stay as they are.
+    /// Seals identities that belong to this worker's agent or to nobody: from now on no other worker can use them.
+    /// Identities of another agent are left alone.
     ///
     /// # Errors
     /// The store's.

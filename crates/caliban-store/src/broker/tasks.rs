@@ -1,7 +1,7 @@
 //! What ends a message: the recipient's acknowledgement or the sender's cancellation.
 //!
-//! Owns the guarded update: of two that come at once exactly one wins, and the other is told the
-//! state that it lost to.
+//! Owns the guarded update: when two come at once, one wins the race, and the other gets an error that names the
+//! message's state.
 
 use super::ids::{IdPrefix, SessionId};
 use super::resolve::{find_agent, find_task, task_by_id};

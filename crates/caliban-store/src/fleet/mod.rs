@@ -42,7 +42,7 @@ pub struct Record {
     pub status: Status,
     /// What somebody asked for and has not happened yet.
     pub wanted: Wanted,
-    /// The run: committed before anything is started, and run once.
+    /// The id of the run: committed before anything is started, and started once.
     pub nonce: String,
     /// How many runs there were, this one included.
     pub runs: u32,
@@ -162,7 +162,7 @@ impl Registry {
     }
 }
 
-/// The last agent of a page, from the sizes of those who come next.
+/// The `seq` of the last agent of a page, from the sizes of the next agents.
 fn last_of_page(sizes: &[(i64, i64)]) -> Option<i64> {
     let ((first, size), more) = sizes.split_first()?;
     let (mut last, mut bytes) = (*first, *size);

@@ -4,5 +4,6 @@
 
 mod faults;
 mod first_use;
+mod rules;
 mod speakers;
 mod story;
