@@ -477,7 +477,8 @@ impl Walk {
             | Entry::ToolUse { .. }
             | Entry::ToolOutput { .. }
             | Entry::Restart { .. }
-            | Entry::Waiting(_) => {}
+            | Entry::Waiting(_)
+            | Entry::Broken { .. } => {}
         }
         None
     }

@@ -143,7 +143,7 @@ impl Renderer {
             Entry::ToolOutput { id, text } => self.live.entry(id.clone()).or_default().push(text),
             Entry::Restart { reason } => self.restart(reason, &mut out),
             Entry::Waiting(wait) if when == When::Live => self.wait(wait, &mut out),
-            Entry::Waiting(_) | Entry::SubAsked(_) | Entry::SubAnswered { .. } => {}
+            Entry::Waiting(_) | Entry::SubAsked(_) | Entry::SubAnswered { .. } | Entry::Broken { .. } => {}
         }
         out
     }

@@ -55,6 +55,11 @@ pub enum Entry {
     },
     /// Nothing comes for a while.
     Waiting(Wait),
+    /// The transcript takes no more records: what happens from now on is not recorded, not even the end of the turn.
+    Broken {
+        /// Why.
+        reason: String,
+    },
 }
 
 impl Entry {
@@ -149,7 +154,8 @@ impl Feed {
                 | Entry::Restart { .. }
                 | Entry::SubAsked(_)
                 | Entry::SubAnswered { .. }
-                | Entry::Waiting(_) => {
+                | Entry::Waiting(_)
+                | Entry::Broken { .. } => {
                     cursor.index += 1;
                     cursor.offset = 0;
                     return Some(entry.clone());

@@ -161,6 +161,9 @@ impl Transcript {
                 match job {
                     Job::Append { event, worked_ms, stands_in, durability, done } => {
                         let result = writer.append(*event, worked_ms, stands_in, durability);
+                        if let (true, Err(error @ TranscriptError::Io { .. })) = (writer.broken, &result) {
+                            feed.push(Entry::Broken { reason: error.to_string() });
+                        }
                         let result = result.map(|record| feed.push(Entry::Record(Arc::new(record))));
                         // The asker may have gone away; the record is there all the same.
                         let _gone = done.send(result);
@@ -318,8 +321,9 @@ impl Writer {
         if durability == Durability::Synced
             && let Err(source) = self.file.sync_data()
         {
-            // After a failed sync the kernel may have dropped the pages and call the next sync a
-            // success: nothing more is acknowledged.
+            // After a failed sync the kernel may have dropped the pages and call the next sync a success: nothing
+            // more is acknowledged. A resume does not find the record either.
+            self.cut_back();
             self.broken = true;
             return Err(io_error(&self.path, source));
         }

@@ -94,7 +94,10 @@ fn event(entry: &Entry, session: &str) -> Option<Value> {
             json!({"type": "system", "subtype": "waiting", "session_id": session, "reason": reason, "ms": ms})
         }
         Entry::Record(record) => return recorded(&record.event, session),
-        Entry::ToolUse { .. } | Entry::SubAsked(_) | Entry::SubAnswered { .. } => return None,
+        // A broken transcript ends the turn, and the result says why.
+        Entry::ToolUse { .. } | Entry::SubAsked(_) | Entry::SubAnswered { .. } | Entry::Broken { .. } => {
+            return None;
+        }
     })
 }
 

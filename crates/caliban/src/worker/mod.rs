@@ -350,6 +350,13 @@ async fn watch(
         while let Some(entry) = feed.next(&mut cursor) {
             status.take(&entry);
         }
+        if let Some(reason) = status.broken() {
+            let failure = Failure::new(format!("its transcript cannot be written: {reason}"))
+                .hint("caliban resume goes on after the last record that is on the disk");
+            status.failed(&failure).await;
+            notifier.tell(News::Failed, status.ending_text());
+            return End::Finished;
+        }
         status.asks(&host.handle().asks().open(), |ask| host.listed(ask));
         let is_over = status.is_turn_over() && !host.is_running();
         // One that waits for messages ends, too, where no message helps or a person has to know.

@@ -55,6 +55,8 @@ pub(super) struct Status {
     /// How the last turn ended; none while one is under way.
     outcome: Option<Outcome>,
     is_disk_full: bool,
+    /// Why the transcript takes no more records.
+    broken: Option<String>,
     /// The open calls as they were shown.
     listed: Vec<(Ask, Listed)>,
     told: BTreeSet<String>,
@@ -90,6 +92,7 @@ impl Status {
             rights: None,
             outcome: None,
             is_disk_full: false,
+            broken: None,
             listed: Vec::new(),
             told: BTreeSet::new(),
             untold: Vec::new(),
@@ -166,6 +169,7 @@ impl Status {
                     self.now.waiting_for = None;
                 }
             }
+            Entry::Broken { reason } => self.broken = Some(reason.clone()),
             Entry::Waiting(Wait::Summary)
             | Entry::ToolOutput { .. }
             | Entry::Restart { .. }
@@ -313,6 +317,11 @@ impl Status {
     pub(super) async fn failed(&mut self, failure: &Failure) {
         let hint = failure.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
         self.end(WorkerState::Failed, EndingKind::Error, Some(format!("{}{hint}", failure.message))).await;
+    }
+
+    /// Why the transcript takes no more records, when it does not.
+    pub(super) fn broken(&self) -> Option<&str> {
+        self.broken.as_deref()
     }
 
     /// Whether there is room to leave memory. Where there is none it could not come back, either, to hear a message.

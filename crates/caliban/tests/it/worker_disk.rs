@@ -69,3 +69,47 @@ fn r11_an_idle_agent_stays_in_memory_while_the_disk_is_full_and_hears_what_it_is
     wait_until("it is idle", || fleet.row(&id)["doing"] == "waits for your message");
     assert_eq!(fleet.row(&id)["runs"], json!(1));
 }
+
+#[test]
+fn r12_an_agent_whose_transcript_cannot_be_synced_ends_failed_and_a_resume_goes_on() {
+    let fleet = Fleet::new(script![text("lost"), text("all done")]);
+    fleet.place.server.hold();
+    let id = fleet.bg("the task", ["--isolation", "none", "--interactive"]);
+    fleet.place.server.wait_for_requests(1);
+    let worker = fleet.row(&id)["pid"].to_string();
+    let mut strace = Command::new("strace")
+        .args([
+            "-f",
+            "-qq",
+            "-p",
+            &worker,
+            "-e",
+            "trace=fdatasync",
+            "-e",
+            "inject=fdatasync:error=EIO:when=1",
+        ])
+        .args(["-o", "/dev/null"])
+        .spawn()
+        .expect("strace starts");
+    let is_traced = |task: std::fs::DirEntry| {
+        let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
+    };
+    wait_until("strace has the worker", || {
+        let tasks = std::fs::read_dir(format!("/proc/{worker}/task")).expect("the worker lives");
+        tasks.flatten().all(is_traced)
+    });
+    fleet.place.server.release();
+    fleet.wait_for(&id, "failed");
+    let row = fleet.row(&id);
+    let how = row["ending"]["text"].as_str().unwrap_or_default();
+    assert!(
+        how.contains("its transcript cannot be written") && how.contains("Input/output error"),
+        "{row:#}"
+    );
+    strace.wait().expect("strace ends with the worker");
+    assert_ne!(fleet.run(["agents", "wait", &id]).code, 0);
+    fleet.run(["resume", &id]).ok();
+    fleet.wait_for(&id, "idle");
+    assert_eq!(fleet.row(&id)["last_text"], json!("all done"));
+}
