@@ -21,7 +21,7 @@ use crate::lock::Held;
 use crate::process::{self, Traces};
 use crate::records::{self, ExitRecord, LEAVING, ShimRecord};
 
-/// What is known of an agent's run before its shim is looked at.
+/// What the files say of an agent's run.
 enum Run {
     /// None has begun.
     NotBegun,
@@ -31,7 +31,7 @@ enum Run {
     Lost,
 }
 
-/// Who is in the registry. Of requests only what is shown stays in memory: they are read page by page.
+/// The rows of the registry, read page by page. Of a request only what is shown stays in memory.
 pub(super) async fn read(registry: &mut Registry) -> Result<Vec<(Record, About)>, StoreError> {
     let (mut known, mut after) = (Vec::new(), 0);
     loop {
@@ -110,7 +110,7 @@ impl Owner {
             // It was about to be woken.
             (Run::NotBegun, State::Idle) => self.settle_now(id, nonce, dead)?,
             (Run::NotBegun, _) => match (self.exit_of(id, nonce)?, self.agents.get(&id)) {
-                // Its shim's word is gone; what it may have left is ended before anything is said.
+                // Its shim.json is gone; processes that it may have left are ended first.
                 (None, Some(agent)) => dead.push((id, agent.traces(None))),
                 (exit, _) => self.gone(id, nonce, exit.as_ref()),
             },
@@ -123,13 +123,13 @@ impl Owner {
         Ok(())
     }
 
-    /// Settles a run that nobody can say of whether it has begun, before anybody asks.
+    /// Settles an unconfirmed run before the first request is served.
     fn settle_now(&mut self, id: AgentId, nonce: &str, dead: &mut Vec<(AgentId, Traces)>) -> io::Result<()> {
         let Some(doubt) = self.doubt(id) else { return Ok(()) };
         match doubt.settle() {
             Ok(Some(shim)) => return self.take_over(id, nonce, shim, dead),
             Ok(None) => self.never_began(id),
-            // A full disk, say: it stays in doubt, and is settled as soon as that is possible.
+            // For example on a full disk: it stays unconfirmed, and every tick tries again.
             Err(text) => self.cannot_tell(id, &text),
         }
         if self.agents.get(&id).is_some_and(|agent| agent.state() == State::Spawning) {
@@ -226,7 +226,7 @@ impl Owner {
         }
     }
 
-    /// Those who wait for somebody who has ended, or is not there any more.
+    /// Lets agents go on that wait for an agent which has ended or is gone.
     fn settle_queue(&mut self) {
         let waited_for: BTreeSet<AgentId> = self
             .agents
@@ -245,7 +245,7 @@ impl Owner {
         }
     }
 
-    /// Finishes removals, and puts aside what is in no registry.
+    /// Finishes removals, and archives directories that have no row.
     fn clear_directories(&mut self, with_rows: &BTreeSet<AgentId>) {
         self.tasks.spawn_blocking(caliban_keeper::sweep);
         for entry in fs::read_dir(self.places.agents_dir()).into_iter().flatten().flatten() {
@@ -277,13 +277,13 @@ impl Owner {
         }
     }
 
-    /// Removes sockets and secrets of agents that are gone; whoever removed them may have died before that.
+    /// Removes sockets and secrets of agents that are gone; the daemon that removed them may have died before that.
     fn clear_runtime(&self) {
         let dirs = self.places.runtime_dirs();
         for entry in dirs.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let Some(Ok(id)) = name.split('.').next().map(str::parse::<AgentId>) else { continue };
-            // Nobody starts it again, so nobody needs its secrets; one that lives keeps its socket.
+            // It is never started again, so its secrets go; if it lives it keeps its socket.
             let is_needed = entry.path().extension().is_some_and(|kind| kind == "sock")
                 && self.places.agent_dir(id).exists();
             if !self.agents.contains_key(&id) && !is_needed {
@@ -293,7 +293,7 @@ impl Owner {
     }
 
     fn count_found(&mut self) {
-        // What was saved in this start is what was found: nobody else has written anything yet.
+        // No request was served yet: all that is to be saved was found at this start.
         for state in self.batch.endings() {
             match state {
                 State::Crashed => self.found.crashed += 1,

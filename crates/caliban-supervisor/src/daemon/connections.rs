@@ -12,16 +12,16 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Connections at once; one more, and somebody goes.
+/// Connections at once. One more, and another one is closed.
 pub(super) const CONNECTIONS: usize = 512;
 /// How long everybody may stay at least: a request that was just sent is read within that time.
 const AT_LEAST: Duration = Duration::from_secs(1);
 
-/// Everybody who is connected.
+/// All open connections.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Connections {
     seats: Arc<Mutex<Seats>>,
-    /// When somebody does something else while there is one over the limit.
+    /// Signalled when a connection changes what it does while there is one over the limit.
     changed: Arc<Notify>,
 }
 
@@ -59,7 +59,7 @@ pub(super) enum Room {
     NotBefore(Option<Instant>),
 }
 
-/// One who is connected. Dropped when they go.
+/// One connection. Dropped when it is closed.
 #[derive(Debug)]
 pub(super) struct Connection {
     number: u64,
@@ -69,7 +69,7 @@ pub(super) struct Connection {
 }
 
 impl Connections {
-    /// Somebody comes in, over the limit if need be.
+    /// Registers a connection, over the limit if need be.
     pub(super) fn enter(&self, peer: Option<i32>, stop: &CancellationToken) -> Connection {
         let leave = stop.child_token();
         let mut seats = self.seats();
@@ -80,7 +80,7 @@ impl Connections {
         Connection { number, all: self.clone(), leave }
     }
 
-    /// Whether one more can come in. When there is one over the limit, somebody is sent away.
+    /// Whether one more can be accepted. When there is one over the limit, another one is closed.
     pub(super) fn make_room(&self, now: Instant) -> Room {
         let mut seats = self.seats();
         if seats.taken.len() <= CONNECTIONS {
@@ -97,12 +97,12 @@ impl Connections {
         }
     }
 
-    /// Waits until somebody may have to go; for ever when there is room.
+    /// Waits until a connection may have to be closed; for ever when there is room.
     pub(super) async fn until(&self, room: Room) {
         match room {
             Room::Some => std::future::pending().await,
             Room::NotBefore(Some(then)) => tokio::time::sleep_until(then).await,
-            // Who has got an answer may stay to read.
+            // A connection that got its answer may go on reading events.
             Room::NotBefore(None) => self.changed.notified().await,
         }
     }
@@ -113,7 +113,7 @@ impl Connections {
 }
 
 impl Seats {
-    /// Who goes first.
+    /// The connection to be closed first.
     fn first_to_go(&self) -> Option<(u64, Instant)> {
         let mut of_peer: BTreeMap<Option<i32>, usize> = BTreeMap::new();
         for seat in self.taken.values() {

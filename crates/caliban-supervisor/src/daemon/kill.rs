@@ -159,8 +159,11 @@ impl Owner {
         match waiter {
             Waiter::Kill(reply) if is_durable => answer_to(reply, self.row_answer(id)),
             Waiter::Kill(reply) => self.save(id, Then::Row { id, reply }),
-            Waiter::Respawn(request, reply) => self.respawn_ended(id, request, reply),
-            Waiter::Rm(request, reply) => self.rm_ended(id, request, reply),
+            Waiter::Leave(purpose) => match self.resolve_free(&id.to_string()) {
+                Ok(id) => self.dispose(id, purpose),
+                // Another request that waited for its end was first.
+                Err(error) => answer_to(purpose.into_reply(), Err(error)),
+            },
         }
     }
 

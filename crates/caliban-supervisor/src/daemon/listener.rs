@@ -18,7 +18,7 @@ pub(super) struct Listener {
     home: Places,
     bound: Bound,
     server: mpsc::Sender<(UnixListener, Bound)>,
-    /// What went wrong the last time, said once.
+    /// The last failure, so that it is logged once.
     trouble: Option<String>,
 }
 

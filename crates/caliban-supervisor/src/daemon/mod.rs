@@ -1,7 +1,7 @@
 //! The daemon: one task owns the fleet, decides, and has others carry out what it decided.
 //!
 //! One file per verb. The owner never waits: commits go to [`store`], starts to [`start`], ends of processes come
-//! from [`watch`], and each sends its result back as a [`Msg`]. What is acknowledged was committed before.
+//! from [`watch`], and each sends its result back as a [`Msg`]. A request is answered when its effect is durable.
 
 mod adopt;
 mod agent;
@@ -70,16 +70,16 @@ const TICK: Duration = Duration::from_secs(1);
 /// Every how many ticks it looks at everybody's files.
 const LOOK_AT_ALL: u32 = 5;
 
-/// What the owner is told.
+/// A message to the owner.
 #[derive(Debug)]
 pub(in crate::daemon) enum Msg {
-    /// Somebody asks.
+    /// A request, and where its answer goes.
     Request(Request, Reply),
     /// A batch is on the disk, or not.
     Stored(Vec<Then>, Result<(), Arc<StoreError>>),
     /// A start is over.
     Started { id: AgentId, nonce: String, outcome: Result<ShimRecord, start::StartError> },
-    /// A run that was in doubt has begun after all (its shim), or never will.
+    /// An unconfirmed run has begun after all (its shim), or never will.
     Settled { id: AgentId, nonce: String, outcome: Result<Option<ShimRecord>, String> },
     /// The order to end an agent is on the disk, or cannot be written.
     StopOrdered { id: AgentId, nonce: String, ordered: Ordered },
@@ -93,7 +93,7 @@ pub(in crate::daemon) enum Msg {
     Swept { count: u64, notes: Vec<String> },
 }
 
-/// What somebody asks.
+/// A request.
 #[derive(Debug)]
 pub(in crate::daemon) enum Request {
     Status,
@@ -166,7 +166,7 @@ pub(crate) async fn serve(
     held.ok_or_else(|| "the lock is lost".to_owned())
 }
 
-/// The one who owns the fleet.
+/// The task that owns the fleet.
 pub(in crate::daemon) struct Owner {
     places: Places,
     options: DaemonOptions,
@@ -185,14 +185,14 @@ pub(in crate::daemon) struct Owner {
     listener: Option<listener::Listener>,
     /// Agents that were removed, and whose rows could not be deleted yet.
     undeleted: Vec<AgentId>,
-    /// What is wrong with the store, as long as it is.
+    /// Why the registry cannot be written, as long as that is so.
     trouble: Option<String>,
     boot_id: String,
     own_program: std::path::PathBuf,
     ticks: u32,
-    /// When somebody last asked for something.
+    /// When the last request came.
     asked: Instant,
-    /// While agents are taken over nothing is started: who has a place is not known yet.
+    /// While agents are adopted nothing is started: the number of free places is not known yet.
     adopting: bool,
 }
 
@@ -237,7 +237,7 @@ impl Owner {
         self.start_ready();
         self.flush();
         loop {
-            // In no order: a crowd that asks without pause must not keep us from what is not asked for.
+            // Unbiased: clients that ask without pause must not starve ticks and news.
             tokio::select! {
                 message = messages.recv() => match message {
                     Some(message) => {
@@ -263,7 +263,7 @@ impl Owner {
         self
     }
 
-    /// Lets go of everything; the writer ends when it has written what is left.
+    /// Drops the handles of the writer, which ends when it has written its queue.
     async fn close(mut self) -> Option<Held> {
         self.tasks.shutdown().await;
         self.listener.map(listener::Listener::let_go)
@@ -344,17 +344,17 @@ impl Owner {
         }
         self.trouble = Some(text);
         if error.is_unconfirmed() {
-            // A failed sync says nothing about what the disk has. The next daemon reads what is there.
+            // After a failed sync nobody knows what is on the disk. The next daemon reads it.
             tracing::error!("leaving, so that the next daemon reads what the disk really has");
             self.stop.cancel();
         }
     }
 
-    /// Applies an event, and has the result saved and told. An event that does not fit changes nothing.
+    /// Applies an event, saves the result and publishes it. An event that the state refuses changes nothing.
     fn apply(&mut self, id: AgentId, event: Event) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
         let before = agent.record.status.clone();
-        // A worker that has said how it ended tells it by itself.
+        // A worker that reported its end sends the notice itself.
         let is_told = matches!(event, Event::Ended(_))
             && agent.own_report().is_some_and(|report| report.outcome().is_some());
         let passing =
@@ -370,8 +370,9 @@ impl Owner {
         if before.state() != after {
             tracing::info!(%id, "{} -> {after}{}", before.state(), agent.ending_in_words());
         }
-        // Those who wait for one that is respawned will wait for its successor.
-        let respawned = agent.phase.waiting().iter().any(|waiter| matches!(waiter, Waiter::Respawn(..)));
+        let is_respawn = |waiter: &Waiter| matches!(waiter, Waiter::Leave(worktree::Purpose::Respawn(..)));
+        // Agents that wait for a respawned agent wait for its successor.
+        let respawned = agent.phase.waiting().iter().any(is_respawn);
         if passing {
             // The worker's own file says it too: it need not be synced at once, only some time.
             agent.unsaved = true;
@@ -443,12 +444,12 @@ impl Owner {
     }
 }
 
-/// Answers; whoever asked may have gone.
+/// Answers a request; the client may have gone.
 pub(in crate::daemon) fn answer_to(reply: Reply, answer: Result<Answer, ApiError>) {
     let _gone = reply.send(answer);
 }
 
-/// A failure of the store, for whoever asked for the change.
+/// A failure of the store, as the answer to the request that needed it.
 fn store_refusal(error: &StoreError) -> ApiError {
     let code = if matches!(error, StoreError::Full(_)) { ErrorCode::DiskFull } else { ErrorCode::Store };
     let hint = match error {

@@ -40,7 +40,7 @@ impl Owner {
     pub(super) fn tell(&mut self, id: AgentId) {
         let Some(agent) = self.agents.get(&id) else { return };
         let Some(event) = event(agent.state()) else { return };
-        if agent.phase.waiting().iter().any(|waiter| matches!(waiter, Waiter::Rm(..) | Waiter::Respawn(..))) {
+        if agent.phase.waiting().iter().any(|waiter| matches!(waiter, Waiter::Leave(_))) {
             return;
         }
         let order = Order {

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use super::Reply;
 use super::inherit::Given;
-use crate::protocol::{ApiError, RespawnRequest, RmRequest};
+use super::worktree::Purpose;
+use crate::protocol::ApiError;
 use crate::records::ShimRecord;
 
 /// When a start that failed for a passing reason is tried again.
@@ -128,8 +129,7 @@ pub(super) struct Ordered {
 #[derive(Debug)]
 pub(super) enum Waiter {
     Kill(Reply),
-    Respawn(RespawnRequest, Reply),
-    Rm(RmRequest, Reply),
+    Leave(Purpose),
 }
 
 /// Why an agent goes.

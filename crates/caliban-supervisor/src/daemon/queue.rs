@@ -1,4 +1,4 @@
-//! Who starts when: in the order of spawning, as places get free, after those whom they wait for.
+//! The queue: agents start in the order of spawning, as places get free, after the agents that they wait for.
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
@@ -10,7 +10,7 @@ use super::phase::Phase;
 use super::store::Then;
 
 impl Owner {
-    /// Starts whoever may start now.
+    /// Starts the agents that may start now.
     pub(super) fn start_ready(&mut self) {
         if self.stop.is_cancelled() || self.adopting {
             return;
@@ -39,7 +39,7 @@ impl Owner {
         Some(self.agents.values().filter(is_before).count() as u64)
     }
 
-    /// An agent has ended: those who wait for it may start, or never will.
+    /// An agent has ended: agents that wait for it may start if it is done, else they fail.
     pub(super) fn ended(&mut self, id: AgentId, state: State) {
         for other in self.who_waits_for(id) {
             if state == State::Done {
@@ -55,7 +55,7 @@ impl Owner {
         }
     }
 
-    /// An agent is gone from the registry: those who wait for it never start.
+    /// An agent was removed: agents that wait for it fail.
     pub(super) fn replaced_by_nobody(&mut self, id: AgentId) {
         for other in self.who_waits_for(id) {
             let text = format!("it was to start after {id}, which was removed");
@@ -63,8 +63,8 @@ impl Owner {
         }
     }
 
-    /// Those who wait for an agent wait for its successor from now on, in the batch in which the one takes the other's
-    /// place: nobody is ever on the disk who waits for an agent that is not. Those who have ended may be resumed.
+    /// Agents that wait for `old` wait for its successor from now on, in the same transaction as the respawn: no row ever
+    /// waits for an agent that has none. Rows of ended agents change, too: these may be resumed.
     pub(super) fn hand_over(&mut self, old: AgentId, new: AgentId) {
         for id in self.exchange(old, new) {
             if let Some(agent) = self.agents.get(&id) {
@@ -73,7 +73,7 @@ impl Owner {
         }
     }
 
-    /// Exchanges one whom others wait for, in memory; who they are.
+    /// Replaces `old` in what agents wait for, in memory; returns those agents.
     pub(super) fn exchange(&mut self, old: AgentId, new: AgentId) -> Vec<AgentId> {
         let mut changed = Vec::new();
         for agent in self.agents.values_mut() {
@@ -85,7 +85,7 @@ impl Owner {
         changed
     }
 
-    /// Those who have not begun because they wait for an agent.
+    /// The agents that have not begun because they wait for an agent.
     pub(super) fn who_waits_for(&self, id: AgentId) -> Vec<AgentId> {
         let waits = |agent: &&Agent| agent.record.after.contains(&id) && !agent.state().is_ending();
         self.agents.values().filter(waits).map(|agent| agent.record.id).collect()

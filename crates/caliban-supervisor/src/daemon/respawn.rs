@@ -1,5 +1,5 @@
 //! `POST /v1/agents/{id}/respawn`: ended, then anew from the original spec with a new id. The change from old to
-//! new, also for those who wait for it, is one transaction; the old directory goes to the archive.
+//! new, also in the rows of agents that wait for it, is one transaction; the old directory goes to the archive.
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status};
@@ -43,16 +43,7 @@ impl Owner {
             let error = ApiError::new(ErrorCode::DiskFull, text).hint("make room and try again");
             return answer_to(reply, Err(error));
         }
-        self.kill_then(id, self.options.grace_ms, Waiter::Respawn(request, reply));
-    }
-
-    /// It has ended.
-    pub(super) fn respawn_ended(&mut self, id: AgentId, request: RespawnRequest, reply: Reply) {
-        // Somebody else who waited for its end may have been first.
-        if let Err(error) = self.resolve_free(&id.to_string()) {
-            return answer_to(reply, Err(error));
-        }
-        self.dispose(id, Purpose::Respawn(request, reply));
+        self.kill_then(id, self.options.grace_ms, Waiter::Leave(Purpose::Respawn(request, reply)));
     }
 
     /// The worktree was taken care of; here is the original request.
@@ -83,7 +74,7 @@ impl Owner {
         }
     }
 
-    /// The words for one that has ended and got no successor.
+    /// The refusal for an agent that has ended and got no successor.
     fn not_anew(&self, old: AgentId, error: ApiError) -> ApiError {
         let Some(state) = self.agents.get(&old).map(Agent::state) else { return error };
         if !matches!(error.code, ErrorCode::DiskFull | ErrorCode::Store | ErrorCode::Internal) {
@@ -97,7 +88,7 @@ impl Owner {
         ApiError::new(error.code, text).hint(hint)
     }
 
-    /// It is neither replaced nor removed: those who wait for it are told how it ended.
+    /// The agent is neither replaced nor removed: agents that wait for it go on by how it ended.
     pub(super) fn stays(&mut self, old: AgentId) {
         let Some(agent) = self.agents.get_mut(&old) else { return };
         agent.phase = Phase::Ended;
@@ -115,7 +106,7 @@ impl Owner {
         let before = self.agents.get(&old).map(|agent| agent.record.clone());
         let before =
             before.ok_or_else(|| ApiError::new(ErrorCode::NotFound, format!("agent {old} is gone")))?;
-        // Somebody may have taken it meanwhile.
+        // Another agent may have taken the label meanwhile.
         self.check_label(&mut spec)?;
         let secrets = resume::merged(request.secrets, self.secrets_of(old)?, Heard::Yes);
         let id = self.new_id()?;
@@ -150,8 +141,8 @@ impl Owner {
         Ok((agent, json, Respawned { id, old, archived, work }))
     }
 
-    /// Of those whom an agent had to wait for, the ones who may still end `done`. That the others did not is known to
-    /// whoever asks for it anew.
+    /// Of the agents that an agent had to wait for, those that may still end `done`. The others have ended, which the
+    /// user who starts it again can see.
     pub(super) fn still_ahead(&self, after: &[AgentId]) -> Vec<AgentId> {
         let may_end = |id: &&AgentId| {
             self.agents

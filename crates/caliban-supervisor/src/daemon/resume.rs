@@ -74,7 +74,7 @@ impl Owner {
         }
         taken?;
         let before = agent.record.clone();
-        // What no run has heard yet comes first.
+        // Messages that no run has recorded yet come first.
         let prompt = match (before.resume_prompt.clone(), request.prompt) {
             (Some(unheard), Some(new)) => Some(format!("{unheard}{BETWEEN}{new}")),
             (unheard, new) => unheard.or(new),
@@ -92,7 +92,7 @@ impl Owner {
                 .map_err(|error| spawn::file_refusal("its secrets cannot be written", &error))?;
             agent.record.has_secrets = true;
         } else if agent.record.has_secrets && !self.places.agent_secrets(id).exists() {
-            // Gone with a reboot; whoever resumes it has none, so it goes on without.
+            // They are gone with a reboot, and this request brings none: it goes on without.
             agent.record.has_secrets = false;
         }
         let dir = self.places.agent_dir(id);
@@ -104,7 +104,7 @@ impl Owner {
         agent.record.runs += 1;
         agent.record.resume_prompt = prompt;
         agent.record.note = None;
-        // One that never began waits again for those whom it was to start after.
+        // An agent that never began waits again for the agents of its `--after`.
         agent.record.after = after.unwrap_or_default();
         agent.record.program = program.unwrap_or_else(|| agent.record.program.clone());
         agent.phase = Phase::Renewing(Renewing::Resume);

@@ -27,19 +27,10 @@ impl Owner {
             let hint = format!("`caliban kill {id}` first, or `caliban rm {id} --force`");
             return answer_to(reply, Err(ApiError::new(ErrorCode::Conflict, text).hint(hint)));
         }
-        self.kill_then(id, self.options.grace_ms, Waiter::Rm(request, reply));
+        self.kill_then(id, self.options.grace_ms, Waiter::Leave(Purpose::Rm(request, reply)));
     }
 
-    /// It has ended: its worktree first, because that can fail.
-    pub(super) fn rm_ended(&mut self, id: AgentId, request: RmRequest, reply: Reply) {
-        // Somebody else who waited for its end may have been first.
-        if let Err(error) = self.resolve_free(&id.to_string()) {
-            return answer_to(reply, Err(error));
-        }
-        self.dispose(id, Purpose::Rm(request, reply));
-    }
-
-    /// The worktree was taken care of.
+    /// Its worktree was taken care of first, because that can fail.
     pub(super) fn rm_disposed(&mut self, id: AgentId, outcome: Result<Disposed, String>, reply: Reply) {
         match outcome {
             Ok(done) => {
@@ -52,7 +43,7 @@ impl Owner {
                 });
             }
             Err(text) => {
-                // A respawn that waited as well may have kept this from those who wait for it.
+                // A respawn that waited as well may have kept the end from agents that wait for this one.
                 self.stays(id);
                 let text = format!("agent {id} stays: its worktree cannot be removed: {text}");
                 let hint = format!("`caliban rm {id} --keep` removes the agent and leaves the worktree");

@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A run in doubt, and all that is needed to settle it.
+/// An unconfirmed run, and all that is needed to settle it.
 pub(super) struct Doubt {
     dir: PathBuf,
     nonce: String,
@@ -38,14 +38,14 @@ pub(super) struct Doubt {
 /// What becomes of a run whose files cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// It stays in doubt.
+    /// It stays unconfirmed.
     NotWanted,
     /// It is to end, whatever they say.
     Wanted,
 }
 
 impl Owner {
-    /// Settles all runs that are in doubt.
+    /// Settles all unconfirmed runs.
     pub(super) fn settle_doubts(&mut self) {
         let is_unconfirmed =
             |agent: &&Agent| agent.run().is_some_and(|run| matches!(run.keeper, Keeper::Unconfirmed));
@@ -56,7 +56,7 @@ impl Owner {
         }
     }
 
-    /// Settles the run of an agent if it is in doubt.
+    /// Settles the run of an agent if it is unconfirmed.
     pub(super) fn settle(&mut self, id: AgentId) {
         let Some(doubt) = self.doubt(id) else { return };
         let Some(run) = self.agents.get_mut(&id).and_then(Agent::run_mut) else { return };
@@ -89,7 +89,7 @@ impl Owner {
         }
     }
 
-    /// Nobody can say how the run of an agent stands; it is looked at again every tick.
+    /// The run of an agent stays unconfirmed; every tick tries again.
     pub(super) fn cannot_tell(&mut self, id: AgentId, why: &str) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
         let Some(run) = agent.run_mut() else { return };
@@ -119,7 +119,7 @@ impl Owner {
                 let exit = self.exit_of(id, &nonce).ok().flatten();
                 self.gone(id, &nonce, exit.as_ref());
             }
-            // One that was about to be woken sleeps on: whoever wanted it asks again.
+            // It was about to be woken and hibernates on; the client asks again.
             State::Idle => {
                 agent.phase = Phase::Hibernating(Hibernating { tries, refused: None });
                 self.publish(id);
@@ -153,7 +153,7 @@ impl Owner {
     }
 }
 
-/// Who keeps a run whose processes cannot be ended just now: they are looked after every tick, until nothing is left.
+/// The keeper of a run whose processes cannot be ended now: every tick tries again until none is left.
 pub(super) fn keeper_of_rest(found: Option<ShimRecord>, nonce: &str) -> Keeper {
     match found.filter(|shim| shim.nonce == nonce && shim.pid != VOID_PID) {
         Some(shim) => Keeper::Unwatched(shim),
@@ -165,7 +165,7 @@ impl Doubt {
     /// Makes sure that the run never begins; the shim, when it has begun after all. Blocks until that is known.
     pub(super) fn settle(&self) -> Result<Option<ShimRecord>, String> {
         match self.look() {
-            // Nobody launches it any more; what has its mark is all that there is.
+            // It is not launched again, so the processes with its marker are all that there are.
             Err(text) if self.end == End::Wanted => {
                 tracing::warn!("{}: {text}; ended by its mark", self.traces.marker);
                 self.end_all().map(|()| None)
@@ -203,7 +203,7 @@ impl Doubt {
                     // A shim that comes later finds its run taken, and leaves.
                     records::write(&self.dir, records::SHIM, &self.void()).map_err(words)?;
                 }
-                // One that was killed may have left something.
+                // A shim that was killed may have left processes.
                 self.end_all()?;
                 return Ok(None);
             }

@@ -1,5 +1,5 @@
 //! `POST /v1/agents/{id}/wake`: makes sure that a worker listens. An agent that has left memory gets a new run;
-//! it needs no place in the queue, because somebody is waiting for it.
+//! it needs no place in the queue, because a client is waiting for it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const PAUSE_PART: u32 = 8;
 #[derive(Debug)]
 pub(super) struct Waking {
     id: AgentId,
-    /// None while its worker leaves memory: whoever still listens there takes no message any more.
+    /// None while its worker leaves memory: it may still listen, but takes no message any more.
     socket: Option<PathBuf>,
     /// Why it takes so long, when that is known.
     note: Option<String>,
@@ -90,7 +90,7 @@ impl Owner {
     }
 }
 
-/// Asks until somebody listens; for the server, which has the time.
+/// Asks the owner until a worker listens. Runs in the task of the connection, which may wait.
 pub(super) async fn until_awake(
     query: String,
     request: WakeRequest,

@@ -26,11 +26,19 @@ const TURN: Duration = Duration::from_secs(10);
 /// Worktrees that are removed at once.
 static REMOVALS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(2);
 
-/// What a worktree is taken care of for.
+/// Why an ended agent goes, and who is answered.
 #[derive(Debug)]
 pub(super) enum Purpose {
     Rm(RmRequest, Reply),
     Respawn(RespawnRequest, Reply),
+}
+
+impl Purpose {
+    pub(super) fn into_reply(self) -> Reply {
+        match self {
+            Self::Rm(_, reply) | Self::Respawn(_, reply) => reply,
+        }
+    }
 }
 
 /// What was done.
