@@ -271,10 +271,16 @@ impl Repo {
         let mut stands_on: Vec<Oid> = survey.head.iter().cloned().collect();
         stands_on.extend(survey.pending.iter().cloned());
         stands_on.retain(|oid| !(merged && tip.as_ref() == Some(oid)));
-        let head_elsewhere = self.kept(&stands_on, Some(&at.branch()), cancel).await?;
         let left_behind = self.left_behind(at, survey, tip.as_ref(), cancel).await?;
         let stays = !merged || checked_out_elsewhere;
-        let head_kept = head_elsewhere || (stays && self.kept(&stands_on, None, cancel).await?);
+        let (head_elsewhere, head_kept) =
+            if !stands_on.is_empty() && stands_on.iter().all(|oid| tip.as_ref() == Some(oid)) {
+                // It is on its branch, which stays, and that no other ref has it was found above.
+                (false, true)
+            } else {
+                let elsewhere = self.kept(&stands_on, Some(&at.branch()), cancel).await?;
+                (elsewhere, elsewhere || (stays && self.kept(&stands_on, None, cancel).await?))
+            };
         Ok(Weighed {
             tip,
             branch_merged: merged && !checked_out_elsewhere,

@@ -242,8 +242,12 @@ impl Repo {
                 Some(path) => call.env("GIT_INDEX_FILE", path),
                 None => call,
             };
-            let answer =
-                with(self.git.hardened(self.tree(at), "status").args(STATUS_ARGS)).run(cancel).await?;
+            // Both at once: on a small tree the time goes into starting git.
+            let (answer, listed) = tokio::join!(
+                with(self.git.hardened(self.tree(at), "status").args(STATUS_ARGS)).run(cancel),
+                with(self.git.hardened(self.tree(at), "ls-files").args(INDEX_ARGS)).run(cancel),
+            );
+            let answer = answer?;
             // A directory that git could not read would be missing from the answer.
             if answer.stderr.contains("could not open directory") {
                 return Err(Error::Unreadable { detail: answer.stderr.trim().to_owned() });
@@ -268,11 +272,7 @@ impl Repo {
                 index = Some(&scratch.path);
                 continue;
             }
-            let answer = with(self.git.hardened(self.tree(at), "ls-files").args(INDEX_ARGS))
-                .run(cancel)
-                .await?
-                .ok()?;
-            return Ok(parse_index(&answer.stdout).map(|facts| (status, facts)));
+            return Ok(parse_index(&listed?.ok()?.stdout).map(|facts| (status, facts)));
         }
     }
 
