@@ -4,3 +4,5 @@
 mod directions;
 #[cfg(test)]
 mod house;
+#[cfg(test)]
+mod links;

@@ -22,6 +22,7 @@ mod fleet_disk;
 mod fleet_json;
 mod fleet_sleep;
 mod fleet_words;
+mod guide;
 mod handed_on;
 mod heard_once;
 mod held_worktrees;
