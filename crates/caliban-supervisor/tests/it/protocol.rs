@@ -49,7 +49,7 @@ async fn the_document_is_what_the_router_does() {
             ),
         );
         assert!(
-            answer.starts_with("HTTP/1.1 ") && !answer.contains("no_route"),
+            answer.starts_with("HTTP/1.1 ") && !answer.contains("\"code\":\"no_route\""),
             "{} {path}: {answer}",
             route.method
         );

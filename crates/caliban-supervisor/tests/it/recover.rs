@@ -77,7 +77,7 @@ async fn a_run_that_never_said_a_word_comes_back_as_crashed_with_what_it_was_to_
         ..shim
     };
     records::write(&dir, records::SHIM, &void).unwrap();
-    let told = r#"{"nonce":"void","prompt":"also the docs"}"#;
+    let told = r#"{"nonce":"void","messages":[{"id":"m","text":"also the docs"}]}"#;
     fs::write(dir.join(records::RESUME), told).unwrap();
     lose_registry(&fleet);
     // The first daemon dies when it has made the registry, and before it has filled it.
