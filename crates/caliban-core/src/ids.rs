@@ -212,7 +212,7 @@ fn unhex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     }
     let mut bytes = [0; N];
     for (slot, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-        *slot = nibble(pair[0])? << 4 | nibble(pair[1])?;
+        *slot = nibble(pair[0])? * 16 + nibble(pair[1])?;
     }
     Some(bytes)
 }

@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// As text; one that no calendar has is `null`.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 pub fn serialize<S: Serializer>(ms: &u64, to: S) -> Result<S::Ok, S::Error> {
     text(*ms).serialize(to)
 }
