@@ -136,6 +136,10 @@ fn tool() -> Result<PathBuf> {
 fn mutate(tool: &Path, request: &Request, target: &Target, deadline: Instant) -> Result<Outcome> {
     let place = run::target_directory()?.join("mutants");
     let output = place.join(target.package);
+    // What an earlier run found must not be counted.
+    if output.exists() {
+        fs::remove_dir_all(&output).with_context(|| output.display().to_string())?;
+    }
     fs::create_dir_all(&output).with_context(|| output.display().to_string())?;
     let mut command = run::command("nice");
     command.args(["-n", "19"]).arg(tool).args(["mutants", "--package", target.package, "--jobs", "1"]);
