@@ -14,7 +14,7 @@ struct Need {
     why: &'static str,
 }
 
-const NEEDS: [Need; 5] = [
+const NEEDS: [Need; 7] = [
     Need {
         probe: ("cc", "--version"),
         package: "gcc libc6-dev",
@@ -24,6 +24,8 @@ const NEEDS: [Need; 5] = [
     Need { probe: ("tmux", "-V"), package: "tmux", why: "terminals and panes in tests" },
     Need { probe: ("strace", "-V"), package: "strace", why: "faults injected at system calls" },
     Need { probe: ("faketime", "--version"), package: "faketime", why: "clocks that jump" },
+    Need { probe: ("make", "--version"), package: "make", why: "commands of the guides" },
+    Need { probe: ("jq", "--version"), package: "jq", why: "commands of the guides" },
 ];
 
 /// Makes sure that all is there: installs it where we can, else says what is missing.
