@@ -1,4 +1,4 @@
-//! The guide says what the program takes.
+//! The broker's reference page says what the program takes.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ const VERBS: [&[&str]; 18] = [
 #[test]
 fn the_guide_has_every_command_with_all_its_flags_and_no_others() {
     let world = World::new();
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/broker.md");
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/broker.md");
     let guide = std::fs::read_to_string(guide).expect("guide");
     for verb in VERBS {
         let name = verb.join(" ");
@@ -65,7 +65,7 @@ fn flags(text: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn the_guide_has_the_defaults_of_the_program() {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/broker.md");
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/broker.md");
     let guide = std::fs::read_to_string(guide).expect("guide");
     let page = caliban_store::broker::DEFAULT_PAGE;
     let prefix = caliban_store::broker::IdPrefix::MIN_LEN;

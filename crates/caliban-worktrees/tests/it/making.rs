@@ -430,8 +430,8 @@ async fn creating_is_a_future_that_can_be_sent() {
 }
 
 #[test]
-fn the_guide_names_the_defaults() {
-    let guide = include_str!("../../../../docs/guide/worktrees.md");
+fn the_reference_names_the_defaults() {
+    let guide = include_str!("../../../../docs/reference/worktrees.md");
     for said in [
         format!("({} seconds unless set otherwise)", caliban_worktrees::SETUP_SECONDS),
         format!("`{}/<name>/`", caliban_worktrees::PLACE),

@@ -15,7 +15,7 @@ use page::{Block, Kind};
 use world::World;
 
 /// Blocks that no test can run: the page, the first line of the block, and why.
-const NOT_RUN: [(&str, &str, &str); 9] = [
+const NOT_RUN: [(&str, &str, &str); 8] = [
     ("README.md", "cargo run --release -- demo", "builds the whole program; `demo.rs` runs the demo"),
     ("README.md", "cargo install --locked --path crates/caliban", "installs programs"),
     ("README.md", "caliban \"make the greeting longer\"", "needs a person at a terminal, and an editor"),
@@ -24,7 +24,6 @@ const NOT_RUN: [(&str, &str, &str); 9] = [
     ("getting-started.md", "ollama serve &", "starts a server that is not ours"),
     ("models.md", "caliban --provider ollama", "needs those providers"),
     ("models.md", "ANTHROPIC_BASE_URL=", "needs those providers"),
-    ("broker.md", "cafleet --session-id <session-id>", "a form to be filled in"),
 ];
 
 /// Each page has a test of its own, so that they run side by side.
