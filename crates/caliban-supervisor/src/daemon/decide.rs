@@ -260,8 +260,9 @@ mod tests {
         let words =
             "the kernel probably ended it for want of memory; processes of it that could not be ended: 7, 12";
         assert_eq!(note(&both).as_deref(), Some(words));
-        let facts = Facts { state: State::Running, wanted: Wanted::Run, report: None, exit: Some(&both) };
-        assert_eq!(end_of_run(&facts).note.as_deref(), Some(words));
+        let (state, wanted) = (State::Running, Wanted::Run);
+        let facts = Facts { state, wanted, report: None, exit: Some(&both), is_program_lost: false };
+        assert!(matches!(end_of_run(&facts), End::Over { note: Some(note), .. } if note == words));
     }
 
     #[test]
