@@ -208,7 +208,10 @@ async fn listen(
     tail: &mut Tail,
     print: &mut impl FnMut(&[String]) -> Result<(), Failure>,
 ) -> Result<Heard, Failure> {
-    let Ok(mut events) = client.events().await else { return Ok(Heard::Left(Left::Gone)) };
+    let mut events = match watch::events(client).await {
+        Ok(events) => events,
+        Err(left) => return Ok(Heard::Left(left)),
+    };
     let mut is_there = false;
     loop {
         tokio::select! {

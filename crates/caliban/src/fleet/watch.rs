@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, io::Write, path::PathBuf, time::Duration};
 
 use caliban_control::{
-    Client,
+    Client, ClientError, Events,
     protocol::{AgentRow, FleetEvent},
 };
 use caliban_core::{ids::AgentId, lifecycle::State};
@@ -74,7 +74,10 @@ async fn follow(
     daemons: &mut Daemons<'_>,
     out: &mut dyn Write,
 ) -> Result<Left, Failure> {
-    let Ok(mut events) = client.events().await else { return Ok(Left::Gone) };
+    let mut events = match events(client).await {
+        Ok(events) => events,
+        Err(left) => return Ok(left),
+    };
     let mut ready = false;
     let mut age = interval(AGE_EVERY);
     age.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -170,6 +173,15 @@ pub(super) async fn again(fleet: &Fleet<'_>) -> Option<Client> {
         }
         sleep(LOOK).await;
     }
+}
+
+/// What the daemon says from now on; else how it left. One that answered a moment ago and does not listen was stopped by
+/// somebody: none is started against their will.
+pub(super) async fn events(client: &Client) -> Result<Events, Left> {
+    client.events().await.map_err(|error| match error {
+        ClientError::NotRunning(_) => Left::Stopped,
+        _ => Left::Gone,
+    })
 }
 
 /// The daemon that runs, if one does.

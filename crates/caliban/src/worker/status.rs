@@ -129,8 +129,10 @@ impl Status {
     }
 
     /// What was spent is known after each request, not only when the turn is over.
+    /// What the agent and its sub-agents have spent: tokens and cost are of the same requests.
     fn cost(&mut self) {
         if let Some(purse) = &self.purse {
+            self.now.usage = purse.spent().usage;
             self.now.micro_usd = purse.micro_usd().map(MicroUsd);
         }
     }
@@ -191,9 +193,8 @@ impl Status {
                 self.now.waiting_for = None;
                 self.now.activity = Some("asking the model".to_owned());
             }
-            Event::Reply { message, usage, .. } => {
+            Event::Reply { message, .. } => {
                 self.now.turns += 1;
-                self.now.usage += *usage;
                 self.now.waiting_for = None;
                 let text = message.text();
                 if !text.is_empty() {
@@ -207,7 +208,7 @@ impl Status {
             Event::CallEnded { .. } | Event::CallRefused { .. } => {
                 self.now.activity = Some("asking the model".to_owned());
             }
-            Event::Summarised { usage, .. } => self.now.usage += *usage,
+            Event::Summarised { .. } => {}
             Event::TurnEnded { outcome, .. } => {
                 self.outcome = Some(outcome.clone());
                 self.now.activity = None;

@@ -1,7 +1,7 @@
 //! Turns, tokens and dollars of background agents: how they are counted, what is said, and what a resume may do.
 
 use serde_json::json;
-use testkit::{ModelServer, Protocol, StepExt, script, text, wait_until};
+use testkit::{ModelServer, Protocol, StepExt, script, text, tool, wait_until};
 
 use crate::{
     fleet::{Fleet, bash},
@@ -115,4 +115,22 @@ fn the_cost_follows_the_tokens_and_stays_when_the_agent_is_killed() {
     fleet.run(["resume", &id]).ok();
     fleet.run(["agents", "wait", &id]).ok();
     assert_eq!(fleet.row(&id)["micro_usd"], json!(15_000));
+}
+
+#[test]
+fn a_list_counts_the_tokens_of_sub_agents_as_it_counts_their_cost() {
+    let fleet = Fleet::new(script![
+        text("seen").on_first("look around"),
+        tool("AgentTool", json!({"prompt": "look around"})).on_first("the task"),
+        text("done").on_first("the task"),
+    ]);
+    let id = fleet.bg("the task", UNATTENDED);
+    fleet.run(["agents", "wait", &id]).ok();
+    let row = fleet.row(&id);
+    let file = std::path::Path::new(row["dir"].as_str().unwrap()).join("session.json");
+    let session: serde_json::Value = serde_json::from_str(&fleet.place.env.read(file)).unwrap();
+    assert_eq!((&row["usage"], &row["turns"]), (&session["usage"], &json!(2)), "{row:#}");
+    let logs = fleet.run(["logs", &id]).ok().stdout;
+    let total: u64 = row["usage"].as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum();
+    assert!(logs.contains(&format!("2 turns, {total} tokens")), "{total}: {logs}");
 }
