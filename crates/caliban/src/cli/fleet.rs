@@ -272,6 +272,9 @@ pub(crate) struct ResumeArgs {
     /// From now on: end when this many US dollars are spent, from its beginning
     #[arg(long, value_name = "USD", value_parser = super::run::dollars)]
     pub budget_usd: Option<Usd>,
+    /// Begin the task anew when the transcript is damaged: what the agent did before may be done again
+    #[arg(long)]
+    pub from_scratch: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -12,6 +12,7 @@ mod attach;
 pub(crate) mod caller_environment;
 mod checks;
 mod daemon;
+pub(crate) mod damage;
 mod diff;
 pub(crate) mod json;
 pub(crate) mod json_escape;

@@ -7,7 +7,7 @@ use caliban_contract::variables::VEILED_RESUME;
 use caliban_control::protocol::ResumeRequest;
 
 use super::{
-    Fleet, json_line, limits,
+    Fleet, damage, json_line, limits,
     respawn::say_who_is_not_followed,
     row::{Shown, has_ended, waits},
     say, worded,
@@ -35,6 +35,23 @@ pub(super) async fn resume(
     let raised = before.with(asked);
     if has_ended(row.state) {
         limits::check(&row, before, raised)?;
+        match damage::found(&row.dir, row.turns) {
+            Some(_) if args.from_scratch => damage::put_aside(&row.dir)?,
+            Some(what) => {
+                let text = format!("agent {} cannot go on where it was: {what}", row.id);
+                return Err(Failure::new(text).hint(format!(
+                    "its work is in its worktree; caliban resume {} --from-scratch begins its task anew",
+                    row.id
+                )));
+            }
+            None if args.from_scratch => {
+                return Err(Failure::usage(
+                    "--from-scratch is for a damaged transcript, and this one is whole",
+                )
+                .hint(format!("caliban resume {0}, or caliban respawn {0}", row.id)));
+            }
+            None => {}
+        }
     } else if raised != before {
         // What it runs with must not change under it, nor what its next run has.
         let text =

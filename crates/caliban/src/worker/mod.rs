@@ -47,7 +47,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     broker::{self, Farewell, Identity, Postman, Settled},
     compose::{Composition, Request, chain, compose},
-    fleet::caller_environment::unveiled,
+    fleet::{caller_environment::unveiled, damage},
     report::Failure,
     settings::{
         Environment, Layer, Settings,
@@ -169,6 +169,10 @@ async fn tell_outside(directory: &Path, news: News, text: &str) {
 async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, Failure> {
     status.write();
     let spec = read_spec(&order.directory)?;
+    if let Some(what) = damage::found(&order.directory, status.turns_before()) {
+        return Err(Failure::new(format!("it cannot go on where it was: {what}"))
+            .hint("caliban resume --from-scratch begins its task anew"));
+    }
     let environment = Environment::of_process();
     status.redact(Redactor::new(secrets(&environment, &Settings::default())));
     let settings =

@@ -273,6 +273,11 @@ impl Status {
         std::mem::take(&mut self.untold)
     }
 
+    /// The turns of earlier runs, until the agent takes up its conversation.
+    pub(super) fn turns_before(&self) -> u64 {
+        self.now.turns
+    }
+
     pub(super) fn is_turn_over(&self) -> bool {
         self.outcome.is_some()
     }

@@ -2,7 +2,10 @@
 
 use testkit::{ModelServer, Protocol, StepExt, script, text};
 
-use crate::{fleet::Fleet, place::Place};
+use crate::{
+    fleet::{Fleet, bash},
+    place::Place,
+};
 
 #[test]
 fn what_another_shell_does_not_have_stays_as_it_was() {
@@ -42,4 +45,34 @@ fn a12_what_an_earlier_shell_kept_from_an_agent_it_still_does_not_write_down() {
     fleet.run(["resume", &id, "--prompt", "more"]).ok();
     fleet.run(["agents", "wait", &id]).ok();
     assert_eq!(fleet.row(&id)["last_text"], "it is [redacted:DEPLOY_PASSWORD], they say");
+}
+
+#[test]
+fn r17_a_transcript_that_lost_its_turns_is_not_gone_on_with_and_nothing_runs_twice() {
+    let work = || bash("echo x >> counter");
+    for damage in ["empty", "missing", "cut"] {
+        let fleet = Fleet::new(script![work(), work(), text("done"), work(), text("anew")]);
+        let id = fleet.bg("the task", ["--permission-mode", "unattended", "--isolation", "none"]);
+        fleet.run(["agents", "wait", &id]).ok();
+        let dir = std::path::PathBuf::from(fleet.row(&id)["dir"].as_str().unwrap());
+        let transcript = dir.join("transcript.jsonl");
+        match damage {
+            "empty" => std::fs::write(&transcript, "").unwrap(),
+            "missing" => std::fs::remove_file(&transcript).unwrap(),
+            _ => {
+                let text = fleet.place.env.read(&transcript);
+                let first: String = text.lines().take(2).map(|line| format!("{line}\n")).collect();
+                std::fs::write(&transcript, first).unwrap();
+            }
+        }
+        let refused = fleet.run(["resume", &id]).expect_code(1);
+        assert!(refused.stderr.contains("cannot go on where it was"), "{damage}: {}", refused.stderr);
+        assert!(refused.stderr.contains("0 of the agent's 3 turns"), "{damage}: {}", refused.stderr);
+        let counter = || fleet.place.env.read(fleet.place.repo.join("counter")).lines().count();
+        assert_eq!(counter(), 2, "{damage}");
+        fleet.run(["resume", &id, "--from-scratch"]).ok();
+        fleet.run(["agents", "wait", &id]).ok();
+        assert_eq!((counter(), &fleet.row(&id)["last_text"]), (3, &serde_json::json!("anew")), "{damage}");
+        fleet.run(["resume", &id, "--from-scratch"]).expect_code(2);
+    }
 }

@@ -1,0 +1,43 @@
+//! A transcript that lost what its agent has done: going on with it would repeat side effects, so nobody does by accident.
+
+use std::path::Path;
+
+use caliban_agent::{event::Event, transcript};
+use caliban_contract::records;
+
+use crate::report::Failure;
+
+/// Why the conversation in this directory cannot be gone on with, when its agent is known to have had `turns` turns.
+///
+/// The last reply may be missing after a power cut. No call of it had begun: a call with side effects starts only when its
+/// record is on the disk.
+pub(crate) fn found(directory: &Path, turns: u64) -> Option<String> {
+    let path = directory.join(transcript::FILE_NAME);
+    let replies = match transcript::read(directory) {
+        Ok(records) => records.iter().filter(|record| matches!(record.event, Event::Reply { .. })).count(),
+        Err(_) if !path.exists() => 0,
+        Err(error) => return Some(error.to_string()),
+    };
+    let replies = u64::try_from(replies).unwrap_or(u64::MAX);
+    let had = super::turns(turns);
+    (turns > replies.saturating_add(1))
+        .then(|| format!("{} has {replies} of the agent's {had}", path.display()))
+}
+
+/// Puts the conversation aside, so that the agent begins its task anew.
+pub(super) fn put_aside(directory: &Path) -> Result<(), Failure> {
+    for name in [transcript::FILE_NAME, records::STATUS] {
+        let path = directory.join(name);
+        let aside = (1_u32..)
+            .map(|number| directory.join(format!("{name}.damaged-{number}")))
+            .find(|aside| !aside.exists())
+            .unwrap_or_else(|| directory.join(format!("{name}.damaged")));
+        match std::fs::rename(&path, &aside) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Failure::new(format!("cannot put {} aside: {error}", path.display())));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
