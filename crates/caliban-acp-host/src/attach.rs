@@ -18,9 +18,10 @@ use caliban_acp::v1::{
 };
 use caliban_acp::{
     conn::{CallError, Closed, Peer, Responder},
-    extension::{CLOSED, ClosedNotice, TURN_ENDED, meta},
+    extension::{BACKGROUND, BackgroundNotice, CLOSED, ClosedNotice, TURN_ENDED, meta},
 };
 use caliban_agent::{
+    background::Background,
     event::{Answer, Ask, Author, Event, Outcome},
     feed::{Cursor, Entry, Feed},
 };
@@ -28,7 +29,11 @@ use caliban_core::message::Message;
 use caliban_permissions::Mode;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::json;
-use tokio::{sync::mpsc, task::JoinSet, time::Instant};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::Instant,
+};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
@@ -42,6 +47,8 @@ use crate::{
 
 /// Live output of a command is shown at most this often.
 const LIVE_OUTPUT_EVERY: Duration = Duration::from_millis(100);
+/// The list of background agents is sent at most this often.
+const BACKGROUND_EVERY: Duration = Duration::from_millis(250);
 
 /// A client of one connection.
 pub(crate) struct Client {
@@ -153,6 +160,8 @@ impl Attachment {
             asked: BTreeMap::new(),
             questions: JoinSet::new(),
             flush_at: None,
+            background: host.background().map(Background::changes),
+            background_at: None,
             host: host.clone(),
             peer,
             is_asked,
@@ -237,7 +246,7 @@ struct Walk {
     feed: Feed,
     cursor: Cursor,
     renderer: Renderer,
-    modes: tokio::sync::watch::Receiver<Mode>,
+    modes: watch::Receiver<Mode>,
     told: mpsc::UnboundedReceiver<Tell>,
     mine: Mine,
     /// What this client has said and the agent has not heard yet, by its number in the queue.
@@ -251,6 +260,10 @@ struct Walk {
     asked: BTreeMap<String, CancellationToken>,
     questions: JoinSet<()>,
     flush_at: Option<Instant>,
+    /// Tells that the list of background agents has changed.
+    background: Option<watch::Receiver<()>>,
+    /// When it may be sent again, if it has changed.
+    background_at: Option<Instant>,
 }
 
 impl Drop for Walk {
@@ -283,7 +296,10 @@ impl Walk {
                 responder.answer(Ok(response)).await?;
             }
         }
-        self.update(commands::available()).await?;
+        self.update(commands::available(self.host.background().is_some())).await?;
+        if self.host.background().is_some_and(|background| !background.rows().is_empty()) {
+            self.background_rows().await?;
+        }
         for id in self.announced.clone() {
             self.ask(&id).await?;
         }
@@ -316,6 +332,13 @@ impl Walk {
                     let mode = self.modes.borrow_and_update().name();
                     self.update(SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(mode))).await?;
                 }
+                () = changed(&mut self.background), if self.background_at.is_none() => {
+                    // At once, then not again for a while.
+                    self.background_rows().await?;
+                    self.background_at = Some(Instant::now() + BACKGROUND_EVERY);
+                }
+                () = tokio::time::sleep_until(self.background_at.unwrap_or_else(Instant::now)),
+                    if self.background_at.is_some() => self.background_at = None,
                 Some(_) = self.questions.join_next(), if !self.questions.is_empty() => {}
                 () = tokio::time::sleep_until(self.flush_at.unwrap_or_else(Instant::now)),
                     if self.flush_at.is_some() => {
@@ -387,6 +410,12 @@ impl Walk {
         self.peer.notify(CLIENT_METHOD_NAMES.session_update, &notification).await
     }
 
+    async fn background_rows(&mut self) -> Result<(), Closed> {
+        let Some(background) = self.host.background() else { return Ok(()) };
+        let notice = BackgroundNotice { session_id: self.host.id().to_owned(), agents: background.rows() };
+        self.peer.notify(BACKGROUND, &notice).await
+    }
+
     /// Bystanders have no answer to wait for: they are told.
     async fn turn_ended(&mut self, ended: &TurnEnded) -> Result<(), Closed> {
         if !self.prompts.is_empty() || !self.due.is_empty() {
@@ -406,8 +435,11 @@ impl Walk {
                 Ok(())
             }
             Tell::Said(responder, Ok(text)) => {
-                let chunk = ContentChunk::new(ContentBlock::from(text)).meta(meta("command", json!(true)));
-                self.update(SessionUpdate::AgentMessageChunk(chunk)).await?;
+                if !text.is_empty() {
+                    let chunk = ContentChunk::new(ContentBlock::from(text));
+                    let chunk = chunk.meta(meta("command", json!(true)));
+                    self.update(SessionUpdate::AgentMessageChunk(chunk)).await?;
+                }
                 responder.answer(Ok(PromptResponse::new(StopReason::EndTurn))).await
             }
             Tell::Said(responder, Err(why)) => {
@@ -457,8 +489,10 @@ impl Walk {
                     self.closed(id);
                 }
                 Event::TurnEnded { .. } => {
-                    // Sub-agents end with the turn that started them.
-                    for id in std::mem::take(&mut self.announced) {
+                    // Sub-agents end with the turn that started them. Background agents go on, and so do their asks.
+                    let open: BTreeSet<String> =
+                        self.host.handle().asks().open().into_iter().map(|ask| ask.id).collect();
+                    for id in self.announced.difference(&open).cloned().collect::<Vec<_>>() {
                         self.closed(&id);
                     }
                 }
@@ -470,6 +504,7 @@ impl Walk {
                 | Event::CallStarted { .. }
                 | Event::ResultsCleared { .. }
                 | Event::Summarised { .. }
+                | Event::Background { .. }
                 | Event::Note { .. } => {}
             },
             Entry::Text(_)
@@ -545,6 +580,17 @@ impl Walk {
         let modes = Mode::NAMES.iter().filter_map(|name| name.parse::<Mode>().ok());
         let modes = modes.map(|mode| SessionMode::new(mode.name(), mode.name()).description(described(mode)));
         SessionModeState::new(self.host.mode().name(), modes.collect())
+    }
+}
+
+/// Ends when there is a change; never without something that can change.
+async fn changed(receiver: &mut Option<watch::Receiver<()>>) {
+    let changed = match receiver {
+        Some(receiver) => receiver.changed().await.is_ok(),
+        None => false,
+    };
+    if !changed {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -3,10 +3,13 @@
 use caliban_acp::v1::{
     AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate, SessionUpdate, UnstructuredCommandInput,
 };
-use caliban_agent::event::Outcome;
+use caliban_agent::{
+    background::command::{self as bg, Done},
+    event::Outcome,
+};
 use caliban_core::message::{Block, Message};
 
-use crate::host::SessionHost;
+use crate::{host::SessionHost, render::Abilities};
 
 /// A command with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +20,7 @@ pub(crate) struct Command {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
+    Bg,
     Compact,
     Help,
     Status,
@@ -32,6 +36,12 @@ struct Entry {
 }
 
 const ALL: &[Entry] = &[
+    Entry {
+        kind: Kind::Bg,
+        name: "bg",
+        about: "Give a task to a background agent of this session; list, stop or clear them",
+        input: Some(bg::USAGE),
+    },
     Entry {
         kind: Kind::Compact,
         name: "compact",
@@ -58,9 +68,19 @@ impl Command {
         (entry.input.is_some() || arguments.is_empty()).then_some(Self { kind: entry.kind, arguments })
     }
 
-    /// Carries it out and returns what to show.
-    pub(crate) async fn run(self, host: &SessionHost) -> Result<String, String> {
+    /// Carries it out and returns what to show. `abilities` are those of the client that gave it.
+    pub(crate) async fn run(self, host: &SessionHost, abilities: Abilities) -> Result<String, String> {
         match self.kind {
+            Kind::Bg => {
+                let background = host.background().ok_or("this session cannot have background agents")?;
+                let command = bg::Command::parse(&self.arguments)?;
+                match command.run(background).await.map_err(|refusal| refusal.to_string())? {
+                    // The client shows the notice about it.
+                    Done::Started(_) if abilities.notices => Ok(String::new()),
+                    Done::Started(id) => Ok(format!("Background agent {id} is at work.")),
+                    Done::Text(text) => Ok(text),
+                }
+            }
             Kind::Compact => {
                 let done = host.compact().map_err(|error| error.to_string())?;
                 match done.await {
@@ -88,8 +108,9 @@ fn help(name: &str) -> Result<String, String> {
 }
 
 /// What clients are told of.
-pub(crate) fn available() -> SessionUpdate {
-    let commands = ALL.iter().map(|entry| {
+pub(crate) fn available(has_background: bool) -> SessionUpdate {
+    let offered = ALL.iter().filter(|entry| has_background || entry.kind != Kind::Bg);
+    let commands = offered.map(|entry| {
         let input =
             entry.input.map(|hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint)));
         AvailableCommand::new(entry.name, entry.about).input(input)

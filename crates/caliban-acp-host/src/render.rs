@@ -27,6 +27,7 @@ use caliban_agent::{
     feed::Entry,
 };
 use caliban_core::{
+    background::BackgroundStatus,
     message::{Block, Message, StopReason},
     wait::Wait,
 };
@@ -234,6 +235,16 @@ impl Renderer {
                     .status(ToolCallStatus::Failed)
                     .content(blocks(content::texts(message).collect()));
                 out.push(Shown::Update(update(id, fields)));
+            }
+            Event::Background { id, status, text } => {
+                let severity = match status {
+                    BackgroundStatus::Running | BackgroundStatus::Completed | BackgroundStatus::Killed => {
+                        NoticeSeverity::Info
+                    }
+                    BackgroundStatus::Failed | BackgroundStatus::BudgetExceeded => NoticeSeverity::Warning,
+                };
+                let about = meta("background", json!({"id": id, "status": status}));
+                self.note_with(severity, text, about, out);
             }
             Event::Note { text } => self.note(NoticeSeverity::Warning, text, out),
             Event::Summarised { .. } => {

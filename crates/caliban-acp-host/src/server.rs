@@ -415,7 +415,7 @@ impl Server {
         };
         let (server, host) = (self.clone(), attachment.host().clone());
         handlers.spawn(async move {
-            let said = command.run(&host).await;
+            let said = command.run(&host, server.abilities).await;
             if let Some(attachment) = server.attached().get(&id) {
                 attachment.say(said, responder);
             }

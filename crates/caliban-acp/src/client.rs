@@ -22,7 +22,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     conn::{CallError, Closed, ConnError, Inbox, Incoming, Limits, Params, Peer, Responder},
-    extension::{self, CLOSED, ClosedNotice, NO_SAY, TURN_ENDED, TurnEndedNotice, choice, meta},
+    extension::{
+        self, BACKGROUND, BackgroundNotice, CLOSED, ClosedNotice, NO_SAY, TURN_ENDED, TurnEndedNotice,
+        choice, meta,
+    },
 };
 
 /// Why a client cannot go on.
@@ -85,6 +88,8 @@ pub enum ClientEvent {
     Permission(Question),
     /// A turn that somebody else began has ended.
     TurnEnded(TurnEndedNotice),
+    /// The background agents of a session, all of them.
+    Background(BackgroundNotice),
     /// A session is closed.
     Closed(String),
 }
@@ -279,6 +284,7 @@ fn told(method: &str, params: &Params) -> Option<ClientEvent> {
     let event = match method {
         _ if method == CLIENT_METHOD_NAMES.session_update => params.parse().map(ClientEvent::Update),
         TURN_ENDED => params.parse().map(ClientEvent::TurnEnded),
+        BACKGROUND => params.parse().map(ClientEvent::Background),
         CLOSED => params.parse::<ClosedNotice>().map(|closed| ClientEvent::Closed(closed.session_id)),
         _ => return None,
     };

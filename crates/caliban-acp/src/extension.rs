@@ -1,7 +1,7 @@
 //! What we add to the protocol: methods that begin with `_caliban/`, and the key `caliban` of `_meta`.
 
 use agent_client_protocol_schema::v1::{Error, Meta, SessionUpdate};
-use caliban_core::{turn::TurnOutcome, usage::Usage, wait::Wait};
+use caliban_core::{background::BackgroundRow, turn::TurnOutcome, usage::Usage, wait::Wait};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -11,6 +11,9 @@ pub const SEND: &str = "_caliban/send";
 pub const TURN_ENDED: &str = "_caliban/turn_ended";
 /// Tells that a session is closed. See [`ClosedNotice`].
 pub const CLOSED: &str = "_caliban/closed";
+
+/// Tells what the background agents of a session do. See [`BackgroundNotice`].
+pub const BACKGROUND: &str = "_caliban/background";
 
 /// In the `_meta` of the answer to `initialize`: why this client is asked nothing.
 pub const NO_SAY: &str = "noSay";
@@ -62,6 +65,16 @@ pub struct TurnEndedNotice {
 pub struct ClosedNotice {
     /// The session.
     pub session_id: String,
+}
+
+/// The parameters of [`BACKGROUND`]: always the whole list, in the order of the numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BackgroundNotice {
+    /// The session.
+    pub session_id: String,
+    /// Its background agents.
+    pub agents: Vec<BackgroundRow>,
 }
 
 /// `_meta` with one field of ours.

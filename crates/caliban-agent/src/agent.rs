@@ -11,6 +11,7 @@ use std::{
 
 use caliban_core::{
     access::Access,
+    background::BackgroundStatus,
     message::{Block, Effort, Message, ToolSpec},
     redact::Redactor,
     usage::Usage,
@@ -18,12 +19,14 @@ use caliban_core::{
 use caliban_permissions::{Policy, Verdict};
 use caliban_providers::Provider;
 use caliban_tools::{Tool, Workspace};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     asks::Asks,
+    background::{self, Background},
     budget::{AtWork, Purse},
     conversation::Conversation,
-    event::{Author, Event, Header, Outcome, Record, TRANSCRIPT_VERSION},
+    event::{Author, Event, Header, Outcome, QueuedMessage, Record, TRANSCRIPT_VERSION},
     feed::Feed,
     guard::Guard,
     handle::Handle,
@@ -88,6 +91,8 @@ pub struct Kit {
     pub mirror: Option<Feed>,
     /// Takes secrets out of what is written down.
     pub redactor: Redactor,
+    /// The session's background agents, where it can have any.
+    pub background: Option<Background>,
 }
 
 /// How far an agent may go.
@@ -158,6 +163,8 @@ pub struct Agent {
     pub(crate) told_window: Option<Option<u64>>,
     /// What the model must be told of its working directory before it is asked again.
     pub(crate) lost_place: Option<String>,
+    /// Stops the background agents, also when the agent is dropped without being closed.
+    _stops_background: Option<DropGuard>,
 }
 
 /// A call that was refused.
@@ -263,6 +270,12 @@ impl Agent {
             cwd: agent.kit.workspace.root().to_owned(),
         };
         agent.record(event, Durability::Written).await?;
+        for id in background::unfinished(&records) {
+            let text = format!("background agent {id} was stopped when the session ended");
+            let event = Event::Background { id, status: BackgroundStatus::Killed, text: text.clone() };
+            agent.record(event, Durability::Written).await?;
+            agent.handle.queue(format!("[{text}]"), Author::Caliban, None).await?;
+        }
         agent.greet("resume").await?;
         Ok(agent)
     }
@@ -273,6 +286,7 @@ impl Agent {
         kit.hooks.place.works_in = kit.workspace.root().to_owned();
         kit.hooks.place.helper = kit.workspace.helper().to_owned();
         let handle = Handle::new(transcript.clone(), kit.asks.clone(), &conversation);
+        let stop = kit.background.as_ref().map(|all| all.settle(handle.clone(), transcript.clone()));
         Self {
             kit,
             conversation,
@@ -284,11 +298,12 @@ impl Agent {
             refused: Vec::new(),
             told_window: None,
             lost_place: None,
+            _stops_background: stop.map(CancellationToken::drop_guard),
         }
     }
 
     async fn greet(&mut self, source: &str) -> Result<(), TranscriptError> {
-        let cancel = tokio_util::sync::CancellationToken::new();
+        let cancel = CancellationToken::new();
         let details = serde_json::json!({"source": source});
         let answer = self.kit.hooks.ask(HookEvent::SessionStart, None, details, &cancel).await;
         self.note_all(answer.warnings).await?;
@@ -321,6 +336,9 @@ impl Agent {
 
     /// Ends everything that the agent has started, the transcript and the feed.
     pub async fn close(self) {
+        if let Some(background) = &self.kit.background {
+            background.close().await;
+        }
         self.kit.workspace.shutdown().await;
         self.transcript.close().await;
         self.transcript.feed().close();
@@ -344,12 +362,18 @@ impl Agent {
         Ok(())
     }
 
-    /// What people typed while the agent was at work; why a hook kept some of it from the agent.
+    /// What was said while the agent was at work; why a hook kept some of it from the agent.
     pub(crate) async fn take_steering(&mut self) -> Result<Option<String>, TranscriptError> {
         let mut blocked = None;
-        for (number, text) in self.handle.take_queue() {
-            if let Heard::Blocked(reason) = self.hear(Message::user(text), Author::User, Some(number)).await?
-            {
+        for (number, QueuedMessage { text, author }) in self.handle.take_queue() {
+            if author == Author::Caliban {
+                // Nobody has typed it: the user's hooks are not asked.
+                let (message, queued) = (Message::user(text), Some(number));
+                self.record(Event::Prompt { message, author, context: 0, queued }, Durability::Written)
+                    .await?;
+                continue;
+            }
+            if let Heard::Blocked(reason) = self.hear(Message::user(text), author, Some(number)).await? {
                 self.record(Event::Note { text: reason.clone() }, Durability::Written).await?;
                 blocked = Some(reason);
             }
@@ -366,7 +390,7 @@ impl Agent {
     ) -> Result<Heard, TranscriptError> {
         let details = serde_json::json!({"prompt": message.text()});
         // Asked to the end, also when the turn is being cancelled: what was said then is heard in the next one.
-        let uncancelled = tokio_util::sync::CancellationToken::new();
+        let uncancelled = CancellationToken::new();
         let answer = self.kit.hooks.ask(HookEvent::UserPromptSubmit, None, details, &uncancelled).await;
         self.note_all(answer.warnings).await?;
         if let Some(reason) = answer.block.or(answer.stop) {

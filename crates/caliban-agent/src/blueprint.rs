@@ -22,11 +22,12 @@ use caliban_tools::{OffLimits, Tool, Workspace, WorkspaceOptions};
 use crate::{
     agent::{Attendance, EarlierAnswers, Kit, Limits, TurnCount},
     asks::Asks,
+    background::{self, Background, tool::SpawnBackground},
     budget::Purse,
     definitions::Definition,
     feed::Feed,
     hooks::Hooks,
-    prompt::{self, ContextFiles, Place, SystemPrompt},
+    prompt::{self, ContextFiles, Place, Standing, SystemPrompt},
     spawner::Spawner,
     subagent::{self, AgentTool, Isolation},
 };
@@ -76,7 +77,9 @@ pub struct Blueprint {
     pub definitions: Arc<[Definition]>,
     /// How worktrees are made.
     pub isolation: Isolation,
-    /// Who takes background work.
+    /// What the session's background agents may spend; none where a session has none.
+    pub background: Option<background::Limits>,
+    /// Who takes work that outlives the session.
     pub spawner: Arc<dyn Spawner>,
 }
 
@@ -150,6 +153,8 @@ pub enum Kin {
     Independent,
     /// It was started by another agent and works for it.
     SubAgent(Parent),
+    /// It was started in a session and works beside its main agent.
+    Background(Parent),
 }
 
 /// What a sub-agent has of its parent.
@@ -185,7 +190,7 @@ impl Blueprint {
         let price = self.price();
         let (purse, asks, mirror, parent, above) = match &wanted.kin {
             Kin::Independent => (Purse::new(&wanted.session, self.budget, price), own_asks, None, None, None),
-            Kin::SubAgent(parent) => (
+            Kin::SubAgent(parent) | Kin::Background(parent) => (
                 parent.purse.child(&wanted.session, self.budget, price)?,
                 parent.asks.clone(),
                 Some(parent.feed.clone()),
@@ -211,30 +216,47 @@ impl Blueprint {
         workspace.set_off_limits(off_limits.clone());
         let mut tools = caliban_tools::builtin(&workspace);
         tools.extend(self.foreign_tools.iter().cloned());
-        let is_sub_agent = parent.is_some();
-        let has_helpers = self.helpers == Helpers::Allowed && !is_sub_agent;
-        if has_helpers {
-            tools.push(Arc::new(AgentTool::new(subagent::Starter {
-                blueprint: self.clone(),
+        let is_independent = parent.is_none();
+        let starter = || subagent::Starter {
+            blueprint: self.clone(),
+            session: wanted.session.clone(),
+            directory: wanted.directory.clone(),
+            workspace: workspace.clone(),
+            parent: Parent {
                 session: wanted.session.clone(),
-                directory: wanted.directory.clone(),
-                workspace: workspace.clone(),
-                parent: Parent {
-                    session: wanted.session.clone(),
-                    purse: purse.clone(),
-                    asks: asks.clone(),
-                    feed: feed.clone(),
-                    policy: policy.clone(),
-                },
-            })));
+                purse: purse.clone(),
+                asks: asks.clone(),
+                feed: feed.clone(),
+                policy: policy.clone(),
+            },
+        };
+        let has_helpers = self.helpers == Helpers::Allowed && is_independent;
+        if has_helpers {
+            tools.push(Arc::new(AgentTool::new(starter())));
+        }
+        let background = match self.background.filter(|_| is_independent) {
+            Some(limits) => Some(Background::new(starter(), limits, price)?),
+            None => None,
+        };
+        if let Some(background) = background.clone().filter(|_| has_helpers) {
+            tools.push(Arc::new(SpawnBackground::new(background)));
         }
         tools.extend(wanted.own_tools);
         if let Some(names) = &wanted.tools {
             tools.retain(|tool| names.contains(&tool.spec().name));
         }
-        let has_helpers = has_helpers && tools.iter().any(|tool| tool.spec().name == subagent::NAME);
-        let system =
-            SystemPrompt { has_helpers, is_sub_agent, role: wanted.role, append: self.append.clone() };
+        let has = |name: &str| tools.iter().any(|tool| tool.spec().name == name);
+        let system = SystemPrompt {
+            has_helpers: is_independent && has(subagent::NAME),
+            has_background: is_independent && has(background::TOOL),
+            standing: match wanted.kin {
+                Kin::Independent => Standing::Main,
+                Kin::SubAgent(_) => Standing::SubAgent,
+                Kin::Background(_) => Standing::Background,
+            },
+            role: wanted.role,
+            append: self.append.clone(),
+        };
         let mut system = system.render();
         if let Some(instructions) = &wanted.instructions {
             system.push_str("\n\n");
@@ -272,6 +294,7 @@ impl Blueprint {
             asks,
             mirror,
             redactor: self.redactor.clone(),
+            background,
         })
     }
 

@@ -12,7 +12,7 @@ use caliban_core::{
 use serde_json::Value;
 
 use crate::{
-    event::{Decision, Event, Header, Verdict},
+    event::{Decision, Event, Header, QueuedMessage, Verdict},
     secrets,
 };
 
@@ -42,7 +42,7 @@ pub struct Conversation {
     task: Option<usize>,
     /// The ids of all calls that there ever were, also of those that only the transcript still has.
     call_ids: BTreeSet<String>,
-    queue: BTreeMap<u64, String>,
+    queue: BTreeMap<u64, QueuedMessage>,
     senders: BTreeSet<String>,
     next_queued: u64,
     /// Something was said since a turn last ended.
@@ -118,9 +118,10 @@ impl Conversation {
                     header.cwd.clone_from(cwd);
                 }
             }
-            Event::Queued { number, text, sender } => {
+            Event::Queued { number, text, sender, author } => {
                 self.next_queued = self.next_queued.max(number.saturating_add(1));
-                self.queue.insert(*number, text.clone());
+                let message = QueuedMessage { text: text.clone(), author: author.clone() };
+                self.queue.insert(*number, message);
                 self.senders.extend(sender.clone());
             }
             Event::Prompt { message, queued, .. } => {
@@ -177,7 +178,10 @@ impl Conversation {
                 self.summarise(summary, *keep_tail);
             }
             Event::TurnEnded { .. } => self.turn_open = false,
-            Event::AskOpened(_) | Event::AskAnswered { .. } | Event::Note { .. } => {}
+            Event::AskOpened(_)
+            | Event::AskAnswered { .. }
+            | Event::Background { .. }
+            | Event::Note { .. } => {}
         }
     }
 
@@ -217,7 +221,7 @@ impl Conversation {
     }
 
     /// What was said to the agent and not yet heard by it, with its numbers.
-    pub fn queue(&self) -> &BTreeMap<u64, String> {
+    pub fn queue(&self) -> &BTreeMap<u64, QueuedMessage> {
         &self.queue
     }
 

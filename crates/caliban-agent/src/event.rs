@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 pub use caliban_core::turn::TurnOutcome as Outcome;
 use caliban_core::{
+    background::BackgroundStatus,
     message::{Message, ResultPart, StopReason},
     usage::Usage,
 };
@@ -74,6 +75,9 @@ pub enum Event {
         /// An id that the sender chose, so that sending twice is saying it once.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sender: Option<String>,
+        /// Who said it.
+        #[serde(default, skip_serializing_if = "Author::is_user")]
+        author: Author,
     },
     /// The model answered.
     Reply {
@@ -162,6 +166,15 @@ pub enum Event {
         /// The text.
         text: String,
     },
+    /// A background agent of the session has started or ended. The model is told of an end in a message of its own.
+    Background {
+        /// Its number.
+        id: u32,
+        /// How it stands from now on.
+        status: BackgroundStatus,
+        /// What people are told: a title, and below it the first lines of its result.
+        text: String,
+    },
     /// The turn is over.
     TurnEnded {
         /// How.
@@ -198,10 +211,11 @@ pub struct Header {
 }
 
 /// Who said something to the agent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Author {
     /// The person.
+    #[default]
     User,
     /// The agent that started this one.
     Parent,
@@ -209,6 +223,21 @@ pub enum Author {
     Hook(String),
     /// Caliban itself (going on after a cut answer, …).
     Caliban,
+}
+
+impl Author {
+    fn is_user(&self) -> bool {
+        *self == Self::User
+    }
+}
+
+/// Something that was said and not heard yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedMessage {
+    /// What was said.
+    pub text: String,
+    /// Who said it.
+    pub author: Author,
 }
 
 /// Why a call ran or did not.

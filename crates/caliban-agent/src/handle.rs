@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::{
     asks::Asks,
     conversation::Conversation,
-    event::Event,
+    event::{Author, Event, QueuedMessage},
     feed::Feed,
     transcript::{Durability, Transcript, TranscriptError},
 };
@@ -28,7 +28,7 @@ pub struct Handle {
 /// What was said to the agent and not yet heard.
 #[derive(Debug)]
 struct Queue {
-    waiting: BTreeMap<u64, String>,
+    waiting: BTreeMap<u64, QueuedMessage>,
     senders: BTreeSet<String>,
     /// The ids of what is on its way to the disk.
     speaking: BTreeSet<String>,
@@ -57,14 +57,23 @@ impl Handle {
         &self.asks
     }
 
-    /// Says something to the agent; it hears it before its next model request. When this returns, the message is on
-    /// the disk and will be heard, whatever happens to the process. The same `sender` id twice is one message.
+    /// A person says something to the agent; it hears it before its next model request. When this returns, the message
+    /// is on the disk and will be heard, whatever happens to the process. The same `sender` id twice is one message.
     pub async fn steer(
         &self,
         text: impl Into<String>,
         sender: Option<String>,
     ) -> Result<(), TranscriptError> {
-        let text = text.into();
+        self.queue(text.into(), Author::User, sender).await
+    }
+
+    /// The same for any author.
+    pub async fn queue(
+        &self,
+        text: String,
+        author: Author,
+        sender: Option<String>,
+    ) -> Result<(), TranscriptError> {
         let mut spoken = self.spoken.subscribe();
         let number = loop {
             {
@@ -82,16 +91,17 @@ impl Handle {
             let _our_own_sender_lives = spoken.changed().await;
         };
         let _speaking = sender.clone().map(|sender| Speaking { handle: self, sender });
-        let event = Event::Queued { number, text: text.clone(), sender: sender.clone() };
+        let event =
+            Event::Queued { number, text: text.clone(), sender: sender.clone(), author: author.clone() };
         self.transcript.append(event, Durability::Synced).await?;
         let mut queue = self.lock();
         queue.senders.extend(sender);
-        queue.waiting.insert(number, text);
+        queue.waiting.insert(number, QueuedMessage { text, author });
         Ok(())
     }
 
     /// Takes what was said and not heard, by its number in the transcript.
-    pub fn take_queue(&self) -> BTreeMap<u64, String> {
+    pub fn take_queue(&self) -> BTreeMap<u64, QueuedMessage> {
         std::mem::take(&mut self.lock().waiting)
     }
 

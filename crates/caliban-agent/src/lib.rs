@@ -4,6 +4,7 @@
 
 pub mod agent;
 pub mod asks;
+pub mod background;
 pub mod blueprint;
 pub mod budget;
 mod call_text;

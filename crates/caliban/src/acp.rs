@@ -45,7 +45,8 @@ impl Editor {
             mcp_servers: &place.mcp_servers,
             ..Request::here(&place.cwd, &setup, Attendance::Somebody)
         };
-        let composition = compose(&self.environment, request).await.map_err(failure)?;
+        let mut composition = compose(&self.environment, request).await.map_err(failure)?;
+        composition.blueprint.background = Some(composition.background);
         for text in &composition.notes {
             note(text);
         }

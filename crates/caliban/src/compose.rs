@@ -61,6 +61,8 @@ pub(crate) struct Composition {
     pub notes: Vec<String>,
     /// The fleet's settings.
     pub fleet: Fleet,
+    /// What the background agents of a session may spend, for a session that lives longer than one prompt.
+    pub background: caliban_agent::background::Limits,
     /// Connected MCP servers; they end with the last who holds them.
     servers: Vec<Arc<Server>>,
 }
@@ -169,6 +171,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         helpers: if settings.sub_agents { Helpers::Allowed } else { Helpers::Off },
         definitions: definitions.into(),
         isolation: isolation(settings, repo, &workspace),
+        background: None,
         spawner: Arc::new(spawner),
     };
     let mut configs = mcp::configured(settings, &workspace);
@@ -176,8 +179,9 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     let (servers, left_out) = mcp::connect(&configs, &workspace.http).await;
     notes.extend(left_out);
     let repo_dir = loaded.paths.repo(&loaded.root);
-    let fleet = loaded.settings.fleet.clone();
-    Ok(Composition { blueprint, workspace, tools, role, repo_dir, notes, fleet, servers })
+    let background = settings.background_agents.limits();
+    let fleet = settings.fleet.clone();
+    Ok(Composition { blueprint, workspace, tools, role, repo_dir, notes, fleet, background, servers })
 }
 
 /// Where the user stands in their tree, in this one; the nearest directory above that is in it, else its root. `missing` is

@@ -7,6 +7,7 @@ use std::{
 
 use caliban_agent::{
     Agent, TurnReport,
+    background::Background,
     budget::Purse,
     event::{Author, Outcome},
     handle::Handle,
@@ -41,6 +42,11 @@ pub trait Hosted: Send + 'static {
 
     /// Makes room in the model's window.
     fn compact<'a>(&'a mut self, cancel: &'a CancellationToken) -> BoxFuture<'a, Result<(), Outcome>>;
+
+    /// The session's background agents, where it can have any.
+    fn background(&self) -> Option<Background> {
+        None
+    }
 
     /// Ends everything that it has started.
     fn close(self: Box<Self>) -> BoxFuture<'static, ()>;
@@ -104,6 +110,10 @@ impl Hosted for Agent {
 
     fn compact<'a>(&'a mut self, cancel: &'a CancellationToken) -> BoxFuture<'a, Result<(), Outcome>> {
         Box::pin(self.compact(cancel))
+    }
+
+    fn background(&self) -> Option<Background> {
+        self.kit().background.clone()
     }
 
     fn close(self: Box<Self>) -> BoxFuture<'static, ()> {

@@ -12,10 +12,11 @@ mod ticket;
 use std::{
     hash::{BuildHasher as _, Hasher as _},
     path::Path,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
+    sync::{Arc, Mutex, PoisonError, Weak, atomic::AtomicU64},
 };
 
 use caliban_agent::{
+    background::Background,
     event::{Ask, Author, Outcome},
     feed::Cursor,
     handle::Handle,
@@ -26,7 +27,7 @@ use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
     task::JoinHandle,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub(crate) use self::{board::Utterance, ticket::Speech};
 use self::{
@@ -62,6 +63,20 @@ struct Owned {
     key: [u8; 16],
     mode: watch::Sender<Mode>,
     clients: Clients,
+    background: Option<Background>,
+    _wakes: Option<AbortOnDropHandle<()>>,
+}
+
+/// Begins a turn when a background agent has something for a model that rests.
+async fn wake(owned: Weak<Owned>, background: Background) {
+    loop {
+        background.woken().await;
+        let Some(host) = owned.upgrade().map(SessionHost) else { return };
+        if host.handle().is_queue_waiting() {
+            // A turn that runs hears it by itself; a closed session does not need it.
+            let _runs_already = host.go_on();
+        }
+    }
 }
 
 impl SessionHost {
@@ -80,10 +95,16 @@ impl SessionHost {
             board: Mutex::default(),
             arrived: Notify::new(),
         });
+        let background = agent.background();
         let (jobs, inbox) = mpsc::unbounded_channel();
         let runner = tokio::spawn(runner::run(agent, inbox, Gone(shared.clone())));
         let (runner, mode) = (Mutex::new(Some(runner)), watch::Sender::new(mode));
-        Self(Arc::new(Owned { shared, jobs, runner, about, key: key(), mode, clients }))
+        Self(Arc::new_cyclic(|owned: &Weak<Owned>| {
+            let wakes = background
+                .clone()
+                .map(|background| AbortOnDropHandle::new(tokio::spawn(wake(owned.clone(), background))));
+            Owned { shared, jobs, runner, about, key: key(), mode, clients, background, _wakes: wakes }
+        }))
     }
 
     /// The session's id.
@@ -109,6 +130,11 @@ impl SessionHost {
     /// Who answers its questions.
     pub fn clients(&self) -> Clients {
         self.0.clients
+    }
+
+    /// The session's background agents, where it can have any.
+    pub fn background(&self) -> Option<&Background> {
+        self.0.background.as_ref()
     }
 
     /// How many tokens the model can hold, as far as is known.

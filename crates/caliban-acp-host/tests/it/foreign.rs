@@ -116,7 +116,7 @@ impl Hosted for Echo {
 
     fn go_on<'a>(&'a mut self, _cancel: &'a CancellationToken) -> BoxFuture<'a, TurnReport> {
         let queue = self.handle.take_queue().into_iter();
-        let said = queue.map(|(number, text)| (Message::user(text), Author::User, Some(number)));
+        let said = queue.map(|(number, said)| (Message::user(said.text), said.author, Some(number)));
         Box::pin(self.turn(said.collect()))
     }
 

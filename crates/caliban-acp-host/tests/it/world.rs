@@ -142,6 +142,7 @@ impl World {
             definitions: Arc::new([]),
             isolation: Isolation::default(),
             cwd: self.root().to_owned(),
+            background: None,
             spawner: Arc::new(NoFleet),
         };
         let wanted = Wanted::new(
@@ -289,6 +290,7 @@ impl Watcher {
             ClientEvent::Update(notification) => self.updates.push(notification.update),
             ClientEvent::Permission(question) => self.questions.push(question),
             ClientEvent::TurnEnded(end) => self.ends.push(end),
+            ClientEvent::Background(_) => {}
             ClientEvent::Closed(session) => self.closed.push(session),
         }
     }

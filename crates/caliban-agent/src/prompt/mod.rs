@@ -53,13 +53,42 @@ would fill your context, and for independent parts, several calls in one turn. S
 a task that changes files beside your own work use isolation \"worktree\".
 ";
 
+const BACKGROUND_AGENT: &str = "
+# You are a background agent
+You were given one task beside the main conversation, whose agent works in the same directory: touch only what your task \
+needs, and read a file again when an edit says that it has changed. Nobody sees your work but your last message: make it \
+a complete report. You cannot ask questions.
+";
+
+/// The part of the prompt that says when parallel work fits; only where there is a `spawn_background`.
+const BACKGROUND: &str = "
+# Background agents
+spawn_background gives an independent, self-contained task to an agent that works while you go on. Use it when the request \
+has a part that nothing else waits for and that touches other files than you do, such as running and mending tests \
+beside a refactoring. What you need before you can go on, do yourself. Its end comes to you as a message.
+";
+
+/// What an agent is to others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// It answers to a person.
+    #[default]
+    Main,
+    /// Another agent waits for it.
+    SubAgent,
+    /// It works beside the main agent of a session.
+    Background,
+}
+
 /// Which parts the system prompt has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SystemPrompt {
     /// Whether the agent can start helpers.
     pub has_helpers: bool,
-    /// Whether it is a helper itself.
-    pub is_sub_agent: bool,
+    /// Whether it can start background agents.
+    pub has_background: bool,
+    /// What it is to others.
+    pub standing: Standing,
     /// The body of an agent definition file.
     pub role: Option<String>,
     /// What the user adds at the end.
@@ -73,8 +102,13 @@ impl SystemPrompt {
         if self.has_helpers {
             text.push_str(HELPERS);
         }
-        if self.is_sub_agent {
-            text.push_str(SUB_AGENT);
+        if self.has_background {
+            text.push_str(BACKGROUND);
+        }
+        match self.standing {
+            Standing::Main => {}
+            Standing::SubAgent => text.push_str(SUB_AGENT),
+            Standing::Background => text.push_str(BACKGROUND_AGENT),
         }
         for (title, part) in [("Your role", &self.role), ("From the user", &self.append)] {
             if let Some(part) = part.as_deref().map(str::trim).filter(|part| !part.is_empty()) {

@@ -27,6 +27,7 @@ use crate::{
     event::{Author, Event},
     feed::{Cursor, Entry},
 };
+pub(crate) use report::Keep;
 pub use worktree::Isolation;
 
 use input::{Input, Place};

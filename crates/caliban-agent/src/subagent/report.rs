@@ -13,10 +13,10 @@ use crate::{
 };
 
 /// Where an answer that is too long is kept: among the parent's outputs, which the parent may read.
-pub(super) struct Keep<'a> {
-    pub(super) directory: &'a Path,
-    pub(super) session: &'a str,
-    pub(super) redactor: &'a Redactor,
+pub(crate) struct Keep<'a> {
+    pub(crate) directory: &'a Path,
+    pub(crate) session: &'a str,
+    pub(crate) redactor: &'a Redactor,
 }
 
 /// The final text, cut, with what else the parent should know.
@@ -76,7 +76,7 @@ pub(super) fn answer(
 }
 
 impl Keep<'_> {
-    fn write(&self, text: &str) -> std::io::Result<PathBuf> {
+    pub(crate) fn write(&self, text: &str) -> std::io::Result<PathBuf> {
         crate::transcript::make_private_directory(self.directory)?;
         let path = self.directory.join(format!("{}.md", self.session));
         std::fs::write(&path, self.redactor.redact(text).as_bytes())?;

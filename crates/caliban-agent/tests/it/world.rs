@@ -86,6 +86,7 @@ impl World {
             definitions: Arc::new([]),
             isolation: Isolation::default(),
             cwd: self.root(),
+            background: None,
             spawner: self.spawner.clone(),
         };
         let wanted = Wanted::new(

@@ -138,7 +138,12 @@ mod tests {
     use super::*;
 
     fn queued(number: u64, task: TaskId, role: Role) -> Event {
-        Event::Queued { number, text: String::new(), sender: Some(sender_id(task, role)) }
+        Event::Queued {
+            number,
+            text: String::new(),
+            sender: Some(sender_id(task, role)),
+            author: Author::User,
+        }
     }
 
     fn heard(queued: Option<u64>, author: Author) -> Event {

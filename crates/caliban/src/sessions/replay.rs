@@ -138,6 +138,7 @@ fn line(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
         Event::Summarised { summary, .. } => {
             writeln!(out, "\n-- the older part was summarised --\n{}", inert::block(summary))
         }
+        Event::Background { text, .. } => writeln!(out, "{}", inert::line(text)),
         Event::Note { text } => writeln!(out, "note: {}", inert::line(text)),
         Event::TurnEnded { outcome, usage, turns, .. } => {
             let how = match outcome {

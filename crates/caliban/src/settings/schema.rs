@@ -11,7 +11,7 @@ use std::{
 };
 
 use caliban_agent::{
-    hooks,
+    background, hooks,
     prompt::{DEFAULT_CONTEXT_BYTES, DEFAULT_FILES},
 };
 use caliban_core::message::Effort;
@@ -56,7 +56,9 @@ pub(crate) struct Settings {
     pub bash: Bash,
     /// Worktrees of sub-agents.
     pub worktrees: Worktrees,
-    /// Agents in the background.
+    /// Background agents of a session.
+    pub background_agents: BackgroundAgents,
+    /// Agents that outlive a session.
     pub fleet: Fleet,
     /// What is done about a model that does not answer.
     pub retry: Retry,
@@ -80,6 +82,7 @@ impl Default for Settings {
             web: Web::default(),
             bash: Bash::default(),
             worktrees: Worktrees::default(),
+            background_agents: BackgroundAgents::default(),
             fleet: Fleet::default(),
             retry: Retry::default(),
         }
@@ -333,6 +336,41 @@ pub(crate) struct Worktrees {
 impl Default for Worktrees {
     fn default() -> Self {
         Self { keep: false, setup: None, setup_timeout: nonzero32::<{ caliban_worktrees::SETUP_SECONDS }>() }
+    }
+}
+
+/// `[background_agents]`: agents of a session, started with `/bg` or by the model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct BackgroundAgents {
+    /// How many work at the same time.
+    pub max_agents: NonZeroU32,
+    /// Tokens of each of them, cache reads and writes included.
+    pub per_agent_budget: NonZeroU64,
+    /// Tokens of all of them together, those that have ended included.
+    pub global_budget: NonZeroU64,
+}
+
+impl Default for BackgroundAgents {
+    /// The defaults of the agent crate, which are written there.
+    fn default() -> Self {
+        let limits = background::Limits::default();
+        let tokens = |tokens| NonZeroU64::new(tokens).unwrap_or(NonZeroU64::MIN);
+        Self {
+            max_agents: NonZeroU32::new(limits.max_agents).unwrap_or(NonZeroU32::MIN),
+            per_agent_budget: tokens(limits.per_agent),
+            global_budget: tokens(limits.global),
+        }
+    }
+}
+
+impl BackgroundAgents {
+    pub(crate) fn limits(&self) -> background::Limits {
+        background::Limits {
+            max_agents: self.max_agents.get(),
+            per_agent: self.per_agent_budget.get(),
+            global: self.global_budget.get(),
+        }
     }
 }
 

@@ -218,6 +218,7 @@ impl Status {
             | Event::AskOpened(_)
             | Event::AskAnswered { .. }
             | Event::ResultsCleared { .. }
+            | Event::Background { .. }
             | Event::Note { .. } => {}
         }
     }

@@ -9,6 +9,7 @@ mod attach_keys;
 mod attach_typing;
 mod background;
 mod bad_input;
+mod bg;
 mod broker;
 mod compaction;
 mod config;

@@ -1,0 +1,94 @@
+//! `spawn_background`: the model starts a background agent by itself.
+
+use caliban_core::{
+    access::Access,
+    message::{ResultPart, ToolSpec},
+};
+use caliban_tools::{BoxFuture, Call, Tool, ToolOutput};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Background, Spawner, TOOL};
+
+/// The tool of one session.
+pub struct SpawnBackground {
+    spec: ToolSpec,
+    background: Background,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    task: String,
+    model: Option<String>,
+}
+
+impl Input {
+    fn parse(input: &Value) -> Result<Self, String> {
+        let input: Self =
+            serde_json::from_value(input.clone()).map_err(|error| format!("{TOOL}: {error}"))?;
+        if input.task.trim().is_empty() {
+            return Err(format!("{TOOL}: `task` is empty; say what the agent shall do"));
+        }
+        Ok(Self { model: input.model.filter(|model| !model.is_empty()), ..input })
+    }
+}
+
+impl SpawnBackground {
+    /// The tool of the session whose background agents these are.
+    pub fn new(background: Background) -> Self {
+        let spec = ToolSpec {
+            name: TOOL.to_owned(),
+            description:
+                "Starts an agent that works beside you on one task and returns its number at once. A message \
+                          tells you when it ends, with its result."
+                    .to_owned(),
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "task": {"type": "string", "description": "The task, self-contained"},
+                    "model": {"type": "string"},
+                },
+                "required": ["task"],
+            }),
+        };
+        Self { spec, background }
+    }
+}
+
+impl Tool for SpawnBackground {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
+        Input::parse(input)?;
+        Ok(vec![Access::Agent])
+    }
+
+    fn call<'a>(&'a self, input: Value, _call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move {
+            let started = match Input::parse(&input) {
+                Ok(Input { task, model }) => {
+                    let started = self.background.start(&task, model, Spawner::Model).await;
+                    started.map_err(|refusal| refusal.to_string())
+                }
+                Err(problem) => Err(problem),
+            };
+            let (text, summary, is_error) = match started {
+                Ok(id) => (
+                    format!("Started background agent {id}. Go on with your own work; do not wait for it."),
+                    format!("started background agent {id}"),
+                    false,
+                ),
+                Err(problem) => (problem.clone(), problem, true),
+            };
+            ToolOutput {
+                content: vec![ResultPart::Text { text }],
+                summary,
+                is_error,
+                ..ToolOutput::default()
+            }
+        })
+    }
+}

@@ -1,0 +1,75 @@
+//! Background agents of a session, as every surface shows them: `/bg list`, a sidebar, an editor.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How a background agent stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BackgroundStatus {
+    /// It works, or waits for an answer.
+    Running,
+    /// It has done its task.
+    Completed,
+    /// It could not go on.
+    Failed,
+    /// Somebody stopped it, or its session ended.
+    Killed,
+    /// It has spent its tokens.
+    BudgetExceeded,
+}
+
+impl BackgroundStatus {
+    /// One character for lists.
+    pub fn icon(self) -> char {
+        match self {
+            Self::Running => '▶',
+            Self::Completed => '✓',
+            Self::Failed | Self::Killed => '✗',
+            Self::BudgetExceeded => '$',
+        }
+    }
+}
+
+impl fmt::Display for BackgroundStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Killed => "killed",
+            Self::BudgetExceeded => "budget exceeded",
+        })
+    }
+}
+
+/// One background agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BackgroundRow {
+    /// Counts 0, 1, 2 … in each session.
+    pub id: u32,
+    /// How it stands.
+    pub status: BackgroundStatus,
+    /// The first line of its task; inert and short.
+    pub summary: String,
+    /// Its model.
+    pub model: String,
+    /// When it began, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// When it ended; absent while it runs.
+    pub ended_ms: Option<u64>,
+    /// What it has spent: input, output, cache reads and cache writes.
+    pub tokens: u64,
+    /// What it does now, in one line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<String>,
+}
+
+impl BackgroundRow {
+    /// How long it has worked, in milliseconds.
+    pub fn elapsed_ms(&self, now_ms: u64) -> u64 {
+        self.ended_ms.unwrap_or(now_ms).saturating_sub(self.started_ms)
+    }
+}
