@@ -327,8 +327,16 @@ fn runtime_dir(sources: &PlaceSources) -> PathBuf {
     }
     match absolute(&sources.xdg_runtime_dir) {
         Some(dir) => dir.join("caliban"),
-        None => absolute(&sources.tmpdir).unwrap_or_else(|| PathBuf::from("/tmp")).join(TEMPORARY),
+        None => {
+            let shared = absolute(&sources.tmpdir).unwrap_or_else(|| PathBuf::from("/tmp")).join(TEMPORARY);
+            // The name has no user in it: on a machine with several users the first one has it (f04).
+            if is_somebody_elses(&shared) { short_dir(&shared) } else { shared }
+        }
     }
+}
+
+fn is_somebody_elses(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.uid() != rustix::process::getuid().as_raw())
 }
 
 /// The stand-in for a directory that is too deep for sockets (a02), or cannot be made again.

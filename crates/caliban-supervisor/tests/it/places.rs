@@ -38,6 +38,23 @@ fn f04_the_socket_is_in_the_first_directory_that_is_set() {
 }
 
 #[test]
+fn f04_a_temporary_directory_that_another_user_has_taken_locks_nobody_out() {
+    let temp = tempfile::tempdir().unwrap();
+    let taken = temp.path().join("caliban-daemon");
+    fs::create_dir(&taken).unwrap();
+    let places = || Places::of("/repo".into(), &sources(None, None, temp.path().to_str())).unwrap();
+    assert_eq!(places().runtime(), taken);
+    if std::os::unix::fs::chown(&taken, Some(65_534), None).is_err() {
+        eprintln!("skipped: only root can give a directory away");
+        return;
+    }
+    let own = places();
+    let parent = format!("/tmp/caliban-{}", rustix::process::getuid().as_raw());
+    assert_eq!(own.runtime().parent(), Some(Path::new(&parent)));
+    own.prepare_runtime().unwrap();
+}
+
+#[test]
 fn f05_hash_is_sixteen_hex_of_the_root_path() {
     // printf /home/me/project | sha256sum
     assert_eq!(repo_hash(Path::new("/home/me/project")), SHA);
