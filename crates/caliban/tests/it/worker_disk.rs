@@ -72,7 +72,7 @@ fn r11_an_idle_agent_stays_in_memory_while_the_disk_is_full_and_hears_what_it_is
 
 #[test]
 fn r12_an_agent_whose_transcript_cannot_be_synced_ends_failed_and_a_resume_goes_on() {
-    let fleet = Fleet::new(script![text("lost"), text("all done")]);
+    let fleet = Fleet::new(script![text("all done"), text("once more")]);
     fleet.place.server.hold();
     let id = fleet.bg("the task", ["--isolation", "none", "--interactive"]);
     fleet.place.server.wait_for_requests(1);
@@ -111,5 +111,7 @@ fn r12_an_agent_whose_transcript_cannot_be_synced_ends_failed_and_a_resume_goes_
     assert_ne!(fleet.run(["agents", "wait", &id]).code, 0);
     fleet.run(["resume", &id]).ok();
     fleet.wait_for(&id, "idle");
+    // The answer was recorded; only the end of the turn was not. So nothing is asked again.
     assert_eq!(fleet.row(&id)["last_text"], json!("all done"));
+    assert_eq!(fleet.place.server.model_requests().len(), 1);
 }
