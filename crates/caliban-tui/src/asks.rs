@@ -1,0 +1,335 @@
+//! Questions of the agent: which one lies before the person, and whether a key may answer it yet. Pure.
+//!
+//! A key answers only what has been read: the dialog has the focus, it has been on the screen for a while, nobody was
+//! typing just before, and, for a yes, the end of the call has been on the screen.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use caliban_core::inert;
+use ratatui::text::Span;
+use serde_json::Value;
+
+use crate::{
+    text::{Gutter, Row, Wrap, wrap},
+    theme::{Role, Theme},
+};
+
+/// How long a question must have been on the screen.
+pub(crate) const READING: Duration = Duration::from_millis(500);
+/// How long nobody may have typed.
+pub(crate) const QUIET: Duration = Duration::from_secs(1);
+/// The agent cuts longer arguments before it shows them.
+const SHOWN_ARGUMENT_BYTES: usize = 64 * 1024;
+/// More blanks in a row than this are counted instead of shown: they would push the rest out of sight.
+const BLANKS: usize = 16;
+/// The same for empty lines.
+const EMPTY_LINES: usize = 3;
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// A number that the answer carries.
+    pub number: u64,
+    /// The tool.
+    pub tool: String,
+    /// Another agent than the one of the conversation, for which it is asked.
+    pub agent: Option<String>,
+    /// The arguments.
+    pub input: Value,
+    /// Why it is asked.
+    pub why: String,
+    /// The rules that "always" would add; empty when that is not offered.
+    pub rules: Vec<String>,
+}
+
+/// What the person says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// This call may run.
+    Once,
+    /// This call and those like it.
+    Always,
+    /// No, with a reason for the model.
+    No(Option<String>),
+}
+
+/// A question that is open.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) asked: Asked,
+    pub(crate) scroll: usize,
+    /// Since when it has been on the screen with the focus.
+    shown: Option<Instant>,
+    end_was_shown: bool,
+    /// The reason for a refusal, while it is written.
+    pub(crate) reason: Option<String>,
+}
+
+/// Why a key does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unready {
+    /// It has not been read yet.
+    Wait,
+    /// The end of the call has not been seen.
+    EndUnseen,
+    /// The call is too long to be seen whole.
+    TooLong,
+}
+
+/// The open questions, the one that is shown first.
+#[derive(Debug, Default)]
+pub(crate) struct Asks {
+    open: VecDeque<Open>,
+}
+
+impl Asks {
+    pub(crate) fn push(&mut self, asked: Asked) {
+        self.open.push_back(Open { asked, scroll: 0, shown: None, end_was_shown: false, reason: None });
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    pub(crate) fn first(&self) -> Option<&Open> {
+        self.open.front()
+    }
+
+    pub(crate) fn first_mut(&mut self) -> Option<&mut Open> {
+        self.open.front_mut()
+    }
+
+    /// The question is answered here.
+    pub(crate) fn take(&mut self) -> Option<Open> {
+        self.open.pop_front()
+    }
+
+    /// The question is answered elsewhere, or its call is gone; what was asked.
+    pub(crate) fn withdraw(&mut self, number: u64) -> Option<Open> {
+        let at = self.open.iter().position(|open| open.asked.number == number)?;
+        self.open.remove(at)
+    }
+
+    /// Shows the next question.
+    pub(crate) fn rotate(&mut self) {
+        self.blur();
+        self.open.rotate_left(1.min(self.open.len()));
+    }
+
+    /// The dialog has lost the focus: what was read is read, and the waiting begins anew.
+    pub(crate) fn blur(&mut self) {
+        for open in &mut self.open {
+            open.shown = None;
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.open.clear();
+    }
+}
+
+impl Open {
+    /// The dialog was drawn: so many rows of the call, of which so many were on the screen.
+    pub(crate) fn drawn(&mut self, rows: usize, height: usize, now: Instant) {
+        self.shown.get_or_insert(now);
+        self.end_was_shown |= self.scroll + height >= rows;
+    }
+
+    /// Whether a key may answer now.
+    pub(crate) fn is_read(&self, typed: Option<Instant>, now: Instant) -> bool {
+        self.ready_at(typed).is_some_and(|at| now >= at)
+    }
+
+    /// From when on a key may answer; never while it is not on the screen.
+    pub(crate) fn ready_at(&self, typed: Option<Instant>) -> Option<Instant> {
+        let read = self.shown? + READING;
+        Some(typed.map_or(read, |typed| read.max(typed + QUIET)))
+    }
+
+    /// Whether a yes is possible, or why not.
+    pub(crate) fn may_allow(&self, typed: Option<Instant>, now: Instant) -> Result<(), Unready> {
+        if is_cut(&self.asked.input) {
+            return Err(Unready::TooLong);
+        }
+        if !self.end_was_shown {
+            return Err(Unready::EndUnseen);
+        }
+        if self.is_read(typed, now) { Ok(()) } else { Err(Unready::Wait) }
+    }
+
+    /// The whole call.
+    pub(crate) fn rows(&self, columns: usize, theme: Theme) -> Vec<Row> {
+        let gutter = Gutter::blank(2);
+        let mut rows = Vec::new();
+        for (number, line) in self.asked.call().split('\n').enumerate() {
+            let style = theme.style(if number == 0 { Role::Strong } else { Role::Text });
+            let source = u32::try_from(number).unwrap_or(u32::MAX);
+            rows.extend(wrap(
+                &[Span::styled(line.to_owned(), style)],
+                columns,
+                &gutter,
+                Wrap::Anywhere,
+                source,
+            ));
+        }
+        rows
+    }
+}
+
+impl Asked {
+    /// The call with all its arguments, made visible.
+    pub(crate) fn call(&self) -> String {
+        let mut out = inert::line(&self.tool).into_owned();
+        match &self.input {
+            Value::Object(fields) if self.tool == "Bash" && fields.contains_key("command") => {
+                for (name, value) in fields {
+                    let text = shown(value);
+                    out.push('\n');
+                    out.push_str(&if name == "command" { text } else { format!("({name}: {text})") });
+                }
+            }
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    let text = shown(value);
+                    let apart = if text.contains('\n') { "\n" } else { " " };
+                    out.push_str(&format!("\n{}:{apart}{text}", inert::line(name)));
+                }
+            }
+            Value::Null => {}
+            other => {
+                out.push('\n');
+                out.push_str(&shown(other));
+            }
+        }
+        out
+    }
+
+    /// One line that says what it is about.
+    pub(crate) fn title(&self) -> String {
+        let call = self.call();
+        let mut lines = call.lines();
+        let tool = lines.next().unwrap_or_default();
+        let first = lines.next().unwrap_or_default();
+        let more = if lines.next().is_some() { " …" } else { "" };
+        format!("{tool} {first}{more}")
+    }
+}
+
+/// A value with everything in it that could hide something made visible.
+fn shown(value: &Value) -> String {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let text = inert::block(&text).replace('\t', "␉   ");
+    let mut out: Vec<String> = Vec::new();
+    let mut empty = 0;
+    for line in text.split('\n') {
+        if line.trim().is_empty() {
+            empty += 1;
+            continue;
+        }
+        pad(&mut out, empty);
+        empty = 0;
+        out.push(counted(line));
+    }
+    pad(&mut out, empty);
+    out.join("\n")
+}
+
+fn pad(out: &mut Vec<String>, empty: usize) {
+    match empty {
+        0..=EMPTY_LINES => out.extend(std::iter::repeat_n(String::new(), empty)),
+        _ => out.push(format!("⟨{empty} empty lines⟩")),
+    }
+}
+
+/// A line whose long runs of blanks are counted.
+fn counted(line: &str) -> String {
+    let mut out = String::new();
+    let mut blanks = 0;
+    let indent = line.len() - line.trim_start_matches(' ').len();
+    for c in line.chars().chain(['\0']) {
+        if c.is_whitespace() {
+            blanks += 1;
+            continue;
+        }
+        if blanks > BLANKS && (!out.is_empty() || indent > 4 * BLANKS) {
+            out.push_str(&format!("⟨{blanks} blanks⟩"));
+        } else {
+            out.extend(std::iter::repeat_n(' ', blanks));
+        }
+        blanks = 0;
+        if c != '\0' {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Whether the agent has cut an argument.
+fn is_cut(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.len() > SHOWN_ARGUMENT_BYTES,
+        Value::Array(items) => items.iter().any(is_cut),
+        Value::Object(fields) => fields.values().any(is_cut),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn asked(input: Value) -> Asked {
+        Asked { number: 1, tool: "Bash".into(), agent: None, input, why: "no rule".into(), rules: Vec::new() }
+    }
+
+    #[test]
+    fn t26_the_end_of_a_long_command_must_be_seen() {
+        let start = Instant::now();
+        let later = start + Duration::from_secs(5);
+        let mut asks = Asks::default();
+        asks.push(asked(json!({"command": "echo\n".repeat(50)})));
+        let open = asks.first_mut().unwrap();
+        open.drawn(51, 10, start);
+        assert_eq!(open.may_allow(None, later), Err(Unready::EndUnseen));
+        open.scroll = 41;
+        open.drawn(51, 10, start);
+        assert_eq!(open.may_allow(None, start), Err(Unready::Wait));
+        assert_eq!(open.may_allow(Some(later), later), Err(Unready::Wait));
+        assert_eq!(open.may_allow(None, later), Ok(()));
+        asks.blur();
+        assert_eq!(asks.first().unwrap().may_allow(None, later), Err(Unready::Wait));
+    }
+
+    #[test]
+    fn what_could_hide_something_is_shown() {
+        let hidden = format!("ls{}; rm -rf ~{}\u{202e}x\u{200b}", " ".repeat(300), "\n".repeat(90));
+        let call = asked(json!({"command": hidden})).call();
+        assert_eq!(call, "Bash\nls⟨300 blanks⟩; rm -rf ~\n⟨89 empty lines⟩\n<U+202E>x<U+200B>");
+        let too_long = asked(json!({"command": "x".repeat(70_000)}));
+        let mut asks = Asks::default();
+        asks.push(too_long);
+        let open = asks.first_mut().unwrap();
+        open.drawn(1, 10, Instant::now());
+        assert_eq!(open.may_allow(None, Instant::now()), Err(Unready::TooLong));
+    }
+
+    #[test]
+    fn a_call_is_shown_with_all_its_arguments() {
+        let mut edit = asked(json!({"file_path": "/w/a.rs", "old_string": "a\nb", "flag": true}));
+        edit.tool = "Edit".into();
+        assert_eq!(edit.call(), "Edit\nfile_path: /w/a.rs\nold_string:\na\nb\nflag: true");
+        assert_eq!(edit.title(), "Edit file_path: /w/a.rs …");
+    }
+}

@@ -1,0 +1,30 @@
+//! What became of a question: the record that stays in the conversation.
+
+use ratatui::text::Span;
+
+use super::Frame;
+use crate::{
+    foreign,
+    text::{Gutter, Row, Wrap, wrap},
+    theme::Role,
+};
+
+/// An answered question.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    text: String,
+    is_allowed: bool,
+}
+
+impl Ask {
+    pub(crate) fn new(text: &str, is_allowed: bool) -> Self {
+        Self { text: foreign::line(text), is_allowed }
+    }
+
+    pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {
+        let role = if self.is_allowed { Role::Good } else { Role::Warn };
+        let gutter = Gutter::mark(Span::styled("? ", frame.theme.style(role)));
+        let spans = [Span::styled(self.text.clone(), frame.theme.style(Role::Dim))];
+        wrap(&spans, frame.columns, &gutter, Wrap::Words, 0)
+    }
+}

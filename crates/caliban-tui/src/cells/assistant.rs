@@ -1,0 +1,40 @@
+//! What the model says: markdown that streams in.
+
+use caliban_core::inert;
+
+use super::{Frame, Parts};
+use crate::{foreign, markdown::Stream};
+
+/// An answer.
+#[derive(Debug, Default)]
+pub(crate) struct Assistant {
+    id: Option<String>,
+    stream: Stream,
+    /// A joiner at the end of a piece is judged with the next piece.
+    pieces: inert::Pieces,
+}
+
+impl Assistant {
+    pub(crate) fn new(id: Option<&str>) -> Self {
+        Self { id: id.map(str::to_owned), ..Self::default() }
+    }
+
+    /// Whether a chunk with this message id belongs here.
+    pub(crate) fn is(&self, id: Option<&str>) -> bool {
+        self.id.as_deref() == id
+    }
+
+    pub(crate) fn push(&mut self, text: &str) {
+        let safe = self.pieces.block(text);
+        self.stream.push(&foreign::block(&safe));
+    }
+
+    /// The answer as the model wrote it, made safe.
+    pub(crate) fn source(&self) -> &str {
+        self.stream.source()
+    }
+
+    pub(super) fn parts(&self, frame: Frame) -> Parts {
+        self.stream.rows(frame.columns, frame.theme)
+    }
+}

@@ -1,0 +1,41 @@
+//! Something failed, and what to do about it.
+
+use ratatui::text::Span;
+
+use super::Frame;
+use crate::{
+    foreign,
+    text::{Gutter, Row, Wrap, wrap},
+    theme::Role,
+};
+
+/// A failure.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    message: String,
+    hint: Option<String>,
+}
+
+impl Failed {
+    pub(crate) fn new(message: &str, hint: Option<&str>) -> Self {
+        Self { message: foreign::block(message), hint: hint.map(foreign::block) }
+    }
+
+    pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {
+        let theme = frame.theme;
+        let mut rows = Vec::new();
+        for (number, line) in self.message.lines().enumerate() {
+            let mark = Gutter::mark(Span::styled("✗ error: ", theme.style(Role::Bad)));
+            let gutter = if number == 0 { mark } else { Gutter::blank(2) };
+            let source = u32::try_from(number).unwrap_or(u32::MAX);
+            let spans = [Span::styled(line.to_owned(), theme.style(Role::Bad))];
+            rows.extend(wrap(&spans, frame.columns, &gutter, Wrap::Words, source));
+        }
+        if let Some(hint) = &self.hint {
+            let gutter = Gutter::mark(Span::styled("  hint: ", theme.style(Role::Dim)));
+            let spans = [Span::styled(hint.replace('\n', " "), theme.style(Role::Text))];
+            rows.extend(wrap(&spans, frame.columns, &gutter, Wrap::Words, u32::MAX));
+        }
+        rows
+    }
+}

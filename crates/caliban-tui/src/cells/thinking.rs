@@ -1,0 +1,44 @@
+//! What the model thinks: folded to one line, whole when expanded.
+
+use ratatui::{style::Modifier, text::Span};
+
+use super::Frame;
+use crate::{
+    foreign,
+    text::{Gutter, Row, Wrap, cut, wrap},
+    theme::Role,
+};
+
+/// Thoughts.
+#[derive(Debug, Default)]
+pub(crate) struct Thinking {
+    text: String,
+}
+
+impl Thinking {
+    pub(crate) fn push(&mut self, text: &str) {
+        self.text.push_str(&foreign::block(text));
+    }
+
+    pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {
+        let style = frame.theme.style(Role::Dim).add_modifier(Modifier::ITALIC);
+        let gutter = Gutter::mark(Span::styled("∴ ", style));
+        let text = self.text.trim();
+        if !frame.is_expanded {
+            let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+            let words = text.split_whitespace().count();
+            let line = format!("thinking ({words} words): {}", last.trim());
+            let line = cut(&line, frame.columns.saturating_sub(2));
+            return wrap(&[Span::styled(line, style)], frame.columns, &gutter, Wrap::Anywhere, 0);
+        }
+        let mut rows = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let blank = Gutter::blank(2);
+            let gutter = if number == 0 { &gutter } else { &blank };
+            let source = u32::try_from(number).unwrap_or(u32::MAX);
+            let spans = [Span::styled(line.to_owned(), style)];
+            rows.extend(wrap(&spans, frame.columns, gutter, Wrap::Words, source));
+        }
+        rows
+    }
+}

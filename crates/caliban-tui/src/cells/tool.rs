@@ -1,0 +1,183 @@
+//! A tool call: one line that expands, with the last lines of what it gives out and the change that it makes.
+
+use ratatui::text::Span;
+
+use super::{Frame, diff};
+use crate::{
+    foreign,
+    text::{Gutter, Row, Wrap, cut, wrap},
+    theme::Role,
+};
+
+/// Lines of output that are shown of a call that is not expanded.
+const TAIL: usize = 5;
+/// Rows of a change that are shown of a call that is not expanded.
+const CHANGE: usize = 16;
+/// Of longer output the first and the last lines are kept.
+const KEPT_BYTES: usize = 1024 * 1024;
+/// So many of each.
+const KEPT_LINES: usize = 50;
+
+/// How far a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Status {
+    Announced,
+    Running,
+    Done,
+    Failed,
+}
+
+/// A call.
+#[derive(Debug)]
+pub(crate) struct Tool {
+    id: String,
+    title: String,
+    status: Status,
+    /// Whether its output is worth a look without being asked for.
+    shows_output: bool,
+    output: String,
+    change: Option<Change>,
+    /// How it ended, in a few words.
+    summary: String,
+}
+
+#[derive(Debug)]
+struct Change {
+    old: Option<String>,
+    new: String,
+}
+
+impl Tool {
+    pub(crate) fn new(id: &str, title: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            title: foreign::line(title),
+            status: Status::Announced,
+            shows_output: false,
+            output: String::new(),
+            change: None,
+            summary: String::new(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.status
+    }
+
+    pub(crate) fn set_title(&mut self, title: &str) {
+        self.title = foreign::line(title);
+    }
+
+    pub(crate) fn set_status(&mut self, status: Status) {
+        self.status = status;
+    }
+
+    pub(crate) fn set_shows_output(&mut self, shows_output: bool) {
+        self.shows_output = shows_output;
+    }
+
+    pub(crate) fn set_summary(&mut self, summary: &str) {
+        self.summary = foreign::line(summary);
+    }
+
+    pub(crate) fn set_output(&mut self, output: &str) {
+        self.output = foreign::block(&bounded(output));
+    }
+
+    /// The change that it makes; without `old` the file is new.
+    pub(crate) fn set_change(&mut self, old: Option<&str>, new: &str) {
+        self.change = Some(Change { old: old.map(foreign::block), new: foreign::block(new) });
+    }
+
+    pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {
+        let (glyph, role) = match self.status {
+            Status::Announced => ("· ", Role::Dim),
+            Status::Running => ("▶ ", Role::Accent),
+            Status::Done => ("✓ ", Role::Good),
+            Status::Failed => ("✗ ", Role::Bad),
+        };
+        let theme = frame.theme;
+        let gutter = Gutter::mark(Span::styled(glyph, theme.style(role)));
+        let mut summary = match (self.status, self.summary.as_str()) {
+            (Status::Failed, "") => "failed".to_owned(),
+            (_, summary) => summary.to_owned(),
+        };
+        if !summary.is_empty() {
+            summary = format!("  {summary}");
+        }
+        let room = frame.columns.saturating_sub(2);
+        let title = if frame.is_expanded {
+            self.title.clone()
+        } else {
+            let summary = cut(&summary, room / 2).chars().count();
+            cut(&self.title, room.saturating_sub(summary).max(room / 2))
+        };
+        let style = theme.style(if self.status == Status::Failed { Role::Bad } else { Role::Dim });
+        if !frame.is_expanded {
+            summary = cut(&summary, room.saturating_sub(title.chars().count()));
+        }
+        let spans = [Span::styled(title, theme.style(Role::Strong)), Span::styled(summary, style)];
+        let mut rows = wrap(&spans, frame.columns, &gutter, Wrap::Anywhere, 0);
+        if let Some(change) = self.change.as_ref().filter(|_| self.status != Status::Failed) {
+            let all = diff::rows(change.old.as_deref(), &change.new, frame);
+            let shown = if frame.is_expanded || all.len() <= CHANGE { all.len() } else { CHANGE };
+            let hidden = all.len() - shown;
+            rows.extend(all.into_iter().take(shown));
+            if hidden > 0 {
+                rows.push(more(&format!("… {hidden} more lines (Ctrl+O)"), frame));
+            }
+        }
+        rows.extend(self.output_rows(frame));
+        rows
+    }
+
+    fn output_rows(&self, frame: Frame) -> Vec<Row> {
+        let lines: Vec<&str> = self.output.trim_end().lines().collect();
+        let is_open = frame.is_expanded || self.status == Status::Failed || self.shows_output;
+        if lines.is_empty() || !is_open {
+            return Vec::new();
+        }
+        let shown = if frame.is_expanded { lines.len() } else { TAIL.min(lines.len()) };
+        let hidden = lines.len() - shown;
+        let mut rows = Vec::new();
+        if hidden > 0 {
+            rows.push(more(&format!("… {hidden} lines before (Ctrl+O)"), frame));
+        }
+        let style = frame.theme.style(Role::Dim);
+        for (number, line) in lines.iter().enumerate().skip(hidden) {
+            let source = u32::try_from(number + 1).unwrap_or(u32::MAX);
+            let room = frame.columns.saturating_sub(4);
+            let line = if frame.is_expanded { (*line).to_owned() } else { cut(line, room) };
+            let spans = [Span::styled(line, style)];
+            rows.extend(wrap(&spans, frame.columns, &Gutter::blank(4), Wrap::Anywhere, source));
+        }
+        rows
+    }
+}
+
+fn more(text: &str, frame: Frame) -> Row {
+    let spans = [Span::styled(text.to_owned(), frame.theme.style(Role::Dim))];
+    let rows = wrap(&spans, frame.columns.max(5), &Gutter::blank(4), Wrap::Anywhere, 0);
+    rows.into_iter().next().unwrap_or_else(|| Row::blank(0))
+}
+
+/// Output of bounded size: of a long one, the first and the last lines.
+fn bounded(output: &str) -> std::borrow::Cow<'_, str> {
+    if output.len() <= KEPT_BYTES {
+        return output.into();
+    }
+    let lines: Vec<&str> = output.lines().collect();
+    let hidden = lines.len().saturating_sub(2 * KEPT_LINES);
+    let first = lines.iter().take(KEPT_LINES).copied();
+    let last = lines.iter().skip(lines.len().saturating_sub(KEPT_LINES).max(KEPT_LINES)).copied();
+    let gap = format!("… {hidden} lines not kept …");
+    first.chain([gap.as_str()]).chain(last).collect::<Vec<_>>().join("\n").into()
+}

@@ -1,0 +1,191 @@
+//! Editing: by grapheme, by word, by line. A placeholder is one grapheme.
+
+use unicode_segmentation::UnicodeSegmentation as _;
+
+use super::{Composer, typed};
+
+impl Composer {
+    /// Types a text at the cursor.
+    pub(crate) fn insert(&mut self, text: &str) {
+        self.insert_raw(&typed(text));
+    }
+
+    pub(super) fn insert_raw(&mut self, text: &str) {
+        self.draft.text.insert_str(self.cursor, text);
+        self.cursor += text.len();
+        // A combining character joins what stands before it.
+        self.cursor = boundary(&self.draft.text, self.cursor);
+        self.column = None;
+    }
+
+    pub(crate) fn left(&mut self) {
+        self.cursor = self.before(self.cursor);
+        self.column = None;
+    }
+
+    pub(crate) fn right(&mut self) {
+        self.cursor = self.after(self.cursor);
+        self.column = None;
+    }
+
+    pub(crate) fn word_left(&mut self) {
+        self.cursor = self.word_before();
+        self.column = None;
+    }
+
+    pub(crate) fn word_right(&mut self) {
+        let rest = &self.draft.text[self.cursor..];
+        let skipped = rest.len() - rest.trim_start_matches(|c: char| !c.is_alphanumeric()).len();
+        let word = rest[skipped..].find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len() - skipped);
+        self.cursor = boundary(&self.draft.text, self.cursor + skipped + word);
+        self.column = None;
+    }
+
+    /// To the beginning of the line.
+    pub(crate) fn home(&mut self) {
+        self.cursor = self.line_start();
+        self.column = None;
+    }
+
+    /// To the end of the line.
+    pub(crate) fn end(&mut self) {
+        self.cursor = self.line_end();
+        self.column = None;
+    }
+
+    pub(crate) fn backspace(&mut self) {
+        let from = self.before(self.cursor);
+        self.remove(from, self.cursor);
+    }
+
+    pub(crate) fn delete(&mut self) {
+        let to = self.after(self.cursor);
+        self.remove(self.cursor, to);
+    }
+
+    /// Deletes the word before the cursor.
+    pub(crate) fn kill_word(&mut self) {
+        let from = self.word_before();
+        self.kill(from, self.cursor);
+    }
+
+    /// Deletes to the end of the line, or its end.
+    pub(crate) fn kill_to_end(&mut self) {
+        let end = self.line_end();
+        let to = if end == self.cursor { self.after(end) } else { end };
+        self.kill(self.cursor, to);
+    }
+
+    /// Deletes to the beginning of the line.
+    pub(crate) fn kill_to_start(&mut self) {
+        let start = self.line_start();
+        self.kill(start, self.cursor);
+    }
+
+    /// Puts back what was deleted last.
+    pub(crate) fn yank(&mut self) {
+        let killed = self.killed.clone();
+        self.insert_raw(&killed);
+    }
+
+    /// Puts a text in the place of the last `bytes` before the cursor.
+    pub(crate) fn replace_before(&mut self, bytes: usize, text: &str) {
+        self.remove(self.cursor.saturating_sub(bytes), self.cursor);
+        self.insert(text);
+    }
+
+    fn kill(&mut self, from: usize, to: usize) {
+        if from < to {
+            self.draft.text[from..to].clone_into(&mut self.killed);
+            self.remove(from, to);
+        }
+    }
+
+    fn remove(&mut self, from: usize, to: usize) {
+        self.draft.text.replace_range(from..to, "");
+        self.cursor = boundary(&self.draft.text, from);
+        self.column = None;
+    }
+
+    fn before(&self, at: usize) -> usize {
+        self.draft.text[..at].grapheme_indices(true).next_back().map_or(0, |(start, _)| start)
+    }
+
+    fn after(&self, at: usize) -> usize {
+        self.draft.text[at..].graphemes(true).next().map_or(at, |grapheme| at + grapheme.len())
+    }
+
+    fn word_before(&self) -> usize {
+        let text = &self.draft.text[..self.cursor];
+        let text = text.trim_end_matches(|c: char| !c.is_alphanumeric());
+        if text.is_empty() {
+            // Nothing but signs: a word of their own.
+            return 0;
+        }
+        text.trim_end_matches(char::is_alphanumeric).len()
+    }
+
+    fn line_start(&self) -> usize {
+        self.draft.text[..self.cursor].rfind('\n').map_or(0, |at| at + 1)
+    }
+
+    fn line_end(&self) -> usize {
+        self.draft.text[self.cursor..].find('\n').map_or(self.draft.text.len(), |at| self.cursor + at)
+    }
+}
+
+/// The end of the grapheme that `at` is in.
+fn boundary(text: &str, at: usize) -> usize {
+    let mut end = 0;
+    for (start, grapheme) in text.grapheme_indices(true) {
+        if start >= at {
+            return start;
+        }
+        end = start + grapheme.len();
+    }
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn composer(text: &str) -> Composer {
+        let mut composer = Composer::default();
+        composer.insert(text);
+        composer
+    }
+
+    #[test]
+    fn the_cursor_moves_by_what_people_see() {
+        let mut family = composer("a👨‍👩‍👧é");
+        family.backspace();
+        assert_eq!(family.text(), "a👨‍👩‍👧");
+        family.left();
+        family.insert("b");
+        assert_eq!(family.text(), "ab👨‍👩‍👧");
+        family.delete();
+        assert_eq!(family.text(), "ab");
+    }
+
+    #[test]
+    fn words_and_lines_are_deleted_and_come_back() {
+        let mut draft = composer("one two\nthree four");
+        draft.kill_word();
+        assert_eq!(draft.text(), "one two\nthree ");
+        draft.kill_to_start();
+        assert_eq!(draft.text(), "one two\n");
+        draft.yank();
+        assert_eq!(draft.text(), "one two\nthree ");
+        draft.home();
+        draft.left();
+        draft.kill_to_end();
+        assert_eq!(draft.text(), "one twothree ");
+        draft.word_left();
+        draft.insert("|");
+        assert_eq!(draft.text(), "one |twothree ");
+        draft.word_right();
+        draft.insert("|");
+        assert_eq!(draft.text(), "one |twothree| ");
+    }
+}

@@ -1,0 +1,169 @@
+//! What goes into the state, and what it wants done.
+
+use std::path::PathBuf;
+
+use caliban_acp::v1::{SessionInfo, SessionModeState, SessionUpdate};
+use crossterm::event::KeyEvent;
+
+use crate::asks::{Asked, Reply};
+
+/// Something happened.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "short-lived, one at a time")]
+pub enum Event {
+    /// A key was pressed.
+    Key(KeyEvent),
+    /// A text was pasted.
+    Paste(String),
+    /// The wheel was turned, by so many notches towards the end.
+    Wheel(i16),
+    /// The terminal has another size.
+    Resize(u16, u16),
+    /// The terminal has the focus, or has lost it.
+    Focus(bool),
+    /// Time has passed.
+    Tick,
+    /// The agent said something.
+    Agent(AgentEvent),
+}
+
+/// Something that comes from the agent's side.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "short-lived, and nearly all of them are updates")]
+pub enum AgentEvent {
+    /// A session is open.
+    Opened {
+        /// Its permission modes.
+        modes: Option<SessionModeState>,
+        /// Whether a turn runs in it.
+        is_running: bool,
+        /// Its model.
+        model: Option<String>,
+    },
+    /// No session could be opened.
+    NotOpened(Failure),
+    /// Something happened in the session.
+    Update(SessionUpdate),
+    /// The list of background agents of the session.
+    Background(Vec<BackgroundRow>),
+    /// The agent asks.
+    Asked(Asked),
+    /// A question is moot.
+    Withdrawn(u64),
+    /// An answer of ours could not be given.
+    NotAnswered(u64),
+    /// A turn that somebody else began has ended.
+    TurnEnded {
+        /// Why, when it did not end well.
+        failure: Option<String>,
+        /// What was spent in the whole conversation.
+        tokens: u64,
+    },
+    /// A prompt of ours is answered: its turn has ended.
+    PromptEnded(Result<Spent, Failure>),
+    /// A prompt of ours was not taken. With its text.
+    NotSent(String, Failure),
+    /// A request failed.
+    Failed(Failure),
+    /// The files below the working directory.
+    Files(Vec<String>),
+    /// The sessions that can be loaded.
+    Sessions(Vec<SessionInfo>),
+    /// What came of an editor.
+    Edited(Result<String, String>),
+    /// Something to keep in the conversation.
+    Noted(String),
+    /// Something to say for a moment.
+    Told(String),
+    /// The connection has ended.
+    HungUp(String),
+}
+
+/// What a turn has cost.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Spent {
+    /// Tokens of the whole conversation.
+    pub tokens: Option<u64>,
+    /// Whether it was cancelled.
+    pub is_cancelled: bool,
+}
+
+/// Something failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// In words.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// A background agent of the session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackgroundRow {
+    /// Its number.
+    pub id: u64,
+    /// How it stands.
+    pub status: BackgroundStatus,
+    /// Its task.
+    pub summary: String,
+    /// What it does now.
+    pub activity: Option<String>,
+    /// When it began, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// When it ended.
+    pub ended_ms: Option<u64>,
+    /// What it has spent.
+    pub tokens: u64,
+}
+
+/// How a background agent stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackgroundStatus {
+    /// At work.
+    Running,
+    /// Done.
+    Completed,
+    /// Failed, or was killed.
+    Failed,
+    /// Out of its budget.
+    BudgetExceeded,
+}
+
+/// Something that the state wants done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Say this to the agent.
+    Prompt(String),
+    /// Interrupt the turn.
+    Cancel,
+    /// Change the permission mode.
+    SetMode(String),
+    /// Answer a question.
+    Answer(u64, Reply),
+    /// Begin another session.
+    New,
+    /// Go on with another session.
+    Load(String),
+    /// List the files below the working directory.
+    ListFiles,
+    /// List the sessions.
+    ListSessions,
+    /// Edit this text in the person's editor.
+    Edit(String),
+    /// Put this into the clipboard.
+    Copy(String),
+    /// Write this into a file.
+    Export(PathBuf, String),
+    /// Remember what was written.
+    Remember(String),
+    /// Report the wheel, or leave the mouse to the terminal.
+    Mouse(bool),
+    /// Draw everything anew.
+    Repaint,
+    /// Stop the process until the shell continues it.
+    Suspend,
+    /// Ring, when nobody looks.
+    Notify(String),
+    /// Leave.
+    Quit,
+}

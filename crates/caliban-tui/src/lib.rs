@@ -1,0 +1,24 @@
+//! The terminal UI: state, update and view, all pure, and a runner that connects them to a terminal and an agent.
+//!
+//! An ACP client: it talks to an agent in the same process over an in-memory stream, or to a fleet worker over its
+//! socket, and cannot tell which. Links the protocol clients only; never the agent, the daemon or the store. Reads no
+//! environment: the caller says what there is.
+
+pub mod asks;
+mod cells;
+mod composer;
+mod conversation;
+pub mod events;
+pub mod fleet;
+mod foreign;
+mod highlight;
+mod markdown;
+mod runner;
+mod state;
+mod text;
+pub mod theme;
+mod view;
+
+pub use runner::{Left, Open, Options, Why, run, run_fleet};
+pub use state::{Facts, State};
+pub use view::draw;

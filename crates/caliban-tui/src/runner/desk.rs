@@ -1,0 +1,80 @@
+//! What the screen wants of the machine: the list of files, an editor, the clipboard, a file.
+
+use std::{
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use base64::Engine as _;
+
+/// Files that are listed for `@`.
+const FILES: usize = 20_000;
+/// Entries of the history that are read.
+const REMEMBERED: usize = 500;
+/// The longest history file that is read.
+const HISTORY_BYTES: u64 = 4 * 1024 * 1024;
+
+/// The files below a directory that git does not ignore, in order.
+pub(super) fn files(root: &Path) -> Vec<String> {
+    let walk = ignore::WalkBuilder::new(root)
+        .hidden(false)
+        .filter_entry(|entry| entry.file_name() != ".git")
+        .build();
+    let files =
+        walk.filter_map(Result::ok).filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
+    let mut files: Vec<String> = files
+        .filter_map(|entry| Some(entry.path().strip_prefix(root).ok()?.to_str()?.to_owned()))
+        .take(FILES)
+        .collect();
+    files.sort_unstable();
+    files
+}
+
+/// Lets the person write in their editor. The terminal must be theirs.
+pub(super) fn edit(editor: &str, text: &str) -> Result<String, String> {
+    let worded = |error: io::Error| format!("{editor}: {error}");
+    let mut file = tempfile::Builder::new().prefix("caliban-").suffix(".md").tempfile().map_err(worded)?;
+    file.write_all(text.as_bytes()).map_err(worded)?;
+    let mut words = editor.split_whitespace();
+    let program = words.next().ok_or("there is no editor: set EDITOR")?;
+    let status = Command::new(program).args(words).arg(file.path()).status().map_err(worded)?;
+    if !status.success() {
+        return Err(format!("{editor} ended with {status}; the draft is as it was"));
+    }
+    std::fs::read_to_string(file.path()).map_err(worded)
+}
+
+/// The sequence that puts a text into the clipboard of the terminal (OSC 52).
+pub(super) fn clipboard(text: &str) -> String {
+    format!("\x1b]52;c;{}\x07", base64::engine::general_purpose::STANDARD.encode(text))
+}
+
+/// Writes a file that is not there yet.
+pub(super) fn export(path: &Path, text: &str) -> Result<(), String> {
+    let worded = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            format!("{} is there already: /export with another name", path.display())
+        }
+        _ => format!("{}: {error}", path.display()),
+    };
+    let mut file = std::fs::File::create_new(path).map_err(worded)?;
+    file.write_all(text.as_bytes()).map_err(worded)
+}
+
+/// What was written in earlier sessions, oldest first. Best effort.
+pub(super) fn remembered(path: &Path) -> Vec<String> {
+    let is_small = path.metadata().is_ok_and(|metadata| metadata.len() <= HISTORY_BYTES);
+    let text = if is_small { std::fs::read_to_string(path).unwrap_or_default() } else { String::new() };
+    let lines: Vec<&str> = text.lines().collect();
+    let from = lines.len().saturating_sub(REMEMBERED);
+    lines[from..].iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// Adds an entry to the history. Best effort: a history that cannot be written must not stop the work.
+pub(super) fn remember(path: &PathBuf, text: &str) {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let Ok(line) = serde_json::to_string(text) else { return };
+    let file = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    let _best_effort = file.and_then(|mut file| writeln!(file, "{line}"));
+}

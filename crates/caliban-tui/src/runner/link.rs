@@ -1,0 +1,308 @@
+//! The agent's side: requests run as tasks, their answers and what the agent says come back as events.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
+
+use caliban_acp::{
+    Client, ClientError, ClientEvent, Events,
+    client::{Question, Reply as Answer},
+    extension,
+    v1::{ContentBlock, Meta, SessionModeState, StopReason},
+};
+use caliban_core::turn::TurnOutcome;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::{
+    asks::{Asked, Reply},
+    events::{AgentEvent, Failure, Spent},
+};
+
+/// Which session is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Open {
+    /// A new one.
+    New,
+    /// This one.
+    Load(String),
+}
+
+/// A connection to an agent.
+pub(super) struct Link {
+    client: Client,
+    events: Events,
+    cwd: PathBuf,
+    session: Option<String>,
+    /// Sessions that were left: what they still say is not for this screen.
+    left: BTreeSet<String>,
+    /// Counts the sessions: answers to requests of an earlier one are dropped.
+    generation: u64,
+    jobs: JoinSet<(u64, Job)>,
+    questions: BTreeMap<u64, Question>,
+    asked: u64,
+    is_hung_up: bool,
+}
+
+/// What came of a request.
+#[expect(clippy::large_enum_variant, reason = "short-lived, one for each request")]
+enum Job {
+    Opened(Result<Opened, ClientError>),
+    Event(AgentEvent),
+    Nothing,
+}
+
+struct Opened {
+    session: String,
+    modes: Option<SessionModeState>,
+    meta: Option<Meta>,
+}
+
+impl Link {
+    pub(super) fn new(client: Client, events: Events, cwd: PathBuf) -> Self {
+        Self {
+            client,
+            events,
+            cwd,
+            session: None,
+            left: BTreeSet::new(),
+            generation: 0,
+            jobs: JoinSet::new(),
+            questions: BTreeMap::new(),
+            asked: 0,
+            is_hung_up: false,
+        }
+    }
+
+    /// The session that is open.
+    pub(super) fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    /// Leaves the session that is open, if one is, and opens another.
+    pub(super) fn open(&mut self, open: Open) {
+        self.generation += 1;
+        self.questions.clear();
+        let old = self.session.take();
+        self.left.extend(old.clone());
+        if let Open::Load(session) = &open {
+            self.left.remove(session);
+            self.session = Some(session.clone());
+        }
+        let (client, cwd) = (self.client.clone(), self.cwd.clone());
+        self.spawn(async move {
+            if let Some(old) = old {
+                // Best effort: a session that cannot be closed ends with the program.
+                let _open = client.close_session(&old).await;
+            }
+            Job::Opened(match open {
+                Open::New => client.new_session(&cwd, Vec::new()).await.map(|answer| Opened {
+                    session: answer.session_id.to_string(),
+                    modes: answer.modes,
+                    meta: answer.meta,
+                }),
+                Open::Load(session) => client.load_session(&session, &cwd).await.map(|answer| Opened {
+                    session,
+                    modes: answer.modes,
+                    meta: answer.meta,
+                }),
+            })
+        });
+    }
+
+    pub(super) fn prompt(&mut self, text: String) {
+        let Some(session) = self.session.clone() else { return };
+        let client = self.client.clone();
+        self.spawn(async move {
+            let answer = client.prompt(&session, vec![ContentBlock::from(text.as_str())]).await;
+            Job::Event(match answer {
+                Ok(answer) => AgentEvent::PromptEnded(Ok(Spent {
+                    tokens: answer.usage.map(|usage| usage.total_tokens),
+                    is_cancelled: answer.stop_reason == StopReason::Cancelled,
+                })),
+                Err(error) if error.is_gone() => AgentEvent::NotSent(text, failure(&error)),
+                Err(error) => AgentEvent::PromptEnded(Err(failure(&error))),
+            })
+        });
+    }
+
+    pub(super) fn cancel(&mut self) {
+        let Some(session) = self.session.clone() else { return };
+        let client = self.client.clone();
+        self.request(async move { client.cancel(&session).await });
+    }
+
+    pub(super) fn set_mode(&mut self, mode: String) {
+        let Some(session) = self.session.clone() else { return };
+        let client = self.client.clone();
+        self.request(async move { client.set_mode(&session, &mode).await });
+    }
+
+    pub(super) fn list_sessions(&mut self) {
+        let client = self.client.clone();
+        let current = self.session.clone();
+        self.spawn(async move {
+            Job::Event(match client.list_sessions().await {
+                Ok(mut answer) => {
+                    answer.sessions.retain(|info| current.as_deref() != Some(&*info.session_id.0));
+                    AgentEvent::Sessions(answer.sessions)
+                }
+                Err(error) => AgentEvent::Failed(failure(&error)),
+            })
+        });
+    }
+
+    pub(super) fn answer(&mut self, number: u64, reply: Reply) {
+        let Some(question) = self.questions.remove(&number) else { return };
+        let reply = match reply {
+            Reply::Once => Answer::AllowOnce,
+            Reply::Always => Answer::AllowAlways,
+            Reply::No(reason) => Answer::Reject(reason),
+        };
+        self.spawn(async move {
+            match question.answer(reply).await {
+                Ok(()) => Job::Nothing,
+                Err(_) => Job::Event(AgentEvent::NotAnswered(number)),
+            }
+        });
+    }
+
+    /// Something that is not the agent's, and comes back the same way.
+    pub(super) fn later(&mut self, event: impl Future<Output = AgentEvent> + Send + 'static) {
+        self.spawn(async move { Job::Event(event.await) });
+    }
+
+    fn request(&mut self, request: impl Future<Output = Result<(), ClientError>> + Send + 'static) {
+        self.spawn(async move {
+            match request.await {
+                Ok(()) => Job::Nothing,
+                Err(error) => Job::Event(AgentEvent::Failed(failure(&error))),
+            }
+        });
+    }
+
+    fn spawn(&mut self, job: impl Future<Output = Job> + Send + 'static) {
+        let generation = self.generation;
+        self.jobs.spawn(async move { (generation, job.await) });
+    }
+
+    /// What happens next. Safe to drop at any await.
+    pub(super) async fn next(&mut self) -> AgentEvent {
+        loop {
+            tokio::select! {
+                biased;
+                Some(done) = self.jobs.join_next(), if !self.jobs.is_empty() => {
+                    let event = done.ok().and_then(|(generation, job)| self.done(generation, job));
+                    if let Some(event) = event {
+                        return event;
+                    }
+                }
+                event = self.events.next(), if !self.is_hung_up => match event {
+                    Ok(Some(event)) => {
+                        if let Some(event) = self.heard(event) {
+                            return event;
+                        }
+                    }
+                    Ok(None) => {
+                        self.is_hung_up = true;
+                        return AgentEvent::HungUp("the agent has hung up".to_owned());
+                    }
+                    Err(error) => {
+                        self.is_hung_up = true;
+                        return AgentEvent::HungUp(format!("the agent cannot be heard any more: {error}"));
+                    }
+                },
+                () = std::future::pending(), if self.is_hung_up && self.jobs.is_empty() => {}
+            }
+        }
+    }
+
+    fn done(&mut self, generation: u64, job: Job) -> Option<AgentEvent> {
+        let is_current = generation == self.generation;
+        match job {
+            Job::Opened(Ok(opened)) if is_current => {
+                let field = |name: &str| extension::field(opened.meta.as_ref(), name);
+                let is_running = field("running").and_then(Value::as_bool).unwrap_or(false);
+                let model = field("model").and_then(Value::as_str).map(str::to_owned);
+                self.session = Some(opened.session);
+                Some(AgentEvent::Opened { modes: opened.modes, is_running, model })
+            }
+            Job::Opened(Err(error)) if is_current => {
+                self.session = None;
+                Some(AgentEvent::NotOpened(failure(&error)))
+            }
+            Job::Event(event) => is_current.then_some(event),
+            Job::Opened(_) | Job::Nothing => None,
+        }
+    }
+
+    fn heard(&mut self, event: ClientEvent) -> Option<AgentEvent> {
+        match event {
+            ClientEvent::Update(update) => {
+                self.is_ours(&update.session_id.0).then_some(AgentEvent::Update(update.update))
+            }
+            ClientEvent::Permission(question) => {
+                // Dropped without an answer, it stays open for others.
+                if !self.is_ours(&question.request.session_id.0) {
+                    return None;
+                }
+                self.asked += 1;
+                let number = self.asked;
+                let asked = asked(number, &question);
+                let withdrawn = question.withdrawn().clone();
+                self.questions.insert(number, question);
+                self.spawn(async move {
+                    withdrawn.cancelled().await;
+                    Job::Event(AgentEvent::Withdrawn(number))
+                });
+                Some(AgentEvent::Asked(asked))
+            }
+            ClientEvent::TurnEnded(ended) => self.is_ours(&ended.session_id).then(|| {
+                // That it failed is told by an update.
+                let failure = match ended.outcome {
+                    TurnOutcome::Budget { limit } => Some(format!("stopped: {limit}")),
+                    TurnOutcome::Done
+                    | TurnOutcome::Failed { .. }
+                    | TurnOutcome::TurnLimit { .. }
+                    | TurnOutcome::Cancelled => None,
+                };
+                AgentEvent::TurnEnded { failure, tokens: ended.usage.total() }
+            }),
+            ClientEvent::Closed(session) => {
+                self.is_ours(&session).then(|| AgentEvent::HungUp("the session was closed".to_owned()))
+            }
+        }
+    }
+
+    fn is_ours(&self, session: &str) -> bool {
+        match &self.session {
+            Some(open) => open == session,
+            None => !self.left.contains(session),
+        }
+    }
+
+    /// Hangs up after everything is written that was said.
+    pub(super) async fn close(self) {
+        self.events.close().await;
+    }
+}
+
+fn asked(number: u64, question: &Question) -> Asked {
+    let call = &question.request.tool_call;
+    let about = extension::field(call.meta.as_ref(), "ask");
+    let word = |name: &str| about.and_then(|about| about.get(name)?.as_str()).map(str::to_owned);
+    let rules = about.and_then(|about| about.get("rules")?.as_array()).filter(|_| question.offers_always());
+    Asked {
+        number,
+        tool: word("tool").or(call.fields.title.clone()).unwrap_or_else(|| "a call".to_owned()),
+        agent: word("agent"),
+        input: call.fields.raw_input.clone().unwrap_or_default(),
+        why: word("why").unwrap_or_default(),
+        rules: rules.into_iter().flatten().filter_map(|rule| rule.as_str().map(str::to_owned)).collect(),
+    }
+}
+
+fn failure(error: &ClientError) -> Failure {
+    Failure { message: error.to_string(), hint: error.hint() }
+}

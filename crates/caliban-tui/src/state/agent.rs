@@ -1,0 +1,376 @@
+//! What comes from the agent, into cells and status.
+
+use std::time::Instant;
+
+use caliban_acp::v1::{
+    AvailableCommandInput, ContentBlock, ContentChunk, Meta, NoticeSeverity, PlanEntryStatus, SessionUpdate,
+    ToolCall, ToolCallContent, ToolCallStatus, ToolCallUpdateFields, ToolKind,
+};
+use serde_json::Value;
+
+use super::{Command, Focus, Mode, Phase, State};
+use crate::{
+    cells::{Ask, Assistant, Failed, Kind, Notice, Status, Step, Thinking, Todo, Tool, User, Weight},
+    conversation::Conversation,
+    events::{AgentEvent, Effect, Failure, Spent},
+    foreign,
+};
+
+impl State {
+    pub(super) fn agent(&mut self, event: AgentEvent, now: Instant) -> Vec<Effect> {
+        match event {
+            AgentEvent::Opened { modes, is_running, model } => {
+                self.is_open = true;
+                self.was_open = true;
+                self.is_gone = false;
+                self.model = model.or(self.model.take());
+                if let Some(modes) = modes {
+                    self.mode = Some(modes.current_mode_id.to_string());
+                    self.modes = modes
+                        .available_modes
+                        .into_iter()
+                        .map(|mode| Mode {
+                            id: mode.id.to_string(),
+                            about: foreign::line(&mode.description.unwrap_or(mode.name)),
+                        })
+                        .collect();
+                }
+                if is_running {
+                    self.turn.found(now);
+                }
+                return self.send_queue(now);
+            }
+            AgentEvent::NotOpened(failure) if self.was_open => {
+                self.fail(&failure);
+                self.is_without = true;
+                self.say("there is no session: /new begins one, /resume goes on with another", now);
+            }
+            // Nothing can be done here: the shell is the place to read why.
+            AgentEvent::NotOpened(failure) => {
+                self.failure = Some(failure);
+                return vec![Effect::Quit];
+            }
+            AgentEvent::Update(update) => self.session_update(update, now),
+            AgentEvent::Background(rows) => self.background = rows,
+            AgentEvent::Asked(asked) => {
+                let text =
+                    format!("{} asks: {}", asked.agent.as_deref().unwrap_or("the agent"), asked.title());
+                self.asks.push(asked);
+                return vec![Effect::Notify(text)];
+            }
+            AgentEvent::Withdrawn(number) => {
+                if let Some(open) = self.asks.withdraw(number) {
+                    let text = format!("answered elsewhere, or no longer needed: {}", open.asked.title());
+                    self.push(Kind::Ask(Ask::new(&text, false)));
+                    // A refusal that was being written is not lost.
+                    if let Some(reason) = open.reason.filter(|reason| !reason.trim().is_empty()) {
+                        self.composer.insert(&reason);
+                    }
+                    if self.asks.is_empty() {
+                        self.focus = Focus::Composer;
+                    }
+                }
+            }
+            AgentEvent::NotAnswered(number) => {
+                self.say(format!("the answer to question {number} did not arrive"), now);
+            }
+            AgentEvent::TurnEnded { failure, tokens } => {
+                self.turn.ended();
+                self.tokens = self.tokens.max(tokens);
+                if let Some(message) = failure {
+                    self.fail(&Failure { message, hint: None });
+                }
+                return self.turn_over(now);
+            }
+            AgentEvent::PromptEnded(result) => {
+                self.turn.answered();
+                match result {
+                    Ok(Spent { tokens, is_cancelled }) => {
+                        self.tokens = tokens.unwrap_or(self.tokens);
+                        if is_cancelled && !self.turn.is_running() {
+                            self.push(Kind::Notice(Notice::new(Weight::Info, "interrupted", "")));
+                        }
+                    }
+                    Err(failure) => self.fail(&failure),
+                }
+                return self.turn_over(now);
+            }
+            AgentEvent::NotSent(text, failure) => {
+                self.turn.answered();
+                self.fail(&failure);
+                self.composer.put_before(crate::composer::Draft::of(&text));
+            }
+            AgentEvent::Failed(failure) => self.fail(&failure),
+            AgentEvent::Files(files) => {
+                self.files = files;
+                return self.refresh_popup();
+            }
+            AgentEvent::Sessions(sessions) => self.show_sessions(&sessions, now),
+            AgentEvent::Edited(Ok(text)) => self.composer.set(crate::composer::Draft::of(text.trim_end())),
+            AgentEvent::Edited(Err(why)) => self.say(why, now),
+            AgentEvent::Noted(text) => self.push(Kind::Notice(Notice::new(Weight::Warning, &text, ""))),
+            AgentEvent::Told(text) => self.say(text, now),
+            AgentEvent::HungUp(why) => {
+                self.is_gone = true;
+                self.turn.reset();
+                self.asks.clear();
+                self.focus = Focus::Composer;
+                self.push(Kind::Failed(Failed::new(&why, Some("Ctrl+D leaves; what you typed stays here"))));
+            }
+        }
+        Vec::new()
+    }
+
+    /// The turn may be over: what waits for the next one is sent.
+    fn turn_over(&mut self, now: Instant) -> Vec<Effect> {
+        if self.turn.is_running() {
+            return Vec::new();
+        }
+        let mut effects = vec![Effect::Notify("the agent is done".to_owned())];
+        effects.extend(self.send_queue(now));
+        effects
+    }
+
+    pub(super) fn push(&mut self, kind: Kind) {
+        self.conversation.push(kind);
+    }
+
+    fn fail(&mut self, failure: &Failure) {
+        self.push(Kind::Failed(Failed::new(&failure.message, failure.hint.as_deref())));
+    }
+
+    /// Another session takes the place of this one.
+    pub(super) fn start_over(&mut self) {
+        self.conversation = Conversation::default();
+        self.turn.reset();
+        self.asks.clear();
+        self.focus = Focus::Composer;
+        self.todo = Todo::default();
+        self.background.clear();
+        self.window = None;
+        self.tokens = 0;
+        self.cost = None;
+        self.title = None;
+        self.is_open = false;
+        self.is_without = false;
+    }
+
+    fn session_update(&mut self, update: SessionUpdate, now: Instant) {
+        let phase = match &update {
+            SessionUpdate::AgentMessageChunk(chunk) if !is_ours(chunk.meta.as_ref()) => Some(Phase::Writing),
+            SessionUpdate::AgentThoughtChunk(_) => Some(Phase::Thinking),
+            SessionUpdate::UserMessageChunk(_) | SessionUpdate::ToolCall(_) => Some(Phase::Model),
+            _ => None,
+        };
+        // What comes before the session is open is history.
+        if let Some(phase) = phase.filter(|_| self.is_open) {
+            self.turn.seen(phase, now);
+        }
+        match update {
+            SessionUpdate::UserMessageChunk(chunk) => self.user(&chunk),
+            SessionUpdate::AgentMessageChunk(chunk) => self.assistant(&chunk),
+            SessionUpdate::AgentThoughtChunk(chunk) => {
+                let text = text_of(&chunk.content);
+                if let Some(Kind::Thinking(cell)) = self.conversation.last_kind_mut() {
+                    cell.push(&text);
+                } else {
+                    let mut cell = Thinking::default();
+                    cell.push(&text);
+                    self.push(Kind::Thinking(cell));
+                }
+            }
+            SessionUpdate::ToolCall(call) => self.call(call),
+            SessionUpdate::ToolCallUpdate(update) => {
+                self.call_update(&update.tool_call_id.to_string(), update.fields);
+            }
+            SessionUpdate::Plan(plan) => {
+                self.todo = Todo::new(plan.entries.into_iter().map(|entry| {
+                    let step = match entry.status {
+                        PlanEntryStatus::Completed => Step::Done,
+                        PlanEntryStatus::InProgress => Step::Doing,
+                        _ => Step::Pending,
+                    };
+                    (step, entry.content)
+                }));
+                self.push(Kind::Todo(self.todo.clone()));
+            }
+            SessionUpdate::Notice(notice) => {
+                let details = notice.description.unwrap_or_default();
+                if let Some(wait) = waiting(notice.meta.as_ref(), &notice.title)
+                    && self.is_open
+                {
+                    self.turn.seen(Phase::Waiting(foreign::line(&wait)), now);
+                }
+                let weight = match notice.severity {
+                    NoticeSeverity::Info => Weight::Info,
+                    _ => Weight::Warning,
+                };
+                self.push(Kind::Notice(Notice::new(weight, &notice.title, &details)));
+            }
+            SessionUpdate::AvailableCommandsUpdate(known) => {
+                self.commands = known
+                    .available_commands
+                    .into_iter()
+                    .map(|command| Command {
+                        name: foreign::line(&command.name),
+                        about: foreign::line(&command.description),
+                        hint: command.input.and_then(|input| match input {
+                            AvailableCommandInput::Unstructured(input) => Some(foreign::line(&input.hint)),
+                            _ => None,
+                        }),
+                    })
+                    .collect();
+            }
+            SessionUpdate::CurrentModeUpdate(mode) => self.mode = Some(mode.current_mode_id.to_string()),
+            SessionUpdate::SessionInfoUpdate(info) => {
+                self.title = info.title.take().map(|title| foreign::line(&title)).or(self.title.take());
+            }
+            SessionUpdate::UsageUpdate(usage) => {
+                self.window = Some((usage.used, usage.size));
+                self.cost = usage.cost.map(|cost| cost.amount).or(self.cost);
+            }
+            _ => {}
+        }
+    }
+
+    fn user(&mut self, chunk: &ContentChunk) {
+        let author =
+            word(chunk.meta.as_ref(), "author").and_then(|author| author.as_str().map(str::to_owned));
+        self.push(Kind::User(User::new(&text_of(&chunk.content), author.as_deref())));
+    }
+
+    fn assistant(&mut self, chunk: &ContentChunk) {
+        let text = text_of(&chunk.content);
+        let meta = chunk.meta.as_ref();
+        if ["restart", "budget", "turn_limit", "failed"].iter().any(|name| word(meta, name).is_some()) {
+            return self.push(Kind::Notice(Notice::new(Weight::Warning, text.trim(), "")));
+        }
+        let id = chunk.message_id.as_ref().map(|id| id.0.to_string());
+        let open =
+            if word(meta, "command").is_some() { None } else { self.conversation.answer_mut(id.as_deref()) };
+        match open {
+            Some(cell) => cell.push(&text),
+            None => {
+                // What a command says has lines, not paragraphs.
+                let is_command = word(meta, "command").is_some();
+                let text = if is_command { text.replace('\n', "  \n") } else { text };
+                let mut cell = Assistant::new(id.as_deref());
+                cell.push(&text);
+                self.push(Kind::Assistant(cell));
+            }
+        }
+    }
+
+    fn call(&mut self, call: ToolCall) {
+        let id = call.tool_call_id.to_string();
+        if self.conversation.tool_mut(&id).is_none() {
+            self.push(Kind::Tool(Box::new(Tool::new(&id, &call.title))));
+        }
+        let fields = ToolCallUpdateFields::new()
+            .kind(call.kind)
+            .title(call.title)
+            .status(call.status)
+            .content(call.content)
+            .raw_output(call.raw_output);
+        self.call_update(&id, fields);
+    }
+
+    fn call_update(&mut self, id: &str, fields: ToolCallUpdateFields) {
+        let Some(cell) = self.conversation.tool_mut(id) else { return };
+        if let Some(kind) = fields.kind {
+            cell.set_shows_output(kind == ToolKind::Execute);
+        }
+        if let Some(title) = &fields.title {
+            cell.set_title(title);
+        }
+        match fields.status {
+            Some(ToolCallStatus::InProgress) => cell.set_status(Status::Running),
+            Some(ToolCallStatus::Completed) => cell.set_status(Status::Done),
+            Some(ToolCallStatus::Failed) => cell.set_status(Status::Failed),
+            _ => {}
+        }
+        if let Some(content) = fields.content {
+            let mut output = String::new();
+            for block in content {
+                match block {
+                    ToolCallContent::Content(content) => {
+                        if !output.is_empty() {
+                            output.push('\n');
+                        }
+                        output.push_str(caliban_acp::fence::unfenced(&text_of(&content.content)));
+                    }
+                    ToolCallContent::Diff(diff) => cell.set_change(diff.old_text.as_deref(), &diff.new_text),
+                    _ => {}
+                }
+            }
+            if !output.is_empty() {
+                cell.set_output(&output);
+            }
+        }
+        if let Some(raw) = fields.raw_output {
+            cell.set_summary(raw.get("summary").and_then(Value::as_str).unwrap_or_default());
+        }
+        let (title, status) = (cell.title().to_owned(), cell.status());
+        if self.is_open {
+            self.turn.call(id, &title, status);
+        }
+    }
+}
+
+impl Conversation {
+    fn last_kind_mut(&mut self) -> Option<&mut Kind> {
+        self.last_mut().map(crate::cells::Cell::kind_mut)
+    }
+
+    /// The answer that a chunk goes on with. A message or a notice may have come in between.
+    fn answer_mut(&mut self, id: Option<&str>) -> Option<&mut Assistant> {
+        let cell = self.newest_first_mut().find(|cell| match cell.kind() {
+            Kind::User(_) | Kind::Notice(_) | Kind::Ask(_) => id.is_none(),
+            _ => true,
+        })?;
+        match cell.kind() {
+            Kind::Assistant(answer) if answer.is(id) => match cell.kind_mut() {
+                Kind::Assistant(answer) => Some(answer),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The call with this id.
+    fn tool_mut(&mut self, id: &str) -> Option<&mut Tool> {
+        let cell = self
+            .newest_first_mut()
+            .find(|cell| matches!(cell.kind(), Kind::Tool(tool) if tool.id() == id))?;
+        match cell.kind_mut() {
+            Kind::Tool(tool) => Some(tool),
+            _ => None,
+        }
+    }
+}
+
+/// What a notice says is waited for; none when it is about something else.
+fn waiting(meta: Option<&Meta>, title: &str) -> Option<String> {
+    let is_wait =
+        word(meta, "wait").is_some() || title.starts_with("waiting ") || title.contains("disk full");
+    is_wait.then(|| title.to_owned())
+}
+
+/// Our own word in `_meta`.
+fn word<'m>(meta: Option<&'m Meta>, name: &str) -> Option<&'m Value> {
+    meta?.get("caliban")?.get(name)
+}
+
+/// Whether a chunk is the program's word, not the model's.
+fn is_ours(meta: Option<&Meta>) -> bool {
+    meta.is_some_and(|meta| meta.contains_key("caliban"))
+}
+
+fn text_of(content: &ContentBlock) -> String {
+    match content {
+        ContentBlock::Text(text) => text.text.clone(),
+        ContentBlock::Image(_) => "[picture]".to_owned(),
+        ContentBlock::ResourceLink(link) => format!("[{}]", link.uri),
+        _ => "[something that a terminal cannot show]".to_owned(),
+    }
+}

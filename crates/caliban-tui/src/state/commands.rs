@@ -1,0 +1,191 @@
+//! Slash commands: those of the screen, and those of the agent. Whatever else begins with a slash and one word is not sent.
+
+use std::{path::PathBuf, time::Instant};
+
+use super::{Popup, State};
+use crate::{
+    cells::Kind,
+    events::Effect,
+    theme::{Ground, Theme},
+};
+
+/// Commands of the screen: name, what goes behind it, what it does.
+pub(super) const OWN: [(&str, &str, &str); 13] = [
+    ("help", "", "Keys and commands"),
+    ("new", "", "Begin a new session"),
+    ("clear", "", "The same as /new"),
+    ("resume", "", "Go on with another session of this directory"),
+    ("mode", "[name]", "Show or change the permission mode"),
+    ("todo", "", "Show or hide the todo list"),
+    ("copy", "", "Copy the last answer"),
+    ("export", "[file]", "Write the conversation into a file"),
+    ("theme", "light | dark", "Colours for a light or a dark ground"),
+    ("mouse", "on | off", "Scroll with the wheel, or select with the mouse"),
+    ("cost", "", "What this session has used"),
+    ("detach", "", "Leave the agent running"),
+    ("quit", "", "Leave"),
+];
+
+/// How far a mistyped name may be from the one that was meant.
+const NEAR: usize = 3;
+
+impl State {
+    /// The commands that there are now: name, what goes behind it, what it does.
+    pub(super) fn known_commands(&self) -> Vec<(String, String, String)> {
+        let is_attached = self.facts.attached.is_some();
+        let own = OWN.iter().filter(|(name, ..)| match *name {
+            "detach" => is_attached,
+            "new" | "clear" | "resume" => !is_attached,
+            _ => true,
+        });
+        let own =
+            own.map(|(name, input, about)| ((*name).to_owned(), (*input).to_owned(), (*about).to_owned()));
+        let theirs =
+            self.commands.iter().filter(|command| OWN.iter().all(|(name, ..)| *name != command.name)).map(
+                |command| {
+                    (command.name.clone(), command.hint.clone().unwrap_or_default(), command.about.clone())
+                },
+            );
+        own.chain(theirs).collect()
+    }
+
+    /// Carries out the command that the draft is; none when it is a message.
+    pub(super) fn command(&mut self, now: Instant) -> Option<Vec<Effect>> {
+        let text = self.composer.draft().whole();
+        let (name, rest) = parsed(&text)?;
+        let (name, rest) = (name.to_owned(), rest.to_owned());
+        let known = self.known_commands();
+        if !known.iter().any(|(known, ..)| *known == name) {
+            let near = known
+                .iter()
+                .map(|(known, ..)| (strsim::damerau_levenshtein(known, &name), known))
+                .filter(|(distance, _)| *distance <= NEAR)
+                .min_by_key(|(distance, _)| *distance);
+            let hint =
+                near.map_or("/help lists them".to_owned(), |(_, near)| format!("did you mean /{near}?"));
+            self.say(format!("there is no command /{name}; {hint} Nothing was sent."), now);
+            return Some(Vec::new());
+        }
+        if OWN.iter().all(|(own, ..)| *own != name) {
+            // The agent's own: sent like a message, with the name as it is.
+            return None;
+        }
+        self.composer.discard();
+        self.popup = None;
+        Some(self.own_command(&name, &rest, now))
+    }
+
+    fn own_command(&mut self, name: &str, rest: &str, now: Instant) -> Vec<Effect> {
+        match name {
+            "help" => {
+                self.popup = Some(Popup::help(&self.known_commands()));
+                Vec::new()
+            }
+            "new" | "clear" => {
+                self.start_over();
+                vec![Effect::New]
+            }
+            "resume" => vec![Effect::ListSessions],
+            "mode" if rest.is_empty() => {
+                let modes: Vec<String> =
+                    self.modes.iter().map(|mode| format!("{}: {}", mode.id, mode.about)).collect();
+                self.popup = Some(Popup::text("Permission modes (Shift+Tab changes)", modes));
+                Vec::new()
+            }
+            "mode" => match self.modes.iter().find(|mode| mode.id == rest) {
+                Some(mode) => vec![Effect::SetMode(mode.id.clone())],
+                None => {
+                    let modes: Vec<&str> = self.modes.iter().map(|mode| mode.id.as_str()).collect();
+                    self.say(format!("there is no mode {rest}; there are {}", modes.join(", ")), now);
+                    Vec::new()
+                }
+            },
+            "todo" => {
+                self.toggle_todo(now);
+                Vec::new()
+            }
+            "copy" => match self.last_answer() {
+                Some(text) => vec![Effect::Copy(text)],
+                None => {
+                    self.say("there is no answer yet", now);
+                    Vec::new()
+                }
+            },
+            "export" => {
+                let file = if rest.is_empty() { "conversation.md" } else { rest };
+                vec![Effect::Export(PathBuf::from(file), self.exported())]
+            }
+            "theme" => {
+                let ground = match rest {
+                    "light" => Ground::Light,
+                    "dark" => Ground::Dark,
+                    _ => {
+                        self.say("/theme light or /theme dark", now);
+                        return Vec::new();
+                    }
+                };
+                self.theme = Theme { ground, ..self.theme };
+                vec![Effect::Repaint]
+            }
+            "mouse" => match rest {
+                "on" | "off" => {
+                    let is_on = rest == "on";
+                    let how =
+                        if is_on { "the wheel scrolls; Shift+drag selects" } else { "PgUp and PgDn scroll" };
+                    self.say(how, now);
+                    vec![Effect::Mouse(is_on)]
+                }
+                _ => {
+                    self.say("/mouse on or /mouse off", now);
+                    Vec::new()
+                }
+            },
+            "cost" => {
+                let lines = crate::view::spent(self);
+                self.popup = Some(Popup::text("This session", lines));
+                Vec::new()
+            }
+            _ => vec![Effect::Quit],
+        }
+    }
+
+    pub(super) fn toggle_todo(&mut self, now: Instant) {
+        if self.todo.is_empty() {
+            self.say("the agent has no todo list", now);
+        }
+        self.shows_todo = !self.shows_todo;
+    }
+
+    fn last_answer(&self) -> Option<String> {
+        self.conversation.newest_first().find_map(|cell| match cell.kind() {
+            Kind::Assistant(cell) => Some(cell.source().to_owned()),
+            _ => None,
+        })
+    }
+
+    /// The conversation as text.
+    fn exported(&self) -> String {
+        const COLUMNS: usize = 10_000;
+        let mut cells: Vec<String> = self
+            .conversation
+            .newest_first()
+            .map(|cell| match cell.kind() {
+                Kind::Assistant(cell) => cell.source().to_owned(),
+                _ => {
+                    let text = crate::text::logical(cell.rows(COLUMNS, self.theme).iter());
+                    text.trim_matches('\n').to_owned()
+                }
+            })
+            .collect();
+        cells.reverse();
+        cells.join("\n\n") + "\n"
+    }
+}
+
+/// The name and the rest of a command; none for a message, a path (`/etc/hosts`) among them.
+fn parsed(text: &str) -> Option<(&str, &str)> {
+    let rest = text.trim().strip_prefix('/')?;
+    let (name, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_:".contains(c));
+    is_name.then(|| (name, rest.trim()))
+}

@@ -1,0 +1,388 @@
+//! What keys do. The list of keys is in the help, and in `TUI.md` of the project's shared documents.
+
+use std::time::{Duration, Instant};
+
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::{Focus, PopupKind, State};
+use crate::{
+    asks::{Reply, Unready},
+    events::Effect,
+    view::composer_columns,
+};
+
+/// A second Ctrl+C within this leaves.
+const TWICE: Duration = Duration::from_secs(1);
+/// A second Esc within this clears the draft.
+const ESC_TWICE: Duration = Duration::from_millis(600);
+
+impl State {
+    pub(super) fn key(&mut self, key: KeyEvent, now: Instant) -> Vec<Effect> {
+        if key.kind == KeyEventKind::Release {
+            return Vec::new();
+        }
+        if key.code != KeyCode::Esc {
+            self.escaped = None;
+        }
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let alt = key.modifiers.contains(KeyModifiers::ALT);
+        if std::mem::take(&mut self.prefix) && control && key.code == KeyCode::Char('e') {
+            return vec![Effect::Edit(self.composer.draft().whole())];
+        }
+        // Keys that mean the same wherever one is.
+        match (key.code, control, alt) {
+            (KeyCode::Char('c'), true, _) => return self.interrupt_or_leave(now),
+            (KeyCode::Char('l'), true, _) => return vec![Effect::Repaint],
+            (KeyCode::Char('z'), true, _) => return vec![Effect::Suspend],
+            (KeyCode::Char('o'), true, _) => {
+                self.expand(now);
+                return Vec::new();
+            }
+            (KeyCode::Char('t'), true, _) => {
+                self.toggle_todo(now);
+                return Vec::new();
+            }
+            (KeyCode::BackTab, ..) => return self.next_mode(now),
+            (KeyCode::PageUp | KeyCode::PageDown, ..) if self.focus == Focus::Composer => {
+                let rows = self.conversation_size().rows.saturating_sub(2).max(1);
+                self.scroll(rows, key.code == KeyCode::PageDown);
+                return Vec::new();
+            }
+            (KeyCode::Home, true, _) => {
+                let size = self.conversation_size();
+                self.conversation.scroll_to_start(size);
+                return Vec::new();
+            }
+            (KeyCode::End, true, _) => {
+                self.conversation.follow();
+                return Vec::new();
+            }
+            _ => {}
+        }
+        match self.focus {
+            Focus::Ask => self.ask_key(key, now),
+            Focus::Composer if self.popup.is_some() => self.popup_key(key, now),
+            Focus::Composer => self.composer_key(key, now),
+        }
+    }
+
+    /// Ctrl+C: interrupts, then clears the draft into the history, then leaves.
+    fn interrupt_or_leave(&mut self, now: Instant) -> Vec<Effect> {
+        if self.popup.take().is_some() {
+            return Vec::new();
+        }
+        if self.focus == Focus::Ask {
+            self.focus_composer();
+            return Vec::new();
+        }
+        if !self.composer.is_blank() {
+            let text = self.composer.draft().whole();
+            self.composer.discard();
+            self.say("cleared; ↑ brings it back", now);
+            return vec![Effect::Remember(text)];
+        }
+        let is_twice = self.leaving.is_some_and(|before| now.saturating_duration_since(before) < TWICE);
+        if is_twice {
+            return vec![Effect::Quit];
+        }
+        self.leaving = Some(now);
+        if self.turn.is_running() {
+            self.say("interrupting; Ctrl+C again leaves", now);
+            return self.interrupt();
+        }
+        self.say("Ctrl+C again leaves", now);
+        Vec::new()
+    }
+
+    /// Ctrl+D: leaves; twice where that would end work.
+    fn leave(&mut self, now: Instant) -> Vec<Effect> {
+        let is_twice = self.leaving.is_some_and(|before| now.saturating_duration_since(before) < TWICE);
+        let ends_work = self.turn.is_running() && self.facts.attached.is_none();
+        if ends_work && !is_twice {
+            self.leaving = Some(now);
+            self.say("the agent is at work: Ctrl+D again ends it and leaves", now);
+            return Vec::new();
+        }
+        vec![Effect::Quit]
+    }
+
+    fn interrupt(&mut self) -> Vec<Effect> {
+        self.turn.stopping();
+        vec![Effect::Cancel]
+    }
+
+    /// Ctrl+O: the last cell that has more to say, then all, then none.
+    fn expand(&mut self, now: Instant) {
+        let mut foldable = 0;
+        let mut expanded = 0;
+        for cell in self.conversation.newest_first().filter(|cell| cell.can_expand()) {
+            foldable += 1;
+            expanded += usize::from(cell.is_expanded());
+        }
+        if foldable == 0 {
+            return self.say("nothing to expand", now);
+        }
+        let cells = self.conversation.newest_first_mut().filter(|cell| cell.can_expand());
+        match expanded {
+            0 => cells.take(1).for_each(|cell| cell.expand(true)),
+            _ if expanded < foldable => cells.for_each(|cell| cell.expand(true)),
+            _ => cells.for_each(|cell| cell.expand(false)),
+        }
+    }
+
+    fn next_mode(&mut self, now: Instant) -> Vec<Effect> {
+        let current = self.modes.iter().position(|mode| Some(&mode.id) == self.mode.as_ref());
+        let next = current.map_or(0, |at| (at + 1) % self.modes.len().max(1));
+        match self.modes.get(next).cloned() {
+            Some(mode) => {
+                self.say(format!("{}: {}", mode.id, mode.about), now);
+                vec![Effect::SetMode(mode.id)]
+            }
+            None => Vec::new(),
+        }
+    }
+
+    fn popup_key(&mut self, key: KeyEvent, now: Instant) -> Vec<Effect> {
+        let Some(popup) = &self.popup else { return Vec::new() };
+        let kind = popup.kind.clone();
+        match key.code {
+            KeyCode::Up => self.step_popup(false),
+            KeyCode::Down => self.step_popup(true),
+            KeyCode::Esc => self.popup = None,
+            KeyCode::Tab => return self.choose(),
+            KeyCode::Enter => match &kind {
+                // A command that stands there whole is carried out.
+                PopupKind::Commands(_) if self.is_whole_command() => {
+                    self.popup = None;
+                    return self.submit(now);
+                }
+                PopupKind::Commands(_) if !self.wants_input() => {
+                    let _none = self.choose();
+                    return self.submit(now);
+                }
+                _ => return self.choose(),
+            },
+            _ => match kind {
+                PopupKind::History(mut query) => {
+                    match key.code {
+                        KeyCode::Char(c) if is_text(key) => query.push(c),
+                        KeyCode::Backspace => {
+                            query.pop();
+                        }
+                        _ => return Vec::new(),
+                    }
+                    self.search_history(query, now);
+                }
+                // What is typed goes on in the composer.
+                PopupKind::Text | PopupKind::Sessions => {
+                    self.popup = None;
+                    return self.composer_key(key, now);
+                }
+                PopupKind::Commands(_) | PopupKind::Files(_) => return self.composer_key(key, now),
+            },
+        }
+        Vec::new()
+    }
+
+    fn is_whole_command(&self) -> bool {
+        let name = self.composer.text().trim().trim_start_matches('/').to_owned();
+        self.known_commands().iter().any(|(known, ..)| *known == name)
+    }
+
+    /// Whether the chosen command needs more behind its name.
+    fn wants_input(&self) -> bool {
+        let chosen = self.popup.as_ref().and_then(|popup| popup.items.get(popup.chosen));
+        let name = chosen.map(|(value, _)| value.trim().trim_start_matches('/')).unwrap_or_default();
+        self.known_commands()
+            .iter()
+            .any(|(known, input, _)| known == name && !input.is_empty() && !input.starts_with('['))
+    }
+
+    fn composer_key(&mut self, key: KeyEvent, now: Instant) -> Vec<Effect> {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let alt = key.modifiers.contains(KeyModifiers::ALT);
+        let shift = key.modifiers.contains(KeyModifiers::SHIFT);
+        let columns = composer_columns(self.size.0);
+        match (key.code, control, alt) {
+            (KeyCode::Enter, ..) if alt || shift || control => self.type_text("\n", now),
+            (KeyCode::Char('j'), true, _) => self.type_text("\n", now),
+            (KeyCode::Enter, ..) if self.composer.before_cursor().ends_with('\\') => {
+                self.composer.backspace();
+                self.type_text("\n", now);
+            }
+            (KeyCode::Enter, ..) => {
+                self.typed = Some(now);
+                return self.submit(now);
+            }
+            (KeyCode::Tab, ..) if !self.asks.is_empty() => {
+                self.focus = Focus::Ask;
+                self.popup = None;
+                return Vec::new();
+            }
+            (KeyCode::Tab, ..) => return self.enqueue(now),
+            (KeyCode::Esc, ..) => return self.escape(now),
+            (KeyCode::Up, _, true) => self.unqueue(),
+            (KeyCode::Up, ..) => {
+                if !self.composer.up(columns) && !self.composer.older() {
+                    self.composer.home();
+                }
+            }
+            (KeyCode::Down, ..) => {
+                if !self.composer.down(columns) && !self.composer.newer() {
+                    self.composer.end();
+                }
+            }
+            (KeyCode::Left, true, _) | (KeyCode::Left, _, true) | (KeyCode::Char('b'), _, true) => {
+                self.composer.word_left();
+            }
+            (KeyCode::Right, true, _) | (KeyCode::Right, _, true) | (KeyCode::Char('f'), _, true) => {
+                self.composer.word_right();
+            }
+            (KeyCode::Left, ..) | (KeyCode::Char('b'), true, _) => self.composer.left(),
+            (KeyCode::Right, ..) | (KeyCode::Char('f'), true, _) => self.composer.right(),
+            (KeyCode::Home, ..) | (KeyCode::Char('a'), true, _) => self.composer.home(),
+            (KeyCode::End, ..) | (KeyCode::Char('e'), true, _) => self.composer.end(),
+            (KeyCode::Backspace, true, _) | (KeyCode::Backspace, _, true) | (KeyCode::Char('w'), true, _) => {
+                self.composer.kill_word();
+            }
+            (KeyCode::Backspace, ..) | (KeyCode::Char('h'), true, _) => self.composer.backspace(),
+            (KeyCode::Char('d'), true, _) if self.composer.text().is_empty() => return self.leave(now),
+            (KeyCode::Delete, ..) | (KeyCode::Char('d'), true, _) => self.composer.delete(),
+            (KeyCode::Char('k'), true, _) => self.composer.kill_to_end(),
+            (KeyCode::Char('u'), true, _) => self.composer.kill_to_start(),
+            (KeyCode::Char('y'), true, _) => self.composer.yank(),
+            (KeyCode::Char('r'), true, _) => {
+                self.search_history(String::new(), now);
+                return Vec::new();
+            }
+            (KeyCode::Char('g'), true, _) => return vec![Effect::Edit(self.composer.draft().whole())],
+            (KeyCode::Char('x'), true, _) => {
+                self.prefix = true;
+                return Vec::new();
+            }
+            (KeyCode::Char('s'), true, _) => {
+                if self.composer.stash() {
+                    self.say("put aside; Ctrl+S on an empty line takes it back", now);
+                }
+            }
+            (KeyCode::Char(c), ..) if is_text(key) => {
+                self.type_text(c.encode_utf8(&mut [0; 4]), now);
+                return self.refresh_popup();
+            }
+            _ => return Vec::new(),
+        }
+        self.typed = Some(now);
+        self.refresh_popup()
+    }
+
+    fn type_text(&mut self, text: &str, now: Instant) {
+        self.typed = Some(now);
+        self.composer.insert(text);
+    }
+
+    /// Esc: interrupts; twice on an idle screen: clears the draft into the history.
+    fn escape(&mut self, now: Instant) -> Vec<Effect> {
+        if self.turn.is_running() {
+            self.say("interrupting; what is queued stays", now);
+            return self.interrupt();
+        }
+        let is_twice =
+            self.escaped.take().is_some_and(|before| now.saturating_duration_since(before) < ESC_TWICE);
+        if is_twice && !self.composer.is_blank() {
+            let text = self.composer.draft().whole();
+            self.composer.discard();
+            self.say("cleared; ↑ brings it back", now);
+            return vec![Effect::Remember(text)];
+        }
+        self.escaped = Some(now);
+        Vec::new()
+    }
+
+    fn ask_key(&mut self, key: KeyEvent, now: Instant) -> Vec<Effect> {
+        let typed = self.typed;
+        let page = crate::view::areas(self).dialog.map_or(1, crate::view::call_height).max(1);
+        let columns = crate::view::areas(self).dialog.map_or(1, |dialog| usize::from(dialog.width));
+        let theme = self.theme;
+        let Some(open) = self.asks.first_mut() else {
+            self.focus_composer();
+            return Vec::new();
+        };
+        if let Some(reason) = &mut open.reason {
+            match key.code {
+                KeyCode::Esc => open.reason = None,
+                KeyCode::Enter => {
+                    let reason = reason.trim().to_owned();
+                    return self.answer(Reply::No(Some(reason).filter(|reason| !reason.is_empty())), now);
+                }
+                KeyCode::Backspace => {
+                    reason.pop();
+                }
+                KeyCode::Char(c) if is_text(key) => reason.push(c),
+                _ => {}
+            }
+            return Vec::new();
+        }
+        let last = open.rows(columns, theme).len().saturating_sub(page);
+        let scroll = match key.code {
+            KeyCode::Up => Some(open.scroll.saturating_sub(1)),
+            KeyCode::Down => Some(open.scroll + 1),
+            KeyCode::PageUp => Some(open.scroll.saturating_sub(page)),
+            KeyCode::PageDown | KeyCode::Char(' ') => Some(open.scroll + page),
+            KeyCode::Home => Some(0),
+            KeyCode::End => Some(last),
+            _ => None,
+        };
+        if let Some(scroll) = scroll {
+            open.scroll = scroll.min(last);
+            return Vec::new();
+        }
+        match key.code {
+            KeyCode::Esc => {
+                self.focus_composer();
+                return Vec::new();
+            }
+            KeyCode::Tab => {
+                self.asks.rotate();
+                return Vec::new();
+            }
+            _ => {}
+        }
+        let is_read = open.is_read(typed, now);
+        let may_allow = open.may_allow(typed, now);
+        let offers_always = !open.asked.rules.is_empty();
+        match (key.code, is_read) {
+            (KeyCode::Char('y'), _) if may_allow == Ok(()) => return self.answer(Reply::Once, now),
+            (KeyCode::Char('a'), _) if may_allow == Ok(()) && offers_always => {
+                return self.answer(Reply::Always, now);
+            }
+            (KeyCode::Char('n'), true) => return self.answer(Reply::No(None), now),
+            (KeyCode::Char('r'), true) => {
+                open.reason = Some(String::new());
+                return Vec::new();
+            }
+            (KeyCode::Char('y' | 'a'), _) => {
+                let why = match may_allow {
+                    Err(Unready::EndUnseen) => "first scroll to the end of it (PgDn)",
+                    Err(Unready::TooLong) => "it is too long to be shown whole: it can only be refused here",
+                    Err(Unready::Wait) => "not so fast: read it first",
+                    Ok(()) => "there is no rule for that: y allows it once",
+                };
+                self.say(why, now);
+                // The end that is missing is no reason to wait longer.
+                if may_allow != Err(Unready::EndUnseen) {
+                    self.typed = Some(now);
+                }
+            }
+            _ => self.typed = Some(now),
+        }
+        Vec::new()
+    }
+}
+
+/// Whether a key types a character.
+fn is_text(key: KeyEvent) -> bool {
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    let alt = key.modifiers.contains(KeyModifiers::ALT);
+    // AltGr is both.
+    control == alt
+}

@@ -1,0 +1,323 @@
+//! Everything that the screen shows, and how it changes: [`State::update`] takes what happened and returns what is to be
+//! done. Pure: the time is an argument, and nothing is read or written.
+
+mod agent;
+mod commands;
+mod keys;
+mod popup;
+mod submit;
+mod turn;
+
+use std::time::{Duration, Instant};
+
+pub(crate) use self::{
+    popup::{Popup, PopupKind},
+    turn::{Phase, Turn},
+};
+use crate::{
+    asks::Asks,
+    cells::Todo,
+    composer::{Composer, Draft},
+    conversation::{Conversation, Size},
+    events::{BackgroundRow, Effect, Event},
+    theme::Theme,
+    view::areas,
+};
+
+/// How long a message at the bottom is shown.
+const TOAST: Duration = Duration::from_secs(4);
+/// Rows that one notch of the wheel moves.
+const WHEEL_ROWS: usize = 3;
+
+/// What does not change while the screen is open.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// The version of the program.
+    pub version: String,
+    /// The model, as far as it is known before the session is open.
+    pub model: Option<String>,
+    /// The branch of the working directory.
+    pub branch: Option<String>,
+    /// The working directory, for people.
+    pub place: String,
+    /// The agent of the fleet that this is attached to. Without one the session is ours and ends with us.
+    pub attached: Option<String>,
+    /// Why this client is not asked anything and cannot decide; none when it can.
+    pub no_say: Option<String>,
+}
+
+/// Who gets the keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Focus {
+    Composer,
+    Ask,
+}
+
+/// A permission mode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mode {
+    pub(crate) id: String,
+    pub(crate) about: String,
+}
+
+/// A command of the agent's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Command {
+    pub(crate) name: String,
+    pub(crate) about: String,
+    /// What goes behind its name.
+    pub(crate) hint: Option<String>,
+}
+
+/// Everything that the screen shows.
+#[derive(Debug)]
+pub struct State {
+    pub(crate) size: (u16, u16),
+    pub(crate) theme: Theme,
+    pub(crate) facts: Facts,
+    pub(crate) conversation: Conversation,
+    pub(crate) composer: Composer,
+    /// Messages for the next turn.
+    pub(crate) queue: Vec<Draft>,
+    pub(crate) asks: Asks,
+    pub(crate) focus: Focus,
+    pub(crate) turn: Turn,
+    pub(crate) popup: Option<Popup>,
+    pub(crate) modes: Vec<Mode>,
+    pub(crate) mode: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) commands: Vec<Command>,
+    pub(crate) todo: Todo,
+    pub(crate) shows_todo: bool,
+    pub(crate) background: Vec<BackgroundRow>,
+    /// Tokens in the model's window, and how many it holds.
+    pub(crate) window: Option<(u64, u64)>,
+    pub(crate) tokens: u64,
+    pub(crate) cost: Option<f64>,
+    pub(crate) title: Option<String>,
+    pub(crate) toast: Option<(String, Instant)>,
+    pub(crate) has_focus: bool,
+    /// Whether a session is open.
+    pub(crate) is_open: bool,
+    /// Why no session could be opened at all.
+    pub(crate) failure: Option<crate::events::Failure>,
+    /// Whether the agent is gone.
+    pub(crate) is_gone: bool,
+    /// Whether there is no session and none is on its way.
+    is_without: bool,
+    /// Whether a session was open before.
+    was_open: bool,
+    /// When a key last changed the text.
+    typed: Option<Instant>,
+    /// When Ctrl+C was last pressed with nothing to interrupt.
+    leaving: Option<Instant>,
+    /// When Esc was last pressed with nothing to close.
+    escaped: Option<Instant>,
+    /// Ctrl+X was pressed: the next key completes it.
+    prefix: bool,
+    /// Files for `@`, newest list.
+    files: Vec<String>,
+    /// Where the `@` stands for which they were listed.
+    files_for: Option<usize>,
+    /// The wall clock, for what other processes have stamped.
+    pub(crate) wall_ms: u64,
+}
+
+impl State {
+    /// A screen of this size, before the session is open.
+    pub fn new(size: (u16, u16), theme: Theme, facts: Facts) -> Self {
+        Self {
+            size,
+            theme,
+            model: facts.model.clone(),
+            facts,
+            conversation: Conversation::default(),
+            composer: Composer::default(),
+            queue: Vec::new(),
+            asks: Asks::default(),
+            focus: Focus::Composer,
+            turn: Turn::default(),
+            popup: None,
+            modes: Vec::new(),
+            mode: None,
+            commands: Vec::new(),
+            todo: Todo::default(),
+            shows_todo: false,
+            background: Vec::new(),
+            window: None,
+            tokens: 0,
+            cost: None,
+            title: None,
+            toast: None,
+            has_focus: true,
+            is_open: false,
+            failure: None,
+            was_open: false,
+            is_without: false,
+            is_gone: false,
+            typed: None,
+            leaving: None,
+            escaped: None,
+            prefix: false,
+            files: Vec::new(),
+            files_for: None,
+            wall_ms: 0,
+        }
+    }
+
+    /// What was written in earlier sessions, oldest first.
+    pub fn remember(&mut self, entries: impl IntoIterator<Item = String>) {
+        for entry in entries {
+            self.composer.history.push(Draft::of(&entry));
+        }
+    }
+
+    /// What is said as soon as the session is open.
+    pub fn say_first(&mut self, text: &str) {
+        self.queue.push(Draft::of(text));
+    }
+
+    /// The last lines of the conversation, as text.
+    pub fn last_lines(&self, count: usize) -> Vec<String> {
+        let columns = usize::from(self.size.0);
+        let mut lines: Vec<String> = Vec::new();
+        for cell in self.conversation.newest_first() {
+            let text = crate::text::logical(cell.rows(columns, self.theme).iter());
+            lines.extend(text.split('\n').rev().map(|line| line.trim_end().to_owned()));
+            if lines.len() >= count {
+                break;
+            }
+        }
+        lines.truncate(count);
+        lines.reverse();
+        lines
+    }
+
+    /// The wall clock, in milliseconds since 1970.
+    pub fn set_wall(&mut self, ms: u64) {
+        self.wall_ms = ms;
+    }
+
+    /// Takes what happened; what is to be done.
+    pub fn update(&mut self, event: Event, now: Instant) -> Vec<Effect> {
+        match event {
+            Event::Key(key) => self.key(key, now),
+            Event::Paste(text) => self.paste(&text, now),
+            Event::Wheel(notches) => {
+                let rows = usize::from(notches.unsigned_abs()) * WHEEL_ROWS;
+                self.scroll(rows, notches > 0);
+                Vec::new()
+            }
+            Event::Resize(columns, rows) => {
+                self.size = (columns, rows);
+                Vec::new()
+            }
+            Event::Focus(has_focus) => {
+                self.has_focus = has_focus;
+                Vec::new()
+            }
+            Event::Tick => {
+                if self.toast.as_ref().is_some_and(|(_, until)| now >= *until) {
+                    self.toast = None;
+                }
+                Vec::new()
+            }
+            Event::Agent(event) => self.agent(event, now),
+        }
+    }
+
+    /// The frame is on the screen.
+    pub fn drawn(&mut self, now: Instant) {
+        if self.focus == Focus::Ask
+            && let Some(dialog) = areas(self).dialog
+        {
+            let columns = usize::from(dialog.width);
+            let height = crate::view::call_height(dialog);
+            let theme = self.theme;
+            if let Some(open) = self.asks.first_mut() {
+                let rows = open.rows(columns, theme).len();
+                open.drawn(rows, height, now);
+            }
+        }
+    }
+
+    /// When something changes on the screen by itself; none when nothing does.
+    pub fn deadline(&self, now: Instant) -> Option<Instant> {
+        let spinner = (self.turn.is_running() && self.has_focus && self.asks.is_empty())
+            .then(|| now + crate::view::SPINNER_EVERY);
+        // Unfocused: the elapsed time is still true to the second.
+        let elapsed =
+            (self.turn.is_running() || self.has_running_background()).then(|| now + Duration::from_secs(1));
+        let toast = self.toast.as_ref().map(|(_, until)| *until);
+        let ready = (self.focus == Focus::Ask)
+            .then(|| self.asks.first().and_then(|open| open.ready_at(self.typed)))
+            .flatten()
+            .filter(|ready| *ready > now);
+        [spinner, elapsed, toast, ready].into_iter().flatten().min()
+    }
+
+    /// Whether a session is being opened.
+    pub(crate) fn is_opening(&self) -> bool {
+        !self.is_open && !self.is_gone && !self.is_without
+    }
+
+    fn has_running_background(&self) -> bool {
+        self.background.iter().any(|row| row.ended_ms.is_none())
+    }
+
+    /// When a key last changed a text.
+    pub(crate) fn typed(&self) -> Option<Instant> {
+        self.typed
+    }
+
+    pub(crate) fn say(&mut self, text: impl Into<String>, now: Instant) {
+        self.toast = Some((text.into(), now + TOAST));
+    }
+
+    /// The size that the conversation is drawn for.
+    pub(crate) fn conversation_size(&self) -> Size {
+        let area = areas(self).conversation;
+        Size { columns: usize::from(area.width), rows: usize::from(area.height), theme: self.theme }
+    }
+
+    fn scroll(&mut self, rows: usize, to_end: bool) {
+        let size = self.conversation_size();
+        if to_end {
+            self.conversation.scroll_down(rows, size);
+        } else {
+            self.conversation.scroll_up(rows, size);
+        }
+    }
+
+    fn paste(&mut self, text: &str, now: Instant) -> Vec<Effect> {
+        // A paste never answers a question: it goes where text goes.
+        self.typed = Some(now);
+        match self.asks.first_mut().filter(|_| self.focus == Focus::Ask) {
+            Some(open) if open.reason.is_some() => {
+                open.reason.get_or_insert_default().push_str(&crate::foreign::line(text));
+                Vec::new()
+            }
+            _ => {
+                self.focus_composer();
+                self.composer.paste(text);
+                self.refresh_popup()
+            }
+        }
+    }
+
+    fn focus_composer(&mut self) {
+        self.focus = Focus::Composer;
+        self.asks.blur();
+    }
+
+    /// Whether nothing was said in the session.
+    pub fn is_empty(&self) -> bool {
+        self.conversation.is_empty()
+    }
+
+    /// What is left unsent when the screen closes: the queue and the draft.
+    pub fn unsent(&self) -> Vec<String> {
+        let drafts = self.queue.iter().chain([self.composer.draft()]);
+        drafts.filter(|draft| !draft.is_blank()).map(Draft::whole).collect()
+    }
+}

@@ -1,0 +1,99 @@
+//! From the composer to the agent: send, steer, queue.
+
+use std::time::Instant;
+
+use super::{Focus, State};
+use crate::{
+    cells::{Ask, Kind, User},
+    composer::Draft,
+    events::Effect,
+};
+
+impl State {
+    /// Enter: begins a turn, or steers the one that runs.
+    pub(super) fn submit(&mut self, now: Instant) -> Vec<Effect> {
+        if self.composer.is_blank() {
+            return Vec::new();
+        }
+        if let Some(effects) = self.command(now) {
+            return effects;
+        }
+        if self.is_gone {
+            self.say("the agent is gone: nothing was sent", now);
+            return Vec::new();
+        }
+        let draft = self.composer.take();
+        if !self.is_open {
+            self.queue.push(draft);
+            self.say("it is sent as soon as the session is open", now);
+            return Vec::new();
+        }
+        self.send(vec![draft], now)
+    }
+
+    /// Tab: waits for the next turn.
+    pub(super) fn enqueue(&mut self, now: Instant) -> Vec<Effect> {
+        if self.composer.is_blank() || !self.turn.is_running() {
+            return Vec::new();
+        }
+        if let Some(effects) = self.command(now) {
+            return effects;
+        }
+        let draft = self.composer.take();
+        self.queue.push(draft);
+        Vec::new()
+    }
+
+    /// Alt+↑: takes the last queued message back.
+    pub(super) fn unqueue(&mut self) {
+        if let Some(draft) = self.queue.pop() {
+            self.composer.put_before(draft);
+        }
+    }
+
+    /// Everything that is queued, as one message.
+    pub(super) fn send_queue(&mut self, now: Instant) -> Vec<Effect> {
+        if self.queue.is_empty() || self.turn.is_running() || !self.is_open || self.is_gone {
+            return Vec::new();
+        }
+        let queue = std::mem::take(&mut self.queue);
+        self.send(queue, now)
+    }
+
+    fn send(&mut self, drafts: Vec<Draft>, now: Instant) -> Vec<Effect> {
+        let texts: Vec<String> = drafts.iter().map(|draft| draft.whole().trim_end().to_owned()).collect();
+        let text = texts.join("\n\n");
+        let shown: Vec<String> = drafts.iter().map(|draft| draft.shown().trim_end().to_owned()).collect();
+        let mut effects = Vec::new();
+        for draft in drafts {
+            effects.push(Effect::Remember(draft.whole()));
+            self.composer.history.push(draft);
+        }
+        self.push(Kind::User(User::new(&shown.join("\n\n"), None)));
+        self.conversation.follow();
+        self.turn.prompted(now);
+        effects.push(Effect::Prompt(text));
+        effects
+    }
+
+    /// Answers the question that is shown.
+    pub(super) fn answer(&mut self, reply: crate::asks::Reply, now: Instant) -> Vec<Effect> {
+        use crate::asks::Reply;
+        let Some(open) = self.asks.take() else { return Vec::new() };
+        let who = open.asked.agent.as_ref().map(|agent| format!("{agent}: ")).unwrap_or_default();
+        let title = format!("{who}{}", open.asked.title());
+        let (text, is_allowed) = match &reply {
+            Reply::Once => (format!("allowed once: {title}"), true),
+            Reply::Always => (format!("always allowed ({}): {title}", open.asked.rules.join(", ")), true),
+            Reply::No(None) => (format!("refused: {title}"), false),
+            Reply::No(Some(reason)) => (format!("refused, because {reason}: {title}"), false),
+        };
+        self.push(Kind::Ask(Ask::new(&text, is_allowed)));
+        // The key that answered one question must not answer the next.
+        self.typed = Some(now);
+        if self.asks.is_empty() {
+            self.focus = Focus::Composer;
+        }
+        vec![Effect::Answer(open.asked.number, reply)]
+    }
+}

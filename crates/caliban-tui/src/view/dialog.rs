@@ -1,0 +1,115 @@
+//! The question of the agent: a banner while the composer has the keys, a dialog when it has them itself.
+
+use std::time::Instant;
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Position, Rect},
+    text::{Line, Span},
+};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::{put, rule};
+use crate::{asks::Unready, foreign, state::State, text::cut, theme::Role};
+
+/// Rows of the dialog that are not the call: its head, why, which rule, the keys.
+const AROUND: u16 = 4;
+
+/// How many rows of the call a dialog of this size shows.
+pub(crate) fn call_height(area: Rect) -> usize {
+    area.height.saturating_sub(AROUND).into()
+}
+
+/// How many rows the dialog takes.
+pub(super) fn height(state: &State, width: u16, most: u16) -> u16 {
+    let rows = state.asks.first().map_or(0, |open| open.rows(width.into(), state.theme).len());
+    u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(AROUND).min(most.max(AROUND + 1))
+}
+
+/// One line that says that something is asked.
+pub(super) fn draw_banner(state: &State, area: Rect, buffer: &mut Buffer) {
+    let Some(open) = state.asks.first() else { return };
+    let count = state.asks.len();
+    let word = if count == 1 { "ask" } else { "asks" };
+    let who =
+        open.asked.agent.as_deref().map(|agent| format!("{}: ", foreign::line(agent))).unwrap_or_default();
+    let head = format!("? {count} {word} · Tab ");
+    let text =
+        cut(&format!("{who}{}", open.asked.title()), usize::from(area.width).saturating_sub(head.width()));
+    let spans = vec![
+        Span::styled(head, state.theme.style(Role::Warn).patch(state.theme.style(Role::Chosen))),
+        Span::raw(" "),
+        Span::styled(text, state.theme.style(Role::Warn)),
+    ];
+    put(buffer, area, area.y, &Line::from(spans));
+}
+
+/// The dialog; where the cursor is when a reason is written.
+pub(super) fn draw(state: &State, now: Instant, area: Rect, buffer: &mut Buffer) -> Option<Position> {
+    let open = state.asks.first()?;
+    // A screen without room shows nothing, and nothing can be allowed on it.
+    if area.height <= AROUND {
+        return None;
+    }
+    let theme = state.theme;
+    let warn = theme.style(Role::Warn);
+    let asked = &open.asked;
+    let who = asked.agent.as_deref().map_or("the agent".to_owned(), foreign::line);
+    let others = match state.asks.len() {
+        0 | 1 => String::new(),
+        count => format!(", 1 of {count}, Tab shows the next"),
+    };
+    let typed = state.typed();
+    let rows = open.rows(area.width.into(), theme);
+    let height = call_height(area);
+    let below = rows.len().saturating_sub(open.scroll + height);
+    // With this frame the end is seen: what is left is to read it.
+    let may_allow = match open.may_allow(typed, now) {
+        Err(Unready::EndUnseen) if below == 0 => Err(Unready::Wait),
+        other => other,
+    };
+    let hint = match may_allow {
+        Ok(()) => "",
+        Err(Unready::Wait) => " (wait a moment)",
+        Err(Unready::EndUnseen) => " (scroll to its end to allow it)",
+        Err(Unready::TooLong) => " (too long to be shown whole: it can only be refused here)",
+    };
+    rule(buffer, area, area.y, &format!("{who} asks{others}{hint}"), warn);
+    for (row, y) in rows.iter().skip(open.scroll).take(height).zip(area.y + 1..) {
+        put(buffer, area, y, &row.line);
+    }
+    let bottom = area.bottom();
+    let more = if below > 0 { format!("  ↓ {below} more lines, PgDn") } else { String::new() };
+    let why = format!("  {}{more}", foreign::line(&asked.why));
+    put(buffer, area, bottom - 3, &Line::styled(cut(&why, area.width.into()), theme.style(Role::Dim)));
+    let rules = match asked.rules.as_slice() {
+        [] => "  there is no rule that could allow this always".to_owned(),
+        rules => format!("  always would add: {}", foreign::line(&rules.join(", "))),
+    };
+    put(buffer, area, bottom - 2, &Line::styled(cut(&rules, area.width.into()), theme.style(Role::Dim)));
+    if let Some(reason) = &open.reason {
+        let head = "  refuse, because: ";
+        let room = usize::from(area.width).saturating_sub(head.width() + 1);
+        let skip = reason.chars().count().saturating_sub(room);
+        let text: String = foreign::line(reason).chars().skip(skip).collect();
+        let x = u16::try_from(head.width() + text.width()).unwrap_or(u16::MAX).min(area.right() - 1);
+        let spans = vec![Span::styled(head, warn), Span::raw(text)];
+        put(buffer, area, bottom - 1, &Line::from(spans));
+        return Some(Position::new(x, bottom - 1));
+    }
+    let key = |key: &'static str, word: &str, can: bool| {
+        let role = if can { Role::Strong } else { Role::Dim };
+        Span::styled(format!("{key} {word}   "), theme.style(role))
+    };
+    let is_read = open.is_read(typed, now);
+    let spans = vec![
+        Span::raw("  "),
+        key("y", "allow once", may_allow == Ok(())),
+        key("a", "always", may_allow == Ok(()) && !asked.rules.is_empty()),
+        key("n", "refuse", is_read),
+        key("r", "refuse, with a reason", is_read),
+        key("Esc", "back", true),
+    ];
+    put(buffer, area, bottom - 1, &Line::from(spans));
+    None
+}

@@ -1,0 +1,89 @@
+//! Background agents of the session: beside the conversation where there is room, else below it.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    text::{Line, Span},
+};
+
+use super::{
+    put,
+    status::{count, duration},
+};
+use crate::{
+    events::{BackgroundRow, BackgroundStatus},
+    foreign,
+    state::State,
+    text::cut,
+    theme::Role,
+};
+
+/// Beside the conversation: three rows for each.
+pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
+    let theme = state.theme;
+    for y in area.y..area.bottom() {
+        buffer.set_stringn(area.x - 1, y, "│", 1, theme.style(Role::Dim));
+    }
+    let width = usize::from(area.width);
+    let mut lines: Vec<Line<'static>> = vec![Line::styled("background agents", theme.style(Role::Strong))];
+    for row in &state.background {
+        let (sign, word, role) = looks(row.status);
+        lines.push(Line::default());
+        let head = format!("{sign} {} ", row.id);
+        let summary = cut(&foreign::line(&row.summary), width.saturating_sub(head.chars().count()));
+        lines.push(Line::from(vec![Span::styled(head, theme.style(role)), Span::raw(summary)]));
+        let spent = format!("  {word} {} · {} tokens", elapsed(row, state.wall_ms), count(row.tokens));
+        lines.push(Line::styled(cut(&spent, width), theme.style(Role::Dim)));
+        if let Some(activity) = &row.activity {
+            let text = cut(&format!("  {}", foreign::line(activity)), width);
+            lines.push(Line::styled(text, theme.style(Role::Dim)));
+        }
+    }
+    let room = usize::from(area.height);
+    if lines.len() > room && room > 0 {
+        lines.truncate(room - 1);
+        lines.push(Line::styled("…", theme.style(Role::Dim)));
+    }
+    for (line, y) in lines.iter().zip(area.y..area.bottom()) {
+        put(buffer, area, y, line);
+    }
+}
+
+/// Below the conversation: one row for each.
+pub(super) fn draw_rows(state: &State, area: Rect, buffer: &mut Buffer) {
+    let hidden = state.background.len().saturating_sub(usize::from(area.height));
+    // Those that run first: they are what one waits for.
+    let (mut rows, ended): (Vec<&BackgroundRow>, Vec<&BackgroundRow>) =
+        state.background.iter().partition(|row| row.status == BackgroundStatus::Running);
+    rows.extend(ended);
+    for (number, (row, y)) in rows.into_iter().zip(area.y..area.bottom()).enumerate() {
+        let (sign, word, role) = looks(row.status);
+        let more = if hidden > 0 && number + 1 == usize::from(area.height) {
+            format!(" (and {hidden} more)")
+        } else {
+            String::new()
+        };
+        let text = format!(
+            "{sign} {} {}  {word} {} · {} tokens{more}",
+            row.id,
+            foreign::line(&row.summary),
+            elapsed(row, state.wall_ms),
+            count(row.tokens)
+        );
+        let style = state.theme.style(role);
+        put(buffer, area, y, &Line::styled(cut(&text, area.width.into()), style));
+    }
+}
+
+fn looks(status: BackgroundStatus) -> (&'static str, &'static str, Role) {
+    match status {
+        BackgroundStatus::Running => ("▶", "running", Role::Accent),
+        BackgroundStatus::Completed => ("✓", "completed", Role::Good),
+        BackgroundStatus::Failed => ("✗", "failed", Role::Bad),
+        BackgroundStatus::BudgetExceeded => ("$", "budget exceeded", Role::Warn),
+    }
+}
+
+fn elapsed(row: &BackgroundRow, now: u64) -> String {
+    duration(row.ended_ms.unwrap_or(now).saturating_sub(row.started_ms) / 1_000)
+}

@@ -1,0 +1,119 @@
+//! Nothing is approved unseen.
+
+use caliban_tui::{
+    asks::Reply,
+    events::{AgentEvent, Effect, Event},
+};
+use crossterm::event::KeyCode;
+use serde_json::json;
+
+use crate::world::{World, prompts};
+
+/// A screen with a question that has the focus and was read.
+fn read(command: &str) -> World {
+    let mut world = World::new((80, 24));
+    world.says("push it");
+    world.pass(5_000);
+    world.asks(7, json!({"command": command}));
+    world.key(KeyCode::Tab);
+    world.screen();
+    world.pass(2_000);
+    world
+}
+
+#[test]
+fn t25_a_question_in_mid_typing_is_not_answered_by_what_is_typed() {
+    let mut world = World::new((80, 24));
+    world.says("push it");
+    world.types("and y");
+    world.asks(7, json!({"command": "git push --force"}));
+    let effects = world.says("es, y a y n");
+    assert_eq!(prompts(&effects), ["and yes, y a y n"], "it is a message");
+    assert!(effects.iter().all(|effect| !matches!(effect, Effect::Answer(..))));
+    assert!(world.screen().contains("1 ask · Tab"), "{}", world.screen());
+    // Even right after the focus: what comes that fast was not meant for it.
+    world.key(KeyCode::Tab);
+    assert_eq!(world.key(KeyCode::Char('y')), [], "it was not even drawn");
+    world.screen();
+    assert_eq!(world.key(KeyCode::Char('y')), []);
+    world.pass(600);
+    assert_eq!(world.key(KeyCode::Char('y')), [], "less than a second after the last key");
+    world.pass(900);
+    assert_eq!(world.key(KeyCode::Char('y')), []);
+    world.pass(1_100);
+    assert_eq!(world.key(KeyCode::Char('y')), [Effect::Answer(7, Reply::Once)]);
+}
+
+#[test]
+fn enter_and_a_paste_never_answer() {
+    let mut world = read("git push");
+    assert_eq!(world.key(KeyCode::Enter), []);
+    world.pass(2_000);
+    assert_eq!(world.state.update(Event::Paste("y".into()), world.now), []);
+    assert!(world.screen().contains("> y"), "it goes into the draft: {}", world.screen());
+}
+
+#[test]
+fn t26_a_long_command_is_allowed_only_when_its_end_was_seen() {
+    let command: String = (1..=60).map(|n| format!("echo {n}\n")).collect::<String>() + "rm -rf precious";
+    let mut world = read(&command);
+    assert!(!world.screen().contains("rm -rf precious"));
+    assert_eq!(world.key(KeyCode::Char('y')), []);
+    assert!(world.screen().contains("scroll to its end"), "{}", world.screen());
+    world.key(KeyCode::End);
+    world.pass(2_000);
+    assert_eq!(world.key(KeyCode::Char('y')), [], "scrolled, and not drawn yet");
+    assert!(world.screen().contains("rm -rf precious"), "{}", world.screen());
+    world.pass(2_000);
+    assert_eq!(world.key(KeyCode::Char('y')), [Effect::Answer(7, Reply::Once)]);
+}
+
+#[test]
+fn a_refusal_carries_its_reason_and_always_names_its_rule() {
+    let mut world = read("git push");
+    let screen = world.screen();
+    assert!(screen.contains("always would add: Bash(git push *)"), "{screen}");
+    assert!(screen.contains("no rule allows it") && screen.contains("the agent asks"), "{screen}");
+    world.key(KeyCode::Char('r'));
+    world.types("use a branch");
+    assert!(world.screen().contains("refuse, because: use a branch"));
+    let refused = Effect::Answer(7, Reply::No(Some("use a branch".into())));
+    assert_eq!(world.key(KeyCode::Enter), [refused]);
+    let mut world = read("git push");
+    assert_eq!(world.key(KeyCode::Char('a')), [Effect::Answer(7, Reply::Always)]);
+    let mut world = read("git push");
+    assert_eq!(world.key(KeyCode::Char('n')), [Effect::Answer(7, Reply::No(None))]);
+}
+
+#[test]
+fn the_key_that_answers_one_question_does_not_answer_the_next() {
+    let mut world = read("git push");
+    world.asks(8, json!({"command": "rm -rf /"}));
+    assert_eq!(world.key(KeyCode::Char('y')), [Effect::Answer(7, Reply::Once)]);
+    for _ in 0..20 {
+        world.screen();
+        world.pass(100);
+        assert_eq!(world.key(KeyCode::Char('y')), [], "a key that is held down");
+    }
+    world.screen();
+    world.pass(1_500);
+    assert_eq!(world.key(KeyCode::Char('y')), [Effect::Answer(8, Reply::Once)]);
+}
+
+#[test]
+fn a_question_that_is_answered_elsewhere_closes() {
+    let mut world = read("git push");
+    world.agent(AgentEvent::Withdrawn(7));
+    let screen = world.screen();
+    assert!(screen.contains("answered elsewhere") && !screen.contains("y allow once"), "{screen}");
+    world.pass(2_000);
+    assert_eq!(world.key(KeyCode::Char('y')), []);
+    assert!(world.screen().contains("> y"), "keys are the composer's again");
+}
+
+#[test]
+fn what_the_dialog_shows_is_the_whole_call() {
+    let mut world = read("echo ok\u{202e}\u{200b} \u{1b}[8m; rm -rf ~");
+    let screen = world.screen();
+    assert!(screen.contains("echo ok<U+202E><U+200B> ␛[8m; rm -rf ~"), "{screen}");
+}
