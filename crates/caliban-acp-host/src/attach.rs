@@ -13,7 +13,7 @@ use std::{
 
 use caliban_acp::v1::{
     AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, ContentBlock, ContentChunk, CurrentModeUpdate, Error,
-    LoadSessionResponse, NewSessionResponse, PromptResponse, ResumeSessionResponse, SessionMode,
+    LoadSessionResponse, Meta, NewSessionResponse, PromptResponse, ResumeSessionResponse, SessionMode,
     SessionModeState, SessionNotification, SessionUpdate, StopReason,
 };
 use caliban_acp::{
@@ -281,18 +281,19 @@ impl Walk {
         match arrival {
             Arrival::New(responder) => {
                 let response = NewSessionResponse::new(self.host.id().to_owned()).modes(self.mode_state());
+                let response = response.meta(self.standing());
                 responder.answer(Ok(response)).await?;
             }
             Arrival::Load(responder) => {
                 self.replay(end, When::Replay, true).await?;
                 let response = LoadSessionResponse::new().modes(self.mode_state());
-                let response = response.meta(meta("running", json!(self.host.is_running())));
+                let response = response.meta(self.standing());
                 responder.answer(Ok(response)).await?;
             }
             Arrival::Resume(responder) => {
                 self.replay(end, When::Replay, false).await?;
                 let response = ResumeSessionResponse::new().modes(self.mode_state());
-                let response = response.meta(meta("running", json!(self.host.is_running())));
+                let response = response.meta(self.standing());
                 responder.answer(Ok(response)).await?;
             }
         }
@@ -304,6 +305,12 @@ impl Walk {
             self.ask(&id).await?;
         }
         self.live().await
+    }
+
+    /// What a client is told when it arrives, beside what the protocol has fields for.
+    fn standing(&self) -> Meta {
+        let standing = json!({"running": self.host.is_running(), "model": self.host.model()});
+        Meta::from_iter([("caliban".to_owned(), standing)])
     }
 
     /// Walks up to `end`.

@@ -11,6 +11,8 @@ use caliban_acp_host::{
 };
 use caliban_agent::{Agent, Attendance, conversation::Conversation};
 
+use tokio::sync::mpsc::UnboundedSender;
+
 use crate::{
     cli::AgentFlags,
     compose::{Request, Which, compose},
@@ -21,17 +23,24 @@ use crate::{
 
 /// Serves the client that started us.
 pub(crate) async fn acp(flags: &AgentFlags, environment: &Environment) -> Result<Code, Failure> {
-    let factory = Editor { flags: flags.clone(), environment: environment.clone() };
+    let factory =
+        Editor { flags: flags.clone(), environment: environment.clone(), append: None, noted: None };
     caliban_acp_host::serve_stdio(Arc::new(factory), env!("CARGO_PKG_VERSION"))
         .await
         .map_err(|error| Failure::new(crate::compose::chain(&error)))?;
     Ok(Code::Done)
 }
 
-/// Makes the sessions that an editor asks for.
-struct Editor {
-    flags: AgentFlags,
-    environment: Environment,
+/// Makes the sessions that an editor or the screen asks for.
+pub(crate) struct Editor {
+    /// How agents are set up.
+    pub flags: AgentFlags,
+    /// The environment.
+    pub environment: Environment,
+    /// What is appended to the system prompt.
+    pub append: Option<String>,
+    /// Where notes about the settings go; stderr when absent.
+    pub noted: Option<UnboundedSender<String>>,
 }
 
 impl Editor {
@@ -41,6 +50,7 @@ impl Editor {
         }
         let mut setup = self.flags.setup(&place.cwd);
         setup.add_dirs.extend(place.additional_directories.iter().cloned());
+        setup.system_prompt_append.clone_from(&self.append);
         let request = Request {
             mcp_servers: &place.mcp_servers,
             ..Request::here(&place.cwd, &setup, Attendance::Somebody)
@@ -48,7 +58,11 @@ impl Editor {
         let mut composition = compose(&self.environment, request).await.map_err(failure)?;
         composition.blueprint.background = Some(composition.background);
         for text in &composition.notes {
-            note(text);
+            match &self.noted {
+                // A screen that is gone shows nothing.
+                Some(noted) => drop(noted.send(text.clone())),
+                None => note(text),
+            }
         }
         let which = match id {
             Some(id) => {

@@ -15,6 +15,7 @@ mod mcp;
 mod place;
 mod print;
 mod report;
+mod screen;
 mod sessions;
 mod settings;
 mod trust;
@@ -68,6 +69,9 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
     let Some(command) = &cli.command else {
         if cli.run.bg.is_some() {
             return runtime()?.block_on(fleet::background(cli, &environment, &cwd));
+        }
+        if screen::is_wanted(cli, &environment) {
+            return runtime()?.block_on(screen::screen(cli, &environment, &cwd));
         }
         return runtime()?.block_on(print::print(cli, &environment, &cwd));
     };

@@ -7,7 +7,7 @@ use std::{
     time::SystemTime,
 };
 
-use caliban_agent::transcript;
+use caliban_agent::{event::Event, transcript};
 use caliban_core::ids::{AgentId, Candidate, ResolveError, resolve};
 
 use crate::report::Failure;
@@ -69,6 +69,19 @@ impl Sessions {
         let mut found: Vec<Found> = entries.filter_map(|entry| found(&entry.ok()?.path())).collect();
         found.sort_by(|a, b| b.changed.cmp(&a.changed).then_with(|| a.id.cmp(&b.id)));
         found
+    }
+
+    /// The latest in which something was said; without one, the latest. One that cannot be read counts: whoever opens it
+    /// is told why.
+    pub(crate) fn last(&self) -> Option<Found> {
+        let is_spoken_in = |found: &&Found| {
+            let records = transcript::read(&found.directory);
+            records.map_or(true, |records| {
+                records.iter().any(|record| matches!(record.event, Event::Prompt { .. }))
+            })
+        };
+        let all = self.list();
+        all.iter().find(is_spoken_in).or(all.first()).cloned()
     }
 
     /// The one that an id, or the beginning of one, means.

@@ -137,6 +137,11 @@ impl SessionHost {
         self.0.background.as_ref()
     }
 
+    /// Its model.
+    pub fn model(&self) -> &str {
+        &self.0.about.model
+    }
+
     /// How many tokens the model can hold, as far as is known.
     pub(crate) fn window(&self) -> Arc<AtomicU64> {
         self.0.shared.window.clone()

@@ -13,6 +13,8 @@ use super::fleet::{
 pub(crate) enum AgentsCommand {
     /// Start an agent in the background and print its id
     Spawn(Box<SpawnArgs>),
+    /// Show all agents on one screen: open, stop and resume them (`caliban agents` on a terminal)
+    View,
     /// List all agents of this repo: state, what each is doing or waits for, what it has spent
     List(ListArgs),
     /// Watch an agent live and talk to it; Ctrl+D leaves it running

@@ -146,6 +146,9 @@ pub(crate) struct AttachArgs {
     /// Which.
     #[command(flatten)]
     pub agent: IdArg,
+    /// No screen: plain lines
+    #[arg(long)]
+    pub plain: bool,
 }
 
 // `caliban agents logs`.

@@ -17,7 +17,7 @@ pub(crate) mod worktrees;
 #[cfg(test)]
 mod tests;
 
-use std::{ffi::OsString, mem::ManuallyDrop, path::PathBuf};
+use std::{ffi::OsString, io::IsTerminal as _, mem::ManuallyDrop, path::PathBuf};
 
 use clap::{
     CommandFactory as _, FromArgMatches as _, Parser, Subcommand, builder::Resettable, error::ErrorKind,
@@ -288,6 +288,11 @@ fn with_agents(mut args: Vec<OsString>) -> Vec<OsString> {
             "-C" | "--cd" => 2,
             "--debug" => 1,
             _ if word.starts_with("-C") || word.starts_with("--cd=") => 1,
+            // On a terminal the bare word opens the agent view.
+            "agents" if at + 1 == args.len() && has_terminal() => {
+                args.push("view".into());
+                return args;
+            }
             _ if AGENT_VERBS.contains(&word) => {
                 args.insert(at, "agents".into());
                 return args;
@@ -296,6 +301,10 @@ fn with_agents(mut args: Vec<OsString>) -> Vec<OsString> {
         };
     }
     args
+}
+
+fn has_terminal() -> bool {
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
 /// A verb that stands where only a prompt can, behind a flag of a run. What stands behind `-p`, `--bg` or `--` is meant.

@@ -42,7 +42,8 @@ pub(super) async fn attach(
     let mut client = fleet.client().await?;
     let mut agent = client.show(&args.agent.id).await.map_err(worded)?;
     let id = agent.id.to_string();
-    let mut keyboard = Keyboard::open()?;
+    let has_screen = !args.plain && crate::screen::is_possible(fleet.environment, false);
+    let mut keyboard = if has_screen { None } else { Keyboard::open()? };
     // What was typed before the agent could hear it.
     let mut early: VecDeque<Line> = VecDeque::new();
     loop {
@@ -87,6 +88,16 @@ pub(super) async fn attach(
             Err(error) => return Err(worded(error)),
         };
         let over = match Link::open(&socket).await {
+            Ok(link) if has_screen => {
+                let left = screen(fleet, link, &agent).await?;
+                let code = crate::screen::ended(&left);
+                if left.is_gone {
+                    ended(fleet, &mut client, &agent, out).await?;
+                } else {
+                    say(&format!("detached; agent {id} goes on"));
+                }
+                return Ok(code);
+            }
             Ok(link) => {
                 let (keyboard, early, memory) = (&mut keyboard, &mut early, Memory::default());
                 Talk { link, agent: &agent, keyboard, early, memory }.run(&mut client, out).await?
@@ -119,6 +130,32 @@ pub(super) async fn attach(
             }
         }
     }
+}
+
+/// Shows the agent on the screen until the person leaves.
+async fn screen(fleet: &Fleet<'_>, link: Link, agent: &AgentRow) -> Result<caliban_tui::Left, Failure> {
+    use crate::screen::{editor, facts, place, theme};
+    let environment = fleet.environment;
+    let facts = caliban_tui::Facts {
+        attached: Some(row::name(agent)),
+        place: place(&link.cwd, environment),
+        no_say: link.client.no_say().map(str::to_owned),
+        ..facts(&link.cwd)
+    };
+    let options = caliban_tui::Options {
+        facts,
+        theme: theme(environment),
+        cwd: link.cwd,
+        open: caliban_tui::Open::Load(link.session),
+        prompt: None,
+        editor: editor(environment),
+        history: None,
+        redactor: caliban_core::redact::Redactor::default(),
+        notes: None,
+    };
+    caliban_tui::run(link.client, link.events, options)
+        .await
+        .map_err(|error| Failure::new(format!("the terminal cannot be used: {error}")))
 }
 
 /// Waits for the start of an agent that is queued, and keeps what is typed meanwhile; none when the person leaves.

@@ -33,6 +33,7 @@ mod send;
 mod spawn;
 pub(crate) mod spawner;
 mod tail;
+mod view;
 mod wait;
 mod watch;
 mod width;
@@ -123,6 +124,7 @@ async fn carry_out(fleet: &Fleet<'_>, command: &Command) -> Result<Code, Failure
     match command {
         Command::Agents(command) => match command {
             AgentsCommand::Spawn(args) => spawn::from_args(fleet, args, out).await,
+            AgentsCommand::View => view::view(fleet, out).await,
             AgentsCommand::List(args) => list::list(fleet, args, out).await,
             AgentsCommand::Attach(args) => attach::attach(fleet, args, out).await,
             AgentsCommand::Logs(args) => logs::logs(fleet, args, out).await,

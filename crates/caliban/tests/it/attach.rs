@@ -13,7 +13,10 @@ fn attach(fleet: &Fleet, id: &str) -> Spawned {
 fn terminal<'e>(fleet: &'e Fleet, id: &str) -> Tmux<'e> {
     let tmux = Tmux::start(&fleet.place.env, 110, 40);
     let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
-    tmux.send_text(&format!("cd {} && {program} attach {id}; echo left with $?", fleet.place.repo.display()));
+    tmux.send_text(&format!(
+        "cd {} && {program} attach --plain {id}; echo left with $?",
+        fleet.place.repo.display()
+    ));
     tmux.send_keys(&["Enter"]);
     tmux.wait_for_text("Ctrl+D leaves it running");
     tmux
@@ -210,7 +213,7 @@ fn what_is_typed_to_a_queued_agent_is_heard_when_it_starts() {
     let second = fleet.bg("the second", ["--interactive"]);
     let tmux = Tmux::start(&fleet.place.env, 110, 40);
     let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
-    tmux.send_text(&format!("cd {} && {program} attach {second}", fleet.place.repo.display()));
+    tmux.send_text(&format!("cd {} && {program} attach --plain {second}", fleet.place.repo.display()));
     tmux.send_keys(&["Enter"]);
     tmux.wait_for_text("waiting (Ctrl+D leaves)");
     tmux.send_keys(&["mind the gap", "Enter"]);

@@ -15,7 +15,10 @@ fn terminal<'e>(fleet: &'e Fleet, id: &str, shown: &str) -> Tmux<'e> {
 
 fn attach(fleet: &Fleet, tmux: &Tmux<'_>, id: &str, shown: &str) {
     let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
-    tmux.send_text(&format!("cd {} && {program} attach {id}; echo left with $?", fleet.place.repo.display()));
+    tmux.send_text(&format!(
+        "cd {} && {program} attach --plain {id}; echo left with $?",
+        fleet.place.repo.display()
+    ));
     tmux.send_keys(&["Enter"]);
     tmux.wait_for_text(shown);
 }

@@ -11,7 +11,10 @@ use crate::fleet::{Fleet, bash};
 fn terminal<'e>(fleet: &'e Fleet, id: &str) -> Tmux<'e> {
     let tmux = Tmux::start(&fleet.place.env, 110, 40);
     let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
-    tmux.send_text(&format!("cd {} && {program} attach {id}; echo left with $?", fleet.place.repo.display()));
+    tmux.send_text(&format!(
+        "cd {} && {program} attach --plain {id}; echo left with $?",
+        fleet.place.repo.display()
+    ));
     tmux.send_keys(&["Enter"]);
     tmux.wait_for_text("Ctrl+D leaves it running");
     tmux

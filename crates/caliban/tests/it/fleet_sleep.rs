@@ -43,7 +43,7 @@ fn an_idle_agent_sleeps_when_nothing_of_it_runs_and_wakes_as_it_was() {
     fleet.place.server.wait_for_requests(1);
     let tmux = Tmux::start(&fleet.place.env, 110, 40);
     let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
-    tmux.send_text(&format!("cd {} && {program} attach {cancelled}", fleet.place.repo.display()));
+    tmux.send_text(&format!("cd {} && {program} attach --plain {cancelled}", fleet.place.repo.display()));
     tmux.send_keys(&["Enter"]);
     tmux.wait_for_text("> to be cancelled");
     tmux.send_text("/cancel");

@@ -438,7 +438,11 @@ fn a_person_is_asked_and_the_notification_hook_is_told() {
     let terminal = Tmux::start(&place.env, 120, 30);
     let program: PathBuf = place.env.cmd("caliban").get_program().into();
     let args = place.server.args(place.protocol).join(" ");
-    terminal.send_text(&format!("cd {} && {} {args} 'make it'", place.repo.display(), program.display()));
+    terminal.send_text(&format!(
+        "cd {} && {} {args} --plain 'make it'",
+        place.repo.display(),
+        program.display()
+    ));
     terminal.send_keys(&["Enter"]);
     terminal.wait_for_text("y = yes");
     let kept = place.repo.join("told");
@@ -499,7 +503,11 @@ fn an_interrupt_ends_a_question_too() {
     let terminal = Tmux::start(&place.env, 120, 30);
     let program: PathBuf = place.env.cmd("caliban").get_program().into();
     let args = place.server.args(place.protocol).join(" ");
-    let line = format!("cd {} && {} {args} 'make it'; echo code=$?", place.repo.display(), program.display());
+    let line = format!(
+        "cd {} && {} {args} --plain 'make it'; echo code=$?",
+        place.repo.display(),
+        program.display()
+    );
     terminal.send_text(&line);
     terminal.send_keys(&["Enter"]);
     terminal.wait_for_text("y = yes");

@@ -46,6 +46,7 @@ mod moved;
 mod place;
 mod rescues;
 mod resume;
+mod screen;
 mod secrets;
 mod sessions;
 mod sub_agents;

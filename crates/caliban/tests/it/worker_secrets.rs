@@ -180,7 +180,7 @@ fn a12_a_secret_of_another_shell_that_is_typed_at_an_attached_terminal_is_on_no_
     fleet.place.env.set("DB_PASSWORD", CANARY);
     let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
     let tmux = Tmux::start(&fleet.place.env, 110, 40);
-    tmux.send_text(&format!("cd {} && {program} attach {id}", fleet.place.repo.display()));
+    tmux.send_text(&format!("cd {} && {program} attach --plain {id}", fleet.place.repo.display()));
     tmux.send_keys(&["Enter"]);
     tmux.wait_for_text("Ctrl+D leaves it running");
     tmux.send_keys(&[&format!("log in with {CANARY}"), "Enter"]);

@@ -1,0 +1,181 @@
+//! The terminal UI for a session of our own: `caliban`, `caliban "prompt"`, `caliban --continue` on a terminal.
+//!
+//! The agent is served over an in-memory stream by the same host as `caliban acp`; the screen is its client.
+
+use std::{
+    io::IsTerminal as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use caliban_acp_host::{ServeOptions, Sessions as Served, serve};
+use caliban_core::redact::Redactor;
+use caliban_tui::{
+    Facts, Left, Open, Options, Why,
+    theme::{Depth, Ground, Theme},
+};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{
+    acp::Editor,
+    cli::{Cli, run::OutputFormat},
+    place::Sessions,
+    report::{Code, Failure, note},
+    settings::{Environment, tool_environment::spoken_secrets},
+};
+
+/// Bytes that may be on their way between the agent and the screen.
+const PIPE_BYTES: usize = 256 * 1024;
+
+/// Whether there is a terminal for the screen.
+pub(crate) fn is_possible(environment: &Environment, is_debugged: bool) -> bool {
+    let is_dumb = environment.raw("TERM").is_none_or(|term| term == "dumb");
+    // A log on the same terminal would be written over the screen.
+    let is_logged = is_debugged && std::io::stderr().is_terminal();
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !is_dumb && !is_logged
+}
+
+/// Whether this command line opens the screen.
+pub(crate) fn is_wanted(cli: &Cli, environment: &Environment) -> bool {
+    let run = &cli.run;
+    let is_plain = run.plain || run.verbose || run.is_print() || run.output_format != OutputFormat::Text;
+    !is_plain && is_possible(environment, cli.everywhere.debug)
+}
+
+/// Opens the screen until the person leaves.
+pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> Result<Code, Failure> {
+    cli.agent.check_dirs(cwd)?;
+    let cwd = std::path::absolute(cwd)?;
+    let root = crate::settings::project_root(&cwd)?;
+    let repo_dir = environment.paths()?.repo(&root);
+    let open = which(cli, &Sessions::new(repo_dir.clone()))?;
+    let (noted, notes) = mpsc::unbounded_channel();
+    let factory = Editor {
+        flags: cli.agent.clone(),
+        environment: environment.clone(),
+        append: cli.run.system_prompt_append.clone(),
+        noted: Some(noted),
+    };
+    let sessions = Arc::new(Served::made_by(Arc::new(factory)));
+    let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+    let (reader, writer) = tokio::io::split(theirs);
+    let version = env!("CARGO_PKG_VERSION");
+    let server = AbortOnDropHandle::new(tokio::spawn(serve(
+        reader,
+        writer,
+        sessions.clone(),
+        ServeOptions::private(version),
+    )));
+    let (reader, writer) = tokio::io::split(ours);
+    let (client, events) = caliban_acp::Client::connect(reader, writer, version)
+        .await
+        .map_err(|error| Failure::new(crate::compose::chain(&error)))?;
+    let options = Options {
+        facts: Facts { place: place(&cwd, environment), ..facts(&cwd) },
+        theme: theme(environment),
+        cwd,
+        open,
+        prompt: cli.run.prompt().map(str::to_owned).filter(|prompt| !prompt.trim().is_empty()),
+        editor: editor(environment),
+        history: repo_dir.is_dir().then(|| repo_dir.join("history.jsonl")),
+        redactor: Redactor::new(spoken_secrets(environment)),
+        notes: Some(notes),
+    };
+    let left = caliban_tui::run(client, events, options).await;
+    sessions.close_all().await;
+    drop(server);
+    let left = left.map_err(|error| Failure::new(format!("the terminal cannot be used: {error}")))?;
+    if let Some(failure) = left.failure {
+        let shown = Failure::new(failure.message);
+        return Err(match failure.hint {
+            Some(hint) => shown.hint(hint),
+            None => shown,
+        });
+    }
+    if let Some(session) = left.session.as_ref().filter(|_| !left.is_empty) {
+        note(&format!("session {session}; `caliban --continue` goes on with it"));
+    }
+    Ok(ended(&left))
+}
+
+/// What is said about how the screen was left, and its exit code.
+pub(crate) fn ended(left: &Left) -> Code {
+    for text in &left.unsent {
+        note(&format!("this was not sent: {text}"));
+    }
+    match left.why {
+        Why::Person => Code::Done,
+        Why::Signal => Code::Interrupted,
+        Why::Panic => Code::Failed,
+    }
+}
+
+/// The session that is opened.
+fn which(cli: &Cli, sessions: &Sessions) -> Result<Open, Failure> {
+    match (&cli.run.resume, cli.run.continue_last) {
+        (Some(id), _) => Ok(Open::Load(sessions.find(id)?.id.to_string())),
+        (None, true) => {
+            let last = sessions.last().ok_or_else(|| {
+                Failure::usage("there is no session to go on with in this directory")
+                    .hint("start one: caliban \"…\"")
+            })?;
+            Ok(Open::Load(last.id.to_string()))
+        }
+        (None, false) => Ok(Open::New),
+    }
+}
+
+/// What is known of the program and the directory.
+pub(crate) fn facts(cwd: &Path) -> Facts {
+    Facts { version: env!("CARGO_PKG_VERSION").to_owned(), branch: branch(cwd), ..Facts::default() }
+}
+
+/// The working directory, with `~` for the home directory.
+pub(crate) fn place(cwd: &Path, environment: &Environment) -> String {
+    let home = environment.raw("HOME").map(PathBuf::from);
+    match home.and_then(|home| cwd.strip_prefix(home).ok().map(Path::to_owned)) {
+        Some(below) => Path::new("~").join(below).display().to_string(),
+        None => cwd.display().to_string(),
+    }
+}
+
+/// The branch that is checked out, read from the files of git; none where that is not plain to see.
+fn branch(cwd: &Path) -> Option<String> {
+    let git = cwd.ancestors().map(|dir| dir.join(".git")).find(|git| git.symlink_metadata().is_ok())?;
+    let git = if git.is_file() {
+        let link = std::fs::read_to_string(&git).ok()?;
+        git.parent()?.join(link.strip_prefix("gitdir:")?.trim())
+    } else {
+        git
+    };
+    let head = std::fs::read_to_string(git.join("HEAD")).ok()?;
+    Some(head.trim().strip_prefix("ref: refs/heads/")?.to_owned())
+}
+
+/// The person's editor.
+pub(crate) fn editor(environment: &Environment) -> Option<String> {
+    let editor = environment.raw("VISUAL").or_else(|| environment.raw("EDITOR"));
+    editor.and_then(|editor| editor.to_str()).map(str::to_owned)
+}
+
+/// As many colours as the terminal says it has, and its ground where it says that.
+pub(crate) fn theme(environment: &Environment) -> Theme {
+    let has = |name: &str, words: &[&str]| {
+        let value = environment.raw(name).and_then(|value| value.to_str()).unwrap_or_default();
+        words.iter().any(|word| value.contains(word))
+    };
+    let depth = if environment.raw("NO_COLOR").is_some() {
+        Depth::None
+    } else if has("COLORTERM", &["truecolor", "24bit"]) {
+        Depth::True
+    } else if has("TERM", &["256color", "kitty", "alacritty", "ghostty"]) {
+        Depth::Indexed
+    } else {
+        Depth::Sixteen
+    };
+    // `COLORFGBG` is "letters;ground": 7 and 15 are light.
+    let colours = environment.raw("COLORFGBG").and_then(|value| value.to_str()).unwrap_or_default();
+    let is_light = matches!(colours.rsplit(';').next(), Some("7" | "15"));
+    Theme { depth, ground: if is_light { Ground::Light } else { Ground::Dark } }
+}
