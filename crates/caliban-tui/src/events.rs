@@ -7,6 +7,8 @@ use crossterm::event::KeyEvent;
 
 use crate::asks::{Asked, Reply};
 
+pub use caliban_core::background::{BackgroundRow, BackgroundStatus};
+
 /// Something happened.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "short-lived, one at a time")]
@@ -95,38 +97,6 @@ pub struct Failure {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
-}
-
-/// A background agent of the session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BackgroundRow {
-    /// Its number.
-    pub id: u64,
-    /// How it stands.
-    pub status: BackgroundStatus,
-    /// Its task.
-    pub summary: String,
-    /// What it does now.
-    pub activity: Option<String>,
-    /// When it began, in milliseconds since 1970.
-    pub started_ms: u64,
-    /// When it ended.
-    pub ended_ms: Option<u64>,
-    /// What it has spent.
-    pub tokens: u64,
-}
-
-/// How a background agent stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BackgroundStatus {
-    /// At work.
-    Running,
-    /// Done.
-    Completed,
-    /// Failed, or was killed.
-    Failed,
-    /// Out of its budget.
-    BudgetExceeded,
 }
 
 /// Something that the state wants done.

@@ -269,6 +269,9 @@ impl Link {
                 };
                 AgentEvent::TurnEnded { failure, tokens: ended.usage.total() }
             }),
+            ClientEvent::Background(notice) => {
+                self.is_ours(&notice.session_id).then_some(AgentEvent::Background(notice.agents))
+            }
             ClientEvent::Closed(session) => {
                 self.is_ours(&session).then(|| AgentEvent::HungUp("the session was closed".to_owned()))
             }

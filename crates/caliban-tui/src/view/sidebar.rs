@@ -80,6 +80,7 @@ fn looks(status: BackgroundStatus) -> (&'static str, &'static str, Role) {
         BackgroundStatus::Running => ("▶", "running", Role::Accent),
         BackgroundStatus::Completed => ("✓", "completed", Role::Good),
         BackgroundStatus::Failed => ("✗", "failed", Role::Bad),
+        BackgroundStatus::Killed => ("✗", "killed", Role::Bad),
         BackgroundStatus::BudgetExceeded => ("$", "budget exceeded", Role::Warn),
     }
 }

@@ -78,6 +78,7 @@ fn work_with_a_queue_a_todo_list_and_background_agents_at_every_size() {
             id,
             status,
             summary: summary.into(),
+            model: "m".into(),
             activity: Option::<u64>::is_none(&ended_ms).then(|| "Bash cargo test --workspace".into()),
             started_ms: 1_000,
             ended_ms,
