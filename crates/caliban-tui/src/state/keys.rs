@@ -1,4 +1,4 @@
-//! What keys do. The list of keys is in the help, and in `TUI.md` of the project's shared documents.
+//! What keys do. People find the list of keys in `/help` and in `docs/guide/terminal.md`.
 
 use std::time::{Duration, Instant};
 

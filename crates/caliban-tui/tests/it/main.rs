@@ -1,6 +1,6 @@
 //! The terminal UI without a terminal: what happens goes into the state, and the screen is looked at.
 //!
-//! Tests named `t01` to `t30` are the complaints about other terminal UIs that are listed in the project's `TUI.md`.
+//! Tests named `t01` to `t30` stand for complaints about other terminal UIs, by their number in the project's list.
 
 mod approvals;
 mod conversation;

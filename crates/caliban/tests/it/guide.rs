@@ -15,13 +15,14 @@ use page::{Block, Kind};
 use world::World;
 
 /// Blocks that no test can run: the page, the first line of the block, and why.
-const NOT_RUN: [(&str, &str, &str); 8] = [
+const NOT_RUN: [(&str, &str, &str); 9] = [
     ("README.md", "cargo run --release -- demo", "builds the whole program; `demo.rs` runs the demo"),
     ("README.md", "cargo install --locked --path crates/caliban", "installs programs"),
     ("README.md", "caliban \"make the greeting longer\"", "needs a person at a terminal, and an editor"),
     ("getting-started.md", "git clone https://github.com/caliban-dev/caliban", "needs the network"),
     ("getting-started.md", "export ANTHROPIC_API_KEY=", "the page has its model from here on; see `World`"),
     ("getting-started.md", "ollama serve &", "starts a server that is not ours"),
+    ("terminal.md", "caliban ", "needs a person at a terminal; tests/it/screen.rs is one"),
     ("models.md", "caliban --provider ollama", "needs those providers"),
     ("models.md", "ANTHROPIC_BASE_URL=", "needs those providers"),
 ];
@@ -49,6 +50,7 @@ pages! {
     the_settings_guide_shows_what_happens: "settings.md",
     the_sub_agents_guide_shows_what_happens: "sub-agents.md",
     the_worktrees_guide_shows_what_happens: "worktrees.md",
+    the_terminal_guide_shows_what_happens: "terminal.md",
     the_broker_guide_shows_what_happens: "broker.md",
 }
 
