@@ -18,7 +18,7 @@ use world::World;
 const NOT_RUN: [(&str, &str, &str); 9] = [
     ("README.md", "cargo run --release -- demo", "builds the whole program; `demo.rs` runs the demo"),
     ("README.md", "cargo install --locked --path crates/caliban", "installs programs"),
-    ("README.md", "caliban \"make the greeting longer\"", "needs a person at a terminal, and an editor"),
+    ("README.md", "caliban    ", "needs a person at a terminal, and an editor"),
     ("getting-started.md", "git clone https://github.com/caliban-dev/caliban", "needs the network"),
     ("getting-started.md", "export ANTHROPIC_API_KEY=", "the page has its model from here on; see `World`"),
     ("getting-started.md", "ollama serve &", "starts a server that is not ours"),
@@ -50,6 +50,7 @@ pages! {
     the_settings_guide_shows_what_happens: "settings.md",
     the_sub_agents_guide_shows_what_happens: "sub-agents.md",
     the_worktrees_guide_shows_what_happens: "worktrees.md",
+    the_background_agents_guide_shows_what_happens: "background-agents.md",
     the_terminal_guide_shows_what_happens: "terminal.md",
     the_broker_guide_shows_what_happens: "broker.md",
 }
