@@ -20,6 +20,6 @@ mod turn_end;
 pub use failure::{AcpFailure, FailureKind};
 pub use host::{Clients, Hosted, SessionHost};
 pub use listen::listen;
-pub use server::{Say, ServeOptions, serve};
+pub use server::{Judge, Say, ServeOptions, serve};
 pub use sessions::{Factory, LoadSession, NewSession, Sessions};
 pub use stdio::serve_stdio;

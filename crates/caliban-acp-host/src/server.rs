@@ -23,7 +23,7 @@ use caliban_acp::{
 };
 use caliban_acp::{
     conn::{ConnError, Inbox, Incoming, Limits, Params, Responder},
-    extension::{NO_SAY, SEND, SendRequest, meta},
+    extension::{BEHALF, Behalf, NO_SAY, SEND, SendRequest, field, meta},
 };
 use caliban_core::message::Block;
 use caliban_permissions::Mode;
@@ -58,6 +58,19 @@ pub struct ServeOptions {
     pub version: String,
     /// What the client may decide.
     pub say: Say,
+    /// What a process may decide that the client speaks for. Only for a client that is believed: without this, whom it
+    /// says to speak for does not matter.
+    pub judge: Option<Judge>,
+}
+
+/// Says what a process may decide.
+#[derive(Clone)]
+pub struct Judge(pub Arc<dyn Fn(Behalf) -> Say + Send + Sync>);
+
+impl std::fmt::Debug for Judge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Judge")
+    }
 }
 
 /// What a client may decide in a session.
@@ -92,13 +105,14 @@ impl ServeOptions {
     /// For clients that come over a socket.
     pub fn socket(version: impl Into<String>) -> Self {
         let initialize_within = Some(INITIALIZE_WITHIN);
-        Self { limits: Limits::default(), initialize_within, version: version.into(), say: Say::Full }
+        let limits = Limits::default();
+        Self { limits, initialize_within, version: version.into(), say: Say::Full, judge: None }
     }
 
     /// For the one client that started us, or lives in the same process: it may take its time.
     pub fn private(version: impl Into<String>) -> Self {
         let limits = Limits { write_timeout: None, ..Limits::default() };
-        Self { limits, initialize_within: None, version: version.into(), say: Say::Full }
+        Self { limits, initialize_within: None, version: version.into(), say: Say::Full, judge: None }
     }
 }
 
@@ -107,10 +121,10 @@ pub async fn serve(
     reader: impl AsyncRead + Send + Unpin + 'static,
     writer: impl AsyncWrite + Send + Unpin + 'static,
     sessions: Arc<Sessions>,
-    options: ServeOptions,
+    mut options: ServeOptions,
 ) -> Result<(), ConnError> {
     let mut inbox = Inbox::open(reader, writer, Limits { line: GATE_LINE_BYTES, ..options.limits });
-    let result = match introduction(&mut inbox, &sessions, &options).await {
+    let result = match introduction(&mut inbox, &sessions, &mut options).await {
         Ok(Some(abilities)) => {
             inbox.set_line_limit(options.limits.line);
             let server = Server { sessions, abilities, say: options.say, attached: Arc::default() };
@@ -127,8 +141,9 @@ pub async fn serve(
 async fn introduction(
     inbox: &mut Inbox,
     sessions: &Sessions,
-    options: &ServeOptions,
+    options: &mut ServeOptions,
 ) -> Result<Option<Abilities>, ConnError> {
+    let limit = options.initialize_within;
     let gate = async {
         while let Some(incoming) = inbox.next().await? {
             let Incoming::Request { method, params, responder } = incoming else { continue };
@@ -139,6 +154,11 @@ async fn introduction(
             }
             match params.parse::<InitializeRequest>() {
                 Ok(request) => {
+                    let behalf = field(request.meta.as_ref(), BEHALF).cloned();
+                    let behalf = behalf.and_then(|behalf| serde_json::from_value(behalf).ok());
+                    if let (Some(Judge(judge)), Some(behalf)) = (&options.judge, behalf) {
+                        options.say = judge(behalf);
+                    }
                     responder.answer(Ok(welcome(sessions, options))).await?;
                     let session = request.client_capabilities.session;
                     return Ok(Some(Abilities {
@@ -150,7 +170,7 @@ async fn introduction(
         }
         Ok(None)
     };
-    match options.initialize_within {
+    match limit {
         Some(limit) => tokio::time::timeout(limit, gate).await.unwrap_or_else(|_| {
             Err(ConnError::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "no initialize came")))
         }),

@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     conn::{CallError, Closed, ConnError, Inbox, Incoming, Limits, Params, Peer, Responder},
     extension::{
-        self, BACKGROUND, BackgroundNotice, CLOSED, ClosedNotice, NO_SAY, TURN_ENDED, TurnEndedNotice,
-        choice, meta,
+        self, BACKGROUND, BEHALF, BackgroundNotice, Behalf, CLOSED, ClosedNotice, NO_SAY, TURN_ENDED,
+        TurnEndedNotice, choice, meta,
     },
 };
 
@@ -120,13 +120,24 @@ impl Client {
         writer: impl AsyncWrite + Send + Unpin + 'static,
         version: &str,
     ) -> Result<(Self, Events), ClientError> {
+        Self::connect_for(reader, writer, version, None).await
+    }
+
+    /// The same for a client that speaks for another process.
+    pub async fn connect_for(
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+        version: &str,
+        behalf: Option<Behalf>,
+    ) -> Result<(Self, Events), ClientError> {
         let limits = Limits { write_timeout: None, ..Limits::default() };
         let mut events = Events { inbox: Inbox::open(reader, writer, limits) };
         let peer = events.inbox.peer().clone();
         let session = ClientSessionCapabilities::new().notices(NoticeCapabilities::new());
         let request = InitializeRequest::new(ProtocolVersion::V1)
             .client_capabilities(ClientCapabilities::new().session(session))
-            .client_info(Implementation::new("caliban", version));
+            .client_info(Implementation::new("caliban", version))
+            .meta(behalf.map(|behalf| meta(BEHALF, json!(behalf))));
         let answer = peer.call::<InitializeResponse>(AGENT_METHOD_NAMES.initialize, &request);
         let agent = events.until(answer).await??;
         if agent.protocol_version != ProtocolVersion::V1 {

@@ -15,6 +15,8 @@ pub const CLOSED: &str = "_caliban/closed";
 /// Tells what the background agents of a session do. See [`BackgroundNotice`].
 pub const BACKGROUND: &str = "_caliban/background";
 
+/// In the `_meta` of `initialize`: the process that the client speaks for. See [`Behalf`].
+pub const BEHALF: &str = "behalf";
 /// In the `_meta` of the answer to `initialize`: why this client is asked nothing.
 pub const NO_SAY: &str = "noSay";
 /// In the `_meta` of an update: what the agent waits for.
@@ -43,6 +45,17 @@ pub struct SendRequest {
     /// Chosen by the sender: the same id twice is one message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+}
+
+/// A process that somebody else speaks for. Only the fleet's daemon is believed, and an agent judges the process as if it
+/// had connected itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Behalf {
+    /// The process.
+    pub pid: i32,
+    /// When the kernel started it: another process that has this pid later is not meant.
+    pub start_time: u64,
 }
 
 /// The parameters of [`TURN_ENDED`].

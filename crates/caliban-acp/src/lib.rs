@@ -7,9 +7,11 @@ pub mod client;
 pub mod conn;
 pub mod extension;
 pub mod fence;
+pub mod link;
 mod peer;
 mod wire;
 
 pub use agent_client_protocol_schema::{ProtocolVersion, v1};
 pub use client::{Client, ClientError, ClientEvent, Events};
 pub use extension::TurnEndedNotice;
+pub use link::{Link, Unreached};

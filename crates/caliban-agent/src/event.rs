@@ -5,6 +5,8 @@
 
 use std::path::PathBuf;
 
+pub use caliban_contract::records::AskAnswer as Answer;
+
 pub use caliban_core::turn::TurnOutcome as Outcome;
 use caliban_core::{
     background::BackgroundStatus,
@@ -290,18 +292,6 @@ pub struct Ask {
     pub why: String,
     /// The rules that would allow calls of this kind; none when no rule can.
     pub suggestions: Vec<String>,
-}
-
-/// What a person says to an ask.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Answer {
-    /// This call may run.
-    Once,
-    /// This call and, for the rest of the session, all that the suggested rules cover.
-    Always,
-    /// No; with a reason for the model.
-    No(Option<String>),
 }
 
 impl Event {

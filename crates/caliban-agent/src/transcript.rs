@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The file's name in a session's directory.
-pub const FILE_NAME: &str = "transcript.jsonl";
+pub const FILE_NAME: &str = caliban_contract::records::TRANSCRIPT;
 /// A longer line is refused: nothing that we write comes near it.
 const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
 /// How long to wait before a write to a full disk is tried again.

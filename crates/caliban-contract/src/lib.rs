@@ -15,6 +15,7 @@ pub mod places;
 pub mod records;
 pub mod secrets;
 pub mod sockets;
+pub mod tail;
 pub mod variables;
 
 pub use options::{DaemonOptions, GRACE_MS, MAX_RUNNING, Sweep};

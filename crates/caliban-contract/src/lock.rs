@@ -81,6 +81,14 @@ pub fn process(path: &Path) -> io::Result<Option<(i32, OwnedFd)>> {
     Ok(caliban_process::open(pid, start_time)?.map(|process| (pid, process)))
 }
 
+/// Whether this process is the daemon that holds the lock. An agent believes it whom it speaks for (ADR 0041).
+#[must_use]
+pub fn is_daemon(path: &Path, pid: i32) -> bool {
+    let started = caliban_process::stat(pid).map(|stat| stat.start_time);
+    let said = holder(path).as_deref().and_then(parse);
+    started.is_some_and(|started| said == Some((pid, started))) && is_held(path)
+}
+
 /// What a daemon says of itself: by this its own agents know it.
 pub fn daemon_line(pid: i32, start_time: u64) -> String {
     format!("pid {pid} start {start_time}")
@@ -112,7 +120,15 @@ mod tests {
             held.say(&line, Some(place.as_ref())).unwrap();
             assert_eq!((holder(&path), socket(&path)), (Some(line.clone()), Some(place.into())));
         }
+        let own = i32::try_from(std::process::id()).unwrap();
+        let started = caliban_process::stat(own).unwrap().start_time;
+        assert!(!is_daemon(&path, own));
+        held.say(&daemon_line(own, started + 1), None).unwrap();
+        assert!(!is_daemon(&path, own));
+        held.say(&daemon_line(own, started), None).unwrap();
+        assert!(is_daemon(&path, own) && !is_daemon(&path, 1));
         drop(held);
+        assert!(!is_daemon(&path, own));
         assert!(!is_held(&path) && !is_held(&temp.path().join("none")));
     }
 

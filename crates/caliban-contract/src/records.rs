@@ -23,6 +23,8 @@ pub const SPEC: &str = "spec.json";
 pub const SHIM: &str = "shim.json";
 /// The shim's word on how it ended ([`ExitRecord`]).
 pub const EXIT: &str = "exit.json";
+/// Everything that happened in the conversation, a record a line. Written by the agent.
+pub const TRANSCRIPT: &str = "transcript.jsonl";
 /// The worker's word on how it stands ([`WorkerStatus`]).
 pub const STATUS: &str = "status.json";
 /// The worker's word on what it may do ([`Rights`]).
@@ -251,6 +253,18 @@ pub struct Ask {
     /// When it was asked, in milliseconds since 1970.
     #[serde(with = "caliban_core::instant")]
     pub opened_at: u64,
+}
+
+/// What a person says to an ask, as the transcript records it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AskAnswer {
+    /// This call may run.
+    Once,
+    /// This call and, for the rest of the session, all that the suggested rules cover.
+    Always,
+    /// No; with a reason for the model.
+    No(Option<String>),
 }
 
 /// How a worker ended by itself.

@@ -22,7 +22,8 @@
 //! for row in client.list().await? { /* AgentRow */ }
 //! let socket = client.wake(&id).await?.socket;          // a worker listens there (ACP): attach, send
 //! let row = client.kill(&id, &KillRequest::default()).await?; // its whole tree is gone
-//! // also: status, show, respawn, resume, rm, shutdown; everywhere an id, a unique prefix or a label
+//! // also: status, show, respawn, resume, rm, send, approvals, approve, deny, diff, merge, shutdown;
+//! // everywhere an id, a unique prefix or a label
 //! let mut events = client.events().await?;              // every agent, `Ready`, then news
 //! while let Some(event) = events.next().await? { /* FleetEvent */ }
 //! # Ok(()) }
@@ -32,5 +33,6 @@
 
 mod client;
 pub mod protocol;
+pub mod words;
 
 pub use client::{Client, ClientError, Ended, Events, StartOptions, end_by_signal};

@@ -17,11 +17,14 @@
 //! - A state changes through `caliban_core::lifecycle` only, and `killed`, `done`, `failed`, `crashed` are shown
 //!   only when the whole process tree is gone.
 //! - No signal goes to a process whose start time, boot and marker do not fit.
-//! - This crate does not know what an agent does: it links neither caliban-agent nor caliban-acp.
+//! - This crate does not know what an agent does: it links neither caliban-agent nor caliban-acp-host.
+//!   It speaks to an agent as any client does (`caliban-acp`).
 
 mod daemon;
 mod daemon_mode;
+pub mod landing;
 mod process;
+pub mod row;
 mod shim;
 
 use caliban_contract::{ancestry, lock, options, places, records, sockets, wall_ms};

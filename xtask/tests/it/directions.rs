@@ -40,7 +40,6 @@ const ONLY: &[(&str, &[&str])] =
 /// Arrows that must not be although they point down: from, to.
 const NEVER: &[(&str, &str)] = &[
     ("caliban-supervisor", "caliban-agent"),
-    ("caliban-supervisor", "caliban-acp"),
     ("caliban-supervisor", "caliban-acp-host"),
     ("caliban-control", "caliban-store"),
     ("caliban-tui", "caliban-acp-host"),

@@ -17,7 +17,7 @@ use caliban_process::Patience;
 use http::{Request, Response, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustix::io::Errno;
 use rustix::process::Pid;
@@ -30,9 +30,10 @@ pub use leave::{Ended, end_by_signal};
 pub use start::StartOptions;
 
 use crate::protocol::{
-    ANSWER_CAP, AgentList, AgentRow, ApiError, Awake, DATA_HEADER, DaemonStatus, ErrorBody, ErrorCode,
-    HEADER, KillRequest, Removed, RespawnRequest, Respawned, ResumeRequest, RmRequest, SpawnRequest, Spawned,
-    Stopping, VERSION, WakeRequest,
+    ANSWER_CAP, AgentList, AgentRow, Answered, ApiError, Approval, ApprovalList, ApproveRequest, Awake,
+    DATA_HEADER, DaemonStatus, DenyRequest, Diff, ErrorBody, ErrorCode, HEADER, KillRequest, MergeAnswer,
+    MergeRequest, Removed, RespawnRequest, Respawned, ResumeRequest, RmRequest, SendRequest, Sent,
+    SpawnRequest, Spawned, Stopping, VERSION, WakeRequest,
     routes::{self, Route, Verb},
 };
 use caliban_contract::lock;
@@ -224,6 +225,43 @@ impl Client {
         self.again(&Call::on(Verb::Wake, agent)?, Some(body(request)?)).await
     }
 
+    /// Says something to an agent; returns when the agent has it on its disk. A broken connection is tried again with the
+    /// same id, so it is said once.
+    pub async fn send(&mut self, agent: &str, mut request: SendRequest) -> Result<Sent, ClientError> {
+        if request.id.is_none() {
+            request.id = Some(random_key()?);
+        }
+        self.again(&Call::on(Verb::Send, agent)?, Some(body(&request)?)).await
+    }
+
+    /// What agents ask.
+    pub async fn approvals(&mut self) -> Result<Vec<Approval>, ClientError> {
+        let list: ApprovalList = self.again(&Call::new(Verb::Approvals), None).await?;
+        Ok(list.approvals)
+    }
+
+    /// Allows exactly one call.
+    pub async fn approve(&mut self, agent: &str, request: &ApproveRequest) -> Result<Answered, ClientError> {
+        self.once(&Call::on(Verb::Approve, agent)?, Some(body(request)?)).await
+    }
+
+    /// Refuses exactly one call.
+    pub async fn deny(&mut self, agent: &str, request: &DenyRequest) -> Result<Answered, ClientError> {
+        self.once(&Call::on(Verb::Deny, agent)?, Some(body(request)?)).await
+    }
+
+    /// What an agent changed; without the patch when only the figures are wanted.
+    pub async fn diff(&mut self, agent: &str, only_figures: bool) -> Result<Diff, ClientError> {
+        let mut call = Call::on(Verb::Diff, agent)?;
+        call.path += &format!("?stat={only_figures}");
+        self.again(&call, None).await
+    }
+
+    /// Lands an agent's work, or tells why not.
+    pub async fn merge(&mut self, agent: &str, request: &MergeRequest) -> Result<MergeAnswer, ClientError> {
+        self.once(&Call::on(Verb::Merge, agent)?, Some(body(request)?)).await
+    }
+
     /// Asks the daemon to leave; returns when it has let go of everything. Agents live on.
     pub async fn shutdown(mut self) -> Result<(), ClientError> {
         // Of whatever version it is: that is how an old daemon is replaced.
@@ -346,10 +384,12 @@ impl Call {
             | Verb::List
             | Verb::Spawn
             | Verb::Show
+            | Verb::Approvals
             | Verb::Events
             | Verb::Shutdown
             | Verb::OpenApi => true,
             Verb::Kill | Verb::Respawn | Verb::Resume | Verb::Rm | Verb::Wake => false,
+            Verb::Send | Verb::Approve | Verb::Deny | Verb::Diff | Verb::Merge => false,
         }
     }
 }
@@ -357,7 +397,7 @@ impl Call {
 /// One connection, and the task that drives it.
 #[derive(Debug)]
 struct Connection {
-    sender: SendRequest<Full<Bytes>>,
+    sender: http1::SendRequest<Full<Bytes>>,
     /// The process at the other end.
     daemon: Option<i32>,
     /// Where we keep our data, for it to compare.

@@ -20,6 +20,14 @@ use caliban_contract::records::Ask;
 
 pub mod openapi;
 pub mod routes;
+mod talk;
+mod work;
+
+pub use talk::{Answered, Approval, ApprovalList, ApproveRequest, DenyRequest, SendRequest, Sent};
+pub use work::{
+    Diff, DiffCommit, DiffFile, DiffPath, MergeAnswer, MergeForecast, MergeHow, MergeRefused, MergeRequest,
+    Merged,
+};
 
 /// The protocol spoken here.
 pub const VERSION: u32 = 1;
@@ -245,6 +253,45 @@ pub struct AgentRow {
     pub runs: u32,
 }
 
+impl AgentRow {
+    /// An agent of which only the id and the state are known.
+    #[must_use]
+    pub fn new(id: AgentId, state: State) -> Self {
+        Self {
+            id,
+            label: None,
+            state,
+            waiting_for: None,
+            activity: None,
+            asks: Vec::new(),
+            turns: 0,
+            usage: Usage::default(),
+            micro_usd: None,
+            created_at: 0,
+            age_ms: 0,
+            updated_at: 0,
+            branch: None,
+            worktree: None,
+            base_commit: None,
+            cwd: PathBuf::new(),
+            prompt: String::new(),
+            pid: None,
+            shim_pid: None,
+            socket: PathBuf::new(),
+            dir: PathBuf::new(),
+            ending: None,
+            note: None,
+            model: None,
+            last_text: None,
+            parent: None,
+            after: Vec::new(),
+            queued_behind: None,
+            hibernated: false,
+            runs: 1,
+        }
+    }
+}
+
 /// The states' words, for the schema.
 fn states(_: &mut SchemaGenerator) -> Schema {
     let words: Vec<&str> = State::ALL.iter().map(|state| state.word()).collect();
@@ -395,6 +442,10 @@ pub enum ErrorCode {
     Queued,
     /// The agent has ended.
     Ended,
+    /// The agent does not ask this, or not any more.
+    NotAsked,
+    /// Only a person may do this, and the caller is a process of an agent, or cannot be seen.
+    Forbidden,
     /// The agent's secrets are gone with the runtime directory (a reboot, a logout); those of the caller will do.
     SecretsGone,
     /// The body is too large.
@@ -430,8 +481,10 @@ impl ErrorCode {
             | Self::Conflict
             | Self::Queued
             | Self::Ended
+            | Self::NotAsked
             | Self::SecretsGone
             | Self::OtherData => 409,
+            Self::Forbidden => 403,
             Self::Timeout => 504,
             Self::TooLarge => 413,
             Self::DiskFull => 507,

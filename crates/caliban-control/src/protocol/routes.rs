@@ -4,8 +4,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value};
 
 use super::{
-    AgentList, AgentRow, Awake, DaemonStatus, FleetEvent, KillRequest, Removed, RespawnRequest, Respawned,
-    ResumeRequest, SpawnRequest, Spawned, Stopping, WakeRequest,
+    AgentList, AgentRow, Answered, ApprovalList, ApproveRequest, Awake, DaemonStatus, DenyRequest, Diff,
+    FleetEvent, KillRequest, MergeAnswer, MergeRequest, Removed, RespawnRequest, Respawned, ResumeRequest,
+    SendRequest, Sent, SpawnRequest, Spawned, Stopping, WakeRequest,
 };
 
 /// What a route does; files in `daemon/` are called like this.
@@ -29,6 +30,18 @@ pub enum Verb {
     Rm,
     /// Bring one into memory.
     Wake,
+    /// Say something to one.
+    Send,
+    /// What agents ask.
+    Approvals,
+    /// Allow a call.
+    Approve,
+    /// Refuse a call.
+    Deny,
+    /// What one changed.
+    Diff,
+    /// Land what one changed.
+    Merge,
     /// What happens.
     Events,
     /// Leave.
@@ -65,7 +78,7 @@ pub struct Route {
 }
 
 /// Method and path of every route.
-pub const ROUTES: [Route; 12] = [
+pub const ROUTES: [Route; 18] = [
     route(
         Verb::Status,
         "GET",
@@ -133,6 +146,57 @@ pub const ROUTES: [Route; 12] = [
         "Make sure that the agent's worker listens on its socket",
         Some(schema::<WakeRequest>),
         schema::<Awake>,
+    ),
+    route(
+        Verb::Send,
+        "POST",
+        "/v1/agents/{id}/send",
+        "Say something to an agent, which is woken if it sleeps; answers when it has the message on its disk",
+        Some(schema::<SendRequest>),
+        schema::<Sent>,
+    ),
+    route(
+        Verb::Approvals,
+        "GET",
+        "/v1/approvals",
+        "The calls of all agents that wait for a person",
+        None,
+        schema::<ApprovalList>,
+    ),
+    route(
+        Verb::Approve,
+        "POST",
+        "/v1/agents/{id}/approve",
+        "Allow exactly one call, for a person",
+        Some(schema::<ApproveRequest>),
+        schema::<Answered>,
+    ),
+    route(
+        Verb::Deny,
+        "POST",
+        "/v1/agents/{id}/deny",
+        "Refuse exactly one call, for a person",
+        Some(schema::<DenyRequest>),
+        schema::<Answered>,
+    ),
+    Route {
+        query: &[("stat", "leave the patch out")],
+        ..route(
+            Verb::Diff,
+            "GET",
+            "/v1/agents/{id}/diff",
+            "What an agent changed against its recorded base, committed or not",
+            None,
+            schema::<Diff>,
+        )
+    },
+    route(
+        Verb::Merge,
+        "POST",
+        "/v1/agents/{id}/merge",
+        "Land an agent's work, or try to; for a person",
+        Some(schema::<MergeRequest>),
+        schema::<MergeAnswer>,
     ),
     route(
         Verb::Events,

@@ -12,7 +12,7 @@ use caliban_core::lifecycle::{Event, State};
 use caliban_store::StoreError;
 use caliban_store::fleet::{Change, Record, Registry, Wanted};
 
-use super::agent::{About, Agent};
+use super::agent::Agent;
 use super::phase::{Keeper, Ordered, Phase, Queued, Stop, Tries};
 use super::store::Then;
 use super::unconfirmed_run::{VOID_PID, keeper_of_rest};
@@ -20,6 +20,7 @@ use super::{Owner, rm, spawn, stop_order};
 use crate::lock::Held;
 use crate::process::{self, Traces};
 use crate::records::{self, ExitRecord, LEAVING, ShimRecord};
+use crate::row::About;
 
 /// What the files say of an agent's run.
 enum Run {

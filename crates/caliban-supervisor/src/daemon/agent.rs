@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, WaitingFor};
-use caliban_core::spec::{Isolation, SpawnSpec};
 use caliban_keeper::Group;
 use caliban_store::fleet::{Record, Wanted};
 
@@ -13,9 +11,8 @@ use crate::places::Places;
 use crate::process::{MARKER, Traces};
 use crate::protocol::AgentRow;
 use crate::records::{self, ShimRecord, WorkerStatus};
+use crate::row::{About, RowFacts};
 
-/// Characters of a prompt's first line that a row shows.
-const PROMPT_CHARS: usize = 200;
 /// Runs that are remembered besides the present one.
 const OTHER_RUNS: usize = 4;
 
@@ -29,49 +26,6 @@ pub(super) struct Agent {
     /// Whether its record could not be saved.
     pub(super) unsaved: bool,
     pub(super) phase: Phase,
-}
-
-/// What of the request is shown or needed all the time. The rest, with the environment, is in the registry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct About {
-    pub(super) label: Option<String>,
-    pub(super) prompt: String,
-    pub(super) cwd: PathBuf,
-    pub(super) model: Option<String>,
-    pub(super) parent: Option<AgentId>,
-    pub(super) depth: u32,
-    pub(super) has_worktree: bool,
-}
-
-impl About {
-    pub(super) fn of(spec: &SpawnSpec) -> Self {
-        let line = spec.prompt.trim_start().lines().next().unwrap_or_default();
-        Self {
-            label: spec.label.as_ref().map(|label| label.as_str().to_owned()),
-            prompt: line.chars().take(PROMPT_CHARS).collect(),
-            cwd: spec.cwd.clone(),
-            model: spec.setup.model.clone(),
-            parent: spec.parent,
-            depth: spec.depth,
-            has_worktree: matches!(spec.isolation, Isolation::Worktree(_)),
-        }
-    }
-
-    /// Of a stored request. One that cannot be read (a later version's) is shown as such.
-    pub(super) fn of_json(spec: &str) -> Self {
-        match SpawnSpec::from_json(spec) {
-            Ok(spec) => Self::of(&spec),
-            Err(error) => Self {
-                label: None,
-                prompt: error.to_string(),
-                cwd: "/".into(),
-                model: None,
-                parent: None,
-                depth: 0,
-                has_worktree: true,
-            },
-        }
-    }
 }
 
 impl Agent {
@@ -213,43 +167,17 @@ impl Agent {
 
     /// As lists show it.
     pub(super) fn row(&self, places: &Places, queued_behind: Option<u64>) -> AgentRow {
-        let silent = WorkerStatus::default();
-        let report = self.report.as_ref().unwrap_or(&silent);
-        let status = &self.record.status;
-        // What an earlier run did or asked is over.
-        let now = self.own_report().filter(|_| !status.state().is_ending());
-        let id = self.record.id;
-        AgentRow {
-            id,
-            label: self.about.label.clone(),
-            state: status.state(),
-            waiting_for: status.waiting_for().cloned(),
-            activity: now.and_then(|report| report.activity.clone()),
-            asks: now.map(|report| report.asks.clone()).unwrap_or_default(),
-            turns: report.turns,
-            usage: report.usage,
-            micro_usd: report.micro_usd,
-            created_at: self.record.created_at,
-            age_ms: crate::wall_ms().saturating_sub(self.record.created_at),
-            updated_at: self.record.updated_at.max(report.updated_at),
-            branch: report.branch.clone(),
-            worktree: report.worktree.clone(),
-            base_commit: report.base_commit.clone(),
-            cwd: self.about.cwd.clone(),
-            prompt: self.about.prompt.clone(),
-            pid: self.shim().and_then(|shim| shim.worker_pid),
-            shim_pid: self.shim().map(|shim| shim.pid),
+        let facts = RowFacts {
+            record: &self.record,
+            status: &self.record.status,
+            about: &self.about,
+            report: self.report.as_ref(),
+            shim: self.shim(),
             socket: self.socket(places),
-            dir: places.agent_dir(id),
-            ending: status.ending().cloned(),
-            note: self.record.note.clone(),
-            model: report.model.clone().or_else(|| self.about.model.clone()),
-            last_text: report.last_text.clone(),
-            parent: self.about.parent,
-            after: self.record.after.clone(),
+            dir: places.agent_dir(self.record.id),
             queued_behind,
             hibernated: matches!(self.phase, Phase::Hibernating(_) | Phase::Renewing(Renewing::Wake(_))),
-            runs: self.record.runs,
-        }
+        };
+        facts.row()
     }
 }

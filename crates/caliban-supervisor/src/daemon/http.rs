@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use caliban_acp::extension::Behalf;
 use http::{Request as HttpRequest, Response, header};
 use http_body::Frame;
 use http_body_util::combinators::BoxBody;
@@ -26,13 +27,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::connections::{Connection, Connections, Doing, Room};
-use super::{Answer, Msg, Request, events, wake};
+use super::speak::Speaker;
+use super::{Answer, Msg, Request, approve, diff, events, merge, send, stopping, wake};
+use crate::places::Places;
 use crate::protocol::routes::{self, Verb};
 use crate::protocol::{
-    ApiError, BODY_CAP, DATA_HEADER, ErrorBody, ErrorCode, HEADER, KillRequest, RespawnRequest,
-    ResumeRequest, RmRequest, SpawnRequest, Stopping, VERSION, WakeRequest, openapi,
+    ApiError, ApproveRequest, BODY_CAP, DATA_HEADER, DenyRequest, ErrorBody, ErrorCode, HEADER, KillRequest,
+    MergeRequest, RespawnRequest, ResumeRequest, RmRequest, SendRequest, SpawnRequest, Stopping, VERSION,
+    WakeRequest, openapi,
 };
 use crate::sockets::Bound;
 
@@ -55,12 +60,12 @@ type Body = BoxBody<Bytes, Infallible>;
 /// Serves until `stop`, then finishes what is in flight.
 pub(super) async fn serve(
     mut listeners: mpsc::Receiver<(UnixListener, Bound)>,
-    base: &Path,
+    places: &Places,
     inbox: mpsc::Sender<Msg>,
     stop: CancellationToken,
 ) {
     let Some((mut listener, mut bound)) = listeners.recv().await else { return };
-    let base: Arc<Path> = base.into();
+    let door = Arc::new(Door { places: places.clone(), inbox, stop: stop.clone(), git: TaskTracker::new() });
     let mut connections = JoinSet::new();
     let open = Connections::default();
     loop {
@@ -75,8 +80,8 @@ pub(super) async fn serve(
             accepted = listener.accept(), if room == Room::Some => match accepted {
                 Ok((stream, _)) => {
                     if let Some(peer) = check_peer(&stream) {
-                        let connection = open.enter(peer, &stop);
-                        connections.spawn(converse(stream, peer, connection, base.clone(), inbox.clone(), stop.clone()));
+                        let connection = open.enter(peer.pid, &stop);
+                        connections.spawn(converse(stream, peer, connection, door.clone()));
                     }
                 }
                 Err(error) => {
@@ -89,16 +94,60 @@ pub(super) async fn serve(
     // First out of the way, so that new clients start another daemon, which waits for our lock.
     bound.remove();
     drop(listener);
-    let drained = async { while connections.join_next().await.is_some() {} };
+    door.git.close();
+    let drained = async {
+        while connections.join_next().await.is_some() {}
+        // A merge that was cut short has put everything back.
+        door.git.wait().await;
+    };
     if tokio::time::timeout(DRAIN_LIMIT, drained).await.is_err() {
         tracing::warn!("left {} requests unanswered after {DRAIN_LIMIT:?}", connections.len());
     }
 }
 
-/// The process id of a caller of our own user.
-fn check_peer(stream: &UnixStream) -> Option<Option<i32>> {
+/// What every connection needs.
+struct Door {
+    places: Places,
+    inbox: mpsc::Sender<Msg>,
+    stop: CancellationToken,
+    /// What runs git for somebody. It ends by itself when the daemon leaves.
+    git: TaskTracker,
+}
+
+impl Door {
+    /// Runs what must come to its own end in a task: a caller who hangs up does not leave a merge half done.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let failed = |error: tokio::task::JoinError| ApiError::new(ErrorCode::Internal, error.to_string());
+        self.git.spawn(work).await.map_err(failed)?
+    }
+}
+
+/// The process at the other end of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer {
+    /// None in another namespace of processes.
+    pid: Option<i32>,
+    /// When it was started; none when it is gone or hidden.
+    start_time: Option<u64>,
+}
+
+impl Peer {
+    /// The process, for an agent to judge.
+    pub(super) fn behalf(self) -> Option<Behalf> {
+        Some(Behalf { pid: self.pid?, start_time: self.start_time? })
+    }
+}
+
+/// A caller of our own user.
+fn check_peer(stream: &UnixStream) -> Option<Peer> {
     match stream.peer_cred() {
-        Ok(peer) if peer.uid() == rustix::process::getuid().as_raw() => Some(peer.pid()),
+        Ok(peer) if peer.uid() == rustix::process::getuid().as_raw() => {
+            let pid = peer.pid();
+            Some(Peer { pid, start_time: pid.and_then(caliban_process::stat).map(|stat| stat.start_time) })
+        }
         Ok(peer) => {
             tracing::warn!(uid = peer.uid(), "a connection of another user was refused");
             None
@@ -110,18 +159,11 @@ fn check_peer(stream: &UnixStream) -> Option<Option<i32>> {
     }
 }
 
-async fn converse(
-    stream: UnixStream,
-    peer: Option<i32>,
-    connection: Connection,
-    base: Arc<Path>,
-    inbox: mpsc::Sender<Msg>,
-    stop: CancellationToken,
-) {
-    let (stopping, leave, connection) = (stop.clone(), connection.leave.clone(), Arc::new(connection));
+async fn converse(stream: UnixStream, peer: Peer, connection: Connection, door: Arc<Door>) {
+    let (stopping, leave, connection) = (door.stop.clone(), connection.leave.clone(), Arc::new(connection));
     let service = service_fn(move |request| {
-        let (base, inbox, stop, connection) = (base.clone(), inbox.clone(), stop.clone(), connection.clone());
-        async move { Ok::<_, Infallible>(respond(request, peer, &connection, &base, inbox, stop).await) }
+        let (door, connection) = (door.clone(), connection.clone());
+        async move { Ok::<_, Infallible>(respond(request, peer, &connection, &door).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -152,14 +194,12 @@ async fn converse(
 
 async fn respond(
     request: HttpRequest<Incoming>,
-    peer: Option<i32>,
+    peer: Peer,
     connection: &Connection,
-    base: &Path,
-    inbox: mpsc::Sender<Msg>,
-    stop: CancellationToken,
+    door: &Door,
 ) -> Response<Body> {
     connection.does(Doing::Asks);
-    let answered = answer(request, peer, base, &inbox, &stop).await;
+    let answered = answer(request, peer, door).await;
     connection.does(if matches!(answered, Ok(Answered::Events(_))) { Doing::Reads } else { Doing::Nothing });
     let outcome = match answered {
         Ok(Answered::Json(status, bytes)) => Response::builder()
@@ -167,7 +207,14 @@ async fn respond(
             .header(header::CONTENT_TYPE, "application/json")
             .body(full(bytes)),
         Ok(Answered::Events(subscription)) => {
-            let feed = Feed { blocks: events::feed(subscription, inbox, stop, connection.leave.clone()) };
+            let feed = Feed {
+                blocks: events::feed(
+                    subscription,
+                    door.inbox.clone(),
+                    door.stop.clone(),
+                    connection.leave.clone(),
+                ),
+            };
             Response::builder()
                 .header(header::CONTENT_TYPE, "text/event-stream")
                 .header(header::CACHE_CONTROL, "no-store")
@@ -192,43 +239,63 @@ enum Answered {
     Events(events::Subscription),
 }
 
-async fn answer(
-    request: HttpRequest<Incoming>,
-    peer: Option<i32>,
-    base: &Path,
-    inbox: &mpsc::Sender<Msg>,
-    stop: &CancellationToken,
-) -> Result<Answered, ApiError> {
-    let stopping = || ApiError::new(ErrorCode::Stopping, "the daemon is leaving");
+async fn answer(request: HttpRequest<Incoming>, peer: Peer, door: &Door) -> Result<Answered, ApiError> {
+    let Door { places, inbox, stop, .. } = door;
     let (path, method) = (request.uri().path().to_owned(), request.method().clone());
     let query = request.uri().query().unwrap_or_default().to_owned();
     let Some((route, id)) = routes::find(method.as_str(), &path) else { return Err(no_route(&path)) };
     // Whoever comes with another version must still be able to look, and to replace us.
     if !matches!(route.verb, Verb::Status | Verb::Shutdown) {
         check_protocol(&request)?;
-        check_data(&request, base)?;
+        check_data(&request, places.base())?;
     }
     let id = decode(id)?;
     let ask = match route.verb {
         Verb::OpenApi => return json(200, &openapi::document()),
-        // A worker that does not listen does not keep us from leaving: the next daemon is asked again.
         Verb::Wake => {
             let wanted = body_or_default::<WakeRequest>(request).await?;
-            match stop.run_until_cancelled(wake::until_awake(id, wanted, inbox)).await {
-                Some(awake) => return json(200, &awake?),
-                None => return Err(stopping()),
-            }
+            return json(200, &unless_stopped(stop, wake::until_awake(id, wanted, inbox)).await?);
         }
+        Verb::Send => {
+            let message = body::<SendRequest>(request).await?;
+            let speaker = Speaker { inbox, caller: peer.behalf() };
+            return json(200, &unless_stopped(stop, send::send(&id, message, &speaker)).await?);
+        }
+        Verb::Approve | Verb::Deny => {
+            let verdict = match route.verb {
+                Verb::Approve => body::<ApproveRequest>(request).await?.into(),
+                _ => body::<DenyRequest>(request).await?.into(),
+            };
+            let speaker = Speaker { inbox, caller: peer.behalf() };
+            return json(200, &unless_stopped(stop, approve::answer(&id, verdict, &speaker)).await?);
+        }
+        Verb::Diff => {
+            let [stat] = flags(["stat"], &query)?;
+            let row = Speaker { inbox, caller: None }.show(id).await?;
+            let whole = if stat { diff::Whole::Figures } else { diff::Whole::Patch };
+            // Nobody reads it when the caller hangs up.
+            let cancel = stop.child_token();
+            let _hung_up = cancel.clone().drop_guard();
+            return json(200, &door.run(diff::diff(row, whole, places.clone(), cancel)).await?);
+        }
+        Verb::Merge => {
+            merge::check_caller(peer)?;
+            let wanted = body_or_default::<MergeRequest>(request).await?;
+            let row = Speaker { inbox, caller: None }.show(id).await?;
+            let work = merge::merge(row, wanted, places.clone(), inbox.clone(), stop.child_token());
+            return json(200, &door.run(work).await?);
+        }
+        Verb::Approvals => Request::Approvals,
         Verb::Status => Request::Status,
         Verb::List => Request::List,
         Verb::Show => Request::Show(id),
         Verb::Events => Request::Events,
         Verb::Shutdown => Request::Shutdown,
         Verb::Rm => Request::Rm(id, rm_request(&query)?),
-        Verb::Spawn => Request::Spawn(Box::new(body::<SpawnRequest>(request).await?), peer),
+        Verb::Spawn => Request::Spawn(Box::new(body::<SpawnRequest>(request).await?), peer.pid),
         Verb::Kill => Request::Kill(id, body_or_default::<KillRequest>(request).await?),
-        Verb::Respawn => Request::Respawn(id, body_or_default::<RespawnRequest>(request).await?, peer),
-        Verb::Resume => Request::Resume(id, body_or_default::<ResumeRequest>(request).await?, peer),
+        Verb::Respawn => Request::Respawn(id, body_or_default::<RespawnRequest>(request).await?, peer.pid),
+        Verb::Resume => Request::Resume(id, body_or_default::<ResumeRequest>(request).await?, peer.pid),
     };
     let (reply, answer) = oneshot::channel();
     inbox.send(Msg::Request(ask, reply)).await.map_err(|_| stopping())?;
@@ -240,9 +307,18 @@ async fn answer(
         Answer::Respawned(respawned) => json(201, &respawned),
         Answer::Removed(removed) => json(200, &removed),
         Answer::Events(subscription) => Ok(Answered::Events(subscription)),
+        Answer::Approvals(open) => json(200, &open),
         Answer::Stopping => json(202, &Stopping { stopping: true }),
         Answer::Waking(_) => Err(ApiError::new(ErrorCode::Internal, "wake was answered twice")),
     }
+}
+
+/// What waits for an agent does not keep us from leaving: the next daemon is asked again.
+async fn unless_stopped<T>(
+    stop: &CancellationToken,
+    answer: impl Future<Output = Result<T, ApiError>>,
+) -> Result<T, ApiError> {
+    stop.run_until_cancelled(answer).await.unwrap_or_else(|| Err(stopping()))
 }
 
 fn json(status: u16, value: &impl Serialize) -> Result<Answered, ApiError> {
@@ -328,7 +404,13 @@ async fn read(request: HttpRequest<Incoming>) -> Result<Bytes, ApiError> {
 }
 
 fn rm_request(query: &str) -> Result<RmRequest, ApiError> {
-    let mut request = RmRequest::default();
+    let [force, keep] = flags(["force", "keep"], query)?;
+    Ok(RmRequest { force, keep })
+}
+
+/// The parameters of these names, each true or false.
+fn flags<const N: usize>(names: [&str; N], query: &str) -> Result<[bool; N], ApiError> {
+    let mut flags = [false; N];
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, "true"));
         let value = match value {
@@ -336,18 +418,15 @@ fn rm_request(query: &str) -> Result<RmRequest, ApiError> {
             "false" | "0" => false,
             _ => return Err(ApiError::new(ErrorCode::BadRequest, format!("{name} is true or false"))),
         };
-        match name {
-            "force" => request.force = value,
-            "keep" => request.keep = value,
-            _ => {
-                return Err(ApiError::new(
-                    ErrorCode::BadRequest,
-                    format!("there is no parameter {}", caliban_core::inert::quoted(name)),
-                ));
+        match flags.iter_mut().zip(names).find(|(_, known)| *known == name) {
+            Some((flag, _)) => *flag = value,
+            None => {
+                let text = format!("there is no parameter {}", caliban_core::inert::quoted(name));
+                return Err(ApiError::new(ErrorCode::BadRequest, text));
             }
         }
     }
-    Ok(request)
+    Ok(flags)
 }
 
 /// Takes `%41` for `A`.

@@ -5,8 +5,10 @@
 
 mod adopt;
 mod agent;
+mod approve;
 mod connections;
 pub mod decide;
+mod diff;
 mod end;
 mod events;
 mod http;
@@ -15,6 +17,7 @@ mod kill;
 mod list;
 mod listener;
 pub(crate) mod log;
+mod merge;
 pub(crate) mod notify;
 mod phase;
 mod queue;
@@ -24,7 +27,9 @@ mod resolve;
 mod respawn;
 mod resume;
 mod rm;
+mod send;
 mod spawn;
+mod speak;
 mod start;
 mod status;
 mod stop;
@@ -56,8 +61,8 @@ use crate::lock::Held;
 use crate::options::DaemonOptions;
 use crate::places::Places;
 use crate::protocol::{
-    AgentRow, ApiError, DaemonStatus, ErrorCode, FoundAtStart, KillRequest, Removed, RespawnRequest,
-    Respawned, ResumeRequest, RmRequest, SpawnRequest, Spawned, WakeRequest,
+    AgentRow, ApiError, ApprovalList, DaemonStatus, ErrorCode, FoundAtStart, KillRequest, Removed,
+    RespawnRequest, Respawned, ResumeRequest, RmRequest, SpawnRequest, Spawned, WakeRequest,
 };
 use crate::records::{ExitRecord, ShimRecord};
 
@@ -108,6 +113,7 @@ pub(in crate::daemon) enum Request {
     Resume(String, ResumeRequest, Option<i32>),
     Rm(String, RmRequest),
     Wake(String, Arc<WakeRequest>),
+    Approvals,
     Events,
     Shutdown,
 }
@@ -123,6 +129,7 @@ pub(in crate::daemon) enum Answer {
     Respawned(Respawned),
     Removed(Removed),
     Waking(wake::Waking),
+    Approvals(ApprovalList),
     Events(events::Subscription),
     Stopping,
 }
@@ -157,7 +164,7 @@ pub(crate) async fn serve(
     owner.sweep_worktrees();
     let over = CancellationToken::new();
     let server = async {
-        http::serve(listeners, places.base(), inbox, stop.clone()).await;
+        http::serve(listeners, places, inbox, stop.clone()).await;
         over.cancel();
     };
     let decide = async { owner.run(messages, over.clone()).await.close().await };
@@ -299,6 +306,10 @@ impl Owner {
             Request::Status => Ok(self.status()),
             Request::List => self.list(),
             Request::Show(query) => self.show(&query),
+            Request::Approvals => {
+                self.refresh();
+                Ok(Answer::Approvals(approve::open(self.rows())))
+            }
             Request::Events => Ok(self.subscribe()),
             Request::Shutdown => Ok(self.shutdown()),
             Request::Wake(query, request) => self.wake(&query, &request),
@@ -442,6 +453,11 @@ impl Owner {
             }
         });
     }
+}
+
+/// The refusal of a request that comes when the daemon leaves.
+pub(in crate::daemon) fn stopping() -> ApiError {
+    ApiError::new(ErrorCode::Stopping, "the daemon is leaving")
 }
 
 /// Answers a request; the client may have gone.

@@ -17,11 +17,11 @@ use caliban_store::StoreError;
 use caliban_store::fleet::{Change, Record, Registry, Wanted};
 use caliban_store::open::Prepared;
 
-use super::agent::About;
 use super::{rm, start, stop_order};
 use crate::lock::Held;
 use crate::places::Places;
 use crate::records::{self, LaunchRecord, ResumeOrder, ShimRecord, WorkerState, WorkerStatus};
+use crate::row::About;
 
 /// What the worker's program is called.
 const WORKER: &str = "caliban";

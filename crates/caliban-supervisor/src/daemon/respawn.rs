@@ -6,13 +6,14 @@ use caliban_core::lifecycle::{State, Status};
 use caliban_core::spec::SpawnSpec;
 use caliban_store::fleet::{Change, Record, Wanted};
 
-use super::agent::{About, Agent};
+use super::agent::Agent;
 use super::phase::{Phase, Registering, Waiter};
 use super::resume::{self, Heard};
 use super::store::Then;
 use super::worktree::{Disposed, Purpose};
 use super::{Answer, Owner, Reply, answer_to, inherit, rm, spawn};
 use crate::protocol::{ApiError, ErrorCode, RespawnRequest, Respawned};
+use crate::row::About;
 
 impl Owner {
     pub(super) fn respawn(

@@ -13,7 +13,7 @@ use caliban_core::names::Slug;
 use caliban_core::spec::SpawnSpec;
 use caliban_store::fleet::{Change, Record, Wanted};
 
-use super::agent::{About, Agent};
+use super::agent::Agent;
 use super::inherit::Given;
 use super::phase::{Phase, Queued, Registering};
 use super::store::Then;
@@ -21,6 +21,7 @@ use super::{Answer, Owner, Reply, answer_to, rm, stop_order};
 use crate::places::{Places, PlacesError, private_dir};
 use crate::protocol::{ApiError, ErrorCode, SpawnRequest, Spawned};
 use crate::records;
+use crate::row::About;
 
 /// The longest key of a request.
 const KEY_CAP: usize = 128;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::phase::{Phase, Renewing};
 use super::renew::Renewal;
 use super::store::Then;
-use super::{Answer, Msg, Owner, Request, spawn};
+use super::{Answer, Msg, Owner, Request, spawn, stopping};
 use crate::protocol::{ApiError, Awake, ErrorCode, WakeRequest};
 
 /// How long a worker may take until it listens.
@@ -30,6 +30,14 @@ pub(super) struct Waking {
     socket: Option<PathBuf>,
     /// Why it takes so long, when that is known.
     note: Option<String>,
+}
+
+#[cfg(test)]
+impl Waking {
+    /// Somebody listens there.
+    pub(super) fn at(id: AgentId, socket: PathBuf) -> Self {
+        Self { id, socket: Some(socket), note: None }
+    }
 }
 
 impl Owner {
@@ -102,7 +110,6 @@ pub(super) async fn until_awake(
     let mut query = query;
     loop {
         let (reply, answer) = oneshot::channel();
-        let stopping = || ApiError::new(ErrorCode::Stopping, "the daemon is leaving");
         inbox
             .send(Msg::Request(Request::Wake(query, request.clone()), reply))
             .await

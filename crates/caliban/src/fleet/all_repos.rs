@@ -59,7 +59,7 @@ struct There<'a> {
 
 pub(super) async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
     let fleets = find(fleet).await?;
-    let now = row::now_ms();
+    let now = caliban_contract::wall_ms();
     if json {
         let mut all = Vec::new();
         for Found { repo, told_by, rows } in &fleets {

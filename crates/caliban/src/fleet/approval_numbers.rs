@@ -180,8 +180,7 @@ mod tests {
     fn a_number_stays_with_its_question() {
         let dir = tempfile::tempdir().unwrap();
         let ask = |id: &str, opened_at| Ask { id: id.into(), opened_at, ..Ask::default() };
-        let row =
-            |asks: &[Ask]| AgentRow { asks: asks.to_vec(), ..super::super::row::tests::row(State::Running) };
+        let row = |asks: &[Ask]| AgentRow { asks: asks.to_vec(), ..crate::fleet::tests::row(State::Running) };
         let numbers = |asks: &[Ask]| {
             let listed = number(dir.path(), &[row(asks)], Showing::None).open;
             listed.into_iter().map(|it| (it.number.unwrap(), it.ask.id)).collect::<Vec<_>>()
@@ -209,7 +208,7 @@ mod tests {
         let row = |id: &str, ask: &str| AgentRow {
             id: id.parse().unwrap(),
             asks: vec![Ask { id: ask.into(), ..Ask::default() }],
-            ..super::super::row::tests::row(State::Running)
+            ..crate::fleet::tests::row(State::Running)
         };
         let (one, two) = (row("00000001", "a"), row("00000002", "b"));
         let listed = |showing| {
@@ -228,8 +227,7 @@ mod tests {
     fn numbers_that_were_given_hold_where_no_other_can_be_kept() {
         let dir = tempfile::tempdir().unwrap();
         let ask = |id: &str, opened_at| Ask { id: id.into(), opened_at, ..Ask::default() };
-        let row =
-            |asks: &[Ask]| AgentRow { asks: asks.to_vec(), ..super::super::row::tests::row(State::Running) };
+        let row = |asks: &[Ask]| AgentRow { asks: asks.to_vec(), ..crate::fleet::tests::row(State::Running) };
         number(dir.path(), &[row(&[ask("a", 2)])], Showing::All);
         fs::remove_file(dir.path().join(LOCK)).unwrap();
         fs::create_dir(dir.path().join(LOCK)).unwrap();

@@ -37,7 +37,7 @@ pub(super) async fn approvals(
         writeln!(out, "Nobody asks anything.")?;
         return Ok(Code::Done);
     }
-    let now = row::now_ms();
+    let now = caliban_contract::wall_ms();
     for asked in &open {
         let age = Duration::from_millis(now.saturating_sub(asked.ask.opened_at));
         writeln!(out, "{}  {}  {} ago", number(asked), who(asked), row::time(age))?;
@@ -64,15 +64,15 @@ pub(super) async fn approvals(
 /// One call, all of it, as the transcript has it.
 async fn whole(fleet: &Fleet<'_>, asked: &Numbered, out: &mut dyn Write) -> Result<Code, Failure> {
     let row = fleet.client().await?.show(&asked.agent.to_string()).await.map_err(worded)?;
-    let Some(found) = answer::asked_in(&row, &asked.ask.id)? else {
+    let Some(ask) = answer::asked_in(&row, &asked.ask.id)? else {
         return Err(Failure::new(format!(
             "the transcript of {} does not have the question yet",
             asked.agent
         )));
     };
-    let by = found.ask.agent.as_deref().map(|agent| format!(", for its helper {}", inert::line(agent)));
+    let by = ask.agent.as_deref().map(|agent| format!(", for its helper {}", inert::line(agent)));
     writeln!(out, "{}  {}{}", number(asked), who(asked), by.unwrap_or_default())?;
-    writeln!(out, "{}", caliban_agent::whole_call(&found.ask.name, &found.ask.input))?;
+    writeln!(out, "{}", caliban_agent::whole_call(&ask.name, &ask.input))?;
     super::say(&format!("answer with: caliban approve {0}, or caliban deny {0}", name(asked)));
     Ok(Code::Done)
 }

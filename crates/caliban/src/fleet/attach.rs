@@ -7,6 +7,7 @@ mod words;
 
 use std::{collections::VecDeque, io::Write, time::Duration};
 
+use caliban_acp::Link;
 use caliban_control::{
     Client, ClientError,
     protocol::{AgentRow, ErrorCode, FleetEvent},
@@ -16,11 +17,10 @@ use caliban_core::lifecycle::State;
 use self::talk::{Memory, Over, Talk};
 use super::{
     Fleet,
-    link::Link,
     logs::{replay, verdict},
     row, say,
     watch::{Daemons, Left},
-    worded,
+    worded, worded_agent,
 };
 use crate::{
     cli::fleet::AttachArgs,
@@ -61,7 +61,7 @@ pub(super) async fn attach(
             Ok(awake) => awake.socket,
             Err(ClientError::Refused(error)) if error.code == ErrorCode::Queued => {
                 let key = if keyboard.is_some() { "Ctrl+D" } else { "Ctrl+C" };
-                say(&format!("{}; waiting ({key} leaves)", row::doing(&agent, row::now_ms())));
+                say(&format!("{}; waiting ({key} leaves)", row::doing(&agent, caliban_contract::wall_ms())));
                 let Some(begun) = begun(fleet, &mut client, &agent, &mut keyboard, &mut early).await? else {
                     if keyboard.is_some() {
                         // The terminal has shown the key, or what was being typed.
@@ -87,7 +87,7 @@ pub(super) async fn attach(
             }
             Err(error) => return Err(worded(error)),
         };
-        let over = match Link::open(&socket).await {
+        let over = match Link::open(&socket, env!("CARGO_PKG_VERSION"), None, say).await {
             Ok(link) if has_screen => {
                 let left = screen(fleet, link, &agent).await?;
                 let code = crate::screen::ended(&left);
@@ -102,7 +102,7 @@ pub(super) async fn attach(
                 let (keyboard, early, memory) = (&mut keyboard, &mut early, Memory::default());
                 Talk { link, agent: &agent, keyboard, early, memory }.run(&mut client, out).await?
             }
-            Err(unreached) => Over::Unseen(unreached.into()),
+            Err(unreached) => Over::Unseen(worded_agent(unreached)),
         };
         match over {
             Over::Left(untold) => {

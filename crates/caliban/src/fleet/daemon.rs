@@ -6,7 +6,9 @@ use caliban_control::{Client, ClientError, Ended, end_by_signal, protocol::Daemo
 use caliban_core::inert;
 use tokio::time::sleep;
 
-use super::{Fleet, json_line, row, say, tail::Tail, worded};
+use caliban_contract::tail::Tail;
+
+use super::{Fleet, json_line, row, say, worded};
 use crate::{
     cli::daemon::DaemonCommand,
     report::{Code, Failure},

@@ -7,15 +7,15 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use caliban_core::inert;
+use caliban_supervisor::landing::{
+    self,
+    words::{self, listed},
+};
 use caliban_worktrees::{Change, Changes, GitOptions, Patch, Repo};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Fleet, json, json_line,
-    merge::{self, listed},
-    say, worded, worktree_name,
-};
+use super::{Fleet, json, json_line, say, worded, worded_landing};
 use crate::{
     cli::fleet::DiffArgs,
     report::{Code, Failure},
@@ -42,9 +42,9 @@ struct Diff {
 
 pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write) -> Result<Code, Failure> {
     let agent = fleet.client().await?.show(&args.agent.id).await.map_err(worded)?;
-    let name = worktree_name(&agent)?;
+    let name = landing::worktree_name(&agent).map_err(worded_landing)?;
     let cancel = CancellationToken::new();
-    let worded_work = |error| merge::worded_work(&name, error);
+    let worded_work = |error| worded_landing(words::work(&name, error));
     let repo =
         Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await.map_err(worded_work)?;
     if args.json || args.stat {
@@ -90,7 +90,7 @@ pub(super) async fn diff(fleet: &Fleet<'_>, args: &DiffArgs, out: &mut dyn Write
 
 fn say_if_files_are_gone(worktree: &Path) {
     if worktree.symlink_metadata().is_err() {
-        merge::say_files_are_gone(worktree);
+        say(&words::files_are_gone(worktree));
     }
 }
 

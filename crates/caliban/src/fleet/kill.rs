@@ -43,7 +43,7 @@ pub(super) async fn kill(fleet: &Fleet<'_>, args: &KillArgs, out: &mut dyn Write
         }
     }
     if args.json {
-        let now = row::now_ms();
+        let now = caliban_contract::wall_ms();
         json_line(&rows.iter().map(|row| Shown::new(row, now)).collect::<Vec<_>>(), out)?;
     }
     failed.map_or(Ok(Code::Done), Err)

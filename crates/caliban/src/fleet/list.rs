@@ -43,7 +43,7 @@ pub(super) async fn list(fleet: &Fleet<'_>, args: &ListArgs, out: &mut dyn Write
     let listed = async { fleet.client().await?.list().await.map_err(worded) };
     let rows = fleet.patiently(listed, "`caliban daemon restart` replaces it").await?;
     approval_numbers::shown(fleet.places().base(), &rows);
-    let now = row::now_ms();
+    let now = caliban_contract::wall_ms();
     if args.json {
         let shown: Vec<Shown<'_>> = rows.iter().map(|row| Shown::new(row, now)).collect();
         json_line(&shown, out)?;
@@ -188,9 +188,9 @@ mod tests {
                 age_ms: 61_000,
                 branch: Some("caliban/a3f8b2c1".into()),
                 asks,
-                ..row::tests::row(State::Running)
+                ..crate::fleet::tests::row(State::Running)
             },
-            AgentRow { ending: Some(Ending::Finished), ..row::tests::row(State::Done) },
+            AgentRow { ending: Some(Ending::Finished), ..crate::fleet::tests::row(State::Done) },
         ]
     }
 

@@ -8,7 +8,7 @@ use caliban_agent::{
     session_file::{self, SessionFile},
     transcript,
 };
-use caliban_contract::records;
+use caliban_contract::{records, tail::Tail};
 use caliban_control::{
     Client,
     protocol::{AgentRow, FleetEvent},
@@ -17,7 +17,6 @@ use caliban_core::{inert, lifecycle::State};
 
 use super::{
     Fleet, json_escape, row, say,
-    tail::Tail,
     watch::{self, Daemons, Left},
     worded,
 };
@@ -71,7 +70,7 @@ pub(super) async fn logs(fleet: &Fleet<'_>, args: &LogsArgs, out: &mut dyn Write
         write!(out, "{}", tail.rest())?;
     }
     if lines.is_empty() {
-        say(&format!("nothing yet: {}", row::doing(&agent, row::now_ms())));
+        say(&format!("nothing yet: {}", row::doing(&agent, caliban_contract::wall_ms())));
     }
     finish(&agent, form, out)?;
     Ok(Code::Done)
@@ -89,7 +88,7 @@ pub(super) fn verdict(agent: &AgentRow) -> String {
     format!(
         "-- {}: {}; {}{} --",
         agent.state,
-        row::doing(agent, row::now_ms()),
+        row::doing(agent, caliban_contract::wall_ms()),
         row::spent(agent),
         branch.unwrap_or_default()
     )

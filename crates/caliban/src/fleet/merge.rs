@@ -1,131 +1,72 @@
 //! `caliban agents merge`: lands an agent's work in the user's branch. The library decides and does it
-//! (`caliban_worktrees::Repo::land`); here is who asks, for which agent, and what is said.
-
-mod words;
+//! (`caliban_worktrees::Repo::land`) in this process, not in the daemon's: hooks, signing and passphrases are of this terminal.
 
 use std::{io::Write, path::Path};
 
 use caliban_control::{
     ClientError,
-    protocol::{AgentRow, ErrorCode},
+    protocol::{AgentRow, ErrorCode, MergeHow, MergeRequest, Merged},
 };
-use caliban_core::{ids::AgentId, inert, lifecycle::State, names::Slug};
-use caliban_worktrees::{GitOptions, LandAs, LandRequest, Landed, NotLanded, Repo};
-use serde::Serialize;
+use caliban_supervisor::landing::{
+    self, NotMerged,
+    words::{self, Kind, Words, listed},
+};
+use caliban_worktrees::{GitOptions, LandNote, Repo};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::words::{listed, say_files_are_gone, worded_work};
-use super::{Fleet, json_line, row, say, worded, worktree_name};
+use super::{Fleet, json_line, say, worded, worded_landing};
 use crate::{
     cli::fleet::MergeArgs,
-    report::{Code, Failure},
+    report::{self, Code, Failure},
 };
 
-/// What came of it; text and JSON come from it alike.
-#[derive(Debug, Serialize)]
-struct Merged {
-    agent: AgentId,
-    branch: String,
-    into: String,
-    how: How,
-    /// Where the branch is now.
-    commit: String,
-    /// How many commits of the agent that brings.
-    commits: u64,
-    /// What it changed there.
-    summary: String,
-    /// What stays in the worktree, because no commit is meant to have it: ignored files, repositories of their own.
-    left: Vec<String>,
-    #[serde(skip)]
-    is_detached: bool,
-    #[serde(skip)]
-    is_nothing: bool,
-    #[serde(skip)]
-    has_ended: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum How {
-    Merge,
-    Squash,
-    UpToDate,
-}
-
-/// A merge that was refused, as programs get it: the fields that one which has landed has, too, as far as they are known, and
-/// why it has not.
-#[derive(Debug, Serialize)]
-struct Refused {
-    agent: Option<AgentId>,
-    branch: Option<String>,
-    into: Option<String>,
-    how: &'static str,
-    reason: &'static str,
-    files: Vec<String>,
-    error: String,
-    hint: Option<String>,
-}
-
-/// Why there was no merge: an error for people, and what programs get beside it.
-struct Refusal {
-    failure: Failure,
-    reason: &'static str,
-    files: Vec<String>,
-    branch: Option<String>,
-    into: Option<String>,
-}
-
 pub(super) async fn merge(fleet: &Fleet<'_>, args: &MergeArgs, out: &mut dyn Write) -> Result<Code, Failure> {
+    let request = MergeRequest {
+        commit: args.commit.clone(),
+        squash: args.squash,
+        into: args.into.clone(),
+        message: args.message.clone(),
+        preview: false,
+    };
     let mut agent = None;
-    match try_it(fleet, args, &mut agent).await {
-        Ok(merged) => show(&merged, args.json, out),
-        Err(Refusal { failure, reason, files, branch, into }) => {
+    match try_it(fleet, &args.agent.id, &request, &mut agent).await {
+        Ok(merged) => show(&merged, agent.as_ref(), args.json, out),
+        Err(refused) => {
             if args.json {
-                let into = into.or_else(|| args.into.clone());
-                let (error, hint) = (failure.message.clone(), failure.hint.clone());
-                let refused = Refused { agent, branch, into, how: "refused", reason, files, error, hint };
-                json_line(&refused, out)?;
+                json_line(&refused.told(agent.as_ref(), &request), out)?;
             }
-            Err(failure)
+            Err(worded_landing(*refused.words))
         }
     }
 }
 
-async fn try_it(fleet: &Fleet<'_>, args: &MergeArgs, known: &mut Option<AgentId>) -> Result<Merged, Refusal> {
-    for (given, flag) in [(&args.message, "--message"), (&args.commit, "--commit")] {
-        if given.as_ref().is_some_and(|text| text.trim().is_empty()) {
-            return Err(Failure::usage(format!("the message of {flag} is empty")).into());
-        }
-    }
-    let mut client = fleet.client().await?;
-    let agent = client.show(&args.agent.id).await?;
-    *known = Some(agent.id);
-    let name =
-        worktree_name(&agent).map_err(|failure| Refusal { reason: "no_worktree", ..failure.into() })?;
-    let repo = users_repo(fleet, &agent).await.map_err(|error| worded_work(&name, error))?;
+async fn try_it(
+    fleet: &Fleet<'_>,
+    agent: &str,
+    request: &MergeRequest,
+    known: &mut Option<AgentRow>,
+) -> Result<Merged, NotMerged> {
+    landing::check(request)?;
+    let mut client = fleet.client().await.map_err(failed)?;
+    let agent = known.insert(client.show(agent).await.map_err(not_shown)?);
+    let name = landing::worktree(agent)?;
+    let worded = |error| NotMerged::from(words::work(&name, error));
+    let repo = users_repo(fleet, agent).await.map_err(worded)?;
     let waits = || say("another merge is under way in this repo; waiting for it");
-    let turn = repo.landing_turn(waits, &CancellationToken::new()).await;
-    let turn = turn.map_err(|error| worded_work(&name, error))?;
+    let turn = repo.landing_turn(waits, &CancellationToken::new()).await.map_err(worded)?;
     // Looked at when it is our turn: it may have been woken meanwhile.
-    let agent = client.show(&agent.id.to_string()).await?;
-    if !row::has_ended(agent.state) && agent.state != State::Idle {
-        let failure = Failure::new(format!("agent {} is still at work", row::name(&agent)))
-            .hint(format!("wait for it: caliban agents wait {}", agent.id));
-        return Err(Refusal { reason: "at_work", ..failure.into() });
-    }
-    let request = LandRequest {
-        name: name.clone(),
-        into: args.into.clone(),
-        land_as: if args.squash { LandAs::Squash } else { LandAs::Merge },
-        commit: args.commit.clone(),
-        message: args.message.clone().unwrap_or_else(|| message(&agent)),
-    };
+    *agent = client.show(&agent.id.to_string()).await.map_err(not_shown)?;
+    let wanted = landing::request(agent, request)?;
     // From here on a signal ends git, and the library puts back what it leaves.
-    let cancel = cancelled_by_signals()?;
-    match repo.land(&turn, &request, &words::tell, &cancel).await {
-        Ok(landed) => Ok(Merged::new(landed, &agent)),
-        Err(not_landed) => Err(Refusal::of(&name, not_landed)),
+    let cancel = cancelled_by_signals().map_err(failed)?;
+    let tell = |note| match note {
+        LandNote::FilesGone { .. } => say(&words::note(&note)),
+        _ => report::note(&words::note(&note)),
+    };
+    match repo.land(&turn, &wanted, &tell, &cancel).await {
+        Ok(landed) => Ok(landing::merged(landed, agent)),
+        Err(not_landed) => Err(NotMerged::of(&name, not_landed)),
     }
 }
 
@@ -154,53 +95,23 @@ fn cancelled_by_signals() -> Result<CancellationToken, Failure> {
     Ok(cancel)
 }
 
-fn message(agent: &AgentRow) -> String {
-    format!("Merge agent {}\n\n{}\n", row::name(agent), inert::line(&agent.prompt))
-}
-
-impl Merged {
-    fn new(landed: Landed, agent: &AgentRow) -> Self {
-        let Landed { branch, into, landed_as, commit, commits, summary, left, is_detached, is_nothing } =
-            landed;
-        let how = match landed_as {
-            Some(LandAs::Merge) => How::Merge,
-            Some(LandAs::Squash) => How::Squash,
-            None => How::UpToDate,
-        };
-        let (commit, has_ended) = (commit.to_string(), agent.state.is_ending());
-        Self {
-            agent: agent.id,
-            branch,
-            into,
-            how,
-            commit,
-            commits,
-            summary,
-            left,
-            is_detached,
-            is_nothing,
-            has_ended,
-        }
-    }
-}
-
-fn show(merged: &Merged, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
+fn show(merged: &Merged, agent: Option<&AgentRow>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
     if json {
         json_line(merged, out)?;
         return Ok(Code::Done);
     }
     let Merged { branch, into, .. } = merged;
     let verb = match merged.how {
-        How::UpToDate if merged.is_nothing => {
+        MergeHow::UpToDate if merged.is_nothing => {
             writeln!(out, "{branch} has no changes: there is nothing to merge into {into}")?;
             return Ok(Code::Done);
         }
-        How::UpToDate => {
+        MergeHow::UpToDate => {
             writeln!(out, "{into} has everything of {branch} already")?;
             return Ok(Code::Done);
         }
-        How::Squash => "squashed",
-        How::Merge => "merged",
+        MergeHow::Squash => "squashed",
+        MergeHow::Merge | MergeHow::Refused => "merged",
     };
     let commits = match merged.commits {
         1 => "1 commit".to_owned(),
@@ -217,7 +128,7 @@ fn show(merged: &Merged, json: bool, out: &mut dyn Write) -> Result<Code, Failur
         );
     }
     let id = merged.agent;
-    say(&if merged.has_ended {
+    say(&if agent.is_some_and(|agent| agent.state.is_ending()) {
         format!("done with it? caliban rm {id}")
     } else {
         format!("it waits for more; done with it? caliban stop {id} && caliban rm {id}")
@@ -225,33 +136,16 @@ fn show(merged: &Merged, json: bool, out: &mut dyn Write) -> Result<Code, Failur
     Ok(Code::Done)
 }
 
-impl Refusal {
-    fn of(name: &Slug, not_landed: NotLanded) -> Self {
-        let NotLanded { branch, into, refusal } = not_landed;
-        let (reason, files) = (refusal.code(), refusal.files());
-        let failure = words::failure(name, branch.as_deref(), into.as_deref(), refusal);
-        Self { failure, reason, files, branch, into }
-    }
+/// A failure on the way to the merge.
+fn failed(failure: Failure) -> NotMerged {
+    Words { message: failure.message, hint: failure.hint, kind: Kind::Failed }.into()
 }
 
-impl From<Failure> for Refusal {
-    fn from(failure: Failure) -> Self {
-        let reason = match failure.code {
-            Code::Usage => "usage",
-            Code::Interrupted => "interrupted",
-            Code::Done | Code::Failed | Code::Refused | Code::Limit | Code::Timeout => "failed",
-        };
-        Self { failure, reason, files: Vec::new(), branch: None, into: None }
-    }
-}
-
-impl From<ClientError> for Refusal {
-    fn from(error: ClientError) -> Self {
-        let reason = match &error {
-            ClientError::Refused(error) if error.code == ErrorCode::NotFound => "not_found",
-            ClientError::Refused(error) if error.code == ErrorCode::Ambiguous => "ambiguous",
-            _ => "failed",
-        };
-        Self { reason, ..worded(error).into() }
-    }
+fn not_shown(error: ClientError) -> NotMerged {
+    let reason = match &error {
+        ClientError::Refused(error) if error.code == ErrorCode::NotFound => "not_found",
+        ClientError::Refused(error) if error.code == ErrorCode::Ambiguous => "ambiguous",
+        _ => "failed",
+    };
+    NotMerged { reason, ..failed(worded(error)) }
 }

@@ -18,7 +18,6 @@ pub(crate) mod json;
 pub(crate) mod json_escape;
 mod kill;
 pub(crate) mod limits;
-mod link;
 mod list;
 mod logs;
 mod merge;
@@ -27,12 +26,10 @@ mod questions;
 mod respawn;
 mod resume;
 mod rm;
-mod row;
 mod screen;
 mod send;
 mod spawn;
 pub(crate) mod spawner;
-mod tail;
 mod view;
 mod wait;
 mod watch;
@@ -45,6 +42,7 @@ use std::{
     time::Duration,
 };
 
+use caliban_acp::Unreached;
 use caliban_contract::variables::VEILED_TASK;
 use caliban_contract::{
     DaemonOptions, PlaceSources, Places, Sweep,
@@ -54,13 +52,11 @@ use caliban_contract::{
 use caliban_control::{
     Client, ClientError, StartOptions,
     protocol::{AgentRow, ApiError, Awake, ErrorCode, WakeRequest},
+    words as row,
 };
-use caliban_core::{
-    ids::AgentId,
-    lifecycle::State,
-    names::Slug,
-    spec::{Isolation, SpawnSpec},
-};
+use caliban_core::{ids::AgentId, spec::SpawnSpec};
+
+use caliban_supervisor::landing::words::{Kind, Words};
 
 use self::caller_environment::Caller;
 use crate::{
@@ -69,7 +65,7 @@ use crate::{
     settings::{Environment, Layer, Loaded, tool_environment::tool_environment},
 };
 
-pub(crate) use self::row::turns;
+pub(crate) use caliban_control::words::turns;
 
 /// The fleet of the repo that we are in.
 pub(crate) struct Fleet<'a> {
@@ -417,41 +413,29 @@ fn worded(error: ClientError) -> Failure {
     }
 }
 
-/// A git problem's words.
-fn worded_git(error: caliban_worktrees::Error) -> Failure {
-    let failure = Failure::new(error.to_string());
-    match error.hint() {
-        Some(hint) => failure.hint(hint),
+/// What an agent says over its own socket, with what to do about it.
+fn worded_agent(error: impl Into<Unreached>) -> Failure {
+    let Unreached { message, hint, .. } = error.into();
+    let failure = Failure::new(caliban_core::inert::block(&message).into_owned());
+    match hint {
+        Some(hint) => failure.hint(caliban_core::inert::block(&hint).into_owned()),
         None => failure,
     }
 }
 
-/// The name of an agent's worktree; an error for an agent that has none.
-fn worktree_name(row: &AgentRow) -> Result<Slug, Failure> {
-    if row.worktree.is_some() {
-        return Ok(Slug::from(row.id));
-    }
-    let id = row.id;
-    let was_to_have_one =
-        spec_of(&row.dir).is_some_and(|spec| matches!(spec.isolation, Isolation::Worktree(_)));
-    Err(match row.state {
-        State::Spawning => Failure::new(format!("agent {id} has not begun: there is no worktree yet"))
-            .hint(format!("wait for it: caliban agents wait {id}")),
-        state if was_to_have_one && !row::has_ended(state) => {
-            Failure::new(format!("the worktree of agent {id} is being made"))
-                .hint(format!("wait for it: caliban agents wait {id}"))
-        }
-        _ if was_to_have_one => {
-            Failure::new(format!("agent {id} ended before its worktree was there: it has changed nothing"))
-                .hint(format!("caliban resume {id} lets it begin"))
-        }
-        _ => {
-            let is_git = row.cwd.ancestors().any(|place| place.join(".git").symlink_metadata().is_ok());
-            let how = if is_git { ": git diff shows them" } else { "" };
-            Failure::new(format!("agent {id} has no worktree: it worked in {}", row.cwd.display()))
-                .hint(format!("its changes are in that directory{how}"))
-        }
-    })
+/// What is said of work that lands or does not.
+fn worded_landing(words: Words) -> Failure {
+    let code = match words.kind {
+        Kind::Usage => Code::Usage,
+        Kind::Interrupted => Code::Interrupted,
+        Kind::Failed => Code::Failed,
+    };
+    Failure { message: words.message, hint: words.hint, code }
+}
+
+/// A git problem's words.
+fn worded_git(error: caliban_worktrees::Error) -> Failure {
+    worded_landing(error.into())
 }
 
 /// A value on a line of its own, for programs; a terminal that gets to see it is not touched by what it says.
@@ -465,4 +449,15 @@ pub(crate) fn json_line(value: &impl serde::Serialize, out: &mut dyn Write) -> R
 /// A line of talk on stderr. A stderr that is gone cannot be told.
 fn say(line: &str) {
     let _gone = writeln!(anstream::stderr().lock(), "{}", caliban_core::inert::line(line));
+}
+
+#[cfg(test)]
+mod tests {
+    use caliban_control::protocol::AgentRow;
+    use caliban_core::lifecycle::State;
+
+    /// An agent for tests.
+    pub(crate) fn row(state: State) -> AgentRow {
+        AgentRow { prompt: "task".into(), ..AgentRow::new("a3f8b2c1".parse().unwrap(), state) }
+    }
 }

@@ -15,24 +15,20 @@ use caliban_contract::{
     records::{self, ExitRecord, HIBERNATED, STATUS_VERSION, StopOrder, WorkerStatus},
 };
 use caliban_control::protocol::AgentRow;
-use caliban_core::{
-    lifecycle::{State, Status},
-    spec::SpawnSpec,
-};
+use caliban_core::lifecycle::{State, Status};
 use caliban_store::{
     HostId, StoreUrl,
     fleet::{Record, Registry, Wanted},
 };
-use caliban_supervisor::decide::{self, End};
-
-use super::row;
+use caliban_supervisor::{
+    decide::{self, End},
+    row::{About, RowFacts},
+};
 
 /// The registry's file.
 pub(super) const REGISTRY: &str = "fleet.db";
 /// What of a store may be in its log alone.
 const LOG: &str = "fleet.db-wal";
-/// How much of a task is shown; a daemon shows as much.
-const PROMPT_CHARS: usize = 200;
 
 /// The agents of the fleet in `base`; the copy is made in our own runtime directory.
 pub(super) async fn read(base: &Path, places: &Places, own: &Places) -> Result<Vec<AgentRow>, String> {
@@ -100,47 +96,19 @@ fn agent(record: Record, spec: &str, base: &Path, places: &Places) -> AgentRow {
     let is_ordered = order.is_some_and(|order| order.is_for(&record.nonce));
     let wanted = if is_ordered { Wanted::Kill } else { record.wanted };
     let status = standing(&record.status, wanted, own, exit.as_ref());
-    let now = own.filter(|_| !status.state().is_ending()).cloned();
     let hibernated = status.state() == State::Idle && exit.is_some_and(|exit| exit.code == Some(HIBERNATED));
-    let (spec, unread) = match SpawnSpec::from_json(spec) {
-        Ok(spec) => (spec, None),
-        Err(error) => (SpawnSpec::new(String::new(), PathBuf::from("/")), Some(error.to_string())),
-    };
-    let first = spec.prompt.trim_start().lines().next().unwrap_or_default();
-    let report = report.unwrap_or_default();
-    let (activity, asks) = now.map(|now| (now.activity, now.asks)).unwrap_or_default();
-    AgentRow {
-        id: record.id,
-        label: spec.label.map(|label| label.to_string()),
-        state: status.state(),
-        waiting_for: status.waiting_for().cloned(),
-        activity,
-        asks,
-        turns: report.turns,
-        usage: report.usage,
-        micro_usd: report.micro_usd,
-        created_at: record.created_at,
-        age_ms: row::now_ms().saturating_sub(record.created_at),
-        updated_at: record.updated_at.max(report.updated_at),
-        branch: report.branch,
-        worktree: report.worktree,
-        base_commit: report.base_commit,
-        prompt: unread.unwrap_or_else(|| first.chars().take(PROMPT_CHARS).collect()),
-        cwd: spec.cwd,
-        pid: None,
-        shim_pid: None,
+    let facts = RowFacts {
+        record: &record,
+        status: &status,
+        about: &About::of_json(spec),
+        report: report.as_ref(),
+        shim: None,
         socket: places.agent_socket(record.id),
         dir,
-        ending: status.ending().cloned(),
-        note: record.note,
-        model: report.model.or(spec.setup.model),
-        last_text: report.last_text,
-        parent: spec.parent,
-        after: record.after,
         queued_behind: None,
         hibernated,
-        runs: record.runs,
-    }
+    };
+    facts.row()
 }
 
 /// The status of an agent whose daemon is not running: what was recorded, and what its processes wrote since. It is what

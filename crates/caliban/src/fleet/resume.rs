@@ -64,7 +64,7 @@ pub(super) async fn resume(
     say_who_is_not_followed(&mut client, &row, &now).await;
     let row = now;
     if args.json {
-        json_line(&Shown::new(&row, super::row::now_ms()), out)?;
+        json_line(&Shown::new(&row, caliban_contract::wall_ms()), out)?;
         return Ok(Code::Done);
     }
     writeln!(out, "{}", row.id)?;

@@ -146,7 +146,7 @@ async fn listen(
             },
             _ = tick.tick(), if is_ready && has_changed => {
                 has_changed = false;
-                let now = row::now_ms();
+                let now = caliban_contract::wall_ms();
                 // The screen is gone when nobody listens.
                 let _gone = news.send(FleetEvent::Rows(rows.iter().map(|row| shown(row, now)).collect()));
             }

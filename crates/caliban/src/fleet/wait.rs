@@ -152,12 +152,16 @@ impl Seen {
                     label: row.label.clone(),
                     state: Some(row.state),
                     ending: row.ending.clone(),
-                    how: row::doing(row, row::now_ms()),
+                    how: row::doing(row, caliban_contract::wall_ms()),
                 },
             );
         } else if row::needs_you(row) {
             if self.told.insert(row.id) {
-                say(&format!("{} needs you: {}", row::name(row), row::doing(row, row::now_ms())));
+                say(&format!(
+                    "{} needs you: {}",
+                    row::name(row),
+                    row::doing(row, caliban_contract::wall_ms())
+                ));
             }
         } else {
             self.told.remove(&row.id);

@@ -250,7 +250,7 @@ impl View {
     fn changed(&mut self, row: AgentRow, out: &mut dyn Write) -> Result<(), Failure> {
         approval_numbers::shown(&self.base, std::slice::from_ref(&row));
         let known = self.rows.get(row.id);
-        let shown = Shown::new(&row, row::now_ms());
+        let shown = Shown::new(&row, caliban_contract::wall_ms());
         if self.json {
             json_line(&shown, out)?;
         } else if !self.in_place {
@@ -290,7 +290,7 @@ impl View {
     /// Draws the table over the one before.
     fn draw(&mut self, out: &mut dyn Write) -> Result<(), Failure> {
         let (columns, height) = size().unwrap_or((80, 24));
-        let now = row::now_ms();
+        let now = caliban_contract::wall_ms();
         let mut rows: Vec<AgentRow> = self.rows.in_order().cloned().collect();
         for row in &mut rows {
             row.age_ms = now.saturating_sub(row.created_at);
@@ -381,14 +381,14 @@ mod tests {
 
     #[test]
     fn needing_a_person_and_being_done_are_told_apart() {
-        let running = row::tests::row(State::Running);
+        let running = crate::fleet::tests::row(State::Running);
         let asks = AgentRow {
             waiting_for: Some(WaitingFor::Approval { call: "make".into() }),
             asks: vec![caliban_contract::records::Ask { what: "Bash make".into(), ..Default::default() }],
             ..running.clone()
         };
-        let done = AgentRow { ending: Some(Ending::Finished), ..row::tests::row(State::Done) };
-        let crashed = AgentRow { ending: Some(Ending::Unknown), ..row::tests::row(State::Crashed) };
+        let done = AgentRow { ending: Some(Ending::Finished), ..crate::fleet::tests::row(State::Done) };
+        let crashed = AgentRow { ending: Some(Ending::Unknown), ..crate::fleet::tests::row(State::Crashed) };
         let cases = [
             ((&running, &asks), Some("a3f8b2c1 needs you: asks: Bash make")),
             ((&asks, &asks), None),
@@ -406,7 +406,7 @@ mod tests {
         let row = |number: u64, state| AgentRow {
             id: format!("{number:08x}").parse().unwrap(),
             created_at: number,
-            ..row::tests::row(state)
+            ..crate::fleet::tests::row(state)
         };
         let mut rows: Vec<AgentRow> =
             vec![AgentRow { waiting_for: Some(WaitingFor::Input), ..row(1, State::Idle) }];
@@ -428,7 +428,7 @@ mod tests {
         let row = |number: u64, created_at| AgentRow {
             id: format!("{number:08x}").parse().unwrap(),
             created_at,
-            ..row::tests::row(State::Done)
+            ..crate::fleet::tests::row(State::Done)
         };
         let mut rows = Rows::default();
         // The second was spawned after the clock had been set back, and the first has had news since.
@@ -450,12 +450,12 @@ mod tests {
         let mut view =
             View { rows: Rows::default(), news: Vec::new(), drawn: 0, json: false, in_place: false, base };
         let mut out = Vec::new();
-        let running = row::tests::row(State::Running);
+        let running = crate::fleet::tests::row(State::Running);
         let mut all = Rows::default();
         all.insert(running.clone());
         view.all(all, &mut out).unwrap();
         view.changed(AgentRow { turns: 2, ..running }, &mut out).unwrap();
-        let done = AgentRow { ending: Some(Ending::Finished), ..row::tests::row(State::Done) };
+        let done = AgentRow { ending: Some(Ending::Finished), ..crate::fleet::tests::row(State::Done) };
         view.changed(done, &mut out).unwrap();
         view.all(Rows::default(), &mut out).unwrap();
         assert_eq!(

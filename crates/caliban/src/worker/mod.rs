@@ -198,7 +198,8 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     let (workspace, redactor) = (agent.kit().workspace.clone(), agent.kit().redactor.clone());
     let mut notifier = Notifier::new(composition.fleet.notify.clone(), &agent, &composition.workspace);
     let host = SessionHost::start(agent, Clients::Many);
-    let server = serve::Server::listen(&order.socket, Arc::new(Sessions::only(host.clone())), redactor)?;
+    let sessions = Arc::new(Sessions::only(host.clone()));
+    let server = serve::Server::listen(&order.socket, &order.directory, sessions, redactor)?;
     let task = is_new.then(|| unveiled(&spec.prompt, &environment, VEILED_TASK));
     if is_unfinished && host.go_on().is_err() {
         return Err(Failure::new("the session was closed before it began"));

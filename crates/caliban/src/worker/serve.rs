@@ -1,12 +1,12 @@
 //! The agent's own socket: anybody of the same user may attach. One that was taken away (a logout, a tmp cleaner) is
 //! bound again. The secrets of a person's shell are known before its first word is read, so that what is said does not
-//! bring them to the disk (a12).
+//! bring them to the disk (a12). The daemon says for which process it speaks, and that process is judged (ADR 0041).
 
 use std::{
     ffi::OsString,
     io::Read as _,
     os::unix::ffi::OsStringExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -14,8 +14,10 @@ use std::{
     time::Duration,
 };
 
-use caliban_acp_host::{Say, ServeOptions, Sessions, serve};
+use caliban_acp::extension::Behalf;
+use caliban_acp_host::{Judge, Say, ServeOptions, Sessions, serve};
 use caliban_contract::ancestry::{self, Ancestry};
+use caliban_contract::lock;
 use caliban_contract::modes;
 use caliban_contract::sockets::{self, Bound};
 use caliban_core::redact::Redactor;
@@ -44,14 +46,22 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Listens at `path`, which becomes visible only when it is ready. `redactor` is the agent's.
-    pub(super) fn listen(path: &Path, sessions: Arc<Sessions>, redactor: Redactor) -> Result<Self, Failure> {
+    /// Listens at `path`, which becomes visible only when it is ready. `directory` and `redactor` are the agent's.
+    pub(super) fn listen(
+        path: &Path,
+        directory: &Path,
+        sessions: Arc<Sessions>,
+        redactor: Redactor,
+    ) -> Result<Self, Failure> {
         let cannot =
             |error: std::io::Error| Failure::new(format!("cannot listen at {}: {error}", path.display()));
         let (listener, bound) = sockets::bind(path).map_err(cannot)?;
         let place = Place { listener, bound, told: path.to_owned() };
         let (clients, ending) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
-        let accepting = tokio::spawn(accept(place, sessions, redactor, clients.clone(), ending.clone()));
+        // `<base>/agents/<id>` is the agent's directory.
+        let base = directory.ancestors().nth(2).unwrap_or(directory);
+        let door = Door { daemon_lock: base.join(caliban_process::DAEMON_LOCK), redactor };
+        let accepting = tokio::spawn(accept(place, sessions, door, clients.clone(), ending.clone()));
         let accepting = Some(AbortOnDropHandle::new(accepting));
         Ok(Self { clients, ending, accepting })
     }
@@ -97,7 +107,7 @@ impl Place {
 async fn accept(
     mut place: Place,
     sessions: Arc<Sessions>,
-    redactor: Redactor,
+    door: Door,
     clients: Arc<AtomicUsize>,
     ending: CancellationToken,
 ) {
@@ -128,20 +138,11 @@ async fn accept(
         if !is_ours || served.len() >= MAX_CLIENTS {
             continue;
         }
-        let (sessions, redactor, clients) = (sessions.clone(), redactor.clone(), clients.clone());
+        let (sessions, door, clients) = (sessions.clone(), door.clone(), clients.clone());
         clients.fetch_add(1, Ordering::Relaxed);
         served.spawn(async move {
             let (reader, writer) = stream.into_split();
-            let pid = peer.and_then(|peer| peer.pid());
-            let say = say(pid);
-            // An agent's process teaches nothing: it could hide what was done from whoever reads the transcript.
-            if let (Say::Full, Some(pid)) = (&say, pid) {
-                match environment_of(pid) {
-                    Ok(environment) => redactor.learn(spoken_secrets(&environment)),
-                    Err(error) => tracing::warn!(%error, pid, "a client's secrets are not known"),
-                }
-            }
-            let options = ServeOptions { say, ..ServeOptions::socket(env!("CARGO_PKG_VERSION")) };
+            let options = door.options(peer.and_then(|peer| peer.pid()));
             if let Err(error) = serve(reader, writer, sessions, options).await {
                 tracing::debug!(%error, "a client is gone");
             }
@@ -152,10 +153,50 @@ async fn accept(
     while served.join_next().await.is_some() {}
 }
 
-/// Who connects decides nothing when it is an agent's process: one could allow another what nobody has allowed (a10, a11).
-fn say(peer: Option<i32>) -> Say {
-    let ancestry = peer.map_or(Ancestry::Unknown, |pid| ancestry::above(pid, &[modes::REAP]));
-    ancestry.agent_in_words().map_or(Say::Full, Say::None)
+/// Judges whoever connects.
+#[derive(Clone)]
+struct Door {
+    /// The lock of this fleet's daemon.
+    daemon_lock: PathBuf,
+    redactor: Redactor,
+}
+
+impl Door {
+    /// How a client is served.
+    fn options(self, peer: Option<i32>) -> ServeOptions {
+        let options = ServeOptions::socket(env!("CARGO_PKG_VERSION"));
+        match peer {
+            // Wherever the daemon itself was started, it decides nothing, and speaks for the one who asks it.
+            Some(pid) if lock::is_daemon(&self.daemon_lock, pid) => {
+                let say = Say::None("the daemon, which does not say for whom it speaks,".to_owned());
+                let judge = Judge(Arc::new(move |behalf| self.judge(behalf)));
+                ServeOptions { say, judge: Some(judge), ..options }
+            }
+            peer => ServeOptions { say: self.say(peer), ..options },
+        }
+    }
+
+    /// A process that ended since it asked, even if another has its pid now, is nobody's.
+    fn judge(&self, behalf: Behalf) -> Say {
+        let started = caliban_process::stat(behalf.pid).map(|stat| stat.start_time);
+        self.say((started == Some(behalf.start_time)).then_some(behalf.pid))
+    }
+
+    /// An agent's process decides nothing: it could allow another what nobody has allowed (a10, a11).
+    fn say(&self, pid: Option<i32>) -> Say {
+        let ancestry = pid.map_or(Ancestry::Unknown, |pid| ancestry::above(pid, &[modes::REAP]));
+        if let Some(who) = ancestry.agent_in_words() {
+            // It teaches nothing either: it could hide what was done from whoever reads the transcript.
+            return Say::None(who);
+        }
+        if let Some(pid) = pid {
+            match environment_of(pid) {
+                Ok(environment) => self.redactor.learn(spoken_secrets(&environment)),
+                Err(error) => tracing::warn!(%error, pid, "a client's secrets are not known"),
+            }
+        }
+        Say::Full
+    }
 }
 
 /// What a client was started with.

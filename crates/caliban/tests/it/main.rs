@@ -52,6 +52,7 @@ mod sessions;
 mod sub_agents;
 mod told;
 mod trust;
+mod verbs;
 mod words;
 mod work;
 mod worker_again;

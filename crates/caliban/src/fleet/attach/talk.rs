@@ -9,11 +9,13 @@ use std::{
 
 use anstyle::Style;
 use caliban_acp::{
-    ClientError, ClientEvent,
+    ClientError, ClientEvent, Link,
     client::Question,
+    extension::SEND,
     v1::{ContentBlock, SessionUpdate},
 };
 use caliban_agent::transcript;
+use caliban_contract::tail::Tail;
 use caliban_control::{Client, protocol::AgentRow};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -21,11 +23,10 @@ use tokio::task::JoinSet;
 use super::words::{self, Meant, Typed};
 use crate::{
     fleet::{
-        link::{self, Link, SEND},
         questions::{Desk, Mark, Turn},
         row, say,
         screen::{Reader, Screen},
-        tail::Tail,
+        worded_agent,
     },
     keyboard::{Draft, Keyboard, Line},
     report::Failure,
@@ -136,7 +137,7 @@ impl Talk<'_> {
                 },
                 answer = &mut loading, if !is_loaded => match answer {
                     Ok(_) => is_loaded = true,
-                    Err(error) => return Ok(Over::Unseen(link::worded(error))),
+                    Err(error) => return Ok(Over::Unseen(worded_agent(error))),
                 },
                 () = &mut slow, if !is_loaded && !is_slow => {
                     is_slow = true;
@@ -218,7 +219,7 @@ impl Talk<'_> {
         match Typed::of(&line.text, &memory.commands) {
             Typed::Nothing => {}
             Typed::Cancel => {
-                self.link.client.cancel(&self.link.session).await.map_err(link::worded)?;
+                self.link.client.cancel(&self.link.session).await.map_err(worded_agent)?;
             }
             Typed::Help => words::help(&memory.commands, &mut memory.screen, out)?,
             Typed::Unknown(name) => {
@@ -367,7 +368,7 @@ fn carried_out(
     if let Err(error) = result
         && !error.is_gone()
     {
-        let mut failure = link::worded(error);
+        let mut failure = worded_agent(error);
         failure.message = format!("{typed}: {}", failure.message);
         failure.show();
     }
@@ -386,7 +387,7 @@ impl Memory {
             // The next event tells that it is gone; what becomes of the words is seen then.
             Err(error) if error.is_gone() => {}
             Err(error) => {
-                link::worded(error).show();
+                worded_agent(error).show();
                 self.kept.extend(self.flying.remove(&id));
                 say("it was not told that; /say tries again");
             }

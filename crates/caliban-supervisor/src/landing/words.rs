@@ -5,33 +5,77 @@ use std::path::Path;
 use caliban_core::{inert, names::Slug};
 use caliban_worktrees::{CannotCommit, Error, LandNote, Operation, Refusal, TreeAfter};
 
-use super::super::{say, worded_git};
-use crate::report::{self, Code, Failure};
-
 /// Files that are named in an error.
 const NAMED: usize = 20;
 
+/// An error for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Words {
+    /// What went wrong.
+    pub message: String,
+    /// What to do about it; may have several lines.
+    pub hint: Option<String>,
+    /// Of what kind it is.
+    pub kind: Kind,
+}
+
+/// The kinds of error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The request makes no sense.
+    Usage,
+    /// The caller gave up.
+    Interrupted,
+    /// Something else.
+    Failed,
+}
+
+impl Words {
+    /// Something failed.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None, kind: Kind::Failed }
+    }
+
+    /// The request makes no sense.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Usage, ..Self::new(message) }
+    }
+
+    /// The same with what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl From<Error> for Words {
+    fn from(error: Error) -> Self {
+        Self { hint: error.hint(), ..Self::new(error.to_string()) }
+    }
+}
+
 /// The refusal as an error for people. `branch` and `into` are what was to be merged into what.
-pub(super) fn failure(name: &Slug, branch: Option<&str>, into: Option<&str>, refusal: Refusal) -> Failure {
+pub(super) fn refusal(name: &Slug, branch: Option<&str>, into: Option<&str>, refusal: Refusal) -> Words {
     let (branch, into) = (branch.unwrap_or_default(), into.unwrap_or_default());
     let by_hand = |worktree: &Path| format!("look at it by hand in {}", worktree.display());
     match refusal {
-        Refusal::BareHead => Failure::usage("this bare repo's HEAD names no branch")
+        Refusal::BareHead => Words::usage("this bare repo's HEAD names no branch")
             .hint("say with --into which branch is meant"),
         Refusal::NoSuchBranch { name } => {
             let shown = inert::line(&name);
-            Failure::usage(format!("there is no branch {}", inert::quoted(&name))).hint(format!(
+            Words::usage(format!("there is no branch {}", inert::quoted(&name))).hint(format!(
                 "git branch lists them; git branch {shown} makes it from what is checked out here"
             ))
         }
         Refusal::CheckedOutElsewhere { branch, place } => {
-            Failure::usage(format!("the branch {branch} is checked out in {}", inert::line(&place)))
+            Words::usage(format!("the branch {branch} is checked out in {}", inert::line(&place)))
                 .hint("give the command there, or with -C DIR")
         }
-        Refusal::NoCommit { target } => Failure::new(format!("{target} has no commit yet to merge into"))
+        Refusal::NoCommit { target } => Words::new(format!("{target} has no commit yet to merge into"))
             .hint("make a first commit, or say another branch with --into"),
         Refusal::BranchInUse { operation, branch } => {
-            Failure::new(format!("{} of the branch {branch} is not finished", shown(operation)))
+            Words::new(format!("{} of the branch {branch} is not finished", shown(operation)))
                 .hint("finish or abort it first: git status says how, in the worktree where it is")
         }
         Refusal::UnfinishedHere { operation, tree, is_same_merge } => {
@@ -39,34 +83,34 @@ pub(super) fn failure(name: &Slug, branch: Option<&str>, into: Option<&str>, ref
                 true => "it is a merge of this agent that was interrupted: git merge --abort takes it back",
                 false => "finish or abort it first: git status says how",
             };
-            Failure::new(format!("{} is not finished in {}", shown(operation), tree.display())).hint(hint)
+            Words::new(format!("{} is not finished in {}", shown(operation), tree.display())).hint(hint)
         }
-        Refusal::IndexLocked { tree, lock } => Failure::new(format!(
+        Refusal::IndexLocked { tree, lock } => Words::new(format!(
             "another git is at work in {}",
             tree.display()
         ))
         .hint(format!("wait for it; if there is none, a git was killed here: delete {}", lock.display())),
         Refusal::UnfinishedInWorktree { operation, worktree } => {
-            Failure::new(format!("{} is not finished in the agent's worktree", shown(operation)))
+            Words::new(format!("{} is not finished in the agent's worktree", shown(operation)))
                 .hint(by_hand(&worktree))
         }
         Refusal::NoHead { worktree } => {
-            Failure::new("the agent's worktree has no commit checked out").hint(by_hand(&worktree))
+            Words::new("the agent's worktree has no commit checked out").hint(by_hand(&worktree))
         }
         Refusal::BranchNotCheckedOut { branch, worktree } => {
-            Failure::new(format!("the agent's worktree does not have all of its branch {branch} checked out"))
+            Words::new(format!("the agent's worktree does not have all of its branch {branch} checked out"))
                 .hint(by_hand(&worktree))
         }
         Refusal::Uncommitted { files } => {
-            Failure::new(format!("the agent left work that is not committed: {}", listed(&files)))
+            Words::new(format!("the agent left work that is not committed: {}", listed(&files)))
                 .hint("--commit \"message\" commits it first")
         }
         Refusal::NotOnItsBranch { branch, worktree } => {
-            Failure::new(format!("the worktree does not have its branch {branch} checked out"))
+            Words::new(format!("the worktree does not have its branch {branch} checked out"))
                 .hint(format!("commit it by hand in {}", worktree.display()))
         }
         Refusal::CannotCommit { path, why, worktree } => cannot_commit(&path, why, &worktree),
-        Refusal::Conflicts { revision, files } => Failure::new(format!(
+        Refusal::Conflicts { revision, files } => Words::new(format!(
             "{branch} does not merge into {into}: conflicts in {}",
             listed(&files)
         ))
@@ -82,7 +126,7 @@ pub(super) fn failure(name: &Slug, branch: Option<&str>, into: Option<&str>, ref
                     format!("git -C {} push origin {}:refs/heads/NAME", place.display(), submodule.commit)
                 })
                 .collect();
-            Failure::new(format!(
+            Words::new(format!(
                 "{into} would point at commits of submodules that only the agent's worktree has: {}",
                 listed(&paths)
             ))
@@ -95,34 +139,33 @@ pub(super) fn failure(name: &Slug, branch: Option<&str>, into: Option<&str>, ref
                 }
                 false => "commit them first, or put them aside with git stash",
             };
-            Failure::new(format!("there are staged changes in {}: {}", tree.display(), listed(&files)))
+            Words::new(format!("there are staged changes in {}: {}", tree.display(), listed(&files)))
                 .hint(hint)
         }
-        Refusal::Announced { tree, files } => Failure::new(format!(
+        Refusal::Announced { tree, files } => Words::new(format!(
             "there are files in {} that git add -N announced, and git cannot merge beside them: {}",
             tree.display(),
             listed(&files)
         ))
         .hint("commit them first, or git reset -- FILE takes the announcement back"),
-        Refusal::InTheWay { files } => Failure::new(format!(
-            "the merge would touch files that are not committed here: {}",
-            listed(&files)
-        ))
-        .hint("commit them first, or put them aside; nothing was changed"),
+        Refusal::InTheWay { files } => {
+            Words::new(format!("the merge would touch files that are not committed here: {}", listed(&files)))
+                .hint("commit them first, or put them aside; nothing was changed")
+        }
         Refusal::HeadMoved { tree } => {
-            Failure::new(format!("HEAD of {} has just moved", tree.display())).hint("give the command again")
+            Words::new(format!("HEAD of {} has just moved", tree.display())).hint("give the command again")
         }
-        Refusal::MergeFailed { error, after } => with_tree(worded_git(error), after),
-        Refusal::NoCommitMade { after } => with_tree(Failure::new("git made no commit of the merge"), after),
+        Refusal::MergeFailed { error, after } => with_tree(error.into(), after),
+        Refusal::NoCommitMade { after } => with_tree(Words::new("git made no commit of the merge"), after),
         Refusal::Interrupted { after } => {
-            with_tree(Failure { code: Code::Interrupted, ..Failure::new("the merge was interrupted") }, after)
+            with_tree(Words { kind: Kind::Interrupted, ..Words::new("the merge was interrupted") }, after)
         }
-        Refusal::Failed(error) => worded_work(name, error),
+        Refusal::Failed(error) => work(name, error),
     }
 }
 
 /// With what became of the user's tree.
-fn with_tree(failure: Failure, after: TreeAfter) -> Failure {
+fn with_tree(words: Words, after: TreeAfter) -> Words {
     let look = |tree: &Path| format!("git status shows what is left of it in {}", tree.display());
     let hint = match after {
         TreeAfter::AsBefore => "nothing was changed".to_owned(),
@@ -137,14 +180,14 @@ fn with_tree(failure: Failure, after: TreeAfter) -> Failure {
             format!("the merge could not be taken back{why}\n{}", look(&tree))
         }
     };
-    let hint = match &failure.hint {
+    let hint = match &words.hint {
         Some(earlier) => format!("{hint}\n{earlier}"),
         None => hint,
     };
-    failure.hint(hint)
+    words.hint(hint)
 }
 
-fn cannot_commit(path: &str, why: CannotCommit, worktree: &Path) -> Failure {
+fn cannot_commit(path: &str, why: CannotCommit, worktree: &Path) -> Words {
     let by_hand = format!("commit it by hand in {}", worktree.display());
     let by_agent = "let the agent commit it, or commit it by hand in its worktree".to_owned();
     let nothing_is_run = "and nothing is run on an agent's files";
@@ -161,7 +204,7 @@ fn cannot_commit(path: &str, why: CannotCommit, worktree: &Path) -> Failure {
         CannotCommit::Encoding => (format!("it is kept in another encoding, {nothing_is_run}"), by_agent),
         CannotCommit::Ident => (format!("it has its id put in by git, {nothing_is_run}"), by_agent),
     };
-    Failure::new(format!("{} cannot be committed: {why}", inert::line(path))).hint(hint)
+    Words::new(format!("{} cannot be committed: {why}", inert::line(path))).hint(hint)
 }
 
 fn shown(operation: Operation) -> &'static str {
@@ -174,55 +217,57 @@ fn shown(operation: Operation) -> &'static str {
     }
 }
 
-/// Says what is worth knowing while work lands.
-pub(super) fn tell(note: LandNote) {
+/// What is worth knowing while work lands.
+#[must_use]
+pub fn note(note: &LandNote) -> String {
     match note {
-        LandNote::FilesGone { worktree } => say_files_are_gone(&worktree),
-        LandNote::HookChanged { path, blob } => report::note(&format!(
-            "{} was changed by a hook; `git cat-file blob {blob}` shows how",
-            path.display()
-        )),
-        LandNote::LandsAgain { commit, into } => report::note(&format!(
-            "what landed before as {} is not in {into} any more; it lands again",
-            commit.short()
-        )),
-        LandNote::WorktreeBehind(error) => {
-            report::note(&format!("the work has landed, but the agent's worktree is not up to date: {error}"))
+        LandNote::FilesGone { worktree } => files_are_gone(worktree),
+        LandNote::HookChanged { path, blob } => {
+            format!("{} was changed by a hook; `git cat-file blob {blob}` shows how", path.display())
         }
-        LandNote::NoRecord(error) => report::note(&format!(
-            "that it has landed could not be recorded, so its branch will be kept: {error}"
-        )),
+        LandNote::LandsAgain { commit, into } => {
+            format!("what landed before as {} is not in {into} any more; it lands again", commit.short())
+        }
+        LandNote::WorktreeBehind(error) => {
+            format!("the work has landed, but the agent's worktree is not up to date: {error}")
+        }
+        LandNote::NoRecord(error) => {
+            format!("that it has landed could not be recorded, so its branch will be kept: {error}")
+        }
     }
 }
 
-/// Says that there is only what git has of an agent's work.
-pub(in crate::fleet) fn say_files_are_gone(worktree: &Path) {
-    say(&format!("{} is gone: this is what was committed or staged in it", worktree.display()));
+/// That there is only what git has of an agent's work.
+#[must_use]
+pub fn files_are_gone(worktree: &Path) -> String {
+    format!("{} is gone: this is what was committed or staged in it", worktree.display())
 }
 
 /// What is said of an agent's work that cannot be looked at.
-pub(in crate::fleet) fn worded_work(name: &Slug, error: Error) -> Failure {
+#[must_use]
+pub fn work(name: &Slug, error: Error) -> Words {
     match error {
         Error::NotFound { .. } => {
             let branch = caliban_worktrees::branch_of(name);
-            Failure::new(format!("git has no record of the worktree of agent {name} any more")).hint(format!(
+            Words::new(format!("git has no record of the worktree of agent {name} any more")).hint(format!(
                 "was it removed by hand? what was committed in it is on the branch {branch}, if that is there: git log {branch}"
             ))
         }
         Error::NotARepository { path, detail } if detail.contains("not a git repository") => {
-            Failure::new(format!("{} is in no git repo any more", path.display()))
+            Words::new(format!("{} is in no git repo any more", path.display()))
                 .hint("was it moved, or its .git deleted? what agents committed is in that .git")
         }
         Error::NotARepository { path, detail } => {
             let detail = inert::block(detail.trim()).into_owned();
-            Failure::new(format!("git does not work in {}: {detail}", path.display()))
+            Words::new(format!("git does not work in {}: {detail}", path.display()))
         }
-        other => worded_git(other),
+        other => other.into(),
     }
 }
 
 /// The first of the paths, and how many more there are.
-pub(in crate::fleet) fn listed<P: AsRef<Path>>(paths: &[P]) -> String {
+#[must_use]
+pub fn listed<P: AsRef<Path>>(paths: &[P]) -> String {
     let shown = |path: &P| inert::line(&path.as_ref().to_string_lossy()).into_owned();
     let shown: Vec<String> = paths.iter().take(NAMED).map(shown).collect();
     match paths.len().saturating_sub(NAMED) {

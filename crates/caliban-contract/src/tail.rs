@@ -15,7 +15,7 @@ const LINE_CAP: usize = 64 * 1024 * 1024;
 
 /// One such file.
 #[derive(Debug)]
-pub(super) struct Tail {
+pub struct Tail {
     path: PathBuf,
     inode: u64,
     offset: u64,
@@ -23,13 +23,15 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    pub(super) fn new(path: PathBuf) -> Self {
+    /// Nothing of it is read yet.
+    #[must_use]
+    pub fn new(path: PathBuf) -> Self {
         Self { path, inode: 0, offset: 0, rest: Vec::new() }
     }
 
     /// The whole lines that have come since the last time, without their ends. None when there is nothing new; a
     /// file that is not there yet has nothing.
-    pub(super) fn lines(&mut self) -> io::Result<Vec<String>> {
+    pub fn lines(&mut self) -> io::Result<Vec<String>> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -54,19 +56,26 @@ impl Tail {
     }
 
     /// All that is there now.
-    pub(super) fn all(&mut self) -> io::Result<Vec<String>> {
-        let mut lines = self.lines()?;
+    pub fn all(&mut self) -> io::Result<Vec<String>> {
+        let mut lines = Vec::new();
+        self.each(|line| lines.push(line))?;
+        Ok(lines)
+    }
+
+    /// The same line by line: no more than one chunk is in memory.
+    pub fn each(&mut self, mut take: impl FnMut(String)) -> io::Result<()> {
         loop {
-            let before = self.offset;
-            lines.extend(self.lines()?);
-            if self.offset == before {
-                return Ok(lines);
+            let before = (self.inode, self.offset);
+            self.lines()?.into_iter().for_each(&mut take);
+            if (self.inode, self.offset) == before {
+                return Ok(());
             }
         }
     }
 
     /// The beginning of a line that has no end yet.
-    pub(super) fn rest(&self) -> String {
+    #[must_use]
+    pub fn rest(&self) -> String {
         String::from_utf8_lossy(&self.rest).into_owned()
     }
 }

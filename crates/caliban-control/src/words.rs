@@ -1,17 +1,19 @@
-//! One agent in words: what it is doing, whether it needs a person, what it has spent. Pure.
+//! One agent in words: what it is doing, whether it needs a person, what it has spent. Pure; the command line and a
+//! terminal UI say the same.
 
 use std::time::Duration;
 
-use caliban_control::protocol::AgentRow;
 use caliban_core::{
     inert,
     lifecycle::{State, WaitingFor},
 };
 use serde::Serialize;
 
+use crate::protocol::AgentRow;
+
 /// An agent as lists show it; text and JSON come from it alike.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Shown<'a> {
+pub struct Shown<'a> {
     /// What the daemon says.
     #[serde(flatten)]
     pub row: &'a AgentRow,
@@ -22,18 +24,19 @@ pub(super) struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    pub(super) fn new(row: &'a AgentRow, now_ms: u64) -> Self {
+    /// The row, and what it means at `now_ms` (milliseconds since 1970).
+    pub fn new(row: &'a AgentRow, now_ms: u64) -> Self {
         Self { row, needs_you: needs_you(row), doing: doing(row, now_ms) }
     }
 }
 
 /// Whether it cannot go on without a person.
-pub(super) fn needs_you(row: &AgentRow) -> bool {
+pub fn needs_you(row: &AgentRow) -> bool {
     !row.asks.is_empty() || row.waiting_for == Some(WaitingFor::Input)
 }
 
 /// Whether it has ended, in whatever way.
-pub(super) fn has_ended(state: State) -> bool {
+pub fn has_ended(state: State) -> bool {
     match state {
         State::Spawning | State::Running | State::Idle => false,
         State::Killed | State::Done | State::Failed | State::Crashed => true,
@@ -41,7 +44,7 @@ pub(super) fn has_ended(state: State) -> bool {
 }
 
 /// The id, with the label where there is one.
-pub(super) fn name(row: &AgentRow) -> String {
+pub fn name(row: &AgentRow) -> String {
     match &row.label {
         Some(label) => format!("{} ({})", row.id, inert::line(label)),
         None => row.id.to_string(),
@@ -49,7 +52,7 @@ pub(super) fn name(row: &AgentRow) -> String {
 }
 
 /// What it is doing, waits for, or how it ended; one line that is safe to print.
-pub(super) fn doing(row: &AgentRow, now_ms: u64) -> String {
+pub fn doing(row: &AgentRow, now_ms: u64) -> String {
     if let Some(ask) = row.asks.first() {
         let more = match row.asks.len() - 1 {
             0 => String::new(),
@@ -85,7 +88,7 @@ pub(super) fn doing(row: &AgentRow, now_ms: u64) -> String {
 }
 
 /// How it ended, in words.
-pub(super) fn ended(row: &AgentRow) -> String {
+pub fn ended(row: &AgentRow) -> String {
     let how = row.ending.as_ref().map_or_else(|| row.state.to_string(), ToString::to_string);
     match &row.note {
         Some(note) => format!("{how} ({})", inert::line(note)),
@@ -94,7 +97,7 @@ pub(super) fn ended(row: &AgentRow) -> String {
 }
 
 /// For whom or what an agent waits that was to start; none when it starts.
-pub(super) fn waits(row: &AgentRow) -> Option<String> {
+pub fn waits(row: &AgentRow) -> Option<String> {
     let before = row.queued_behind?;
     let after: Vec<String> = row.after.iter().map(ToString::to_string).collect();
     Some(match (after.as_slice(), before) {
@@ -117,7 +120,7 @@ fn starting(row: &AgentRow) -> String {
 }
 
 /// `45s`, `12m`, `3h 5m`, `2d 4h`.
-pub(super) fn time(time: Duration) -> String {
+pub fn time(time: Duration) -> String {
     let seconds = time.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
     match (days, hours, minutes) {
@@ -129,7 +132,7 @@ pub(super) fn time(time: Duration) -> String {
 }
 
 /// `812`, `12.3k`, `4.56M`.
-pub(super) fn tokens(count: u64) -> String {
+pub fn tokens(count: u64) -> String {
     match count {
         0..1_000 => count.to_string(),
         1_000..1_000_000 => format!("{:.1}k", count as f64 / 1e3),
@@ -138,7 +141,7 @@ pub(super) fn tokens(count: u64) -> String {
 }
 
 /// What it has cost, when that is known.
-pub(super) fn cost(row: &AgentRow) -> String {
+pub fn cost(row: &AgentRow) -> String {
     match row.micro_usd {
         None => "-".to_owned(),
         Some(micro) if micro.0 == 0 => "$0".to_owned(),
@@ -148,7 +151,7 @@ pub(super) fn cost(row: &AgentRow) -> String {
 }
 
 /// What it has spent, in a line.
-pub(super) fn spent(row: &AgentRow) -> String {
+pub fn spent(row: &AgentRow) -> String {
     let cost = match row.micro_usd {
         Some(_) => format!(", {}", cost(row)),
         None => String::new(),
@@ -157,55 +160,19 @@ pub(super) fn spent(row: &AgentRow) -> String {
 }
 
 /// `1 turn`, `2 turns`.
-pub(crate) fn turns(count: u64) -> String {
+pub fn turns(count: u64) -> String {
     if count == 1 { "1 turn".to_owned() } else { format!("{count} turns") }
 }
 
-/// Milliseconds since 1970.
-pub(super) fn now_ms() -> u64 {
-    u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default()
-}
-
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use caliban_contract::records::Ask;
     use caliban_core::{lifecycle::Ending, price::MicroUsd};
 
     use super::*;
 
-    pub(crate) fn row(state: State) -> AgentRow {
-        AgentRow {
-            id: "a3f8b2c1".parse().unwrap(),
-            label: None,
-            state,
-            waiting_for: None,
-            activity: None,
-            asks: Vec::new(),
-            turns: 0,
-            usage: Default::default(),
-            micro_usd: None,
-            created_at: 0,
-            age_ms: 0,
-            updated_at: 0,
-            branch: None,
-            worktree: None,
-            base_commit: None,
-            cwd: "/repo".into(),
-            prompt: "task".into(),
-            pid: None,
-            shim_pid: None,
-            socket: "/s".into(),
-            dir: "/d".into(),
-            ending: None,
-            note: None,
-            model: None,
-            last_text: None,
-            parent: None,
-            after: Vec::new(),
-            queued_behind: None,
-            hibernated: false,
-            runs: 1,
-        }
+    fn row(state: State) -> AgentRow {
+        AgentRow::new("a3f8b2c1".parse().unwrap(), state)
     }
 
     fn ask(what: &str) -> Ask {

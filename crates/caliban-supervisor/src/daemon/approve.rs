@@ -1,0 +1,271 @@
+//! `POST /v1/agents/{id}/approve` and `…/deny`: a person's answer to an agent's question. The first answer counts.
+//!
+//! The answer goes to exactly the call that was shown: the agent asks us over its socket, and a question about another
+//! call is not answered (a16).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use caliban_acp::client::{Question, Reply};
+use caliban_acp::v1::AGENT_METHOD_NAMES;
+use caliban_acp::{ClientError, ClientEvent, Link};
+use caliban_contract::tail::Tail;
+use serde_json::{Value, json};
+
+use super::speak::{Speaker, refusal};
+use crate::protocol::{
+    AgentRow, Answered, ApiError, Approval, ApprovalList, ApproveRequest, DenyRequest, ErrorCode,
+};
+use crate::records::{self, Ask, AskAnswer};
+
+/// How often it is looked whether the question is still open.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long the agent may take to ask us, and to act on the answer.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// An answer to one call.
+pub(super) struct Verdict {
+    ask: String,
+    digest: String,
+    answer: AskAnswer,
+}
+
+impl From<ApproveRequest> for Verdict {
+    fn from(request: ApproveRequest) -> Self {
+        let answer = if request.always { AskAnswer::Always } else { AskAnswer::Once };
+        Self { ask: request.ask, digest: request.digest, answer }
+    }
+}
+
+impl From<DenyRequest> for Verdict {
+    fn from(request: DenyRequest) -> Self {
+        Self { ask: request.ask, digest: request.digest, answer: AskAnswer::No(request.reason) }
+    }
+}
+
+/// What agents ask, the oldest question first.
+pub(super) fn open(rows: impl Iterator<Item = AgentRow>) -> ApprovalList {
+    let mut approvals: Vec<Approval> = rows
+        .flat_map(|row| {
+            let (agent, label) = (row.id, row.label);
+            row.asks.into_iter().map(move |ask| Approval { agent, label: label.clone(), ask })
+        })
+        .collect();
+    approvals.sort_by_key(|approval| (approval.ask.opened_at, approval.agent));
+    ApprovalList { approvals }
+}
+
+/// Gives the answer; returns when the agent has recorded it.
+pub(super) async fn answer(
+    query: &str,
+    verdict: Verdict,
+    speaker: &Speaker<'_>,
+) -> Result<Answered, ApiError> {
+    let awake = speaker.wake(query).await?;
+    let row = speaker.row(awake.id).await?;
+    let asked = row.asks.iter().find(|ask| ask.id == verdict.ask && ask.digest == verdict.digest);
+    let asked = asked.ok_or_else(not_asked)?.clone();
+    let mut link = speaker.link(&awake).await.map_err(refusal)?;
+    if let Some(why) = link.client.no_say() {
+        return Err(ApiError::new(ErrorCode::Forbidden, why)
+            .hint("a person answers, in a terminal of their own: caliban approvals"));
+    }
+    let late = |text: &str| ApiError::new(ErrorCode::Timeout, text);
+    let question = tokio::time::timeout(LIMIT, question(&mut link, &row, &asked, speaker))
+        .await
+        .map_err(|_| late("the agent does not ask us: it may be stopped"))??;
+    if verdict.answer == AskAnswer::Always && !question.offers_always() {
+        let text = "there is no rule that would allow this call always";
+        return Err(ApiError::new(ErrorCode::BadRequest, text).hint("allow it once"));
+    }
+    let _seen_below = question.answer(reply(&verdict.answer)).await;
+    let taken = async {
+        closed(&mut link, &row, &asked, speaker).await?;
+        recorded(&row, &asked, speaker).await
+    };
+    let answer = tokio::time::timeout(LIMIT, taken)
+        .await
+        .map_err(|_| late("the agent has not taken the answer yet; `caliban approvals` tells"))??;
+    if answer == verdict.answer {
+        return Ok(Answered { id: row.id, ask: asked.id });
+    }
+    let said = match answer {
+        AskAnswer::Once | AskAnswer::Always => "allowed".to_owned(),
+        AskAnswer::No(reason) => format!("denied {}", reason.unwrap_or_default()),
+    };
+    let text = format!("somebody else has answered it first: {said}");
+    Err(ApiError::new(ErrorCode::Conflict, text))
+}
+
+fn reply(answer: &AskAnswer) -> Reply {
+    match answer {
+        AskAnswer::Once => Reply::AllowOnce,
+        AskAnswer::Always => Reply::AllowAlways,
+        AskAnswer::No(reason) => Reply::Reject(reason.clone()),
+    }
+}
+
+fn not_asked() -> ApiError {
+    ApiError::new(ErrorCode::NotAsked, "this call is not asked for any more")
+        .hint("somebody else has answered, or the agent has ended: `caliban agents list` tells")
+}
+
+/// Takes part in the conversation, and waits to be asked.
+async fn question(
+    link: &mut Link,
+    row: &AgentRow,
+    asked: &Ask,
+    speaker: &Speaker<'_>,
+) -> Result<Question, ApiError> {
+    let params = json!({"sessionId": link.session, "cwd": link.cwd, "mcpServers": []});
+    let peer = link.client.peer().clone();
+    let joining = async move { peer.call::<Value>(AGENT_METHOD_NAMES.session_resume, &params).await };
+    tokio::pin!(joining);
+    let broken = |error: ClientError| refusal(error.into());
+    let mut look = tokio::time::interval(LOOK);
+    let mut joined = false;
+    loop {
+        tokio::select! {
+            event = link.events.next() => match event.map_err(|error| broken(error.into()))? {
+                Some(ClientEvent::Permission(question)) if is_about(&question, asked) => return Ok(question),
+                Some(_) => {}
+                None => return Err(not_asked()),
+            },
+            answer = &mut joining, if !joined => {
+                answer.map_err(|error| broken(error.into()))?;
+                joined = true;
+            }
+            _ = look.tick(), if joined => {
+                if !is_open(&speaker.row(row.id).await?, asked) {
+                    return Err(not_asked());
+                }
+            }
+        }
+    }
+}
+
+/// Whether it is the question that was shown: the same call, with the same arguments to the last byte. The agent says
+/// what stands for the call, because secrets are not in the list.
+fn is_about(question: &Question, asked: &Ask) -> bool {
+    let call = &question.request.tool_call;
+    let digest = call.meta.as_ref().and_then(|meta| meta.get("caliban")?.get("ask")?.get("digest")?.as_str());
+    digest == Some(&asked.digest) && *call.tool_call_id.0 == *asked.id
+}
+
+/// Waits until the question is not open any more, keeping up with what the agent says.
+async fn closed(link: &mut Link, row: &AgentRow, asked: &Ask, speaker: &Speaker<'_>) -> Result<(), ApiError> {
+    let mut look = tokio::time::interval(LOOK);
+    let mut hung_up = false;
+    loop {
+        tokio::select! {
+            event = link.events.next(), if !hung_up => hung_up = !matches!(event, Ok(Some(_))),
+            _ = look.tick() => {
+                if !is_open(&speaker.row(row.id).await?, asked) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+fn is_open(row: &AgentRow, asked: &Ask) -> bool {
+    row.asks.iter().any(|ask| ask.id == asked.id && ask.opened_at == asked.opened_at)
+}
+
+/// What the transcript says was answered. The record comes a moment after the question is closed, or never, when the agent
+/// has ended in between.
+async fn recorded(row: &AgentRow, asked: &Ask, speaker: &Speaker<'_>) -> Result<AskAnswer, ApiError> {
+    let mut answers = AnswersOf::new(row, &asked.id);
+    loop {
+        let has_ended = speaker.row(row.id).await?.state.is_ending();
+        // Transcripts are long.
+        let read = tokio::task::spawn_blocking(move || answers.read().map(|()| answers)).await;
+        let unread = |error: String| ApiError::new(ErrorCode::Internal, error);
+        answers =
+            read.map_err(|error| unread(error.to_string()))?.map_err(|error| unread(error.to_string()))?;
+        if let Some(answer) = answers.last.take() {
+            return Ok(answer);
+        }
+        if has_ended {
+            return Err(not_asked());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// The answer to the question of one id that was asked last, as the transcript has it.
+struct AnswersOf {
+    id: String,
+    transcript: Tail,
+    last: Option<AskAnswer>,
+}
+
+impl AnswersOf {
+    /// A sub-agent's question is in its own transcript.
+    fn new(row: &AgentRow, id: &str) -> Self {
+        let sub: Option<PathBuf> = id.split_once(':').map(|(session, _)| row.dir.join("sub").join(session));
+        let dir = sub.filter(|dir| dir.is_dir()).unwrap_or_else(|| row.dir.clone());
+        Self { id: id.to_owned(), transcript: Tail::new(dir.join(records::TRANSCRIPT)), last: None }
+    }
+
+    /// Reads what has come.
+    fn read(&mut self) -> std::io::Result<()> {
+        let Self { id, transcript, last } = self;
+        transcript.each(|line| {
+            // Most lines are about something else, and long.
+            if !line.contains("\"ask_") {
+                return;
+            }
+            let Ok(record) = serde_json::from_str::<Value>(&line) else { return };
+            if record["id"] != **id {
+                return;
+            }
+            match record["event"].as_str() {
+                Some("ask_opened") => *last = None,
+                Some("ask_answered") => *last = serde_json::from_value(record["answer"].clone()).ok(),
+                _ => {}
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use caliban_core::lifecycle::State;
+
+    use super::*;
+
+    #[test]
+    fn only_an_answer_to_the_question_that_was_asked_last_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let row = AgentRow {
+            dir: dir.path().to_owned(),
+            ..AgentRow::new("a3f8b2c1".parse().unwrap(), State::Running)
+        };
+        let write = |at: &std::path::Path, lines: &[Value]| {
+            std::fs::create_dir_all(at).unwrap();
+            let lines: Vec<String> = lines.iter().map(|line| format!("{line}\n")).collect();
+            std::fs::write(at.join(records::TRANSCRIPT), lines.concat()).unwrap();
+        };
+        let opened = |id: &str| json!({"event": "ask_opened", "id": id, "name": "Bash"});
+        let answered =
+            |id: &str, answer: AskAnswer| json!({"event": "ask_answered", "id": id, "answer": answer});
+        let found = |id: &str| {
+            let mut answers = AnswersOf::new(&row, id);
+            answers.read().unwrap();
+            answers.last
+        };
+        assert_eq!(found("c1"), None);
+        write(
+            dir.path(),
+            &[opened("c1"), answered("c1", AskAnswer::Once), answered("c2", AskAnswer::No(None))],
+        );
+        assert_eq!((found("c1"), found("c2")), (Some(AskAnswer::Once), Some(AskAnswer::No(None))));
+        // The same id again, and nobody has answered.
+        write(dir.path(), &[opened("c1"), answered("c1", AskAnswer::Once), opened("c1")]);
+        assert_eq!(found("c1"), None);
+        // A sub-agent's is in its own transcript.
+        write(&dir.path().join("sub/x-1"), &[opened("x-1:c1"), answered("x-1:c1", AskAnswer::Always)]);
+        assert_eq!(found("x-1:c1"), Some(AskAnswer::Always));
+    }
+}

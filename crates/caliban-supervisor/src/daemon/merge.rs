@@ -1,0 +1,109 @@
+//! `POST /v1/agents/{id}/merge`: lands an agent's work in the main tree of the repo, or in a branch.
+//!
+//! git runs with the daemon's environment and without a terminal; `caliban agents merge` runs it in the caller's. For a
+//! person only: the hooks of the user's tree would run outside of an agent's processes.
+
+use caliban_acp::extension::Behalf;
+use caliban_contract::modes;
+use caliban_core::names::Slug;
+use caliban_worktrees::{GitOptions, Repo};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::Msg;
+use super::http::Peer;
+use super::speak::Speaker;
+use crate::ancestry::{self, Ancestry};
+use crate::landing::{self, NotMerged, words};
+use crate::places::Places;
+use crate::protocol::{AgentRow, ApiError, ErrorCode, MergeAnswer, MergeForecast, MergeRequest, Merged};
+
+/// Refuses a process of an agent, and one that cannot be seen (a11).
+pub(super) fn check_caller(peer: Peer) -> Result<(), ApiError> {
+    // Another process may have the pid of one that connected and ended.
+    let is_there = |behalf: &Behalf| {
+        caliban_process::stat(behalf.pid).is_some_and(|stat| stat.start_time == behalf.start_time)
+    };
+    let ancestry = match peer.behalf().filter(is_there) {
+        Some(behalf) => ancestry::above(behalf.pid, &[modes::REAP]),
+        None => Ancestry::Unknown,
+    };
+    let Some(who) = ancestry.agent_in_words() else { return Ok(()) };
+    let text = format!("{who} cannot have the daemon land an agent's work: a person does");
+    Err(ApiError::new(ErrorCode::Forbidden, text)
+        .hint("`caliban agents merge` lands it from the process itself"))
+}
+
+/// Lands it, or tells why not. A cancellation leaves everything as it was.
+pub(super) async fn merge(
+    row: AgentRow,
+    request: MergeRequest,
+    places: Places,
+    inbox: mpsc::Sender<Msg>,
+    cancel: CancellationToken,
+) -> Result<MergeAnswer, ApiError> {
+    if request.preview {
+        return preview(&row, &request, &places, &cancel).await.map(MergeAnswer::Preview);
+    }
+    Ok(match land(&row, &request, &places, &inbox, &cancel).await {
+        Ok(merged) => MergeAnswer::Merged(merged),
+        Err(Stopped::Refused(refused)) => MergeAnswer::Refused(refused.told(Some(&row), &request)),
+        Err(Stopped::Gone(error)) => return Err(error),
+    })
+}
+
+enum Stopped {
+    Refused(Box<NotMerged>),
+    Gone(ApiError),
+}
+
+impl From<NotMerged> for Stopped {
+    fn from(refused: NotMerged) -> Self {
+        Self::Refused(Box::new(refused))
+    }
+}
+
+async fn land(
+    row: &AgentRow,
+    request: &MergeRequest,
+    places: &Places,
+    inbox: &mpsc::Sender<Msg>,
+    cancel: &CancellationToken,
+) -> Result<Merged, Stopped> {
+    landing::check(request)?;
+    let name = landing::worktree(row)?;
+    let worded = |error| NotMerged::from(words::work(&name, error));
+    let repo = open(places, cancel).await.map_err(worded)?;
+    let turn = repo.landing_turn(|| {}, cancel).await.map_err(worded)?;
+    let speaker = Speaker { inbox, caller: None };
+    let row = speaker.row(row.id).await.map_err(Stopped::Gone)?;
+    let wanted = landing::request(&row, request)?;
+    let note = |note| tracing::info!(id = %row.id, "{}", words::note(&note));
+    match repo.land(&turn, &wanted, &note, cancel).await {
+        Ok(landed) => Ok(landing::merged(landed, &row)),
+        Err(not_landed) => Err(NotMerged::of(&name, not_landed).into()),
+    }
+}
+
+async fn preview(
+    row: &AgentRow,
+    request: &MergeRequest,
+    places: &Places,
+    cancel: &CancellationToken,
+) -> Result<MergeForecast, ApiError> {
+    let name: Slug = landing::worktree_name(row).map_err(super::diff::refusal)?;
+    let worded = |error| super::diff::refusal(words::work(&name, error));
+    let repo = open(places, cancel).await.map_err(worded)?;
+    let found = repo.merge_preview(&name, request.into.as_deref(), cancel).await.map_err(worded)?;
+    let would_be = serde_json::to_value(found.merge).ok();
+    Ok(MergeForecast {
+        agent: row.id,
+        would_be: would_be.and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_default(),
+        conflicts: found.conflicts,
+        messages: found.messages,
+    })
+}
+
+async fn open(places: &Places, cancel: &CancellationToken) -> Result<Repo, caliban_worktrees::Error> {
+    Repo::open(places.repo(), GitOptions::default(), cancel).await
+}

@@ -1,0 +1,51 @@
+//! The daemon as a client of an agent's socket, for the process that asks it. It decides nothing itself: the agent judges
+//! that process as if it had connected itself (ADR 0041).
+
+use caliban_acp::extension::Behalf;
+use caliban_acp::{Link, Unreached};
+use caliban_core::ids::AgentId;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Answer, Msg, Request, stopping, wake};
+use crate::protocol::{AgentRow, ApiError, Awake, ErrorCode, WakeRequest};
+
+/// A way to the owner and to the agents, for one caller.
+pub(super) struct Speaker<'a> {
+    pub(super) inbox: &'a mpsc::Sender<Msg>,
+    /// The process that asks. None when it cannot be seen: then it decides nothing.
+    pub(super) caller: Option<Behalf>,
+}
+
+impl Speaker<'_> {
+    /// The agent as it is now.
+    pub(super) async fn row(&self, id: AgentId) -> Result<AgentRow, ApiError> {
+        self.show(id.to_string()).await
+    }
+
+    /// The agent that a request names.
+    pub(super) async fn show(&self, query: String) -> Result<AgentRow, ApiError> {
+        let (reply, answer) = oneshot::channel();
+        let request = Msg::Request(Request::Show(query), reply);
+        self.inbox.send(request).await.map_err(|_| stopping())?;
+        match answer.await.map_err(|_| stopping())?? {
+            Answer::Row(row) => Ok(*row),
+            _ => Err(stopping()),
+        }
+    }
+
+    /// Makes sure that the agent listens.
+    pub(super) async fn wake(&self, query: &str) -> Result<Awake, ApiError> {
+        wake::until_awake(query.to_owned(), WakeRequest::default(), self.inbox).await
+    }
+
+    /// Connects to it.
+    pub(super) async fn link(&self, awake: &Awake) -> Result<Link, Unreached> {
+        Link::open(&awake.socket, env!("CARGO_PKG_VERSION"), self.caller, |_| {}).await
+    }
+}
+
+/// The refusal of an agent, or that it cannot be reached.
+pub(super) fn refusal(unreached: Unreached) -> ApiError {
+    let code = if unreached.is_gone { ErrorCode::Timeout } else { ErrorCode::Conflict };
+    ApiError { code, message: unreached.message, hint: unreached.hint }
+}
