@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::{
     Fleet, attach, resume,
     row::{self, cost, doing, has_ended, needs_you},
-    watch::{Daemons, Left},
+    watch::{self, Daemons, Left},
     worded,
 };
 use crate::{
@@ -113,7 +113,10 @@ async fn listen(
     daemons: &mut Daemons<'_>,
     news: &mpsc::UnboundedSender<FleetEvent>,
 ) -> Left {
-    let Ok(mut events) = client.events().await else { return Left::Gone };
+    let mut events = match watch::events(client).await {
+        Ok(events) => events,
+        Err(left) => return left,
+    };
     let mut rows: Vec<AgentRow> = Vec::new();
     let (mut is_ready, mut has_changed) = (false, false);
     let mut tick = tokio::time::interval(EVERY);

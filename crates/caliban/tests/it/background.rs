@@ -131,7 +131,7 @@ fn f18_what_is_kept_of_a_background_agent_is_shown_like_a_session() {
 }
 
 #[test]
-fn a_resume_that_fails_hides_nothing_of_the_work() {
+fn a_resume_that_is_refused_hides_nothing_of_the_work() {
     let fleet = Fleet::new(script![crate::fleet::write("new.txt", "new\n"), text("done")]);
     let id = fleet.bg("the task", []);
     fleet.run(["agents", "wait", &id]).ok();
@@ -139,10 +139,10 @@ fn a_resume_that_fails_hides_nothing_of_the_work() {
     let transcript = std::path::Path::new(before["dir"].as_str().unwrap()).join("transcript.jsonl");
     std::fs::rename(&transcript, transcript.with_extension("away")).unwrap();
     std::fs::create_dir(&transcript).unwrap();
-    fleet.run(["resume", &id]).ok();
-    fleet.wait_for(&id, "failed");
+    let refused = fleet.run(["resume", &id]).expect_code(1).stderr;
+    assert!(refused.contains("cannot go on where it was"), "{refused}");
     let after = fleet.row(&id);
-    for field in ["branch", "worktree", "base_commit", "turns", "usage"] {
+    for field in ["state", "branch", "worktree", "base_commit", "turns", "usage"] {
         assert_eq!(after[field], before[field], "{field}");
     }
     let diff = fleet.run(["agents", "diff", &id]).ok().stdout;
