@@ -181,10 +181,7 @@ async fn traced(fleet: &mut Fleet, calls: &str) -> (Client, PathBuf) {
     let mut arguments: Vec<std::ffi::OsString> = strace.iter().map(Into::into).collect();
     arguments.extend([trace.clone().into(), crate::fleet::caliband().into()]);
     fleet.start.programs = vec![("/usr/bin/strace".into(), arguments)];
-    (
-        Client::connect_or_start(&fleet.places, fleet.start.clone()).await.expect("a daemon under strace"),
-        trace,
-    )
+    (Client::connect_or_start(&fleet.places, fleet.start.clone()).await.unwrap(), trace)
 }
 
 #[tokio::test]

@@ -76,6 +76,7 @@ fn r12_an_agent_whose_transcript_cannot_be_synced_ends_failed_and_a_resume_goes_
     fleet.place.server.hold();
     let id = fleet.bg("the task", ["--isolation", "none", "--interactive"]);
     fleet.place.server.wait_for_requests(1);
+    wait_until("the daemon knows the worker", || fleet.row(&id)["pid"].is_number());
     let worker = fleet.row(&id)["pid"].to_string();
     let mut strace = Command::new("strace")
         .args([

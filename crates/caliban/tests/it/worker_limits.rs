@@ -132,5 +132,6 @@ fn a_list_counts_the_tokens_of_sub_agents_as_it_counts_their_cost() {
     assert_eq!((&row["usage"], &row["turns"]), (&session["usage"], &json!(2)), "{row:#}");
     let logs = fleet.run(["logs", &id]).ok().stdout;
     let total: u64 = row["usage"].as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum();
-    assert!(logs.contains(&format!("2 turns, {total} tokens")), "{total}: {logs}");
+    let shown = format!("2 turns, {:.1}k tokens", total as f64 / 1e3);
+    assert!(logs.contains(&shown), "{shown}: {logs}");
 }
