@@ -1,6 +1,6 @@
 //! What processes that share a store tell each other beside it: "look now", and "I am typing into this pane".
 //!
-//! Owns the seam between the broker and the means: files beside a SQLite database today ([`BesideFile`]), `LISTEN`,
+//! Owns the seam between the broker and the means: files beside a SQLite database today (`BesideFile`), `LISTEN`,
 //! `NOTIFY` and advisory locks with PostgreSQL. Everything here is a convenience that may fail. The store is the truth:
 //! a lost ring costs a waiter at most [`SLOW_CHECK`](crate::doorbell::SLOW_CHECK), and a message is claimed in the store
 //! before it is typed.
