@@ -96,7 +96,7 @@ impl Say {
     fn heading(&self) -> Option<String> {
         match self {
             Self::Full => None,
-            Self::None(who) => Some(format!("[What follows is from {who}, not from the user.]")),
+            Self::None(who) => Some(caliban_acp::not_the_users(who)),
         }
     }
 }
@@ -154,10 +154,14 @@ async fn introduction(
             }
             match params.parse::<InitializeRequest>() {
                 Ok(request) => {
-                    let behalf = field(request.meta.as_ref(), BEHALF).cloned();
-                    let behalf = behalf.and_then(|behalf| serde_json::from_value(behalf).ok());
-                    if let (Some(Judge(judge)), Some(behalf)) = (&options.judge, behalf) {
-                        options.say = judge(behalf);
+                    if let Some(behalf) = field(request.meta.as_ref(), BEHALF).cloned() {
+                        let judged = options.judge.as_ref().zip(serde_json::from_value(behalf).ok());
+                        // Who speaks for another and is not the daemon that we know has no say, whoever it is: an agent
+                        // could have taken the daemon's lock away.
+                        options.say = match judged {
+                            Some((Judge(judge), behalf)) => judge(behalf),
+                            None => Say::None("a process that speaks for another".to_owned()),
+                        };
                     }
                     responder.answer(Ok(welcome(sessions, options))).await?;
                     let session = request.client_capabilities.session;

@@ -15,3 +15,9 @@ pub use agent_client_protocol_schema::{ProtocolVersion, v1};
 pub use client::{Client, ClientError, ClientEvent, Events};
 pub use extension::TurnEndedNotice;
 pub use link::{Link, Unreached};
+
+/// What an agent is told about whose words follow, when they are not a person's (a10).
+#[must_use]
+pub fn not_the_users(who: &str) -> String {
+    format!("[What follows is from {who}, not from the user.]")
+}

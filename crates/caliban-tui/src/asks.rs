@@ -11,6 +11,7 @@ use std::{
 use caliban_core::inert;
 use ratatui::text::Span;
 use serde_json::Value;
+use unicode_segmentation::UnicodeSegmentation as _;
 
 use crate::{
     text::{Gutter, Row, Wrap, wrap},
@@ -63,7 +64,8 @@ pub(crate) struct Open {
     pub(crate) scroll: usize,
     /// Since when it has been on the screen with the focus.
     shown: Option<Instant>,
-    end_was_shown: bool,
+    /// Since when its end has been seen.
+    end_shown: Option<Instant>,
     /// The reason for a refusal, while it is written.
     pub(crate) reason: Option<String>,
 }
@@ -87,7 +89,7 @@ pub(crate) struct Asks {
 
 impl Asks {
     pub(crate) fn push(&mut self, asked: Asked) {
-        self.open.push_back(Open { asked, scroll: 0, shown: None, end_was_shown: false, reason: None });
+        self.open.push_back(Open { asked, scroll: 0, shown: None, end_shown: None, reason: None });
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -138,8 +140,19 @@ impl Asks {
 impl Open {
     /// The dialog was drawn: so many rows of the call, of which so many were on the screen.
     pub(crate) fn drawn(&mut self, rows: usize, height: usize, now: Instant) {
+        // Without room nothing was shown.
+        if height == 0 {
+            return;
+        }
         self.shown.get_or_insert(now);
-        self.end_was_shown |= self.scroll + height >= rows;
+        if self.first_row(rows, height) + height >= rows {
+            self.end_shown.get_or_insert(now);
+        }
+    }
+
+    /// The first row of the call that is shown: a screen that has grown shows no emptiness behind the end.
+    pub(crate) fn first_row(&self, rows: usize, height: usize) -> usize {
+        self.scroll.min(rows.saturating_sub(height))
     }
 
     /// Whether a key may answer now.
@@ -149,7 +162,8 @@ impl Open {
 
     /// From when on a key may answer; never while it is not on the screen.
     pub(crate) fn ready_at(&self, typed: Option<Instant>) -> Option<Instant> {
-        let read = self.shown? + READING;
+        let shown = self.shown?;
+        let read = self.end_shown.map_or(shown, |end| end.max(shown)) + READING;
         Some(typed.map_or(read, |typed| read.max(typed + QUIET)))
     }
 
@@ -158,17 +172,23 @@ impl Open {
         if is_cut(&self.asked.input) {
             return Err(Unready::TooLong);
         }
-        if !self.end_was_shown {
+        if self.end_shown.is_none() {
             return Err(Unready::EndUnseen);
         }
         if self.is_read(typed, now) { Ok(()) } else { Err(Unready::Wait) }
     }
 
-    /// The whole call.
+    /// The whole call, and the rules that "always" would add.
     pub(crate) fn rows(&self, columns: usize, theme: Theme) -> Vec<Row> {
         let gutter = Gutter::blank(2);
         let mut rows = Vec::new();
-        for (number, line) in self.asked.call().split('\n').enumerate() {
+        let mut text = self.asked.call();
+        if !self.asked.rules.is_empty() {
+            let rules: Vec<String> =
+                self.asked.rules.iter().map(|rule| visible(&inert::line(rule))).collect();
+            text.push_str(&format!("\nalways would add: {}", rules.join(", ")));
+        }
+        for (number, line) in text.split('\n').enumerate() {
             let style = theme.style(if number == 0 { Role::Strong } else { Role::Text });
             let source = u32::try_from(number).unwrap_or(u32::MAX);
             rows.extend(wrap(
@@ -188,18 +208,18 @@ impl Asked {
     pub(crate) fn call(&self) -> String {
         let mut out = inert::line(&self.tool).into_owned();
         match &self.input {
-            Value::Object(fields) if self.tool == "Bash" && fields.contains_key("command") => {
-                for (name, value) in fields {
-                    let text = shown(value);
-                    out.push('\n');
-                    out.push_str(&if name == "command" { text } else { format!("({name}: {text})") });
-                }
-            }
             Value::Object(fields) => {
-                for (name, value) in fields {
-                    let text = shown(value);
-                    let apart = if text.contains('\n') { "\n" } else { " " };
-                    out.push_str(&format!("\n{}:{apart}{text}", inert::line(name)));
+                // The command first, wherever the model put it; all else is indented, so that no argument looks like one.
+                let command = fields.get("command").filter(|_| self.tool == "Bash");
+                if let Some(command) = command {
+                    out.push('\n');
+                    out.push_str(&shown(command));
+                }
+                for (name, value) in fields.iter().filter(|(name, _)| command.is_none() || *name != "command")
+                {
+                    let text = shown(value).replace('\n', "\n    ");
+                    let apart = if text.contains('\n') { "\n    " } else { " " };
+                    out.push_str(&format!("\n  {}:{apart}{text}", visible(&inert::line(name))));
                 }
             }
             Value::Null => {}
@@ -216,7 +236,7 @@ impl Asked {
         let call = self.call();
         let mut lines = call.lines();
         let tool = lines.next().unwrap_or_default();
-        let first = lines.next().unwrap_or_default();
+        let first = lines.next().unwrap_or_default().trim_start();
         let more = if lines.next().is_some() { " …" } else { "" };
         format!("{tool} {first}{more}")
     }
@@ -228,7 +248,7 @@ fn shown(value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let text = inert::block(&text).replace('\t', "␉   ");
+    let text = visible(&inert::block(&text)).replace('\t', "␉   ");
     let mut out: Vec<String> = Vec::new();
     let mut empty = 0;
     for line in text.split('\n') {
@@ -274,6 +294,22 @@ fn counted(line: &str) -> String {
     out
 }
 
+/// A text in which each cluster that takes more than two columns is written as its code points: the screen would not draw
+/// one that is wider than a row, and what follows it neither.
+fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for cluster in text.graphemes(true) {
+        if crate::text::columns(cluster) <= 2 {
+            out.push_str(cluster);
+            continue;
+        }
+        for c in cluster.chars() {
+            if c.is_ascii() { out.push(c) } else { out.push_str(&format!("<U+{:04X}>", u32::from(c))) }
+        }
+    }
+    out
+}
+
 /// Whether the agent has cut an argument.
 fn is_cut(value: &Value) -> bool {
     match value {
@@ -304,7 +340,10 @@ mod tests {
         open.drawn(51, 10, start);
         assert_eq!(open.may_allow(None, later), Err(Unready::EndUnseen));
         open.scroll = 41;
-        open.drawn(51, 10, start);
+        // The end is on the screen from now on, and is to be read, too.
+        open.drawn(51, 10, later);
+        assert_eq!(open.may_allow(None, later), Err(Unready::Wait));
+        let later = later + READING;
         assert_eq!(open.may_allow(None, start), Err(Unready::Wait));
         assert_eq!(open.may_allow(Some(later), later), Err(Unready::Wait));
         assert_eq!(open.may_allow(None, later), Ok(()));
@@ -329,7 +368,33 @@ mod tests {
     fn a_call_is_shown_with_all_its_arguments() {
         let mut edit = asked(json!({"file_path": "/w/a.rs", "old_string": "a\nb", "flag": true}));
         edit.tool = "Edit".into();
-        assert_eq!(edit.call(), "Edit\nfile_path: /w/a.rs\nold_string:\na\nb\nflag: true");
+        assert_eq!(edit.call(), "Edit\n  file_path: /w/a.rs\n  old_string:\n    a\n    b\n  flag: true");
         assert_eq!(edit.title(), "Edit file_path: /w/a.rs …");
+        let bash = asked(json!({"description": "list)\nls -la\n(x", "command": "rm -rf ~"}));
+        assert_eq!(bash.call(), "Bash\nrm -rf ~\n  description:\n    list)\n    ls -la\n    (x");
+    }
+
+    #[test]
+    fn t26_nothing_of_a_call_is_wider_than_the_screen_measures() {
+        let marks = format!("echo hi{}; rm -rf ~", "\u{ff9e}".repeat(50));
+        assert!(asked(json!({"command": marks})).call().ends_with("; rm -rf ~"));
+        let jamo = format!("echo {}; rm -rf ~", "\u{1100}".repeat(100));
+        let mut asks = Asks::default();
+        asks.push(asked(json!({"command": jamo})));
+        let rows = asks
+            .first()
+            .unwrap()
+            .rows(80, Theme { depth: crate::theme::Depth::None, ground: crate::theme::Ground::Dark });
+        for row in &rows {
+            assert!(crate::text::width(&row.line.spans) <= 80, "{row:?}");
+            let clusters = row.line.spans.iter().flat_map(|span| span.content.graphemes(true));
+            assert!(clusters.map(crate::text::columns).all(|columns| columns <= 2), "{row:?}");
+        }
+        // A screen that grows under a scrolled dialog shows the end, and not nothing.
+        let open = asks.first_mut().unwrap();
+        open.scroll = 40;
+        assert_eq!(open.first_row(22, 10), 12);
+        open.drawn(5, 0, Instant::now());
+        assert!(open.shown.is_none() && open.end_shown.is_none());
     }
 }

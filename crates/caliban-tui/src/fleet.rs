@@ -176,7 +176,12 @@ impl FleetState {
         }
         if let Some(id) = self.ending.take() {
             // Anything but a yes is a no.
-            return (key.code == KeyCode::Char('y')).then_some(FleetEffect::Stop(id));
+            let is_yes = key.code == KeyCode::Char('y')
+                && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+            return is_yes.then_some(FleetEffect::Stop(id));
+        }
+        if matches!(key.code, KeyCode::Char(c) if !"cdl".contains(c)) && control {
+            return None;
         }
         match key.code {
             KeyCode::Char('c' | 'd') if control => return Some(FleetEffect::Quit),

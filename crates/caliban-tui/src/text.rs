@@ -3,12 +3,12 @@
 //! A [`Row`] knows which part of it is a gutter and how it is joined to the row above, so that what is copied is the
 //! logical text and not what happens to be on the screen.
 
+use ratatui::buffer::CellWidth as _;
 use ratatui::{
     style::Style,
     text::{Line, Span},
 };
 use unicode_segmentation::UnicodeSegmentation as _;
-use unicode_width::UnicodeWidthStr as _;
 
 /// How a row follows the one above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Gutter {
 
     /// A mark before the first row, and as much room before the others.
     pub(crate) fn mark(mark: Span<'static>) -> Self {
-        let room = " ".repeat(mark.content.width());
+        let room = " ".repeat(columns(&mark.content));
         Self { first: vec![mark], rest: vec![Span::raw(room)] }
     }
 }
@@ -75,9 +75,16 @@ impl Row {
     }
 }
 
+/// How many columns a text takes as the screen is drawn: the same measure as the buffer's, or the buffer would cut what
+/// fits here.
+pub(crate) fn columns(text: &str) -> usize {
+    let width = |grapheme: &str| if grapheme.len() == 1 { 1 } else { usize::from(grapheme.cell_width()) };
+    text.graphemes(true).map(width).sum()
+}
+
 /// The width of spans.
 pub(crate) fn width(spans: &[Span<'_>]) -> usize {
-    spans.iter().map(|span| span.content.width()).sum()
+    spans.iter().map(|span| columns(&span.content)).sum()
 }
 
 /// The logical text of rows: soft breaks joined, and of the gutters only the mark that says what a line is.
@@ -111,7 +118,11 @@ pub(crate) fn wrap(
     let pieces: Vec<Piece<'_>> = spans
         .iter()
         .flat_map(|span| {
-            span.content.graphemes(true).map(|text| Piece { text, width: text.width(), style: span.style })
+            span.content.graphemes(true).map(|text| Piece {
+                text,
+                width: self::columns(text),
+                style: span.style,
+            })
         })
         .collect();
     let mut rows: Vec<Row> = Vec::new();
@@ -179,13 +190,13 @@ fn row(gutter: &[Span<'static>], pieces: &[Piece<'_>], joint: Joint, source: u32
 
 /// One line that is cut with an ellipsis where it does not fit.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
-    if text.width() <= columns {
+    if self::columns(text) <= columns {
         return text.to_owned();
     }
     let mut out = String::new();
     let mut used = 0;
     for grapheme in text.graphemes(true) {
-        used += grapheme.width();
+        used += self::columns(grapheme);
         if used >= columns {
             break;
         }

@@ -86,6 +86,7 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
     sessions.close_all().await;
     drop(server);
     let left = left.map_err(|error| Failure::new(format!("the terminal cannot be used: {error}")))?;
+    let code = ended(&left);
     if let Some(failure) = left.failure {
         let shown = Failure::new(failure.message);
         return Err(match failure.hint {
@@ -96,7 +97,7 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
     if let Some(session) = left.session.as_ref().filter(|_| !left.is_empty) {
         note(&format!("session {session}; `caliban --continue` goes on with it"));
     }
-    Ok(ended(&left))
+    Ok(code)
 }
 
 /// What is said about how the screen was left, and its exit code.

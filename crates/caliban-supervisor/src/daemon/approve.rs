@@ -86,7 +86,9 @@ pub(super) async fn answer(
     let answer = tokio::time::timeout(LIMIT, taken)
         .await
         .map_err(|_| late("the agent has not taken the answer yet; `caliban approvals` tells"))??;
-    if answer == verdict.answer {
+    // A reason is recorded without its secrets: a refusal is a refusal.
+    let is_refused = |answer: &AskAnswer| matches!(answer, AskAnswer::No(_));
+    if answer == verdict.answer || (is_refused(&answer) && is_refused(&verdict.answer)) {
         return Ok(Answered { id: row.id, ask: asked.id });
     }
     let said = match answer {

@@ -31,7 +31,7 @@ use tokio_util::task::TaskTracker;
 
 use super::connections::{Connection, Connections, Doing, Room};
 use super::speak::Speaker;
-use super::{Answer, Msg, Request, approve, diff, events, merge, send, stopping, wake};
+use super::{Answer, Msg, Request, approve, diff, events, inherit, merge, send, stopping, wake};
 use crate::places::Places;
 use crate::protocol::routes::{self, Verb};
 use crate::protocol::{
@@ -135,6 +135,13 @@ pub(super) struct Peer {
 }
 
 impl Peer {
+    /// The pid for a look at the processes above; 0, which is nobody's, when another process has it by now (r04).
+    fn pid_now(self) -> Option<i32> {
+        let pid = self.pid?;
+        let is_same = caliban_process::stat(pid).map(|stat| stat.start_time) == self.start_time;
+        Some(if is_same { pid } else { 0 })
+    }
+
     /// The process, for an agent to judge.
     pub(super) fn behalf(self) -> Option<Behalf> {
         Some(Behalf { pid: self.pid?, start_time: self.start_time? })
@@ -253,7 +260,9 @@ async fn answer(request: HttpRequest<Incoming>, peer: Peer, door: &Door) -> Resu
     let ask = match route.verb {
         Verb::OpenApi => return json(200, &openapi::document()),
         Verb::Wake => {
-            let wanted = body_or_default::<WakeRequest>(request).await?;
+            let mut wanted = body_or_default::<WakeRequest>(request).await?;
+            // What decides about settings is not an agent's to hand to another (a11).
+            inherit::hold(&mut wanted.secrets, peer.pid_now());
             return json(200, &unless_stopped(stop, wake::until_awake(id, wanted, inbox)).await?);
         }
         Verb::Send => {
@@ -292,10 +301,12 @@ async fn answer(request: HttpRequest<Incoming>, peer: Peer, door: &Door) -> Resu
         Verb::Events => Request::Events,
         Verb::Shutdown => Request::Shutdown,
         Verb::Rm => Request::Rm(id, rm_request(&query)?),
-        Verb::Spawn => Request::Spawn(Box::new(body::<SpawnRequest>(request).await?), peer.pid),
+        Verb::Spawn => Request::Spawn(Box::new(body::<SpawnRequest>(request).await?), peer.pid_now()),
         Verb::Kill => Request::Kill(id, body_or_default::<KillRequest>(request).await?),
-        Verb::Respawn => Request::Respawn(id, body_or_default::<RespawnRequest>(request).await?, peer.pid),
-        Verb::Resume => Request::Resume(id, body_or_default::<ResumeRequest>(request).await?, peer.pid),
+        Verb::Respawn => {
+            Request::Respawn(id, body_or_default::<RespawnRequest>(request).await?, peer.pid_now())
+        }
+        Verb::Resume => Request::Resume(id, body_or_default::<ResumeRequest>(request).await?, peer.pid_now()),
     };
     let (reply, answer) = oneshot::channel();
     inbox.send(Msg::Request(ask, reply)).await.map_err(|_| stopping())?;

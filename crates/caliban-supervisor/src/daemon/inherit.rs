@@ -124,6 +124,9 @@ impl Given {
 /// Limits are raised by persons only; what a command of an agent hands over changes no settings.
 pub(super) fn raise(request: &mut ResumeRequest, peer: Option<i32>) -> Result<(), ApiError> {
     let Some(who) = hold(&mut request.secrets, peer) else { return Ok(()) };
+    if let Some(prompt) = &mut request.prompt {
+        *prompt = format!("{}\n\n{prompt}", caliban_acp::not_the_users(&who));
+    }
     if request.limits.is_none() {
         return Ok(());
     }

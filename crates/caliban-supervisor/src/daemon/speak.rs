@@ -9,6 +9,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::{Answer, Msg, Request, stopping, wake};
 use crate::protocol::{AgentRow, ApiError, Awake, ErrorCode, WakeRequest};
 
+/// A caller that cannot be seen: no process has this pid.
+const NOBODY: Behalf = Behalf { pid: 0, start_time: 0 };
+
 /// A way to the owner and to the agents, for one caller.
 pub(super) struct Speaker<'a> {
     pub(super) inbox: &'a mpsc::Sender<Msg>,
@@ -40,7 +43,9 @@ impl Speaker<'_> {
 
     /// Connects to it.
     pub(super) async fn link(&self, awake: &Awake) -> Result<Link, Unreached> {
-        Link::open(&awake.socket, env!("CARGO_PKG_VERSION"), self.caller, |_| {}).await
+        // Always said: without it an agent that does not know us would judge us, and not the one who asks.
+        let caller = self.caller.unwrap_or(NOBODY);
+        Link::open(&awake.socket, env!("CARGO_PKG_VERSION"), Some(caller), |_| {}).await
     }
 }
 

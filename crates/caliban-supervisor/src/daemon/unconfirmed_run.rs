@@ -124,8 +124,10 @@ impl Owner {
                 agent.phase = Phase::Hibernating(Hibernating { tries, refused: None });
                 self.publish(id);
             }
-            // An agent that has ended has no run.
-            State::Done | State::Failed | State::Killed | State::Crashed => {}
+            // It has ended meanwhile: there is nothing left to wait for.
+            State::Done | State::Failed | State::Killed | State::Crashed => {
+                self.leave_run(id, Vec::new(), Phase::Ended);
+            }
         }
     }
 

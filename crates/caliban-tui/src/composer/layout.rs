@@ -1,7 +1,6 @@
 //! The text as rows of the screen, and where the cursor is on them.
 
 use unicode_segmentation::UnicodeSegmentation as _;
-use unicode_width::UnicodeWidthStr as _;
 
 use super::Composer;
 use crate::foreign;
@@ -31,7 +30,7 @@ impl Composer {
         let mut current = 0;
         for (at, grapheme) in self.draft.text.grapheme_indices(true) {
             let shown = shown(self, grapheme);
-            let width = shown.width();
+            let width = crate::text::columns(&shown);
             if grapheme != "\n" && column + width > columns && column > 0 {
                 current = next_row(&mut laid, at);
                 column = 0;
@@ -92,7 +91,7 @@ impl Composer {
             if grapheme == "\n" || column >= wanted {
                 break;
             }
-            column += shown(self, grapheme).width();
+            column += crate::text::columns(&shown(self, grapheme));
             at = start + offset + grapheme.len();
         }
         // The end of a row that goes on is the beginning of the next one.

@@ -176,6 +176,10 @@ impl Composer {
         true
     }
 
+    pub(crate) fn stashed(&self) -> Option<&Draft> {
+        self.stash.as_ref()
+    }
+
     pub(crate) fn has_stash(&self) -> bool {
         self.stash.is_some()
     }

@@ -354,6 +354,7 @@ impl Runner {
         self.keys = Some(EventStream::new());
         let size = crossterm::terminal::size()?;
         self.state.update(Event::Resize(size.0, size.1), Instant::now());
+        self.state.returned(Instant::now());
         self.painter.repaint();
         Ok(())
     }

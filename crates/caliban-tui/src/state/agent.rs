@@ -60,6 +60,8 @@ impl State {
             }
             AgentEvent::Withdrawn(number) => {
                 if let Some(open) = self.asks.withdraw(number) {
+                    // The next question comes up under the hand that was about to answer this one.
+                    self.typed = Some(now);
                     let text = format!("answered elsewhere, or no longer needed: {}", open.asked.title());
                     self.push(Kind::Ask(Ask::new(&text, false)));
                     // A refusal that was being written is not lost.

@@ -215,6 +215,8 @@ impl State {
                 return self.submit(now);
             }
             (KeyCode::Tab, ..) if !self.asks.is_empty() => {
+                // The hand is still on the keys: what follows at once is no answer.
+                self.typed = Some(now);
                 self.focus = Focus::Ask;
                 self.popup = None;
                 return Vec::new();
@@ -320,6 +322,12 @@ impl State {
                 KeyCode::Char(c) if is_text(key) => reason.push(c),
                 _ => {}
             }
+            self.typed = Some(now);
+            return Vec::new();
+        }
+        // Ctrl+A goes to the start of a line elsewhere: no key with a modifier answers.
+        if key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
+            self.typed = Some(now);
             return Vec::new();
         }
         let last = open.rows(columns, theme).len().saturating_sub(page);

@@ -315,9 +315,15 @@ impl State {
         self.conversation.is_empty()
     }
 
-    /// What is left unsent when the screen closes: the queue and the draft.
+    /// The person was away from the screen (a shell, an editor): nothing that they read before counts as read.
+    pub fn returned(&mut self, now: Instant) {
+        self.typed = Some(now);
+        self.asks.blur();
+    }
+
+    /// What is left unsent when the screen closes: the queue, the draft, and the draft that was put aside.
     pub fn unsent(&self) -> Vec<String> {
-        let drafts = self.queue.iter().chain([self.composer.draft()]);
+        let drafts = self.queue.iter().chain([self.composer.draft()]).chain(self.composer.stashed());
         drafts.filter(|draft| !draft.is_blank()).map(Draft::whole).collect()
     }
 }

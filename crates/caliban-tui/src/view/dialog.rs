@@ -62,7 +62,8 @@ pub(super) fn draw(state: &State, now: Instant, area: Rect, buffer: &mut Buffer)
     let typed = state.typed();
     let rows = open.rows(area.width.into(), theme);
     let height = call_height(area);
-    let below = rows.len().saturating_sub(open.scroll + height);
+    let first = open.first_row(rows.len(), height);
+    let below = rows.len().saturating_sub(first + height);
     // With this frame the end is seen: what is left is to read it.
     let may_allow = match open.may_allow(typed, now) {
         Err(Unready::EndUnseen) if below == 0 => Err(Unready::Wait),
@@ -75,7 +76,7 @@ pub(super) fn draw(state: &State, now: Instant, area: Rect, buffer: &mut Buffer)
         Err(Unready::TooLong) => " (too long to be shown whole: it can only be refused here)",
     };
     rule(buffer, area, area.y, &format!("{who} asks{others}{hint}"), warn);
-    for (row, y) in rows.iter().skip(open.scroll).take(height).zip(area.y + 1..) {
+    for (row, y) in rows.iter().skip(first).take(height).zip(area.y + 1..) {
         put(buffer, area, y, &row.line);
     }
     let bottom = area.bottom();
@@ -83,10 +84,10 @@ pub(super) fn draw(state: &State, now: Instant, area: Rect, buffer: &mut Buffer)
     let why = format!("  {}{more}", foreign::line(&asked.why));
     put(buffer, area, bottom - 3, &Line::styled(cut(&why, area.width.into()), theme.style(Role::Dim)));
     let rules = match asked.rules.as_slice() {
-        [] => "  there is no rule that could allow this always".to_owned(),
-        rules => format!("  always would add: {}", foreign::line(&rules.join(", "))),
+        [] => "  there is no rule that could allow this always",
+        _ => "  which rules always would add is said at the end of the call",
     };
-    put(buffer, area, bottom - 2, &Line::styled(cut(&rules, area.width.into()), theme.style(Role::Dim)));
+    put(buffer, area, bottom - 2, &Line::styled(cut(rules, area.width.into()), theme.style(Role::Dim)));
     if let Some(reason) = &open.reason {
         let head = "  refuse, because: ";
         let room = usize::from(area.width).saturating_sub(head.width() + 1);

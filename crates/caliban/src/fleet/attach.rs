@@ -91,6 +91,13 @@ pub(super) async fn attach(
             Ok(link) if has_screen => {
                 let left = screen(fleet, link, &agent).await?;
                 let code = crate::screen::ended(&left);
+                if let Some(failure) = left.failure {
+                    let shown = Failure::new(failure.message);
+                    return Err(match failure.hint {
+                        Some(hint) => shown.hint(hint),
+                        None => shown,
+                    });
+                }
                 if left.is_gone {
                     ended(fleet, &mut client, &agent, out).await?;
                 } else {

@@ -8,6 +8,7 @@ use caliban_control::{
 };
 use caliban_core::lifecycle::State;
 use caliban_tui::fleet::{FleetEffect, FleetEvent, FleetRow, FleetState, Group};
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::sync::mpsc;
 
 use super::{
@@ -48,8 +49,11 @@ pub(super) async fn view(fleet: &Fleet<'_>, out: &mut dyn Write) -> Result<Code,
             attach::attach(fleet, &AttachArgs { agent, plain: false }, out).await
         };
         // What one agent refuses is no reason to leave the others.
-        if let Err(failure) = opened.await {
-            state.tell(&failure.message);
+        match opened.await {
+            // A signal, or a crash of the screen, is for all of it.
+            Ok(code @ (Code::Interrupted | Code::Failed)) => return Ok(code),
+            Ok(_) => {}
+            Err(failure) => state.tell(&failure.message),
         }
     }
 }
@@ -62,6 +66,8 @@ async fn show(fleet: &Fleet<'_>, state: &mut FleetState) -> Result<Option<FleetE
     tokio::pin!(screen);
     let follow = follow(fleet, &news);
     tokio::pin!(follow);
+    // Ending an agent takes as long as its grace; the keys work on meanwhile.
+    let mut stops = FuturesUnordered::new();
     loop {
         tokio::select! {
             left = &mut screen => {
@@ -70,20 +76,22 @@ async fn show(fleet: &Fleet<'_>, state: &mut FleetState) -> Result<Option<FleetE
             lost = &mut follow => return Err(lost),
             Some(order) = ordered.recv() => {
                 if let FleetEffect::Stop(id) = order {
-                    let text = stop(fleet, &id).await;
-                    // The screen lives as long as this does.
-                    let _gone = news.send(FleetEvent::Told(text));
+                    stops.push(stop(fleet, id));
                 }
+            }
+            Some(text) = stops.next(), if !stops.is_empty() => {
+                // The screen lives as long as this does.
+                let _gone = news.send(FleetEvent::Told(text));
             }
         }
     }
 }
 
 /// Ends an agent; what came of it.
-async fn stop(fleet: &Fleet<'_>, id: &str) -> String {
+async fn stop(fleet: &Fleet<'_>, id: String) -> String {
     let ended = async {
         let mut client = fleet.client().await?;
-        client.kill(id, &KillRequest { grace_ms: None }).await.map_err(worded)
+        client.kill(&id, &KillRequest { grace_ms: None }).await.map_err(worded)
     };
     match ended.await {
         Ok(row) => format!("{}: {}", row::name(&row), row.state),
