@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use caliban_process::{Keepers, Spent, Stat, open, try_stat};
+use caliban_process::{Keeper, Keepers, Spent, Stat, open, try_stat};
 use rustix::process::Signal;
 
 use crate::group::Group;
@@ -43,7 +43,12 @@ pub struct Traces {
 pub fn end_strays(trees: &[Traces], spared: Option<&Keepers>) -> io::Result<Strays> {
     let mut spent = Spent::new();
     let mut seen = BTreeSet::new();
-    let is_spared = |pid: i32| spared.is_some_and(|spared| spared.who(pid).is_some());
+    // A shim carries the marker of its own run only: with ours it belongs to the tree.
+    let is_spared = |pid: i32, is_marked: bool| match spared.and_then(|spared| spared.who(pid)) {
+        None => false,
+        Some(Keeper::Daemon) => true,
+        Some(Keeper::Shim(_)) => !is_marked,
+    };
     loop {
         let groups = || trees.iter().filter_map(|tree| tree.group.as_ref());
         let grouped: Vec<i32> = groups().flat_map(Group::members).collect();
@@ -53,7 +58,7 @@ pub fn end_strays(trees: &[Traces], spared: Option<&Keepers>) -> io::Result<Stra
             return Ok(Strays { ended: seen.len(), left: 0 });
         }
         for group in groups() {
-            group.kill(is_spared);
+            group.kill(|pid| is_spared(pid, false));
         }
         for (pid, start_time) in &found {
             seen.insert((*pid, *start_time));
@@ -82,7 +87,7 @@ pub struct Strays {
 fn find(
     trees: &[Traces],
     grouped: &[i32],
-    is_spared: impl Fn(i32) -> bool,
+    is_spared: impl Fn(i32, bool) -> bool,
 ) -> io::Result<BTreeSet<(i32, u64)>> {
     let markers: Vec<Vec<u8>> =
         trees.iter().map(|tree| format!("{}={}", tree.variable, tree.marker).into_bytes()).collect();
@@ -111,7 +116,8 @@ fn find(
     for (pid, stat) in &all {
         let recorded = known.contains(&(*pid, stat.start_time));
         let known = recorded || sessions.contains(&stat.session) || grouped.contains(pid);
-        if (known || is_marked(*pid, &markers)?) && (recorded || !is_spared(*pid)) {
+        let is_marked = is_marked(*pid, &markers)?;
+        if (known || is_marked) && (recorded || !is_spared(*pid, is_marked)) {
             found.insert(*pid);
         }
     }
@@ -120,7 +126,7 @@ fn find(
             .iter()
             .filter(|(pid, stat)| !found.contains(pid) && found.contains(&stat.parent))
             .map(|(pid, _)| *pid)
-            .filter(|pid| !is_spared(*pid))
+            .filter(|pid| !is_spared(*pid, false))
             .collect();
         if below.is_empty() {
             break;
