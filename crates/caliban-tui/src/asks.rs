@@ -9,6 +9,7 @@ use std::{
 };
 
 use caliban_core::inert;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::text::Span;
 use serde_json::Value;
 use unicode_segmentation::UnicodeSegmentation as _;
@@ -81,6 +82,30 @@ pub(crate) enum Unready {
     TooLong,
 }
 
+/// What a key did to the question that is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Pressed {
+    /// It answers the question.
+    Answer(Reply),
+    /// The person leaves the dialog.
+    Back,
+    /// It scrolled, or showed the next question.
+    Moved,
+    /// It typed something, or means nothing here: the person is not reading.
+    Typed,
+    /// It would have allowed the call and does not, for this reason.
+    Refused(Unready),
+    /// "Always" is not offered.
+    NoRule,
+}
+
+/// Where the call is shown: its columns and rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Page {
+    pub(crate) columns: usize,
+    pub(crate) rows: usize,
+}
+
 /// The open questions, the one that is shown first.
 #[derive(Debug, Default)]
 pub(crate) struct Asks {
@@ -134,6 +159,82 @@ impl Asks {
 
     pub(crate) fn clear(&mut self) {
         self.open.clear();
+    }
+
+    /// A key in the dialog. `typed` is when the person last typed something.
+    pub(crate) fn key(
+        &mut self,
+        key: KeyEvent,
+        (typed, now): (Option<Instant>, Instant),
+        page: Page,
+        theme: Theme,
+    ) -> Pressed {
+        let Some(open) = self.open.front_mut() else { return Pressed::Back };
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let alt = key.modifiers.contains(KeyModifiers::ALT);
+        if let Some(reason) = &mut open.reason {
+            match key.code {
+                KeyCode::Esc => open.reason = None,
+                KeyCode::Enter => {
+                    let reason = reason.trim().to_owned();
+                    return Pressed::Answer(Reply::No(Some(reason).filter(|reason| !reason.is_empty())));
+                }
+                KeyCode::Backspace => {
+                    reason.pop();
+                }
+                // AltGr is both.
+                KeyCode::Char(c) if control == alt => reason.push(c),
+                _ => {}
+            }
+            return Pressed::Typed;
+        }
+        // Ctrl+A goes to the start of a line elsewhere: no key with a modifier answers.
+        if control || alt {
+            return Pressed::Typed;
+        }
+        let last = open.rows(page.columns, theme).len().saturating_sub(page.rows);
+        let scroll = match key.code {
+            KeyCode::Up => Some(open.scroll.saturating_sub(1)),
+            KeyCode::Down => Some(open.scroll + 1),
+            KeyCode::PageUp => Some(open.scroll.saturating_sub(page.rows)),
+            KeyCode::PageDown | KeyCode::Char(' ') => Some(open.scroll + page.rows),
+            KeyCode::Home => Some(0),
+            KeyCode::End => Some(last),
+            _ => None,
+        };
+        if let Some(scroll) = scroll {
+            open.scroll = scroll.min(last);
+            return Pressed::Moved;
+        }
+        let is_read = open.is_read(typed, now);
+        match (key.code, open.may_allow(typed, now)) {
+            (KeyCode::Esc, _) => Pressed::Back,
+            (KeyCode::Tab, _) => {
+                self.rotate();
+                Pressed::Moved
+            }
+            (KeyCode::Char('y'), Ok(())) => Pressed::Answer(Reply::Once),
+            (KeyCode::Char('a'), Ok(())) if open.asked.rules.is_empty() => Pressed::NoRule,
+            (KeyCode::Char('a'), Ok(())) => Pressed::Answer(Reply::Always),
+            (KeyCode::Char('y' | 'a'), Err(why)) => Pressed::Refused(why),
+            (KeyCode::Char('n'), _) if is_read => Pressed::Answer(Reply::No(None)),
+            (KeyCode::Char('r'), _) if is_read => {
+                open.reason = Some(String::new());
+                Pressed::Moved
+            }
+            _ => Pressed::Typed,
+        }
+    }
+}
+
+impl Unready {
+    /// Why the call is not allowed, for the person who pressed the key.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::EndUnseen => "first scroll to the end of it (PgDn)",
+            Self::TooLong => "it is too long to be shown whole: it can only be refused here",
+            Self::Wait => "not so fast: read it first",
+        }
     }
 }
 

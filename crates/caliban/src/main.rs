@@ -71,6 +71,9 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
             return runtime()?.block_on(fleet::background(cli, &environment, &cwd));
         }
         if screen::is_wanted(cli, &environment) {
+            if screen::starts_with_agents(cli, &environment, &cwd)? {
+                return runtime()?.block_on(fleet::agent_view(&environment, &cwd));
+            }
             return runtime()?.block_on(screen::screen(cli, &environment, &cwd));
         }
         return runtime()?.block_on(print::print(cli, &environment, &cwd));

@@ -22,7 +22,7 @@ use crate::{
     cli::{Cli, run::OutputFormat},
     place::Sessions,
     report::{Code, Failure, note},
-    settings::{Environment, tool_environment::spoken_secrets},
+    settings::{Environment, Layer, schema::UiStart, tool_environment::spoken_secrets},
 };
 
 /// Bytes that may be on their way between the agent and the screen.
@@ -41,6 +41,15 @@ pub(crate) fn is_wanted(cli: &Cli, environment: &Environment) -> bool {
     let run = &cli.run;
     let is_plain = run.plain || run.verbose || run.is_print() || run.output_format != OutputFormat::Text;
     !is_plain && is_possible(environment, cli.everywhere.debug)
+}
+
+/// Whether `caliban` opens the agent view: `ui.start = "agents"`, and neither a prompt nor a session is named.
+pub(crate) fn starts_with_agents(cli: &Cli, environment: &Environment, cwd: &Path) -> Result<bool, Failure> {
+    if cli.run.prompt().is_some() || cli.run.resume.is_some() || cli.run.continue_last {
+        return Ok(false);
+    }
+    let loaded = crate::settings::load(environment, cwd, Layer::default())?;
+    Ok(loaded.settings.ui.start == UiStart::Agents)
 }
 
 /// Opens the screen until the person leaves.

@@ -6,7 +6,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::{Focus, PopupKind, State};
 use crate::{
-    asks::{Reply, Unready},
+    asks::{Page, Pressed, Unready},
     events::Effect,
     view::composer_columns,
 };
@@ -301,87 +301,26 @@ impl State {
     }
 
     fn ask_key(&mut self, key: KeyEvent, now: Instant) -> Vec<Effect> {
-        let typed = self.typed;
-        let page = crate::view::areas(self).dialog.map_or(1, crate::view::call_height).max(1);
-        let columns = crate::view::areas(self).dialog.map_or(1, |dialog| usize::from(dialog.width));
-        let theme = self.theme;
-        let Some(open) = self.asks.first_mut() else {
-            self.focus_composer();
-            return Vec::new();
+        let dialog = crate::view::areas(self).dialog;
+        let page = Page {
+            columns: dialog.map_or(1, |dialog| usize::from(dialog.width)),
+            rows: dialog.map_or(1, crate::view::call_height).max(1),
         };
-        if let Some(reason) = &mut open.reason {
-            match key.code {
-                KeyCode::Esc => open.reason = None,
-                KeyCode::Enter => {
-                    let reason = reason.trim().to_owned();
-                    return self.answer(Reply::No(Some(reason).filter(|reason| !reason.is_empty())), now);
-                }
-                KeyCode::Backspace => {
-                    reason.pop();
-                }
-                KeyCode::Char(c) if is_text(key) => reason.push(c),
-                _ => {}
+        match self.asks.key(key, (self.typed, now), page, self.theme) {
+            Pressed::Answer(reply) => return self.answer(reply, now),
+            Pressed::Back => self.focus_composer(),
+            Pressed::Moved => {}
+            Pressed::Typed => self.typed = Some(now),
+            // The end that is missing is no reason to wait longer.
+            Pressed::Refused(why @ Unready::EndUnseen) => self.say(why.words(), now),
+            Pressed::Refused(why) => {
+                self.say(why.words(), now);
+                self.typed = Some(now);
             }
-            self.typed = Some(now);
-            return Vec::new();
-        }
-        // Ctrl+A goes to the start of a line elsewhere: no key with a modifier answers.
-        if key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
-            self.typed = Some(now);
-            return Vec::new();
-        }
-        let last = open.rows(columns, theme).len().saturating_sub(page);
-        let scroll = match key.code {
-            KeyCode::Up => Some(open.scroll.saturating_sub(1)),
-            KeyCode::Down => Some(open.scroll + 1),
-            KeyCode::PageUp => Some(open.scroll.saturating_sub(page)),
-            KeyCode::PageDown | KeyCode::Char(' ') => Some(open.scroll + page),
-            KeyCode::Home => Some(0),
-            KeyCode::End => Some(last),
-            _ => None,
-        };
-        if let Some(scroll) = scroll {
-            open.scroll = scroll.min(last);
-            return Vec::new();
-        }
-        match key.code {
-            KeyCode::Esc => {
-                self.focus_composer();
-                return Vec::new();
+            Pressed::NoRule => {
+                self.say("there is no rule for that: y allows it once", now);
+                self.typed = Some(now);
             }
-            KeyCode::Tab => {
-                self.asks.rotate();
-                return Vec::new();
-            }
-            _ => {}
-        }
-        let is_read = open.is_read(typed, now);
-        let may_allow = open.may_allow(typed, now);
-        let offers_always = !open.asked.rules.is_empty();
-        match (key.code, is_read) {
-            (KeyCode::Char('y'), _) if may_allow == Ok(()) => return self.answer(Reply::Once, now),
-            (KeyCode::Char('a'), _) if may_allow == Ok(()) && offers_always => {
-                return self.answer(Reply::Always, now);
-            }
-            (KeyCode::Char('n'), true) => return self.answer(Reply::No(None), now),
-            (KeyCode::Char('r'), true) => {
-                open.reason = Some(String::new());
-                return Vec::new();
-            }
-            (KeyCode::Char('y' | 'a'), _) => {
-                let why = match may_allow {
-                    Err(Unready::EndUnseen) => "first scroll to the end of it (PgDn)",
-                    Err(Unready::TooLong) => "it is too long to be shown whole: it can only be refused here",
-                    Err(Unready::Wait) => "not so fast: read it first",
-                    Ok(()) => "there is no rule for that: y allows it once",
-                };
-                self.say(why, now);
-                // The end that is missing is no reason to wait longer.
-                if may_allow != Err(Unready::EndUnseen) {
-                    self.typed = Some(now);
-                }
-            }
-            _ => self.typed = Some(now),
         }
         Vec::new()
     }

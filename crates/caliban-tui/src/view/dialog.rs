@@ -10,7 +10,13 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{put, rule};
-use crate::{asks::Unready, foreign, state::State, text::cut, theme::Role};
+use crate::{
+    asks::{Asks, Unready},
+    foreign,
+    state::State,
+    text::cut,
+    theme::{Role, Theme},
+};
 
 /// Rows of the dialog that are not the call: its head, why, which rule, the keys.
 const AROUND: u16 = 4;
@@ -21,8 +27,8 @@ pub(crate) fn call_height(area: Rect) -> usize {
 }
 
 /// How many rows the dialog takes.
-pub(super) fn height(state: &State, width: u16, most: u16) -> u16 {
-    let rows = state.asks.first().map_or(0, |open| open.rows(width.into(), state.theme).len());
+pub(crate) fn height(asks: &Asks, theme: Theme, width: u16, most: u16) -> u16 {
+    let rows = asks.first().map_or(0, |open| open.rows(width.into(), theme).len());
     u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(AROUND).min(most.max(AROUND + 1))
 }
 
@@ -44,22 +50,26 @@ pub(super) fn draw_banner(state: &State, area: Rect, buffer: &mut Buffer) {
     put(buffer, area, area.y, &Line::from(spans));
 }
 
-/// The dialog; where the cursor is when a reason is written.
-pub(super) fn draw(state: &State, now: Instant, area: Rect, buffer: &mut Buffer) -> Option<Position> {
-    let open = state.asks.first()?;
+/// The dialog; where the cursor is when a reason is written. `typed` is when the person last typed something.
+pub(crate) fn draw(
+    asks: &Asks,
+    (typed, now): (Option<Instant>, Instant),
+    theme: Theme,
+    area: Rect,
+    buffer: &mut Buffer,
+) -> Option<Position> {
+    let open = asks.first()?;
     // A screen without room shows nothing, and nothing can be allowed on it.
     if area.height <= AROUND {
         return None;
     }
-    let theme = state.theme;
     let warn = theme.style(Role::Warn);
     let asked = &open.asked;
     let who = asked.agent.as_deref().map_or("the agent".to_owned(), foreign::line);
-    let others = match state.asks.len() {
+    let others = match asks.len() {
         0 | 1 => String::new(),
         count => format!(", 1 of {count}, Tab shows the next"),
     };
-    let typed = state.typed();
     let rows = open.rows(area.width.into(), theme);
     let height = call_height(area);
     let first = open.first_row(rows.len(), height);

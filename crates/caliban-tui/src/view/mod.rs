@@ -1,7 +1,7 @@
 //! The state as a screen. Pure: the same state gives the same cells.
 
 mod composer;
-mod dialog;
+pub(crate) mod dialog;
 mod popup;
 mod sidebar;
 mod status;
@@ -71,7 +71,7 @@ pub(crate) fn areas(state: &State) -> Areas {
     }
     if !state.asks.is_empty() {
         if state.focus == Focus::Ask {
-            areas.dialog = Some(take(dialog::height(state, width, height / 2 + 1)));
+            areas.dialog = Some(take(dialog::height(&state.asks, state.theme, width, height / 2 + 1)));
         } else {
             areas.banner = Some(take(1));
         }
@@ -112,7 +112,9 @@ pub fn draw(state: &State, now: Instant, buffer: &mut Buffer) -> Position {
     if let Some(area) = areas.banner {
         dialog::draw_banner(state, area, buffer);
     }
-    let in_dialog = areas.dialog.and_then(|area| dialog::draw(state, now, area, buffer));
+    let in_dialog = areas
+        .dialog
+        .and_then(|area| dialog::draw(&state.asks, (state.typed(), now), state.theme, area, buffer));
     if let Some(area) = areas.popup {
         popup::draw(state, area, buffer);
     }
@@ -170,12 +172,12 @@ fn todo_rows(state: &State, width: u16) -> Vec<crate::text::Row> {
 }
 
 /// One line at the left of an area.
-fn put(buffer: &mut Buffer, area: Rect, y: u16, line: &Line<'_>) {
+pub(crate) fn put(buffer: &mut Buffer, area: Rect, y: u16, line: &Line<'_>) {
     buffer.set_line(area.x, y, line, area.width);
 }
 
 /// A rule across an area, with words in it.
-fn rule(buffer: &mut Buffer, area: Rect, y: u16, words: &str, style: Style) {
+pub(crate) fn rule(buffer: &mut Buffer, area: Rect, y: u16, words: &str, style: Style) {
     let width = usize::from(area.width);
     let words = crate::text::cut(words, width.saturating_sub(4));
     let text = if words.is_empty() { String::new() } else { format!("── {words} ") };

@@ -120,7 +120,7 @@ async fn carry_out(fleet: &Fleet<'_>, command: &Command) -> Result<Code, Failure
     match command {
         Command::Agents(command) => match command {
             AgentsCommand::Spawn(args) => spawn::from_args(fleet, args, out).await,
-            AgentsCommand::View => view::view(fleet, out).await,
+            AgentsCommand::View => view::view(fleet).await,
             AgentsCommand::List(args) => list::list(fleet, args, out).await,
             AgentsCommand::Attach(args) => attach::attach(fleet, args, out).await,
             AgentsCommand::Logs(args) => logs::logs(fleet, args, out).await,
@@ -152,6 +152,13 @@ async fn carry_out(fleet: &Fleet<'_>, command: &Command) -> Result<Code, Failure
 pub(crate) async fn background(cli: &Cli, environment: &Environment, cwd: &Path) -> Result<Code, Failure> {
     let fleet = Fleet::open(environment, cwd)?;
     spawn::from_cli(&fleet, cli, &mut anstream::stdout().lock()).await
+}
+
+/// The agent view on this terminal; returns when the person leaves it. A session that opens it gives its own terminal
+/// modes back first and takes them again afterwards.
+pub(crate) async fn agent_view(environment: &Environment, cwd: &Path) -> Result<Code, Failure> {
+    let fleet = Fleet::open(environment, cwd)?;
+    view::view(&fleet).await
 }
 
 impl<'a> Fleet<'a> {

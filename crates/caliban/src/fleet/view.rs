@@ -1,6 +1,6 @@
 //! `caliban agents` on a terminal: the agent view. One agent is opened from it, and leaving that one comes back to it.
 
-use std::{io::Write, time::Duration};
+use std::time::Duration;
 
 use caliban_control::{
     Client,
@@ -27,7 +27,7 @@ use crate::{
 const EVERY: Duration = Duration::from_millis(250);
 
 /// Shows the agents until the person leaves.
-pub(super) async fn view(fleet: &Fleet<'_>, out: &mut dyn Write) -> Result<Code, Failure> {
+pub(super) async fn view(fleet: &Fleet<'_>) -> Result<Code, Failure> {
     if !screen::is_possible(fleet.environment, false) {
         return Err(Failure::usage("the agent view needs a terminal").hint("caliban agents list"));
     }
@@ -41,12 +41,17 @@ pub(super) async fn view(fleet: &Fleet<'_>, out: &mut dyn Write) -> Result<Code,
             Some(FleetEffect::Stop(_) | FleetEffect::Repaint | FleetEffect::Quit) => continue,
         };
         let agent = IdArg { id };
+        let mut out = anstream::stdout().lock();
         let opened = async {
             if resumes {
-                resume::resume(fleet, &ResumeArgs { agent: agent.clone(), ..ResumeArgs::default() }, out)
-                    .await?;
+                resume::resume(
+                    fleet,
+                    &ResumeArgs { agent: agent.clone(), ..ResumeArgs::default() },
+                    &mut out,
+                )
+                .await?;
             }
-            attach::attach(fleet, &AttachArgs { agent, plain: false }, out).await
+            attach::attach(fleet, &AttachArgs { agent, plain: false }, &mut out).await
         };
         // What one agent refuses is no reason to leave the others.
         match opened.await {

@@ -60,6 +60,8 @@ pub(crate) struct Settings {
     pub background_agents: BackgroundAgents,
     /// Agents that outlive a session.
     pub fleet: Fleet,
+    /// The screen.
+    pub ui: Ui,
     /// What is done about a model that does not answer.
     pub retry: Retry,
 }
@@ -84,6 +86,7 @@ impl Default for Settings {
             worktrees: Worktrees::default(),
             background_agents: BackgroundAgents::default(),
             fleet: Fleet::default(),
+            ui: Ui::default(),
             retry: Retry::default(),
         }
     }
@@ -372,6 +375,25 @@ impl BackgroundAgents {
             global: self.global_budget.get(),
         }
     }
+}
+
+/// `[ui]`: the screen.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Ui {
+    /// What `caliban` without a prompt opens on a terminal.
+    pub start: UiStart,
+}
+
+/// What the screen shows first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum UiStart {
+    /// A new session.
+    #[default]
+    Session,
+    /// The agent view.
+    Agents,
 }
 
 /// `[fleet]`: agents in the background.
