@@ -68,6 +68,14 @@ impl Command {
         (entry.input.is_some() || arguments.is_empty()).then_some(Self { kind: entry.kind, arguments })
     }
 
+    /// Whether it changes the session or starts something, so that only a person may give it.
+    pub(crate) fn changes_session(&self) -> bool {
+        match self.kind {
+            Kind::Bg | Kind::Compact => true,
+            Kind::Help | Kind::Status => false,
+        }
+    }
+
     /// Carries it out and returns what to show. `abilities` are those of the client that gave it.
     pub(crate) async fn run(self, host: &SessionHost, abilities: Abilities) -> Result<String, String> {
         match self.kind {

@@ -76,10 +76,10 @@ impl std::fmt::Debug for Judge {
 /// What a client may decide in a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Say {
-    /// It answers questions and changes the permission mode, for a person.
+    /// It answers questions, changes the permission mode, cancels turns and gives commands, for a person.
     Full,
-    /// Neither, because this is who it is (`a process of agent a3f8b2c1`): it is not asked at all, and what it says is
-    /// not taken for the user's words.
+    /// None of these, because this is who it is (`a process of agent a3f8b2c1`): it is not asked at all, and what it says
+    /// is not taken for the user's words.
     None(String),
 }
 
@@ -233,7 +233,9 @@ impl Server {
     }
 
     fn notification(&self, method: &str, params: &Params) {
+        // A notification has no answer: the cancel of a client that decides nothing is dropped (a11).
         if method == AGENT_METHOD_NAMES.session_cancel
+            && self.say == Say::Full
             && let Ok(cancel) = params.parse::<CancelNotification>()
             && let Some(attachment) = self.attached().get(&*cancel.session_id.0)
         {
@@ -437,6 +439,9 @@ impl Server {
             handlers.spawn(attachment.prompt(message, responder));
             return;
         };
+        if let Some(why) = self.say.refusal().filter(|_| command.changes_session()) {
+            return refuse(handlers, responder, Error::new(Error::invalid_request().code.into(), why));
+        }
         let (server, host) = (self.clone(), attachment.host().clone());
         handlers.spawn(async move {
             let said = command.run(&host, server.abilities).await;

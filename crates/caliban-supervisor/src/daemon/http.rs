@@ -11,7 +11,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use caliban_acp::extension::Behalf;
 use http::{Request as HttpRequest, Response, header};
 use http_body::Frame;
 use http_body_util::combinators::BoxBody;
@@ -30,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connections::{Connection, Connections, Doing, Room};
+use super::peer::Peer;
 use super::speak::Speaker;
 use super::{Answer, Msg, Request, approve, diff, events, inherit, merge, send, stopping, wake};
 use crate::places::Places;
@@ -79,8 +79,8 @@ pub(super) async fn serve(
             Some(again) = listeners.recv() => (listener, bound) = again,
             accepted = listener.accept(), if room == Room::Some => match accepted {
                 Ok((stream, _)) => {
-                    if let Some(peer) = check_peer(&stream) {
-                        let connection = open.enter(peer.pid, &stop);
+                    if let Some(peer) = Peer::of(&stream) {
+                        let connection = open.enter(peer.pid_then(), &stop);
                         connections.spawn(converse(stream, peer, connection, door.clone()));
                     }
                 }
@@ -122,47 +122,6 @@ impl Door {
     ) -> Result<T, ApiError> {
         let failed = |error: tokio::task::JoinError| ApiError::new(ErrorCode::Internal, error.to_string());
         self.git.spawn(work).await.map_err(failed)?
-    }
-}
-
-/// The process at the other end of a connection.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Peer {
-    /// None in another namespace of processes.
-    pid: Option<i32>,
-    /// When it was started; none when it is gone or hidden.
-    start_time: Option<u64>,
-}
-
-impl Peer {
-    /// The pid for a look at the processes above; 0, which is nobody's, when another process has it by now (r04).
-    fn pid_now(self) -> Option<i32> {
-        let pid = self.pid?;
-        let is_same = caliban_process::stat(pid).map(|stat| stat.start_time) == self.start_time;
-        Some(if is_same { pid } else { 0 })
-    }
-
-    /// The process, for an agent to judge.
-    pub(super) fn behalf(self) -> Option<Behalf> {
-        Some(Behalf { pid: self.pid?, start_time: self.start_time? })
-    }
-}
-
-/// A caller of our own user.
-fn check_peer(stream: &UnixStream) -> Option<Peer> {
-    match stream.peer_cred() {
-        Ok(peer) if peer.uid() == rustix::process::getuid().as_raw() => {
-            let pid = peer.pid();
-            Some(Peer { pid, start_time: pid.and_then(caliban_process::stat).map(|stat| stat.start_time) })
-        }
-        Ok(peer) => {
-            tracing::warn!(uid = peer.uid(), "a connection of another user was refused");
-            None
-        }
-        Err(error) => {
-            tracing::warn!("a connection of nobody was refused: {error}");
-            None
-        }
     }
 }
 

@@ -3,7 +3,6 @@
 //! git runs with the daemon's environment and without a terminal; `caliban agents merge` runs it in the caller's. For a
 //! person only: the hooks of the user's tree would run outside of an agent's processes.
 
-use caliban_acp::extension::Behalf;
 use caliban_contract::modes;
 use caliban_core::names::Slug;
 use caliban_worktrees::{GitOptions, Repo};
@@ -11,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::Msg;
-use super::http::Peer;
+use super::peer::Peer;
 use super::speak::Speaker;
 use crate::ancestry::{self, Ancestry};
 use crate::landing::{self, NotMerged, words};
@@ -20,14 +19,7 @@ use crate::protocol::{AgentRow, ApiError, ErrorCode, MergeAnswer, MergeForecast,
 
 /// Refuses a process of an agent, and one that cannot be seen (a11).
 pub(super) fn check_caller(peer: Peer) -> Result<(), ApiError> {
-    // Another process may have the pid of one that connected and ended.
-    let is_there = |behalf: &Behalf| {
-        caliban_process::stat(behalf.pid).is_some_and(|stat| stat.start_time == behalf.start_time)
-    };
-    let ancestry = match peer.behalf().filter(is_there) {
-        Some(behalf) => ancestry::above(behalf.pid, &[modes::REAP]),
-        None => Ancestry::Unknown,
-    };
+    let ancestry = peer.pid_now().map_or(Ancestry::Unknown, |pid| ancestry::above(pid, &[modes::REAP]));
     let Some(who) = ancestry.agent_in_words() else { return Ok(()) };
     let text = format!("{who} cannot have the daemon land an agent's work: a person does");
     Err(ApiError::new(ErrorCode::Forbidden, text)

@@ -19,6 +19,7 @@ mod listener;
 pub(crate) mod log;
 mod merge;
 pub(crate) mod notify;
+mod peer;
 mod phase;
 mod queue;
 mod recover;

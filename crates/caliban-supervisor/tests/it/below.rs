@@ -7,6 +7,7 @@ use caliban_control::Client;
 use caliban_control::protocol::{ResumeRequest, SpawnRequest};
 use caliban_core::budget::Limits;
 use caliban_core::ids::AgentId;
+use caliban_core::lifecycle::State;
 use caliban_core::mode::Mode;
 use caliban_core::spec::{MAX_DEPTH, SpawnSpec};
 use serde_json::Value;
@@ -221,4 +222,25 @@ async fn a11_what_an_agent_that_was_not_registered_was_given_comes_back() {
     }
     let line = |tokens: i64| format!(r#"{{"tokens":{tokens},"micro_usd":0}}"#);
     assert_eq!(fleet.lines(parent, "handed.jsonl"), [1500, -1500, 1500, -1500].map(line));
+}
+
+#[tokio::test]
+async fn a11_an_agents_shell_that_wakes_another_agent_hands_it_no_settings() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let mut request = fleet.request("serve");
+    request.secrets = [("KEY".to_owned(), "first".to_owned())].into();
+    let asleep = client.spawn(request).await.unwrap().id;
+    fleet.until_state(&mut client, asleep, State::Idle).await;
+    let asks = Asks::to(&fleet, "asks", &format!("/v1/agents/{asleep}/wake"));
+    up(&fleet, &mut client, fleet.request(&format!("sh:{}", asks.script))).await;
+    fleet.tell(asleep, "sleep");
+    fleet.until_row(&mut client, asleep, |row| row.hibernated).await;
+    // Its secrets are gone, as after a reboot: those of whoever wakes it are taken.
+    std::fs::remove_file(fleet.places.agent_secrets(asleep)).unwrap();
+    let secrets = serde_json::json!({"CALIBAN_PERMISSION_MODE": "unattended", "HOME": "/evil", "KEY": "k"});
+    let woken = asks.answer(&serde_json::json!({"secrets": secrets}));
+    assert_eq!(woken["id"], asleep.to_string(), "{woken}");
+    let handed = std::fs::read_to_string(fleet.places.agent_secrets(asleep)).unwrap();
+    assert_eq!(handed, r#"{"KEY":"k"}"#);
 }

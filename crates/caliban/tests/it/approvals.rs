@@ -287,3 +287,20 @@ fn a_notify_command_that_hangs_holds_nothing_up_and_every_event_is_told() {
     fleet.wait_for(&id, "failed");
     assert_eq!(fleet.place.env.read(&news), "needs_you one\nidle one\nkilled one\nfailed two\n");
 }
+
+#[test]
+fn a12_a_refusal_whose_reason_quotes_a_secret_is_taken_and_recorded_without_it() {
+    let key = format!("sk-ant-api03-{}", "abcdefghij0123456789".repeat(3));
+    let fleet = asking();
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    let reason = format!("use the key {key} instead");
+    let denied = fleet.run(["deny", &id, "--reason", &reason]).ok().stdout;
+    assert_eq!(denied, format!("denied for {id}: Bash touch asked-for\n"));
+    fleet.run(["agents", "wait", &id]).ok();
+    assert!(!fleet.worktree(&id).join("asked-for").exists());
+    let dir = fleet.row(&id)["dir"].as_str().unwrap().to_owned();
+    let transcript = fleet.place.env.read(dir + "/transcript.jsonl");
+    assert!(transcript.contains("use the key [redacted:anthropic-key] instead"), "{transcript}");
+    assert!(!transcript.contains(&key), "{transcript}");
+}

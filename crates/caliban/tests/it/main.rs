@@ -43,6 +43,7 @@ mod merge_left;
 mod merge_words;
 mod models;
 mod moved;
+mod not_a_person;
 mod place;
 mod rescues;
 mod resume;

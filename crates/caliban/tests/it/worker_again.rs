@@ -76,3 +76,27 @@ fn r17_a_transcript_that_lost_its_turns_is_not_gone_on_with_and_nothing_runs_twi
         fleet.run(["resume", &id, "--from-scratch"]).expect_code(2);
     }
 }
+
+#[test]
+fn r17_a_worker_refuses_a_damaged_transcript_that_no_command_has_looked_at() {
+    let fleet = Fleet::new(script![bash("echo x >> counter"), text("done"), bash("echo x >> counter")]);
+    let id = fleet.bg("the task", ["--permission-mode", "unattended", "--isolation", "none"]);
+    fleet.run(["agents", "wait", &id]).ok();
+    let row = fleet.row(&id);
+    std::fs::write(format!("{}/transcript.jsonl", row["dir"].as_str().unwrap()), "").unwrap();
+    // A page asks the daemon itself: the command's own check does not run.
+    let status: serde_json::Value = fleet.run(["daemon", "status", "--json"]).ok().json();
+    let resumed = std::process::Command::new("curl")
+        .args(["-s", "-X", "POST", "--unix-socket", status["socket"].as_str().unwrap()])
+        .arg(format!("http://x/v1/agents/{id}/resume"))
+        .output()
+        .unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&resumed.stdout).unwrap();
+    assert_eq!(answer["id"], serde_json::json!(id), "{answer}");
+    fleet.run(["agents", "wait", &id]).expect_code(1);
+    let row = fleet.row(&id);
+    assert_eq!(row["state"], "failed", "{row:#}");
+    assert!(row["doing"].as_str().unwrap().contains("cannot go on where it was"), "{row:#}");
+    assert_eq!(fleet.place.env.read(fleet.place.repo.join("counter")).lines().count(), 1);
+    assert_eq!(fleet.place.server.model_requests().len(), 2);
+}
