@@ -108,26 +108,19 @@ impl Owner {
         agent.record.note = None;
         let Some(run) = agent.run() else { return };
         let tries = run.tries;
-        if run.stop.is_some() {
-            return self.killed_before_start(id);
-        }
-        match agent.state() {
-            State::Spawning => self.renew_void(id, tries),
-            // It had begun, and what it left is gone.
-            State::Running => {
+        match after_void(agent.state(), run.stop.is_some()) {
+            AfterVoid::Killed => self.killed_before_start(id),
+            AfterVoid::AnotherRun => self.renew_void(id, tries),
+            AfterVoid::RunOver => {
                 let nonce = agent.record.nonce.clone();
                 let exit = self.exit_of(id, &nonce).ok().flatten();
                 self.gone(id, &nonce, exit.as_ref());
             }
-            // It was about to be woken and hibernates on; the client asks again.
-            State::Idle => {
+            AfterVoid::Hibernates => {
                 agent.phase = Phase::Hibernating(Hibernating { tries, refused: None });
                 self.publish(id);
             }
-            // It has ended meanwhile: there is nothing left to wait for.
-            State::Done | State::Failed | State::Killed | State::Crashed => {
-                self.leave_run(id, Vec::new(), Phase::Ended);
-            }
+            AfterVoid::Ended => self.leave_run(id, Vec::new(), Phase::Ended),
         }
     }
 
@@ -152,6 +145,31 @@ impl Owner {
         let launch = records::try_read::<LaunchRecord>(&dir, records::LAUNCH)?;
         let shim = records::try_read::<ShimRecord>(&dir, records::SHIM)?;
         Ok(launch.is_some_and(|launch| launch.nonce == nonce) || shim.is_some_and(|shim| shim.nonce == nonce))
+    }
+}
+
+/// What becomes of an agent whose run is void. In each case the agent leaves that run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AfterVoid {
+    /// The agent was to end.
+    Killed,
+    /// The agent never began: it gets another run.
+    AnotherRun,
+    /// The run had begun, and what it left is gone.
+    RunOver,
+    /// It was about to be woken and hibernates on; the client asks again.
+    Hibernates,
+    /// It has ended meanwhile: there is nothing left to wait for.
+    Ended,
+}
+
+fn after_void(state: State, is_to_end: bool) -> AfterVoid {
+    match state {
+        State::Done | State::Failed | State::Killed | State::Crashed => AfterVoid::Ended,
+        State::Spawning | State::Running | State::Idle if is_to_end => AfterVoid::Killed,
+        State::Spawning => AfterVoid::AnotherRun,
+        State::Running => AfterVoid::RunOver,
+        State::Idle => AfterVoid::Hibernates,
     }
 }
 
@@ -243,6 +261,19 @@ impl Doubt {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r06_a_void_run_is_left_in_every_state_also_by_an_agent_that_has_ended_meanwhile() {
+        for state in State::ALL {
+            let expected = match state {
+                State::Spawning => [AfterVoid::AnotherRun, AfterVoid::Killed],
+                State::Running => [AfterVoid::RunOver, AfterVoid::Killed],
+                State::Idle => [AfterVoid::Hibernates, AfterVoid::Killed],
+                _ => [AfterVoid::Ended; 2],
+            };
+            assert_eq!([false, true].map(|is_to_end| after_void(state, is_to_end)), expected, "{state}");
+        }
+    }
 
     #[test]
     fn the_rest_of_a_run_is_looked_after_whether_its_shim_has_said_who_it_is_or_not() {
