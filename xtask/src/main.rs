@@ -16,8 +16,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 const USAGE: &str = "\
-cargo xtask test [ARGS…]   installs what the tests need (Debian, as root) or says what is missing, builds the
-                           programs and runs all tests; ARGS go to the test runner (a filter: f05)
+cargo xtask test [ARGS…]   builds the programs and runs all tests; ARGS go to the test runner (a filter: f05).
+                           Installs the packages that the tests need (Debian, as root; asks on a terminal) or names them
+    --yes                  does not ask
 cargo xtask bench [NAME…]  measures the release programs beside something of the same run, and prints ratios:
                            version, help, turn, tool-turn, request, worktree, broker, broker-load, fleet
     --runs N               how often each is run (default 40)

@@ -1,5 +1,7 @@
 //! The programs that the tests run beside ours: which are missing, and getting them on Debian.
 
+use std::io::{BufRead as _, IsTerminal as _};
+
 use anyhow::{Result, bail};
 
 use crate::run;
@@ -14,7 +16,7 @@ struct Need {
     why: &'static str,
 }
 
-const NEEDS: [Need; 7] = [
+const NEEDS: [Need; 10] = [
     Need {
         probe: ("cc", "--version"),
         package: "gcc libc6-dev",
@@ -26,16 +28,32 @@ const NEEDS: [Need; 7] = [
     Need { probe: ("faketime", "--version"), package: "faketime", why: "clocks that jump" },
     Need { probe: ("make", "--version"), package: "make", why: "commands of the guides" },
     Need { probe: ("jq", "--version"), package: "jq", why: "commands of the guides" },
+    Need { probe: ("curl", "--version"), package: "curl", why: "requests to the daemon's socket" },
+    Need { probe: ("sqlite3", "--version"), package: "sqlite3", why: "databases that somebody else holds" },
+    Need { probe: ("setpriv", "--version"), package: "util-linux", why: "other users and fewer rights" },
 ];
 
-/// Makes sure that all is there: installs it where we can, else says what is missing.
-pub(crate) fn provide() -> Result<()> {
+/// Whether packages may be installed without a question.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Consent {
+    /// `--yes`.
+    Given,
+    /// A person at a terminal is asked; a script is not.
+    Ask,
+}
+
+/// Makes sure that all is there: installs it where we can and may, else says what is missing.
+pub(crate) fn provide(consent: Consent) -> Result<()> {
     let missing = missing();
     if missing.is_empty() {
         return Ok(());
     }
     let names: Vec<&str> = missing.iter().map(|need| need.probe.0).collect();
     if !can_install() {
+        bail!("{}", in_words(&missing));
+    }
+    let packages: Vec<&str> = missing.iter().flat_map(|need| need.package.split(' ')).collect();
+    if consent == Consent::Ask && std::io::stdin().is_terminal() && !is_agreed(&packages)? {
         bail!("{}", in_words(&missing));
     }
     run::say(&format!("installing what the tests need: {}", names.join(", ")));
@@ -46,12 +64,22 @@ pub(crate) fn provide() -> Result<()> {
         run::must(&mut command)
     };
     apt(&["update", "-q"])?;
-    let packages: Vec<&str> = missing.iter().flat_map(|need| need.package.split(' ')).collect();
     apt(&[&["install", "-q", "-y", "--no-install-recommends"], packages.as_slice()].concat())?;
     match self::missing().as_slice() {
         [] => Ok(()),
         still => bail!("apt-get succeeded, but {}", in_words(still)),
     }
+}
+
+/// Asks the person at the terminal.
+fn is_agreed(packages: &[&str]) -> Result<bool> {
+    run::say(&format!(
+        "the tests need packages that are not here. Run as root: apt-get install {}? [y/N] (--yes does not ask)",
+        packages.join(" ")
+    ));
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
 fn missing() -> Vec<&'static Need> {

@@ -1,33 +1,42 @@
-//! `cargo xtask test`: everything that tests need, then all tests.
+//! `cargo xtask test`: everything that tests need, then all tests, then the list of those that were skipped.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
-use crate::{needs, run};
+use crate::needs::{self, Consent};
+use crate::run;
 
-/// Runs the tests; `args` go to the runner.
+/// Names the file that skipped tests are appended to, for `testkit::skip`.
+const LIST_VARIABLE: &str = "CALIBAN_SKIPPED_TESTS";
+
+/// Runs the tests; `args` but `--yes` go to the runner.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
-    needs::provide()?;
+    let (consent, args): (Vec<&String>, Vec<&String>) = args.iter().partition(|arg| *arg == "--yes");
+    needs::provide(if consent.is_empty() { Consent::Ask } else { Consent::Given })?;
     // Tests run the programs as a user would, so all of them are built, not only the tested crate's.
     run::must(run::command("cargo").args(["build", "--workspace", "--bins"]))?;
 
-    // Before the others, so that the runner's closing lines are the last ones.
-    let docs = match args {
+    // Before the others, so that the end of the output is about the tests.
+    let docs = match args[..] {
         [] => Some(run::status(run::command("cargo").args(["test", "--workspace", "--doc", "--quiet"]))?),
         _ => None,
     };
-    let tests = if run::works("cargo", &["nextest", "--version"]) {
-        run::status(run::command("cargo").args(["nextest", "run", "--workspace"]).args(args))?
+    let list = empty_list()?;
+    let mut tests = run::command("cargo");
+    if run::works("cargo", &["nextest", "--version"]) {
+        tests.args(["nextest", "run", "--workspace"]);
     } else {
         run::say(
             "cargo-nextest is not here (cargo install cargo-nextest --locked); using cargo test, which is slower \
              and has no time limits",
         );
-        run::status(
-            run::command("cargo").args(["test", "--workspace", "--no-fail-fast", "--all-targets"]).args(args),
-        )?
-    };
+        tests.args(["test", "--workspace", "--no-fail-fast", "--all-targets"]);
+    }
+    let tests = run::status(tests.args(args).env(LIST_VARIABLE, &list))?;
+    say_skipped(&list)?;
     match docs {
         Some(docs) if tests.success() && !docs.success() => {
             run::say("the examples in the documentation failed, see above");
@@ -35,4 +44,24 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
         }
         Some(_) | None => Ok(run::code(tests)),
     }
+}
+
+/// The file that skipped tests are written to, empty.
+fn empty_list() -> Result<PathBuf> {
+    let path = run::target_directory()?.join(format!("skipped-tests-{}", std::process::id()));
+    fs::write(&path, "").with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+/// Says which tests were skipped, and removes the file.
+fn say_skipped(list: &Path) -> Result<()> {
+    let text = fs::read_to_string(list).with_context(|| format!("cannot read {}", list.display()))?;
+    fs::remove_file(list).with_context(|| format!("cannot remove {}", list.display()))?;
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines.dedup();
+    if !lines.is_empty() {
+        run::say(&format!("skipped, because this machine lacks something:\n  {}", lines.join("\n  ")));
+    }
+    Ok(())
 }

@@ -131,3 +131,22 @@ fn the_list_of_promises_is_true() {
     let checked = Command::new(env!("CARGO_BIN_EXE_xtask")).arg("promises").output().expect("xtask");
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
+
+#[test]
+fn tests_are_skipped_through_the_testkit_only() {
+    let mut files = Vec::new();
+    for path in crates() {
+        sources(&path, &mut files);
+    }
+    // Put together here, so that this file does not have it.
+    let printed = ["\"skipped", ": "].concat();
+    let wrong: Vec<PathBuf> = files
+        .into_iter()
+        .filter(|path| !path.ends_with("testkit/src/skip.rs"))
+        .filter(|path| fs::read_to_string(path).expect("a source file").contains(&printed))
+        .collect();
+    assert_eq!(wrong, Vec::<PathBuf>::new(), "say it with testkit::skip");
+    // Both sides name the same file.
+    let xtask = fs::read_to_string(root().join("xtask/src/test.rs")).expect("test.rs");
+    assert!(xtask.contains(&format!("LIST_VARIABLE: &str = {:?}", testkit::LIST_VARIABLE)));
+}

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::world::{World, have};
+use crate::world::World;
 
 /// A library that moves the wall clock by `$CLOCK_SHIFT` seconds and leaves the monotonic one alone.
 const SHIM: &str = r#"
@@ -25,19 +25,13 @@ int clock_gettime(clockid_t id, struct timespec *at) {
 
 #[test]
 fn r15_a_clock_that_jumps_a_day_changes_no_order() {
-    if !have("cc") {
-        return;
-    }
     let mut world = World::with_session();
     world.agent("bob");
     let (source, library) = (world.path("shim.c"), world.path("shim.so"));
     fs::write(&source, SHIM).expect("write");
     let built =
         Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl").status();
-    if !built.is_ok_and(|status| status.success()) {
-        println!("skipped: no shared library can be built here");
-        return;
-    }
+    assert!(built.expect("cc").success());
     world.set("LD_PRELOAD", library.to_str().expect("path"));
     for (text, shift) in [("1", "0"), ("2", "86400"), ("3", "-86400"), ("4", "-3600"), ("5", "0")] {
         world.set("CLOCK_SHIFT", shift);

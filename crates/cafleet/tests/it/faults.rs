@@ -2,13 +2,10 @@
 
 use std::fs;
 
-use crate::world::{Said, World, have, ok, refused};
+use crate::world::{Said, World, ok, refused};
 
-/// Runs a send with a fault; `None` when strace cannot be used here.
-fn send_with_fault(world: &World, inject: &str) -> Option<Said> {
-    if !have("strace") {
-        return None;
-    }
+/// Runs a send with a fault.
+fn send_with_fault(world: &World, inject: &str) -> Said {
     let trace = world.path("trace");
     let args = [
         "-f",
@@ -31,14 +28,9 @@ fn send_with_fault(world: &World, inject: &str) -> Option<Said> {
         "feedc0de-0000-4000-8000-000000000003",
     ];
     let output = world.program("strace", &args).output().expect("strace");
-    let err = String::from_utf8_lossy(&output.stderr);
-    if err.contains("ptrace") {
-        println!("skipped: strace cannot trace here");
-        return None;
-    }
     let injected = fs::read_to_string(&trace).expect("trace").contains("(INJECTED)");
     assert!(injected, "the fault did not happen: {inject}");
-    Some(world.said(&output))
+    world.said(&output)
 }
 
 fn one() -> World {
@@ -50,7 +42,7 @@ fn one() -> World {
 #[test]
 fn r12_a_failing_sync_is_not_acknowledged_and_a_retry_makes_one_message() {
     let world = one();
-    let Some(said) = send_with_fault(&world, "inject=fsync,fdatasync:error=EIO") else { return };
+    let said = send_with_fault(&world, "inject=fsync,fdatasync:error=EIO");
     assert_eq!(
         said,
         refused(
@@ -80,7 +72,7 @@ fn r12_a_failing_sync_is_not_acknowledged_and_a_retry_makes_one_message() {
 #[test]
 fn r11_a_full_disk_is_said_and_the_next_send_works() {
     let world = one();
-    let Some(said) = send_with_fault(&world, "inject=pwrite64:error=ENOSPC") else { return };
+    let said = send_with_fault(&world, "inject=pwrite64:error=ENOSPC");
     assert_eq!(
         said,
         refused("the disk is full; nothing was written to <dir>/home/.local/share/cafleet/registry.db")
@@ -92,9 +84,6 @@ fn r11_a_full_disk_is_said_and_the_next_send_works() {
 
 #[test]
 fn r11_first_use_on_a_full_disk_leaves_nothing_by_halves() {
-    if !have("strace") {
-        return;
-    }
     let world = World::new();
     let trace = world.path("trace");
     let args = [
@@ -109,10 +98,6 @@ fn r11_first_use_on_a_full_disk_leaves_nothing_by_halves() {
         "--no-tmux",
     ];
     let output = world.program("strace", &args).output().expect("strace");
-    if String::from_utf8_lossy(&output.stderr).contains("ptrace") {
-        println!("skipped: strace cannot trace here");
-        return;
-    }
     assert_eq!(
         world.said(&output),
         refused("the disk is full; nothing was written to <dir>/home/.local/share/cafleet/registry.db")
@@ -122,9 +107,6 @@ fn r11_first_use_on_a_full_disk_leaves_nothing_by_halves() {
 
 #[test]
 fn r02_a_kill_at_every_write_leaves_a_store_that_works() {
-    if !have("strace") {
-        return;
-    }
     let world = one();
     let mut sent = 0;
     for when in 1..=12 {
@@ -151,10 +133,6 @@ fn r02_a_kill_at_every_write_leaves_a_store_that_works() {
             "--quiet",
         ];
         let output = world.program("strace", &args).output().expect("strace");
-        if String::from_utf8_lossy(&output.stderr).contains("ptrace") {
-            println!("skipped: strace cannot trace here");
-            return;
-        }
         let acknowledged = !output.stdout.is_empty();
         let stored = world.mailbox("bob").iter().filter(|task| task["text"] == *text).count();
         assert!(stored <= 1, "{text} is there {stored} times");

@@ -4,7 +4,7 @@
 #![expect(
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "a test says why it cannot go on, or why it is skipped"
+    reason = "a test says why it cannot go on; the fake agent draws"
 )]
 
 mod agents;

@@ -7,7 +7,7 @@ use caliban_store::broker::{Broker, NewSession, PaneIdentity, Placement, Speaker
 use caliban_store::{HostId, Stamp, StoreUrl};
 use serde_json::{Value, json};
 
-use crate::world::{World, eventually, have, ok, refused};
+use crate::world::{World, eventually, ok, refused};
 
 /// A world inside a tmux server of its own, whose first pane runs a shell.
 pub(crate) struct Tmux {
@@ -22,11 +22,7 @@ impl Drop for Tmux {
 }
 
 impl Tmux {
-    /// `None`, in words, when there is no tmux.
-    pub(crate) fn start() -> Option<Self> {
-        if !have("tmux") {
-            return None;
-        }
+    pub(crate) fn start() -> Self {
         let mut world = World::new();
         for dir in ["agent", "bin", "home"] {
             fs::create_dir_all(world.path(dir)).expect("mkdir");
@@ -42,7 +38,7 @@ impl Tmux {
         let variable = format!("{},{},0", tmux.world.path("tmux.sock").display(), tmux.ask("#{pid}"));
         tmux.world.set("TMUX", variable);
         tmux.world.set("TMUX_PANE", "%0");
-        Some(tmux)
+        tmux
     }
 
     fn new_server(&self) {
@@ -149,7 +145,7 @@ fn failed(note: &str) -> Value {
 
 #[test]
 fn m11_doctor_and_session_create_know_their_pane() {
-    let Some(tmux) = Tmux::start() else { return };
+    let tmux = Tmux::start();
     assert_eq!(
         tmux.world.run(&["doctor"]),
         ok("tmux:\n  session_name: main\n  window_id: @0\n  pane_id: %0\n  TMUX_PANE: %0")
@@ -179,7 +175,7 @@ fn m11_doctor_and_session_create_know_their_pane() {
 #[test]
 fn m08_a_preview_is_typed_and_taken() {
     for name in ["claude", "codex"] {
-        let Some(tmux) = Tmux::start() else { return };
+        let tmux = Tmux::start();
         tmux.session(name);
         tmux.agent(name, "free");
         let sent = tmux.world.send("T", "bob", "D", "Did the API schema change?");
@@ -201,7 +197,7 @@ fn m08_a_preview_is_typed_and_taken() {
 
 #[test]
 fn m08_nothing_is_typed_for_oneself_or_for_an_agent_without_a_pane() {
-    let Some(tmux) = Tmux::start() else { return };
+    let tmux = Tmux::start();
     tmux.session("claude");
     tmux.agent("claude", "free");
     for (from, to) in [("D", "D"), ("D", "bob")] {
@@ -218,7 +214,7 @@ fn m08_nothing_is_typed_for_oneself_or_for_an_agent_without_a_pane() {
 
 #[test]
 fn a08_a_shell_in_the_pane_gets_no_key_and_the_message_is_held() {
-    let Some(tmux) = Tmux::start() else { return };
+    let tmux = Tmux::start();
     tmux.session("claude");
     let bait = tmux.world.path("pwned");
     let body = format!("x\n touch {}\n", bait.display());
@@ -262,7 +258,7 @@ fn a08_a_shell_in_the_pane_gets_no_key_and_the_message_is_held() {
 
 #[test]
 fn a08_hostile_bodies_arrive_as_one_inert_line() {
-    let Some(mut tmux) = Tmux::start() else { return };
+    let mut tmux = Tmux::start();
     tmux.world.set("CAFLEET_MAX_TEXT_LEN", "1000");
     tmux.session("claude");
     tmux.agent("claude", "free");
@@ -313,7 +309,7 @@ fn m08_dialogs_drafts_and_unknown_screens_hold_a_message_until_the_pane_is_free(
         ("claude", "mute", "its input line is not to be seen"),
         ("codex", "dialog", "it waits for an answer from its user"),
     ] {
-        let Some(tmux) = Tmux::start() else { return };
+        let tmux = Tmux::start();
         tmux.session(name);
         tmux.agent(name, mode);
         tmux.world.send("ONE", "bob", "D", "first");
@@ -345,7 +341,7 @@ fn m08_dialogs_drafts_and_unknown_screens_hold_a_message_until_the_pane_is_free(
 
 #[test]
 fn r10_nothing_is_delivered_after_a_cancel_or_an_ack_that_won() {
-    let Some(tmux) = Tmux::start() else { return };
+    let tmux = Tmux::start();
     tmux.session("claude");
     tmux.agent("claude", "dialog");
     for name in ["CANCELED", "ACKED", "KEPT"] {
@@ -393,7 +389,7 @@ fn tmux_with(tmux: &mut Tmux, lines: &str) {
 
 #[test]
 fn r10_a_cancel_while_the_pane_is_looked_at_wins() {
-    let Some(mut tmux) = Tmux::start() else { return };
+    let mut tmux = Tmux::start();
     tmux.session("claude");
     tmux.agent("claude", "draft");
     tmux.world.send("T", "bob", "D", "too late");
@@ -417,7 +413,7 @@ fn r10_a_cancel_while_the_pane_is_looked_at_wins() {
 
 #[test]
 fn a08_a_dialog_that_comes_between_look_and_typing_gets_no_key() {
-    let Some(mut tmux) = Tmux::start() else { return };
+    let mut tmux = Tmux::start();
     tmux.session("claude");
     tmux.agent("claude", "free");
     let mode = tmux.world.path("agent/mode").display().to_string();
@@ -437,7 +433,7 @@ fn a08_a_dialog_that_comes_between_look_and_typing_gets_no_key() {
 
 #[test]
 fn r10_a_message_that_tmux_refuses_holds_those_behind_it() {
-    let Some(mut tmux) = Tmux::start() else { return };
+    let mut tmux = Tmux::start();
     tmux.session("claude");
     tmux.agent("claude", "draft");
     tmux.world.send("T1", "bob", "D", "first");
@@ -464,7 +460,7 @@ fn r10_a_message_that_tmux_refuses_holds_those_behind_it() {
 
 #[test]
 fn m08_the_status_file_of_claude_counts() {
-    let Some(tmux) = Tmux::start() else { return };
+    let tmux = Tmux::start();
     tmux.session("claude");
     tmux.agent("claude", "free");
     // The foreground process is the fake agent; its file says that a dialog is open.
@@ -482,7 +478,7 @@ fn m08_the_status_file_of_claude_counts() {
 
 #[test]
 fn m08_copy_mode_does_not_swallow_a_message() {
-    let Some(tmux) = Tmux::start() else { return };
+    let tmux = Tmux::start();
     tmux.session("claude");
     tmux.agent("claude", "free");
     tmux.tmux(&["copy-mode", "-t", "%0"]).status().expect("tmux");
@@ -494,7 +490,7 @@ fn m08_copy_mode_does_not_swallow_a_message() {
 
 #[test]
 fn m08_a_pane_that_is_gone_or_is_another_one_gets_nothing() {
-    let Some(tmux) = Tmux::start() else { return };
+    let tmux = Tmux::start();
     // A second pane keeps the server alive.
     tmux.tmux(&["split-window", "-d", "-t", "%0", "sleep 1000"]).status().expect("tmux");
     tmux.session("claude");
@@ -512,7 +508,7 @@ fn m08_a_pane_that_is_gone_or_is_another_one_gets_nothing() {
 
 #[test]
 fn m08_another_server_on_the_same_socket_gets_nothing() {
-    let Some(tmux) = Tmux::start() else { return };
+    let tmux = Tmux::start();
     tmux.session("claude");
     tmux.tmux(&["kill-server"]).status().expect("tmux");
     eventually("the server to end", || {
@@ -531,7 +527,7 @@ fn m08_another_server_on_the_same_socket_gets_nothing() {
 
 #[test]
 fn m08_without_tmux_on_the_path_the_message_is_stored_all_the_same() {
-    let Some(mut tmux) = Tmux::start() else { return };
+    let mut tmux = Tmux::start();
     tmux.session("claude");
     tmux.world.set("PATH", "/nonexistent");
     let sent = tmux.world.send("T", "bob", "D", "x");
@@ -545,7 +541,7 @@ fn m08_without_tmux_on_the_path_the_message_is_stored_all_the_same() {
 
 #[test]
 fn m09_a_broadcast_counts_recipients_and_notified() {
-    let Some(tmux) = Tmux::start() else { return };
+    let tmux = Tmux::start();
     tmux.session("claude");
     tmux.world.agent("carol");
     tmux.agent("claude", "free");
@@ -566,7 +562,7 @@ fn m09_a_broadcast_counts_recipients_and_notified() {
 
 #[test]
 fn concurrent_senders_type_one_after_the_other() {
-    let Some(tmux) = Tmux::start() else { return };
+    let tmux = Tmux::start();
     tmux.session("claude");
     tmux.agent("claude", "free");
     let children: Vec<_> = (0..6)
@@ -605,7 +601,7 @@ fn concurrent_senders_type_one_after_the_other() {
 
 #[test]
 fn m08_a_numbered_line_in_the_talk_holds_nothing() {
-    let Some(tmux) = Tmux::start() else { return };
+    let tmux = Tmux::start();
     tmux.session("claude");
     tmux.agent("claude", "free");
     // What a user entered before looks like a choice of a dialog, but the input line is below it.

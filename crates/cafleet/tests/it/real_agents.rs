@@ -72,10 +72,10 @@ impl Real {
         #[expect(clippy::disallowed_methods, reason = "where the machine has the real programs")]
         let path = std::env::var("PATH").unwrap_or_default();
         if !std::env::split_paths(&path).any(|dir| dir.join(agent).exists()) {
-            println!("skipped: there is no {agent} on PATH");
+            testkit::skip(testkit::Lack::RealAgents);
             return None;
         }
-        let tmux = Tmux::start()?;
+        let tmux = Tmux::start();
         let model = Model::start(tmux.world.path("approved"));
         fs::create_dir_all(tmux.world.path("work")).expect("mkdir");
         let exports = format!("export PATH='{path}' LANG=C.UTF-8");

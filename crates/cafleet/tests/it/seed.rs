@@ -5,7 +5,7 @@ use crate::world::ok;
 
 #[test]
 fn m04_m05_m06_the_seeds_own_walk() {
-    let Some(tmux) = Tmux::start() else { return };
+    let tmux = Tmux::start();
     let world = &tmux.world;
     // Verify the pane, create a session.
     assert_eq!(

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -246,14 +246,4 @@ pub(crate) fn eventually<T>(what: &str, mut ready: impl FnMut() -> Option<T>) ->
         assert!(Instant::now() < give_up, "waited too long for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// Whether a program is there; says so when a test is skipped for it.
-pub(crate) fn have(program: &str) -> bool {
-    let found =
-        ["/usr/local/bin", "/usr/bin", "/bin"].iter().any(|dir| Path::new(dir).join(program).exists());
-    if !found {
-        println!("skipped: there is no {program} here");
-    }
-    found
 }

@@ -41,32 +41,15 @@ async fn r05_stopped_and_mute_agents_stall_nobody() {
     assert_eq!(processes_of(&ids[0].to_string()), Vec::<i32>::new());
 }
 
-/// A small file system of its own; none when we may not mount one.
-pub(crate) struct Small(std::path::PathBuf);
+/// The small disk of a fleet.
+pub(crate) struct Small(testkit::SmallDisk);
 
 impl Small {
-    fn mount(at: &std::path::Path, size: &str) -> Option<Self> {
-        fs::create_dir(at).unwrap();
-        let done = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={size},mode=700"), "none"])
-            .arg(at)
-            .output();
-        done.is_ok_and(|done| done.status.success()).then(|| Self(at.to_owned()))
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
-impl Small {
-    /// A fleet whose data is on a disk of two megabytes; none when we may not mount one.
+    /// A fleet whose data is on a disk of two megabytes; none, and the test is skipped, when we may not mount one.
     pub(crate) fn fleet() -> Option<(Fleet, Self)> {
         let mut fleet = Fleet::new();
         let data = fleet.temp.path().join("small");
-        let small = Self::mount(&data, "2m")?;
+        let small = Self(testkit::SmallDisk::mount(&data, "2m")?);
         let sources = PlaceSources {
             daemon_runtime_dir: Some(fleet.places.runtime().to_owned()),
             data: data.join("caliban"),
@@ -75,27 +58,19 @@ impl Small {
         fleet.places = Places::of(fleet.places.repo().to_owned(), &sources).unwrap();
         Some((fleet, small))
     }
+}
 
-    pub(crate) fn fill(&self) {
-        let filler = format!("of={}", self.filler().display());
-        let _full = Command::new("dd").arg("if=/dev/zero").arg(filler).output();
-    }
+impl std::ops::Deref for Small {
+    type Target = testkit::SmallDisk;
 
-    /// What takes all room.
-    pub(crate) fn filler(&self) -> std::path::PathBuf {
-        self.0.join("filler")
-    }
-
-    pub(crate) fn make_room(&self) {
-        fs::remove_file(self.filler()).unwrap();
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
 }
 
 #[tokio::test]
 async fn r11_a_full_disk_refuses_new_work_in_words_and_loses_nothing() {
-    let Some((fleet, small)) = Small::fleet() else {
-        return eprintln!("skipped: mounting a small file system needs root");
-    };
+    let Some((fleet, small)) = Small::fleet() else { return };
     let mut client = fleet.client().await;
     let gate = fleet.temp.path().join("gate");
     let running = fleet.spawn_up(&mut client, &format!("gate:{}", gate.display())).await;
@@ -127,9 +102,7 @@ async fn r11_a_full_disk_refuses_new_work_in_words_and_loses_nothing() {
 
 #[tokio::test]
 async fn r11_on_a_full_disk_agents_can_be_killed_and_the_health_says_so() {
-    let Some((fleet, small)) = Small::fleet() else {
-        return eprintln!("skipped: mounting a small file system needs root");
-    };
+    let Some((fleet, small)) = Small::fleet() else { return };
     let mut client = fleet.client().await;
     let (one, two) = (fleet.spawn_up(&mut client, "hang").await, fleet.spawn_up(&mut client, "hang").await);
     assert_eq!(client.status().await.unwrap().health, "ok");
@@ -157,9 +130,7 @@ async fn r11_on_a_full_disk_agents_can_be_killed_and_the_health_says_so() {
 
 #[tokio::test]
 async fn r11_on_a_full_disk_a_resume_is_refused_and_the_agent_stays_as_it_was() {
-    let Some((fleet, small)) = Small::fleet() else {
-        return eprintln!("skipped: mounting a small file system needs root");
-    };
+    let Some((fleet, small)) = Small::fleet() else { return };
     let mut client = fleet.client().await;
     let id = fleet.spawn(&mut client, "done").await;
     let before = fleet.until_state(&mut client, id, State::Done).await;
@@ -182,9 +153,7 @@ async fn r11_on_a_full_disk_a_resume_is_refused_and_the_agent_stays_as_it_was() 
 
 #[tokio::test]
 async fn r11_on_a_full_disk_a_sleeper_sleeps_on_and_whoever_woke_it_is_told() {
-    let Some((fleet, small)) = Small::fleet() else {
-        return eprintln!("skipped: mounting a small file system needs root");
-    };
+    let Some((fleet, small)) = Small::fleet() else { return };
     let mut client = fleet.client().await;
     let id = fleet.spawn_up(&mut client, "serve").await;
     fleet.tell(id, "sleep");
@@ -202,9 +171,7 @@ async fn r11_on_a_full_disk_a_sleeper_sleeps_on_and_whoever_woke_it_is_told() {
 
 #[tokio::test]
 async fn r11_a_second_kill_that_cannot_be_saved_leaves_the_first_in_force() {
-    let Some((fleet, small)) = Small::fleet() else {
-        return eprintln!("skipped: mounting a small file system needs root");
-    };
+    let Some((fleet, small)) = Small::fleet() else { return };
     let mut client = fleet.client().await;
     let up = fleet.temp.path().join("up");
     let script = format!("sh:trap '' TERM; : > {}; while :; do sleep 0.1; done", up.display());
@@ -357,13 +324,7 @@ async fn r12_a_failed_sync_is_not_acknowledged_and_the_next_daemon_reads_what_is
     let mut arguments: Vec<std::ffi::OsString> = strace.iter().map(Into::into).collect();
     arguments.extend([trace.into(), caliband().into()]);
     fleet.start.programs = vec![("/usr/bin/strace".into(), arguments)];
-    let mut client = match Client::connect_or_start(&fleet.places, fleet.start.clone()).await {
-        Ok(client) => client,
-        Err(error) => {
-            eprintln!("skipped: no daemon under strace here: {error}");
-            return;
-        }
-    };
+    let mut client = Client::connect_or_start(&fleet.places, fleet.start.clone()).await.unwrap();
     let daemon = fleet.daemon_pid().unwrap();
     let (code, message, _) = refused(client.spawn(fleet.request("done")).await);
     assert_eq!(code, "store", "{message}");

@@ -247,10 +247,6 @@ const BOUNDARIES: &str = "write,pwrite64,fdatasync,fsync,rename,mkdir,unlink,ftr
 
 #[tokio::test]
 async fn r02_a_kill_at_every_write_of_a_spawn_loses_and_doubles_nothing() {
-    if !std::path::Path::new("/usr/bin/strace").exists() {
-        println!("skipped: no strace");
-        return;
-    }
     let (mut interrupted, mut acknowledged) = (0, 0);
     // Later ones are the same calls again, in a run that is over.
     let boundaries = number("CALIBAN_SOAK_BOUNDARIES", || 24);

@@ -1,13 +1,12 @@
 //! Ending agents: nothing is left, and the state is true at every moment.
 
-use std::io::Write as _;
-
 use caliban_contract::{PlaceSources, Places};
 use caliban_control::Client;
 use caliban_control::protocol::{KillRequest, ResumeRequest};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State};
 use rustix::process::Signal;
+use testkit::{Lack, skip};
 
 use crate::fleet::{Fleet, is_alive, processes_of, quick, signal, wait_until};
 
@@ -36,8 +35,7 @@ async fn f12_kill_is_term_and_after_the_grace_kill() {
 fn fleet_after(prepared: &str) -> Option<Fleet> {
     let can = std::process::Command::new("unshare").args(["-m", "sh", "-c", prepared]).output();
     if !can.is_ok_and(|output| output.status.success()) {
-        let _unread =
-            writeln!(std::io::stderr(), "skipped: control groups cannot be hidden from the fleet here");
+        skip(Lack::Mounts);
         return None;
     }
     let mut fleet = Fleet::new();
@@ -129,8 +127,7 @@ async fn r06_what_is_in_its_control_group_ends_with_it_whoever_started_it() {
     let mut client = fleet.client().await;
     let id = fleet.spawn_up(&mut client, "hang").await;
     let Some(group) = fleet.shim(id).group else {
-        let _unread = writeln!(std::io::stderr(), "skipped: no control group can be made here");
-        return;
+        return skip(Lack::ControlGroups);
     };
     // Ours, not the shim's: only the group tells.
     let mut joined = std::process::Command::new("sleep").arg("300").spawn().unwrap();
@@ -250,8 +247,7 @@ async fn r06_who_cannot_be_ended_is_named() {
     wait_until("it is up", || up.exists());
     let tool: i32 = std::fs::read_to_string(&up).unwrap().trim().parse().unwrap();
     let Some(ice) = Ice::around(tool, &format!("test-{id}")) else {
-        let _unread = writeln!(std::io::stderr(), "skipped: nobody can be frozen here");
-        return;
+        return skip(Lack::ControlGroups);
     };
     let row = client.kill(&id.to_string(), &quick()).await.unwrap();
     let words = format!("processes of it that could not be ended: {tool}");
@@ -322,8 +318,7 @@ async fn hide_from_everything_but_the_group(fleet: &Fleet) {
     let hidden: i32 = std::fs::read_to_string(&up).unwrap().trim().parse().unwrap();
     let shim = fleet.shim(id);
     let Some(group) = shim.group else {
-        let _unread = writeln!(std::io::stderr(), "skipped: no control group can be made here");
-        return;
+        return skip(Lack::ControlGroups);
     };
     wait_until("it is an orphan", || parent(hidden) == Some(shim.pid));
     let mut stranger = std::process::Command::new("sleep").arg("300").spawn().unwrap();
@@ -362,8 +357,7 @@ async fn groups_whose_agents_nobody_knows_are_swept_by_the_next_daemon() {
     let kept = fleet.spawn_up(&mut client, "hang").await;
     let (gone, stays) = (fleet.shim(lost), fleet.shim(kept));
     let (Some(group), Some(beside)) = (gone.group, stays.group) else {
-        let _unread = writeln!(std::io::stderr(), "skipped: no control group can be made here");
-        return;
+        return skip(Lack::ControlGroups);
     };
     fleet.kill_daemon();
     for pid in [gone.pid, gone.worker_pid.unwrap()] {

@@ -22,17 +22,17 @@ const NOT_WRITTEN: &str = "the registry cannot be written";
 struct Held(Child);
 
 impl Held {
-    /// From now on nothing can be recorded; none when there is no `sqlite3`.
-    fn registry_of(fleet: &Fleet) -> Option<Self> {
+    /// From now on nothing can be recorded.
+    fn registry_of(fleet: &Fleet) -> Self {
         let mut sqlite = Command::new("sqlite3");
         sqlite.arg(fleet.places.database()).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut holder = sqlite.spawn().ok()?;
+        let mut holder = sqlite.spawn().unwrap();
         let orders = b".timeout 60000\nBEGIN IMMEDIATE;\n.print held\n";
         holder.stdin.as_mut().unwrap().write_all(orders).unwrap();
         let mut line = String::new();
         BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "held\n");
-        Some(Self(holder))
+        Self(holder)
     }
 
     fn let_go(mut self) {
@@ -41,11 +41,11 @@ impl Held {
     }
 }
 
-/// Changes a registry; false when there is no `sqlite3`.
-fn sqlite(fleet: &Fleet, order: &str) -> bool {
+/// Changes a registry.
+fn sqlite(fleet: &Fleet, order: &str) {
     let mut sqlite = Command::new("sqlite3");
     let done = sqlite.args(["-cmd", ".timeout 60000"]).arg(fleet.places.database()).arg(order).status();
-    done.inspect(|done| assert!(done.success(), "{order}")).is_ok()
+    assert!(done.unwrap().success(), "{order}");
 }
 
 /// An agent that has left memory.
@@ -92,7 +92,7 @@ async fn a_kill_does_not_wait_for_a_registry_that_somebody_holds() {
     let running = fleet.spawn_up(&mut client, "hang").await;
     let queued = fleet.spawn(&mut client, "hang").await;
     fleet.until_row(&mut client, queued, |row| row.queued_behind == Some(0)).await;
-    let Some(held) = Held::registry_of(&fleet) else { return eprintln!("skipped: there is no sqlite3") };
+    let held = Held::registry_of(&fleet);
     for id in [queued, asleep, running] {
         let row = client.kill(&id.to_string(), &quick()).await.unwrap();
         assert_eq!((row.id, row.state), (id, State::Killed));
@@ -115,7 +115,7 @@ async fn a_removal_does_not_wait_for_a_registry_that_somebody_holds() {
     let running = fleet.spawn_up(&mut client, "hang").await;
     let done = fleet.spawn(&mut client, "done").await;
     fleet.until_state(&mut client, done, State::Done).await;
-    let Some(held) = Held::registry_of(&fleet) else { return eprintln!("skipped: there is no sqlite3") };
+    let held = Held::registry_of(&fleet);
     for (id, force) in [(done, false), (running, true)] {
         let removed = client.rm(&id.to_string(), RmRequest { force, keep: false }).await.unwrap();
         assert_eq!(removed.id, id);
@@ -134,7 +134,7 @@ async fn who_is_killed_while_it_is_woken_and_nothing_can_be_recorded_stays_kille
     let mut client = fleet.client().await;
     let id = asleep(&fleet, &mut client).await;
     let name = id.to_string();
-    let Some(held) = Held::registry_of(&fleet) else { return eprintln!("skipped: there is no sqlite3") };
+    let held = Held::registry_of(&fleet);
     let (mut other, woken) = (fleet.client().await, name.clone());
     let wake = tokio::spawn(async move { other.wake(&woken).await });
     until("it is being woken", || async { fleet.log().contains("woken") }).await;
@@ -160,13 +160,11 @@ async fn who_is_killed_when_its_next_run_could_not_be_recorded_is_not_started_by
     fleet.until_row(&mut client, id, |row| row.note.is_some()).await;
     // Whatever is to be recorded of it fails, at once.
     let fail = "CREATE TRIGGER no BEFORE UPDATE ON agents BEGIN SELECT RAISE(ABORT, 'not now'); END";
-    if !sqlite(&fleet, fail) {
-        return eprintln!("skipped: there is no sqlite3");
-    }
+    sqlite(&fleet, fail);
     until("its next run is not recorded", || async { fleet.log().contains(NOT_WRITTEN) }).await;
     assert_eq!(client.kill(&name, &quick()).await.unwrap().state, State::Killed);
     fleet.kill_daemon();
-    assert!(sqlite(&fleet, "DROP TRIGGER no"));
+    sqlite(&fleet, "DROP TRIGGER no");
     std::fs::remove_file(&program).unwrap();
     std::fs::copy(fake_worker(), &program).unwrap();
     let mut client = fleet.client().await;

@@ -2,7 +2,6 @@
 //! kernel where the shims can make no group.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,6 +9,7 @@ use caliban_control::protocol::ResumeRequest;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State};
 use rustix::process::Signal;
+use testkit::{Lack, skip};
 
 use crate::fleet::{Fleet, caliband, fake_worker, is_alive, signal, wait_until, write};
 
@@ -47,40 +47,33 @@ impl Drop for Small {
 }
 
 /// A fleet whose daemon stands in a group with a limit, where such a group can be made.
-fn fleet_in_small_group() -> Result<(Fleet, Small), String> {
+fn fleet_in_small_group() -> Option<(Fleet, Small)> {
     let mut fleet = Fleet::new();
-    let (own, join, limit) = own_group().ok_or("no control groups here")?;
+    let (own, join, limit) = own_group()?;
     let name = fleet.temp.path().file_name().unwrap().to_string_lossy().into_owned();
     let dir = own.join(format!("test-{name}"));
-    fs::create_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    fs::create_dir(&dir).ok()?;
     let small = Small(dir);
-    let limit = small.0.join(limit);
-    fs::write(&limit, LIMIT_BYTES.to_string()).map_err(|error| format!("{}: {error}", limit.display()))?;
+    fs::write(small.0.join(limit), LIMIT_BYTES.to_string()).ok()?;
     let inside =
         format!("echo 0 > '{}' && exec {} \"$@\"", small.0.join(join).display(), caliband().display());
     let arguments = ["-c", &inside, "sh"];
     fleet.start.programs = vec![("/bin/sh".into(), arguments.map(Into::into).into())];
-    Ok((fleet, small))
-}
-
-fn skipped(why: &str) {
-    let _unread = writeln!(std::io::stderr(), "skipped: {why}");
+    Some((fleet, small))
 }
 
 #[tokio::test]
 async fn r14_the_agent_that_eats_all_memory_ends_alone_and_its_row_says_why() {
     // The fleet goes before its group.
-    let (_small, fleet) = match fleet_in_small_group() {
-        Ok((fleet, small)) => (small, fleet),
-        Err(why) => return skipped(&why),
-    };
+    let Some((fleet, small)) = fleet_in_small_group() else { return skip(Lack::ControlGroups) };
+    let (_small, fleet) = (small, fleet);
     let mut client = fleet.client().await;
     let daemon = fleet.daemon_pid().unwrap();
     let neighbour = fleet.spawn_up(&mut client, "hang").await;
     let gate = fleet.temp.path().join("gate");
     let hungry = fleet.spawn_up(&mut client, &format!("eat:{}", gate.display())).await;
     let beside = fleet.shim(neighbour);
-    let Some(group) = fleet.shim(hungry).group else { return skipped("the shim could make no group") };
+    let Some(group) = fleet.shim(hungry).group else { return skip(Lack::ControlGroups) };
     let worker = |id: AgentId| fleet.shim(id).worker_pid.unwrap();
     let members = |group: &Path| fs::read_to_string(group.join("cgroup.procs")).unwrap();
     assert_eq!(members(&group), format!("{}\n", worker(hungry)));
@@ -111,12 +104,12 @@ async fn r14_the_agent_that_eats_all_memory_ends_alone_and_its_row_says_why() {
 }
 
 /// A fleet whose shims can make no group and see a count of the test's, where that can be had.
-fn fleet_with_played_count() -> Result<(Fleet, PathBuf), String> {
-    let (group, _, _) = own_group().ok_or("no control groups here")?;
+fn fleet_with_played_count() -> Option<(Fleet, PathBuf)> {
+    let (group, _, _) = own_group()?;
     let mount = "mount -t tmpfs none /sys/fs/cgroup";
     let can = Command::new("unshare").args(["-m", "--propagation", "private", "sh", "-c", mount]).output();
     if !can.is_ok_and(|output| output.status.success()) {
-        return Err("no mount namespace can be made".to_owned());
+        return None;
     }
     let mut fleet = Fleet::new();
     let v1 = group.starts_with("/sys/fs/cgroup/memory");
@@ -129,15 +122,12 @@ fn fleet_with_played_count() -> Result<(Fleet, PathBuf), String> {
     );
     let arguments = ["-m", "--propagation", "private", "sh", "-c", &inside, "sh"];
     fleet.start.programs = vec![("/usr/bin/unshare".into(), arguments.map(Into::into).into())];
-    Ok((fleet, count))
+    Some((fleet, count))
 }
 
 #[tokio::test]
 async fn r14_without_a_group_of_its_own_the_reason_is_shown_as_probable() {
-    let (fleet, count) = match fleet_with_played_count() {
-        Ok(found) => found,
-        Err(why) => return skipped(&why),
-    };
+    let Some((fleet, count)) = fleet_with_played_count() else { return skip(Lack::Mounts) };
     let mut client = fleet.client().await;
     let daemon = fleet.daemon_pid().unwrap();
     let hungry = fleet.spawn_up(&mut client, "hang").await;

@@ -45,8 +45,7 @@ fn f04_a_temporary_directory_that_another_user_has_taken_locks_nobody_out() {
     let places = || Places::of("/repo".into(), &sources(None, None, temp.path().to_str())).unwrap();
     assert_eq!(places().runtime(), taken);
     if std::os::unix::fs::chown(&taken, Some(65_534), None).is_err() {
-        eprintln!("skipped: only root can give a directory away");
-        return;
+        return testkit::skip(testkit::Lack::OtherUsers);
     }
     let own = places();
     let parent = format!("/tmp/caliban-{}", rustix::process::getuid().as_raw());
@@ -226,8 +225,7 @@ async fn f03_caliband_by_hand_serves_the_repo_of_the_current_directory() {
 async fn a01_another_user_who_gets_as_far_as_the_socket_is_refused() {
     let fleet = Fleet::new();
     if !rustix::process::getuid().is_root() {
-        eprintln!("skipped: becoming another user needs root");
-        return;
+        return testkit::skip(testkit::Lack::OtherUsers);
     }
     let mut client = fleet.client().await;
     let mode = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();

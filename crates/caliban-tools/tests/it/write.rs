@@ -108,23 +108,16 @@ async fn what_cannot_be_written_is_said() {
 async fn a_full_disk_and_a_read_only_one_leave_the_old_file() {
     let bench = Bench::new();
     let disk = bench.path("disk");
-    fs::create_dir(&disk).unwrap();
-    let mount = |options: &str| {
-        Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&disk).output()
-    };
-    if !mount("size=64k").is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: this machine does not let us mount a small file system");
-        return;
-    }
+    let Some(_small) = testkit::SmallDisk::mount(&disk, "64k") else { return };
     bench.put("disk/f", "old");
     bench.ok("Read", json!({"file_path": "disk/f"})).await;
     let big = json!({"file_path": "disk/f", "content": "x".repeat(200_000)});
     let full = bench.err("Write", big).await;
     let names: Vec<_> = fs::read_dir(&disk).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     let content = bench.get("disk/f");
-    let remounted = mount("remount,ro,size=64k").is_ok_and(|output| output.status.success());
+    let mount = Command::new("mount").args(["-o", "remount,ro,size=64k"]).arg(&disk).output();
+    let remounted = mount.is_ok_and(|output| output.status.success());
     let read_only = bench.err("Write", json!({"file_path": "disk/f", "content": "y"})).await;
-    assert!(Command::new("umount").arg(&disk).status().unwrap().success());
     assert_eq!(full, "disk/f was not written: no space left on the device");
     assert_eq!(names, ["f"]);
     assert_eq!(content, b"old");

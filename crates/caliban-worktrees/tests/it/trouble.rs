@@ -1,9 +1,7 @@
 //! r11, r19: full disks and limits leave nothing half-made and remove nothing that was not saved.
 
-use std::path::Path;
-use std::process::Command;
-
 use caliban_worktrees::{CreateRequest, Error, GitOptions, RemoveOptions};
+use testkit::SmallDisk;
 
 use crate::lab::{Lab, make, make_executable, remove, slug, token, tree, try_create, write};
 
@@ -47,26 +45,6 @@ async fn r19_a_rescue_that_cannot_be_written_removes_nothing() {
     assert!(remove(&repo, "x").await.rescue.is_some(), "with room it works");
 }
 
-/// A small file system of its own, if this machine lets us mount one.
-struct Small<'a>(&'a Path);
-
-impl<'a> Small<'a> {
-    fn mount(at: &'a Path, size: &str) -> Option<Self> {
-        std::fs::create_dir_all(at).unwrap();
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
-            .arg(at)
-            .output();
-        mount.is_ok_and(|m| m.status.success()).then(|| Self(at))
-    }
-}
-
-impl Drop for Small<'_> {
-    fn drop(&mut self) {
-        let _tried = Command::new("umount").arg("-l").arg(self.0).status();
-    }
-}
-
 #[tokio::test]
 async fn r11_a_full_disk_leaves_nothing_half_made() {
     let lab = Lab::new();
@@ -74,12 +52,7 @@ async fn r11_a_full_disk_leaves_nothing_half_made() {
     lab.git(&["add", "-A"]);
     lab.git(&["commit", "-qm", "large"]);
     let at = lab.top().join("small");
-    let Some(_small) = Small::mount(&at, "4m") else {
-        println!(
-            "skipped: this machine does not let us mount a tmpfs; the tests with prlimit stand in for it"
-        );
-        return;
-    };
+    let Some(_small) = SmallDisk::mount(&at, "4m") else { return };
     lab.git_at(lab.top(), &["clone", "-q", "--no-hardlinks", "repo", "small/repo"]);
     let repo = lab.open_at(&at.join("repo")).await;
     let listing = || {
@@ -102,8 +75,7 @@ async fn r11_a_full_disk_leaves_nothing_half_made() {
 #[tokio::test]
 async fn r19_what_cannot_be_read_is_not_removed() {
     use std::os::unix::fs::PermissionsExt;
-    if rustix::process::geteuid().is_root() {
-        println!("skipped: root reads everything");
+    if !testkit::file_modes_count() {
         return;
     }
     let lab = Lab::new();

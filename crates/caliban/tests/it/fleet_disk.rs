@@ -1,35 +1,23 @@
 //! r11: what a person sees of an agent whose disk is full.
 
-use std::{path::PathBuf, process::Command};
+use std::path::PathBuf;
 
 use serde_json::json;
-use testkit::{StepExt as _, script, text, wait_until};
+use testkit::{SmallDisk, StepExt as _, script, text, wait_until};
 
 use crate::{fleet::Fleet, place::Place};
 
-/// A small file system of its own; none when we may not mount one.
-pub(crate) struct Small(PathBuf);
+/// A small file system of its own; none, and the test is skipped, when we may not mount one.
+pub(crate) struct Small(SmallDisk);
 
 impl Small {
     pub(crate) fn mount(at: PathBuf) -> Option<Self> {
-        std::fs::create_dir_all(&at).unwrap();
-        let options = ["-t", "tmpfs", "-o", "size=4m,mode=700", "none"];
-        let done = Command::new("mount").args(options).arg(&at).output();
-        done.is_ok_and(|done| done.status.success()).then_some(Self(at))
+        SmallDisk::mount(at, "4m").map(Self)
     }
 
     /// Takes all the room that there is.
     pub(crate) fn fill(&self) -> PathBuf {
-        let filler = self.0.join("filler");
-        let to = format!("of={}", filler.display());
-        let _full = Command::new("dd").args(["if=/dev/zero", to.as_str()]).output();
-        filler
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _unmounted = Command::new("umount").arg("-l").arg(&self.0).status();
+        self.0.fill()
     }
 }
 
@@ -38,10 +26,7 @@ fn r11_an_agent_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
     // More than what is left in the last page of a file.
     let answer = format!("{} the end", "many words ".repeat(3000));
     let fleet = Fleet::new(script![text(answer)]);
-    let Some(small) = Small::mount(fleet.place.env.data()) else {
-        eprintln!("skipped: mounting a small file system needs root");
-        return;
-    };
+    let Some(small) = Small::mount(fleet.place.env.data()) else { return };
     fleet.place.server.hold();
     let id = fleet.bg("the task", ["--isolation", "none"]);
     fleet.place.server.wait_for_requests(1);
@@ -70,10 +55,7 @@ fn r11_an_agent_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
 #[test]
 fn r11_a_run_that_finds_the_disk_full_says_so_and_begins_nothing() {
     let place = Place::new(script![text("hello").forever()]);
-    let Some(small) = Small::mount(place.env.data()) else {
-        eprintln!("skipped: mounting a small file system needs root");
-        return;
-    };
+    let Some(small) = Small::mount(place.env.data()) else { return };
     place.ask("hi", []).ok();
     let sessions = place.sessions();
     let filler = small.fill();
@@ -95,10 +77,7 @@ fn r11_a_run_whose_disk_fills_up_says_so_once_and_goes_on_when_there_is_room() {
     let answer = format!("{} the end", "many words ".repeat(3000));
     for format in ["text", "json"] {
         let place = Place::new(script![text(answer.clone())]);
-        let Some(small) = Small::mount(place.env.data()) else {
-            eprintln!("skipped: mounting a small file system needs root");
-            return;
-        };
+        let Some(small) = Small::mount(place.env.data()) else { return };
         place.server.hold();
         let mut running = place.caliban().args(["-p", "hi", "--output-format", format]).spawn();
         running.close_stdin();
@@ -118,10 +97,7 @@ fn r11_a_run_whose_disk_fills_up_says_so_once_and_goes_on_when_there_is_room() {
 #[test]
 fn r11_where_not_even_a_first_daemon_has_room_it_is_said_what_to_do() {
     let fleet = Fleet::new(script![text("never")]);
-    let Some(small) = Small::mount(fleet.place.env.data()) else {
-        eprintln!("skipped: mounting a small file system needs root");
-        return;
-    };
+    let Some(small) = Small::mount(fleet.place.env.data()) else { return };
     small.fill();
     let refused = fleet.run(["list"]).expect_code(1);
     assert!(refused.stderr.contains("No space left on device"), "{}", refused.stderr);

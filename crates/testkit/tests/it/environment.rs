@@ -138,10 +138,6 @@ fn a_binary_that_is_not_built_is_named() {
 #[test]
 fn a_terminal_shows_what_is_typed() {
     let env = Env::new();
-    if !Tmux::available(&env) {
-        println!("skipped: no tmux on PATH");
-        return;
-    }
     let tmux = Tmux::start(&env, 80, 24);
     tmux.wait_for_text("$");
     tmux.send_text("echo $((40 + 2));");

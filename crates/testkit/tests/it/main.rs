@@ -11,3 +11,4 @@ mod product;
 mod raw;
 mod responses;
 mod server;
+mod skip;

@@ -1,0 +1,39 @@
+//! Tests about files that may not be read or written: for root no file mode counts, so they run in a process whose root
+//! has lost that right.
+
+use std::process::Command;
+
+/// The capabilities that let root read and write everything: their bits in `/proc/self/status`, their names.
+const RIGHTS: (u64, &str) = (1 << 1 | 1 << 2, "-dac_override,-dac_read_search");
+
+/// Whether file modes count for this process. If not, runs the calling test again in a process for which they do, which
+/// must pass; the caller then returns.
+#[track_caller]
+pub fn file_modes_count() -> bool {
+    if effective() & RIGHTS.0 == 0 {
+        return true;
+    }
+    let thread = std::thread::current();
+    let test = thread.name().expect("a test's thread has its name");
+    let inner = Command::new("setpriv")
+        .arg(format!("--bounding-set={}", RIGHTS.1))
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .output()
+        .expect("setpriv is part of util-linux");
+    let said = String::from_utf8_lossy(&inner.stdout);
+    assert!(
+        inner.status.success() && said.contains("1 passed"),
+        "{test} without the rights of root: {}\n{said}{}",
+        inner.status,
+        String::from_utf8_lossy(&inner.stderr)
+    );
+    false
+}
+
+/// The effective capabilities of this process.
+fn effective() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    u64::from_str_radix(line.expect("Linux shows capabilities").trim(), 16).unwrap()
+}
