@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use caliban_contract::room::is_full;
 use caliban_core::{redact::Redactor, wait::Wait};
 use caliban_tools::Workspace;
 use jiff::Timestamp;
@@ -422,10 +423,6 @@ fn newer(line: &[u8], path: &Path) -> Option<TranscriptError> {
     let value: Value = serde_json::from_slice(line).ok()?;
     let found = u32::try_from(value.get("version")?.as_u64()?).ok()?;
     (found > TRANSCRIPT_VERSION).then(|| TranscriptError::Newer { path: path.to_owned(), found })
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn io_error(path: &Path, source: io::Error) -> TranscriptError {

@@ -13,6 +13,7 @@ pub mod moved;
 pub mod options;
 pub mod places;
 pub mod records;
+pub mod room;
 pub mod secrets;
 pub mod sockets;
 pub mod tail;

@@ -17,6 +17,8 @@ use caliban_core::usage::Usage;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::room::Reserved;
+
 /// The request, kept for respawn (`caliban_core::spec::SpawnSpec`).
 pub const SPEC: &str = "spec.json";
 /// The shim's word on who it is ([`ShimRecord`]).
@@ -37,6 +39,14 @@ pub const LAUNCH: &str = "launch.json";
 pub const LIMITS: &str = "limits.json";
 /// How a shim that is told to end should do it ([`StopOrder`]).
 pub const STOP: &str = "stop.json";
+/// Room for `stop.json`, taken when the agent is spawned. An order has a few names of 32 bytes.
+pub const STOP_ROOM: Reserved = Reserved::often(STOP, ".stop.reserved", 1024);
+/// Room for `exit.json`, taken by the shim before the worker starts.
+pub const EXIT_ROOM: Reserved = Reserved::once(EXIT, ".exit.reserved", 4096);
+/// Room for a `status.json` that says that the disk is full.
+pub const STATUS_ROOM: Reserved = Reserved::once(STATUS, ".status.reserved", 64 * 1024);
+/// Room for the last `status.json` of a run, in which no call is open any more.
+pub const LAST_STATUS_ROOM: Reserved = Reserved::once(STATUS, ".status.last", 16 * 1024);
 /// The lock that a shim holds for life.
 pub const SHIM_LOCK: &str = caliban_process::SHIM_LOCK;
 /// Before its id, the name of the directory of an agent that was removed and whose row may still be there.
@@ -370,6 +380,9 @@ pub struct StopOrder {
     pub others: Vec<String>,
     /// How long the tree gets between TERM and KILL.
     pub grace_ms: u64,
+    /// Whether the agent was removed: said here when its directory could not be renamed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed: bool,
 }
 
 impl StopOrder {
@@ -469,7 +482,11 @@ fn put(dir: &Path, name: &str, value: &impl Serialize, sync: Sync) -> io::Result
     let bytes = serde_json::to_vec(value).map_err(io::Error::other)?;
     let new = dir.join(format!(".{name}.new"));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(&bytes)?;
+    if let Err(error) = file.write_all(&bytes) {
+        // On a full disk a part of a record would only take room.
+        let _part = fs::remove_file(&new);
+        return Err(error);
+    }
     if sync == Sync::Yes {
         file.sync_all()?;
     }

@@ -113,7 +113,11 @@ fn starting(row: &AgentRow) -> String {
             let ids: Vec<String> = row.after.iter().map(ToString::to_string).collect();
             format!("queued, starts after {}", ids.join(", "))
         }
-        (Some(0), []) => "queued, next to start".to_owned(),
+        // Why its last start did not come about.
+        (Some(0), []) => match &row.note {
+            Some(note) => format!("queued: {}", inert::line(note)),
+            None => "queued, next to start".to_owned(),
+        },
         (Some(before), []) => format!("queued behind {before}"),
         (None, []) => "starting".to_owned(),
     }

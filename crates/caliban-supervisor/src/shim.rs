@@ -28,7 +28,7 @@ use tokio::time::sleep;
 use self::log::WorkerLog;
 use crate::lock::Held;
 use crate::process;
-use crate::records::{self, Again, ExitRecord, ShimRecord, StopOrder, ToldBy};
+use crate::records::{self, Again, EXIT_ROOM, ExitRecord, ShimRecord, StopOrder, ToldBy};
 use crate::wall_ms;
 
 pub(crate) use self::args::{ShimArgs, arguments};
@@ -145,12 +145,12 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
         socket: Some(args.socket.clone()),
         program: Some(args.program.clone()),
     };
-    // Room for `exit.json`, so that a full disk cannot prevent it. Without that room the run does not begin; the daemon tries
-    // again when there is some.
-    let reserved = match reserve_exit(&args.dir) {
-        Err(error) if passes(&error) => return Err(Trouble::of("room for exit.json", &error)),
-        reserved => reserved.ok(),
-    };
+    // Without room for `exit.json` the run does not begin; the daemon tries again when there is some.
+    if let Err(error) = EXIT_ROOM.take(&args.dir)
+        && passes(&error)
+    {
+        return Err(Trouble::of("room for exit.json", &error));
+    }
     records::write(&args.dir, records::SHIM, &record).map_err(in_words("shim.json"))?;
     let oom_count = standing.oom_count();
     let opened = WorkerLog::open(&args.dir).map_err(in_words("worker.log"));
@@ -164,7 +164,7 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
             }
             say(&Word::Started(record));
             let exit = ExitRecord { not_started: Some(text), again, ..exit_record(args, None) };
-            return write_exit(&args.dir, &exit, reserved).map(|()| ExitCode::SUCCESS);
+            return write_exit(&args.dir, &exit).map(|()| ExitCode::SUCCESS);
         }
     };
     record.worker_pid = i32::try_from(worker.id()).ok();
@@ -196,7 +196,7 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
     if let Some(group) = standing.group() {
         group.remove();
     }
-    write_exit(&args.dir, &exit, reserved).map(|()| ExitCode::SUCCESS)
+    write_exit(&args.dir, &exit).map(|()| ExitCode::SUCCESS)
 }
 
 /// Copies what the worker prints while `work` goes on.
@@ -323,38 +323,11 @@ fn exit_record(args: &ShimArgs, ended: Option<WaitStatus>) -> ExitRecord {
     }
 }
 
-/// The name under which the room for `exit.json` waits.
-const RESERVED: &str = ".exit.reserved";
-/// Bytes of that room.
-const RESERVED_BYTES: usize = 4096;
-
-fn reserve_exit(dir: &Path) -> io::Result<std::fs::File> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let path = dir.join(RESERVED);
-    // A file that a killed shim left may have other permissions.
-    let _none = std::fs::remove_file(&path);
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-    // Not synced: file systems allocate the room on write, and a start should not wait for the disk.
-    let written = file.write_all(&[b' '; RESERVED_BYTES]);
-    if written.is_err() {
-        let _part = std::fs::remove_file(&path);
-    }
-    written.map(|()| file)
-}
-
-/// Writes `exit.json` durably; into the reserved room when there is no other.
-fn write_exit(dir: &Path, exit: &ExitRecord, reserved: Option<std::fs::File>) -> Result<(), Trouble> {
-    let outcome = records::write_durably(dir, records::EXIT, exit).or_else(|error| {
-        use std::os::unix::fs::FileExt as _;
-        let file = reserved.ok_or(error)?;
-        let mut bytes = serde_json::to_vec(exit).map_err(io::Error::other)?;
-        bytes.resize(RESERVED_BYTES.max(bytes.len()), b' ');
-        file.write_all_at(&bytes, 0)?;
-        file.sync_all()?;
-        std::fs::rename(dir.join(RESERVED), dir.join(records::EXIT))
-    });
-    let _used_or_not = std::fs::remove_file(dir.join(RESERVED));
-    outcome.map_err(|error| Trouble::of("exit.json", &error))
+/// Writes `exit.json` durably.
+fn write_exit(dir: &Path, exit: &ExitRecord) -> Result<(), Trouble> {
+    let written = EXIT_ROOM.write_durably(dir, exit);
+    EXIT_ROOM.give_back(dir);
+    written.map_err(|error| Trouble::of("exit.json", &error))
 }
 
 /// Orders to stop.

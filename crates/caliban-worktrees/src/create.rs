@@ -29,8 +29,10 @@ use crate::repo::{Lease, Missing, PLACE, Repo, branch_of};
 use crate::setup::{self, Setup};
 use crate::sparse::{self, SparsePath};
 
-/// With less room than this, a file that cannot be written means a full disk.
+/// With less room than this, a file that git cannot write means a full disk.
 const NEARLY_FULL: u64 = 16 * 1024 * 1024;
+/// With less room than this, whatever git cannot do means a full disk.
+const FULL: u64 = 256 * 1024;
 
 /// What a worktree's branch starts from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -198,7 +200,9 @@ impl Repo {
                 let checked =
                     Checked { name: at.name, base: at.marker.base.clone(), recorded: None, sparse, links };
                 clear_unfinished(&lease, &at.admin).map_err(|e| Error::at("clearing", &at.path, e))?;
-                this.fill(&request, &checked, &lease, &at.admin, at.marker, progress, cancel).await?
+                let filled =
+                    this.fill(&request, &checked, &lease, &at.admin, at.marker, progress, cancel).await;
+                filled.map_err(|e| this.full_disk(e))?
             }
         };
         Ok(Worktree { created, lease, branch_made: false })
@@ -220,6 +224,8 @@ impl Repo {
         self.clear_half_made(&checked.name, &place, cancel).await?;
         let mut undo = Undo { claimed: false, branch_made: false };
         let made = self.make(&request, &checked, &place, &mut undo, progress, cancel).await;
+        // Looked at before the undo makes room.
+        let made = made.map_err(|e| self.full_disk(e));
         if made.is_err() {
             self.undo(&checked.name, &checked.base, &place, undo).await;
         }
@@ -474,8 +480,7 @@ impl Repo {
             call.args(["--progress", "--force", "--no-recurse-submodules"])
         })
         .await?
-        .ok()
-        .map_err(|e| full_disk(e, path))?;
+        .ok()?;
         Ok(())
     }
 
@@ -522,6 +527,25 @@ impl Repo {
             copied.await.map_err(|e| Error::io("copying included files", std::io::Error::other(e)))??;
         notes.extend(copied.notes);
         Ok(copied.files)
+    }
+
+    /// git does not always say why it could not write a file (`couldn't write 'refs/heads/x.lock'`); a disk without room does.
+    fn full_disk(&self, error: Error) -> Error {
+        let left = |path: &Path| {
+            rustix::fs::statvfs(path).map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+        };
+        let room = left(self.common_dir()).min(left(&self.root().join(PLACE)));
+        match error {
+            Error::Git { command, stderr, .. }
+                if room < FULL || (stderr.contains("write") && room < NEARLY_FULL) =>
+            {
+                Error::DiskFull { doing: format!("running git {command}") }
+            }
+            Error::BranchConflict { branch, .. } if room < FULL => {
+                Error::DiskFull { doing: format!("making the branch {branch}") }
+            }
+            other => other,
+        }
     }
 
     /// Takes away what a failed creation made. Best effort by name: each step is tried whatever the others do,
@@ -585,16 +609,5 @@ pub(crate) fn created(marker: &Marker, path: PathBuf) -> Created {
         links: shown(&marker.links),
         included: shown(&marker.included),
         notes: Vec::new(),
-    }
-}
-
-/// git does not say why it could not write a file; a disk without room does.
-fn full_disk(error: Error, path: &Path) -> Error {
-    let room = rustix::fs::statvfs(path).map_or(u64::MAX, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
-    match error {
-        Error::Git { stderr, .. } if stderr.contains("unable to write") && room < NEARLY_FULL => {
-            Error::DiskFull { doing: format!("checking out {}", path.display()) }
-        }
-        other => other,
     }
 }

@@ -303,7 +303,7 @@ impl Error {
 
     pub(crate) fn io(doing: impl Into<String>, source: impl Into<io::Error>) -> Self {
         let (doing, source) = (doing.into(), source.into());
-        if source.kind() == io::ErrorKind::StorageFull {
+        if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             Self::DiskFull { doing }
         } else {
             Self::Io { doing, source }

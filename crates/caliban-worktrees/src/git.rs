@@ -37,6 +37,9 @@ const END_GRACE: Duration = Duration::from_secs(2);
 const LOCK_TRIES: u32 = 60;
 const LOCK_PAUSE_MS: u64 = 100;
 
+/// What git says when the disk, or the user's quota, is full.
+const NO_ROOM: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
+
 /// Which git to run, and with what environment.
 #[derive(Debug, Clone)]
 pub struct GitOptions {
@@ -93,7 +96,7 @@ impl Output {
     }
 
     pub(crate) fn failure(self) -> Error {
-        if self.stderr.contains("No space left on device") {
+        if has_no_room(&self.stderr) {
             return Error::DiskFull { doing: format!("running git {}", self.command) };
         }
         let mut words = self.stderr.trim().to_owned();
@@ -372,8 +375,12 @@ pub(crate) async fn retry_locks(
     }
 }
 
+fn has_no_room(stderr: &str) -> bool {
+    NO_ROOM.iter().any(|words| stderr.contains(words))
+}
+
 fn met_a_lock(stderr: &str) -> bool {
-    stderr.contains("could not lock config file")
+    (stderr.contains("could not lock config file") && !has_no_room(stderr))
         || (stderr.contains(".lock'") && stderr.contains("File exists"))
         || stderr.contains("Another git process seems to be running")
         // A record that another git is writing or deleting.

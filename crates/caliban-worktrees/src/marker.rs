@@ -4,6 +4,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use caliban_core::names::Slug;
@@ -144,6 +145,23 @@ impl Marker {
                 Making::Begun => Ok(()),
                 Making::Finished => std::fs::File::open(admin)?.sync_all(),
             }
+        };
+        write().map_err(|e| Error::at("writing", &path, e))
+    }
+
+    /// Writes it over what is there, which needs no room on the disk. Only where it is no longer than that.
+    pub(crate) fn overwrite(&self, admin: &Path) -> Result<()> {
+        let path = admin.join(FILE);
+        let write = || {
+            let mut bytes = serde_json::to_vec(self)?;
+            let file = OpenOptions::new().write(true).open(&path)?;
+            let length = usize::try_from(file.metadata()?.len()).unwrap_or(0);
+            if bytes.len() > length {
+                return Err(std::io::Error::from(std::io::ErrorKind::StorageFull));
+            }
+            bytes.resize(length, b' ');
+            file.write_all_at(&bytes, 0)?;
+            file.sync_all()
         };
         write().map_err(|e| Error::at("writing", &path, e))
     }

@@ -167,7 +167,12 @@ impl Repo {
         }
         if options.keep == Keep::All {
             // No later sweep takes it for an orphan.
-            Marker { kept: true, ..at.marker.clone() }.write(&at.admin)?;
+            let kept = Marker { kept: true, ..at.marker.clone() };
+            match kept.write(&at.admin) {
+                // `true` is shorter than the `false` that is there.
+                Err(Error::DiskFull { .. }) => kept.overwrite(&at.admin)?,
+                written => written?,
+            }
             return this.report_kept(&at, cancel).await;
         }
         if is_half_deleted(&at.admin) && at.path.symlink_metadata().is_err() {

@@ -50,7 +50,7 @@ impl Owner {
     pub(super) async fn adopt(&mut self, known: Vec<(Record, About)>) {
         // The last daemon removed them and could not delete their rows.
         let (removed, known): (Vec<_>, Vec<_>) =
-            known.into_iter().partition(|(record, _)| rm::leaving(&self.places, record.id).exists());
+            known.into_iter().partition(|(record, _)| rm::is_removed(&self.places, record.id));
         for (record, _) in &removed {
             self.batch.add(Change::Delete(record.id), Then::Deleted(record.id));
         }
@@ -251,16 +251,15 @@ impl Owner {
         self.tasks.spawn_blocking(caliban_keeper::sweep);
         for entry in fs::read_dir(self.places.agents_dir()).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if let Some(id) = name.strip_prefix(LEAVING) {
-                // The directory of an agent says that it was removed, as long as its row is there.
-                if !id.parse().is_ok_and(|id| with_rows.contains(&id)) {
-                    let leaving = entry.path();
-                    self.tasks.spawn_blocking(move || rm::delete(&leaving));
-                }
+            let Ok(id) = name.strip_prefix(LEAVING).unwrap_or(&name).parse::<AgentId>() else { continue };
+            if self.agents.contains_key(&id) {
                 continue;
             }
-            let Ok(id) = name.parse::<AgentId>() else { continue };
-            if self.agents.contains_key(&id) {
+            if rm::is_removed(&self.places, id) {
+                // The directory of an agent says that it was removed, as long as its row is there.
+                if !with_rows.contains(&id) {
+                    self.deleted(id);
+                }
                 continue;
             }
             let begun = entry.path().join(records::SHIM_LOCK).exists();

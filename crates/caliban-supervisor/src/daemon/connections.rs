@@ -97,6 +97,17 @@ impl Connections {
         }
     }
 
+    /// Closes one connection, if one has been quiet for long enough: there are no descriptors for more.
+    pub(super) fn send_away(&self, now: Instant) {
+        let mut seats = self.seats();
+        if let Some((number, since)) = seats.first_to_go()
+            && since + AT_LEAST <= now
+            && let Some(seat) = seats.taken.remove(&number)
+        {
+            seat.leave.cancel();
+        }
+    }
+
     /// Waits until a connection may have to be closed; for ever when there is room.
     pub(super) async fn until(&self, room: Room) {
         match room {

@@ -1,7 +1,8 @@
 //! The server on the socket: connections, limits, and the way from a route to the owner and back.
 //!
 //! Owns every limit of a reader: who may connect (a01), how long a head and a body may take, how large they may be
-//! (a14); how many there are at once is in [`connections`](super::connections). Out of file descriptors it waits; it never spins (r13).
+//! (a14); how many there are at once is in [`connections`](super::connections). Out of file descriptors it lets few in, on spare
+//! ones ([`spare`](super::spare)); it never spins (r13).
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request as HttpRequest, Response, header};
+use http::{HeaderValue, Request as HttpRequest, Response, header};
 use http_body::Frame;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -30,8 +31,12 @@ use tokio_util::task::TaskTracker;
 
 use super::connections::{Connection, Connections, Doing, Room};
 use super::peer::Peer;
+use super::spare::{Lent, Shortage, Spare};
 use super::speak::Speaker;
-use super::{Answer, Msg, Request, approve, diff, events, inherit, merge, send, stopping, wake};
+use super::{
+    Answer, Msg, Request, approve, diff, events, has_descriptors, inherit, merge, out_of_descriptors, send,
+    stopping, wake,
+};
 use crate::places::Places;
 use crate::protocol::routes::{self, Verb};
 use crate::protocol::{
@@ -43,6 +48,8 @@ use crate::sockets::Bound;
 
 /// How long the head of a request may take, from the connection or the last answer on.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
+/// The same for a connection on spare descriptors.
+const LENT_HEAD_LIMIT: Duration = Duration::from_millis(500);
 /// How long a body may take.
 const BODY_LIMIT: Duration = Duration::from_secs(30);
 /// The largest head.
@@ -68,8 +75,18 @@ pub(super) async fn serve(
     let door = Arc::new(Door { places: places.clone(), inbox, stop: stop.clone(), git: TaskTracker::new() });
     let mut connections = JoinSet::new();
     let open = Connections::default();
+    let mut spare = Spare::new();
     loop {
         let room = open.make_room(Instant::now());
+        spare.take_back();
+        // When all others wait for an answer, few more get in: a kill must not wait for them.
+        let shortage = match (spare.is_out(), room) {
+            (true, _) => Some(Shortage::Descriptors),
+            (false, Room::NotBefore(None)) => Some(Shortage::Connections),
+            (false, Room::Some | Room::NotBefore(Some(_))) => None,
+        };
+        let may_enter =
+            !matches!(room, Room::NotBefore(Some(_))) && (shortage.is_none() || spare.has_place());
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
@@ -77,16 +94,24 @@ pub(super) async fn serve(
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             // The old one is gone from its place: nobody finds it any more.
             Some(again) = listeners.recv() => (listener, bound) = again,
-            accepted = listener.accept(), if room == Room::Some => match accepted {
+            accepted = listener.accept(), if may_enter => match accepted {
                 Ok((stream, _)) => {
+                    if spare.is_out() {
+                        open.send_away(Instant::now());
+                    }
                     if let Some(peer) = Peer::of(&stream) {
                         let connection = open.enter(peer.pid_then(), &stop);
-                        connections.spawn(converse(stream, peer, connection, door.clone()));
+                        let lent = shortage.map(|shortage| spare.lend(shortage));
+                        connections.spawn(converse(stream, peer, connection, lent, door.clone()));
                     }
+                }
+                Err(error) if out_of_descriptors(&error).is_some() && spare.close() => {
+                    tracing::error!("{error}: connections are served one request each");
                 }
                 Err(error) => {
                     tracing::error!("no connection can be accepted: {error}");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
+                    spare.set_aside();
                 }
             },
         }
@@ -125,15 +150,28 @@ impl Door {
     }
 }
 
-async fn converse(stream: UnixStream, peer: Peer, connection: Connection, door: Arc<Door>) {
+async fn converse(
+    stream: UnixStream,
+    peer: Peer,
+    connection: Connection,
+    lent: Option<Lent>,
+    door: Arc<Door>,
+) {
     let (stopping, leave, connection) = (door.stop.clone(), connection.leave.clone(), Arc::new(connection));
+    let (is_lent, shortage) = (lent.is_some(), lent.as_ref().map(Lent::shortage));
     let service = service_fn(move |request| {
         let (door, connection) = (door.clone(), connection.clone());
-        async move { Ok::<_, Infallible>(respond(request, peer, &connection, &door).await) }
+        async move {
+            let mut response = respond(request, peer, &connection, shortage, &door).await;
+            if is_lent {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_LIMIT)
+        .header_read_timeout(if is_lent { LENT_HEAD_LIMIT } else { HEAD_LIMIT })
         .max_buf_size(HEAD_CAP)
         .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
@@ -162,10 +200,11 @@ async fn respond(
     request: HttpRequest<Incoming>,
     peer: Peer,
     connection: &Connection,
+    lent: Option<Shortage>,
     door: &Door,
 ) -> Response<Body> {
     connection.does(Doing::Asks);
-    let answered = answer(request, peer, door).await;
+    let answered = answer(request, peer, lent, door).await;
     connection.does(if matches!(answered, Ok(Answered::Events(_))) { Doing::Reads } else { Doing::Nothing });
     let outcome = match answered {
         Ok(Answered::Json(status, bytes)) => Response::builder()
@@ -205,7 +244,12 @@ enum Answered {
     Events(events::Subscription),
 }
 
-async fn answer(request: HttpRequest<Incoming>, peer: Peer, door: &Door) -> Result<Answered, ApiError> {
+async fn answer(
+    request: HttpRequest<Incoming>,
+    peer: Peer,
+    lent: Option<Shortage>,
+    door: &Door,
+) -> Result<Answered, ApiError> {
     let Door { places, inbox, stop, .. } = door;
     let (path, method) = (request.uri().path().to_owned(), request.method().clone());
     let query = request.uri().query().unwrap_or_default().to_owned();
@@ -214,6 +258,12 @@ async fn answer(request: HttpRequest<Incoming>, peer: Peer, door: &Door) -> Resu
     if !matches!(route.verb, Verb::Status | Verb::Shutdown) {
         check_protocol(&request)?;
         check_data(&request, places.base())?;
+    }
+    if let Some(shortage) = lent.filter(|_| waits(route.verb)) {
+        return Err(shortage.refusal());
+    }
+    if judges_the_caller(route.verb) {
+        has_descriptors()?;
     }
     let id = decode(id)?;
     let ask = match route.verb {
@@ -289,6 +339,27 @@ async fn unless_stopped<T>(
     answer: impl Future<Output = Result<T, ApiError>>,
 ) -> Result<T, ApiError> {
     stop.run_until_cancelled(answer).await.unwrap_or_else(|| Err(stopping()))
+}
+
+/// Whether the answer may take for ever: no connection that is needed for others is given to it.
+fn waits(verb: Verb) -> bool {
+    match verb {
+        Verb::Events | Verb::Wake | Verb::Send | Verb::Approve | Verb::Deny | Verb::Diff | Verb::Merge => {
+            true
+        }
+        Verb::Status | Verb::List | Verb::Show | Verb::Approvals | Verb::OpenApi | Verb::Shutdown => false,
+        Verb::Spawn | Verb::Kill | Verb::Respawn | Verb::Resume | Verb::Rm => false,
+    }
+}
+
+/// Whether it matters who asks, which is looked up in `/proc`.
+fn judges_the_caller(verb: Verb) -> bool {
+    match verb {
+        Verb::Spawn | Verb::Respawn | Verb::Resume | Verb::Wake => true,
+        Verb::Send | Verb::Approve | Verb::Deny | Verb::Merge => true,
+        Verb::Status | Verb::List | Verb::Show | Verb::Approvals | Verb::OpenApi | Verb::Shutdown => false,
+        Verb::Events | Verb::Diff | Verb::Kill | Verb::Rm => false,
+    }
 }
 
 fn json(status: u16, value: &impl Serialize) -> Result<Answered, ApiError> {

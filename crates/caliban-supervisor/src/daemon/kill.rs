@@ -65,7 +65,8 @@ impl Owner {
     fn order_stop(&mut self, id: AgentId, grace_ms: u64) {
         let Some(agent) = self.agents.get(&id) else { return };
         let (dir, nonce) = (self.places.agent_dir(id), agent.record.nonce.clone());
-        let order = StopOrder { nonce: nonce.clone(), others: agent.other_runs.clone(), grace_ms };
+        let order =
+            StopOrder { nonce: nonce.clone(), others: agent.other_runs.clone(), grace_ms, removed: false };
         self.later(async move {
             let writing = tokio::task::spawn_blocking(move || stop_order::write(&dir, &order));
             let why = match tokio::time::timeout(ORDER_LIMIT, writing).await {

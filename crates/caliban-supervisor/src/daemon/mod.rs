@@ -29,6 +29,7 @@ mod respawn;
 mod resume;
 mod rm;
 mod send;
+mod spare;
 mod spawn;
 mod speak;
 mod start;
@@ -459,6 +460,31 @@ impl Owner {
 /// The refusal of a request that comes when the daemon leaves.
 pub(in crate::daemon) fn stopping() -> ApiError {
     ApiError::new(ErrorCode::Stopping, "the daemon is leaving")
+}
+
+/// Refuses when no file can be opened: then nobody can tell who asks, and nothing can be started.
+pub(in crate::daemon) fn has_descriptors() -> Result<(), ApiError> {
+    match std::fs::File::open("/dev/null") {
+        Err(error) => out_of_descriptors(&error).map_or(Ok(()), Err),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// The refusal for an error that says that the daemon, or the system, has no file descriptor left.
+pub(in crate::daemon) fn out_of_descriptors(error: &std::io::Error) -> Option<ApiError> {
+    match rustix::io::Errno::from_io_error(error)? {
+        rustix::io::Errno::MFILE => Some(no_descriptors()),
+        rustix::io::Errno::NFILE => {
+            let text = "the system is out of file descriptors (ENFILE)";
+            Some(ApiError::new(ErrorCode::Busy, text).hint("close programs, or raise the sysctl fs.file-max"))
+        }
+        _ => None,
+    }
+}
+
+fn no_descriptors() -> ApiError {
+    ApiError::new(ErrorCode::Busy, "the daemon is out of file descriptors (EMFILE)")
+        .hint("raise the limit (`ulimit -n`) and run `caliban daemon restart`; running agents live on")
 }
 
 /// Answers a request; the client may have gone.

@@ -49,7 +49,9 @@ pub(super) async fn lost(
     let (mut found, mut notes) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(places.agents_dir()).into_iter().flatten().flatten() {
         let id = entry.file_name().to_str().and_then(|name| name.parse::<AgentId>().ok());
-        let Some(id) = id.filter(|id| !with_rows.contains(id)) else { continue };
+        let Some(id) = id.filter(|id| !with_rows.contains(id) && !rm::is_removed(places, *id)) else {
+            continue;
+        };
         if !entry.path().join(records::SHIM_LOCK).exists() {
             if is_new {
                 let to = rm::archive(places, id);

@@ -39,7 +39,8 @@ impl Owner {
             return answer_to(reply, Err(error));
         }
         // Before it is ended for nothing.
-        if !spawn::has_room(self.places.base()) {
+        let has_worktree = self.agents.get(&id).is_some_and(|agent| agent.about.has_worktree);
+        if !spawn::has_room(self.places.base()) || has_worktree && !self.has_room_in_repo() {
             let text = format!("the disk is full; agent {id} is left as it is");
             let error = ApiError::new(ErrorCode::DiskFull, text).hint("make room and try again");
             return answer_to(reply, Err(error));

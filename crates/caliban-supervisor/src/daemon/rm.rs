@@ -10,10 +10,11 @@ use caliban_store::fleet::Change;
 use super::phase::Waiter;
 use super::store::Then;
 use super::worktree::{Disposed, Purpose};
-use super::{Answer, Msg, Owner, Reply, answer_to, spawn};
+use super::{Answer, Msg, Owner, Reply, answer_to, spawn, stop_order};
 use crate::places::Places;
 use crate::protocol::{ApiError, ErrorCode, Removed, RmRequest};
-use crate::records::LEAVING;
+use crate::records::{self, LEAVING};
+use crate::room;
 
 impl Owner {
     pub(super) fn rm(&mut self, query: &str, request: RmRequest, reply: Reply) {
@@ -31,7 +32,13 @@ impl Owner {
     }
 
     /// Its worktree was taken care of first, because that can fail.
-    pub(super) fn rm_disposed(&mut self, id: AgentId, outcome: Result<Disposed, String>, reply: Reply) {
+    pub(super) fn rm_disposed(
+        &mut self,
+        id: AgentId,
+        request: RmRequest,
+        outcome: Result<Disposed, String>,
+        reply: Reply,
+    ) {
         match outcome {
             Ok(done) => {
                 let removed = Removed { id, work: done.work };
@@ -45,8 +52,12 @@ impl Owner {
             Err(text) => {
                 // A respawn that waited as well may have kept the end from agents that wait for this one.
                 self.stays(id);
-                let text = format!("agent {id} stays: its worktree cannot be removed: {text}");
-                let hint = format!("`caliban rm {id} --keep` removes the agent and leaves the worktree");
+                let what = if request.keep { "kept" } else { "removed" };
+                let text = format!("agent {id} stays: its worktree cannot be {what}: {text}");
+                let hint = match request.keep {
+                    true => "`caliban worktrees list` shows what is there; try again".to_owned(),
+                    false => format!("`caliban rm {id} --keep` removes the agent and leaves the worktree"),
+                };
                 answer_to(reply, Err(ApiError::new(ErrorCode::Conflict, text).hint(hint)));
             }
         }
@@ -57,8 +68,7 @@ impl Owner {
         let id = removed.id;
         if let Err(error) = outcome {
             self.stays(id);
-            let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-            let code = if is_full { ErrorCode::DiskFull } else { ErrorCode::Internal };
+            let code = if room::is_full(&error) { ErrorCode::DiskFull } else { ErrorCode::Internal };
             let text = format!("agent {id} stays: its directory cannot be set aside: {error}");
             return answer_to(reply, Err(ApiError::new(code, text)));
         }
@@ -81,8 +91,8 @@ impl Owner {
 
     /// The row is gone; the files go.
     pub(super) fn deleted(&mut self, id: AgentId) {
-        let leaving = leaving(&self.places, id);
-        self.tasks.spawn_blocking(move || delete(&leaving));
+        let (dir, leaving) = (self.places.agent_dir(id), leaving(&self.places, id));
+        self.tasks.spawn_blocking(move || delete(&dir, &leaving));
     }
 }
 
@@ -91,6 +101,8 @@ impl Owner {
 fn set_aside(dir: &Path, leaving: &Path) -> io::Result<()> {
     match fs::rename(dir, leaving) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => spawn::make_dir(leaving)?,
+        // The new name may need another block of the directory above. The mark in the directory itself needs none.
+        Err(error) if room::is_full(&error) => return stop_order::mark_removed(dir),
         moved => moved?,
     }
     leaving.parent().map_or(Ok(()), |agents| File::open(agents)?.sync_all())
@@ -101,10 +113,28 @@ pub(super) fn leaving(places: &Places, id: AgentId) -> PathBuf {
     places.agents_dir().join(format!("{LEAVING}{id}"))
 }
 
+/// Whether an agent was removed, as far as its directory says: its row may still be there.
+pub(super) fn is_removed(places: &Places, id: AgentId) -> bool {
+    leaving(places, id).exists() || stop_order::is_removed(&places.agent_dir(id))
+}
+
 /// Deletes the directory of a removed agent. Best effort: the next daemon tries again.
-pub(super) fn delete(leaving: &Path) {
-    if let Err(error) = fs::remove_dir_all(leaving) {
-        tracing::warn!("{} is left: {error}", leaving.display());
+pub(super) fn delete(dir: &Path, leaving: &Path) {
+    if stop_order::is_removed(dir) && fs::rename(dir, leaving).is_err() {
+        // There is still no room for the other name. The mark goes last: without it the agent would be there again.
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            if entry.file_name() != records::STOP {
+                let path = entry.path();
+                let _tried = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+            }
+        }
+        let _tried = fs::remove_dir_all(dir);
+    }
+    match fs::remove_dir_all(leaving) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!("{} is left: {error}", leaving.display());
+        }
+        _ => {}
     }
 }
 

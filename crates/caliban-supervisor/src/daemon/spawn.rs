@@ -17,10 +17,11 @@ use super::agent::Agent;
 use super::inherit::Given;
 use super::phase::{Phase, Queued, Registering};
 use super::store::Then;
-use super::{Answer, Owner, Reply, answer_to, rm, stop_order};
+use super::{Answer, Owner, Reply, answer_to, out_of_descriptors, rm};
 use crate::places::{Places, PlacesError, private_dir};
 use crate::protocol::{ApiError, ErrorCode, SpawnRequest, Spawned};
-use crate::records;
+use crate::records::{self, STOP_ROOM};
+use crate::room;
 use crate::row::About;
 
 /// The longest key of a request.
@@ -29,8 +30,7 @@ const KEY_CAP: usize = 128;
 pub(super) const CHILDREN: usize = 64;
 /// Numbers that are tried to make the label of an agent's agent a free one.
 const LABELS: std::ops::RangeInclusive<usize> = 2..=CHILDREN + 2;
-/// The file that shows whether there is room, and the bytes that an agent's files and its row take at first.
-const PROBE: &str = ".room";
+/// The bytes that an agent's files and its row take at first.
 const ROOM: usize = 128 * 1024;
 
 impl Owner {
@@ -261,7 +261,7 @@ pub(super) fn write_files(
     let dir = places.agent_dir(id);
     make_dir(&dir)?;
     records::write(&dir, records::SPEC, spec)?;
-    stop_order::reserve(&dir)?;
+    STOP_ROOM.take(&dir)?;
     if !secrets.is_empty() {
         write_secrets(&places.agent_secrets(id), secrets)?;
     }
@@ -291,13 +291,7 @@ pub(super) fn make_dir(dir: &Path) -> io::Result<()> {
 
 /// Whether there is room for one more agent. If that is unknown, assume so; the write itself reports a full disk.
 pub(super) fn has_room(base: &Path) -> bool {
-    let probe = base.join(PROBE);
-    let full =
-        |error: io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-    // Not synced: file systems take the room when it is written to.
-    let is_full = fs::write(&probe, [0; ROOM]).is_err_and(full);
-    let _none = fs::remove_file(probe);
-    !is_full
+    !room::probe(base, ROOM).is_err_and(|error| room::is_full(&error))
 }
 
 /// Removes what was written for an agent that was not registered. Best effort: the next daemon does it again.
@@ -308,12 +302,13 @@ pub(super) fn forget_files(places: &Places, id: AgentId) {
 
 /// A failed write of an agent's files, for whoever asked.
 pub(super) fn file_refusal(what: &str, error: &io::Error) -> ApiError {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            ApiError::new(ErrorCode::DiskFull, "the disk is full; nothing was started")
-                .hint("make room and try again; running agents are not touched")
-        }
-        _ => ApiError::new(ErrorCode::Internal, format!("{what}: {error}")),
+    if room::is_full(error) {
+        return ApiError::new(ErrorCode::DiskFull, "the disk is full; nothing was started")
+            .hint("make room and try again; running agents are not touched");
+    }
+    match out_of_descriptors(error) {
+        Some(refusal) => refusal,
+        None => ApiError::new(ErrorCode::Internal, format!("{what}: {error}")),
     }
 }
 

@@ -45,7 +45,7 @@ const SECRETS_CAP: u64 = 4 * 1024 * 1024;
 /// Why a run was not started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum StartError {
-    /// Something that passes: out of descriptors, processes, memory, room. Nothing was launched.
+    /// Something that may pass: out of descriptors, processes, memory or room, or the repo is gone. Nothing was launched.
     Later(String),
     /// A shim was launched, and nobody knows what became of it.
     Doubt(String),
@@ -288,6 +288,12 @@ fn launch(order: &Order, spec: &SpawnSpec) -> Result<Launched, StartError> {
     let dir = places.agent_dir(order.id);
     for needed in [&places.sockets_dir(), &dir] {
         make_dir(needed).map_err(|error| passing(&needed.display().to_string(), &error))?;
+    }
+    if !places.repo().is_dir() {
+        let repo = places.repo().display();
+        return Err(StartError::Later(format!(
+            "the repo {repo} is not there; it starts when the repo is back"
+        )));
     }
     if !is_program(&order.program) {
         let program = order.program.display();

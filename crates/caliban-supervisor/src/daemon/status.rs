@@ -1,28 +1,34 @@
 //! `GET /v1/status` (f16): how the daemon is, and what it found when it started.
 
-use super::{Answer, Owner};
+use super::{Answer, Owner, has_descriptors};
 use crate::protocol::{DaemonStatus, VERSION};
+use crate::room;
 
 /// With less room than this a commit may fail: the registry's log grows by pages.
 const LITTLE_ROOM: u64 = 64 * 1024;
 
 impl Owner {
-    /// In a word: `ok`, or what is wrong. A full disk is looked for, because nothing may have been written since.
+    /// In a word: `ok`, or what is wrong. A full disk is looked for, because nothing may have been written since: under the
+    /// fleet's files, and under the repo, where worktrees are made.
     fn health(&self) -> String {
         if let Some(trouble) = &self.trouble {
             return trouble.clone();
         }
-        match rustix::fs::statvfs(self.places.base()) {
-            Ok(disk) if disk.f_bavail.saturating_mul(disk.f_frsize) < LITTLE_ROOM => {
-                format!(
-                    "the disk is full: {} KiB are left for {}",
-                    disk.f_bavail * disk.f_frsize / 1024,
-                    self.places.base().display()
-                )
-            }
-            // A file system that does not say is not full.
-            Ok(_) | Err(_) => "ok".to_owned(),
+        if let Err(error) = has_descriptors() {
+            return error.message;
         }
+        for place in [self.places.base(), self.places.repo()] {
+            // A file system that does not say is not full.
+            if let Some(left) = room::left(place).filter(|left| *left < LITTLE_ROOM) {
+                return format!("the disk is full: {} KiB are left for {}", left / 1024, place.display());
+            }
+        }
+        "ok".to_owned()
+    }
+
+    /// Whether a worktree may have room. Git itself says so when it has not.
+    pub(super) fn has_room_in_repo(&self) -> bool {
+        room::left(self.places.repo()).is_none_or(|left| left >= LITTLE_ROOM)
     }
 
     pub(super) fn status(&mut self) -> Answer {

@@ -94,7 +94,7 @@ impl Owner {
     /// The worktree was taken care of.
     pub(super) fn disposed(&mut self, id: AgentId, purpose: Purpose, outcome: Result<Disposed, String>) {
         match purpose {
-            Purpose::Rm(_, reply) => self.rm_disposed(id, outcome, reply),
+            Purpose::Rm(request, reply) => self.rm_disposed(id, request, outcome, reply),
             Purpose::Respawn(request, reply) => self.respawn_disposed(id, request, outcome, reply),
         }
     }

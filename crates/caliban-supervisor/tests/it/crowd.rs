@@ -5,9 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use caliban_control::protocol::FleetEvent;
+use caliban_core::lifecycle::State;
 use rustix::process::Signal;
 
-use crate::fleet::{Fleet, signal, wait_until};
+use crate::fleet::{Fleet, is_alive, quick, signal, wait_until};
 
 /// More than twice the connections that a daemon has at once: more than it lets go of in the time that a client waits,
 /// if it lets go of those only who were silent for long.
@@ -62,10 +63,11 @@ async fn a_crowd_that_says_nothing_keeps_nobody_out() {
 }
 
 #[tokio::test]
-async fn a_crowd_that_got_its_answers_and_reads_on_keeps_nobody_out() {
+async fn r23_a_crowd_that_waits_keeps_no_kill_out_and_nobody_when_it_got_its_answers() {
     let fleet = Fleet::new();
     let mut client = fleet.client().await;
     // Nobody listens there, so everybody who wants it to waits for an answer, until it is gone.
+    let other = fleet.spawn_up(&mut client, "hang").await;
     let id = fleet.spawn(&mut client, "mute").await;
     let worker = fleet.until_row(&mut client, id, |row| row.pid.is_some()).await.pid.unwrap();
     drop(client);
@@ -78,6 +80,10 @@ async fn a_crowd_that_got_its_answers_and_reads_on_keeps_nobody_out() {
     // The daemon looks for somebody to send away when the last has been there for a second, and finds nobody.
     let full = Instant::now();
     wait_until("it has looked", || full.elapsed() > Duration::from_secs(2));
+    // All of them wait, and somebody else kills another agent all the same.
+    let mut client = fleet.client().await;
+    assert_eq!(client.kill(&other.to_string(), &quick()).await.unwrap().state, State::Killed);
+    assert!(is_alive(worker));
     signal(worker, Signal::KILL);
     // Those who were let in hear of it, and read from then on.
     for stream in asks.iter_mut().take(SEATS + 1) {
@@ -87,6 +93,6 @@ async fn a_crowd_that_got_its_answers_and_reads_on_keeps_nobody_out() {
         }
     }
     let mut client = fleet.client().await;
-    assert_eq!(client.list().await.unwrap().len(), 1);
+    assert_eq!(client.list().await.unwrap().len(), 2);
     assert_eq!(asks.len(), CROWD);
 }

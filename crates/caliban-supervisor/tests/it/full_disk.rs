@@ -12,7 +12,7 @@ use caliban_store::fleet::Registry;
 use caliban_store::{HostId, StoreUrl};
 
 use crate::faults::Small;
-use crate::fleet::{Fleet, processes_of, quick, until};
+use crate::fleet::{Fleet, processes_of, quick, until, wait_until};
 
 /// A fleet on a small disk with an agent that sleeps, one that runs and one that waits for its place.
 async fn three() -> Option<(Fleet, Small, Client, [AgentId; 3])> {
@@ -108,6 +108,40 @@ async fn r11_who_is_removed_on_a_full_disk_is_gone_and_stays_gone() {
         .await;
     fleet.kill_daemon();
     assert_eq!(states(&mut fleet.client().await).await, [(asleep, State::Idle)]);
+}
+
+#[tokio::test]
+async fn r11_a_removal_needs_no_room_for_another_name() {
+    let Some((fleet, small, mut client, [asleep, running, queued])) = three().await else { return };
+    // As on a file system whose directory `agents/` would need another block for the new name.
+    let daemon = fleet.daemon_pid().unwrap();
+    let rename = "inject=rename,renameat,renameat2:error=ENOSPC";
+    let mut strace = std::process::Command::new("strace");
+    strace.args(["-f", "-qq", "-p", &daemon.to_string(), "-o", "/dev/null", "-e", rename]);
+    for id in [running, queued] {
+        strace.arg("-P").arg(fleet.places.agents_dir().join(format!(".rm-{id}")));
+    }
+    let mut strace = strace.spawn().unwrap();
+    wait_until("strace has the daemon", || {
+        let status = fs::read_to_string(format!("/proc/{daemon}/status")).unwrap();
+        status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
+    });
+    small.fill();
+    let force = RmRequest { force: true, keep: false };
+    for id in [queued, running] {
+        assert_eq!(client.rm(&id.to_string(), force).await.unwrap().id, id);
+    }
+    assert_eq!(states(&mut client).await, [(asleep, State::Idle)]);
+    fleet.kill_daemon();
+    strace.wait().unwrap();
+    // Neither the next daemon nor one with a new registry has them.
+    assert_eq!(states(&mut fleet.client().await).await, [(asleep, State::Idle)]);
+    small.make_room();
+    let mut client = fleet.client().await;
+    until("the registry knows", || async { recorded(&fleet).await == [(asleep, State::Idle)] }).await;
+    until("their files are gone", || async { fs::read_dir(fleet.places.agents_dir()).unwrap().count() == 1 })
+        .await;
+    assert_eq!(states(&mut client).await, [(asleep, State::Idle)]);
 }
 
 #[tokio::test]

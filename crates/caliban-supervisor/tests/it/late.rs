@@ -185,10 +185,10 @@ async fn traced(fleet: &mut Fleet, calls: &str) -> (Client, PathBuf) {
 #[tokio::test]
 async fn f12_the_order_to_end_is_on_the_disk_before_the_first_signal() {
     let mut fleet = Fleet::new();
-    let (mut client, trace) = traced(&mut fleet, "trace=fdatasync,pidfd_send_signal").await;
+    let (mut client, trace) = traced(&mut fleet, "trace=fsync,pidfd_send_signal").await;
     let id = fleet.spawn_up(&mut client, "hang").await;
     assert_eq!(client.kill(&id.to_string(), &quick()).await.unwrap().state, State::Killed);
-    let (synced, sent) = (["fdatasync", ".stop.reserved>"], ["pidfd_send_signal", "SIGTERM"]);
+    let (synced, sent) = (["fsync(", ".stop.json.new>"], ["pidfd_send_signal", "SIGTERM"]);
     let positions = || {
         let text = std::fs::read_to_string(&trace).unwrap();
         let first =

@@ -42,10 +42,14 @@ pub(super) async fn read(base: &Path, places: &Places, own: &Places) -> Result<V
         let Some((record, _)) = page.last() else { break };
         last = record.seq;
         for (record, spec) in page {
-            if base.join("agents").join(format!("{}{}", records::LEAVING, record.id)).exists() {
+            let agents = base.join("agents");
+            let order: Option<StopOrder> = records::read(&agents.join(record.id.to_string()), records::STOP);
+            if agents.join(format!("{}{}", records::LEAVING, record.id)).exists()
+                || order.as_ref().is_some_and(|order| order.removed)
+            {
                 continue;
             }
-            let mut row = agent(record, &spec, base, places);
+            let mut row = agent(record, order, &spec, base, places);
             if row.state == State::Spawning {
                 row.queued_behind = Some(queued);
                 // Who waits for others is before nobody.
@@ -84,7 +88,7 @@ impl Drop for Copy {
     }
 }
 
-fn agent(record: Record, spec: &str, base: &Path, places: &Places) -> AgentRow {
+fn agent(record: Record, order: Option<StopOrder>, spec: &str, base: &Path, places: &Places) -> AgentRow {
     let dir = base.join("agents").join(record.id.to_string());
     let report: Option<WorkerStatus> = records::read(&dir, records::STATUS);
     // A later format may mean something else by the same words.
@@ -92,7 +96,6 @@ fn agent(record: Record, spec: &str, base: &Path, places: &Places) -> AgentRow {
     let exit: Option<ExitRecord> = records::read(&dir, records::EXIT);
     let own = report.as_ref().filter(|report| report.nonce == record.nonce);
     let exit = exit.filter(|exit| exit.nonce == record.nonce);
-    let order: Option<StopOrder> = records::read(&dir, records::STOP);
     let is_ordered = order.is_some_and(|order| order.is_for(&record.nonce));
     let wanted = if is_ordered { Wanted::Kill } else { record.wanted };
     let status = standing(&record.status, wanted, own, exit.as_ref());

@@ -1,6 +1,6 @@
 //! The worktree of a background agent: made at its first start, found again at every other.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use caliban_core::{
     names::Slug,
@@ -15,6 +15,9 @@ use crate::{
     report::Failure,
     settings::{Environment, Settings},
 };
+
+/// How often a worktree that finds no room is tried again.
+const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
 
 /// The agent's worktree, held for as long as the value lives; none when it works in the caller's directory.
 pub(super) async fn worktree(
@@ -44,7 +47,17 @@ pub(super) async fn worktree(
         holder: Some(directory.to_owned()),
         ..CreateRequest::new(name)
     };
-    let worktree = repo.take_up(request, &|_| {}, &cancel).await.map_err(worded)?;
+    let worktree = loop {
+        match repo.take_up(request.clone(), &|_| {}, &cancel).await {
+            // As with a transcript: it waits, says so, and goes on when there is room. Nothing half-made is left meanwhile.
+            Err(caliban_worktrees::Error::DiskFull { .. }) => {
+                status.waits_for_room(repo.root());
+                tokio::time::sleep(FULL_DISK_PAUSE).await;
+            }
+            other => break other.map_err(worded)?,
+        }
+    };
+    status.has_room();
     for text in &worktree.created.notes {
         status.note(text);
     }

@@ -2,8 +2,6 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{File, OpenOptions},
-    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -15,9 +13,12 @@ use caliban_agent::{
     event::{Ask, Event, Outcome},
     feed::Entry,
 };
-use caliban_contract::records::{
-    self, Ask as ShownAsk, EndingKind, STATUS, STATUS_VERSION, Waiting, WorkerEnding, WorkerState,
-    WorkerStatus,
+use caliban_contract::{
+    records::{
+        self, Ask as ShownAsk, EndingKind, LAST_STATUS_ROOM, STATUS, STATUS_ROOM, STATUS_VERSION, Waiting,
+        WorkerEnding, WorkerState, WorkerStatus,
+    },
+    room::{self, is_full},
 };
 use caliban_core::{budget::Limits, inert, price::MicroUsd, redact::Redactor, usage::Usage, wait::Wait};
 use caliban_tools::JobInfo;
@@ -30,14 +31,8 @@ use crate::report::Failure;
 const LAST_TEXT_CHARS: usize = 200;
 /// So much of all open calls together is in the file, which has a largest size.
 const CALLS_BYTES: usize = 32 * 1024;
-/// The name under which room waits for saying that the disk is full, and how much.
-const RESERVED: &str = ".status.reserved";
-const RESERVED_BYTES: usize = 64 * 1024;
-/// The same for the last word of a run, in which nothing is open any more.
-const LAST: &str = ".status.last";
-const LAST_BYTES: usize = 16 * 1024;
-/// The name under which it is tried whether there is that much room.
-const ROOM: &str = ".status.room";
+/// The bytes that an agent needs to come back into memory.
+const WAKE_BYTES: usize = 64 * 1024;
 /// How often a last word that finds no room is tried again.
 const ROOM_LOOK: Duration = Duration::from_millis(500);
 
@@ -61,9 +56,6 @@ pub(super) struct Status {
     listed: Vec<(Ask, Listed)>,
     told: BTreeSet<String>,
     untold: Vec<String>,
-    /// Room for saying that the disk is full, and for the last word.
-    reserved: Option<File>,
-    last: Option<File>,
 }
 
 impl Status {
@@ -96,8 +88,6 @@ impl Status {
             listed: Vec::new(),
             told: BTreeSet::new(),
             untold: Vec::new(),
-            reserved: None,
-            last: None,
         }
     }
 
@@ -148,6 +138,16 @@ impl Status {
         self.now.base_commit = Some(base.to_owned());
     }
 
+    /// There is no room for a worktree. The disk of this file is another one, perhaps.
+    pub(super) fn waits_for_room(&mut self, path: &Path) {
+        self.activity(&waiting_for_room(path));
+    }
+
+    /// There is a worktree now.
+    pub(super) fn has_room(&mut self) {
+        self.now.activity = None;
+    }
+
     /// Takes in what happened.
     pub(super) fn take(&mut self, entry: &Entry) {
         match entry {
@@ -158,8 +158,7 @@ impl Status {
             Entry::Waiting(Wait::DiskFull { path }) => {
                 self.is_disk_full = true;
                 self.now.waiting_for = None;
-                let place = path.display().to_string();
-                self.now.activity = Some(format!("disk full: waiting for room ({})", inert::line(&place)));
+                self.now.activity = Some(waiting_for_room(path));
             }
             // The daemon has one word for both: nothing comes from the model before that time.
             Entry::Waiting(Wait::RateLimit(pause) | Wait::Retry(pause)) => {
@@ -333,7 +332,7 @@ impl Status {
 
     /// Whether there is room to leave memory. Where there is none it could not come back, either, to hear a message.
     pub(super) fn is_room_to_sleep(&mut self) -> bool {
-        self.is_disk_full = try_room(&self.directory).is_err_and(|error| is_full(&error));
+        self.is_disk_full = room::probe(&self.directory, WAKE_BYTES).is_err_and(|error| is_full(&error));
         !self.is_disk_full
     }
 
@@ -358,54 +357,18 @@ impl Status {
         }
         self.stamp();
         let clean = self.clean();
-        let written = records::write(&self.directory, STATUS, &clean).or_else(|error| {
-            // That it waits for room has to be seen: there is room for that, and for nothing else.
-            if is_full(&error) && self.is_disk_full {
-                self.use_reserve(&clean, Word::NoRoom)
-            } else {
-                Err(error)
-            }
-        });
+        // That it waits for room has to be seen: the reserved room is for that, and for nothing else.
+        let written = match self.is_disk_full {
+            true => STATUS_ROOM.write(&self.directory, &clean),
+            false => records::write(&self.directory, STATUS, &clean),
+        };
         if written.is_ok() && !self.is_disk_full {
-            for word in [Word::Last, Word::NoRoom] {
-                let (slot, name, bytes) = self.room_for(word);
-                if slot.is_none() {
-                    *slot = reserve(&name, bytes);
-                }
+            for room in [LAST_STATUS_ROOM, STATUS_ROOM] {
+                // Without it a later write waits for room.
+                let _best_effort = room.take(&self.directory);
             }
         }
         self.keep(written);
-    }
-
-    /// The room that waits for a word: what holds it, its path and its size.
-    fn room_for(&mut self, word: Word) -> (&mut Option<File>, PathBuf, usize) {
-        match word {
-            Word::NoRoom => (&mut self.reserved, self.directory.join(RESERVED), RESERVED_BYTES),
-            Word::Last => (&mut self.last, self.directory.join(LAST), LAST_BYTES),
-        }
-    }
-
-    fn use_reserve(&mut self, status: &WorkerStatus, word: Word) -> std::io::Result<()> {
-        let full = std::io::ErrorKind::StorageFull;
-        let mut bytes = serde_json::to_vec(status).map_err(std::io::Error::other)?;
-        let length = bytes.len();
-        let (slot, name, room) = self.room_for(word);
-        if length > room {
-            return Err(full.into());
-        }
-        let file = slot.take().ok_or(full)?;
-        bytes.resize(room, b' ');
-        file.write_all_at(&bytes, 0)?;
-        if word == Word::Last {
-            // Whoever writes down that we are gone needs some room, too.
-            file.set_len(length as u64)?;
-            file.sync_all()?;
-        }
-        std::fs::rename(name, self.directory.join(STATUS))?;
-        if word == Word::Last {
-            File::open(&self.directory)?.sync_all()?;
-        }
-        Ok(())
     }
 
     async fn end(&mut self, state: WorkerState, kind: EndingKind, text: Option<String>) {
@@ -422,21 +385,15 @@ impl Status {
         let written = loop {
             self.stamp();
             let clean = self.clean();
-            let written = records::write_durably(&self.directory, STATUS, &clean).or_else(|error| {
-                if is_full(&error) { self.use_reserve(&clean, Word::Last) } else { Err(error) }
-            });
+            let written = LAST_STATUS_ROOM.write_durably(&self.directory, &clean);
             match &written {
                 Err(error) if is_full(error) => tokio::time::sleep(ROOM_LOOK).await,
                 _ => break written,
             }
         };
         self.keep(written);
-        // Best effort: they are not needed any more.
-        for word in [Word::Last, Word::NoRoom] {
-            let (slot, name, _) = self.room_for(word);
-            if slot.take().is_some() {
-                let _gone = std::fs::remove_file(name);
-            }
+        for room in [LAST_STATUS_ROOM, STATUS_ROOM] {
+            room.give_back(&self.directory);
         }
     }
 
@@ -470,40 +427,8 @@ impl Status {
     }
 }
 
-/// Which status is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Word {
-    /// That there is no room.
-    NoRoom,
-    /// Of this run.
-    Last,
-}
-
-/// Takes room on the disk. Best effort.
-fn reserve(path: &Path, bytes: usize) -> Option<File> {
-    take_room(path, bytes).ok()
-}
-
-/// Takes as much room as coming back needs, and gives it back.
-fn try_room(directory: &Path) -> std::io::Result<()> {
-    let path = directory.join(ROOM);
-    take_room(&path, RESERVED_BYTES)?;
-    std::fs::remove_file(path)
-}
-
-/// File systems give room when it is written to.
-fn take_room(path: &Path, bytes: usize) -> std::io::Result<File> {
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    if let Err(error) = file.write_all_at(&vec![b' '; bytes], 0) {
-        let _part = std::fs::remove_file(path);
-        return Err(error);
-    }
-    Ok(file)
-}
-
-fn is_full(error: &std::io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+fn waiting_for_room(path: &Path) -> String {
+    format!("disk full: waiting for room ({})", inert::line(&path.display().to_string()))
 }
 
 #[cfg(test)]
@@ -540,25 +465,15 @@ mod tests {
         assert_eq!(status.now.activity.as_deref(), Some("HTTP 529"));
     }
 
-    #[test]
-    fn the_room_that_was_reserved_takes_one_status() {
+    #[tokio::test]
+    async fn r11_room_for_a_status_is_taken_while_there_is_some_and_given_back_at_the_end() {
         let place = tempfile::tempdir().unwrap();
+        let rooms = || [".status.reserved", ".status.last"].map(|name| place.path().join(name).exists());
         let mut status = Status::new(place.path(), "n");
         status.write();
-        assert!(place.path().join(RESERVED).exists());
-        status.now.activity = Some("disk full: waiting for room".into());
-        let clean = status.clean();
-        status.use_reserve(&clean, Word::NoRoom).unwrap();
-        assert_eq!(records::read::<WorkerStatus>(place.path(), STATUS), Some(clean.clone()));
-        assert!(!place.path().join(RESERVED).exists());
-        assert!(status.use_reserve(&clean, Word::NoRoom).is_err());
-        // The last word has room of its own, and gives back what it does not need.
-        let mut last = clean;
-        last.state = WorkerState::Done;
-        status.use_reserve(&last, Word::Last).unwrap();
-        assert_eq!(records::read::<WorkerStatus>(place.path(), STATUS), Some(last.clone()));
-        let length = std::fs::metadata(place.path().join(STATUS)).unwrap().len();
-        assert_eq!(length, serde_json::to_vec(&last).unwrap().len() as u64);
+        assert_eq!(rooms(), [true, true]);
+        status.ended().await;
+        assert_eq!(rooms(), [false, false]);
     }
 
     #[test]

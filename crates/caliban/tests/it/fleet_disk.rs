@@ -52,6 +52,58 @@ fn r11_an_agent_whose_disk_is_full_says_so_and_goes_on_when_there_is_room() {
     assert!(output.stdout.contains("the end"), "{}", output.stdout);
 }
 
+/// A fleet whose repo is on a small disk, and its data on another one.
+fn small_repo(script: testkit::script::Script) -> Option<(Fleet, Small)> {
+    let mut fleet = Fleet::new(script);
+    let env = &fleet.place.env;
+    let at = env.root().join("small");
+    // None when we may not mount one: that needs root.
+    let small = Small::mount(at.clone())?;
+    let from = fleet.place.repo.to_str().unwrap().to_owned();
+    env.git(&at, &["clone", "--quiet", "--no-hardlinks", &from, "repo"]);
+    fleet.place.repo = at.join("repo");
+    Some((fleet, small))
+}
+
+#[test]
+fn r11_agents_wait_for_room_under_the_repo_and_go_on() {
+    let Some((fleet, small)) = small_repo(script![text("all done").forever()]) else { return };
+    fleet.settings("[fleet]\nmax_running = 1\n");
+    fleet.place.server.hold();
+    let first = fleet.bg("the first task", []);
+    fleet.place.server.wait_for_requests(1);
+    let queued = fleet.bg("the second task", []);
+    let filler = small.fill();
+    fleet.place.server.release();
+    fleet.run(["agents", "wait", &first]).ok();
+    wait_until("it says that the disk is full", || {
+        fleet.row(&queued)["doing"].as_str().unwrap().starts_with("disk full: waiting for room")
+    });
+    let repo = fleet.place.repo.canonicalize().unwrap();
+    let doing = format!("disk full: waiting for room ({})", repo.display());
+    assert_eq!(json!([fleet.row(&queued)["state"], fleet.row(&queued)["doing"]]), json!(["running", doing]));
+    let list = fleet.run(["agents", "list"]).ok().stdout;
+    assert!(list.contains("disk full: waiting for room"), "{list}");
+    let status = fleet.run(["daemon", "status"]).ok().stdout;
+    assert!(status.contains("the disk is full: 0 KiB are left for"), "{status}");
+    // One that is asked for now waits as well, and can be killed and removed meanwhile.
+    let killed = fleet.bg("the third task", []);
+    fleet.run(["kill", &killed]).ok();
+    fleet.run(["rm", &killed]).ok();
+    let refused = fleet.run(["respawn", &first]).expect_code(1);
+    assert!(refused.stderr.contains("the disk is full"), "{}", refused.stderr);
+    // What stays needs no room.
+    let kept = fleet.run(["rm", "--keep", &first]).ok();
+    assert!(fleet.worktree(&first).is_dir(), "{}", kept.stdout);
+    std::fs::remove_file(filler).unwrap();
+    fleet.run(["agents", "wait", &queued]).ok();
+    assert_eq!(fleet.state(&queued), "done");
+    // Also the next daemon's sweep leaves what was kept.
+    fleet.run(["daemon", "restart"]).ok();
+    fleet.run(["worktrees", "sweep"]).ok();
+    assert!(fleet.worktree(&first).is_dir());
+}
+
 #[test]
 fn r11_a_run_that_finds_the_disk_full_says_so_and_begins_nothing() {
     let place = Place::new(script![text("hello").forever()]);
