@@ -13,12 +13,14 @@ use std::{
 
 use caliban_acp::v1::{
     AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, ContentBlock, ContentChunk, CurrentModeUpdate, Error,
-    LoadSessionResponse, Meta, NewSessionResponse, PromptResponse, ResumeSessionResponse, SessionMode,
-    SessionModeState, SessionNotification, SessionUpdate, StopReason,
+    LoadSessionResponse, Meta, NewSessionResponse, PromptResponse, ResumeSessionResponse, SessionInfoUpdate,
+    SessionMode, SessionModeState, SessionNotification, SessionUpdate, StopReason,
 };
 use caliban_acp::{
     conn::{CallError, Closed, Peer, Responder},
-    extension::{BACKGROUND, BackgroundNotice, CLOSED, ClosedNotice, TURN_ENDED, meta},
+    extension::{
+        BACKGROUND, BackgroundNotice, CLOSED, ClosedNotice, HEARD, SessionRequest, TURN_ENDED, meta,
+    },
 };
 use caliban_agent::{
     background::Background,
@@ -38,7 +40,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     commands,
-    host::{Clients, Ended, SessionHost, Speech, Taken, Ticket, Unsaid, Utterance},
+    host::{Clients, Ended, ModelSettings, SessionHost, Speech, Taken, Ticket, Unsaid, Utterance},
     permission::{self, Choice},
     render::{Abilities, Renderer, Shown, When},
     sessions::BoxFuture,
@@ -135,10 +137,16 @@ impl Drop for Waiting {
     }
 }
 
+/// What a command shows to the client that gave it.
+pub(crate) struct Shows {
+    pub(crate) text: String,
+    pub(crate) meta: Meta,
+}
+
 enum Tell {
     Prompt(Responder, Ticket, Waiting),
     /// What came of a command.
-    Said(Responder, Result<String, String>),
+    Said(Responder, Result<Shows, String>),
 }
 
 impl Attachment {
@@ -150,6 +158,7 @@ impl Attachment {
             feed: host.handle().feed().clone(),
             renderer: Renderer::new(abilities, host.window()),
             modes: host.modes(),
+            settings: host.settings(),
             cursor: Cursor::default(),
             told,
             mine: mine.clone(),
@@ -214,7 +223,7 @@ impl Attachment {
     }
 
     /// Says what came of a command, to this client alone.
-    pub(crate) fn say(&self, result: Result<String, String>, responder: Responder) {
+    pub(crate) fn say(&self, result: Result<Shows, String>, responder: Responder) {
         // When the walk has ended, the responder answers by itself.
         drop(self.tell.send(Tell::Said(responder, result)));
     }
@@ -247,6 +256,7 @@ struct Walk {
     cursor: Cursor,
     renderer: Renderer,
     modes: watch::Receiver<Mode>,
+    settings: watch::Receiver<ModelSettings>,
     told: mpsc::UnboundedReceiver<Tell>,
     mine: Mine,
     /// What this client has said and the agent has not heard yet, by its number in the queue.
@@ -297,7 +307,7 @@ impl Walk {
                 responder.answer(Ok(response)).await?;
             }
         }
-        self.update(commands::available(self.host.background().is_some())).await?;
+        self.update(commands::available(&self.host)).await?;
         if self.host.background().is_some_and(|background| !background.rows().is_empty()) {
             self.background_rows().await?;
         }
@@ -309,7 +319,8 @@ impl Walk {
 
     /// What a client is told when it arrives, beside what the protocol has fields for.
     fn standing(&self) -> Meta {
-        let standing = json!({"running": self.host.is_running(), "model": self.host.model()});
+        let ModelSettings { model, effort } = self.host.settings().borrow().clone();
+        let standing = json!({"running": self.host.is_running(), "model": model, "effort": effort});
         Meta::from_iter([("caliban".to_owned(), standing)])
     }
 
@@ -335,6 +346,12 @@ impl Walk {
                 () = self.peer.closed() => return Err(Closed),
                 Some(over) = self.prompts.next(), if !self.prompts.is_empty() => self.over(over).await?,
                 Some(tell) = self.told.recv() => self.take(tell).await?,
+                Ok(()) = self.settings.changed() => {
+                    let standing = self.standing();
+                    self.settings.mark_unchanged();
+                    let update = SessionInfoUpdate::new().meta(standing);
+                    self.update(SessionUpdate::SessionInfoUpdate(update)).await?;
+                }
                 Ok(()) = self.modes.changed() => {
                     let mode = self.modes.borrow_and_update().name();
                     self.update(SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(mode))).await?;
@@ -370,7 +387,12 @@ impl Walk {
     }
 
     async fn entry(&mut self, entry: &Entry) -> Result<(), Closed> {
+        let unheard = self.mine.lock().unheard.len();
         let is_mine = self.is_mine(entry);
+        if self.mine.lock().unheard.len() < unheard {
+            let heard = SessionRequest { session_id: self.host.id().to_owned() };
+            self.peer.notify(HEARD, &heard).await?;
+        }
         let shown = self.renderer.take(entry, When::Live, is_mine);
         if self.flush_at.is_none() && self.renderer.has_live_output() {
             self.flush_at = Some(Instant::now() + LIVE_OUTPUT_EVERY);
@@ -441,10 +463,9 @@ impl Walk {
                 self.prompts.push(Box::pin(wait(self.host.clone(), responder, ticket, waiting)));
                 Ok(())
             }
-            Tell::Said(responder, Ok(text)) => {
+            Tell::Said(responder, Ok(Shows { text, meta })) => {
                 if !text.is_empty() {
-                    let chunk = ContentChunk::new(ContentBlock::from(text));
-                    let chunk = chunk.meta(meta("command", json!(true)));
+                    let chunk = ContentChunk::new(ContentBlock::from(text)).meta(meta);
                     self.update(SessionUpdate::AgentMessageChunk(chunk)).await?;
                 }
                 responder.answer(Ok(PromptResponse::new(StopReason::EndTurn))).await

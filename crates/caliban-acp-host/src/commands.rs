@@ -1,4 +1,7 @@
-//! Slash commands that the host carries out itself. Anything else that begins with a slash goes to the model.
+//! Slash commands: those that the host carries out itself, and those that the program adds ([`Commands`]). Anything else
+//! that begins with a slash goes to the model.
+
+use std::sync::Arc;
 
 use caliban_acp::v1::{
     AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate, SessionUpdate, UnstructuredCommandInput,
@@ -9,7 +12,50 @@ use caliban_agent::{
 };
 use caliban_core::message::{Block, Message};
 
-use crate::{host::SessionHost, render::Abilities};
+use crate::{host::SessionHost, render::Abilities, sessions::BoxFuture};
+
+/// Commands that the program adds to those of the host: what needs settings, files or other sessions.
+pub trait Commands: Send + Sync {
+    /// Which commands there are.
+    fn list(&self) -> Vec<CommandInfo>;
+
+    /// Carries one of them out.
+    fn run<'a>(
+        &'a self,
+        name: &'a str,
+        arguments: &'a str,
+        host: &'a SessionHost,
+    ) -> BoxFuture<'a, Result<Answer, String>>;
+}
+
+/// What people are told of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandInfo {
+    /// Its name, without the slash.
+    pub name: String,
+    /// What it does.
+    pub about: String,
+    /// What the arguments are; none for a command without arguments.
+    pub input: Option<String>,
+}
+
+/// What comes of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// This is shown.
+    Text(String),
+    /// The model gets this as if the person had typed it.
+    Prompt(String),
+    /// The client goes on with another session.
+    Load {
+        /// That session.
+        session: String,
+        /// What the person may want to say there.
+        draft: String,
+        /// What is shown.
+        text: String,
+    },
+}
 
 /// A command with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,12 +64,14 @@ pub(crate) struct Command {
     arguments: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
     Bg,
     Compact,
     Help,
     Status,
+    /// One that the program has added.
+    Program(String),
 }
 
 /// What people are told of a command.
@@ -59,56 +107,80 @@ const ALL: &[Entry] = &[
 
 impl Command {
     /// The command that a prompt is. Text after the name of a command that takes no arguments makes it a prompt.
-    pub(crate) fn of(message: &Message) -> Option<Self> {
+    pub(crate) fn of(message: &Message, added: Option<&Arc<dyn Commands>>) -> Option<Self> {
         let [Block::Text { text }] = message.blocks.as_slice() else { return None };
         let line = text.trim().strip_prefix('/')?;
         let (name, arguments) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        let entry = ALL.iter().find(|entry| entry.name == name)?;
         let arguments = arguments.trim().to_owned();
-        (entry.input.is_some() || arguments.is_empty()).then_some(Self { kind: entry.kind, arguments })
+        let (kind, takes_input) = match ALL.iter().find(|entry| entry.name == name) {
+            Some(entry) => (entry.kind.clone(), entry.input.is_some()),
+            None => {
+                let info = added?.list().into_iter().find(|info| info.name == name)?;
+                (Kind::Program(info.name), info.input.is_some())
+            }
+        };
+        (takes_input || arguments.is_empty()).then_some(Self { kind, arguments })
     }
 
     /// Whether it changes the session or starts something, so that only a person may give it.
     pub(crate) fn changes_session(&self) -> bool {
         match self.kind {
-            Kind::Bg | Kind::Compact => true,
+            Kind::Bg | Kind::Compact | Kind::Program(_) => true,
             Kind::Help | Kind::Status => false,
         }
     }
 
-    /// Carries it out and returns what to show. `abilities` are those of the client that gave it.
-    pub(crate) async fn run(self, host: &SessionHost, abilities: Abilities) -> Result<String, String> {
+    /// Carries it out and returns what comes of it. `abilities` are those of the client that gave it.
+    pub(crate) async fn run(self, host: &SessionHost, abilities: Abilities) -> Result<Answer, String> {
         match self.kind {
             Kind::Bg => {
                 let background = host.background().ok_or("this session cannot have background agents")?;
                 let command = bg::Command::parse(&self.arguments)?;
                 match command.run(background).await.map_err(|refusal| refusal.to_string())? {
                     // The client shows the notice about it.
-                    Done::Started(_) if abilities.notices => Ok(String::new()),
-                    Done::Started(id) => Ok(format!("Background agent {id} is at work.")),
-                    Done::Text(text) => Ok(text),
+                    Done::Started(_) if abilities.notices => Ok(Answer::Text(String::new())),
+                    Done::Started(id) => Ok(Answer::Text(format!("Background agent {id} is at work."))),
+                    Done::Text(text) => Ok(Answer::Text(text)),
                 }
             }
             Kind::Compact => {
                 let done = host.compact().map_err(|error| error.to_string())?;
                 match done.await {
-                    Ok(Ok(())) => Ok("The conversation is compacted.".to_owned()),
+                    Ok(Ok(())) => Ok(Answer::Text("The conversation is compacted.".to_owned())),
                     Ok(Err(outcome)) => Err(failed(&outcome)),
                     Err(_) => Err("the session was closed".to_owned()),
                 }
             }
-            Kind::Help => help(self.arguments.trim_start_matches('/')),
-            Kind::Status => Ok(host.status()),
+            Kind::Help => help(&known(host), self.arguments.trim_start_matches('/')).map(Answer::Text),
+            Kind::Status => Ok(Answer::Text(host.status())),
+            Kind::Program(name) => match host.commands() {
+                Some(commands) => commands.run(&name, &self.arguments, host).await,
+                None => Err(format!("there is no command /{name}")),
+            },
         }
     }
 }
 
-fn help(name: &str) -> Result<String, String> {
-    let lines: Vec<String> = ALL
+/// The commands of a session.
+fn known(host: &SessionHost) -> Vec<CommandInfo> {
+    let own = own().filter(|info| host.background().is_some() || info.name != "bg");
+    own.chain(host.commands().map(|commands| commands.list()).unwrap_or_default()).collect()
+}
+
+fn own() -> impl Iterator<Item = CommandInfo> {
+    ALL.iter().map(|entry| CommandInfo {
+        name: entry.name.to_owned(),
+        about: entry.about.to_owned(),
+        input: entry.input.map(str::to_owned),
+    })
+}
+
+fn help(known: &[CommandInfo], name: &str) -> Result<String, String> {
+    let lines: Vec<String> = known
         .iter()
-        .filter(|entry| name.is_empty() || entry.name == name)
-        .map(|Entry { name, about, input, .. }| {
-            let input = input.map(|input| format!(" {input}")).unwrap_or_default();
+        .filter(|info| name.is_empty() || info.name == name)
+        .map(|CommandInfo { name, about, input }| {
+            let input = input.as_ref().map(|input| format!(" {input}")).unwrap_or_default();
             format!("/{name}{input}: {about}")
         })
         .collect();
@@ -116,12 +188,11 @@ fn help(name: &str) -> Result<String, String> {
 }
 
 /// What clients are told of.
-pub(crate) fn available(has_background: bool) -> SessionUpdate {
-    let offered = ALL.iter().filter(|entry| has_background || entry.kind != Kind::Bg);
-    let commands = offered.map(|entry| {
+pub(crate) fn available(host: &SessionHost) -> SessionUpdate {
+    let commands = known(host).into_iter().map(|info| {
         let input =
-            entry.input.map(|hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint)));
-        AvailableCommand::new(entry.name, entry.about).input(input)
+            info.input.map(|hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint)));
+        AvailableCommand::new(info.name, info.about).input(input)
     });
     SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands.collect()))
 }
@@ -145,8 +216,9 @@ mod tests {
 
     #[test]
     fn a_command_takes_the_text_after_its_name_as_arguments() {
-        let of =
-            |text: &str| Command::of(&Message::user(text)).map(|command| (command.kind, command.arguments));
+        let of = |text: &str| {
+            Command::of(&Message::user(text), None).map(|command| (command.kind, command.arguments))
+        };
         assert_eq!(of("/help"), Some((Kind::Help, String::new())));
         assert_eq!(of(" /help  status "), Some((Kind::Help, "status".to_owned())));
         assert_eq!(of("/status"), Some((Kind::Status, String::new())));
@@ -157,7 +229,8 @@ mod tests {
 
     #[test]
     fn help_shows_arguments_and_can_be_asked_about_one_command() {
-        assert_eq!(help("help").as_deref(), Ok("/help [command]: List the commands"));
-        assert_eq!(help("halp"), Err("there is no command /halp".to_owned()));
+        let own: Vec<CommandInfo> = own().collect();
+        assert_eq!(help(&own, "help").as_deref(), Ok("/help [command]: List the commands"));
+        assert_eq!(help(&own, "halp"), Err("there is no command /halp".to_owned()));
     }
 }

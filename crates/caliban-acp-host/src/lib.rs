@@ -17,9 +17,10 @@ pub mod stdio;
 mod tools;
 mod turn_end;
 
+pub use commands::{Answer, CommandInfo, Commands};
 pub use failure::{AcpFailure, FailureKind};
 pub use host::{Clients, Hosted, SessionHost};
 pub use listen::listen;
 pub use server::{Judge, Say, ServeOptions, serve};
-pub use sessions::{Factory, LoadSession, NewSession, Sessions};
+pub use sessions::{Factory, LoadSession, NewSession, Opened, Sessions};
 pub use stdio::serve_stdio;

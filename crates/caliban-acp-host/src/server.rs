@@ -23,9 +23,10 @@ use caliban_acp::{
 };
 use caliban_acp::{
     conn::{ConnError, Inbox, Incoming, Limits, Params, Responder},
-    extension::{BEHALF, Behalf, NO_SAY, SEND, SendRequest, field, meta},
+    extension::{BEHALF, Behalf, LOAD, NO_SAY, PROMPTS, SEND, SendRequest, SessionRequest, field, meta},
 };
-use caliban_core::message::Block;
+use caliban_agent::fork;
+use caliban_core::message::{Block, Message};
 use caliban_permissions::Mode;
 use serde_json::{Value, json};
 use tokio::{
@@ -34,8 +35,8 @@ use tokio::{
 };
 
 use crate::{
-    attach::{Arrival, Attachment, Client},
-    commands::Command,
+    attach::{Arrival, Attachment, Client, Shows},
+    commands::{Answer, Command},
     content,
     host::{SessionHost, Speech, Unsaid},
     render::Abilities,
@@ -311,6 +312,17 @@ impl Server {
                 };
                 let _gone = responder.answer(sent).await;
             });
+        } else if method == PROMPTS {
+            let points = params.parse::<SessionRequest>().and_then(|request| {
+                let attached = self.attached();
+                let attachment = attached
+                    .get(&request.session_id)
+                    .ok_or_else(|| Error::session_not_found(request.session_id.clone()))?;
+                Ok(json!({"prompts": fork::points(&attachment.host().records())}))
+            });
+            handlers.spawn(async move {
+                let _gone = responder.answer(points).await;
+            });
         } else if method == names.initialize {
             refuse(handlers, responder, Error::invalid_request().data("initialize comes once"));
         } else {
@@ -431,7 +443,7 @@ impl Server {
         let Some(attachment) = attached.get(&id) else {
             return refuse(handlers, responder, Error::session_not_found(id));
         };
-        let Some(command) = Command::of(&message) else {
+        let Some(command) = Command::of(&message, attachment.host().commands()) else {
             let mut message = message;
             if let Some(heading) = self.say.heading() {
                 message.blocks.insert(0, Block::Text { text: heading });
@@ -444,7 +456,22 @@ impl Server {
         }
         let (server, host) = (self.clone(), attachment.host().clone());
         handlers.spawn(async move {
-            let said = command.run(&host, server.abilities).await;
+            let is_command = || meta("command", json!(true));
+            let said = match command.run(&host, server.abilities).await {
+                Ok(Answer::Text(text)) => Ok(Shows { text, meta: is_command() }),
+                Ok(Answer::Load { session, draft, text }) => {
+                    Ok(Shows { text, meta: meta(LOAD, json!({"session": session, "draft": draft})) })
+                }
+                Ok(Answer::Prompt(text)) => {
+                    let prompted =
+                        server.attached().get(&id).map(|at| at.prompt(Message::user(text), responder));
+                    if let Some(prompted) = prompted {
+                        prompted.await;
+                    }
+                    return;
+                }
+                Err(why) => Err(why),
+            };
             if let Some(attachment) = server.attached().get(&id) {
                 attachment.say(said, responder);
             }

@@ -11,6 +11,7 @@ use std::{
 use caliban_acp::v1::{McpServer, Meta, SessionInfo};
 
 use crate::{
+    commands::Commands,
     failure::{AcpFailure, FailureKind},
     host::{Clients, Hosted, SessionHost},
 };
@@ -18,13 +19,29 @@ use crate::{
 /// A boxed future, as trait objects need it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// A conversation that a factory has made.
+pub struct Opened {
+    /// The agent.
+    pub agent: Box<dyn Hosted>,
+    /// The commands that the program adds.
+    pub commands: Option<Arc<dyn Commands>>,
+    /// Whether it goes on by itself with a turn that was cut short.
+    pub goes_on: bool,
+}
+
+impl From<Box<dyn Hosted>> for Opened {
+    fn from(agent: Box<dyn Hosted>) -> Self {
+        Self { agent, commands: None, goes_on: false }
+    }
+}
+
 /// Makes agents: what the binary knows of settings, providers and session directories.
 pub trait Factory: Send + Sync {
     /// A new conversation. An [`Agent`](caliban_agent::Agent) must have `Attendance::Somebody`.
-    fn create(&self, wanted: NewSession) -> BoxFuture<'_, Result<Box<dyn Hosted>, AcpFailure>>;
+    fn create(&self, wanted: NewSession) -> BoxFuture<'_, Result<Opened, AcpFailure>>;
 
     /// A recorded one, resumed: its feed holds the history.
-    fn load(&self, wanted: LoadSession) -> BoxFuture<'_, Result<Box<dyn Hosted>, AcpFailure>>;
+    fn load(&self, wanted: LoadSession) -> BoxFuture<'_, Result<Opened, AcpFailure>>;
 
     /// The recorded ones, newest first; only those of a directory when one is given.
     fn list(&self, cwd: Option<PathBuf>) -> BoxFuture<'_, Result<Vec<SessionInfo>, AcpFailure>>;
@@ -166,8 +183,12 @@ impl Sessions {
         }
     }
 
-    fn opened(&self, agent: Box<dyn Hosted>) -> SessionHost {
-        let host = SessionHost::start_boxed(agent, Clients::One);
+    fn opened(&self, Opened { agent, commands, goes_on }: Opened) -> SessionHost {
+        let host = SessionHost::start_with(agent, Clients::One, commands);
+        if goes_on {
+            // Nobody else can have begun something yet, or have closed it.
+            let _nobody_waits = host.go_on();
+        }
         self.open().insert(host.id().to_owned(), host.clone());
         host
     }

@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     conn::{CallError, Closed, ConnError, Inbox, Incoming, Limits, Params, Peer, Responder},
     extension::{
-        self, BACKGROUND, BEHALF, BackgroundNotice, Behalf, CLOSED, ClosedNotice, NO_SAY, TURN_ENDED,
-        TurnEndedNotice, choice, meta,
+        self, BACKGROUND, BEHALF, BackgroundNotice, Behalf, CLOSED, ClosedNotice, HEARD, NO_SAY, PROMPTS,
+        SessionRequest, TURN_ENDED, TurnEndedNotice, choice, meta,
     },
 };
 
@@ -90,6 +90,8 @@ pub enum ClientEvent {
     TurnEnded(TurnEndedNotice),
     /// The background agents of a session, all of them.
     Background(BackgroundNotice),
+    /// The next of the things that this client has said in a session, in their order, is on the disk.
+    Heard(String),
     /// A session is closed.
     Closed(String),
 }
@@ -180,6 +182,14 @@ impl Client {
     ) -> Result<PromptResponse, ClientError> {
         let request = PromptRequest::new(session.to_owned(), prompt);
         Ok(self.peer.call(AGENT_METHOD_NAMES.session_prompt, &request).await?)
+    }
+
+    /// The prompts of a session that began a turn, in order.
+    pub async fn prompts(&self, session: &str) -> Result<Vec<String>, ClientError> {
+        let answer: Value =
+            self.peer.call(PROMPTS, &SessionRequest { session_id: session.to_owned() }).await?;
+        let prompts = answer.get("prompts").and_then(Value::as_array).cloned().unwrap_or_default();
+        Ok(prompts.iter().filter_map(|prompt| Some(prompt.get("text")?.as_str()?.to_owned())).collect())
     }
 
     /// Stops the turn that runs.
@@ -295,6 +305,7 @@ fn told(method: &str, params: &Params) -> Option<ClientEvent> {
     let event = match method {
         _ if method == CLIENT_METHOD_NAMES.session_update => params.parse().map(ClientEvent::Update),
         TURN_ENDED => params.parse().map(ClientEvent::TurnEnded),
+        HEARD => params.parse::<SessionRequest>().map(|heard| ClientEvent::Heard(heard.session_id)),
         BACKGROUND => params.parse().map(ClientEvent::Background),
         CLOSED => params.parse::<ClosedNotice>().map(|closed| ClientEvent::Closed(closed.session_id)),
         _ => return None,

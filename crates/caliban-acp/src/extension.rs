@@ -12,8 +12,17 @@ pub const TURN_ENDED: &str = "_caliban/turn_ended";
 /// Tells that a session is closed. See [`ClosedNotice`].
 pub const CLOSED: &str = "_caliban/closed";
 
+/// Tells a client that what it said is on the disk: the agent will hear it, whatever happens. See [`SessionRequest`].
+pub const HEARD: &str = "_caliban/heard";
+
 /// Tells what the background agents of a session do. See [`BackgroundNotice`].
 pub const BACKGROUND: &str = "_caliban/background";
+
+/// Asks for the prompts of a session that began a turn: `{"prompts": [{"turn", "text"}]}`. See [`SessionRequest`].
+pub const PROMPTS: &str = "_caliban/prompts";
+
+/// In the `_meta` of a message: the client goes on with another session, `{"session", "draft"}`.
+pub const LOAD: &str = "load";
 
 /// In the `_meta` of `initialize`: the process that the client speaks for. See [`Behalf`].
 pub const BEHALF: &str = "behalf";
@@ -45,6 +54,14 @@ pub struct SendRequest {
     /// Chosen by the sender: the same id twice is one message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+}
+
+/// The parameters of a request about a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionRequest {
+    /// The session.
+    pub session_id: String,
 }
 
 /// A process that somebody else speaks for. Only the fleet's daemon is believed, and an agent judges the process as if it

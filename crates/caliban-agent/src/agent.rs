@@ -13,6 +13,7 @@ use caliban_core::{
     access::Access,
     background::BackgroundStatus,
     message::{Block, Effort, Message, ToolSpec},
+    price::{Billing, Price},
     redact::Redactor,
     usage::Usage,
 };
@@ -25,6 +26,7 @@ use crate::{
     asks::Asks,
     background::{self, Background},
     budget::{AtWork, Purse},
+    checkpoint::Checkpoints,
     conversation::Conversation,
     event::{Author, Event, Header, Outcome, QueuedMessage, Record, TRANSCRIPT_VERSION},
     feed::Feed,
@@ -53,6 +55,8 @@ pub struct Kit {
     pub effort: Effort,
     /// The most tokens of one answer.
     pub max_output: Option<u32>,
+    /// Whether its tokens cost money.
+    pub billing: Billing,
     /// How many tokens the model can hold, when the settings say so.
     pub window: Option<u64>,
     /// The system prompt.
@@ -93,6 +97,8 @@ pub struct Kit {
     pub redactor: Redactor,
     /// The session's background agents, where it can have any.
     pub background: Option<Background>,
+    /// Keeps what files were before a tool changes them; a helper's are its parent's.
+    pub checkpoints: Arc<Checkpoints>,
 }
 
 /// How far an agent may go.
@@ -120,6 +126,15 @@ pub enum EarlierAnswers {
     Kept,
 }
 
+/// What a person changes about an agent between two turns.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Another model of the same provider.
+    pub model: Option<String>,
+    /// How hard it thinks.
+    pub effort: Option<Effort>,
+}
+
 /// Whether there is somebody who can answer an ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attendance {
@@ -130,6 +145,10 @@ pub enum Attendance {
 }
 
 impl Kit {
+    fn price_of(&self, model: &str) -> Option<Price> {
+        caliban_core::price::of(model, self.billing)
+    }
+
     /// Whether a call may go ahead, by the rules as they stand now.
     pub(crate) fn decide(&self, tool: &str, accesses: &[Access]) -> Verdict {
         let read = |policy: &Arc<RwLock<Policy>>| policy.read().unwrap_or_else(PoisonError::into_inner).mode;
@@ -326,6 +345,20 @@ impl Agent {
         &self.conversation
     }
 
+    /// From now on another model answers, or thinks as hard as this. Its price counts from the next request on.
+    pub async fn configure(&mut self, change: &Change) -> Result<(), TranscriptError> {
+        if let Some(model) = &change.model {
+            self.kit.model.clone_from(model);
+            self.kit.purse = self.kit.purse.priced(self.kit.price_of(model));
+            self.told_window = None;
+        }
+        self.kit.effort = change.effort.unwrap_or(self.kit.effort);
+        let effort = serde_json::to_value(self.kit.effort).unwrap_or_default();
+        let effort = effort.as_str().unwrap_or_default();
+        let text = format!("from now on: model {}, effort {effort}", self.kit.model);
+        self.record(Event::Note { text }, Durability::Written).await
+    }
+
     /// Whether a turn was cut short and can be gone on with.
     pub fn has_unfinished_turn(&self) -> bool {
         self.conversation.is_turn_open()
@@ -419,6 +452,9 @@ impl Agent {
         self.turns = 0;
         self.refused.clear();
         self.guard = Guard::default();
+        if self.kit.parent.is_none() {
+            self.kit.checkpoints.begin(self.conversation.turns_ended());
+        }
         Begun {
             at: Instant::now(),
             at_work: self.kit.purse.work(),

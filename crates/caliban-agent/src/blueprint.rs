@@ -24,6 +24,7 @@ use crate::{
     asks::Asks,
     background::{self, Background, tool::SpawnBackground},
     budget::Purse,
+    checkpoint::Checkpoints,
     definitions::Definition,
     feed::Feed,
     hooks::Hooks,
@@ -170,6 +171,8 @@ pub struct Parent {
     pub feed: Feed,
     /// What the parent may do, as it stands now.
     pub policy: Arc<RwLock<Policy>>,
+    /// Keeps what files were before a tool changes them.
+    pub checkpoints: Arc<Checkpoints>,
 }
 
 /// Why an agent cannot be made.
@@ -197,6 +200,10 @@ impl Blueprint {
                 Some(parent.session.clone()),
                 Some(parent.policy.clone()),
             ),
+        };
+        let checkpoints = match &wanted.kin {
+            Kin::Independent => Arc::new(Checkpoints::new(&wanted.directory)),
+            Kin::SubAgent(parent) | Kin::Background(parent) => parent.checkpoints.clone(),
         };
         let workspace = match wanted.workspace {
             WorkspaceSource::New(options) => Workspace::new(options)?,
@@ -228,6 +235,7 @@ impl Blueprint {
                 asks: asks.clone(),
                 feed: feed.clone(),
                 policy: policy.clone(),
+                checkpoints: checkpoints.clone(),
             },
         };
         let has_helpers = self.helpers == Helpers::Allowed && is_independent;
@@ -275,6 +283,7 @@ impl Blueprint {
             model: self.model.clone(),
             effort: self.effort,
             max_output: self.max_output,
+            billing: self.billing,
             window: self.window,
             system,
             context: prompt::opening(&place, &self.context_files, &*off_limits),
@@ -295,6 +304,7 @@ impl Blueprint {
             mirror,
             redactor: self.redactor.clone(),
             background,
+            checkpoints,
         })
     }
 

@@ -73,6 +73,11 @@ impl Purse {
         Ok(Self { account: account.to_owned(), price, ..self.clone() })
     }
 
+    /// The same account, from now on at another price.
+    pub(crate) fn priced(&self, price: Option<Price>) -> Self {
+        Self { price, ..self.clone() }
+    }
+
     /// Books what an earlier process spent in the same conversation.
     pub fn carry_over(&self, usage: Usage) {
         self.book(usage, self.cost(usage));

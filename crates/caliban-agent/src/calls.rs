@@ -40,6 +40,14 @@ const QUOTED_CHARACTERS: usize = 200;
 const NOT_WHOLE: &str =
     "its arguments were not recorded whole, because they held a secret; make the call again";
 
+/// The file that an access writes.
+fn written(access: Access) -> Option<PathBuf> {
+    match access {
+        Access::Write(path) => Some(path),
+        _ => None,
+    }
+}
+
 impl Agent {
     pub(crate) async fn run_calls(
         &mut self,
@@ -452,6 +460,8 @@ impl Runner<'_> {
         let (id, name) = (call.id.clone(), call.name.clone());
         let event = Event::CallStarted { id, name, input: input.clone(), decision };
         self.record(event, durability).await?;
+        let written: Vec<PathBuf> = accesses.into_iter().filter_map(written).collect();
+        self.kit.checkpoints.before(written.clone()).await;
         let begun = Instant::now();
         let feed = self.transcript.feed();
         let progress =
@@ -459,6 +469,7 @@ impl Runner<'_> {
         let going = Call { id: &call.id, cancel: self.cancel, progress: &progress };
         let mut output = tool.call(input.clone(), going).await;
         let ms = milliseconds(begun.elapsed());
+        self.kit.checkpoints.after(written).await;
         self.after(ended, call, &input, &mut output).await?;
         ended.failed = output.is_error;
         output.content.extend(context.into_iter().map(|text| ResultPart::Text { text }));

@@ -47,6 +47,7 @@ pub struct Conversation {
     next_queued: u64,
     /// Something was said since a turn last ended.
     turn_open: bool,
+    turns_ended: u32,
 }
 
 /// A call of the last reply.
@@ -177,7 +178,10 @@ impl Conversation {
                 self.usage += *usage;
                 self.summarise(summary, *keep_tail);
             }
-            Event::TurnEnded { .. } => self.turn_open = false,
+            Event::TurnEnded { .. } => {
+                self.turn_open = false;
+                self.turns_ended += 1;
+            }
             Event::AskOpened(_)
             | Event::AskAnswered { .. }
             | Event::Background { .. }
@@ -213,6 +217,11 @@ impl Conversation {
     /// How many times the model has answered.
     pub fn replies(&self) -> u32 {
         self.replies
+    }
+
+    /// How many turns have ended.
+    pub fn turns_ended(&self) -> u32 {
+        self.turns_ended
     }
 
     /// The todo list as the model last wrote it; null when there is none.

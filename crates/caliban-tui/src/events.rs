@@ -71,6 +71,19 @@ pub enum AgentEvent {
     Files(Vec<String>),
     /// The sessions that can be loaded.
     Sessions(Vec<SessionInfo>),
+    /// The prompts that one can go back to, in order.
+    Prompts(Vec<String>),
+    /// The next of the things that were said, in their order, is on the disk.
+    Heard,
+    /// A command of the person's has ended.
+    ShellEnded {
+        /// What it wrote, stdout and stderr together; cut in the middle when it is long.
+        output: String,
+        /// How it ended, in words: `exit 0`.
+        ending: String,
+        /// Whether that is a success.
+        is_ok: bool,
+    },
     /// What came of an editor.
     Edited(Result<String, String>),
     /// Something to keep in the conversation.
@@ -118,6 +131,14 @@ pub enum Effect {
     ListFiles,
     /// List the sessions.
     ListSessions,
+    /// List the prompts that one can go back to.
+    ListPrompts,
+    /// Run this command of the person's.
+    Shell(String),
+    /// End the command of the person's that runs.
+    StopShell,
+    /// Show the agents of the fleet, then come back.
+    Fleet,
     /// Edit this text in the person's editor.
     Edit(String),
     /// Put this into the clipboard.

@@ -7,14 +7,15 @@ use std::{
 
 use caliban_acp::v1::SessionInfo;
 use caliban_acp_host::{
-    AcpFailure, Factory, FailureKind, Hosted, LoadSession, NewSession, sessions::BoxFuture,
+    AcpFailure, Factory, FailureKind, LoadSession, NewSession, Opened, sessions::BoxFuture,
 };
-use caliban_agent::{Agent, Attendance, conversation::Conversation};
+use caliban_agent::{Attendance, conversation::Conversation};
 
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
     cli::AgentFlags,
+    commands::{Forks, SessionCommands},
     compose::{Request, Which, compose},
     place::{Found, Sessions},
     report::{Code, Failure, note},
@@ -23,8 +24,13 @@ use crate::{
 
 /// Serves the client that started us.
 pub(crate) async fn acp(flags: &AgentFlags, environment: &Environment) -> Result<Code, Failure> {
-    let factory =
-        Editor { flags: flags.clone(), environment: environment.clone(), append: None, noted: None };
+    let factory = Editor {
+        flags: flags.clone(),
+        environment: environment.clone(),
+        append: None,
+        noted: None,
+        resumes: Resumes::Nothing,
+    };
     caliban_acp_host::serve_stdio(Arc::new(factory), env!("CARGO_PKG_VERSION"))
         .await
         .map_err(|error| Failure::new(crate::compose::chain(&error)))?;
@@ -41,10 +47,21 @@ pub(crate) struct Editor {
     pub append: Option<String>,
     /// Where notes about the settings go; stderr when absent.
     pub noted: Option<UnboundedSender<String>>,
+    /// What happens when a session is loaded.
+    pub resumes: Resumes,
+}
+
+/// What happens when a session is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Resumes {
+    /// The agent goes on with a turn that a crash or a kill cut short.
+    UnfinishedTurns,
+    /// Nothing, before somebody speaks.
+    Nothing,
 }
 
 impl Editor {
-    async fn open(&self, place: &NewSession, id: Option<&str>) -> Result<Agent, AcpFailure> {
+    async fn open(&self, place: &NewSession, id: Option<&str>) -> Result<Opened, AcpFailure> {
         if !place.cwd.is_absolute() {
             return Err(AcpFailure::new(FailureKind::Invalid, "cwd must be an absolute path"));
         }
@@ -75,7 +92,11 @@ impl Editor {
             }
             None => Which::New,
         };
-        composition.open(which).await.map_err(failure)
+        let commands = SessionCommands::of(&self.environment, &composition);
+        let agent = composition.open(which).await.map_err(failure)?;
+        let commands = Some(commands(&agent, Forks::Possible));
+        let goes_on = self.resumes == Resumes::UnfinishedTurns && agent.conversation().is_turn_open();
+        Ok(Opened { agent: Box::new(agent), commands, goes_on })
     }
 
     fn recorded(&self, cwd: &Path) -> Result<Vec<SessionInfo>, Failure> {
@@ -86,14 +107,12 @@ impl Editor {
 }
 
 impl Factory for Editor {
-    fn create(&self, wanted: NewSession) -> BoxFuture<'_, Result<Box<dyn Hosted>, AcpFailure>> {
-        Box::pin(async move { Ok(Box::new(self.open(&wanted, None).await?) as Box<dyn Hosted>) })
+    fn create(&self, wanted: NewSession) -> BoxFuture<'_, Result<Opened, AcpFailure>> {
+        Box::pin(async move { self.open(&wanted, None).await })
     }
 
-    fn load(&self, wanted: LoadSession) -> BoxFuture<'_, Result<Box<dyn Hosted>, AcpFailure>> {
-        Box::pin(
-            async move { Ok(Box::new(self.open(&wanted.place, Some(&wanted.id)).await?) as Box<dyn Hosted>) },
-        )
+    fn load(&self, wanted: LoadSession) -> BoxFuture<'_, Result<Opened, AcpFailure>> {
+        Box::pin(async move { self.open(&wanted.place, Some(&wanted.id)).await })
     }
 
     fn list(&self, cwd: Option<PathBuf>) -> BoxFuture<'_, Result<Vec<SessionInfo>, AcpFailure>> {

@@ -29,6 +29,7 @@ use caliban_worktrees::{Keep, Setup};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    commands::{self, custom::Custom},
     fleet::spawner::FleetSpawner,
     mcp,
     place::{Found, Sessions},
@@ -63,6 +64,8 @@ pub(crate) struct Composition {
     pub fleet: Fleet,
     /// What the background agents of a session may spend, for a session that lives longer than one prompt.
     pub background: caliban_agent::background::Limits,
+    /// Commands that people wrote.
+    pub commands: Vec<Custom>,
     /// Connected MCP servers; they end with the last who holds them.
     servers: Vec<Arc<Server>>,
 }
@@ -139,6 +142,8 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         http: caliban_http::Options { proxy: environment.proxy(), ..Default::default() },
     };
     notes.extend(problems);
+    let (commands, problems) = commands::custom::all(&loaded);
+    notes.extend(problems);
     let spawner = FleetSpawner::new(environment.clone(), setup.clone());
     let spawner = match fleet_agent {
         Some((id, depth)) => spawner.child_of(id, depth),
@@ -181,7 +186,18 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     let repo_dir = loaded.paths.repo(&loaded.root);
     let background = settings.background_agents.limits();
     let fleet = settings.fleet.clone();
-    Ok(Composition { blueprint, workspace, tools, role, repo_dir, notes, fleet, background, servers })
+    Ok(Composition {
+        blueprint,
+        workspace,
+        tools,
+        role,
+        repo_dir,
+        notes,
+        fleet,
+        background,
+        commands,
+        servers,
+    })
 }
 
 /// Where the user stands in their tree, in this one; the nearest directory above that is in it, else its root. `missing` is

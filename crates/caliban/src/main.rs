@@ -6,6 +6,7 @@
 mod acp;
 mod broker;
 mod cli;
+mod commands;
 mod compose;
 mod consent;
 mod demo;
@@ -64,7 +65,13 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
     let environment = Environment::of_process();
     let cwd = working_directory(cli, &environment)?;
     if cli.everywhere.debug {
-        report::log_to_stderr();
+        if screen::takes_terminal(cli, &environment) {
+            let path = environment.paths()?.data.join("debug.log");
+            report::log_to_file(&path)?;
+            report::note(&format!("the log goes to {}", path.display()));
+        } else {
+            report::log_to_stderr();
+        }
     }
     let Some(command) = &cli.command else {
         if cli.run.bg.is_some() {

@@ -121,9 +121,25 @@ pub(crate) fn give_up() -> ! {
 
 /// `--debug`: everything that our own crates have to say goes to stderr.
 pub(crate) fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::new(
-        "caliban=debug,caliban_agent=debug,caliban_providers=debug,caliban_tools=debug",
-    );
     // Only the first subscriber counts; there is no other.
-    let _set = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let _set =
+        tracing_subscriber::fmt().with_env_filter(log_filter()).with_writer(std::io::stderr).try_init();
+}
+
+/// The same into a file: a screen has the terminal.
+pub(crate) fn log_to_file(path: &std::path::Path) -> std::io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+    if let Some(parent) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+    }
+    let file = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    let log = tracing_subscriber::fmt().with_env_filter(log_filter()).with_ansi(false);
+    let _set = log.with_writer(std::sync::Mutex::new(file)).try_init();
+    Ok(())
+}
+
+fn log_filter() -> tracing_subscriber::EnvFilter {
+    tracing_subscriber::EnvFilter::new(
+        "caliban=debug,caliban_agent=debug,caliban_providers=debug,caliban_tools=debug",
+    )
 }

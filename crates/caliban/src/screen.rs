@@ -11,15 +11,15 @@ use std::{
 use caliban_acp_host::{ServeOptions, Sessions as Served, serve};
 use caliban_core::redact::Redactor;
 use caliban_tui::{
-    Facts, Left, Open, Options, Why,
+    Facts, FleetView, Left, Open, Options, Why,
     theme::{Depth, Ground, Theme},
 };
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    acp::Editor,
-    cli::{Cli, run::OutputFormat},
+    acp::{Editor, Resumes},
+    cli::{Cli, Command, agents::AgentsCommand, run::OutputFormat},
     place::Sessions,
     report::{Code, Failure, note},
     settings::{Environment, Layer, schema::UiStart, tool_environment::spoken_secrets},
@@ -29,18 +29,27 @@ use crate::{
 const PIPE_BYTES: usize = 256 * 1024;
 
 /// Whether there is a terminal for the screen.
-pub(crate) fn is_possible(environment: &Environment, is_debugged: bool) -> bool {
+pub(crate) fn is_possible(environment: &Environment) -> bool {
     let is_dumb = environment.raw("TERM").is_none_or(|term| term == "dumb");
-    // A log on the same terminal would be written over the screen.
-    let is_logged = is_debugged && std::io::stderr().is_terminal();
-    std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !is_dumb && !is_logged
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !is_dumb
+}
+
+/// Whether this command line may open a screen on the terminal that stderr is: a log there would be written over it.
+pub(crate) fn takes_terminal(cli: &Cli, environment: &Environment) -> bool {
+    let opens = match &cli.command {
+        None => cli.run.bg.is_none() && is_wanted(cli, environment),
+        Some(Command::Attach(args) | Command::Agents(AgentsCommand::Attach(args))) => !args.plain,
+        Some(Command::Agents(AgentsCommand::View)) => true,
+        Some(_) => false,
+    };
+    opens && is_possible(environment) && std::io::stderr().is_terminal()
 }
 
 /// Whether this command line opens the screen.
 pub(crate) fn is_wanted(cli: &Cli, environment: &Environment) -> bool {
     let run = &cli.run;
     let is_plain = run.plain || run.verbose || run.is_print() || run.output_format != OutputFormat::Text;
-    !is_plain && is_possible(environment, cli.everywhere.debug)
+    !is_plain && is_possible(environment)
 }
 
 /// Whether `caliban` opens the agent view: `ui.start = "agents"`, and neither a prompt nor a session is named.
@@ -65,6 +74,7 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
         environment: environment.clone(),
         append: cli.run.system_prompt_append.clone(),
         noted: Some(noted),
+        resumes: Resumes::UnfinishedTurns,
     };
     let sessions = Arc::new(Served::made_by(Arc::new(factory)));
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
@@ -80,6 +90,7 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
     let (client, events) = caliban_acp::Client::connect(reader, writer, version)
         .await
         .map_err(|error| Failure::new(crate::compose::chain(&error)))?;
+    let view_cwd = cwd.clone();
     let options = Options {
         facts: Facts { place: place(&cwd, environment), ..facts(&cwd) },
         theme: theme(environment),
@@ -87,12 +98,18 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
         open,
         prompt: cli.run.prompt().map(str::to_owned).filter(|prompt| !prompt.trim().is_empty()),
         editor: editor(environment),
-        history: repo_dir.is_dir().then(|| repo_dir.join("history.jsonl")),
+        history: Some(repo_dir.join("history.jsonl")),
         redactor: Redactor::new(spoken_secrets(environment)),
         notes: Some(notes),
+        shell: shell(environment),
+        fleet: Some(fleet_view(environment, &view_cwd)),
     };
     let left = caliban_tui::run(client, events, options).await;
-    sessions.close_all().await;
+    tokio::select! {
+        () = sessions.close_all() => {}
+        // The screen is gone, and somebody does not want to wait for what still ends.
+        () = signalled() => crate::report::give_up(),
+    }
     drop(server);
     let left = left.map_err(|error| Failure::new(format!("the terminal cannot be used: {error}")))?;
     let code = ended(&left);
@@ -107,6 +124,38 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
         note(&format!("session {session}; `caliban --continue` goes on with it"));
     }
     Ok(code)
+}
+
+/// Shows the agents of the fleet of this repo, from a session.
+fn fleet_view(environment: &Environment, cwd: &Path) -> FleetView {
+    let (environment, cwd) = (environment.clone(), cwd.to_owned());
+    FleetView(Box::new(move || {
+        let (environment, cwd) = (environment.clone(), cwd.clone());
+        Box::pin(async move {
+            crate::fleet::agent_view(&environment, &cwd).await.map(drop).map_err(|failure| failure.message)
+        })
+    }))
+}
+
+/// The person's shell.
+pub(crate) fn shell(environment: &Environment) -> PathBuf {
+    let shell = environment.raw("SHELL").map(PathBuf::from).filter(|shell| shell.is_absolute());
+    shell.unwrap_or_else(|| PathBuf::from("/bin/sh"))
+}
+
+/// Ends with the next signal that wants the program to end.
+async fn signalled() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()), signal(SignalKind::hangup()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
 }
 
 /// What is said about how the screen was left, and its exit code.

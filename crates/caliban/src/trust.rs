@@ -1,6 +1,6 @@
 //! Which repos the user trusts (a15): a path, and the content that was there when it was trusted.
 //!
-//! Owns `trusted.toml`, the reading of a repo's files (settings, MCP servers, agent types) and the judgement. A
+//! Owns `trusted.toml`, the reading of a repo's files (settings, MCP servers, agent types, commands) and the judgement. A
 //! repo that is not in the store has its files neither read nor parsed; one whose files have changed since is
 //! judged by their digest alone. Context files (AGENTS.md, CLAUDE.md) are not its business: they are only text for the model.
 
@@ -23,6 +23,8 @@ use crate::settings::{Paths, Place, SettingsError, file};
 
 /// Where a repo has its agent types, the strongest first.
 const AGENT_DIRECTORIES: [&str; 2] = [".caliban/agents", ".claude/agents"];
+/// Where a repo has its slash commands, the strongest first.
+const COMMAND_DIRECTORIES: [&str; 2] = [".caliban/commands", ".claude/commands"];
 /// So many agent files of one directory are named one by one in a line for people.
 const NAMED_AGENT_FILES: usize = 3;
 
@@ -56,6 +58,7 @@ pub(crate) struct RepoFiles {
     root: PathBuf,
     settings: Vec<(RepoFile, Vec<u8>)>,
     agents: Vec<DefinitionFile>,
+    commands: Vec<DefinitionFile>,
 }
 
 impl RepoFiles {
@@ -68,7 +71,9 @@ impl RepoFiles {
             }
         }
         let agents = agent_directories(paths, root).iter().flat_map(|dir| definitions::read(dir)).collect();
-        Ok(Self { root: root.to_owned(), settings, agents })
+        let commands =
+            command_directories(paths, root).iter().flat_map(|dir| definitions::read(dir)).collect();
+        Ok(Self { root: root.to_owned(), settings, agents, commands })
     }
 
     /// The bytes of one of them.
@@ -81,10 +86,16 @@ impl RepoFiles {
         &self.agents
     }
 
+    /// The slash commands.
+    pub(crate) fn commands(&self) -> &[DefinitionFile] {
+        &self.commands
+    }
+
     /// The names of the ones that are there, for people.
     pub(crate) fn names(&self) -> Vec<String> {
         let settings = self.settings.iter().map(|(kind, _)| *kind).collect();
-        names(&self.root, settings, self.agents.iter().map(|file| file.path.as_path()))
+        let files = self.agents.iter().chain(&self.commands);
+        names(&self.root, settings, files.map(|file| file.path.as_path()))
     }
 
     /// A digest over the names, the lengths and the content.
@@ -101,7 +112,7 @@ impl RepoFiles {
         for (kind, bytes) in &self.settings {
             add(kind.name().as_bytes(), Some(bytes));
         }
-        for file in &self.agents {
+        for file in self.agents.iter().chain(&self.commands) {
             let name = file.path.strip_prefix(&self.root).unwrap_or(&file.path);
             add(name.as_os_str().as_bytes(), file.content.as_deref().ok());
         }
@@ -112,21 +123,29 @@ impl RepoFiles {
 /// The directories in which a repo may define agent types. Where the "repo" is the user's home, `.claude/agents` in it is
 /// the user's own and needs no trust.
 fn agent_directories(paths: &Paths, root: &Path) -> Vec<PathBuf> {
-    let own: Vec<PathBuf> =
-        paths.own_agent_directories().iter().filter_map(|dir| dir.canonicalize().ok()).collect();
-    AGENT_DIRECTORIES
+    directories(AGENT_DIRECTORIES, &paths.own_agent_directories(), root)
+}
+
+/// The same for slash commands.
+fn command_directories(paths: &Paths, root: &Path) -> Vec<PathBuf> {
+    directories(COMMAND_DIRECTORIES, &paths.own_command_directories(), root)
+}
+
+fn directories(names: [&str; 2], own: &[PathBuf], root: &Path) -> Vec<PathBuf> {
+    let own: Vec<PathBuf> = own.iter().filter_map(|dir| dir.canonicalize().ok()).collect();
+    names
         .iter()
         .map(|name| root.join(name))
         .filter(|dir| dir.canonicalize().is_ok_and(|dir| !own.contains(&dir)))
         .collect()
 }
 
-/// The names of files below the root, in one line's worth: many agent types of a directory are only counted.
-fn names<'a>(root: &Path, settings: Vec<RepoFile>, agents: impl Iterator<Item = &'a Path>) -> Vec<String> {
+/// The names of files below the root, in one line's worth: many files of a directory are only counted.
+fn names<'a>(root: &Path, settings: Vec<RepoFile>, files: impl Iterator<Item = &'a Path>) -> Vec<String> {
     let mut names: Vec<String> = settings.into_iter().map(|kind| kind.name().to_owned()).collect();
-    let agents: Vec<&Path> = agents.filter_map(|path| path.strip_prefix(root).ok()).collect();
-    for directory in AGENT_DIRECTORIES {
-        let here: Vec<&&Path> = agents.iter().filter(|path| path.starts_with(directory)).collect();
+    let files: Vec<&Path> = files.filter_map(|path| path.strip_prefix(root).ok()).collect();
+    for directory in AGENT_DIRECTORIES.into_iter().chain(COMMAND_DIRECTORIES) {
+        let here: Vec<&&Path> = files.iter().filter(|path| path.starts_with(directory)).collect();
         if here.len() > NAMED_AGENT_FILES {
             names.push(format!("{directory} ({} files)", here.len()));
         } else {
@@ -212,9 +231,10 @@ impl TrustStore {
         let Some(entry) = self.repos.iter().find(|repo| repo.path == root) else {
             let there = |kind: &RepoFile| root.join(kind.name()).symlink_metadata().is_ok();
             let settings = RepoFile::ALL.into_iter().filter(there).collect();
-            let agents: Vec<PathBuf> =
-                agent_directories(paths, root).iter().flat_map(|dir| definitions::list(dir)).collect();
-            let names = names(root, settings, agents.iter().map(PathBuf::as_path));
+            let directories =
+                agent_directories(paths, root).into_iter().chain(command_directories(paths, root));
+            let files: Vec<PathBuf> = directories.flat_map(|dir| definitions::list(&dir)).collect();
+            let names = names(root, settings, files.iter().map(PathBuf::as_path));
             return Ok(if names.is_empty() { Trust::NoFiles } else { Trust::Untrusted(names) });
         };
         let files = RepoFiles::read(paths, root)?;

@@ -6,13 +6,16 @@ use std::{
 };
 
 use caliban_agent::{
-    Agent, TurnReport,
+    Agent, Change, TurnReport,
     background::Background,
     budget::Purse,
     event::{Author, Outcome},
     handle::Handle,
 };
-use caliban_core::{message::Message, redact::Redactor};
+use caliban_core::{
+    message::{Effort, Message},
+    redact::Redactor,
+};
 use caliban_permissions::Policy;
 use tokio_util::sync::CancellationToken;
 
@@ -43,6 +46,11 @@ pub trait Hosted: Send + 'static {
     /// Makes room in the model's window.
     fn compact<'a>(&'a mut self, cancel: &'a CancellationToken) -> BoxFuture<'a, Result<(), Outcome>>;
 
+    /// Another model answers from the next turn on, or thinks as hard as this; why not, in words.
+    fn configure(&mut self, _change: Change) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async { Err("the model of this agent cannot be changed here".to_owned()) })
+    }
+
     /// The session's background agents, where it can have any.
     fn background(&self) -> Option<Background> {
         None
@@ -62,6 +70,8 @@ pub struct About {
     pub label: Option<String>,
     /// The model.
     pub model: String,
+    /// How hard it thinks.
+    pub effort: Effort,
     /// The model's provider.
     pub provider: String,
     /// What it may spend and has spent.
@@ -80,6 +90,7 @@ impl Hosted for Agent {
             cwd: kit.workspace.root().to_owned(),
             label: kit.label.clone(),
             model: kit.model.clone(),
+            effort: kit.effort,
             provider: kit.provider.name().to_owned(),
             purse: kit.purse.clone(),
             redactor: kit.redactor.clone(),
@@ -110,6 +121,10 @@ impl Hosted for Agent {
 
     fn compact<'a>(&'a mut self, cancel: &'a CancellationToken) -> BoxFuture<'a, Result<(), Outcome>> {
         Box::pin(self.compact(cancel))
+    }
+
+    fn configure(&mut self, change: Change) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move { self.configure(&change).await.map_err(|error| error.to_string()) })
     }
 
     fn background(&self) -> Option<Background> {

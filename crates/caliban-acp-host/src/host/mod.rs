@@ -12,17 +12,18 @@ mod ticket;
 use std::{
     hash::{BuildHasher as _, Hasher as _},
     path::Path,
-    sync::{Arc, Mutex, PoisonError, Weak, atomic::AtomicU64},
+    sync::{Arc, Mutex, PoisonError, RwLock, Weak, atomic::AtomicU64},
 };
 
 use caliban_agent::{
+    Change,
     background::Background,
-    event::{Ask, Author, Outcome},
-    feed::Cursor,
+    event::{Ask, Author, Outcome, Record},
+    feed::{Cursor, Entry},
     handle::Handle,
 };
-use caliban_core::message::{Block, Message};
-use caliban_permissions::Mode;
+use caliban_core::message::{Block, Effort, Message};
+use caliban_permissions::{Mode, Policy};
 use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
     task::JoinHandle,
@@ -38,7 +39,7 @@ pub use self::{
     hosted::{About, Hosted},
     ticket::{Ended, Taken, Ticket, Unavailable, Unsaid},
 };
-use crate::permission::Listed;
+use crate::{commands::Commands, permission::Listed};
 
 /// Who answers a question of the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,15 @@ pub enum Clients {
     One,
     /// Clients come and go: what one cannot decide waits for the next.
     Many,
+}
+
+/// Which model answers, and how hard it thinks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelSettings {
+    /// The model.
+    pub model: String,
+    /// How hard it thinks.
+    pub effort: Effort,
 }
 
 /// A live conversation. Cheap to clone; when the last clone is dropped, the turn is cancelled and the agent closed.
@@ -64,6 +74,8 @@ struct Owned {
     mode: watch::Sender<Mode>,
     clients: Clients,
     background: Option<Background>,
+    commands: Option<Arc<dyn Commands>>,
+    settings: watch::Sender<ModelSettings>,
     _wakes: Option<AbortOnDropHandle<()>>,
 }
 
@@ -82,11 +94,11 @@ async fn wake(owned: Weak<Owned>, background: Background) {
 impl SessionHost {
     /// Gives the agent a task of its own.
     pub fn start(agent: impl Hosted, clients: Clients) -> Self {
-        Self::start_boxed(Box::new(agent), clients)
+        Self::start_with(Box::new(agent), clients, None)
     }
 
-    /// The same for an agent whose type is not known.
-    pub fn start_boxed(agent: Box<dyn Hosted>, clients: Clients) -> Self {
+    /// The same with commands that the program adds.
+    pub fn start_with(agent: Box<dyn Hosted>, clients: Clients, commands: Option<Arc<dyn Commands>>) -> Self {
         let about = agent.about();
         let mode = about.policy.read().unwrap_or_else(PoisonError::into_inner).mode;
         let shared = Arc::new(Shared {
@@ -99,11 +111,25 @@ impl SessionHost {
         let (jobs, inbox) = mpsc::unbounded_channel();
         let runner = tokio::spawn(runner::run(agent, inbox, Gone(shared.clone())));
         let (runner, mode) = (Mutex::new(Some(runner)), watch::Sender::new(mode));
+        let settings = ModelSettings { model: about.model.clone(), effort: about.effort };
+        let settings = watch::Sender::new(settings);
         Self(Arc::new_cyclic(|owned: &Weak<Owned>| {
             let wakes = background
                 .clone()
                 .map(|background| AbortOnDropHandle::new(tokio::spawn(wake(owned.clone(), background))));
-            Owned { shared, jobs, runner, about, key: key(), mode, clients, background, _wakes: wakes }
+            Owned {
+                shared,
+                jobs,
+                runner,
+                about,
+                key: key(),
+                mode,
+                clients,
+                background,
+                commands,
+                settings,
+                _wakes: wakes,
+            }
         }))
     }
 
@@ -137,9 +163,53 @@ impl SessionHost {
         self.0.background.as_ref()
     }
 
-    /// Its model.
-    pub fn model(&self) -> &str {
-        &self.0.about.model
+    /// The commands that the program has added.
+    pub fn commands(&self) -> Option<&Arc<dyn Commands>> {
+        self.0.commands.as_ref()
+    }
+
+    /// Which model answers, and how hard it thinks.
+    pub fn settings(&self) -> watch::Receiver<ModelSettings> {
+        self.0.settings.subscribe()
+    }
+
+    /// Another model answers from the next turn on, or thinks as hard as this. Returns when that is so; while a turn runs,
+    /// when it is sure to be.
+    pub async fn configure(&self, change: Change) -> Result<(), String> {
+        let is_running = self.is_running();
+        let (done, result) = oneshot::channel();
+        let job = Job::Configure { change: change.clone(), done };
+        self.0.jobs.send(job).map_err(|_| "the session was closed".to_owned())?;
+        if !is_running {
+            result.await.map_err(|_| "the session was closed".to_owned())??;
+        }
+        self.0.settings.send_modify(|settings| {
+            if let Some(model) = change.model {
+                settings.model = model;
+            }
+            settings.effort = change.effort.unwrap_or(settings.effort);
+        });
+        Ok(())
+    }
+
+    /// What the agent may do.
+    pub fn policy(&self) -> &Arc<RwLock<Policy>> {
+        &self.0.about.policy
+    }
+
+    /// The records of the conversation so far.
+    pub fn records(&self) -> Vec<Record> {
+        let (feed, mut cursor) = (self.handle().feed(), Cursor::default());
+        let end = feed.end();
+        let mut records = Vec::new();
+        while cursor < end {
+            match feed.next(&mut cursor) {
+                Some(Entry::Record(record)) => records.push(record.as_ref().clone()),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        records
     }
 
     /// How many tokens the model can hold, as far as is known.
@@ -323,7 +393,7 @@ impl SessionHost {
         format!(
             "session: {}\nmodel: {} ({})\ndirectory: {}\npermission mode: {}\ntokens: {} in, {} out, {} from the cache{}",
             about.id,
-            about.model,
+            self.0.settings.borrow().model,
             about.provider,
             about.cwd.display(),
             self.mode(),

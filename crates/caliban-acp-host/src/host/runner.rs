@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use caliban_agent::{TurnReport, event::Outcome, handle::Handle};
+use caliban_agent::{Change, TurnReport, event::Outcome, handle::Handle};
 use caliban_core::usage::Usage;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -33,6 +33,7 @@ pub(super) enum Job {
     Prompt { prompt: Prompt, cancel: CancellationToken },
     GoOn { cancel: CancellationToken },
     Compact { cancel: CancellationToken, done: oneshot::Sender<Result<(), Outcome>> },
+    Configure { change: Change, done: oneshot::Sender<Result<(), String>> },
     Close,
 }
 
@@ -137,6 +138,12 @@ pub(super) async fn run(mut agent: Box<dyn Hosted>, mut jobs: mpsc::UnboundedRec
                 // Who asked may have gone.
                 let _gone = done.send(result);
                 next
+            }
+            Job::Configure { change, done } => {
+                let result = agent.configure(change).await;
+                // Who asked may have gone.
+                let _gone = done.send(result);
+                Next::Rest
             }
             Job::Close => break,
         };

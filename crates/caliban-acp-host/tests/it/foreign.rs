@@ -90,6 +90,7 @@ impl Hosted for Echo {
             cwd: root.clone(),
             label: None,
             model: "echo".into(),
+            effort: Default::default(),
             provider: "echo".into(),
             purse: Purse::new("echo", Limits::NONE, None),
             redactor: Redactor::new(Vec::<(String, String)>::new()),

@@ -13,8 +13,8 @@ use caliban_acp::{
     v1::{ContentBlock, McpServer, PromptResponse, SessionInfo, SessionUpdate, ToolCall, ToolCallStatus},
 };
 use caliban_acp_host::{
-    AcpFailure, Clients, Factory, FailureKind, Hosted, LoadSession, NewSession, ServeOptions, SessionHost,
-    Sessions, serve, sessions::BoxFuture as Boxed,
+    AcpFailure, Clients, Factory, FailureKind, Hosted, LoadSession, NewSession, Opened, ServeOptions,
+    SessionHost, Sessions, serve, sessions::BoxFuture as Boxed,
 };
 use caliban_agent::{
     Agent, Attendance, Kit, Limits,
@@ -170,7 +170,7 @@ impl World {
 }
 
 impl Factory for World {
-    fn create(&self, wanted: NewSession) -> Boxed<'_, Result<Box<dyn Hosted>, AcpFailure>> {
+    fn create(&self, wanted: NewSession) -> Boxed<'_, Result<Opened, AcpFailure>> {
         Box::pin(async move {
             if wanted.cwd != self.root() {
                 let failure = AcpFailure::new(FailureKind::Invalid, "no such directory");
@@ -182,15 +182,16 @@ impl Factory for World {
                 *made += 1;
                 *made
             };
-            Ok(Box::new(Agent::new(self.kit(&format!("s{number}"))).await.unwrap()) as Box<dyn Hosted>)
+            let agent = Agent::new(self.kit(&format!("s{number}"))).await.unwrap();
+            Ok((Box::new(agent) as Box<dyn Hosted>).into())
         })
     }
 
-    fn load(&self, wanted: LoadSession) -> Boxed<'_, Result<Box<dyn Hosted>, AcpFailure>> {
+    fn load(&self, wanted: LoadSession) -> Boxed<'_, Result<Opened, AcpFailure>> {
         Box::pin(async move {
             Agent::resume(self.kit(&wanted.id))
                 .await
-                .map(|agent| Box::new(agent) as Box<dyn Hosted>)
+                .map(|agent| (Box::new(agent) as Box<dyn Hosted>).into())
                 .map_err(|error| AcpFailure::new(FailureKind::NotFound, error.to_string()))
         })
     }
@@ -290,7 +291,7 @@ impl Watcher {
             ClientEvent::Update(notification) => self.updates.push(notification.update),
             ClientEvent::Permission(question) => self.questions.push(question),
             ClientEvent::TurnEnded(end) => self.ends.push(end),
-            ClientEvent::Background(_) => {}
+            ClientEvent::Background(_) | ClientEvent::Heard(_) => {}
             ClientEvent::Closed(session) => self.closed.push(session),
         }
     }

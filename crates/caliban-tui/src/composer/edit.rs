@@ -2,12 +2,14 @@
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use super::{Composer, typed};
+use super::Composer;
 
 impl Composer {
     /// Types a text at the cursor.
     pub(crate) fn insert(&mut self, text: &str) {
-        self.insert_raw(&typed(text));
+        // A mark and its replacement are of the same length, so the cursor stays where it is.
+        self.draft.make_way(text, &mut self.killed);
+        self.insert_raw(text);
     }
 
     pub(super) fn insert_raw(&mut self, text: &str) {

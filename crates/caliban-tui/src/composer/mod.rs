@@ -12,14 +12,15 @@ pub(crate) use self::history::History;
 
 /// A longer paste stands in the text as one placeholder.
 const PASTE_CHARS: usize = 1_000;
-/// The first character that stands for a paste: from a private plane that nobody types.
-const PASTE_BASE: u32 = 0xF_0000;
+/// Placeholders are characters from here on that the text does not use itself.
+const FIRST_MARK: u32 = 0xF_0000;
 
 /// A text with its pastes. It travels whole: into the history, the stash, the queue and back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Draft {
     text: String,
-    pastes: Vec<Rc<str>>,
+    /// Each paste with the character that stands for it. Nothing else in the text is that character.
+    pastes: Vec<(char, Rc<str>)>,
 }
 
 /// The text that is being written.
@@ -39,7 +40,7 @@ pub(crate) struct Composer {
 impl Draft {
     /// A draft of this text.
     pub(crate) fn of(text: &str) -> Self {
-        Self { text: typed(text), pastes: Vec::new() }
+        Self { text: text.to_owned(), pastes: Vec::new() }
     }
 
     pub(crate) fn is_blank(&self) -> bool {
@@ -51,7 +52,7 @@ impl Draft {
         let mut out = String::with_capacity(self.text.len());
         for c in self.text.chars() {
             match self.paste(c) {
-                Some(paste) => out.push_str(paste),
+                Some((_, paste)) => out.push_str(paste),
                 None => out.push(c),
             }
         }
@@ -70,17 +71,41 @@ impl Draft {
         out
     }
 
-    /// The paste that a character stands for.
-    fn paste(&self, c: char) -> Option<&str> {
-        let number = u32::from(c).checked_sub(PASTE_BASE)?;
-        self.pastes.get(usize::try_from(number).ok()?).map(AsRef::as_ref)
+    /// The number of the paste that a character stands for, and the paste.
+    fn paste(&self, c: char) -> Option<(usize, &str)> {
+        let at = self.pastes.iter().position(|(mark, _)| *mark == c)?;
+        self.pastes.get(at).map(|(_, paste)| (at + 1, paste.as_ref()))
     }
 
     fn label(&self, c: char) -> Option<String> {
-        let paste = self.paste(c)?;
-        let number = u32::from(c) - PASTE_BASE + 1;
+        let (number, paste) = self.paste(c)?;
         let (chars, lines) = (paste.chars().count(), paste.lines().count());
         Some(format!("[paste {number}: {lines} lines, {chars} characters]"))
+    }
+
+    /// A character that neither the text nor a paste of it uses, nor `others`.
+    fn free_mark(&self, others: &str) -> char {
+        let is_free = |c: &char| self.paste(*c).is_none() && !self.text.contains(*c) && !others.contains(*c);
+        // There are 131,000 of them.
+        (FIRST_MARK..).filter_map(char::from_u32).find(is_free).unwrap_or(char::REPLACEMENT_CHARACTER)
+    }
+
+    /// The text and the marks of its pastes, which need not be in it.
+    fn all_characters(&self) -> String {
+        self.text.chars().chain(self.pastes.iter().map(|(mark, _)| *mark)).collect()
+    }
+
+    /// Gives other marks to the pastes whose marks are in `text`, which is about to come in.
+    fn make_way(&mut self, text: &str, killed: &mut String) {
+        for at in 0..self.pastes.len() {
+            let mark = self.pastes[at].0;
+            if text.contains(mark) {
+                let other = self.free_mark(&format!("{text}{killed}"));
+                self.pastes[at].0 = other;
+                self.text = self.text.replace(mark, other.encode_utf8(&mut [0; 4]));
+                *killed = killed.replace(mark, other.encode_utf8(&mut [0; 4]));
+            }
+        }
     }
 }
 
@@ -122,33 +147,26 @@ impl Composer {
             return self.set(first);
         }
         let mut merged = first;
+        let mut behind = std::mem::take(&mut self.draft);
+        // No mark of one may be a character of the other.
+        let mut none = String::new();
+        merged.make_way(&behind.all_characters(), &mut none);
+        behind.make_way(&merged.all_characters(), &mut none);
         merged.text.push('\n');
-        let base = merged.pastes.len();
-        for c in self.draft.text.chars() {
-            match self.draft.paste(c) {
-                Some(_) => {
-                    let number = u32::from(c) - PASTE_BASE + u32::try_from(base).unwrap_or(u32::MAX);
-                    merged.text.extend(char::from_u32(PASTE_BASE + number));
-                }
-                None => merged.text.push(c),
-            }
-        }
-        merged.pastes.append(&mut self.draft.pastes);
+        merged.text.push_str(&behind.text);
+        merged.pastes.append(&mut behind.pastes);
         self.set(merged);
     }
 
     /// Takes in what was pasted; a long one becomes a placeholder.
     pub(crate) fn paste(&mut self, text: &str) {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
-        let number = u32::try_from(self.draft.pastes.len()).unwrap_or(u32::MAX);
-        let mark = char::from_u32(PASTE_BASE.saturating_add(number));
-        match mark.filter(|_| text.chars().count() > PASTE_CHARS) {
-            Some(mark) => {
-                self.draft.pastes.push(text.into());
-                self.insert_raw(mark.encode_utf8(&mut [0; 4]));
-            }
-            None => self.insert(&text),
+        if text.chars().count() <= PASTE_CHARS {
+            return self.insert(&text);
         }
+        let mark = self.draft.free_mark(&self.killed);
+        self.draft.pastes.push((mark, text.into()));
+        self.insert_raw(mark.encode_utf8(&mut [0; 4]));
     }
 
     /// Sends the text into the history and clears it.
@@ -207,11 +225,6 @@ impl Composer {
     }
 }
 
-/// What was typed, without characters that stand for pastes.
-fn typed(text: &str) -> String {
-    text.chars().map(|c| if u32::from(c) >= PASTE_BASE { char::REPLACEMENT_CHARACTER } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,7 +278,21 @@ mod tests {
     }
 
     #[test]
-    fn nobody_types_a_paste() {
-        assert_eq!(Draft::of("a\u{F0000}b").whole(), "a\u{FFFD}b");
+    fn every_character_arrives_as_it_was_typed_also_beside_a_paste() {
+        let strange = "a\u{F0000}b\u{10FFFD}";
+        assert_eq!(Draft::of(strange).whole(), strange);
+        let text = "x".repeat(2_000);
+        let mut composer = Composer::default();
+        composer.paste(&text);
+        composer.insert(strange);
+        composer.paste(&text);
+        assert_eq!(composer.draft().whole(), format!("{text}{strange}{text}"));
+        composer.put_before(Draft::of("\u{F0001}\u{F0002}"));
+        assert_eq!(composer.draft().whole(), format!("\u{F0001}\u{F0002}\n{text}{strange}{text}"));
+        composer.home();
+        composer.kill_to_end();
+        composer.insert(strange);
+        composer.yank();
+        assert!(composer.draft().whole().ends_with(&format!("{strange}{text}{strange}{text}")));
     }
 }

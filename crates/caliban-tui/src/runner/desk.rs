@@ -1,12 +1,12 @@
 //! What the screen wants of the machine: the list of files, an editor, the clipboard, a file.
 
 use std::{
-    io::{self, Write as _},
+    io::{self, Read as _, Seek as _, Write as _},
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use base64::Engine as _;
+use tokio::process::Command;
 
 /// Files that are listed for `@`.
 const FILES: usize = 20_000;
@@ -32,13 +32,14 @@ pub(super) fn files(root: &Path) -> Vec<String> {
 }
 
 /// Lets the person write in their editor. The terminal must be theirs.
-pub(super) fn edit(editor: &str, text: &str) -> Result<String, String> {
+pub(super) async fn edit(editor: &str, text: &str) -> Result<String, String> {
     let worded = |error: io::Error| format!("{editor}: {error}");
     let mut file = tempfile::Builder::new().prefix("caliban-").suffix(".md").tempfile().map_err(worded)?;
     file.write_all(text.as_bytes()).map_err(worded)?;
     let mut words = editor.split_whitespace();
     let program = words.next().ok_or("there is no editor: set EDITOR")?;
-    let status = Command::new(program).args(words).arg(file.path()).status().map_err(worded)?;
+    let mut command = Command::new(program);
+    let status = command.args(words).arg(file.path()).kill_on_drop(true).status().await.map_err(worded)?;
     if !status.success() {
         return Err(format!("{editor} ended with {status}; the draft is as it was"));
     }
@@ -62,13 +63,28 @@ pub(super) fn export(path: &Path, text: &str) -> Result<(), String> {
     file.write_all(text.as_bytes()).map_err(worded)
 }
 
-/// What was written in earlier sessions, oldest first. Best effort.
+/// What was written in earlier sessions, oldest first; of a long history its end. Best effort.
 pub(super) fn remembered(path: &Path) -> Vec<String> {
-    let is_small = path.metadata().is_ok_and(|metadata| metadata.len() <= HISTORY_BYTES);
-    let text = if is_small { std::fs::read_to_string(path).unwrap_or_default() } else { String::new() };
+    let text = read_end(path, HISTORY_BYTES).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     let from = lines.len().saturating_sub(REMEMBERED);
     lines[from..].iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// The last lines of a file that are in its last `bytes`.
+fn read_end(path: &Path, bytes: u64) -> io::Result<String> {
+    let mut file = std::fs::File::open(path)?;
+    let from = file.metadata()?.len().saturating_sub(bytes);
+    file.seek(io::SeekFrom::Start(from))?;
+    let mut end = Vec::new();
+    file.take(bytes).read_to_end(&mut end)?;
+    let text = String::from_utf8_lossy(&end).into_owned();
+    // It begins in the middle of a line.
+    Ok(if from == 0 {
+        text
+    } else {
+        text.split_once('\n').map(|(_, rest)| rest.to_owned()).unwrap_or_default()
+    })
 }
 
 /// Adds an entry to the history. Best effort: a history that cannot be written must not stop the work.
@@ -77,4 +93,23 @@ pub(super) fn remember(path: &PathBuf, text: &str) {
     let Ok(line) = serde_json::to_string(text) else { return };
     let file = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path);
     let _best_effort = file.and_then(|mut file| writeln!(file, "{line}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_history_the_end_is_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("history.jsonl");
+        let long = "x".repeat(100_000);
+        for number in 0..60 {
+            remember(&path, &format!("{number} {long}"));
+        }
+        assert!(path.metadata().unwrap().len() > HISTORY_BYTES);
+        let remembered = remembered(&path);
+        assert!(remembered.last().unwrap().starts_with("59 "));
+        assert!(remembered.len() > 30 && remembered.iter().all(|entry| entry.ends_with(&long)));
+    }
 }

@@ -153,6 +153,17 @@ impl Link {
         });
     }
 
+    pub(super) fn list_prompts(&mut self) {
+        let Some(session) = self.session.clone() else { return };
+        let client = self.client.clone();
+        self.spawn(async move {
+            Job::Event(match client.prompts(&session).await {
+                Ok(prompts) => AgentEvent::Prompts(prompts),
+                Err(error) => AgentEvent::Failed(failure(&error)),
+            })
+        });
+    }
+
     pub(super) fn answer(&mut self, number: u64, reply: Reply) {
         let Some(question) = self.questions.remove(&number) else { return };
         let reply = match reply {
@@ -272,6 +283,7 @@ impl Link {
             ClientEvent::Background(notice) => {
                 self.is_ours(&notice.session_id).then_some(AgentEvent::Background(notice.agents))
             }
+            ClientEvent::Heard(session) => self.is_ours(&session).then_some(AgentEvent::Heard),
             ClientEvent::Closed(session) => {
                 self.is_ours(&session).then(|| AgentEvent::HungUp("the session was closed".to_owned()))
             }

@@ -7,11 +7,14 @@ mod desk;
 mod fleet;
 mod link;
 mod painter;
+mod shell;
+mod signals;
 mod terminal;
 
 use std::{
     io::{self, Write as _},
     path::PathBuf,
+    pin::Pin,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -20,13 +23,10 @@ use caliban_core::redact::Redactor;
 use crossterm::event::{Event as TerminalEvent, EventStream, MouseEventKind};
 use futures_util::{FutureExt as _, StreamExt as _};
 use ratatui::{buffer::Buffer, layout::Rect};
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::mpsc::UnboundedReceiver,
-};
+use tokio::sync::{mpsc::UnboundedReceiver, oneshot};
 
 pub use self::{fleet::run_fleet, link::Open};
-use self::{link::Link, painter::Painter, terminal::Modes};
+use self::{link::Link, painter::Painter, signals::Signals, terminal::Modes};
 use crate::{
     events::{AgentEvent, Effect, Event, Failure},
     state::{Facts, State},
@@ -62,6 +62,22 @@ pub struct Options {
     pub redactor: Redactor,
     /// What is to be said beside the conversation, as it comes.
     pub notes: Option<UnboundedReceiver<String>>,
+    /// The shell for `!command`.
+    pub shell: PathBuf,
+    /// Shows the agents of the fleet.
+    pub fleet: Option<FleetView>,
+}
+
+/// Ends when the person comes back from the agent view; what went wrong, in words.
+type Shown = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+
+/// Shows the agents of the fleet until the person comes back. The terminal is its own meanwhile.
+pub struct FleetView(pub Box<dyn FnMut() -> Shown>);
+
+impl std::fmt::Debug for FleetView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FleetView")
+    }
 }
 
 /// Why the screen was left.
@@ -110,6 +126,7 @@ pub async fn run(client: Client, events: Events, options: Options) -> io::Result
         state,
         options,
         last_frame: None,
+        shell: None,
     };
     let why = runner.run().await;
     // First the terminal: whatever follows may take its time.
@@ -136,6 +153,17 @@ struct Runner {
     state: State,
     options: Options,
     last_frame: Option<Instant>,
+    /// Dropped, it ends the command of the person's that runs.
+    shell: Option<oneshot::Sender<()>>,
+}
+
+/// What the loop does before it goes on.
+enum Next {
+    Quit,
+    /// The person's editor has the terminal, and begins with this text.
+    Edit(String),
+    /// The agent view has it.
+    Fleet,
 }
 
 /// What woke the loop.
@@ -150,9 +178,7 @@ enum Woken {
 
 impl Runner {
     async fn run(&mut self) -> io::Result<Why> {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut hangup = signal(SignalKind::hangup())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut signals = Signals::new()?;
         let mut draw_at = Some(Instant::now());
         loop {
             if terminal::has_panicked() {
@@ -190,9 +216,7 @@ impl Runner {
                 };
                 tokio::select! {
                     biased;
-                    _ = terminate.recv() => Woken::Signal,
-                    _ = hangup.recv() => Woken::Signal,
-                    _ = interrupt.recv() => Woken::Signal,
+                    () = signals.next() => Woken::Signal,
                     key = key => Woken::Key(key),
                     note = note => Woken::Note(note),
                     event = self.link.next() => Woken::Agent(event),
@@ -200,37 +224,42 @@ impl Runner {
                 }
             };
             let now = Instant::now();
-            match woken {
-                Woken::Signal => return Ok(Why::Signal),
-                Woken::Key(None) => return Ok(Why::Signal),
+            let next = match woken {
+                Woken::Signal | Woken::Key(None) => return Ok(Why::Signal),
                 Woken::Key(Some(key)) => {
-                    if self.key(key?, now)? {
-                        return Ok(Why::Person);
-                    }
                     draw_at = Some(now);
+                    self.key(key?, now)?
                 }
                 Woken::Agent(event) => {
-                    if self.events(event, now)? {
-                        return Ok(Why::Person);
-                    }
                     let soonest = self.last_frame.map_or(now, |last| last + FRAME);
                     draw_at = Some(draw_at.map_or(soonest, |at| at.min(soonest)));
+                    self.events(event, now)?
                 }
                 Woken::Note(text) => {
-                    self.take(Event::Agent(AgentEvent::Noted(text)), now)?;
                     draw_at = Some(now);
+                    self.take(Event::Agent(AgentEvent::Noted(text)), now)?
                 }
                 Woken::Deadline => {
-                    self.take(Event::Tick, now)?;
                     draw_at = Some(now);
+                    self.take(Event::Tick, now)?
+                }
+            };
+            match next {
+                None => {}
+                Some(Next::Quit) => return Ok(Why::Person),
+                Some(away) => {
+                    if self.away_for(away, &mut signals).await?.is_none() {
+                        return Ok(Why::Signal);
+                    }
+                    draw_at = Some(Instant::now());
                 }
             }
         }
     }
 
-    /// Takes one event of the terminal; true when the person leaves. (The stream keeps the waker of its first poll, so
+    /// Takes one event of the terminal. (The stream keeps the waker of its first poll, so
     /// it must never be polled by anything but the loop.)
-    fn key(&mut self, event: TerminalEvent, now: Instant) -> io::Result<bool> {
+    fn key(&mut self, event: TerminalEvent, now: Instant) -> io::Result<Option<Next>> {
         let event = match event {
             TerminalEvent::Key(key) => Event::Key(key),
             TerminalEvent::Paste(text) => Event::Paste(text),
@@ -240,27 +269,28 @@ impl Runner {
             TerminalEvent::Mouse(mouse) => match mouse.kind {
                 MouseEventKind::ScrollUp => Event::Wheel(-1),
                 MouseEventKind::ScrollDown => Event::Wheel(1),
-                _ => return Ok(false),
+                _ => return Ok(None),
             },
         };
         self.take(event, now)
     }
 
     /// An event of the agent and those that wait behind it.
-    fn events(&mut self, first: AgentEvent, now: Instant) -> io::Result<bool> {
-        let mut next = Some(first);
+    fn events(&mut self, first: AgentEvent, now: Instant) -> io::Result<Option<Next>> {
+        let mut event = Some(first);
         for _ in 0..BATCH {
-            let Some(event) = next else { break };
-            if self.take(Event::Agent(event), now)? {
-                return Ok(true);
+            let Some(next) = event else { break };
+            if let Some(next) = self.take(Event::Agent(next), now)? {
+                return Ok(Some(next));
             }
-            next = self.link.next().now_or_never();
+            event = self.link.next().now_or_never();
         }
-        Ok(false)
+        Ok(None)
     }
 
-    /// Takes one event and does what it leads to; true when the person leaves.
-    fn take(&mut self, event: Event, now: Instant) -> io::Result<bool> {
+    /// Takes one event and does what it leads to.
+    fn take(&mut self, event: Event, now: Instant) -> io::Result<Option<Next>> {
+        let mut next = None;
         for effect in self.state.update(event, now) {
             match effect {
                 Effect::Prompt(text) => self.link.prompt(text),
@@ -277,10 +307,16 @@ impl Runner {
                         AgentEvent::Files(files.unwrap_or_default())
                     });
                 }
-                Effect::Edit(text) => {
-                    let edited = self.edit(&text)?;
-                    self.take(Event::Agent(AgentEvent::Edited(edited)), now)?;
+                Effect::ListPrompts => self.link.list_prompts(),
+                Effect::Shell(command) => {
+                    let (stop, stopped) = oneshot::channel();
+                    self.shell = Some(stop);
+                    let (shell, cwd) = (self.options.shell.clone(), self.options.cwd.clone());
+                    self.link.later(shell::run(shell, command, cwd, stopped));
                 }
+                Effect::StopShell => self.shell = None,
+                Effect::Edit(text) => next = Some(Next::Edit(text)),
+                Effect::Fleet => next = Some(Next::Fleet),
                 Effect::Copy(text) => {
                     let mut out = io::stdout().lock();
                     out.write_all(desk::clipboard(&text).as_bytes())?;
@@ -310,10 +346,10 @@ impl Runner {
                     out.write_all(b"\x07")?;
                     out.flush()?;
                 }
-                Effect::Quit => return Ok(true),
+                Effect::Quit => next = Some(Next::Quit),
             }
         }
-        Ok(false)
+        Ok(next)
     }
 
     fn draw(&mut self, now: Instant) -> io::Result<()> {
@@ -330,26 +366,59 @@ impl Runner {
 
     /// Ctrl+Z: the shell has the terminal until it continues us.
     fn suspend(&mut self) -> io::Result<()> {
-        self.away(|| {
-            let _not_stopped =
-                rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TSTP);
-        })
+        self.give_terminal();
+        let _not_stopped =
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TSTP);
+        self.take_terminal()
     }
 
-    fn edit(&mut self, text: &str) -> io::Result<Result<String, String>> {
-        let Some(editor) = self.options.editor.clone() else {
-            return Ok(Err("there is no editor: set EDITOR".to_owned()));
-        };
-        let mut edited = Err(String::new());
-        self.away(|| edited = desk::edit(&editor, text))?;
-        Ok(edited)
+    /// Somebody else has the terminal for a while; the agent works on. None when a signal ends all of it.
+    async fn away_for(&mut self, next: Next, signals: &mut Signals) -> io::Result<Option<()>> {
+        let now = Instant::now();
+        match next {
+            Next::Quit => {}
+            Next::Edit(text) => {
+                let Some(editor) = self.options.editor.clone() else {
+                    let none = Err("there is no editor: set EDITOR".to_owned());
+                    self.take(Event::Agent(AgentEvent::Edited(none)), now)?;
+                    return Ok(Some(()));
+                };
+                self.give_terminal();
+                let edited = tokio::select! {
+                    edited = desk::edit(&editor, &text) => edited,
+                    () = signals.end() => return Ok(None),
+                };
+                // Ctrl+C in the editor was meant for the editor.
+                signals.forget_interrupts();
+                self.take_terminal()?;
+                self.take(Event::Agent(AgentEvent::Edited(edited)), Instant::now())?;
+            }
+            Next::Fleet => {
+                let Some(FleetView(show)) = &mut self.options.fleet else {
+                    let told = "Ctrl+D leaves this agent; `caliban agents` shows all of them".to_owned();
+                    self.take(Event::Agent(AgentEvent::Told(told)), now)?;
+                    return Ok(Some(()));
+                };
+                let shown = show();
+                self.give_terminal();
+                let shown = shown.await;
+                self.take_terminal()?;
+                if let Err(why) = shown {
+                    self.take(Event::Agent(AgentEvent::Told(why)), Instant::now())?;
+                }
+            }
+        }
+        Ok(Some(()))
     }
 
-    /// Gives the terminal away for a while.
-    fn away(&mut self, work: impl FnOnce()) -> io::Result<()> {
+    /// The terminal is as it was before the screen.
+    fn give_terminal(&mut self) {
         self.keys = None;
         self.modes.pause();
-        work();
+    }
+
+    /// The screen has the terminal again.
+    fn take_terminal(&mut self) -> io::Result<()> {
         self.modes.resume()?;
         self.keys = Some(EventStream::new());
         let size = crossterm::terminal::size()?;

@@ -20,6 +20,18 @@ impl State {
     pub(super) fn agent(&mut self, event: AgentEvent, now: Instant) -> Vec<Effect> {
         match event {
             AgentEvent::Opened { modes, is_running, model } => {
+                if let Some(why) = self.facts.no_say.take() {
+                    let text = "you can look and write, and decide nothing";
+                    self.push(Kind::Notice(Notice::new(Weight::Warning, text, &why)));
+                    self.decides = false;
+                }
+                if let Some(text) = self.told_when_open.take() {
+                    self.push(Kind::Notice(Notice::new(
+                        Weight::Info,
+                        "the conversation was taken back",
+                        &text,
+                    )));
+                }
                 self.is_open = true;
                 self.was_open = true;
                 self.is_gone = false;
@@ -50,7 +62,19 @@ impl State {
                 self.failure = Some(failure);
                 return vec![Effect::Quit];
             }
-            AgentEvent::Update(update) => self.session_update(update, now),
+            AgentEvent::Update(update) => match other_session(&update) {
+                Some((session, draft, text)) => {
+                    self.take_queue_back();
+                    self.start_over();
+                    self.told_when_open = Some(text);
+                    self.composer.put_before(crate::composer::Draft::of(&draft));
+                    return vec![Effect::Load(session)];
+                }
+                None => self.session_update(update, now),
+            },
+            AgentEvent::Heard => drop(self.unheard.pop_front()),
+            AgentEvent::Prompts(prompts) => self.show_prompts(&prompts, now),
+            AgentEvent::ShellEnded { output, ending, is_ok } => self.shell_ended(&output, &ending, is_ok),
             AgentEvent::Background(rows) => self.background = rows,
             AgentEvent::Asked(asked) => {
                 let text =
@@ -100,7 +124,7 @@ impl State {
             AgentEvent::NotSent(text, failure) => {
                 self.turn.answered();
                 self.fail(&failure);
-                self.composer.put_before(crate::composer::Draft::of(&text));
+                self.not_sent(&text);
             }
             AgentEvent::Failed(failure) => self.fail(&failure),
             AgentEvent::Files(files) => {
@@ -155,6 +179,7 @@ impl State {
         self.title = None;
         self.is_open = false;
         self.is_without = false;
+        self.unheard.clear();
     }
 
     fn session_update(&mut self, update: SessionUpdate, now: Instant) {
@@ -225,6 +250,9 @@ impl State {
             }
             SessionUpdate::CurrentModeUpdate(mode) => self.mode = Some(mode.current_mode_id.to_string()),
             SessionUpdate::SessionInfoUpdate(info) => {
+                let word = |name: &str| word(info.meta.as_ref(), name)?.as_str().map(foreign::line);
+                self.model = word("model").or(self.model.take());
+                self.effort = word("effort").or(self.effort.take());
                 self.title = info.title.take().map(|title| foreign::line(&title)).or(self.title.take());
             }
             SessionUpdate::UsageUpdate(usage) => {
@@ -340,7 +368,7 @@ impl Conversation {
     }
 
     /// The call with this id.
-    fn tool_mut(&mut self, id: &str) -> Option<&mut Tool> {
+    pub(super) fn tool_mut(&mut self, id: &str) -> Option<&mut Tool> {
         let cell = self
             .newest_first_mut()
             .find(|cell| matches!(cell.kind(), Kind::Tool(tool) if tool.id() == id))?;
@@ -356,6 +384,14 @@ fn waiting(meta: Option<&Meta>, title: &str) -> Option<String> {
     let is_wait =
         word(meta, "wait").is_some() || title.starts_with("waiting ") || title.contains("disk full");
     is_wait.then(|| title.to_owned())
+}
+
+/// The session that the client shall go on with, what to write there, and what is said about it.
+fn other_session(update: &SessionUpdate) -> Option<(String, String, String)> {
+    let SessionUpdate::AgentMessageChunk(chunk) = update else { return None };
+    let load = word(chunk.meta.as_ref(), caliban_acp::extension::LOAD)?;
+    let field = |name: &str| load.get(name)?.as_str().map(str::to_owned);
+    Some((field("session")?, field("draft").unwrap_or_default(), text_of(&chunk.content)))
 }
 
 /// Our own word in `_meta`.

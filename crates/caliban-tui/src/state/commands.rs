@@ -10,11 +10,13 @@ use crate::{
 };
 
 /// Commands of the screen: name, what goes behind it, what it does.
-pub(super) const OWN: [(&str, &str, &str); 13] = [
+pub(super) const OWN: [(&str, &str, &str); 15] = [
     ("help", "", "Keys and commands"),
     ("new", "", "Begin a new session"),
     ("clear", "", "The same as /new"),
-    ("resume", "", "Go on with another session of this directory"),
+    ("resume", "[id]", "Go on with another session of this repo"),
+    ("sessions", "", "The same as /resume"),
+    ("agents", "", "Show the agents of the fleet; Esc comes back"),
     ("mode", "[name]", "Show or change the permission mode"),
     ("todo", "", "Show or hide the todo list"),
     ("copy", "", "Copy the last answer"),
@@ -35,7 +37,7 @@ impl State {
         let is_attached = self.facts.attached.is_some();
         let own = OWN.iter().filter(|(name, ..)| match *name {
             "detach" => is_attached,
-            "new" | "clear" | "resume" => !is_attached,
+            "new" | "clear" | "resume" | "sessions" => !is_attached,
             _ => true,
         });
         let own =
@@ -75,6 +77,12 @@ impl State {
         Some(self.own_command(&name, &rest, now))
     }
 
+    /// Whether this is a command that the agent carries out.
+    pub(super) fn is_agents_command(&self, text: &str) -> bool {
+        let name = parsed(text).map(|(name, _)| name);
+        name.is_some_and(|name| self.commands.iter().any(|command| command.name == name))
+    }
+
     fn own_command(&mut self, name: &str, rest: &str, now: Instant) -> Vec<Effect> {
         match name {
             "help" => {
@@ -82,10 +90,17 @@ impl State {
                 Vec::new()
             }
             "new" | "clear" => {
+                self.take_queue_back();
                 self.start_over();
                 vec![Effect::New]
             }
-            "resume" => vec![Effect::ListSessions],
+            "resume" if !rest.is_empty() => {
+                self.take_queue_back();
+                self.start_over();
+                vec![Effect::Load(rest.to_owned())]
+            }
+            "resume" | "sessions" => vec![Effect::ListSessions],
+            "agents" => vec![Effect::Fleet],
             "mode" if rest.is_empty() => {
                 let modes: Vec<String> =
                     self.modes.iter().map(|mode| format!("{}: {}", mode.id, mode.about)).collect();

@@ -26,12 +26,17 @@ impl State {
         }
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let alt = key.modifiers.contains(KeyModifiers::ALT);
-        if std::mem::take(&mut self.prefix) && control && key.code == KeyCode::Char('e') {
-            return vec![Effect::Edit(self.composer.draft().whole())];
+        if std::mem::take(&mut self.prefix) {
+            match key.code {
+                KeyCode::Char('e') if control => return vec![Effect::Edit(self.composer.draft().whole())],
+                KeyCode::Char('a') => return vec![Effect::Fleet],
+                _ => {}
+            }
         }
         // Keys that mean the same wherever one is.
         match (key.code, control, alt) {
             (KeyCode::Char('c'), true, _) => return self.interrupt_or_leave(now),
+            (KeyCode::Char('a'), false, true) => return vec![Effect::Fleet],
             (KeyCode::Char('l'), true, _) => return vec![Effect::Repaint],
             (KeyCode::Char('z'), true, _) => return vec![Effect::Suspend],
             (KeyCode::Char('o'), true, _) => {
@@ -86,6 +91,10 @@ impl State {
             return vec![Effect::Quit];
         }
         self.leaving = Some(now);
+        if self.shell.running.is_some() {
+            self.say("ending the command; Ctrl+C again leaves", now);
+            return vec![Effect::StopShell];
+        }
         if self.turn.is_running() {
             self.say("interrupting; Ctrl+C again leaves", now);
             return self.interrupt();
@@ -149,7 +158,7 @@ impl State {
             KeyCode::Up => self.step_popup(false),
             KeyCode::Down => self.step_popup(true),
             KeyCode::Esc => self.popup = None,
-            KeyCode::Tab => return self.choose(),
+            KeyCode::Tab => return self.choose(now),
             KeyCode::Enter => match &kind {
                 // A command that stands there whole is carried out.
                 PopupKind::Commands(_) if self.is_whole_command() => {
@@ -157,10 +166,10 @@ impl State {
                     return self.submit(now);
                 }
                 PopupKind::Commands(_) if !self.wants_input() => {
-                    let _none = self.choose();
+                    let _none = self.choose(now);
                     return self.submit(now);
                 }
-                _ => return self.choose(),
+                _ => return self.choose(now),
             },
             _ => match kind {
                 PopupKind::History(mut query) => {
@@ -174,7 +183,7 @@ impl State {
                     self.search_history(query, now);
                 }
                 // What is typed goes on in the composer.
-                PopupKind::Text | PopupKind::Sessions => {
+                PopupKind::Text | PopupKind::Sessions | PopupKind::Prompts => {
                     self.popup = None;
                     return self.composer_key(key, now);
                 }
@@ -282,22 +291,39 @@ impl State {
         self.composer.insert(text);
     }
 
-    /// Esc: interrupts; twice on an idle screen: clears the draft into the history.
+    /// Esc: interrupts; twice on an idle screen: clears the draft into the history, or goes back to an earlier prompt.
     fn escape(&mut self, now: Instant) -> Vec<Effect> {
+        if self.shell.running.is_some() {
+            return vec![Effect::StopShell];
+        }
         if self.turn.is_running() {
             self.say("interrupting; what is queued stays", now);
             return self.interrupt();
         }
         let is_twice =
             self.escaped.take().is_some_and(|before| now.saturating_duration_since(before) < ESC_TWICE);
-        if is_twice && !self.composer.is_blank() {
+        if is_twice && self.composer.is_blank() {
+            if self.can_rewind() {
+                return vec![Effect::ListPrompts];
+            }
+            self.say("there is nothing to go back to here", now);
+            return Vec::new();
+        }
+        if is_twice {
             let text = self.composer.draft().whole();
             self.composer.discard();
             self.say("cleared; ↑ brings it back", now);
             return vec![Effect::Remember(text)];
         }
+        if self.composer.is_blank() && self.can_rewind() {
+            self.say("Esc again goes back to an earlier prompt", now);
+        }
         self.escaped = Some(now);
         Vec::new()
+    }
+
+    fn can_rewind(&self) -> bool {
+        !self.conversation.is_empty() && self.commands.iter().any(|command| command.name == "rewind")
     }
 
     fn ask_key(&mut self, key: KeyEvent, now: Instant) -> Vec<Effect> {

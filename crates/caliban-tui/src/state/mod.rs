@@ -5,10 +5,14 @@ mod agent;
 mod commands;
 mod keys;
 mod popup;
+mod shell;
 mod submit;
 mod turn;
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 pub(crate) use self::{
     popup::{Popup, PopupKind},
@@ -121,6 +125,14 @@ pub struct State {
     files_for: Option<usize>,
     /// The wall clock, for what other processes have stamped.
     pub(crate) wall_ms: u64,
+    pub(crate) shell: shell::Shell,
+    /// What was said and is not known to be on the disk, oldest first.
+    unheard: VecDeque<String>,
+    /// What is told as soon as another session is open.
+    told_when_open: Option<String>,
+    pub(crate) effort: Option<String>,
+    /// Whether this client answers questions and changes the mode.
+    pub(crate) decides: bool,
 }
 
 impl State {
@@ -162,6 +174,11 @@ impl State {
             files: Vec::new(),
             files_for: None,
             wall_ms: 0,
+            shell: shell::Shell::default(),
+            unheard: VecDeque::new(),
+            told_when_open: None,
+            effort: None,
+            decides: true,
         }
     }
 

@@ -21,6 +21,8 @@ pub(crate) enum PopupKind {
     History(String),
     /// Sessions, by id.
     Sessions,
+    /// Prompts that one can go back to, by number.
+    Prompts,
     /// Something to read.
     Text,
 }
@@ -47,7 +49,7 @@ impl Popup {
             ("Enter", "send; while the agent works: steer it at its next step"),
             ("Tab", "while it works: queue for the next turn. With a question open: go to it"),
             ("Shift+Enter, Alt+Enter, Ctrl+J, \\ Enter", "a new line"),
-            ("Esc", "close a list, then interrupt; twice: clear the draft"),
+            ("Esc", "close a list, then interrupt; twice: clear the draft, or go back to an earlier prompt"),
             ("Ctrl+C", "interrupt; clear the draft into the history; twice: leave"),
             ("Ctrl+D", "on an empty line: leave"),
             ("↑ ↓", "history; Alt+↑ takes a queued message back"),
@@ -59,7 +61,8 @@ impl Popup {
             ("Ctrl+S", "put the draft aside, or take it back"),
             ("Ctrl+G", "write in your editor"),
             ("Ctrl+L, Ctrl+Z", "repaint, suspend"),
-            ("@ and /", "a file, a command"),
+            ("Alt+A, Ctrl+X a", "the agents of the fleet; Esc comes back"),
+            ("@ / !", "a file, a command, a shell command"),
         ];
         let mut lines: Vec<String> = keys.iter().map(|(key, does)| format!("{key}: {does}")).collect();
         lines.push(String::new());
@@ -85,8 +88,10 @@ impl Popup {
 impl State {
     /// Opens, narrows or closes the list that belongs to what is being written.
     pub(super) fn refresh_popup(&mut self) -> Vec<Effect> {
-        if let Some(Popup { kind: PopupKind::History(_) | PopupKind::Sessions | PopupKind::Text, .. }) =
-            &self.popup
+        if let Some(Popup {
+            kind: PopupKind::History(_) | PopupKind::Sessions | PopupKind::Prompts | PopupKind::Text,
+            ..
+        }) = &self.popup
         {
             return Vec::new();
         }
@@ -163,6 +168,21 @@ impl State {
         self.popup = Some(Popup { kind: PopupKind::Sessions, title, items, chosen: 0 });
     }
 
+    /// Esc Esc: the prompts that one can go back to, the last one chosen.
+    pub(super) fn show_prompts(&mut self, prompts: &[String], now: Instant) {
+        if prompts.is_empty() {
+            return self.say("there is nothing to go back to", now);
+        }
+        let items: Vec<(String, String)> = prompts
+            .iter()
+            .enumerate()
+            .map(|(at, text)| ((at + 1).to_string(), format!("{}  {}", at + 1, foreign::line(text))))
+            .collect();
+        let chosen = items.len() - 1;
+        let title = "go back to before a prompt, its files too: Enter".to_owned();
+        self.popup = Some(Popup { kind: PopupKind::Prompts, title, items, chosen });
+    }
+
     pub(super) fn step_popup(&mut self, down: bool) {
         if let Some(popup) = &mut self.popup {
             popup.step(down);
@@ -170,7 +190,7 @@ impl State {
     }
 
     /// Takes what is chosen in the list.
-    pub(super) fn choose(&mut self) -> Vec<Effect> {
+    pub(super) fn choose(&mut self, now: Instant) -> Vec<Effect> {
         let Some(popup) = self.popup.take() else { return Vec::new() };
         let Some((value, _)) = popup.items.get(popup.chosen) else { return Vec::new() };
         match popup.kind {
@@ -190,7 +210,12 @@ impl State {
                 }
                 Vec::new()
             }
+            PopupKind::Prompts => {
+                self.turn.prompted(now);
+                vec![Effect::Prompt(format!("/rewind {value}"))]
+            }
             PopupKind::Sessions => {
+                self.take_queue_back();
                 self.start_over();
                 vec![Effect::Load(value.clone())]
             }

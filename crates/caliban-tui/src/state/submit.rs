@@ -15,7 +15,7 @@ impl State {
         if self.composer.is_blank() {
             return Vec::new();
         }
-        if let Some(effects) = self.command(now) {
+        if let Some(effects) = self.command(now).or_else(|| self.shell_command(now)) {
             return effects;
         }
         if self.is_gone {
@@ -36,7 +36,7 @@ impl State {
         if self.composer.is_blank() || !self.turn.is_running() {
             return Vec::new();
         }
-        if let Some(effects) = self.command(now) {
+        if let Some(effects) = self.command(now).or_else(|| self.shell_command(now)) {
             return effects;
         }
         let draft = self.composer.take();
@@ -72,8 +72,33 @@ impl State {
         self.push(Kind::User(User::new(&shown.join("\n\n"), None)));
         self.conversation.follow();
         self.turn.prompted(now);
+        let text = if self.is_agents_command(&text) {
+            text
+        } else {
+            let text = self.with_untold(text);
+            self.unheard.push_back(text.clone());
+            text
+        };
         effects.push(Effect::Prompt(text));
         effects
+    }
+
+    /// The agent is gone, and did not answer this. What it has heard is in the conversation, and is not said again.
+    pub(super) fn not_sent(&mut self, text: &str) {
+        let unheard = self.unheard.iter().position(|unheard| unheard == text);
+        if let Some(at) = unheard {
+            self.unheard.remove(at);
+        }
+        if unheard.is_some() || self.is_agents_command(text) {
+            self.composer.put_before(Draft::of(text));
+        }
+    }
+
+    /// What waits for the next turn goes back into the composer: it was meant for this session.
+    pub(super) fn take_queue_back(&mut self) {
+        for draft in std::mem::take(&mut self.queue).into_iter().rev() {
+            self.composer.put_before(draft);
+        }
     }
 
     /// Answers the question that is shown.

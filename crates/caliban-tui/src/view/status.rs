@@ -29,6 +29,9 @@ pub(super) fn draw_activity(state: &State, now: Instant, area: Rect, buffer: &mu
     let Some(since) = state.turn.since() else {
         if let Some(toast) = toast {
             put(buffer, area, area.y, &Line::styled(cut(&toast, width), theme.style(Role::Warn)));
+        } else if let Some(command) = &state.shell.running {
+            let text = foreign::line(&format!("running !{command} · Esc ends it"));
+            put(buffer, area, area.y, &Line::styled(cut(&text, width), theme.style(Role::Accent)));
         } else if state.is_opening() {
             put(buffer, area, area.y, &Line::styled("opening the session …", theme.style(Role::Dim)));
         }
@@ -79,12 +82,17 @@ pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
             Span::styled(format!("attached to {}", foreign::line(attached)), theme.style(Role::Accent)),
         ));
     }
+    if !state.decides {
+        parts.push((0, Span::styled("decides nothing", theme.style(Role::Warn))));
+    }
     if let Some(mode) = &state.mode {
         let role = if mode == "unattended" { Role::Warn } else { Role::Accent };
         parts.push((0, Span::styled(foreign::line(mode), theme.style(role))));
     }
     if let Some(model) = &state.model {
-        parts.push((1, Span::styled(foreign::line(model), dim)));
+        let effort = state.effort.as_ref().filter(|effort| *effort != "default");
+        let effort = effort.map(|effort| format!(", effort {effort}")).unwrap_or_default();
+        parts.push((1, Span::styled(foreign::line(&format!("{model}{effort}")), dim)));
     }
     if let Some((used, size)) = state.window.filter(|(_, size)| *size > 0) {
         let percent = used.saturating_mul(100) / size;

@@ -3,6 +3,7 @@
 //! Tests named `t01` to `t30` stand for complaints about other terminal UIs, by their number in the project's list.
 
 mod approvals;
+mod commands;
 mod conversation;
 mod fleet;
 mod looks;

@@ -33,13 +33,17 @@ impl World {
 
     /// Before the session is open.
     pub(crate) fn closed(size: (u16, u16)) -> Self {
-        let theme = Theme { depth: Depth::True, ground: Ground::Dark };
         let facts = Facts {
             version: "0.1.0".into(),
             branch: Some("main".into()),
             place: "~/work/project".into(),
             ..Facts::default()
         };
+        Self::with_facts(size, facts)
+    }
+
+    pub(crate) fn with_facts(size: (u16, u16), facts: Facts) -> Self {
+        let theme = Theme { depth: Depth::True, ground: Ground::Dark };
         Self { state: State::new(size, theme, facts), now: Instant::now(), size }
     }
 

@@ -1,5 +1,7 @@
 //! `caliban sessions …`: the arguments.
 
+use std::num::NonZeroUsize;
+
 use clap::Subcommand;
 
 /// What to do with sessions.
@@ -43,6 +45,28 @@ pub(crate) enum SessionsCommand {
     Compact {
         /// The session: an id or the beginning of one, or a background agent's label
         id: String,
+    },
+    /// Make a copy of a session, whole or up to one of its prompts; the old one stays as it is
+    Fork {
+        /// The session: an id or the beginning of one
+        id: String,
+        /// Leave out this prompt and what followed; 1 is the first
+        #[arg(long, value_name = "N")]
+        before: Option<NonZeroUsize>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Go back to before a prompt: files that tools have changed since come back, and the conversation goes on in a copy
+    Rewind {
+        /// The session: an id or the beginning of one
+        id: String,
+        /// The prompt; 1 is the first, without it the last
+        #[arg(long, value_name = "N")]
+        before: Option<NonZeroUsize>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Remove sessions with everything that is kept about them
     Rm {

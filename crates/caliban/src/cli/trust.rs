@@ -22,8 +22,8 @@ use crate::{
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-Until a repo is trusted, its .caliban/settings.toml, .caliban/settings.local.toml, .mcp.json and agent types
-(.caliban/agents/*.md, .claude/agents/*.md) are not even parsed. Trust is for the content that is there now: when one of these files changes, Caliban ignores them
+Until a repo is trusted, its .caliban/settings.toml, .caliban/settings.local.toml, .mcp.json, agent types
+(.caliban/agents/*.md, .claude/agents/*.md) and commands (.caliban/commands/*.md, .claude/commands/*.md) are not even parsed. Trust is for the content that is there now: when one of these files changes, Caliban ignores them
 again until you repeat the command. AGENTS.md and CLAUDE.md are read in any case: they are only text."
 )]
 pub(crate) struct TrustArgs {
@@ -124,7 +124,7 @@ fn consequences(settings: &Settings) -> Vec<String> {
     lines
 }
 
-/// One line for each agent type, and for each file that is none.
+/// One line for each agent type and each command, and for each file that is none.
 fn agent_types(files: &RepoFiles) -> Vec<String> {
     let (definitions, problems) = definitions::parse_all(files.agents());
     let described = definitions.iter().map(|definition| {
@@ -133,7 +133,11 @@ fn agent_types(files: &RepoFiles) -> Vec<String> {
         let model = definition.model.as_deref().unwrap_or("the caller's model");
         format!("agent type {}: {}; {}", inert(&definition.name), inert(&tools), inert(model))
     });
-    described.chain(problems.iter().map(|problem| format!("left out: {}", inert(problem)))).collect()
+    let (commands, more) = crate::commands::custom::parse_all(files.commands());
+    let commands =
+        commands.into_iter().map(|command| format!("command /{}: {}", command.name, inert(&command.about)));
+    let left_out = problems.iter().chain(&more).map(|problem| format!("left out: {}", inert(problem)));
+    described.chain(commands).chain(left_out).collect()
 }
 
 fn list(environment: &Environment, json: bool, out: &mut dyn Write) -> Result<(), Failure> {

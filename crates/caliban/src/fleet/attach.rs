@@ -42,7 +42,7 @@ pub(super) async fn attach(
     let mut client = fleet.client().await?;
     let mut agent = client.show(&args.agent.id).await.map_err(worded)?;
     let id = agent.id.to_string();
-    let has_screen = !args.plain && crate::screen::is_possible(fleet.environment, false);
+    let has_screen = !args.plain && crate::screen::is_possible(fleet.environment);
     let mut keyboard = if has_screen { None } else { Keyboard::open()? };
     // What was typed before the agent could hear it.
     let mut early: VecDeque<Line> = VecDeque::new();
@@ -159,6 +159,8 @@ async fn screen(fleet: &Fleet<'_>, link: Link, agent: &AgentRow) -> Result<calib
         history: None,
         redactor: caliban_core::redact::Redactor::default(),
         notes: None,
+        shell: crate::screen::shell(environment),
+        fleet: None,
     };
     caliban_tui::run(link.client, link.events, options)
         .await

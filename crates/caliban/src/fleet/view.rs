@@ -28,7 +28,7 @@ const EVERY: Duration = Duration::from_millis(250);
 
 /// Shows the agents until the person leaves.
 pub(super) async fn view(fleet: &Fleet<'_>) -> Result<Code, Failure> {
-    if !screen::is_possible(fleet.environment, false) {
+    if !screen::is_possible(fleet.environment) {
         return Err(Failure::usage("the agent view needs a terminal").hint("caliban agents list"));
     }
     let place = screen::place(&fleet.cwd, fleet.environment);

@@ -2,6 +2,7 @@
 
 mod audit;
 mod compact;
+mod fork;
 mod list;
 pub(crate) mod replay;
 mod rm;
@@ -49,6 +50,12 @@ pub(crate) fn sessions(
         SessionsCommand::Replay { id, speed } => replay::replay(&find(id)?, *speed, out)?,
         SessionsCommand::Audit { id, json } => audit::audit(&find(id)?, *json, out)?,
         SessionsCommand::Compact { id } => return compact::compact(&find(id)?, environment, cwd, out),
+        SessionsCommand::Fork { id, before, json } => {
+            fork::fork(&sessions, &sessions.find(id)?, *before, fork::Files::Stay, *json, out)?;
+        }
+        SessionsCommand::Rewind { id, before, json } => {
+            fork::fork(&sessions, &sessions.find(id)?, *before, fork::Files::Back, *json, out)?;
+        }
         SessionsCommand::Rm { ids } => rm::rm(&sessions, ids, out)?,
     }
     Ok(Code::Done)

@@ -241,6 +241,12 @@ impl Paths {
         [self.config.join("agents")].into_iter().chain(claude).collect()
     }
 
+    /// Where the user's own commands are, the strongest first.
+    pub(crate) fn own_command_directories(&self) -> Vec<PathBuf> {
+        let claude = self.home.as_ref().map(|home| home.join(".claude/commands"));
+        [self.config.join("commands")].into_iter().chain(claude).collect()
+    }
+
     /// The directory for everything about one repo: `<data>/repos/<hash>`.
     pub(crate) fn repo(&self, root: &Path) -> PathBuf {
         self.data.join("repos").join(repo_hash(root))

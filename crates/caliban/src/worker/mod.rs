@@ -46,6 +46,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     broker::{self, Farewell, Identity, Postman, Settled},
+    commands::{Forks, SessionCommands},
     compose::{Composition, Request, chain, compose},
     fleet::{caller_environment::unveiled, damage},
     report::Failure,
@@ -197,7 +198,8 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
         };
     let (workspace, redactor) = (agent.kit().workspace.clone(), agent.kit().redactor.clone());
     let mut notifier = Notifier::new(composition.fleet.notify.clone(), &agent, &composition.workspace);
-    let host = SessionHost::start(agent, Clients::Many);
+    let commands = SessionCommands::of(&environment, &composition)(&agent, Forks::Not);
+    let host = SessionHost::start_with(Box::new(agent), Clients::Many, Some(commands));
     let sessions = Arc::new(Sessions::only(host.clone()));
     let server = serve::Server::listen(&order.socket, &order.directory, sessions, redactor)?;
     let task = is_new.then(|| unveiled(&spec.prompt, &environment, VEILED_TASK));

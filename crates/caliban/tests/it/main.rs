@@ -11,6 +11,7 @@ mod background;
 mod bad_input;
 mod bg;
 mod broker;
+mod commands;
 mod compaction;
 mod config;
 mod daemon_below;

@@ -59,6 +59,11 @@ impl Place {
         sessions[0].clone()
     }
 
+    /// The directory of this session.
+    pub(crate) fn session_dir(&self, id: &str) -> PathBuf {
+        self.sessions().into_iter().find(|dir| dir.ends_with(id)).unwrap()
+    }
+
     /// Its transcript, line by line.
     pub(crate) fn transcript(&self) -> Vec<serde_json::Value> {
         let text = self.env.read(self.session().join("transcript.jsonl"));

@@ -12,14 +12,14 @@ use crate::{
 };
 
 /// A terminal in the repo in which the screen was opened with these arguments.
-fn open<'p>(place: &'p Place, args: &str) -> Tmux<'p> {
+pub(crate) fn open<'p>(place: &'p Place, args: &str) -> Tmux<'p> {
     let tmux = Tmux::start(&place.env, 100, 30);
     start(&tmux, place, args);
     tmux.wait_for_text("default");
     tmux
 }
 
-fn start(tmux: &Tmux<'_>, place: &Place, args: &str) {
+pub(crate) fn start(tmux: &Tmux<'_>, place: &Place, args: &str) {
     let program = place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
     let provider = place.server.args(place.protocol).join(" ");
     let repo = place.repo.display();
@@ -56,7 +56,7 @@ fn wait_until_read(tmux: &Tmux<'_>) {
 }
 
 /// Leaves a session in which nothing goes on.
-fn leave(tmux: &Tmux<'_>) -> String {
+pub(crate) fn leave(tmux: &Tmux<'_>) -> String {
     tmux.wait_for_text("> what shall I do?");
     tmux.send_keys(&["C-d"]);
     tmux.wait_for_text("left with 0")

@@ -126,7 +126,7 @@ impl Talk<'_> {
                     Ok(Some(ClientEvent::Permission(question))) => self.asked(question, out)?,
                     Ok(Some(ClientEvent::TurnEnded(ended))) => self.memory.screen.turn_ended(&ended, out)?,
                     // An agent of the fleet has none.
-                    Ok(Some(ClientEvent::Background(_))) => {}
+                    Ok(Some(ClientEvent::Background(_) | ClientEvent::Heard(_))) => {}
                     Ok(Some(ClientEvent::Closed(_)) | None) | Err(_) if is_loaded => {
                         self.memory.screen.line(Style::new(), "", out)?;
                         return Ok(Over::HungUp(self.unheard().await?));

@@ -1,0 +1,399 @@
+//! What files were before the agent's tools changed them, so that the changes of a turn can be undone.
+//!
+//! Owns `<session>/checkpoints/`: `index.jsonl`, and one file for each content, named by its SHA-256. Contents are kept
+//! byte for byte, readable by the owner alone. Only what a tool says that it writes is here: what a shell command changes
+//! is not known, and is not undone.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::transcript::make_private_directory;
+
+/// Below a session's directory.
+const DIRECTORY: &str = "checkpoints";
+const INDEX: &str = "index.jsonl";
+/// A larger file is not kept, and so not brought back.
+const MAX_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Keeps what the files of one session were. Helpers that work in the same session share it.
+#[derive(Debug)]
+pub struct Checkpoints {
+    directory: PathBuf,
+    /// The turn that is under way: how many have ended.
+    turn: AtomicU32,
+    writing: Mutex<()>,
+}
+
+/// One line of the index.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    /// A call is about to write this file. `content` is none when there is no such file.
+    Before { turn: u32, path: PathBuf, content: Option<Kept> },
+    /// The call has ended. `digest` is none when there is no such file.
+    After { turn: u32, path: PathBuf, digest: Option<String> },
+    /// The changes of this turn and of later ones were undone.
+    Undone { from: u32 },
+}
+
+/// A content that is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    digest: String,
+    mode: u32,
+}
+
+/// What came of an undo.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Undone {
+    /// Files that have their earlier content again.
+    pub restored: Vec<PathBuf>,
+    /// Files that did not exist before, and do not exist now.
+    pub removed: Vec<PathBuf>,
+    /// Files that were left alone, with the reason.
+    pub left: Vec<(PathBuf, String)>,
+}
+
+/// A file that the session's tools have changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    /// The file.
+    pub path: PathBuf,
+    /// Its content before the session; none when it did not exist.
+    pub before: Option<Vec<u8>>,
+}
+
+impl Checkpoints {
+    /// Those of the session in this directory. Nothing is made before something is kept.
+    pub fn new(session: &Path) -> Self {
+        let directory = session.join(DIRECTORY);
+        Self { directory, turn: AtomicU32::new(0), writing: Mutex::new(()) }
+    }
+
+    /// What follows belongs to this turn.
+    pub(crate) fn begin(&self, turn: u32) {
+        self.turn.store(turn, Ordering::Relaxed);
+    }
+
+    /// Keeps these files as they are now. Best effort: an undo that cannot be prepared must not stop the work.
+    pub(crate) async fn before(self: &Arc<Self>, paths: Vec<PathBuf>) {
+        self.note(paths, |this, path| {
+            let content = match read(path)? {
+                Some((bytes, mode)) => Some(Kept { digest: this.keep(&bytes)?, mode }),
+                None => None,
+            };
+            Ok(Line::Before { turn: this.turn.load(Ordering::Relaxed), path: path.to_owned(), content })
+        })
+        .await;
+    }
+
+    /// Notes what these files have become: what differs from that later was changed by somebody else.
+    pub(crate) async fn after(self: &Arc<Self>, paths: Vec<PathBuf>) {
+        self.note(paths, |this, path| {
+            let digest = read(path)?.map(|(bytes, _)| digest(&bytes));
+            Ok(Line::After { turn: this.turn.load(Ordering::Relaxed), path: path.to_owned(), digest })
+        })
+        .await;
+    }
+
+    async fn note(
+        self: &Arc<Self>,
+        paths: Vec<PathBuf>,
+        line: impl Fn(&Self, &Path) -> io::Result<Line> + Send + 'static,
+    ) {
+        if paths.is_empty() {
+            return;
+        }
+        let this = self.clone();
+        let noted = tokio::task::spawn_blocking(move || {
+            for path in paths.iter().map(|path| real(path)) {
+                if let Err(error) = line(&this, &path).and_then(|line| this.append(&line)) {
+                    tracing::warn!(path = %path.display(), %error, "a file cannot be kept for an undo");
+                }
+            }
+        });
+        if let Err(error) = noted.await {
+            tracing::error!(%error, "keeping files for an undo has crashed");
+        }
+    }
+
+    /// Keeps a content; its name.
+    fn keep(&self, bytes: &[u8]) -> io::Result<String> {
+        let name = digest(bytes);
+        let path = self.directory.join(&name);
+        if path.exists() {
+            return Ok(name);
+        }
+        make_private_directory(&self.directory)?;
+        let beside = self.directory.join(format!("{name}.{:?}.tmp", std::thread::current().id()));
+        let mut file =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        file.write_all(bytes)?;
+        fs::rename(beside, path)?;
+        Ok(name)
+    }
+
+    fn append(&self, line: &Line) -> io::Result<()> {
+        let text = serde_json::to_string(line)? + "\n";
+        make_private_directory(&self.directory)?;
+        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = self.directory.join(INDEX);
+        fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path)?.write_all(text.as_bytes())
+    }
+
+    /// The lines that count: those of turns that were undone are left out.
+    fn lines(&self) -> Vec<Line> {
+        let text = fs::read_to_string(self.directory.join(INDEX)).unwrap_or_default();
+        let mut lines: Vec<Line> = Vec::new();
+        for line in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {
+            match line {
+                Line::Undone { from } => lines.retain(|line| turn_of(line) < from),
+                other => lines.push(other),
+            }
+        }
+        lines
+    }
+}
+
+/// The last turn in which a tool has written files, if there is one that was not undone.
+pub fn last_turn(session: &Path) -> Option<u32> {
+    Checkpoints::new(session).lines().iter().map(turn_of).max()
+}
+
+/// The files that the session's tools have changed, in order.
+pub fn changed(session: &Path) -> Vec<Changed> {
+    let kept = Checkpoints::new(session);
+    let mut first: BTreeMap<PathBuf, Option<Vec<u8>>> = BTreeMap::new();
+    for line in kept.lines() {
+        if let Line::Before { path, content, .. } = line {
+            let before = || content.and_then(|content| fs::read(kept.directory.join(content.digest)).ok());
+            first.entry(path).or_insert_with(before);
+        }
+    }
+    first.into_iter().map(|(path, before)| Changed { path, before }).collect()
+}
+
+/// Brings the files back that tools have changed in this turn and later ones. A file that somebody else has changed since
+/// is left alone; what is overwritten or removed is kept first.
+pub fn undo(session: &Path, from: u32) -> io::Result<Undone> {
+    let kept = Checkpoints::new(session);
+    // For each file: what it was before the first of these turns, and what the last call has made of it.
+    let mut files: BTreeMap<PathBuf, (Option<Kept>, Option<Option<String>>)> = BTreeMap::new();
+    for line in kept.lines().into_iter().filter(|line| turn_of(line) >= from) {
+        match line {
+            Line::Before { path, content, .. } => {
+                files.entry(path).or_insert((content, None));
+            }
+            Line::After { path, digest, .. } => {
+                if let Some((_, last)) = files.get_mut(&path) {
+                    *last = Some(digest);
+                }
+            }
+            Line::Undone { .. } => {}
+        }
+    }
+    let mut undone = Undone::default();
+    for (path, (before, after)) in files {
+        match kept.bring_back(&path, before.as_ref(), after) {
+            Ok(Back::Restored) => undone.restored.push(path),
+            Ok(Back::Removed) => undone.removed.push(path),
+            Ok(Back::Nothing) => {}
+            Ok(Back::Left(why)) => undone.left.push((path, why)),
+            Err(error) => undone.left.push((path, error.to_string())),
+        }
+    }
+    kept.append(&Line::Undone { from })?;
+    Ok(undone)
+}
+
+/// Gives a fork of a session what is known of the turns before this one.
+pub(crate) fn copy(from: &Path, to: &Path, before: u32) -> io::Result<()> {
+    let (old, new) = (Checkpoints::new(from), Checkpoints::new(to));
+    for line in old.lines().into_iter().filter(|line| turn_of(line) < before) {
+        if let Line::Before { content: Some(content), .. } = &line {
+            make_private_directory(&new.directory)?;
+            let (there, here) = (old.directory.join(&content.digest), new.directory.join(&content.digest));
+            if !here.exists() && fs::hard_link(&there, &here).is_err() {
+                fs::copy(there, here)?;
+            }
+        }
+        new.append(&line)?;
+    }
+    Ok(())
+}
+
+enum Back {
+    Restored,
+    Removed,
+    /// It is as it was.
+    Nothing,
+    Left(String),
+}
+
+impl Checkpoints {
+    fn bring_back(
+        &self,
+        path: &Path,
+        before: Option<&Kept>,
+        after: Option<Option<String>>,
+    ) -> io::Result<Back> {
+        // A directory on the way that has become a link would lead elsewhere.
+        if path.parent().is_none_or(|parent| parent.canonicalize().ok().as_deref() != Some(parent)) {
+            return Ok(Back::Left("its directory is gone".to_owned()));
+        }
+        let now = read(path)?;
+        let now_digest = now.as_ref().map(|(bytes, _)| digest(bytes));
+        if now_digest.as_ref() == before.map(|before| &before.digest) {
+            return Ok(Back::Nothing);
+        }
+        if after.is_some_and(|after| after != now_digest) {
+            return Ok(Back::Left("it was changed since".to_owned()));
+        }
+        if let Some((bytes, _)) = &now {
+            self.keep(bytes)?;
+        }
+        let Some(before) = before else {
+            fs::remove_file(path)?;
+            return Ok(Back::Removed);
+        };
+        let bytes = fs::read(self.directory.join(&before.digest))?;
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let beside = path.with_file_name(format!(".{name}.caliban-undo"));
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        let written = file
+            .write_all(&bytes)
+            .and_then(|()| file.set_permissions(fs::Permissions::from_mode(before.mode)))
+            .and_then(|()| fs::rename(&beside, path));
+        if written.is_err() {
+            let _best_effort = fs::remove_file(&beside);
+        }
+        written.map(|()| Back::Restored)
+    }
+}
+
+fn turn_of(line: &Line) -> u32 {
+    match line {
+        Line::Before { turn, .. } | Line::After { turn, .. } | Line::Undone { from: turn } => *turn,
+    }
+}
+
+/// The path with its links followed, as the tools write it.
+fn real(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+    match (parent, path.file_name()) {
+        (Some(parent), Some(name)) => parent.join(name),
+        _ => path.to_owned(),
+    }
+}
+
+/// The content and the mode of a file; none when there is none.
+fn read(path: &Path) -> io::Result<Option<(Vec<u8>, u32)>> {
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if !metadata.is_file() || metadata.len() > MAX_BYTES {
+        return Err(io::Error::other(format!("not a file of at most {MAX_BYTES} bytes")));
+    }
+    Ok(Some((fs::read(path)?, metadata.permissions().mode() & 0o7777)))
+}
+
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Place {
+        _keep: tempfile::TempDir,
+        session: PathBuf,
+        file: PathBuf,
+        kept: Arc<Checkpoints>,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let keep = tempfile::tempdir().unwrap();
+            let root = keep.path().canonicalize().unwrap();
+            let (session, file) = (root.join("session"), root.join("file"));
+            let kept = Arc::new(Checkpoints::new(&session));
+            Self { _keep: keep, session, file, kept }
+        }
+
+        async fn writes(&self, turn: u32, path: &Path, text: &str) {
+            self.kept.begin(turn);
+            self.kept.before(vec![path.to_owned()]).await;
+            fs::write(path, text).unwrap();
+            self.kept.after(vec![path.to_owned()]).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn turns_are_undone_one_after_the_other() {
+        let place = Place::new();
+        let new = place.file.with_file_name("new");
+        fs::write(&place.file, "zero").unwrap();
+        fs::set_permissions(&place.file, fs::Permissions::from_mode(0o754)).unwrap();
+        place.writes(0, &place.file, "one").await;
+        place.writes(1, &place.file, "two").await;
+        place.writes(1, &place.file, "three").await;
+        place.writes(1, &new, "new").await;
+        let last = last_turn(&place.session).unwrap();
+        let undone = undo(&place.session, last).unwrap();
+        assert_eq!((undone.restored, undone.removed), (vec![place.file.clone()], vec![new.clone()]));
+        assert_eq!((fs::read(&place.file).unwrap(), new.exists()), (b"one".to_vec(), false));
+        assert_eq!(last_turn(&place.session), Some(0));
+        undo(&place.session, 0).unwrap();
+        assert_eq!(fs::read(&place.file).unwrap(), b"zero");
+        assert_eq!(fs::metadata(&place.file).unwrap().permissions().mode() & 0o7777, 0o754);
+        assert_eq!(last_turn(&place.session), None);
+    }
+
+    #[tokio::test]
+    async fn r19_an_undo_leaves_what_somebody_else_has_written_and_keeps_what_it_overwrites() {
+        let place = Place::new();
+        fs::write(&place.file, "before").unwrap();
+        place.writes(0, &place.file, "the agent's").await;
+        fs::write(&place.file, "the user's").unwrap();
+        let undone = undo(&place.session, 0).unwrap();
+        assert_eq!(undone.left, [(place.file.clone(), "it was changed since".to_owned())]);
+        assert_eq!(fs::read(&place.file).unwrap(), b"the user's");
+        place.writes(1, &place.file, "again").await;
+        undo(&place.session, 1).unwrap();
+        assert_eq!(fs::read(place.session.join(DIRECTORY).join(digest(b"again"))).unwrap(), b"again");
+    }
+
+    #[tokio::test]
+    async fn an_undo_does_not_follow_a_directory_that_has_become_a_link() {
+        let place = Place::new();
+        let (inside, outside) = (place.file.with_file_name("in"), place.file.with_file_name("out"));
+        fs::create_dir(&inside).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::write(inside.join("f"), "before").unwrap();
+        place.writes(0, &inside.join("f"), "after").await;
+        fs::rename(&inside, inside.with_file_name("moved")).unwrap();
+        fs::write(outside.join("f"), "after").unwrap();
+        std::os::unix::fs::symlink(&outside, &inside).unwrap();
+        let undone = undo(&place.session, 0).unwrap();
+        assert_eq!(undone.left.len(), 1, "{undone:?}");
+        assert_eq!(fs::read(outside.join("f")).unwrap(), b"after");
+    }
+}
