@@ -5,6 +5,7 @@
 //! shape that two of them share lives here, once. This crate knows no protocol and runs no process.
 
 pub mod ancestry;
+pub mod archive;
 pub mod grants;
 pub mod limits;
 pub mod lock;

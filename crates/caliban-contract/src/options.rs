@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::archive;
+
 /// How many agents run at once, when nobody says.
 pub const MAX_RUNNING: u32 = 8;
 /// How long a tree gets between TERM and KILL, when nobody says.
@@ -26,6 +28,12 @@ pub struct DaemonOptions {
     /// that a daemon of another version can be started.
     #[serde(skip_serializing_if = "is_default_stay")]
     pub stay_ms: u64,
+    /// How many days removed and respawned agents are kept (`fleet.archive_days`). Not passed on when it is the default.
+    #[serde(skip_serializing_if = "is_default_days")]
+    pub archive_days: u32,
+    /// How many bytes they may have together (`fleet.archive_mb`). Not passed on when it is the default.
+    #[serde(skip_serializing_if = "is_default_bytes")]
+    pub archive_bytes: u64,
 }
 
 /// The orphan sweep at start.
@@ -47,6 +55,8 @@ impl Default for DaemonOptions {
             sweep: Sweep::Remove,
             keep_worktrees: false,
             stay_ms: STAY_MS,
+            archive_days: archive::DAYS,
+            archive_bytes: u64::from(archive::MEBIBYTES) * archive::MIB,
         }
     }
 }
@@ -54,4 +64,14 @@ impl Default for DaemonOptions {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_default_stay(stay_ms: &u64) -> bool {
     *stay_ms == STAY_MS
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_default_days(days: &u32) -> bool {
+    *days == archive::DAYS
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_default_bytes(bytes: &u64) -> bool {
+    *bytes == u64::from(archive::MEBIBYTES) * archive::MIB
 }

@@ -243,7 +243,7 @@ impl Places {
 
     /// Where the directories of agents go that are in no registry any more.
     pub fn archive_dir(&self) -> PathBuf {
-        self.base.join("archive")
+        self.base.join(crate::archive::DIRECTORY)
     }
 
     /// The registry.

@@ -1,5 +1,5 @@
-//! A file that grows, read from where the last look ended: whole lines only. A file that was put aside and begun
-//! anew is read from its start.
+//! A file that grows, read from where the last look ended: whole lines only. One that was put aside and begun anew, or
+//! moved away, is read to its end first (r21): it stays open meanwhile.
 
 use std::{
     fs::File,
@@ -17,7 +17,8 @@ const LINE_CAP: usize = 64 * 1024 * 1024;
 #[derive(Debug)]
 pub struct Tail {
     path: PathBuf,
-    inode: u64,
+    /// The file that is read now, with its inode. It may have another name by now, or none.
+    open: Option<(File, u64)>,
     offset: u64,
     rest: Vec<u8>,
 }
@@ -26,25 +27,17 @@ impl Tail {
     /// Nothing of it is read yet.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
-        Self { path, inode: 0, offset: 0, rest: Vec::new() }
+        Self { path, open: None, offset: 0, rest: Vec::new() }
     }
 
     /// The whole lines that have come since the last time, without their ends. None when there is nothing new; a
     /// file that is not there yet has nothing.
     pub fn lines(&mut self) -> io::Result<Vec<String>> {
-        let mut file = match File::open(&self.path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let found = file.metadata()?;
-        if found.ino() != self.inode || found.len() < self.offset {
-            (self.inode, self.offset) = (found.ino(), 0);
-            self.rest.clear();
+        // First what is left of the file that we know, wherever it is now.
+        if self.read()? == 0 {
+            self.turn()?;
+            self.read()?;
         }
-        file.seek(SeekFrom::Start(self.offset))?;
-        let read = file.take(CHUNK).read_to_end(&mut self.rest)?;
-        self.offset += read as u64;
         let end = match self.rest.iter().rposition(|byte| *byte == b'\n') {
             Some(end) => end + 1,
             None if self.rest.len() > LINE_CAP => self.rest.len(),
@@ -53,6 +46,36 @@ impl Tail {
         let whole: Vec<u8> = self.rest.drain(..end).collect();
         let text = String::from_utf8_lossy(&whole);
         Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    /// Reads on in the open file; how many bytes there were.
+    fn read(&mut self) -> io::Result<u64> {
+        let Some((file, _)) = &mut self.open else { return Ok(0) };
+        if file.metadata()?.len() < self.offset {
+            // It was begun anew in its place.
+            self.offset = 0;
+            self.rest.clear();
+        }
+        file.seek(SeekFrom::Start(self.offset))?;
+        let read = file.take(CHUNK).read_to_end(&mut self.rest)? as u64;
+        self.offset += read;
+        Ok(read)
+    }
+
+    /// Goes on with the file that has the name now, when that is another one.
+    fn turn(&mut self) -> io::Result<()> {
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let inode = file.metadata()?.ino();
+        if self.open.as_ref().is_none_or(|(_, known)| *known != inode) {
+            self.open = Some((file, inode));
+            self.offset = 0;
+            self.rest.clear();
+        }
+        Ok(())
     }
 
     /// All that is there now.
@@ -65,9 +88,10 @@ impl Tail {
     /// The same line by line: no more than one chunk is in memory.
     pub fn each(&mut self, mut take: impl FnMut(String)) -> io::Result<()> {
         loop {
-            let before = (self.inode, self.offset);
+            let position = |tail: &Self| (tail.open.as_ref().map(|(_, inode)| *inode), tail.offset);
+            let before = position(self);
             self.lines()?.into_iter().for_each(&mut take);
-            if (self.inode, self.offset) == before {
+            if position(self) == before {
                 return Ok(());
             }
         }
@@ -101,5 +125,25 @@ mod tests {
         std::fs::rename(&path, dir.path().join("log.1")).unwrap();
         std::fs::write(&path, "new\n").unwrap();
         assert_eq!(tail.lines().unwrap(), ["new"]);
+    }
+
+    #[test]
+    fn r21_what_was_written_before_a_rotation_or_a_move_is_read_after_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, aside) = (dir.path().join("log"), dir.path().join("log.1"));
+        let mut tail = Tail::new(path.clone());
+        std::fs::write(&path, "one\n").unwrap();
+        assert_eq!(tail.all().unwrap(), ["one"]);
+        let mut old = File::options().append(true).open(&path).unwrap();
+        old.write_all(b"two\n").unwrap();
+        std::fs::rename(&path, &aside).unwrap();
+        std::fs::write(&path, "three\n").unwrap();
+        assert_eq!(tail.all().unwrap(), ["two", "three"]);
+        // Moved away for good: the end of it is not missed.
+        let mut last = File::options().append(true).open(&path).unwrap();
+        std::fs::rename(&path, dir.path().join("archived")).unwrap();
+        last.write_all(b"four\n").unwrap();
+        assert_eq!(tail.all().unwrap(), ["four"]);
+        assert_eq!(tail.all().unwrap(), Vec::<String>::new());
     }
 }

@@ -1,4 +1,4 @@
-//! Where sessions are: `<data>/caliban/repos/<hash>/sessions/<id>/`.
+//! Where conversations are: `<data>/caliban/repos/<hash>/{sessions,agents,archive}/<id>/`.
 
 use std::{
     fs, io,
@@ -8,7 +8,11 @@ use std::{
 };
 
 use caliban_agent::{event::Event, transcript};
-use caliban_core::ids::{AgentId, Candidate, ResolveError, resolve};
+use caliban_contract::{archive, records};
+use caliban_core::{
+    ids::{AgentId, Candidate, ResolveError, resolve},
+    spec::SpawnSpec,
+};
 
 use crate::report::Failure;
 
@@ -16,6 +20,27 @@ use crate::report::Failure;
 #[derive(Debug, Clone)]
 pub(crate) struct Sessions {
     repo_dir: PathBuf,
+}
+
+/// Where conversations of a repo are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shelf {
+    /// Those of the foreground.
+    Sessions,
+    /// Those of background agents that the fleet knows.
+    Agents,
+    /// Those of background agents that were removed or respawned.
+    Archive,
+}
+
+impl Shelf {
+    fn directory(self) -> &'static str {
+        match self {
+            Self::Sessions => "sessions",
+            Self::Agents => "agents",
+            Self::Archive => archive::DIRECTORY,
+        }
+    }
 }
 
 /// A session on disk.
@@ -63,9 +88,14 @@ impl Sessions {
         }
     }
 
-    /// All of them, the latest first.
+    /// Those of the foreground, the latest first.
     pub(crate) fn list(&self) -> Vec<Found> {
-        let Ok(entries) = fs::read_dir(self.repo_dir.join("sessions")) else { return Vec::new() };
+        self.on(Shelf::Sessions)
+    }
+
+    /// All in one place, the latest first.
+    pub(crate) fn on(&self, shelf: Shelf) -> Vec<Found> {
+        let Ok(entries) = fs::read_dir(self.repo_dir.join(shelf.directory())) else { return Vec::new() };
         let mut found: Vec<Found> = entries.filter_map(|entry| found(&entry.ok()?.path())).collect();
         found.sort_by(|a, b| b.changed.cmp(&a.changed).then_with(|| a.id.cmp(&b.id)));
         found
@@ -89,12 +119,38 @@ impl Sessions {
         find(self.list(), query)
     }
 
-    /// The same among the background agents, too, whose directories are sessions.
+    /// The same among the background agents, too, whose directories are sessions, also when they are archived.
     pub(crate) fn find_any(&self, query: &str) -> Result<Found, Failure> {
-        let agents = fs::read_dir(self.repo_dir.join("agents")).into_iter().flatten();
-        let agents = agents.filter_map(|entry| found(&entry.ok()?.path()));
-        find(self.list().into_iter().chain(agents).collect(), query)
+        find([Shelf::Sessions, Shelf::Agents, Shelf::Archive].map(|shelf| self.on(shelf)).concat(), query)
     }
+
+    /// The same among those that `sessions rm` may remove: a background agent that the fleet knows is the fleet's.
+    pub(crate) fn find_removable(&self, query: &str) -> Result<Found, Failure> {
+        find([Shelf::Sessions, Shelf::Archive].map(|shelf| self.on(shelf)).concat(), query)
+    }
+
+    /// The archived agent that had a label. Of several that had it, each is found by its id.
+    pub(crate) fn find_archived(&self, label: &str) -> Result<Option<Found>, Failure> {
+        let had_it = |found: &Found| label_of(&found.directory).is_some_and(|own| own == label);
+        let mut found: Vec<Found> = self.on(Shelf::Archive).into_iter().filter(had_it).collect();
+        match found.len() {
+            0 | 1 => Ok(found.pop()),
+            _ => {
+                let ids: Vec<String> = found.iter().map(|found| found.id.to_string()).collect();
+                Err(Failure::usage(format!(
+                    "several archived agents were called {label:?}: {}",
+                    ids.join(", ")
+                ))
+                .hint("name one by its id"))
+            }
+        }
+    }
+}
+
+/// The label of the background agent in a directory.
+pub(crate) fn label_of(directory: &Path) -> Option<String> {
+    let spec = fs::read_to_string(directory.join(records::SPEC)).ok()?;
+    Some(SpawnSpec::from_json(&spec).ok()?.label?.as_str().to_owned())
 }
 
 fn find(sessions: Vec<Found>, query: &str) -> Result<Found, Failure> {

@@ -212,6 +212,10 @@ impl Client {
     pub async fn rm(&mut self, agent: &str, request: RmRequest) -> Result<Removed, ClientError> {
         let mut call = Call::on(Verb::Rm, agent)?;
         call.path += &format!("?force={}&keep={}", request.force, request.keep);
+        // A daemon of before does not know it.
+        if request.purge {
+            call.path += "&purge=true";
+        }
         self.once(&call, None).await
     }
 

@@ -138,7 +138,7 @@ pub struct Stopping {
     pub stopping: bool,
 }
 
-/// What `DELETE /v1/agents/{id}` may do (`?force=true&keep=true`).
+/// What `DELETE /v1/agents/{id}` may do (`?force=true&keep=true&purge=true`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RmRequest {
@@ -146,6 +146,8 @@ pub struct RmRequest {
     pub force: bool,
     /// Leave its worktree where it is.
     pub keep: bool,
+    /// Delete its transcript and all its files instead of archiving them.
+    pub purge: bool,
 }
 
 /// The answer to it.
@@ -156,6 +158,9 @@ pub struct Removed {
     pub id: AgentId,
     /// What became of its work, line by line.
     pub work: Vec<String>,
+    /// Where its transcript is now. None when it was deleted, or when there was none.
+    #[serde(default)]
+    pub archived: Option<PathBuf>,
 }
 
 /// The answer to `POST /v1/agents/{id}/wake`: somebody listens there.

@@ -129,7 +129,11 @@ pub const ROUTES: [Route; 18] = [
         schema::<AgentRow>,
     ),
     Route {
-        query: &[("force", "kill it first if it is not stopped"), ("keep", "leave its worktree where it is")],
+        query: &[
+            ("force", "kill it first if it is not stopped"),
+            ("keep", "leave its worktree where it is"),
+            ("purge", "delete its files instead of archiving them"),
+        ],
         ..route(
             Verb::Rm,
             "DELETE",

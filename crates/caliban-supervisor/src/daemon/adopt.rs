@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
+use caliban_contract::archive::{Why, was_removed};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
 use caliban_store::StoreError;
@@ -16,7 +17,7 @@ use super::agent::Agent;
 use super::phase::{Keeper, Ordered, Phase, Queued, Stop, Tries};
 use super::store::Then;
 use super::unconfirmed_run::{VOID_PID, keeper_of_rest};
-use super::{Owner, rm, spawn, stop_order};
+use super::{Owner, archive, rm, spawn, stop_order};
 use crate::lock::Held;
 use crate::process::{self, Traces};
 use crate::records::{self, ExitRecord, LEAVING, ShimRecord};
@@ -50,7 +51,7 @@ impl Owner {
     pub(super) async fn adopt(&mut self, known: Vec<(Record, About)>) {
         // The last daemon removed them and could not delete their rows.
         let (removed, known): (Vec<_>, Vec<_>) =
-            known.into_iter().partition(|(record, _)| rm::is_removed(&self.places, record.id));
+            known.into_iter().partition(|(record, _)| was_removed(self.places.base(), record.id));
         for (record, _) in &removed {
             self.batch.add(Change::Delete(record.id), Then::Deleted(record.id));
         }
@@ -255,7 +256,7 @@ impl Owner {
             if self.agents.contains_key(&id) {
                 continue;
             }
-            if rm::is_removed(&self.places, id) {
+            if was_removed(self.places.base(), id) {
                 // The directory of an agent says that it was removed, as long as its row is there.
                 if !with_rows.contains(&id) {
                     self.deleted(id);
@@ -267,7 +268,7 @@ impl Owner {
                 // Never acknowledged: its daemon died before the commit.
                 spawn::forget_files(&self.places, id);
             } else if matches!(Held::try_take(&entry.path().join(records::SHIM_LOCK)), Ok(Some(_))) {
-                let to = rm::archive(&self.places, id);
+                let to = archive::put_if_possible(&self.places, id, Why::NoRow);
                 self.found
                     .notes
                     .push(format!("agent {id} was in no registry; its files are in {}", to.display()));

@@ -445,8 +445,8 @@ async fn read(request: HttpRequest<Incoming>) -> Result<Bytes, ApiError> {
 }
 
 fn rm_request(query: &str) -> Result<RmRequest, ApiError> {
-    let [force, keep] = flags(["force", "keep"], query)?;
-    Ok(RmRequest { force, keep })
+    let [force, keep, purge] = flags(["force", "keep", "purge"], query)?;
+    Ok(RmRequest { force, keep, purge })
 }
 
 /// The parameters of these names, each true or false.

@@ -6,6 +6,7 @@
 mod adopt;
 mod agent;
 mod approve;
+mod archive;
 mod connections;
 pub mod decide;
 mod diff;
@@ -95,7 +96,12 @@ pub(in crate::daemon) enum Msg {
     /// A worktree was taken care of, for a removal or a respawn.
     Disposed { id: AgentId, purpose: Box<worktree::Purpose>, outcome: Result<worktree::Disposed, String> },
     /// The directory of an agent that is removed was set aside, or could not be.
-    SetAside { removed: Removed, reply: Reply, outcome: std::io::Result<()> },
+    SetAside {
+        id: AgentId,
+        work: Vec<String>,
+        reply: Reply,
+        outcome: std::io::Result<Option<std::path::PathBuf>>,
+    },
     /// The sweep at start is over.
     Swept { count: u64, notes: Vec<String> },
 }
@@ -194,6 +200,8 @@ pub(in crate::daemon) struct Owner {
     listener: Option<listener::Listener>,
     /// Agents that were removed, and whose rows could not be deleted yet.
     undeleted: Vec<AgentId>,
+    /// Whether something may have come into the archive since it was pruned last.
+    archive_has_grown: bool,
     /// Why the registry cannot be written, as long as that is so.
     trouble: Option<String>,
     boot_id: String,
@@ -229,6 +237,7 @@ impl Owner {
             stop,
             listener: None,
             undeleted: Vec::new(),
+            archive_has_grown: true,
             trouble: None,
             boot_id: crate::process::boot_id().map_err(|error| format!("boot id: {error}"))?,
             own_program: start::own_program(),
@@ -294,7 +303,7 @@ impl Owner {
             Msg::StopOrdered { id, nonce, ordered } => self.stop_ordered(id, &nonce, ordered),
             Msg::Gone { id, nonce, exit } => self.gone(id, &nonce, exit.as_ref()),
             Msg::Disposed { id, purpose, outcome } => self.disposed(id, *purpose, outcome),
-            Msg::SetAside { removed, reply, outcome } => self.set_aside(removed, reply, outcome),
+            Msg::SetAside { id, work, reply, outcome } => self.set_aside(id, work, reply, outcome),
             Msg::Swept { count, notes } => {
                 self.found.swept = count;
                 self.found.notes.extend(notes);
@@ -436,6 +445,7 @@ impl Owner {
         self.keep_listening();
         self.save_unsaved();
         self.delete_rows();
+        self.prune_archive();
         self.look_again();
         self.settle_doubts();
         self.ticks = self.ticks.wrapping_add(1);

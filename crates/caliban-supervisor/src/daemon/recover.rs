@@ -10,6 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
+use caliban_contract::archive::{Why, was_removed};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status};
 use caliban_core::spec::SpawnSpec;
@@ -17,7 +18,7 @@ use caliban_store::StoreError;
 use caliban_store::fleet::{Change, Record, Registry, Wanted};
 use caliban_store::open::Prepared;
 
-use super::{rm, start, stop_order};
+use super::{archive, start, stop_order};
 use crate::lock::Held;
 use crate::places::Places;
 use crate::records::{self, LaunchRecord, ResumeOrder, ShimRecord, WorkerState, WorkerStatus};
@@ -49,12 +50,12 @@ pub(super) async fn lost(
     let (mut found, mut notes) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(places.agents_dir()).into_iter().flatten().flatten() {
         let id = entry.file_name().to_str().and_then(|name| name.parse::<AgentId>().ok());
-        let Some(id) = id.filter(|id| !with_rows.contains(id) && !rm::is_removed(places, *id)) else {
+        let Some(id) = id.filter(|id| !with_rows.contains(id) && !was_removed(places.base(), *id)) else {
             continue;
         };
         if !entry.path().join(records::SHIM_LOCK).exists() {
             if is_new {
-                let to = rm::archive(places, id);
+                let to = archive::put_if_possible(places, id, Why::NoRow);
                 notes.push(format!(
                     "agent {id} was in no registry and had not begun; its request is in {}",
                     to.display()

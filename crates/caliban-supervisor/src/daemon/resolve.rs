@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use caliban_contract::archive;
 use caliban_core::ids::{AgentId, Candidate, ResolveError, resolve};
 
 use super::Owner;
@@ -25,13 +26,21 @@ impl Owner {
             registered.iter().map(|agent| Candidate { id: agent.record.id, label: label(agent) });
         resolve(query, candidates).map_err(|error| {
             let (code, hint) = match &error {
+                ResolveError::Unknown { query } if self.is_archived(query) => (
+                    ErrorCode::NotFound,
+                    format!("it was removed; `caliban sessions show {query}` has what is kept of it"),
+                ),
                 ResolveError::Unknown { .. } => {
-                    (ErrorCode::NotFound, "`caliban agents list` shows all agents")
+                    (ErrorCode::NotFound, "`caliban agents list` shows all agents".to_owned())
                 }
-                ResolveError::Ambiguous { .. } => (ErrorCode::Ambiguous, "write more of the id"),
+                ResolveError::Ambiguous { .. } => (ErrorCode::Ambiguous, "write more of the id".to_owned()),
             };
             ApiError::new(code, error.to_string()).hint(hint)
         })
+    }
+
+    fn is_archived(&self, id: &str) -> bool {
+        id.parse().is_ok_and(|id| archive::place(self.places.base(), id).exists())
     }
 
     /// The agent that a request wants to change, unless another request is changing it.

@@ -1,6 +1,7 @@
 //! `POST /v1/agents/{id}/respawn`: ended, then anew from the original spec with a new id. The change from old to
 //! new, also in the rows of agents that wait for it, is one transaction; the old directory goes to the archive.
 
+use caliban_contract::archive::{Why, place};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status};
 use caliban_core::spec::SpawnSpec;
@@ -11,7 +12,7 @@ use super::phase::{Phase, Registering, Waiter};
 use super::resume::{self, Heard};
 use super::store::Then;
 use super::worktree::{Disposed, Purpose};
-use super::{Answer, Owner, Reply, answer_to, inherit, rm, spawn};
+use super::{Answer, Owner, Reply, answer_to, archive, inherit, spawn};
 use crate::protocol::{ApiError, ErrorCode, RespawnRequest, Respawned};
 use crate::row::About;
 
@@ -136,7 +137,7 @@ impl Owner {
             updated_at: now,
         };
         self.next_seq += 1;
-        let archived = self.places.archive_dir().join(old.to_string());
+        let archived = place(self.places.base(), old);
         let about = About::of(&spec);
         let registering = Registering { replies: Vec::new(), spec: Box::new(spec), given: None };
         let agent = Agent::new(record, about, Phase::Registering(registering));
@@ -158,7 +159,8 @@ impl Owner {
     pub(super) fn respawned(&mut self, mut respawned: Respawned, reply: Reply) {
         let (old, id) = (respawned.old, respawned.id);
         tracing::info!(%id, "respawned from {old}");
-        respawned.archived = rm::archive(&self.places, old);
+        respawned.archived = archive::put_if_possible(&self.places, old, Why::Respawned);
+        self.archive_has_grown = true;
         self.agents.remove(&old);
         self.watch.remove(old);
         self.events.removed(old);

@@ -1,19 +1,21 @@
-//! `DELETE /v1/agents/{id}`: only when it has ended, or by force; its work is kept by the rule of r19.
+//! `DELETE /v1/agents/{id}`: only when it has ended, or by force; its work is kept by the rule of r19, its transcript in the
+//! archive.
 
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use caliban_contract::archive::{Why, place};
 use caliban_core::ids::AgentId;
 use caliban_store::fleet::Change;
 
 use super::phase::Waiter;
 use super::store::Then;
 use super::worktree::{Disposed, Purpose};
-use super::{Answer, Msg, Owner, Reply, answer_to, spawn, stop_order};
+use super::{Answer, Msg, Owner, Reply, answer_to, archive, spawn, stop_order};
 use crate::places::Places;
 use crate::protocol::{ApiError, ErrorCode, Removed, RmRequest};
-use crate::records::{self, LEAVING};
+use crate::records::{self, LEAVING, TRANSCRIPT};
 use crate::room;
 
 impl Owner {
@@ -41,12 +43,11 @@ impl Owner {
     ) {
         match outcome {
             Ok(done) => {
-                let removed = Removed { id, work: done.work };
-                let (dir, leaving) = (self.places.agent_dir(id), leaving(&self.places, id));
+                let places = self.places.clone();
                 self.later(async move {
-                    let moved = tokio::task::spawn_blocking(move || set_aside(&dir, &leaving)).await;
+                    let moved = tokio::task::spawn_blocking(move || set_aside(&places, id, request)).await;
                     let outcome = moved.unwrap_or_else(|error| Err(io::Error::other(error)));
-                    Some(Msg::SetAside { removed, reply, outcome })
+                    Some(Msg::SetAside { id, work: done.work, reply, outcome })
                 });
             }
             Err(text) => {
@@ -63,23 +64,33 @@ impl Owner {
         }
     }
 
-    /// The directory is set aside, which makes the removal final: the next daemon deletes the row if this one cannot.
-    pub(super) fn set_aside(&mut self, removed: Removed, reply: Reply, outcome: io::Result<()>) {
-        let id = removed.id;
-        if let Err(error) = outcome {
-            self.stays(id);
-            let code = if room::is_full(&error) { ErrorCode::DiskFull } else { ErrorCode::Internal };
-            let text = format!("agent {id} stays: its directory cannot be set aside: {error}");
-            return answer_to(reply, Err(ApiError::new(code, text)));
-        }
-        tracing::info!(%id, "removed{}", removed.work.iter().map(|line| format!("; {line}")).collect::<String>());
+    /// The directory is out of the way, which makes the removal final: the next daemon deletes the row if this one cannot.
+    pub(super) fn set_aside(
+        &mut self,
+        id: AgentId,
+        work: Vec<String>,
+        reply: Reply,
+        outcome: io::Result<Option<PathBuf>>,
+    ) {
+        let archived = match outcome {
+            Ok(archived) => archived,
+            Err(error) => {
+                self.stays(id);
+                let code = if room::is_full(&error) { ErrorCode::DiskFull } else { ErrorCode::Internal };
+                let text = format!("agent {id} stays: its directory cannot be archived: {error}");
+                let hint = format!("`caliban rm {id} --purge` deletes it instead");
+                return answer_to(reply, Err(ApiError::new(code, text).hint(hint)));
+            }
+        };
+        tracing::info!(%id, "removed{}", work.iter().map(|line| format!("; {line}")).collect::<String>());
         self.agents.remove(&id);
         self.watch.remove(id);
         self.replaced_by_nobody(id);
         self.events.removed(id);
         let _none = fs::remove_file(self.places.agent_secrets(id));
+        self.archive_has_grown |= archived.is_some();
         self.batch.add(Change::Delete(id), Then::Deleted(id));
-        answer_to(reply, Ok(Answer::Removed(removed)));
+        answer_to(reply, Ok(Answer::Removed(Removed { id, work, archived })));
     }
 
     /// Tries again to delete the rows of agents that were removed.
@@ -89,23 +100,42 @@ impl Owner {
         }
     }
 
-    /// The row is gone; the files go.
+    /// The row is gone; files that are not archived go.
     pub(super) fn deleted(&mut self, id: AgentId) {
-        let (dir, leaving) = (self.places.agent_dir(id), leaving(&self.places, id));
-        self.tasks.spawn_blocking(move || delete(&dir, &leaving));
+        let places = self.places.clone();
+        self.tasks.spawn_blocking(move || finish(&places, id));
     }
 }
 
-/// Gives the directory of an agent the name that says that it was removed; durable when this returns. One that is not there
-/// any more is made.
-fn set_aside(dir: &Path, leaving: &Path) -> io::Result<()> {
-    match fs::rename(dir, leaving) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => spawn::make_dir(leaving)?,
-        // The new name may need another block of the directory above. The mark in the directory itself needs none.
-        Err(error) if room::is_full(&error) => return stop_order::mark_removed(dir),
+/// Moves the directory of an agent to the archive, or gives it the name that says that it is being deleted: when that is
+/// wanted, or when it has no transcript, so that nothing of it is worth keeping. Durable when this returns; where it is
+/// archived. A new name may need another block of the directory above. The mark in the agent's directory needs none: of a
+/// directory with the mark, what has a transcript is archived when there is room.
+fn set_aside(places: &Places, id: AgentId, request: RmRequest) -> io::Result<Option<PathBuf>> {
+    let (dir, leaving) = (places.agent_dir(id), leaving(places, id));
+    if !request.purge && dir.join(TRANSCRIPT).exists() {
+        return match archive::put(places, id, Why::Removed) {
+            Err(error) if room::is_full(&error) => {
+                stop_order::mark_removed(&dir)?;
+                Ok(Some(place(places.base(), id)))
+            }
+            moved => moved.map(Some),
+        };
+    }
+    match fs::rename(&dir, &leaving) {
+        // The name has to be there until the row is deleted.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => spawn::make_dir(&leaving)?,
+        Err(error) if room::is_full(&error) => {
+            stop_order::mark_removed(&dir)?;
+            return match fs::remove_file(dir.join(TRANSCRIPT)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(None),
+            };
+        }
         moved => moved?,
     }
-    leaving.parent().map_or(Ok(()), |agents| File::open(agents)?.sync_all())
+    leaving.parent().map_or(Ok(()), |agents| File::open(agents)?.sync_all())?;
+    Ok(None)
 }
 
 /// The name of an agent's directory on its way out.
@@ -113,42 +143,29 @@ pub(super) fn leaving(places: &Places, id: AgentId) -> PathBuf {
     places.agents_dir().join(format!("{LEAVING}{id}"))
 }
 
-/// Whether an agent was removed, as far as its directory says: its row may still be there.
-pub(super) fn is_removed(places: &Places, id: AgentId) -> bool {
-    leaving(places, id).exists() || stop_order::is_removed(&places.agent_dir(id))
-}
-
-/// Deletes the directory of a removed agent. Best effort: the next daemon tries again.
-pub(super) fn delete(dir: &Path, leaving: &Path) {
-    if stop_order::is_removed(dir) && fs::rename(dir, leaving).is_err() {
-        // There is still no room for the other name. The mark goes last: without it the agent would be there again.
-        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-            if entry.file_name() != records::STOP {
-                let path = entry.path();
-                let _tried = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
-            }
+/// Deletes what is left of a removed agent, or archives it. Best effort: the next daemon tries again.
+fn finish(places: &Places, id: AgentId) {
+    let (dir, leaving) = (places.agent_dir(id), leaving(places, id));
+    if stop_order::is_removed(&dir) {
+        if dir.join(TRANSCRIPT).exists() {
+            archive::put_if_possible(places, id, Why::Removed);
+            return;
         }
-        let _tried = fs::remove_dir_all(dir);
+        if fs::rename(&dir, &leaving).is_err() {
+            // There is still no room for the other name. The mark goes last: without it the agent would be there again.
+            for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+                if entry.file_name() != records::STOP {
+                    let path = entry.path();
+                    let _tried = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+                }
+            }
+            let _tried = fs::remove_dir_all(&dir);
+        }
     }
-    match fs::remove_dir_all(leaving) {
+    match fs::remove_dir_all(&leaving) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             tracing::warn!("{} is left: {error}", leaving.display());
         }
         _ => {}
-    }
-}
-
-/// Puts an agent's directory aside, and says where it is.
-pub(super) fn archive(places: &Places, id: AgentId) -> std::path::PathBuf {
-    let to = places.archive_dir().join(id.to_string());
-    let moved = crate::places::private_dir(&places.archive_dir())
-        .map_err(|error| error.to_string())
-        .and_then(|()| fs::rename(places.agent_dir(id), &to).map_err(|error| error.to_string()));
-    match moved {
-        Ok(()) => to,
-        Err(error) => {
-            tracing::warn!(%id, "its directory stays where it is: {error}");
-            places.agent_dir(id)
-        }
     }
 }

@@ -235,7 +235,7 @@ impl Owner {
             getrandom::fill(&mut bytes)
                 .map_err(|error| ApiError::new(ErrorCode::Internal, format!("no random numbers: {error}")))?;
             let id = AgentId::from_random(bytes);
-            let archived = self.places.archive_dir().join(id.to_string());
+            let archived = caliban_contract::archive::place(self.places.base(), id);
             let is_known = self.agents.contains_key(&id) || rm::leaving(&self.places, id).exists();
             if !is_known && !self.places.agent_dir(id).exists() && !archived.exists() {
                 return Ok(id);

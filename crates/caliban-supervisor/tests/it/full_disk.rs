@@ -91,7 +91,7 @@ async fn r11_the_next_daemon_starts_nobody_who_was_killed_while_the_disk_stays_f
 async fn r11_who_is_removed_on_a_full_disk_is_gone_and_stays_gone() {
     let Some((fleet, small, mut client, [asleep, running, queued])) = three().await else { return };
     small.fill();
-    let force = RmRequest { force: true, keep: false };
+    let force = RmRequest { force: true, ..RmRequest::default() };
     for id in [queued, running] {
         assert_eq!(client.rm(&id.to_string(), force).await.unwrap().id, id);
         assert_eq!(processes_of(&id.to_string()), Vec::<i32>::new());

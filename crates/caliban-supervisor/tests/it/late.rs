@@ -117,7 +117,7 @@ async fn a_removal_does_not_wait_for_a_registry_that_somebody_holds() {
     fleet.until_state(&mut client, done, State::Done).await;
     let held = Held::registry_of(&fleet);
     for (id, force) in [(done, false), (running, true)] {
-        let removed = client.rm(&id.to_string(), RmRequest { force, keep: false }).await.unwrap();
+        let removed = client.rm(&id.to_string(), RmRequest { force, ..RmRequest::default() }).await.unwrap();
         assert_eq!(removed.id, id);
         assert_eq!(processes_of(&id.to_string()), Vec::<i32>::new());
     }

@@ -121,7 +121,7 @@ async fn f14_rm_takes_a_stopped_agent_and_force_a_running_one() {
     assert_eq!(message, format!("agent {id} is running; only a stopped agent is removed"));
     assert_eq!(hint, format!("`caliban kill {id}` first, or `caliban rm {id} --force`"));
     let pid = fleet.shim(id).worker_pid.unwrap();
-    let removed = client.rm(&name, RmRequest { force: true, keep: false }).await.unwrap();
+    let removed = client.rm(&name, RmRequest { force: true, ..RmRequest::default() }).await.unwrap();
     assert_eq!((removed.id, removed.work), (id, Vec::new()));
     assert!(!is_alive(pid));
     assert_eq!(client.list().await.unwrap(), []);
@@ -298,7 +298,7 @@ async fn readers_are_told_who_is_removed_and_who_came_instead() {
     let id = fleet.spawn_up(&mut client, "hang").await;
     let mut events = client.events().await.unwrap();
     let new = client.respawn(&id.to_string(), &RespawnRequest::default()).await.unwrap().id;
-    client.rm(&new.to_string(), RmRequest { force: true, keep: false }).await.unwrap();
+    client.rm(&new.to_string(), RmRequest { force: true, ..RmRequest::default() }).await.unwrap();
     let (mut seen, mut removed) = (Vec::new(), Vec::new());
     while removed.last() != Some(&new) {
         match events.next().await.unwrap().unwrap() {

@@ -58,7 +58,7 @@ async fn what_happened_while_no_daemon_looked_is_told_by_the_next_and_only_once(
     let mut client = fleet.client().await;
     assert_eq!(told(&fleet, id).await, ["hang crashed: ended by signal 9"]);
     // Whoever removes one knows that it ends.
-    client.rm(&removed.to_string(), RmRequest { force: true, keep: false }).await.unwrap();
+    client.rm(&removed.to_string(), RmRequest { force: true, ..RmRequest::default() }).await.unwrap();
     client.shutdown().await.unwrap();
     let mut client = fleet.client().await;
     let other = fleet.spawn_up(&mut client, "hang").await;

@@ -188,7 +188,7 @@ async fn who_waits_for_one_that_is_removed_while_it_is_respawned_fails() {
         crate::fleet::until("its end is under way", || async { order.exists() }).await;
         other.respawn(&name, &RespawnRequest::default()).await
     };
-    let force = RmRequest { force: true, keep: false };
+    let force = RmRequest { force: true, ..RmRequest::default() };
     let (removed, respawned) = tokio::join!(client.rm(&name, force), respawn);
     assert_eq!(removed.unwrap().id, first);
     assert_eq!(refused(respawned).0, "conflict");

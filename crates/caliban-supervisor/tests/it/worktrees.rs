@@ -72,7 +72,7 @@ async fn rm_with_keep_leaves_the_worktree() {
     repo(&fleet);
     let (id, path) = done_with_worktree(&fleet).await;
     let mut client = fleet.client().await;
-    let removed = client.rm(&id.to_string(), RmRequest { force: false, keep: true }).await.unwrap();
+    let removed = client.rm(&id.to_string(), RmRequest { keep: true, ..RmRequest::default() }).await.unwrap();
     assert!(path.join("untracked").exists(), "{:?}", removed.work);
 }
 
@@ -185,7 +185,7 @@ async fn who_waits_for_one_that_is_neither_removed_nor_respawned_is_told_how_it_
         other.respawn(&name, &RespawnRequest::default()).await
     };
     let (removed, respawned) =
-        tokio::join!(client.rm(&name, RmRequest { force: true, keep: false }), respawn);
+        tokio::join!(client.rm(&name, RmRequest { force: true, ..RmRequest::default() }), respawn);
     assert_eq!((refused(removed).0, refused(respawned).0), ("conflict".into(), "conflict".into()));
     let row = fleet.until_state(&mut client, waiting, State::Failed).await;
     let text = format!("it was to start after {id}, which ended killed");

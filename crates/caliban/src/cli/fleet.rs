@@ -304,6 +304,9 @@ pub(crate) struct RmArgs {
     /// Leave its worktree where it is
     #[arg(long)]
     pub keep: bool,
+    /// Delete its transcript and answer, too, instead of keeping them in the archive
+    #[arg(long)]
+    pub purge: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

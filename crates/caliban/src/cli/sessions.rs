@@ -9,10 +9,14 @@ use clap::Subcommand;
 #[command(defer = true)]
 pub(crate) enum SessionsCommand {
     /// List the sessions of this repo, the latest first
+    #[command(after_help = "Examples:\n  caliban sessions list\n  caliban sessions list --archived --json")]
     List {
         /// Those of every repo
         #[arg(long)]
         all: bool,
+        /// What is kept of background agents that were removed or respawned
+        #[arg(long)]
+        archived: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -68,7 +72,7 @@ pub(crate) enum SessionsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Remove sessions with everything that is kept about them
+    /// Remove sessions, or archived agents, with everything that is kept about them
     Rm {
         /// The sessions: ids or beginnings of ids
         #[arg(required = true, value_name = "ID")]

@@ -42,11 +42,9 @@ pub(super) async fn read(base: &Path, places: &Places, own: &Places) -> Result<V
         let Some((record, _)) = page.last() else { break };
         last = record.seq;
         for (record, spec) in page {
-            let agents = base.join("agents");
-            let order: Option<StopOrder> = records::read(&agents.join(record.id.to_string()), records::STOP);
-            if agents.join(format!("{}{}", records::LEAVING, record.id)).exists()
-                || order.as_ref().is_some_and(|order| order.removed)
-            {
+            let order: Option<StopOrder> =
+                records::read(&base.join("agents").join(record.id.to_string()), records::STOP);
+            if caliban_contract::archive::was_removed(base, record.id) {
                 continue;
             }
             let mut row = agent(record, order, &spec, base, places);

@@ -36,7 +36,7 @@ pub(super) async fn respawn(
     }
     writeln!(out, "{}", made.id)?;
     out.flush()?;
-    say(&format!("agent {} is gone; its transcript is in {}", made.old, made.archived.display()));
+    say(&format!("agent {0} is gone; its transcript is kept: caliban sessions show {0}", made.old));
     for line in &made.work {
         say(line);
     }

@@ -22,7 +22,7 @@ pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) ->
     // The settings of this moment, which a daemon of yesterday does not know.
     let settings = crate::settings::load(fleet.environment, &fleet.cwd, Layer::default());
     let keep = args.keep || settings.is_ok_and(|loaded| loaded.settings.worktrees.keep);
-    let request = RmRequest { force: args.force, keep };
+    let request = RmRequest { force: args.force, keep, purge: args.purge };
     let mut gone: Vec<Removed> = Vec::new();
     let mut failed = None;
     let ids = if args.done { finished(fleet, &mut client).await? } else { args.ids.clone() };
@@ -40,6 +40,9 @@ pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) ->
                     writeln!(out, "{} removed", removed.id)?;
                     for line in &removed.work {
                         writeln!(out, "  {}", inert::line(line))?;
+                    }
+                    if removed.archived.is_some() {
+                        writeln!(out, "  its transcript is kept: caliban sessions show {}", removed.id)?;
                     }
                 }
                 gone.push(removed);

@@ -3,11 +3,13 @@
 use std::io::Write;
 
 use caliban_agent::conversation::Conversation;
+use caliban_contract::{archive, records};
+use caliban_core::inert;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    place::{Found, Sessions},
+    place::{Found, Sessions, Shelf, label_of},
     report::Failure,
 };
 
@@ -22,20 +24,43 @@ struct Row {
     tokens: u64,
     title: String,
     repo: Option<std::path::PathBuf>,
+    #[serde(flatten)]
+    archived: Option<Archived>,
 }
 
-pub(super) fn list(repos: &[Sessions], all: bool, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+/// What more there is to say of an archived agent.
+#[derive(Debug, Serialize)]
+struct Archived {
+    label: Option<String>,
+    /// None when an older version has archived it.
+    archived_at: Option<Timestamp>,
+    why: Option<archive::Why>,
+    directory: std::path::PathBuf,
+}
+
+pub(super) fn list(
+    repos: &[Sessions],
+    shelf: Shelf,
+    all: bool,
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let mut rows: Vec<Row> = Vec::new();
     for sessions in repos {
         let repo = sessions.repo();
-        rows.extend(sessions.list().iter().map(|found| row(found, repo.clone())));
+        let of = |found: &Found| Row {
+            archived: (shelf == Shelf::Archive).then(|| archived(found)),
+            ..row(found, repo.clone())
+        };
+        rows.extend(sessions.on(shelf).iter().map(of));
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row.changed));
     if json {
         return crate::fleet::json_line(&rows, out);
     }
     if rows.is_empty() {
-        writeln!(out, "No sessions yet.")?;
+        let none = if shelf == Shelf::Archive { "No archived agents." } else { "No sessions yet." };
+        writeln!(out, "{none}")?;
         return Ok(());
     }
     writeln!(out, "{:<8}  {:<16}  {:<15}  {:>5}  {:>9}  TITLE", "ID", "CHANGED", "STATE", "TURNS", "TOKENS")?;
@@ -46,15 +71,17 @@ pub(super) fn list(repos: &[Sessions], all: bool, json: bool, out: &mut dyn Writ
             (Some(repo), true) => format!("  [{}]", repo.display()),
             _ => String::new(),
         };
+        let label = row.archived.and_then(|archived| archived.label);
+        let label = label.map(|label| format!("{}: ", inert::line(&label))).unwrap_or_default();
         writeln!(
             out,
-            "{:<8}  {changed:<16}  {:<15}  {:>5}  {:>9}  {}{}",
+            "{:<8}  {changed:<16}  {:<15}  {:>5}  {:>9}  {label}{}{}",
             row.id,
             row.state,
             row.turns,
             row.tokens,
             row.title,
-            caliban_core::inert::line(&repo)
+            inert::line(&repo)
         )?;
     }
     Ok(())
@@ -75,6 +102,7 @@ fn row(found: &Found, repo: Option<std::path::PathBuf>) -> Row {
                 tokens: 0,
                 title,
                 repo,
+                archived: None,
             };
         }
     };
@@ -88,5 +116,17 @@ fn row(found: &Found, repo: Option<std::path::PathBuf>) -> Row {
         tokens: super::usage(found, &conversation).total(),
         title: super::title(&records),
         repo,
+        archived: None,
+    }
+}
+
+fn archived(found: &Found) -> Archived {
+    let record: Option<archive::Archived> = records::read(&found.directory, archive::RECORD);
+    let at = record.as_ref().and_then(|record| i64::try_from(record.at).ok());
+    Archived {
+        label: label_of(&found.directory),
+        archived_at: at.and_then(|at| Timestamp::from_millisecond(at).ok()),
+        why: record.map(|record| record.why),
+        directory: found.directory.clone(),
     }
 }

@@ -19,7 +19,7 @@ use caliban_core::usage::Usage;
 
 use crate::{
     cli::sessions::SessionsCommand,
-    place::{Found, Sessions},
+    place::{Found, Sessions, Shelf},
     report::{Code, Failure},
     settings::Environment,
 };
@@ -34,17 +34,18 @@ pub(crate) fn sessions(
     let paths = environment.paths()?;
     let root = crate::settings::project_root(cwd)?;
     let sessions = Sessions::new(paths.repo(&root));
-    // Background agents have labels, which the fleet knows.
+    // Background agents have labels: the fleet knows those of today, the archive has those of before.
     let find = |query: &str| {
-        sessions.find_any(query).or_else(|unknown| {
-            let labelled = crate::fleet::labelled(environment, cwd, query)?.ok_or(unknown)?;
-            sessions.find_any(&labelled.to_string())
+        sessions.find_any(query).or_else(|unknown| match crate::fleet::labelled(environment, cwd, query)? {
+            Some(labelled) => sessions.find_any(&labelled.to_string()),
+            None => sessions.find_archived(query)?.ok_or(unknown),
         })
     };
     match command {
-        SessionsCommand::List { all, json } => {
+        SessionsCommand::List { all, archived, json } => {
             let repos = if *all { crate::place::all_repos(&paths.data) } else { vec![sessions] };
-            list::list(&repos, *all, *json, out)?;
+            let which = if *archived { Shelf::Archive } else { Shelf::Sessions };
+            list::list(&repos, which, *all, *json, out)?;
         }
         SessionsCommand::Show { id, json } => show::show(&find(id)?, *json, out)?,
         SessionsCommand::Replay { id, speed } => replay::replay(&find(id)?, *speed, out)?,

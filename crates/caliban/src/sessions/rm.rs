@@ -9,7 +9,7 @@ use crate::{place::Sessions, report::Failure};
 
 pub(super) fn rm(sessions: &Sessions, ids: &[String], out: &mut dyn Write) -> Result<(), Failure> {
     // All of them are found before the first one goes.
-    let found = ids.iter().map(|id| sessions.find(id)).collect::<Result<Vec<_>, _>>()?;
+    let found = ids.iter().map(|id| sessions.find_removable(id)).collect::<Result<Vec<_>, _>>()?;
     for session in found {
         // Whoever writes to it holds its lock.
         let held = Transcript::resume(&session.directory, Redactor::default(), Feed::default());

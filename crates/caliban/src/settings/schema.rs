@@ -410,6 +410,10 @@ pub(crate) struct Fleet {
     pub idle_minutes: NonZeroU32,
     /// Whether worktrees of agents that nobody knows any more go when the daemon starts.
     pub sweep: bool,
+    /// Days for which removed and respawned agents are kept in the archive.
+    pub archive_days: NonZeroU32,
+    /// Megabytes (MiB) that they may have together; the oldest go first.
+    pub archive_mb: NonZeroU32,
     /// A command line that is run when an agent needs a person, is idle or has ended: `CALIBAN_EVENT` is `needs_you`,
     /// `idle`, `done`, `failed`, `killed` or `crashed`, `CALIBAN_AGENT` its id, `CALIBAN_LABEL` its label, `CALIBAN_TEXT`
     /// what it is about.
@@ -426,6 +430,8 @@ impl Default for Fleet {
             grace_seconds: nonzero32::<5>(),
             idle_minutes: nonzero32::<10>(),
             sweep: true,
+            archive_days: nonzero32::<{ caliban_contract::archive::DAYS }>(),
+            archive_mb: nonzero32::<{ caliban_contract::archive::MEBIBYTES }>(),
             notify: None,
             broker_session: None,
         }

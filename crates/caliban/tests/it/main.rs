@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "test code: a failed step is a failed test")]
 
 mod approvals;
+mod archive;
 mod attach;
 mod attach_approve;
 mod attach_keys;
