@@ -53,6 +53,7 @@ fleet.idle_minutes = 10                                       # default
 fleet.sweep = true                                            # default
 fleet.archive_days = 30                                       # default
 fleet.archive_mb = 1024                                       # default
+ui.start = "session"                                          # default
 retry.attempts = 5                                            # default
 retry.patience_seconds = 1800                                 # default
 retry.stall_seconds = 120                                     # default
