@@ -17,7 +17,7 @@ use super::agent::Agent;
 use super::phase::{Keeper, Ordered, Phase, Queued, Stop, Tries};
 use super::store::Then;
 use super::unconfirmed_run::{VOID_PID, keeper_of_rest};
-use super::{Owner, archive, rm, spawn, stop_order};
+use super::{Owner, archive, spawn, stop_order};
 use crate::lock::Held;
 use crate::process::{self, Traces};
 use crate::records::{self, ExitRecord, LEAVING, ShimRecord};
