@@ -127,7 +127,7 @@ async fn r11_a_removal_needs_no_room_for_another_name() {
         status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
     });
     small.fill();
-    let force = RmRequest { force: true, keep: false };
+    let force = RmRequest { force: true, ..RmRequest::default() };
     for id in [queued, running] {
         assert_eq!(client.rm(&id.to_string(), force).await.unwrap().id, id);
     }
