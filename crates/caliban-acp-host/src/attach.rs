@@ -528,6 +528,9 @@ impl Walk {
                 | Event::Resumed { .. }
                 | Event::Prompt { .. }
                 | Event::Queued { .. }
+                | Event::Asked { .. }
+                | Event::Counted { .. }
+                | Event::Unanswered { .. }
                 | Event::Reply { .. }
                 | Event::CallStarted { .. }
                 | Event::ResultsCleared { .. }

@@ -184,7 +184,7 @@ impl Renderer {
             Wait::DiskFull { path } => {
                 (NoticeSeverity::Warning, format!("disk full: waiting for room ({})", path.display()))
             }
-            Wait::RateLimit(pause) | Wait::Retry(pause) => {
+            Wait::RateLimit(pause) | Wait::Outage(pause) | Wait::Retry(pause) => {
                 let seconds = pause.ms.div_ceil(1000);
                 (NoticeSeverity::Info, format!("waiting {seconds} s: {}", pause.reason))
             }
@@ -275,6 +275,9 @@ impl Renderer {
             Event::AskOpened(_)
             | Event::AskAnswered { .. }
             | Event::Queued { .. }
+            | Event::Asked { .. }
+            | Event::Counted { .. }
+            | Event::Unanswered { .. }
             | Event::ResultsCleared { .. } => {}
         }
     }

@@ -33,7 +33,7 @@ use crate::{
     guard::Guard,
     handle::Handle,
     hooks::{HookEvent, Hooks},
-    session_file, subagent,
+    session_file, spent,
     transcript::{self, Durability, Standing, Transcript, TranscriptError},
     turn::Halt,
 };
@@ -260,12 +260,14 @@ impl Agent {
             Transcript::resume(&kit.directory, kit.redactor.clone(), kit.feed.clone())?;
         let transcript = transcript.timed(kit.purse.clone()).standing_in(&kit.workspace);
         let conversation = Conversation::replay(records.iter().map(|record: &Record| &record.event));
-        kit.purse.carry_over(conversation.usage());
+        spent::book(&conversation.spent(), &kit.purse, kit.billing);
         let mut worked_ms = transcript::worked_ms(&records);
-        for helper in subagent::spent_below(&kit.directory) {
-            kit.purse.carry_over_helper(helper.usage, helper.micro_usd);
+        // Where the session can have background agents, their own account has what they spent.
+        let kinds = [Some(spent::SUB_AGENTS), kit.background.is_none().then_some(spent::BACKGROUND)];
+        for helpers in kinds.into_iter().flatten().map(|kind| spent::below(&kit.directory, kind)) {
+            helpers.book(&kit.purse, kit.billing);
             // One clock for the whole family: the latest time that anybody wrote down.
-            worked_ms = worked_ms.max(helper.worked_ms);
+            worked_ms = worked_ms.max(helpers.worked_ms);
         }
         kit.purse.carry_over_time(worked_ms);
         kit.purse.count_grants(&kit.directory);

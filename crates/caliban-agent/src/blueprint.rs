@@ -243,7 +243,7 @@ impl Blueprint {
             tools.push(Arc::new(AgentTool::new(starter())));
         }
         let background = match self.background.filter(|_| is_independent) {
-            Some(limits) => Some(Background::new(starter(), limits, price)?),
+            Some(limits) => Some(Background::new(starter(), limits)?),
             None => None,
         };
         if let Some(background) = background.clone().filter(|_| has_helpers) {

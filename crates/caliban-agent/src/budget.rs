@@ -79,27 +79,18 @@ impl Purse {
     }
 
     /// Books what an earlier process spent in the same conversation.
-    pub fn carry_over(&self, usage: Usage) {
-        self.book(usage, self.cost(usage));
-    }
-
-    /// Books how long an earlier process worked, helpers included.
-    pub(crate) fn carry_over_time(&self, wall_ms: u64) {
-        self.book_spent(Spent { wall_ms, ..Spent::default() });
-    }
-
-    /// Books what a helper spent in an earlier process; without a price of its own it is taken for one like this.
-    pub(crate) fn carry_over_helper(&self, usage: Usage, micro_usd: Option<u64>) {
-        self.book(usage, micro_usd.map(MicroUsd).or_else(|| self.cost(usage)));
-    }
-
-    fn book(&self, usage: Usage, cost: Option<MicroUsd>) {
+    pub(crate) fn carry_over(&self, usage: Usage, cost: Option<MicroUsd>) {
         self.book_spent(Spent {
             usage,
             usd: cost.unwrap_or_default(),
             unpriced: u64::from(cost.is_none() && usage.total() > 0),
             ..Spent::default()
         });
+    }
+
+    /// Books how long an earlier process worked, helpers included.
+    pub(crate) fn carry_over_time(&self, wall_ms: u64) {
+        self.book_spent(Spent { wall_ms, ..Spent::default() });
     }
 
     fn book_spent(&self, spent: Spent) {
@@ -183,12 +174,6 @@ impl Purse {
         debug_assert!(released.is_ok(), "a reservation is released once");
     }
 
-    /// The request may have been billed, and nobody will tell what: its estimate counts.
-    pub fn settle_unknown(&self, reservation: Reservation) {
-        let settled = self.lock().ledger.settle_unknown(reservation);
-        debug_assert!(settled.is_ok(), "a reservation is settled once");
-    }
-
     /// The agent works, and its time counts, until the answer is dropped.
     pub fn work(&self) -> AtWork {
         self.change(1);
@@ -267,7 +252,8 @@ impl Purse {
         }
     }
 
-    fn cost(&self, usage: Usage) -> Option<MicroUsd> {
+    /// What these tokens cost, when the price is known.
+    pub fn cost(&self, usage: Usage) -> Option<MicroUsd> {
         self.price.map(|price| price.cost(usage))
     }
 

@@ -4,14 +4,12 @@
 //! the last messages stay, and in any case what the model has not answered yet. Only what the model is sent changes:
 //! the transcript keeps everything.
 
-use std::time::Instant;
-
 use caliban_core::{
     message::{Block, Message, ResultPart, Role},
     usage::Usage,
     wait::Wait,
 };
-use caliban_providers::{Delta, ModelRequest, ProviderError};
+use caliban_providers::ProviderError;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -19,9 +17,10 @@ use crate::{
     conversation::{CLEARED, Conversation, OpenCall, characters, has_results},
     event::{Event, Outcome},
     feed::Entry,
+    request::{Audience, Failed, Question},
     session_file,
     transcript::Durability,
-    turn::{Failed, Halt, milliseconds},
+    turn::Halt,
 };
 
 /// Room is made when this much of the window is used, in percent.
@@ -153,7 +152,7 @@ impl Agent {
     }
 
     async fn request_summary(
-        &self,
+        &mut self,
         messages: &[Message],
         cancel: &CancellationToken,
     ) -> Result<(String, Usage), Failed> {
@@ -164,38 +163,19 @@ impl Agent {
             }
             _ => messages.push(Message::user(INSTRUCTION)),
         }
-        let reservation = self.kit.purse.reserve(self.estimate()).map_err(Failed::Budget)?;
-        let started = Instant::now();
-        let request = ModelRequest {
-            model: &self.kit.model,
-            system: &self.kit.system,
-            tools: &self.kit.specs,
-            messages: &messages,
+        let specs = self.kit.specs.clone();
+        let question = Question {
+            messages: Some(&messages),
+            tools: &specs,
             max_output: Some(SUMMARY_TOKENS),
             effort: self.kit.effort,
-            session: &self.kit.session,
+            audience: Audience::Nobody,
         };
-        let mut ignore = |_: Delta| {};
-        let respond = self.kit.provider.respond(request, &mut ignore, cancel);
-        let result = tokio::select! {
-            result = respond => result,
-            () = cancel.cancelled() => Err(ProviderError::Cancelled),
-            () = self.kit.purse.out_of_time() => Err(ProviderError::Cancelled),
-        };
-        match result {
-            Ok(reply) => {
-                self.kit.purse.settle(reservation, reply.usage);
-                tracing::debug!(ms = milliseconds(started.elapsed()), "summarised");
-                let text = reply.message.text();
-                let text =
-                    if text.trim().is_empty() { "(the model gave no summary)".to_owned() } else { text };
-                Ok((text, reply.usage))
-            }
-            Err(error) => {
-                self.give_back(reservation, &error);
-                Err(self.failed(error, cancel))
-            }
-        }
+        let (reply, ms) = self.request(question, cancel).await?;
+        tracing::debug!(ms, "summarised");
+        let text = reply.message.text();
+        let text = if text.trim().is_empty() { "(the model gave no summary)".to_owned() } else { text };
+        Ok((text, reply.usage))
     }
 }
 

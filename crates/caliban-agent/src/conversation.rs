@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::{
     event::{Decision, Event, Header, QueuedMessage, Verdict},
     secrets,
+    spent::ByModel,
 };
 
 /// What the model is told about a call that began and whose end nobody saw.
@@ -32,7 +33,10 @@ pub struct Conversation {
     messages: Vec<Message>,
     /// The calls of the last reply, until all of them are answered.
     open: Vec<OpenCall>,
-    usage: Usage,
+    /// What was spent, by the model that was asked.
+    spent: ByModel,
+    /// What the request counts that was sent and has no recorded end.
+    in_flight: Option<Usage>,
     replies: u32,
     last_prompt_tokens: u64,
     /// Characters added since the provider last counted.
@@ -113,6 +117,8 @@ impl Conversation {
         match event {
             Event::Started(header) => self.header = Some(header.clone()),
             Event::Resumed { provider, model, cwd } => {
+                // At the price of the model that was asked.
+                self.settle(None);
                 if let Some(header) = &mut self.header {
                     header.provider.clone_from(provider);
                     header.model.clone_from(model);
@@ -137,9 +143,20 @@ impl Conversation {
                 self.turn_open = true;
                 self.push(message.clone());
             }
+            Event::Asked { estimate } => {
+                // The process of an earlier one was killed before its end.
+                self.settle(None);
+                self.in_flight = Some(*estimate);
+            }
+            Event::Counted { usage } => {
+                if self.in_flight.is_none_or(|known| known.total() < usage.total()) {
+                    self.in_flight = Some(*usage);
+                }
+            }
+            Event::Unanswered { usage } => self.settle(Some(*usage)),
             Event::Reply { message, usage, .. } => {
                 self.close_open_calls();
-                self.usage += *usage;
+                self.settle(Some(*usage));
                 self.replies += 1;
                 self.call_ids.extend(message.tool_uses().map(|(id, ..)| id.to_owned()));
                 self.open = message
@@ -175,7 +192,7 @@ impl Conversation {
             }
             Event::ResultsCleared { ids } => self.clear_results(ids),
             Event::Summarised { summary, keep_tail, usage } => {
-                self.usage += *usage;
+                self.settle(Some(*usage));
                 self.summarise(summary, *keep_tail);
             }
             Event::TurnEnded { .. } => {
@@ -209,9 +226,35 @@ impl Conversation {
         &self.call_ids
     }
 
-    /// What everything has cost.
+    /// What everything has cost, with a request whose end nobody has recorded.
     pub fn usage(&self) -> Usage {
-        self.usage
+        self.spent().into_values().sum()
+    }
+
+    /// The same by the model that was asked.
+    pub(crate) fn spent(&self) -> ByModel {
+        let mut spent = self.spent.clone();
+        if let Some(usage) = self.in_flight {
+            *spent.entry(self.model()).or_default() += usage;
+        }
+        spent
+    }
+
+    /// What the request counts that was sent and has no recorded end.
+    pub fn in_flight(&self) -> Usage {
+        self.in_flight.unwrap_or_default()
+    }
+
+    fn model(&self) -> String {
+        self.header.as_ref().map(|header| header.model.clone()).unwrap_or_default()
+    }
+
+    /// The open request, if there is one, is over and counts this; what is known of it when nobody says more.
+    fn settle(&mut self, usage: Option<Usage>) {
+        if let Some(usage) = usage.or(self.in_flight) {
+            *self.spent.entry(self.model()).or_default() += usage;
+        }
+        self.in_flight = None;
     }
 
     /// How many times the model has answered.

@@ -81,6 +81,22 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Author::is_user")]
         author: Author,
     },
+    /// A model request is about to be sent. It counts as its estimate until one of the next three, an answer or a summary
+    /// says better; also when nobody is left to say so.
+    Asked {
+        /// What it will take, about.
+        estimate: Usage,
+    },
+    /// The stream of the open request says that it takes more than its estimate.
+    Counted {
+        /// What it takes, as far as the stream has said.
+        usage: Usage,
+    },
+    /// The open request has ended without a whole answer.
+    Unanswered {
+        /// What it counts.
+        usage: Usage,
+    },
     /// The model answered.
     Reply {
         /// What it said.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{
     conversation::Conversation,
     event::{Event, Outcome, Record},
-    subagent,
+    spent,
     transcript::{self, TranscriptError},
 };
 
@@ -46,7 +46,7 @@ pub struct SessionFile {
     pub outcome: Outcome,
     /// How many times the model answered.
     pub replies: u32,
-    /// What it has cost, its sub-agents included.
+    /// What it has cost, its sub-agents and background agents included.
     pub usage: Usage,
     /// The same in micro-dollars, where the prices are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ pub struct SessionFile {
 pub(crate) fn write(directory: &Path) -> Result<(), TranscriptError> {
     let records = transcript::read(directory)?;
     let Some(mut file) = render(&records) else { return Ok(()) };
-    file.usage += subagent::usage_below(directory);
+    file.usage += spent::usage_below(directory);
     let path = directory.join(FILE_NAME);
     let io = |source| TranscriptError::Io { path: path.clone(), source };
     let text = serde_json::to_vec(&file).map_err(|error| io(error.into()))?;

@@ -214,6 +214,16 @@ impl Transcript {
         }
     }
 
+    /// Appends one event without waiting for it: what comes after it in the file may be the first that is acknowledged.
+    /// Best effort: an error shows with the next append.
+    pub(crate) fn append_soon(&self, event: Event) {
+        let (done, _nobody_waits) = oneshot::channel();
+        let worked_ms = self.clock.as_ref().map(Purse::worked_ms);
+        let durability = Durability::Written;
+        let job = Job::Append { event: Box::new(event), worked_ms, stands_in: None, durability, done };
+        let _closed = self.jobs.send(job);
+    }
+
     /// Closes the file, and with it the lock, for all who hold this transcript: when this returns, another process can
     /// take the conversation up.
     pub async fn close(&self) {

@@ -3,25 +3,18 @@
 //! Owns the order of things and the guards (turn limit, budget, no progress). How a call is judged and run
 //! is in `calls.rs`, how room is made in `compaction.rs`. Every step is recorded before the next begins.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, time::Duration};
 
-use caliban_core::{
-    budget::Reservation,
-    message::{Block, Message, StopReason, ToolSpec},
-    wait::{Pause, Wait},
-};
-use caliban_providers::{Delta, ModelReply, ModelRequest, ProviderError, WaitCause};
+use caliban_core::message::{Block, Message, StopReason, ToolSpec};
+use caliban_providers::{ModelReply, ProviderError};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::{Agent, Heard, TurnCount, TurnReport},
-    budget::{Estimated, Refusal},
+    budget::Estimated,
     event::{Author, Event, Outcome},
-    feed::Entry,
+    request::{Audience, Failed, Question},
     transcript::{Durability, TranscriptError},
 };
 
@@ -169,57 +162,15 @@ impl Agent {
     }
 
     async fn request_once(&mut self, cancel: &CancellationToken) -> Result<(ModelReply, u64), Failed> {
-        let estimate = self.estimate();
-        // The daemon writes there, too, when a command starts an agent.
-        self.kit.purse.count_grants(&self.kit.directory);
-        let reservation = self.kit.purse.reserve(estimate).map_err(Failed::Budget)?;
-        let started = Instant::now();
-        let request = ModelRequest {
-            model: &self.kit.model,
-            system: &self.kit.system,
-            tools: &self.kit.specs,
-            messages: self.conversation.messages(),
+        let specs = self.kit.specs.clone();
+        let question = Question {
+            messages: None,
+            tools: &specs,
             max_output: self.kit.max_output,
             effort: self.kit.effort,
-            session: &self.kit.session,
+            audience: Audience::Everybody,
         };
-        let feed = self.transcript.feed().clone();
-        let mut observe = |delta: Delta| feed.push(entry(delta));
-        let respond = self.kit.provider.respond(request, &mut observe, cancel);
-        let result = tokio::select! {
-            result = respond => result,
-            () = cancel.cancelled() => Err(ProviderError::Cancelled),
-            () = self.kit.purse.out_of_time() => Err(ProviderError::Cancelled),
-        };
-        match result {
-            Ok(reply) => {
-                self.kit.purse.settle(reservation, reply.usage);
-                Ok((reply, milliseconds(started.elapsed())))
-            }
-            Err(error) => {
-                self.give_back(reservation, &error);
-                Err(self.failed(error, cancel))
-            }
-        }
-    }
-
-    /// Why a request failed: the end of the time that the agent may take shows as a cancelled request.
-    pub(crate) fn failed(&self, error: ProviderError, cancel: &CancellationToken) -> Failed {
-        match self.kit.purse.time_is_up() {
-            Some(refusal) if !cancel.is_cancelled() => Failed::Budget(refusal),
-            _ => Failed::Model(error),
-        }
-    }
-
-    /// The reservation of a request that failed.
-    pub(crate) fn give_back(&self, reservation: Reservation, error: &ProviderError) {
-        match error {
-            // Sent, perhaps answered in part: it may be on the bill.
-            ProviderError::Cancelled | ProviderError::Cut { .. } | ProviderError::Stalled { .. } => {
-                self.kit.purse.settle_unknown(reservation);
-            }
-            _ => self.kit.purse.release(reservation),
-        }
+        self.request(question, cancel).await
     }
 
     /// What the next request will take, about: everything that is sent, and a usual answer.
@@ -293,42 +244,6 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
         Value::Array(items) => items.iter().any(|item| is_deeper(item, below)),
         Value::Object(fields) => fields.values().any(|field| is_deeper(field, below)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-    }
-}
-
-/// Why a request failed.
-pub(crate) enum Failed {
-    Model(ProviderError),
-    Budget(Refusal),
-}
-
-impl Failed {
-    pub(crate) fn into_halt(self) -> Halt {
-        Halt::Outcome(match self {
-            Self::Model(ProviderError::Cancelled) => Outcome::Cancelled,
-            Self::Model(error) => Outcome::Failed { error: error.to_string(), hint: error.hint() },
-            Self::Budget(refusal) => Outcome::Budget { limit: refusal.to_string() },
-        })
-    }
-}
-
-fn entry(delta: Delta) -> Entry {
-    match delta {
-        Delta::Text(text) => Entry::Text(text),
-        Delta::Thinking(text) => Entry::Thinking(text),
-        Delta::ToolUse { id, name } => Entry::ToolUse { id, name },
-        Delta::Restart { reason } => Entry::Restart { reason },
-        Delta::Waiting { reason, wait, cause } => Entry::Waiting(waiting(reason, wait, cause)),
-    }
-}
-
-fn waiting(reason: String, wait: Duration, cause: WaitCause) -> Wait {
-    let ms = milliseconds(wait);
-    let now = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default();
-    let pause = Pause { reason, ms, until_ms: now.saturating_add(ms) };
-    match cause {
-        WaitCause::RateLimit => Wait::RateLimit(pause),
-        WaitCause::Retry => Wait::Retry(pause),
     }
 }
 

@@ -173,6 +173,10 @@ pub struct WorkerStatus {
     pub usage: Usage,
     /// Cost so far, when the price is known.
     pub micro_usd: Option<MicroUsd>,
+    /// What the model request counts, at least, that has no end yet. A worker that is killed now has spent it, too.
+    pub in_flight: Usage,
+    /// Its cost, when the price is known.
+    pub in_flight_micro_usd: Option<MicroUsd>,
     /// The model that it uses.
     pub model: Option<String>,
     /// The branch of its worktree.
@@ -235,6 +239,12 @@ pub enum Waiting {
     /// The provider's rate limit.
     RateLimit {
         /// When it is over, in milliseconds since 1970.
+        #[serde(default)]
+        until: u64,
+    },
+    /// The model's server, which cannot be reached or has failed.
+    Model {
+        /// When it is tried again, in milliseconds since 1970.
         #[serde(default)]
         until: u64,
     },
@@ -394,6 +404,13 @@ impl StopOrder {
 }
 
 impl WorkerStatus {
+    /// What a worker has spent that is gone. If it was killed in a model request, nobody is left to say what that took: it
+    /// counts as far as it was known.
+    pub fn spent_when_gone(&self) -> (Usage, Option<MicroUsd>) {
+        let cut = self.in_flight_micro_usd.unwrap_or_default();
+        (self.usage + self.in_flight, self.micro_usd.map(|usd| MicroUsd(usd.0.saturating_add(cut.0))))
+    }
+
     /// What it waits for, in the lifecycle's words.
     pub fn waits_for(&self) -> Option<WaitingFor> {
         Some(match self.waiting_for.as_ref()? {
@@ -402,6 +419,7 @@ impl WorkerStatus {
             },
             Waiting::Input => WaitingFor::Input,
             Waiting::RateLimit { until } => WaitingFor::RateLimit { until_ms: *until },
+            Waiting::Model { until } => WaitingFor::Model { until_ms: *until },
         })
     }
 

@@ -69,6 +69,11 @@ pub fn doing(row: &AgentRow, now_ms: u64) -> String {
                 None => format!("rate limit, {left} left"),
             };
         }
+        (Some(WaitingFor::Model { until_ms }), _) => {
+            let left = time(Duration::from_millis(until_ms.saturating_sub(now_ms)));
+            let why = row.activity.as_deref().unwrap_or("the model does not answer");
+            return format!("waits for the model, tries again in {left}: {}", inert::line(why));
+        }
         (Some(WaitingFor::Input), _) if row.hibernated => return "asleep, waits for your message".to_owned(),
         (Some(WaitingFor::Input), _) => {
             return match row.activity.as_deref() {
@@ -210,6 +215,14 @@ mod tests {
                     ..row(State::Running)
                 },
                 "tries again in 12s: HTTP 529: overloaded",
+            ),
+            (
+                AgentRow {
+                    waiting_for: Some(WaitingFor::Model { until_ms: 13_000 }),
+                    activity: Some("nothing answers at h:1: connection refused".into()),
+                    ..row(State::Running)
+                },
+                "waits for the model, tries again in 12s: nothing answers at h:1: connection refused",
             ),
             (
                 AgentRow { activity: Some("disk full: waiting for room".into()), ..row(State::Running) },

@@ -49,6 +49,12 @@ pub enum WaitingFor {
         #[serde(rename = "until_at", with = "crate::instant")]
         until_ms: u64,
     },
+    /// The model's server, which cannot be reached or has failed.
+    Model {
+        /// When it is tried again, in milliseconds since 1970.
+        #[serde(rename = "until_at", with = "crate::instant")]
+        until_ms: u64,
+    },
 }
 
 /// How an agent ended.
@@ -184,7 +190,9 @@ pub fn apply(state: State, event: &Event) -> Result<State, Refused> {
             Event::Killed { .. } => Ok(State::Killed),
             Event::Lost { .. } => Ok(State::Crashed),
             // Approvals and rate limits are met within a turn.
-            Event::Waits(WaitingFor::Approval { .. } | WaitingFor::RateLimit { .. })
+            Event::Waits(
+                WaitingFor::Approval { .. } | WaitingFor::RateLimit { .. } | WaitingFor::Model { .. },
+            )
             | Event::Started
             | Event::SpawnFailed { .. }
             | Event::TurnEnded

@@ -15,6 +15,8 @@ pub enum Wait {
     },
     /// The model's server has asked us to wait.
     RateLimit(Pause),
+    /// The model's server cannot be reached. It is tried again.
+    Outage(Pause),
     /// A model request has failed and will be made again.
     Retry(Pause),
     /// The older part of the conversation is being summarised to make room in the model's window.
@@ -37,7 +39,7 @@ impl Wait {
     /// The pause, if the end of the wait is known.
     pub fn pause(&self) -> Option<&Pause> {
         match self {
-            Self::RateLimit(pause) | Self::Retry(pause) => Some(pause),
+            Self::RateLimit(pause) | Self::Outage(pause) | Self::Retry(pause) => Some(pause),
             Self::DiskFull { .. } | Self::Summary => None,
         }
     }
@@ -48,7 +50,7 @@ impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DiskFull { path } => write!(f, "the disk is full ({})", path.display()),
-            Self::RateLimit(pause) | Self::Retry(pause) => f.write_str(&pause.reason),
+            Self::RateLimit(pause) | Self::Outage(pause) | Self::Retry(pause) => f.write_str(&pause.reason),
             Self::Summary => f.write_str("making room: summarising the older part"),
         }
     }

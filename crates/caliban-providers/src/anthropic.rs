@@ -174,9 +174,19 @@ pub(crate) struct Assembler {
 #[derive(Debug)]
 enum Open {
     Text(String),
-    Thinking(Value),
+    /// The block as it began, and what has come of its text and signature.
+    Thinking {
+        raw: Value,
+        text: String,
+        signature: String,
+    },
     Redacted(Value),
-    ToolUse { id: String, name: String, given: Value, json: String },
+    ToolUse {
+        id: String,
+        name: String,
+        given: Value,
+        json: String,
+    },
     Unknown,
 }
 
@@ -194,7 +204,7 @@ impl Assembler {
     }
 
     /// Later counts replace earlier ones: they are totals.
-    fn count(&mut self, usage: &Value) {
+    fn count(&mut self, usage: &Value, observe: &mut (dyn FnMut(Delta) + Send)) {
         let set = |name: &str, count: &mut u64| {
             if let Some(number) = usage[name].as_u64() {
                 *count = number;
@@ -204,6 +214,7 @@ impl Assembler {
         set("output_tokens", &mut self.usage.output);
         set("cache_read_input_tokens", &mut self.usage.cache_read);
         set("cache_creation_input_tokens", &mut self.usage.cache_write);
+        observe(Delta::Usage(self.usage));
     }
 
     fn start(&mut self, value: &Value, observe: &mut (dyn FnMut(Delta) + Send)) {
@@ -217,7 +228,10 @@ impl Assembler {
                 }
                 Open::Text(text)
             }
-            "thinking" => Open::Thinking(block.clone()),
+            "thinking" => {
+                let (text, signature) = (text_of(block, "thinking"), text_of(block, "signature"));
+                Open::Thinking { raw: block.clone(), text, signature }
+            }
             "redacted_thinking" => Open::Redacted(block.clone()),
             "tool_use" => {
                 let (id, name) = (text_of(block, "id"), text_of(block, "name"));
@@ -240,13 +254,13 @@ impl Assembler {
                 text.push_str(&more);
                 observe(Delta::Text(more));
             }
-            (Open::Thinking(raw), "thinking_delta") => {
+            (Open::Thinking { text, .. }, "thinking_delta") => {
                 let more = text_of(delta, "thinking");
-                append(raw, "thinking", &more);
+                text.push_str(&more);
                 observe(Delta::Thinking(more));
             }
-            (Open::Thinking(raw), "signature_delta") => {
-                append(raw, "signature", &text_of(delta, "signature"))
+            (Open::Thinking { signature, .. }, "signature_delta") => {
+                signature.push_str(&text_of(delta, "signature"));
             }
             (Open::ToolUse { json, .. }, "input_json_delta") => {
                 json.push_str(&text_of(delta, "partial_json"))
@@ -266,12 +280,12 @@ impl Assemble for Assembler {
         match value["type"].as_str().unwrap_or(&event.name) {
             "message_start" => {
                 self.model = value.pointer("/message/model").and_then(Value::as_str).map(str::to_owned);
-                self.count(&value["message"]["usage"]);
+                self.count(&value["message"]["usage"], observe);
             }
             "content_block_start" => self.start(&value, observe),
             "content_block_delta" => self.delta(&value, observe),
             "message_delta" => {
-                self.count(&value["usage"]);
+                self.count(&value["usage"], observe);
                 if let Some(stop) = value.pointer("/delta/stop_reason").and_then(Value::as_str) {
                     self.stop = Some(stop.to_owned());
                 }
@@ -285,6 +299,17 @@ impl Assemble for Assembler {
             _ => {}
         }
         Ok(Progress::More)
+    }
+
+    fn size(&self) -> usize {
+        let size = |open: &Open| match open {
+            Open::Text(text) => text.len(),
+            Open::Thinking { text, signature, .. } => text.len() + signature.len(),
+            Open::ToolUse { json, .. } => json.len(),
+            Open::Redacted(_) | Open::Unknown => 0,
+        };
+        // A block that has begun counts, too: a stream of empty ones is not endless.
+        self.blocks.values().map(|open| 1 + size(open)).sum()
     }
 
     fn finish(self: Box<Self>) -> Result<ModelReply, Failure> {
@@ -313,8 +338,12 @@ impl Assemble for Assembler {
 fn closed(provider: &str, open: Open) -> Option<Block> {
     match open {
         Open::Text(text) => (!text.is_empty()).then_some(Block::Text { text }),
-        Open::Thinking(raw) => {
-            Some(Block::Thinking { text: text_of(&raw, "thinking"), provider: provider.to_owned(), raw })
+        Open::Thinking { mut raw, text, signature } => {
+            raw["thinking"] = Value::String(text.clone());
+            if !signature.is_empty() {
+                raw["signature"] = Value::String(signature);
+            }
+            Some(Block::Thinking { text, provider: provider.to_owned(), raw })
         }
         Open::Redacted(raw) => {
             Some(Block::Thinking { text: String::new(), provider: provider.to_owned(), raw })
@@ -332,9 +361,4 @@ fn closed(provider: &str, open: Open) -> Option<Block> {
 
 fn text_of(value: &Value, key: &str) -> String {
     value[key].as_str().unwrap_or_default().to_owned()
-}
-
-fn append(raw: &mut Value, key: &str, more: &str) {
-    let whole = format!("{}{more}", raw[key].as_str().unwrap_or_default());
-    raw[key] = Value::String(whole);
 }

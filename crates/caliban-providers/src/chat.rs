@@ -153,6 +153,7 @@ pub(crate) struct Assembler {
     reasoning: Option<(&'static str, String)>,
     /// OpenRouter's structured reasoning, to be sent back as it came.
     details: Vec<Value>,
+    details_size: usize,
     calls: Vec<Call>,
     usage: Usage,
     finish: Option<String>,
@@ -177,6 +178,7 @@ impl Assembler {
             refusal: String::new(),
             reasoning: None,
             details: Vec::new(),
+            details_size: 0,
             calls: Vec::new(),
             usage: Usage::default(),
             finish: None,
@@ -195,6 +197,7 @@ impl Assembler {
             }
         }
         if let Some(details) = delta["reasoning_details"].as_array() {
+            self.details_size += delta["reasoning_details"].to_string().len();
             self.details.extend(details.iter().cloned());
         }
         if let Some(more) = delta["content"].as_str().filter(|more| !more.is_empty()) {
@@ -266,6 +269,7 @@ impl Assemble for Assembler {
         }
         if value["usage"].is_object() {
             self.usage = usage(&value["usage"]);
+            observe(Delta::Usage(self.usage));
         }
         if let Some(choice) = value["choices"].get(0) {
             self.delta(&choice["delta"], observe);
@@ -274,6 +278,12 @@ impl Assemble for Assembler {
             }
         }
         Ok(Progress::More)
+    }
+
+    fn size(&self) -> usize {
+        let reasoning = self.reasoning.as_ref().map_or(0, |(_, text)| text.len());
+        let calls: usize = self.calls.iter().map(|call| 1 + call.arguments.len()).sum();
+        self.text.len() + self.refusal.len() + reasoning + self.details_size + calls
     }
 
     fn finish(self: Box<Self>) -> Result<ModelReply, Failure> {

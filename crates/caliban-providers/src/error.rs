@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::{kind::ProviderKind, script::ScriptError};
+use crate::{Billed, kind::ProviderKind, script::ScriptError};
 
 /// How much of a provider's own words is shown.
 const MAX_REASON_CHARS: usize = 500;
@@ -112,12 +112,14 @@ pub enum ProviderError {
         reason: String,
     },
     /// No connection.
-    #[error("cannot reach {provider} at {url}: {reason}")]
+    #[error("cannot reach {provider} at {url}{}: {reason}", tried_for(*down))]
     Unreachable {
         /// The provider.
         provider: ProviderKind,
         /// The URL.
         url: String,
+        /// For how long it was tried.
+        down: Duration,
         /// Why.
         reason: String,
     },
@@ -147,6 +149,17 @@ pub enum ProviderError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The answer is larger than any model writes.
+    #[error("the answer of {provider} is larger than {} MB; the rest was not read", limit / 1_000_000)]
+    TooLarge {
+        /// The provider.
+        provider: ProviderKind,
+        /// The limit, in bytes.
+        limit: usize,
+    },
+    /// The caller did not let the request be sent: [`crate::Watch`] says so.
+    #[error("the request was not sent")]
+    Stopped,
     /// The settings cannot work.
     #[error("{reason}")]
     Settings {
@@ -170,7 +183,7 @@ impl ProviderError {
     /// What to do about it, in one line.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Cancelled => None,
+            Self::Cancelled | Self::Stopped => None,
             Self::UnknownProvider { suggestion, known, .. } => Some(match suggestion {
                 Some(name) => format!("did you mean {name}? known: {known}"),
                 None => format!("known: {known}"),
@@ -205,12 +218,23 @@ impl ProviderError {
                 Some("try again; if it happens often, check the network or the proxy".to_owned())
             }
             Self::Stalled { .. } => {
-                Some("try again; a slow local model needs a longer stall limit".to_owned())
+                Some("try again; a slow model needs a larger `stall_seconds` under [retry]".to_owned())
+            }
+            Self::TooLarge { .. } => {
+                Some("limit it with max_output_tokens, or check the server behind `base_url`".to_owned())
             }
             Self::Unreadable { .. } => Some("does `base_url` belong to this provider?".to_owned()),
             Self::Settings { .. } => None,
             Self::ScriptFile { .. } | Self::Script(_) => None,
         }
+    }
+}
+
+/// How long a server was tried, where that took any time.
+fn tried_for(down: Duration) -> String {
+    match down.as_secs() {
+        0 => String::new(),
+        seconds => format!(" (tried for {seconds} s)"),
     }
 }
 
@@ -225,6 +249,8 @@ pub(crate) enum Failure {
     Cut,
     /// The stream was silent for this long.
     Stalled(Duration),
+    /// The answer is larger than so many bytes.
+    TooLarge(usize),
     /// What came is not what the protocol says.
     Unreadable(String),
     /// There is something at the URL, but not this API.
@@ -241,6 +267,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) model: &'a str,
     pub(crate) attempts: u32,
     pub(crate) waited: Duration,
+    /// For how long the server could not be reached.
+    pub(crate) down: Duration,
 }
 
 impl Failure {
@@ -253,6 +281,7 @@ impl Failure {
             Self::Network(error) => clean(&error.to_string()),
             Self::Cut => "the answer broke off".to_owned(),
             Self::Stalled(after) => format!("nothing came for {} s", after.as_secs_f64()),
+            Self::TooLarge(limit) => format!("the answer is larger than {} MB", limit / 1_000_000),
             Self::Unreadable(reason) | Self::NotTheApi(reason) => reason.clone(),
             Self::Script(error) => error.to_string(),
         }
@@ -260,7 +289,7 @@ impl Failure {
 
     /// The failure as it is told for good.
     pub(crate) fn explain(self, around: &Circumstances<'_>) -> ProviderError {
-        let Circumstances { provider, url, model, attempts, waited } = *around;
+        let Circumstances { provider, url, model, attempts, waited, down } = *around;
         match self {
             Self::Status { status, code, reason, .. } => {
                 let is = |words: &[&str]| {
@@ -293,10 +322,12 @@ impl Failure {
             Self::Network(error) => ProviderError::Unreachable {
                 provider,
                 url: url.to_owned(),
+                down,
                 reason: clean(&error.to_string()),
             },
             Self::Cut => ProviderError::Cut { provider, attempts },
             Self::Stalled(after) => ProviderError::Stalled { provider, after, attempts },
+            Self::TooLarge(limit) => ProviderError::TooLarge { provider, limit },
             Self::Unreadable(reason) => ProviderError::Unreadable { provider, reason },
             Self::NotTheApi(reason) => ProviderError::NotTheApi { provider, url: url.to_owned(), reason },
             Self::Script(error) => ProviderError::Script(error),
@@ -310,6 +341,15 @@ impl Failure {
                 NO_QUOTA.iter().any(|word| contains(code, word) || contains(reason, word))
             }
             _ => false,
+        }
+    }
+
+    /// Whether the model was at work when the attempt failed. An answer that never began is not billed.
+    pub(crate) fn billed(&self) -> Billed {
+        match self {
+            Self::Cut | Self::Stalled(_) | Self::TooLarge(_) | Self::Unreadable(_) => Billed::Perhaps,
+            Self::Network(caliban_http::Error::ClosedMidBody { .. }) => Billed::Perhaps,
+            Self::Status { .. } | Self::Network(_) | Self::NotTheApi(_) | Self::Script(_) => Billed::No,
         }
     }
 
@@ -433,6 +473,7 @@ mod tests {
             model: "m",
             attempts: 3,
             waited: Duration::from_secs(9),
+            down: Duration::ZERO,
         };
         let error = Failure::from_body(status, body.to_string().as_bytes(), None).explain(&around);
         format!("{error} | {}", error.hint().unwrap_or_default())

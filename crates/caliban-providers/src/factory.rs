@@ -63,8 +63,7 @@ impl Config {
     pub fn new(provider: ProviderKind) -> Self {
         let mut retry = RetryPolicy::default();
         if provider.how_to_start().is_some() {
-            // A local server may first have to load the model, which says nothing meanwhile.
-            retry.first_byte = LOCAL_FIRST_BYTE;
+            retry.stall = LOCAL_STALL;
         }
         Self {
             provider,
@@ -79,8 +78,8 @@ impl Config {
     }
 }
 
-/// How long a local server may take to begin.
-const LOCAL_FIRST_BYTE: Duration = Duration::from_secs(600);
+/// How long a local server may say nothing: it may have to load the model first, and reads a long prompt slowly.
+const LOCAL_STALL: Duration = Duration::from_secs(600);
 
 impl std::fmt::Debug for Config {
     /// Without the key, or a login in the URL.

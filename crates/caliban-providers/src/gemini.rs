@@ -181,6 +181,8 @@ pub(crate) struct Assembler {
     usage: Usage,
     finish: Option<String>,
     blocked: Option<String>,
+    /// Bytes that have come.
+    size: usize,
 }
 
 impl Assembler {
@@ -194,6 +196,7 @@ impl Assembler {
             usage: Usage::default(),
             finish: None,
             blocked: None,
+            size: 0,
         }
     }
 
@@ -223,7 +226,9 @@ impl Assembler {
             match self.blocks.last_mut() {
                 Some(Block::Thinking { text: all, raw, .. }) if raw["thought"] == true => {
                     all.push_str(text);
-                    raw["text"] = json!(all);
+                    if let Value::String(raw) = &mut raw["text"] {
+                        raw.push_str(text);
+                    }
                 }
                 _ => self.push_thinking(text, json!({"text": text, "thought": true})),
             }
@@ -260,12 +265,14 @@ impl Assemble for Assembler {
         }
         if value["usageMetadata"].is_object() {
             self.usage = usage(&value["usageMetadata"]);
+            observe(Delta::Usage(self.usage));
         }
         if let Some(reason) = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
             self.blocked = Some(reason.to_owned());
         }
         let candidate = &value["candidates"][0];
         for part in candidate.pointer("/content/parts").and_then(Value::as_array).into_iter().flatten() {
+            self.size += part["text"].as_str().map_or_else(|| part.to_string().len(), str::len);
             self.part(part, observe);
         }
         if let Some(finish) = candidate["finishReason"].as_str() {
@@ -273,6 +280,10 @@ impl Assemble for Assembler {
         }
         // The last counts may follow the finish: only the end of the stream closes it.
         Ok(Progress::More)
+    }
+
+    fn size(&self) -> usize {
+        self.size
     }
 
     fn finish(self: Box<Self>) -> Result<ModelReply, Failure> {

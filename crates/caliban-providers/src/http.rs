@@ -9,10 +9,11 @@ use bytes::Bytes;
 use caliban_core::usage::Usage;
 use caliban_http::{Client, Method, Response};
 use serde_json::Value;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, Delta, ModelReply, ModelRequest, Provider, ProviderError,
+    BoxFuture, Delta, ModelReply, ModelRequest, Provider, ProviderError, Watch,
     catalog::{close_matches, suggestions},
     error::{Circumstances, Failure, clean},
     kind::ProviderKind,
@@ -26,8 +27,12 @@ use crate::{
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 /// How much of a list of models is read.
 const MAX_LIST_BYTES: usize = 8 * 1024 * 1024;
-/// An answer may not be larger than this; no model writes as much.
-const MAX_ANSWER_BYTES: usize = 128 * 1024 * 1024;
+/// The text, reasoning and arguments of an answer may not be larger than this; no model writes as much.
+const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
+/// The events that an answer comes in may not be larger than this. They are read and dropped one by one.
+const MAX_STREAM_BYTES: usize = 128 * 1024 * 1024;
+/// A server that thinks in silence sends signs of life. They are believed for so many times the limit of silence.
+const SIGNS_OF_LIFE: u32 = 5;
 /// How long a question may take that the user has not asked.
 const SIDE_QUESTION_TIME: Duration = Duration::from_secs(2);
 /// How long a list of models may take.
@@ -55,12 +60,12 @@ impl Provider for HttpProvider {
     fn respond<'a>(
         &'a self,
         request: ModelRequest<'a>,
-        observe: &'a mut (dyn FnMut(Delta) + Send),
+        watch: &'a mut dyn Watch,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ModelReply, ProviderError>> {
         Box::pin(async move {
             let target = Target { provider: self.kind, url: &self.shown_base, policy: &self.policy };
-            let answered = retry::run(target, self, &request, observe, cancel).await;
+            let answered = retry::run(target, self, &request, watch, cancel).await;
             match answered {
                 Err(ProviderError::UnknownModel { provider, model, .. }) => {
                     let suggestions = tokio::select! {
@@ -90,6 +95,7 @@ impl Provider for HttpProvider {
                 model: "",
                 attempts: 1,
                 waited: Duration::ZERO,
+                down: Duration::ZERO,
             };
             listed.map_err(|failure| failure.explain(&around))
         })
@@ -114,7 +120,7 @@ impl Attempt for HttpProvider {
             let body = self.wire.body(self.kind, request).to_string();
             let sent_chars = body.len() as u64;
             let url = self.wire.url(&self.base, request.model);
-            let limit = self.policy.first_byte;
+            let limit = self.policy.stall;
             let sent = self.send(Method::POST, &url, Bytes::from(body));
             let response = tokio::time::timeout(limit, sent).await.map_err(|_| Failure::Stalled(limit))??;
             let mut reply = self.read(response, request, observe).await?;
@@ -155,11 +161,12 @@ impl HttpProvider {
         }
         let mut parser = sse::Parser::default();
         let mut assembler = self.wire.assembler(self.kind, request);
-        let mut read = 0;
-        while let Some(chunk) = self.chunk(&mut response).await? {
+        let (mut read, mut size) = (0, 0);
+        let mut progress = Instant::now();
+        while let Some(chunk) = self.chunk(&mut response, progress).await? {
             read += chunk.len();
-            if read > MAX_ANSWER_BYTES {
-                return Err(Failure::Unreadable(format!("it is larger than {MAX_ANSWER_BYTES} bytes")));
+            if read > MAX_STREAM_BYTES {
+                return Err(Failure::TooLarge(MAX_STREAM_BYTES));
             }
             let events = parser.feed(&chunk).map_err(|error| Failure::Unreadable(error.to_string()))?;
             // An event without data is only a sign of life.
@@ -168,6 +175,12 @@ impl HttpProvider {
                     response.release();
                     return assembler.finish();
                 }
+            }
+            if assembler.size() > MAX_ANSWER_BYTES {
+                return Err(Failure::TooLarge(MAX_ANSWER_BYTES));
+            }
+            if std::mem::replace(&mut size, assembler.size()) != size {
+                progress = Instant::now();
             }
         }
         if let Some(event) = parser.finish() {
@@ -180,13 +193,15 @@ impl HttpProvider {
         assembler.finish()
     }
 
-    /// The next bytes, under the watchdog.
-    async fn chunk(&self, response: &mut Response) -> Result<Option<Bytes>, Failure> {
-        let limit = self.policy.stall;
-        match tokio::time::timeout(limit, response.chunk()).await {
+    /// The next bytes, under the watchdog: silence has a limit, and signs of life without an answer have a longer one.
+    async fn chunk(&self, response: &mut Response, progress: Instant) -> Result<Option<Bytes>, Failure> {
+        let silence = self.policy.stall;
+        let left = silence.saturating_mul(SIGNS_OF_LIFE).saturating_sub(progress.elapsed());
+        match tokio::time::timeout(silence.min(left), response.chunk()).await {
             Ok(Ok(chunk)) => Ok(chunk),
             Ok(Err(_)) => Err(Failure::Cut),
-            Err(_) => Err(Failure::Stalled(limit)),
+            Err(_) if left < silence => Err(Failure::Stalled(silence.saturating_mul(SIGNS_OF_LIFE))),
+            Err(_) => Err(Failure::Stalled(silence)),
         }
     }
 

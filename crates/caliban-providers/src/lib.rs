@@ -78,6 +78,8 @@ pub enum Delta {
         /// The tool's name.
         name: String,
     },
+    /// What the attempt has used so far, by the server's own count. Each one replaces the one before it.
+    Usage(Usage),
     /// The attempt failed and is made again: what it has shown so far is void.
     Restart {
         /// Why, in words.
@@ -99,6 +101,8 @@ pub enum Delta {
 pub enum WaitCause {
     /// The server has asked for it: a rate limit or overload.
     RateLimit,
+    /// The server cannot be reached.
+    Outage,
     /// The last attempt failed, and the next one backs off.
     Retry,
 }
@@ -106,17 +110,53 @@ pub enum WaitCause {
 /// A boxed future, as trait objects need it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// Whether an attempt that failed may be on the bill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Billed {
+    /// The server did not begin to answer.
+    No,
+    /// The model was at work when the attempt failed.
+    Perhaps,
+}
+
+/// The caller does not want the request to be sent (any more).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stopped;
+
+/// Accompanies a request: sees the answer come in, and is asked before each attempt. A closure that takes [`Delta`]s is
+/// one that lets everything pass.
+pub trait Watch: Send {
+    /// Something new of the answer, or of the wait for it.
+    fn see(&mut self, delta: Delta);
+
+    /// An attempt is about to be sent; a retry is one, too. [`Stopped`] keeps it from being sent and ends the request.
+    fn before_attempt<'a>(&'a mut self) -> BoxFuture<'a, Result<(), Stopped>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// The attempt has failed.
+    fn attempt_failed<'a>(&'a mut self, _billed: Billed) -> BoxFuture<'a, Result<(), Stopped>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl<F: FnMut(Delta) + Send> Watch for F {
+    fn see(&mut self, delta: Delta) {
+        self(delta);
+    }
+}
+
 /// Something that answers model requests.
 pub trait Provider: Send + Sync {
     /// The provider's name: `anthropic`, `openai`, `openai-chat`, `gemini`, `ollama`, `scripted`.
     fn name(&self) -> &str;
 
-    /// Answers one request, retries included; `observe` sees the answer as it comes in.
+    /// Answers one request, retries included; `watch` sees the answer as it comes in.
     /// Dropping the future or cancelling the token ends the request at once.
     fn respond<'a>(
         &'a self,
         request: ModelRequest<'a>,
-        observe: &'a mut (dyn FnMut(Delta) + Send),
+        watch: &'a mut dyn Watch,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ModelReply, ProviderError>>;
 

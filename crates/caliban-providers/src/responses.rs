@@ -140,6 +140,8 @@ pub(crate) struct Assembler {
     items: BTreeMap<u64, Item>,
     /// The response as the closing event has it.
     closing: Option<Value>,
+    /// Bytes that have come.
+    size: usize,
 }
 
 /// One output item: what has been streamed of it, and the whole once it is there.
@@ -153,7 +155,7 @@ struct Item {
 
 impl Assembler {
     pub(crate) fn new(provider: ProviderKind, asked: &str) -> Self {
-        Self { provider, asked: asked.to_owned(), items: BTreeMap::new(), closing: None }
+        Self { provider, asked: asked.to_owned(), items: BTreeMap::new(), closing: None, size: 0 }
     }
 
     fn item(&mut self, value: &Value) -> &mut Item {
@@ -174,6 +176,7 @@ impl Assemble for Assembler {
         }
         let value = parse(event)?;
         let delta = || value["delta"].as_str().unwrap_or_default().to_owned();
+        self.size += value["delta"].as_str().map_or(0, str::len);
         match value["type"].as_str().unwrap_or(&event.name) {
             "response.output_item.added" => {
                 let item = &value["item"];
@@ -201,6 +204,10 @@ impl Assemble for Assembler {
             }
             "response.output_item.done" => {
                 let item = value["item"].clone();
+                // An item that was not streamed comes whole, as encrypted reasoning does.
+                if item["type"] == "reasoning" {
+                    self.size += event.data.len();
+                }
                 self.item(&value).whole = Some(item);
             }
             "response.completed" | "response.incomplete" | "response.done" => {
@@ -211,6 +218,10 @@ impl Assemble for Assembler {
             _ => {}
         }
         Ok(Progress::More)
+    }
+
+    fn size(&self) -> usize {
+        self.size + self.items.len()
     }
 
     fn finish(self: Box<Self>) -> Result<ModelReply, Failure> {

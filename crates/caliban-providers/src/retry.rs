@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, Delta, ModelReply, ModelRequest, ProviderError, WaitCause,
+    BoxFuture, Delta, ModelReply, ModelRequest, ProviderError, WaitCause, Watch,
     error::{Circumstances, Failure},
     kind::ProviderKind,
 };
@@ -16,32 +17,29 @@ use crate::{
 /// How failures are met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How often a request is tried when the network, the server or the stream fails.
+    /// How often a request is tried when the server or the stream fails.
     pub attempts: u32,
-    /// How often it is tried when the connection is refused: mostly nothing runs there.
-    pub refused_attempts: u32,
+    /// How long a server is waited for that cannot be reached: it is restarted, or the network is away.
+    pub outage: Duration,
     /// The first wait; each further one is twice as long.
     pub first_wait: Duration,
     /// The longest wait of our own choosing.
     pub longest_wait: Duration,
     /// How long rate limits and overload are waited out, in total.
     pub patience: Duration,
-    /// How long a stream may be silent.
+    /// How long a server may be silent, before its answer begins and within it.
     pub stall: Duration,
-    /// How long the first byte of an answer may take; a local model may have to be loaded.
-    pub first_byte: Duration,
 }
 
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             attempts: 5,
-            refused_attempts: 3,
+            outage: Duration::from_secs(15),
             first_wait: Duration::from_millis(500),
             longest_wait: Duration::from_secs(30),
             patience: Duration::from_secs(30 * 60),
             stall: Duration::from_secs(120),
-            first_byte: Duration::from_secs(120),
         }
     }
 }
@@ -55,6 +53,12 @@ pub(crate) struct Tried {
     pub(crate) limited: u32,
     /// How long rate limits were waited out.
     pub(crate) waited: Duration,
+    /// How many attempts in a row did not reach the server.
+    pub(crate) outages: u32,
+    /// Of all attempts, how many did not reach the server.
+    pub(crate) unreached: u32,
+    /// For how long it could not be reached.
+    pub(crate) down: Duration,
 }
 
 /// What is done about a failure.
@@ -76,7 +80,8 @@ pub(crate) trait Attempt: Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Final,
-    Refused,
+    /// The server was not reached, or only what stands in front of it.
+    Outage,
     Passing,
     Limited(Option<Duration>),
 }
@@ -86,10 +91,19 @@ impl RetryPolicy {
     pub(crate) fn decide(&self, failure: &Failure, tried: &Tried, jitter: f64) -> Decision {
         match classify(failure) {
             Class::Final => Decision::GiveUp,
-            Class::Refused if tried.attempts >= self.refused_attempts => Decision::GiveUp,
-            Class::Passing if tried.attempts - tried.limited >= self.attempts => Decision::GiveUp,
-            Class::Refused | Class::Passing => {
-                Decision::Again { wait: self.back_off(tried.attempts - tried.limited, jitter) }
+            Class::Outage if tried.down >= self.outage => Decision::GiveUp,
+            Class::Outage => {
+                // The last attempt is made when the patience ends.
+                let wait = self.back_off(tried.outages, jitter).min(self.outage - tried.down);
+                Decision::Again { wait }
+            }
+            Class::Passing => {
+                let failed = tried.attempts - tried.limited - tried.unreached;
+                if failed >= self.attempts {
+                    Decision::GiveUp
+                } else {
+                    Decision::Again { wait: self.back_off(failed, jitter) }
+                }
             }
             Class::Limited(asked) => {
                 let wait = match asked {
@@ -119,21 +133,23 @@ fn classify(failure: &Failure) -> Class {
         Failure::Status { .. } if failure.is_quota() => Class::Final,
         Failure::Status { status: 429 | 529, retry_after, .. } => Class::Limited(*retry_after),
         Failure::Status { status: 503, retry_after: Some(asked), .. } => Class::Limited(Some(*asked)),
+        // What a gateway says whose server is away.
+        Failure::Status { status: 502..=504, .. } => Class::Outage,
         Failure::Status { status: 408 | 409 | 500..=599, .. } => Class::Passing,
         Failure::Status { .. } => Class::Final,
-        Failure::Network(Error::Refused { .. }) => Class::Refused,
         Failure::Network(
-            Error::Dns { .. }
+            Error::Refused { .. }
+            | Error::Dns { .. }
             | Error::Timeout { .. }
             | Error::Closed { .. }
-            | Error::ClosedMidBody { .. }
             | Error::Other { .. },
-        ) => Class::Passing,
+        ) => Class::Outage,
+        Failure::Network(Error::ClosedMidBody { .. }) => Class::Passing,
         // A wrong URL, certificate, proxy login or address stays wrong.
         Failure::Network(_) => Class::Final,
         // Garbage in a stream is mostly something on the way that broke it.
         Failure::Cut | Failure::Stalled(_) | Failure::Unreadable(_) => Class::Passing,
-        Failure::NotTheApi(_) | Failure::Script(_) => Class::Final,
+        Failure::TooLarge(_) | Failure::NotTheApi(_) | Failure::Script(_) => Class::Final,
     }
 }
 
@@ -150,28 +166,43 @@ pub(crate) async fn run(
     target: Target<'_>,
     attempt: &dyn Attempt,
     request: &ModelRequest<'_>,
-    observe: &mut (dyn FnMut(Delta) + Send),
+    watch: &mut dyn Watch,
     cancel: &CancellationToken,
 ) -> Result<ModelReply, ProviderError> {
     let mut tried = Tried::default();
+    let mut down_since = None;
     loop {
+        if watch.before_attempt().await.is_err() {
+            return Err(ProviderError::Stopped);
+        }
         let mut shown = false;
-        let mut watch = |delta: Delta| {
-            shown = true;
-            observe(delta);
+        let mut observe = |delta: Delta| {
+            shown |= !matches!(delta, Delta::Usage(_));
+            watch.see(delta);
         };
         let answered = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(ProviderError::Cancelled),
-            answered = attempt.attempt(request, &mut watch) => answered,
+            answered = attempt.attempt(request, &mut observe) => answered,
         };
         let failure = match answered {
             Ok(reply) => return Ok(reply),
             Err(failure) => failure,
         };
+        if watch.attempt_failed(failure.billed()).await.is_err() {
+            return Err(ProviderError::Stopped);
+        }
+        let cause = wait_cause(classify(&failure));
         tried.attempts += 1;
-        let limited = matches!(classify(&failure), Class::Limited(_));
-        tried.limited += u32::from(limited);
+        tried.limited += u32::from(cause == WaitCause::RateLimit);
+        if cause == WaitCause::Outage {
+            tried.unreached += 1;
+            tried.outages += 1;
+            tried.down = down_since.get_or_insert_with(Instant::now).elapsed();
+        } else {
+            // Somebody is there again.
+            (tried.outages, tried.down, down_since) = (0, Duration::ZERO, None);
+        }
         let reason = failure.in_words();
         match target.policy.decide(&failure, &tried, fastrand::f64()) {
             Decision::GiveUp => {
@@ -181,17 +212,17 @@ pub(crate) async fn run(
                     model: request.model,
                     attempts: tried.attempts,
                     waited: tried.waited,
+                    down: tried.down,
                 }));
             }
             Decision::Again { wait } => {
-                if limited {
+                if cause == WaitCause::RateLimit {
                     tried.waited += wait;
                 }
                 if shown {
-                    observe(Delta::Restart { reason: reason.clone() });
+                    watch.see(Delta::Restart { reason: reason.clone() });
                 }
-                let cause = if limited { WaitCause::RateLimit } else { WaitCause::Retry };
-                observe(Delta::Waiting { reason, wait, cause });
+                watch.see(Delta::Waiting { reason, wait, cause });
                 tokio::select! {
                     biased;
                     () = cancel.cancelled() => return Err(ProviderError::Cancelled),
@@ -199,6 +230,14 @@ pub(crate) async fn run(
                 }
             }
         }
+    }
+}
+
+fn wait_cause(class: Class) -> WaitCause {
+    match class {
+        Class::Limited(_) => WaitCause::RateLimit,
+        Class::Outage => WaitCause::Outage,
+        Class::Passing | Class::Final => WaitCause::Retry,
     }
 }
 
@@ -250,7 +289,8 @@ mod tests {
     }
 
     fn decide(failure: &Failure, attempts: u32, limited: u32, waited: Duration) -> Decision {
-        RetryPolicy::default().decide(failure, &Tried { attempts, limited, waited }, 1.0)
+        let tried = Tried { attempts, limited, waited, ..Tried::default() };
+        RetryPolicy::default().decide(failure, &tried, 1.0)
     }
 
     #[test]
@@ -258,17 +298,12 @@ mod tests {
         let again = |failure: &Failure| {
             (1..9).take_while(|n| decide(failure, *n, 0, Duration::ZERO) != Decision::GiveUp).count()
         };
-        let closed = Failure::Network(caliban_http::Error::Closed { host: "h".into() });
         let tls = Failure::Network(caliban_http::Error::Tls { host: "h".into(), reason: "r".into() });
         let cases = [
             (status(500, None), 4),
-            (status(502, None), 4),
-            (status(503, None), 4),
-            (status(504, None), 4),
-            (closed, 4),
+            (status(507, None), 4),
             (Failure::Cut, 4),
             (Failure::Stalled(MS(1)), 4),
-            (refused(), 2),
             (status(400, None), 0),
             (status(401, None), 0),
             (status(403, None), 0),
@@ -280,6 +315,34 @@ mod tests {
         for (failure, expected) in cases {
             assert_eq!(again(&failure), expected, "{failure:?}");
         }
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_reached_is_waited_for_until_the_patience_ends() {
+        let closed = Failure::Network(caliban_http::Error::Closed { host: "h".into() });
+        for failure in [refused(), closed, status(502, None), status(503, None), status(504, None)] {
+            let after = |outages: u32, down: u64| {
+                let tried = Tried {
+                    attempts: outages,
+                    unreached: outages,
+                    outages,
+                    down: MS(down),
+                    ..Tried::default()
+                };
+                RetryPolicy::default().decide(&failure, &tried, 1.0)
+            };
+            assert_eq!(after(1, 0), Decision::Again { wait: MS(500) }, "{failure:?}");
+            assert_eq!(after(4, 4_000), Decision::Again { wait: MS(4_000) }, "{failure:?}");
+            // The last attempt is made at the very end.
+            assert_eq!(after(9, 14_000), Decision::Again { wait: MS(1_000) }, "{failure:?}");
+            assert_eq!(after(9, 15_000), Decision::GiveUp, "{failure:?}");
+        }
+        // Attempts that did not reach the server do not count among those that failed there.
+        let tried = Tried { attempts: 9, unreached: 8, ..Tried::default() };
+        assert_eq!(
+            RetryPolicy::default().decide(&Failure::Cut, &tried, 1.0),
+            Decision::Again { wait: MS(500) }
+        );
     }
 
     #[test]

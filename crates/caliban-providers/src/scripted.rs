@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, Delta, ModelReply, ModelRequest, Provider, ProviderError,
+    BoxFuture, Delta, ModelReply, ModelRequest, Provider, ProviderError, Watch,
     error::Failure,
     kind::ProviderKind,
     retry::{self, Attempt, RetryPolicy, Target},
@@ -57,12 +57,12 @@ impl Provider for Scripted {
     fn respond<'a>(
         &'a self,
         request: ModelRequest<'a>,
-        observe: &'a mut (dyn FnMut(Delta) + Send),
+        watch: &'a mut dyn Watch,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ModelReply, ProviderError>> {
         Box::pin(async move {
             let target = Target { provider: ProviderKind::Scripted, url: "the script", policy: &self.policy };
-            retry::run(target, self, &request, observe, cancel).await
+            retry::run(target, self, &request, watch, cancel).await
         })
     }
 }

@@ -39,6 +39,9 @@ pub(crate) trait Assemble: Send {
         observe: &mut (dyn FnMut(Delta) + Send),
     ) -> Result<Progress, Failure>;
 
+    /// How many bytes of text, reasoning and arguments have come.
+    fn size(&self) -> usize;
+
     /// The whole answer, or [`Failure::Cut`] if its end is missing.
     fn finish(self: Box<Self>) -> Result<ModelReply, Failure>;
 }

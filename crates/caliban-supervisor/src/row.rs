@@ -98,6 +98,9 @@ impl RowFacts<'_> {
         let report = self.report.unwrap_or(&silent);
         // What an earlier run did or asked is over.
         let now = self.report.filter(|report| report.nonce == record.nonce && !status.state().is_ending());
+        let is_gone = status.state().is_ending() || report.nonce != record.nonce;
+        let (usage, micro_usd) =
+            if is_gone { report.spent_when_gone() } else { (report.usage, report.micro_usd) };
         AgentRow {
             id: record.id,
             label: about.label.clone(),
@@ -106,8 +109,8 @@ impl RowFacts<'_> {
             activity: now.and_then(|report| report.activity.clone()),
             asks: now.map(|report| report.asks.clone()).unwrap_or_default(),
             turns: report.turns,
-            usage: report.usage,
-            micro_usd: report.micro_usd,
+            usage,
+            micro_usd,
             created_at: record.created_at,
             age_ms: crate::wall_ms().saturating_sub(record.created_at),
             updated_at: record.updated_at.max(report.updated_at),

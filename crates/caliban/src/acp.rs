@@ -19,7 +19,7 @@ use crate::{
     compose::{Request, Which, compose},
     place::{Found, Sessions},
     report::{Code, Failure, note},
-    settings::Environment,
+    settings::{Environment, provider::Patience},
 };
 
 /// Serves the client that started us.
@@ -70,6 +70,7 @@ impl Editor {
         setup.system_prompt_append.clone_from(&self.append);
         let request = Request {
             mcp_servers: &place.mcp_servers,
+            patience: Patience::Long,
             ..Request::here(&place.cwd, &setup, Attendance::Somebody)
         };
         let mut composition = compose(&self.environment, request).await.map_err(failure)?;

@@ -36,7 +36,7 @@ use crate::{
     report::Failure,
     settings::{
         Environment, Loaded,
-        provider::{Choice, Endpoint, Target, nothing_set},
+        provider::{Choice, Endpoint, Patience, Target, nothing_set},
         schema::{Fleet, Settings},
         tool_environment::{secrets, tool_environment},
     },
@@ -82,6 +82,8 @@ pub(crate) struct Request<'a> {
     pub setup: &'a AgentSetup,
     /// Who can be asked.
     pub attendance: Attendance,
+    /// How long a server is waited for that cannot be reached.
+    pub patience: Patience,
     /// MCP servers that a client brings along.
     pub mcp_servers: &'a [caliban_acp::v1::McpServer],
     /// Which agent of the fleet this is, and how many are above it.
@@ -89,21 +91,31 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// An agent in the user's own directory.
+    /// An agent in the user's own directory, for a command that somebody waits for.
     pub(crate) fn here(cwd: &'a Path, setup: &'a AgentSetup, attendance: Attendance) -> Self {
         let missing = Path::new("");
-        Self { cwd, worktree: None, missing, setup, attendance, mcp_servers: &[], fleet_agent: None }
+        let patience = Patience::Short;
+        Self {
+            cwd,
+            worktree: None,
+            missing,
+            setup,
+            attendance,
+            patience,
+            mcp_servers: &[],
+            fleet_agent: None,
+        }
     }
 }
 
 /// Reads the settings and puts everything together.
 pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> Result<Composition, Failure> {
-    let Request { cwd, worktree, missing, setup, attendance, mcp_servers, fleet_agent } = request;
+    let Request { cwd, worktree, missing, setup, attendance, patience, mcp_servers, fleet_agent } = request;
     let loaded = crate::settings::load(environment, cwd, setup.into())?;
     let (definitions, problems) = agent_types(&loaded);
     let kind = setup.agent_type.as_deref().map(|name| named_type(&definitions, name)).transpose()?;
     let target = decide(&loaded).await?;
-    let provider = provider(&loaded, &target, environment)?;
+    let provider = provider(&loaded, &target, environment, patience)?;
     // A model that was asked for is stronger than that of the agent type.
     let model = match kind.and_then(|kind| kind.model.clone()).filter(|_| setup.model.is_none()) {
         Some(model) => model,
@@ -328,7 +340,7 @@ pub(crate) fn own_program() -> Result<PathBuf, Failure> {
 /// Whether somebody would answer, as far as that can be told without asking them.
 pub(crate) async fn check_provider(loaded: &Loaded, environment: &Environment) -> Result<(), Failure> {
     let target = decide(loaded).await?;
-    provider(loaded, &target, environment).map(drop)
+    provider(loaded, &target, environment, Patience::Short).map(drop)
 }
 
 async fn decide(loaded: &Loaded) -> Result<Target, Failure> {
@@ -349,8 +361,9 @@ fn provider(
     loaded: &Loaded,
     target: &Target,
     environment: &Environment,
+    patience: Patience,
 ) -> Result<Arc<dyn Provider>, Failure> {
-    caliban_providers::build(target.config(&loaded.settings, environment)).map_err(from_provider)
+    caliban_providers::build(target.config(&loaded.settings, environment, patience)).map_err(from_provider)
 }
 
 async fn model(target: &Target, provider: &dyn Provider) -> Result<String, Failure> {

@@ -27,7 +27,7 @@ use caliban_agent::{
 use caliban_core::{budget, message::Effort, price::Billing, redact::Redactor};
 use caliban_permissions::Policy;
 use caliban_providers::{
-    BoxFuture, Delta, ModelReply, ModelRequest, Provider, ProviderError, RetryPolicy, script::Script,
+    BoxFuture, ModelReply, ModelRequest, Provider, ProviderError, RetryPolicy, Watch, script::Script,
     scripted::Scripted,
 };
 use caliban_tools::{PrivateAddresses, WorkspaceOptions};
@@ -52,14 +52,14 @@ impl Provider for Gated {
     fn respond<'a>(
         &'a self,
         request: ModelRequest<'a>,
-        observe: &'a mut (dyn FnMut(Delta) + Send),
+        watch: &'a mut dyn Watch,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ModelReply, ProviderError>> {
         Box::pin(async move {
             if let Ok(permit) = self.gate.acquire().await {
                 permit.forget();
             }
-            self.model.respond(request, observe, cancel).await
+            self.model.respond(request, watch, cancel).await
         })
     }
 }

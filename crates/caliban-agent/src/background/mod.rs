@@ -17,7 +17,6 @@ use std::{
 use caliban_core::{
     background::{BackgroundRow, BackgroundStatus},
     budget,
-    price::Price,
 };
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -27,14 +26,13 @@ use crate::{
     blueprint::{Kin, Wanted, WorkspaceSource},
     event::{Author, Event, Record},
     handle::Handle,
+    spent,
     subagent::Starter,
     transcript::{self, Durability, Transcript, TranscriptError},
 };
 
 /// The tool's name.
 pub const TOOL: &str = "spawn_background";
-/// Where their sessions are, below the session's own directory.
-const SESSIONS: &str = "bg";
 /// The longest summary of a task.
 const SUMMARY_CHARS: usize = 80;
 
@@ -113,21 +111,18 @@ struct Home {
 
 impl Background {
     /// The background agents of the session that the starter belongs to; what was spent in earlier processes counts.
-    pub(crate) fn new(
-        mut starter: Starter,
-        limits: Limits,
-        price: Option<Price>,
-    ) -> Result<Self, budget::AccountError<String>> {
+    pub(crate) fn new(mut starter: Starter, limits: Limits) -> Result<Self, budget::AccountError<String>> {
         let pool = budget::Limits { tokens: Some(limits.global), ..budget::Limits::NONE };
-        let pool = starter.parent.purse.child("the background agents", pool, price)?;
-        let earlier = run::earlier(&starter.directory.join(SESSIONS));
-        pool.carry_over_helper(earlier.usage, None);
+        // Nothing is asked in the name of the pool itself, so it needs no price.
+        let pool = starter.parent.purse.child("the background agents", pool, None)?;
+        spent::below(&starter.directory, spent::BACKGROUND).book(&pool, starter.blueprint.billing);
+        let next_id = run::next_id(&starter.directory.join(spent::BACKGROUND));
         starter.parent.purse = pool;
         starter.blueprint.budget = budget::Limits { tokens: Some(limits.per_agent), ..budget::Limits::NONE };
         Ok(Self(Arc::new(Inner {
             starter,
             limits,
-            board: Mutex::new(Board::starting_at(earlier.next_id)),
+            board: Mutex::new(Board::starting_at(next_id)),
             home: OnceLock::new(),
             changed: watch::Sender::new(()),
             woken: Notify::new(),
@@ -232,7 +227,7 @@ impl Background {
         blueprint.policy = policy;
         let workspace =
             starter.workspace.child(starter.workspace.root()).map_err(|error| error.to_string())?;
-        let directory = starter.directory.join(SESSIONS).join(id.to_string());
+        let directory = starter.directory.join(spent::BACKGROUND).join(id.to_string());
         transcript::make_private_directory(&directory).map_err(|error| error.to_string())?;
         let session = format!("{}-bg-{id}", starter.session);
         let wanted = Wanted {

@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use caliban_core::{background::BackgroundStatus, message::Message, usage::Usage};
+use caliban_core::{background::BackgroundStatus, message::Message};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{Background, Spawner, now_ms, text};
 use crate::{
     agent::{Agent, Kit, TurnReport},
-    conversation::Conversation,
     event::{Author, Event, Outcome},
     feed::{Cursor, Entry},
     subagent::Keep,
@@ -112,22 +111,9 @@ fn reason(outcome: &Outcome) -> Option<String> {
     }
 }
 
-/// What the background agents of earlier processes of a session have left.
-pub(super) struct Earlier {
-    pub(super) next_id: u32,
-    pub(super) usage: Usage,
-}
-
-/// Reads the transcripts below a directory; none when there is no such directory.
-pub(super) fn earlier(directory: &Path) -> Earlier {
-    let mut earlier = Earlier { next_id: 0, usage: Usage::default() };
-    let Ok(entries) = std::fs::read_dir(directory) else { return earlier };
-    for entry in entries.flatten() {
-        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        earlier.next_id = earlier.next_id.max(id.saturating_add(1));
-        if let Ok(records) = crate::transcript::read(&entry.path()) {
-            earlier.usage += Conversation::replay(records.iter().map(|record| &record.event)).usage();
-        }
-    }
-    earlier
+/// The number of the next background agent: earlier processes of the session have left a directory for each of theirs.
+pub(super) fn next_id(directory: &Path) -> u32 {
+    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
+    let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    ids.map(|id| id.saturating_add(1)).max().unwrap_or_default()
 }

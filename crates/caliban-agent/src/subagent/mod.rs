@@ -12,9 +12,7 @@ use std::{
 };
 
 use caliban_contract::grants::Grant;
-use caliban_core::{
-    access::Access, message::ToolSpec, redact::Redactor, setup::AgentSetup, spec::SpawnSpec, usage::Usage,
-};
+use caliban_core::{access::Access, message::ToolSpec, redact::Redactor, setup::AgentSetup, spec::SpawnSpec};
 use caliban_permissions::{Effect, Mode, Policy};
 use caliban_tools::{BoxFuture, Call, Tool, ToolOutput, Workspace};
 use serde_json::Value;
@@ -23,9 +21,9 @@ use crate::{
     agent::{Agent, Limits},
     blueprint::{Blueprint, Kin, Parent, Wanted, WorkspaceSource},
     calls::APPROVED,
-    conversation::Conversation,
     event::{Author, Event},
     feed::{Cursor, Entry},
+    spent,
 };
 pub(crate) use report::Keep;
 pub use worktree::Isolation;
@@ -38,8 +36,6 @@ pub const NAME: &str = "AgentTool";
 pub const MAX_TURNS: u32 = 20;
 /// The most characters of its answer that the parent gets.
 pub const MAX_ANSWER_CHARS: usize = 5_000;
-/// Where the sessions of sub-agents are, below the parent's.
-const SESSIONS: &str = "sub";
 
 /// The source of the rule that lets an agent edit in its own worktree.
 const OWN_WORKTREE: &str = "the agent's own worktree";
@@ -169,7 +165,7 @@ impl Starter {
             role: definition.map(|it| it.role.clone()),
             ..Wanted::new(
                 session.to_owned(),
-                self.directory.join(SESSIONS).join(session),
+                self.directory.join(spent::SUB_AGENTS).join(session),
                 WorkspaceSource::Ready(workspace),
             )
         };
@@ -261,7 +257,7 @@ impl Starter {
     fn new_session(&self, input: &Input) -> Result<String, String> {
         let base = input.label.as_deref().unwrap_or("helper");
         let base = caliban_core::names::Slug::slugify(base);
-        let parent = self.directory.join(SESSIONS);
+        let parent = self.directory.join(spent::SUB_AGENTS);
         let cannot = |error: std::io::Error| {
             format!("the sub-agent's session cannot be made in {}: {error}", parent.display())
         };
@@ -284,42 +280,6 @@ struct Done {
     turn: crate::agent::TurnReport,
     /// Tools that it was to have and that there are not.
     dropped: Vec<String>,
-}
-
-/// The tokens that the sub-agents of the session in this directory have used.
-pub fn usage_below(directory: &Path) -> Usage {
-    spent_below(directory).iter().map(|before| before.usage).sum()
-}
-
-/// What a sub-agent of an earlier process has spent.
-pub(crate) struct Before {
-    pub(crate) usage: Usage,
-    /// Where that is known.
-    pub(crate) micro_usd: Option<u64>,
-    /// How long it and its parent had worked at its last record.
-    pub(crate) worked_ms: u64,
-}
-
-/// What the sub-agents of the session in this directory have spent.
-pub(crate) fn spent_below(directory: &Path) -> Vec<Before> {
-    let Ok(entries) = std::fs::read_dir(directory.join(SESSIONS)) else { return Vec::new() };
-    let spent = |entry: std::io::Result<std::fs::DirEntry>| {
-        let path = entry.ok()?.path();
-        let records = crate::transcript::read(&path)
-            .inspect_err(|error| tracing::warn!(%error, "what a sub-agent spent is not known"))
-            .ok()?;
-        let micro_usd = records.iter().rev().find_map(|record| match &record.event {
-            Event::TurnEnded { micro_usd, .. } => Some(*micro_usd),
-            _ => None,
-        });
-        let conversation = Conversation::replay(records.iter().map(|record| &record.event));
-        Some(Before {
-            usage: conversation.usage(),
-            micro_usd: micro_usd.flatten(),
-            worked_ms: crate::transcript::worked_ms(&records),
-        })
-    };
-    entries.filter_map(spent).collect()
 }
 
 /// Runs the sub-agent to its end; what it does is shown to those who watch the parent.

@@ -17,7 +17,7 @@ use caliban_core::{
     usage::Usage,
 };
 use caliban_permissions::{Effect, Mode};
-use caliban_providers::{BoxFuture, Delta, ModelReply, ModelRequest, Provider, ProviderError};
+use caliban_providers::{BoxFuture, ModelReply, ModelRequest, Provider, ProviderError, Watch};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -85,7 +85,7 @@ impl Provider for Told {
     fn respond<'a>(
         &'a self,
         request: ModelRequest<'a>,
-        _: &'a mut (dyn FnMut(Delta) + Send),
+        _: &'a mut dyn Watch,
         _: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ModelReply, ProviderError>> {
         Box::pin(async move {

@@ -12,6 +12,7 @@ fn events() -> Vec<Event> {
         Event::Waits(WaitingFor::Approval { call: "Bash(rm x)".into() }),
         Event::Waits(WaitingFor::Input),
         Event::Waits(WaitingFor::RateLimit { until_ms: 7 }),
+        Event::Waits(WaitingFor::Model { until_ms: 7 }),
         Event::GoesOn,
         Event::Ended(Outcome::Finished),
         Event::Ended(Outcome::TurnLimit { limit: 20 }),
@@ -47,13 +48,13 @@ fn every_pair_of_state_and_event() {
     assert_eq!(
         table,
         [
-            "spawning: running failed - - - - - - - - - - killed crashed -",
-            "running: - - - idle running running running running done failed failed failed killed crashed -",
-            "idle: - - running - - idle - idle done failed failed failed killed crashed -",
-            "killed: - - - - - - - - - - - - - - spawning",
-            "done: - - - - - - - - - - - - - - spawning",
-            "failed: - - - - - - - - - - - - - - spawning",
-            "crashed: - - - - - - - - - - - - - - spawning",
+            "spawning: running failed - - - - - - - - - - - killed crashed -",
+            "running: - - - idle running running running running running done failed failed failed killed crashed -",
+            "idle: - - running - - idle - - idle done failed failed failed killed crashed -",
+            "killed: - - - - - - - - - - - - - - - spawning",
+            "done: - - - - - - - - - - - - - - - spawning",
+            "failed: - - - - - - - - - - - - - - - spawning",
+            "crashed: - - - - - - - - - - - - - - - spawning",
         ]
     );
 }

@@ -7,7 +7,8 @@ use caliban_core::{
     usage::Usage,
 };
 use caliban_providers::{
-    Config, Delta, ModelReply, ProviderError, ProviderKind, RetryPolicy, build, ollama_models, ollama_running,
+    Config, Delta, ModelReply, ProviderError, ProviderKind, RetryPolicy, WaitCause, build, ollama_models,
+    ollama_running,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +45,7 @@ fn told(seen: &[Delta]) -> Vec<String> {
         Delta::Text(text) => format!("text {text}"),
         Delta::Thinking(text) => format!("thinking {text}"),
         Delta::ToolUse { name, .. } => format!("tool {name}"),
+        Delta::Usage(usage) => format!("usage {}", usage.total()),
         Delta::Restart { reason } => format!("restart: {reason}"),
         Delta::Waiting { reason, .. } => format!("waiting: {reason}"),
     };
@@ -219,7 +221,8 @@ async fn nothing_listening_is_said_soon_and_with_what_to_do() {
         let text = error.to_string();
         assert!(text.starts_with(&format!("cannot reach {kind} at {url}/v1")), "{text}");
         assert!(text.ends_with("connection refused"), "{text}");
-        assert_eq!(seen.len(), 1, "one quick retry: {seen:?}");
+        let is_wait = |delta: &Delta| matches!(delta, Delta::Waiting { cause: WaitCause::Outage, .. });
+        assert!(seen.len() > 1 && seen.iter().all(is_wait), "{seen:?}");
         let hint = match kind {
             ProviderKind::Ollama => "is Ollama running? start it with `ollama serve`",
             _ => "check the network, the proxy and `base_url` in settings",
@@ -351,4 +354,52 @@ async fn a_running_ollama_is_found_with_its_models() {
         models = asked => models,
     };
     assert_eq!(models, ["llama3:8b", "qwen3:8b"]);
+}
+
+#[tokio::test]
+async fn signs_of_life_without_an_answer_are_a_stall() {
+    let retry = RetryPolicy { stall: Duration::from_millis(60), attempts: 1, ..quick() };
+    let pings = |short: &Short| {
+        let ping = match short.kind {
+            ProviderKind::Anthropic => "event: ping\ndata: {\"type\": \"ping\"}\n\n",
+            _ => ": still here\n\n",
+        };
+        vec![Answer::Endless(short.beginning.clone(), ping.to_owned(), Duration::from_millis(5))]
+    };
+    for (provider, answered, _, _) in on_each_wire(pings, retry).await {
+        let after = Duration::from_millis(300);
+        assert_eq!(answered, Err(ProviderError::Stalled { provider, after, attempts: 1 }));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_given_up_at_a_size_that_no_model_writes() {
+    let endless = |short: &Short| {
+        let piece = "x".repeat(64 << 10);
+        let more = match short.kind {
+            ProviderKind::Anthropic => {
+                json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}})
+            }
+            ProviderKind::OpenAi => {
+                json!({"type": "response.output_text.delta", "output_index": 0, "delta": piece})
+            }
+            ProviderKind::Gemini => json!({"candidates": [{"content": {"parts": [{"text": piece}]}}]}),
+            _ => json!({"choices": [{"delta": {"content": piece}}]}),
+        };
+        let beginning = match short.kind {
+            // The closing event is in its beginning.
+            ProviderKind::Anthropic => {
+                short.beginning[..short.beginning.find("event: message_delta").unwrap()].to_owned()
+            }
+            _ => short.beginning.clone(),
+        };
+        vec![Answer::Endless(beginning, format!("data: {more}\n\n"), Duration::ZERO)]
+    };
+    for (provider, answered, seen, asked) in on_each_wire(endless, quick()).await {
+        assert_eq!(answered, Err(ProviderError::TooLarge { provider, limit: 8 << 20 }));
+        let text: usize =
+            seen.iter().map(|delta| if let Delta::Text(text) = delta { text.len() } else { 0 }).sum();
+        assert!(text < 9 << 20, "{provider}: {text} bytes were kept");
+        assert_eq!(asked, 1, "{provider}");
+    }
 }

@@ -28,6 +28,8 @@ pub(crate) enum Answer {
     Broken(String),
     /// The same, but then nothing more comes and the connection stays.
     Stall(String),
+    /// The same, and then the other text again and again, with a pause between, until the client is gone.
+    Endless(String, String, Duration),
     /// A status, header lines and a body.
     Status(u16, &'static str, String),
     /// No answer at all.
@@ -112,6 +114,14 @@ async fn serve(
                 gone.notify_one();
                 return None;
             }
+            Answer::Endless(text, again, pause) => {
+                stream.write_all(chunked(&text).as_bytes()).await.ok()?;
+                let piece = format!("{:x}\r\n{again}\r\n", again.len());
+                while stream.write_all(piece.as_bytes()).await.is_ok() {
+                    tokio::time::sleep(pause).await;
+                }
+                return None;
+            }
             Answer::Status(status, headers, body) => {
                 let head = format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n", body.len());
                 stream.write_all(format!("{head}{body}").as_bytes()).await.ok()?;
@@ -148,12 +158,11 @@ async fn read(stream: &mut TcpStream) -> Option<Asked> {
 pub(crate) fn quick() -> RetryPolicy {
     RetryPolicy {
         attempts: 3,
-        refused_attempts: 2,
+        outage: Duration::from_millis(20),
         first_wait: Duration::from_millis(2),
         longest_wait: Duration::from_millis(4),
         patience: Duration::from_secs(60),
         stall: Duration::from_secs(60),
-        first_byte: Duration::from_secs(60),
     }
 }
 
@@ -189,7 +198,12 @@ pub(crate) async fn ask(
 ) -> (Result<ModelReply, ProviderError>, Vec<Delta>) {
     let mut seen = Vec::new();
     let provider = build(config).unwrap();
-    let mut observe = |delta| seen.push(delta);
+    // The counts that come on the way are for whoever pays.
+    let mut observe = |delta| {
+        if !matches!(delta, Delta::Usage(_)) {
+            seen.push(delta);
+        }
+    };
     let answered = provider.respond(request, &mut observe, &CancellationToken::new()).await;
     (answered, seen)
 }

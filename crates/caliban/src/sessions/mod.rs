@@ -13,7 +13,7 @@ use std::{io::Write, path::Path};
 use caliban_agent::{
     conversation::Conversation,
     event::{Event, Record},
-    subagent, transcript,
+    spent, transcript,
 };
 use caliban_core::usage::Usage;
 
@@ -69,9 +69,9 @@ fn records(found: &Found) -> Result<Vec<Record>, Failure> {
     })
 }
 
-/// What the session has spent, its sub-agents included: its money and its budget count them, too.
+/// What the session has spent, its sub-agents and background agents included: its money and its budget count them, too.
 fn usage(found: &Found, conversation: &Conversation) -> Usage {
-    conversation.usage() + subagent::usage_below(&found.directory)
+    conversation.usage() + spent::usage_below(&found.directory)
 }
 
 /// The first thing that the user asked for, in one line.

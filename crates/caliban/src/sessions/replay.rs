@@ -132,6 +132,10 @@ fn line(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
                 Answer::No(Some(reason)) => format!("no, {}", inert::quoted(reason)),
             }
         ),
+        Event::Unanswered { usage } if usage.total() > 0 => {
+            writeln!(out, "\n-- the model's answer broke off; the request counts {} tokens --", usage.total())
+        }
+        Event::Asked { .. } | Event::Counted { .. } | Event::Unanswered { .. } => Ok(()),
         Event::ResultsCleared { ids } => {
             writeln!(out, "\n-- {} old tool results dropped to make room --", ids.len())
         }

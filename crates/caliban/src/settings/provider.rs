@@ -58,9 +58,23 @@ pub(crate) fn nothing_set() -> SettingsError {
     )
 }
 
+/// How long a server is waited for that cannot be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// The work has time: a background agent, a session on a screen.
+    Long,
+    /// A command that somebody waits for.
+    Short,
+}
+
 impl Target {
     /// What `caliban_providers::build` needs. An address that nobody set is left to the provider.
-    pub(crate) fn config(&self, settings: &Settings, environment: &Environment) -> Config {
+    pub(crate) fn config(
+        &self,
+        settings: &Settings,
+        environment: &Environment,
+        patience: Patience,
+    ) -> Config {
         let mut config = Config::new(self.provider.value);
         match &self.endpoint {
             Endpoint::Http { base_url, key } => {
@@ -74,7 +88,13 @@ impl Target {
         config.proxy = environment.proxy();
         config.retry.attempts = settings.retry.attempts.get();
         config.retry.patience = Duration::from_secs(settings.retry.patience_seconds);
-        config.retry.stall = Duration::from_secs(settings.retry.stall_seconds.get());
+        config.retry.outage = Duration::from_secs(match patience {
+            Patience::Long => settings.retry.outage_seconds,
+            Patience::Short => settings.retry.print_outage_seconds,
+        });
+        if let Some(seconds) = settings.retry.stall_seconds {
+            config.retry.stall = Duration::from_secs(seconds.get());
+        }
         config
     }
 }

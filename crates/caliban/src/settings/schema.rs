@@ -452,12 +452,17 @@ pub(crate) enum FleetIsolation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Retry {
-    /// How often a request is tried when the network, the server or the stream fails.
+    /// How often a request is tried when the server or the stream fails.
     pub attempts: NonZeroU32,
+    /// Seconds that background agents, the screen and editors wait for a server that cannot be reached.
+    pub outage_seconds: u64,
+    /// The same for `-p`, whose caller waits.
+    pub print_outage_seconds: u64,
     /// Seconds that rate limits and overload are waited out, in total.
     pub patience_seconds: u64,
-    /// Seconds after which a silent stream is cut and made again.
-    pub stall_seconds: NonZeroU64,
+    /// Seconds after which a silent server or stream is given up and asked again; 120, and 600 for a model on this machine,
+    /// when not set.
+    pub stall_seconds: Option<NonZeroU64>,
 }
 
 impl Default for Retry {
@@ -466,8 +471,10 @@ impl Default for Retry {
         let policy = RetryPolicy::default();
         Self {
             attempts: NonZeroU32::new(policy.attempts).unwrap_or(NonZeroU32::MIN),
+            outage_seconds: 600,
+            print_outage_seconds: policy.outage.as_secs(),
             patience_seconds: policy.patience.as_secs(),
-            stall_seconds: NonZeroU64::new(policy.stall.as_secs()).unwrap_or(NonZeroU64::MIN),
+            stall_seconds: None,
         }
     }
 }

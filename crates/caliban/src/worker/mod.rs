@@ -52,6 +52,7 @@ use crate::{
     report::Failure,
     settings::{
         Environment, Layer, Settings,
+        provider::Patience,
         tool_environment::{secrets, tool_environment},
     },
 };
@@ -278,6 +279,7 @@ async fn prepare(
         missing,
         setup: &setup,
         attendance: Attendance::Somebody,
+        patience: Patience::Long,
         mcp_servers: &[],
         fleet_agent: id.parse().ok().map(|id| (id, spec.depth)),
     };

@@ -63,7 +63,12 @@ impl Status {
     /// run ends.
     pub(super) fn new(directory: &Path, nonce: &str) -> Self {
         let before: WorkerStatus = records::read(directory, STATUS).unwrap_or_default();
+        let (usage, micro_usd) = before.spent_when_gone();
         let now = WorkerStatus {
+            usage,
+            micro_usd,
+            in_flight: Usage::default(),
+            in_flight_micro_usd: None,
             version: STATUS_VERSION,
             nonce: nonce.to_owned(),
             state: WorkerState::Running,
@@ -118,12 +123,13 @@ impl Status {
         Failure { message: clean(failure.message), hint: failure.hint.map(clean), code: failure.code }
     }
 
-    /// What was spent is known after each request, not only when the turn is over.
     /// What the agent and its sub-agents have spent: tokens and cost are of the same requests.
     fn cost(&mut self) {
         if let Some(purse) = &self.purse {
             self.now.usage = purse.spent().usage;
             self.now.micro_usd = purse.micro_usd().map(MicroUsd);
+            let in_flight = self.now.in_flight;
+            self.now.in_flight_micro_usd = purse.cost(in_flight);
         }
     }
 
@@ -160,14 +166,18 @@ impl Status {
                 self.now.waiting_for = None;
                 self.now.activity = Some(waiting_for_room(path));
             }
-            // The daemon has one word for both: nothing comes from the model before that time.
-            Entry::Waiting(Wait::RateLimit(pause) | Wait::Retry(pause)) => {
+            Entry::Waiting(Wait::RateLimit(pause)) => {
                 self.now.waiting_for = Some(Waiting::RateLimit { until: pause.until_ms });
                 self.now.activity = Some(inert::line(&pause.reason).into_owned());
             }
+            Entry::Waiting(Wait::Outage(pause) | Wait::Retry(pause)) => {
+                self.now.waiting_for = Some(Waiting::Model { until: pause.until_ms });
+                self.now.activity = Some(inert::line(&pause.reason).into_owned());
+            }
             Entry::Text(_) | Entry::Thinking(_) | Entry::ToolUse { .. } => {
-                if matches!(self.now.waiting_for, Some(Waiting::RateLimit { .. })) {
+                if matches!(self.now.waiting_for, Some(Waiting::RateLimit { .. } | Waiting::Model { .. })) {
                     self.now.waiting_for = None;
+                    self.now.activity = Some("asking the model".to_owned());
                 }
             }
             Entry::Broken { reason } => self.broken = Some(reason.clone()),
@@ -194,12 +204,15 @@ impl Status {
             }
             Event::Reply { message, .. } => {
                 self.now.turns += 1;
+                self.now.in_flight = Usage::default();
                 self.now.waiting_for = None;
                 let text = message.text();
                 if !text.is_empty() {
                     self.now.last_text = Some(inert::line(&text).chars().take(LAST_TEXT_CHARS).collect());
                 }
             }
+            Event::Asked { estimate: usage } | Event::Counted { usage } => self.now.in_flight = *usage,
+            Event::Unanswered { .. } => self.now.in_flight = Usage::default(),
             Event::CallStarted { name, input, .. } => {
                 let what = format!("{name} {}", caliban_agent::describe(input));
                 self.now.activity = Some(inert::line(&what).into_owned());
@@ -207,8 +220,9 @@ impl Status {
             Event::CallEnded { .. } | Event::CallRefused { .. } => {
                 self.now.activity = Some("asking the model".to_owned());
             }
-            Event::Summarised { .. } => {}
+            Event::Summarised { .. } => self.now.in_flight = Usage::default(),
             Event::TurnEnded { outcome, .. } => {
+                self.now.in_flight = Usage::default();
                 self.outcome = Some(outcome.clone());
                 self.now.activity = None;
             }

@@ -1,7 +1,9 @@
 //! Background agents of a session (b01–b11), as an editor sees them: `caliban acp` over stdio.
 
 use serde_json::{Value, json};
-use testkit::{Recorded, Spawned, StepExt, script, script::StepUsage, text, tool, wait_until};
+use testkit::{
+    ModelServer, Protocol, Recorded, Spawned, StepExt, script, script::StepUsage, text, tool, wait_until,
+};
 
 use crate::place::Place;
 
@@ -406,4 +408,25 @@ fn b06_b09_after_a_resume_numbers_go_on_and_what_was_spent_counts() {
     editor.until_status(1, "budget_exceeded");
     assert_eq!(of(&place, "task b").len(), 0);
     editor.quit();
+}
+
+#[test]
+fn b09_what_background_agents_spent_counts_at_their_own_price_also_when_a_command_goes_on_with_the_session() {
+    let script = script![
+        text("side").costs(1_000, 100).on_first("the side task"),
+        text("main").costs(1_000, 100).on_first("the main task").forever(),
+    ];
+    let server = ModelServer::builder(script).known_models(["claude-opus-5", "claude-haiku-4-5"]).start();
+    let place = Place::with(server, Protocol::Anthropic);
+    let mut editor = Editor::open(&place);
+    let main = editor.prompt("the main task");
+    editor.answer(main);
+    editor.command("/bg --model claude-haiku-4-5 the side task");
+    editor.until_status(0, "completed");
+    editor.quit();
+    place.ask("more", ["--continue"]).ok();
+    let session: Value = serde_json::from_str(&place.env.read(place.session().join("session.json"))).unwrap();
+    // 1000 × $5 and 100 × $25 for a million, twice; and once $1 and $5.
+    assert_eq!(session["micro_usd"], json!(2 * 7_500 + 1_500), "{session:#}");
+    assert_eq!(session["usage"], json!({"input": 3_000, "output": 300, "cache_read": 0, "cache_write": 0}));
 }

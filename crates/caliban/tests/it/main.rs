@@ -46,6 +46,7 @@ mod merge_words;
 mod models;
 mod moved;
 mod not_a_person;
+mod outages;
 mod place;
 mod rescues;
 mod resume;

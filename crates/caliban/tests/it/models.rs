@@ -157,14 +157,17 @@ fn a_cut_stream_is_made_again_and_never_a_short_answer() {
 
 #[test]
 fn a_stalled_stream_is_cut_and_made_again() {
+    let settings = "[retry]\nattempts = 2\nstall_seconds = 1\n";
     on_each_protocol(|protocol| {
         let place = Place::with(ModelServer::start(script![text("at last").in_chunks(2).stall(1)]), protocol);
+        place.env.write(place.env.config().join("caliban/settings.toml"), settings);
         let output = place.ask("hello", []).ok();
         assert_eq!(output.stdout, "at last\n", "{protocol:?}");
         place.server.wait_for_hangups(1);
 
         let place =
             Place::with(ModelServer::start(script![text("never").in_chunks(2).stall(1).times(9)]), protocol);
+        place.env.write(place.env.config().join("caliban/settings.toml"), settings);
         let output = place.ask("hello", []).expect_code(1);
         assert!(
             output.stderr.contains("sent nothing for 1 s (2 attempts)"),

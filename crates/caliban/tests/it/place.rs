@@ -22,7 +22,10 @@ impl Place {
         env.set_all(server.envs(protocol));
         let repo = env.repo();
         // Retries in a test shall not wait like those of a person.
-        env.write(env.config().join("caliban/settings.toml"), "[retry]\nattempts = 2\nstall_seconds = 1\n");
+        env.write(
+            env.config().join("caliban/settings.toml"),
+            "[retry]\nattempts = 2\noutage_seconds = 2\nprint_outage_seconds = 1\n",
+        );
         Self { env, repo, server, protocol }
     }
 

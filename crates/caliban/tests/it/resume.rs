@@ -71,7 +71,7 @@ fn r17_killed_while_the_model_is_silent_the_same_request_is_made_again() {
     let requests = place.server.model_requests();
     assert_eq!(requests.len(), 2);
     assert_eq!(requests[0].raw, requests[1].raw);
-    assert_eq!(events(&place), ["started", "prompt", "resumed", "reply", "turn_ended"]);
+    assert_eq!(events(&place), ["started", "prompt", "asked", "resumed", "asked", "reply", "turn_ended"]);
 }
 
 #[test]
@@ -368,8 +368,8 @@ fn r16_a_torn_tail_is_repaired() {
     let file = place.session().join("transcript.jsonl");
     let whole = fs::read(&file).unwrap();
     let last = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
-    let kept = ["started", "prompt", "reply"];
-    let again = ["resumed", "prompt", "reply", "turn_ended"];
+    let kept = ["started", "prompt", "asked", "reply"];
+    let again = ["resumed", "prompt", "asked", "reply", "turn_ended"];
     for cut in [last, last + 1, last + (whole.len() - last) / 2, whole.len() - 1] {
         assert_eq!(
             seen_after(&place, &file, &whole[..cut]),

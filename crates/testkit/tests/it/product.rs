@@ -98,6 +98,7 @@ fn a_conversation_with_thinking_and_parallel_tools_holds_on_each_protocol() {
                 Delta::Text(text) => Some(text.as_str()),
                 Delta::Thinking(_)
                 | Delta::ToolUse { .. }
+                | Delta::Usage(_)
                 | Delta::Restart { .. }
                 | Delta::Waiting { .. } => None,
             })

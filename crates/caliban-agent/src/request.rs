@@ -1,0 +1,299 @@
+//! One model request and what it takes: reserved and recorded before it is sent, settled when it is over.
+//!
+//! What was sent counts. An attempt that ends without a whole answer counts as what the stream has said so far, at
+//! least as what was reserved for it; one that the server did not begin to answer counts nothing. The records say the
+//! same, so a process that is killed in the middle leaves a request that counts, too.
+
+use std::time::Instant;
+
+use caliban_core::{
+    budget::Reservation,
+    message::{Effort, Message, ToolSpec},
+    usage::Usage,
+    wait::{Pause, Wait},
+};
+use caliban_providers::{
+    Billed, BoxFuture, Delta, ModelReply, ModelRequest, ProviderError, Stopped, WaitCause, Watch,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    agent::{Agent, Kit},
+    budget::{Estimated, Refusal},
+    event::{Event, Outcome},
+    feed::{Entry, Feed},
+    transcript::{Durability, Transcript, TranscriptError},
+    turn::{Halt, milliseconds},
+};
+
+/// Characters of an answer that are taken for one token.
+const CHARS_PER_TOKEN: u64 = 4;
+
+/// What a request is made of beside the agent's own parts.
+pub(crate) struct Question<'a> {
+    /// The messages; the conversation when absent.
+    pub(crate) messages: Option<&'a [Message]>,
+    pub(crate) tools: &'a [ToolSpec],
+    pub(crate) max_output: Option<u32>,
+    pub(crate) effort: Effort,
+    pub(crate) audience: Audience,
+}
+
+/// Who sees an answer come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// All who watch the agent.
+    Everybody,
+    /// Nobody; only waits are shown.
+    Nobody,
+}
+
+/// Why a request failed.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    Model(ProviderError),
+    Budget(Refusal),
+    Storage(TranscriptError),
+}
+
+impl Failed {
+    pub(crate) fn into_halt(self) -> Halt {
+        Halt::Outcome(match self {
+            Self::Model(ProviderError::Cancelled) => Outcome::Cancelled,
+            Self::Model(error) => Outcome::Failed { error: error.to_string(), hint: error.hint() },
+            Self::Budget(refusal) => Outcome::Budget { limit: refusal.to_string() },
+            Self::Storage(error) => return Halt::Storage(error),
+        })
+    }
+}
+
+impl Agent {
+    /// Asks the model once, retries included. How long the answer took is in milliseconds.
+    pub(crate) async fn request(
+        &mut self,
+        question: Question<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<(ModelReply, u64), Failed> {
+        let started = Instant::now();
+        let mut meter = Meter::new(&self.kit, &self.transcript, self.estimate(), question.audience);
+        let request = ModelRequest {
+            model: &self.kit.model,
+            system: &self.kit.system,
+            tools: question.tools,
+            messages: question.messages.unwrap_or(self.conversation.messages()),
+            max_output: question.max_output,
+            effort: question.effort,
+            session: &self.kit.session,
+        };
+        // Here, not within the limit of time: the disk's time is not the model's.
+        if let Err(failed) = meter.begin().await {
+            let recorded = meter.recorded;
+            recorded.iter().for_each(|event| self.conversation.apply(event));
+            return Err(failed);
+        }
+        let respond = self.kit.provider.respond(request, &mut meter, cancel);
+        let result = tokio::select! {
+            result = respond => result,
+            () = cancel.cancelled() => Err(ProviderError::Cancelled),
+            () = self.kit.purse.out_of_time() => Err(ProviderError::Cancelled),
+        };
+        let settled = meter.settle(&result).await;
+        let (recorded, stopped) = (meter.recorded, meter.stopped);
+        for event in &recorded {
+            self.conversation.apply(event);
+        }
+        settled.map_err(Failed::Storage)?;
+        match (result, stopped) {
+            (Ok(reply), _) => Ok((reply, milliseconds(started.elapsed()))),
+            (Err(_), Some(failed)) => Err(failed),
+            // The end of the time that the agent may take shows as a cancelled request.
+            (Err(error), None) => match self.kit.purse.time_is_up() {
+                Some(refusal) if !cancel.is_cancelled() => Err(Failed::Budget(refusal)),
+                _ => Err(Failed::Model(error)),
+            },
+        }
+    }
+}
+
+/// Accompanies a request.
+struct Meter<'a> {
+    kit: &'a Kit,
+    transcript: &'a Transcript,
+    feed: Feed,
+    audience: Audience,
+    estimate: Estimated,
+    /// Held until the request is answered or counts as spent; kept over attempts that are not billed.
+    reservation: Option<Reservation>,
+    /// Whether an attempt is under way.
+    is_sent: bool,
+    /// What the attempt has used, by the server's count.
+    counted: Option<Usage>,
+    /// Characters of the answer that the attempt has shown.
+    said: u64,
+    recorded: Vec<Event>,
+    stopped: Option<Failed>,
+}
+
+impl<'a> Meter<'a> {
+    fn new(kit: &'a Kit, transcript: &'a Transcript, estimate: Estimated, audience: Audience) -> Self {
+        let feed = transcript.feed().clone();
+        Self {
+            kit,
+            transcript,
+            feed,
+            audience,
+            estimate,
+            reservation: None,
+            is_sent: false,
+            counted: None,
+            said: 0,
+            recorded: Vec::new(),
+            stopped: None,
+        }
+    }
+
+    fn estimated(&self) -> Usage {
+        Usage { input: self.estimate.prompt, output: self.estimate.output, ..Usage::default() }
+    }
+
+    /// What the stream has said so far; nothing when it has said nothing.
+    fn so_far(&self) -> Option<Usage> {
+        let said = self.said.div_ceil(CHARS_PER_TOKEN);
+        let counted = self.counted.or((said > 0).then(|| Usage { output: 0, ..self.estimated() }))?;
+        Some(Usage { output: counted.output.max(said), ..counted })
+    }
+
+    /// What an attempt counts whose end is not known.
+    fn unknown(&self) -> Usage {
+        let estimated = self.estimated();
+        self.so_far().filter(|so_far| so_far.total() > estimated.total()).unwrap_or(estimated)
+    }
+
+    async fn record(&mut self, event: Event) -> Result<(), TranscriptError> {
+        self.transcript.append(event.clone(), Durability::Written).await?;
+        self.recorded.push(event);
+        Ok(())
+    }
+
+    async fn begin(&mut self) -> Result<(), Failed> {
+        (self.is_sent, self.counted, self.said) = (true, None, 0);
+        if self.reservation.is_some() {
+            return Ok(());
+        }
+        // The daemon writes there, too, when a command starts an agent.
+        self.kit.purse.count_grants(&self.kit.directory);
+        let reservation = self.kit.purse.reserve(self.estimate).map_err(Failed::Budget)?;
+        let asked = self.record(Event::Asked { estimate: self.estimated() }).await;
+        match asked {
+            Ok(()) => {
+                self.reservation = Some(reservation);
+                Ok(())
+            }
+            Err(error) => {
+                self.kit.purse.release(reservation);
+                Err(Failed::Storage(error))
+            }
+        }
+    }
+
+    /// The attempt is over without an answer.
+    async fn fail(&mut self, billed: Billed) -> Result<(), TranscriptError> {
+        self.is_sent = false;
+        let counts = match (billed, self.so_far()) {
+            (Billed::Perhaps, _) => Some(self.unknown()),
+            (Billed::No, so_far) => so_far,
+        };
+        let Some(usage) = counts else { return Ok(()) };
+        if let Some(reservation) = self.reservation.take() {
+            self.kit.purse.settle(reservation, usage);
+        }
+        self.record(Event::Unanswered { usage }).await
+    }
+
+    /// The request is over.
+    async fn settle(&mut self, result: &Result<ModelReply, ProviderError>) -> Result<(), TranscriptError> {
+        if let Ok(reply) = result {
+            match self.reservation.take() {
+                Some(reservation) => self.kit.purse.settle(reservation, reply.usage),
+                // A provider that asks nobody before its attempts.
+                None => self.kit.purse.carry_over(reply.usage, self.kit.purse.cost(reply.usage)),
+            }
+            return Ok(());
+        }
+        // Nobody told how the attempt ended: it was dropped.
+        if self.is_sent
+            && let Err(ProviderError::Cancelled | ProviderError::Cut { .. } | ProviderError::Stalled { .. }) =
+                result
+        {
+            self.fail(Billed::Perhaps).await?;
+        }
+        match self.reservation.take() {
+            Some(reservation) => {
+                self.kit.purse.release(reservation);
+                self.record(Event::Unanswered { usage: Usage::default() }).await
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Watch for Meter<'_> {
+    fn see(&mut self, delta: Delta) {
+        match &delta {
+            Delta::Text(text) | Delta::Thinking(text) => self.said += text.len() as u64,
+            Delta::Usage(usage) => {
+                let is_news = self.unknown().total() < usage.total();
+                self.counted = Some(*usage);
+                if is_news {
+                    // A process that is killed now leaves a request that counts as much.
+                    self.transcript.append_soon(Event::Counted { usage: *usage });
+                    self.recorded.push(Event::Counted { usage: *usage });
+                }
+            }
+            Delta::ToolUse { .. } | Delta::Restart { .. } | Delta::Waiting { .. } => {}
+        }
+        if let Some(entry) = entry(delta, self.audience) {
+            self.feed.push(entry);
+        }
+    }
+
+    fn before_attempt<'a>(&'a mut self) -> BoxFuture<'a, Result<(), Stopped>> {
+        Box::pin(async move {
+            self.begin().await.map_err(|failed| {
+                self.is_sent = false;
+                self.stopped = Some(failed);
+                Stopped
+            })
+        })
+    }
+
+    fn attempt_failed<'a>(&'a mut self, billed: Billed) -> BoxFuture<'a, Result<(), Stopped>> {
+        Box::pin(async move {
+            self.fail(billed).await.map_err(|error| {
+                self.stopped = Some(Failed::Storage(error));
+                Stopped
+            })
+        })
+    }
+}
+
+fn entry(delta: Delta, audience: Audience) -> Option<Entry> {
+    let is_shown = audience == Audience::Everybody;
+    match delta {
+        Delta::Text(text) => is_shown.then_some(Entry::Text(text)),
+        Delta::Thinking(text) => is_shown.then_some(Entry::Thinking(text)),
+        Delta::ToolUse { id, name } => is_shown.then_some(Entry::ToolUse { id, name }),
+        Delta::Restart { reason } => is_shown.then_some(Entry::Restart { reason }),
+        Delta::Waiting { reason, wait, cause } => {
+            let ms = milliseconds(wait);
+            let now = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default();
+            let pause = Pause { reason, ms, until_ms: now.saturating_add(ms) };
+            Some(Entry::Waiting(match cause {
+                WaitCause::RateLimit => Wait::RateLimit(pause),
+                WaitCause::Outage => Wait::Outage(pause),
+                WaitCause::Retry => Wait::Retry(pause),
+            }))
+        }
+        Delta::Usage(_) => None,
+    }
+}
