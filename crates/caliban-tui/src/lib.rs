@@ -19,6 +19,6 @@ mod text;
 pub mod theme;
 mod view;
 
-pub use runner::{FleetView, Left, Open, Options, Why, run, run_fleet};
+pub use runner::{FleetLeft, FleetView, Left, Open, Options, Why, run, run_fleet};
 pub use state::{Facts, State};
 pub use view::draw;

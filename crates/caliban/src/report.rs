@@ -1,8 +1,13 @@
 //! How failures leave the program: `error: …` and `hint: …` on stderr, and the exit code.
 
-use std::{fmt, process::ExitCode};
+use std::{
+    fmt,
+    process::ExitCode,
+    sync::{Mutex, PoisonError},
+};
 
 use anstyle::{AnsiColor, Style};
+use tokio::sync::mpsc::UnboundedSender;
 
 use crate::settings::{Place, SettingsError};
 
@@ -73,8 +78,35 @@ impl Failure {
     }
 }
 
+/// Where talk goes while a screen has the terminal: what is written to stderr then would be drawn over it.
+static SCREEN: Mutex<Option<UnboundedSender<String>>> = Mutex::new(None);
+
+/// While this lives, talk goes to the screen.
+pub(crate) struct Diverted(());
+
+/// Sends talk to a screen instead of stderr.
+pub(crate) fn divert(screen: UnboundedSender<String>) -> Diverted {
+    *SCREEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(screen);
+    Diverted(())
+}
+
+impl Drop for Diverted {
+    fn drop(&mut self) {
+        *SCREEN.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// Whether a screen has taken the text.
+pub(crate) fn is_shown_by_screen(text: &str) -> bool {
+    let screen = SCREEN.lock().unwrap_or_else(PoisonError::into_inner);
+    screen.as_ref().is_some_and(|screen| screen.send(text.to_owned()).is_ok())
+}
+
 /// Shows a line that is worth knowing on stderr.
 pub(crate) fn note(text: &str) {
+    if is_shown_by_screen(text) {
+        return;
+    }
     let _gone = say(&mut anstream::stderr().lock(), "note", AnsiColor::Yellow, text);
 }
 

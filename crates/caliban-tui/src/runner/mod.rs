@@ -25,7 +25,10 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use ratatui::{buffer::Buffer, layout::Rect};
 use tokio::sync::{mpsc::UnboundedReceiver, oneshot};
 
-pub use self::{fleet::run_fleet, link::Open};
+pub use self::{
+    fleet::{FleetLeft, run_fleet},
+    link::Open,
+};
 use self::{link::Link, painter::Painter, signals::Signals, terminal::Modes};
 use crate::{
     events::{AgentEvent, Effect, Event, Failure},

@@ -98,6 +98,16 @@ fn lines(fleets: &[Found], now: u64, width: Option<usize>) -> Vec<String> {
     lines
 }
 
+/// The agents of all repos, with the places of those whose daemon runs. For the agent view.
+pub(super) async fn rows(fleet: &Fleet<'_>) -> Vec<(PathBuf, Option<Places>, Vec<AgentRow>)> {
+    let Ok(sources) = place_sources(fleet.environment) else { return Vec::new() };
+    let with_places = |Found { repo, told_by, rows }: Found| {
+        let places = Places::of(repo.clone(), &sources).ok().filter(|_| told_by == ToldBy::Daemon);
+        (repo, places, rows)
+    };
+    find(fleet).await.unwrap_or_default().into_iter().map(with_places).collect()
+}
+
 /// Every fleet with agents, by the paths of the repos.
 async fn find(fleet: &Fleet<'_>) -> Result<Vec<Found>, Failure> {
     let sources = place_sources(fleet.environment)?;

@@ -6,7 +6,7 @@ use caliban_agent::{
     event::{Answer, Ask, Event, Record},
     transcript,
 };
-use caliban_contract::tail::Tail;
+use caliban_contract::{records, tail::Tail};
 use caliban_control::{
     ClientError,
     protocol::{AgentRow, ApproveRequest, DenyRequest, ErrorCode},
@@ -38,7 +38,7 @@ pub(super) async fn approve(
             .hint(format!("allow it once: caliban approve {}", approvals::name(&asked))));
     }
     let answer = if args.always { Answer::Always } else { Answer::Once };
-    give(fleet, &asked, answer).await?;
+    give(fleet, &asked.agent.to_string(), &asked.ask, answer).await?;
     let how = if args.always { "allowed always" } else { "allowed" };
     writeln!(out, "{how} for {}: {}", who(&asked), what(&asked))?;
     Ok(Code::Done)
@@ -46,7 +46,8 @@ pub(super) async fn approve(
 
 pub(super) async fn deny(fleet: &Fleet<'_>, args: &DenyArgs, out: &mut dyn Write) -> Result<Code, Failure> {
     let asked = find(fleet, &args.ask).await?;
-    give(fleet, &asked, Answer::No(args.reason.clone())).await?;
+    let answer = Answer::No(args.reason.clone());
+    give(fleet, &asked.agent.to_string(), &asked.ask, answer).await?;
     writeln!(out, "denied for {}: {}", who(&asked), what(&asked))?;
     Ok(Code::Done)
 }
@@ -106,22 +107,26 @@ pub(super) async fn pick(fleet: &Fleet<'_>, open: Vec<Numbered>, query: &str) ->
 }
 
 /// The answer goes to exactly the call that was shown, through the daemon; the agent judges our process.
-async fn give(fleet: &Fleet<'_>, asked: &Numbered, answer: Answer) -> Result<(), Failure> {
+pub(super) async fn give(
+    fleet: &Fleet<'_>,
+    agent: &str,
+    asked: &records::Ask,
+    answer: Answer,
+) -> Result<(), Failure> {
     let mut client = fleet.client().await?;
-    let agent = asked.agent.to_string();
-    fleet.wake(&mut client, &agent).await.map_err(worded)?;
-    let (ask, digest) = (asked.ask.id.clone(), asked.ask.digest.clone());
+    fleet.wake(&mut client, agent).await.map_err(worded)?;
+    let (ask, digest) = (asked.id.clone(), asked.digest.clone());
     let given = match answer {
-        Answer::No(reason) => client.deny(&agent, &DenyRequest { ask, digest, reason }).await,
+        Answer::No(reason) => client.deny(agent, &DenyRequest { ask, digest, reason }).await,
         once_or_always => {
             let always = once_or_always == Answer::Always;
-            client.approve(&agent, &ApproveRequest { ask, digest, always }).await
+            client.approve(agent, &ApproveRequest { ask, digest, always }).await
         }
     };
     match given {
         Ok(_) => Ok(()),
         Err(ClientError::Refused(error)) if error.code == ErrorCode::NotAsked => {
-            let failure = Failure::new(format!("{} is not asked any more", what(asked)));
+            let failure = Failure::new(format!("{} is not asked any more", inert::line(&asked.what)));
             Err(failure.hint(error.hint.unwrap_or_default()))
         }
         Err(error) => Err(worded(error)),

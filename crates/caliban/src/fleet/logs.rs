@@ -1,6 +1,9 @@
 //! `caliban agents logs`: what an agent did, from its own files; it need not be running.
 
-use std::{io::Write, time::Duration};
+use std::{
+    io::{Read as _, Seek as _, SeekFrom, Write},
+    time::Duration,
+};
 
 use caliban_agent::{
     conversation::Conversation,
@@ -26,6 +29,8 @@ use crate::{
     sessions::replay::{Length, Reader},
 };
 
+/// The part of a transcript that is read for its last lines.
+const LAST_BYTES: u64 = 512 * 1024;
 /// How often a file that is followed is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -80,6 +85,33 @@ pub(super) async fn logs(fleet: &Fleet<'_>, args: &LogsArgs, out: &mut dyn Write
 pub(super) fn replay(agent: &AgentRow, out: &mut dyn Write) -> Result<(), Failure> {
     let mut tail = Tail::new(agent.dir.join(transcript::FILE_NAME));
     print(&tail.all()?, &mut Reader::default(), Form::Text, out)
+}
+
+/// The last lines of what an agent did, from the end of its transcript.
+pub(super) fn last_lines(agent: &AgentRow, count: usize) -> Result<Vec<String>, Failure> {
+    let path = agent.dir.join(transcript::FILE_NAME);
+    let cannot = |error: std::io::Error| Failure::new(format!("cannot read {}: {error}", path.display()));
+    let mut file = match std::fs::File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(cannot(error)),
+    };
+    let length = file.metadata().map_err(cannot)?.len();
+    let start = length.saturating_sub(LAST_BYTES);
+    file.seek(SeekFrom::Start(start)).map_err(cannot)?;
+    let mut bytes = Vec::new();
+    file.take(LAST_BYTES).read_to_end(&mut bytes).map_err(cannot)?;
+    let text = String::from_utf8_lossy(&bytes);
+    // A record that begins before the part that is read is left out, and one that is being written.
+    let skipped = usize::from(start > 0);
+    let whole = text.rsplit_once('\n').map(|(whole, _)| whole).unwrap_or_default();
+    let lines: Vec<String> = whole.lines().skip(skipped).map(str::to_owned).collect();
+    let mut out = Vec::new();
+    print(&lines, &mut Reader::default(), Form::Text, &mut out)?;
+    let text = String::from_utf8_lossy(&out);
+    let lines: Vec<&str> = text.lines().collect();
+    let first = lines.len().saturating_sub(count);
+    Ok(lines.into_iter().skip(first).map(str::to_owned).collect())
 }
 
 /// How it ended and what it spent, in a line.

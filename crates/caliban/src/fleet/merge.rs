@@ -17,9 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Fleet, json_line, say, worded, worded_landing};
 use crate::{
-    cli::fleet::MergeArgs,
+    cli::fleet::{IdArg, MergeArgs},
     report::{self, Code, Failure},
 };
+
+/// The longest first line of a commit that is made of an agent's task.
+const SUBJECT_CHARS: usize = 72;
 
 pub(super) async fn merge(fleet: &Fleet<'_>, args: &MergeArgs, out: &mut dyn Write) -> Result<Code, Failure> {
     let request = MergeRequest {
@@ -39,6 +42,24 @@ pub(super) async fn merge(fleet: &Fleet<'_>, args: &MergeArgs, out: &mut dyn Wri
             Err(worded_landing(*refused.words))
         }
     }
+}
+
+/// Lands an agent's work for the agent view; what it left uncommitted is committed first.
+pub(super) async fn from_view(fleet: &Fleet<'_>, agent: &AgentRow) -> Result<String, Failure> {
+    let mut client = fleet.client().await?;
+    let id = agent.id.to_string();
+    let diff = client.diff(&id, true).await.map_err(worded)?;
+    let commit = (!diff.uncommitted.is_empty()).then(|| commit_message(agent));
+    let args =
+        MergeArgs { agent: IdArg { id }, commit, squash: false, into: None, message: None, json: false };
+    let mut out = Vec::new();
+    merge(fleet, &args, &mut out).await?;
+    Ok(String::from_utf8_lossy(&out).trim().to_owned())
+}
+
+/// The message of a commit of what an agent left uncommitted.
+pub(super) fn commit_message(agent: &AgentRow) -> String {
+    agent.label.clone().unwrap_or_else(|| agent.prompt.chars().take(SUBJECT_CHARS).collect())
 }
 
 async fn try_it(

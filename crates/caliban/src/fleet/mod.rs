@@ -457,6 +457,9 @@ pub(crate) fn json_line(value: &impl serde::Serialize, out: &mut dyn Write) -> R
 
 /// A line of talk on stderr. A stderr that is gone cannot be told.
 fn say(line: &str) {
+    if report::is_shown_by_screen(line) {
+        return;
+    }
     let _gone = writeln!(anstream::stderr().lock(), "{}", caliban_core::inert::line(line));
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn start(tmux: &Tmux<'_>, place: &Place, args: &str) {
 }
 
 /// What the terminal has switched on: alternate screen, mouse, paste, cursor.
-fn modes(tmux: &Tmux<'_>) -> String {
+pub(crate) fn modes(tmux: &Tmux<'_>) -> String {
     let format = "#{alternate_on} #{mouse_any_flag} #{mouse_sgr_flag} #{cursor_flag}";
     tmux.tmux(&["display-message", "-p", "-t", "main", format])
 }
@@ -49,7 +49,7 @@ fn pid(place: &Place) -> Pid {
 }
 
 /// Waits until a key counts for the question that is shown; the dialog says when it does not.
-fn wait_until_read(tmux: &Tmux<'_>) {
+pub(crate) fn wait_until_read(tmux: &Tmux<'_>) {
     tmux.wait_for("the question was read", |screen| {
         screen.contains("y allow once") && !screen.contains("(wait a moment)")
     });
@@ -209,32 +209,6 @@ fn attach_is_the_same_screen() {
     tmux.wait_for_text("all done");
     assert!(Path::new(&fleet.worktree(&id)).join("asked-for").exists());
     tmux.send_keys(&["C-d"]);
-    tmux.wait_for_text("left with 0");
-    assert_eq!(modes(&tmux), "0 0 0 1");
-}
-
-#[test]
-fn the_agent_view_opens_an_agent_and_comes_back() {
-    let fleet = Fleet::new(script![bash("touch asked-for"), text("all done")]);
-    let id = fleet.bg("the task", ["--label", "asker"]);
-    fleet.wait_for_ask(&id);
-    let tmux = Tmux::start(&fleet.place.env, 100, 30);
-    let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
-    let repo = fleet.place.repo.display();
-    tmux.send_text(&format!("cd {repo} && {program} agents; echo left with $?"));
-    tmux.send_keys(&["Enter"]);
-    let screen = tmux.wait_for_text("asks: Bash touch asked-for");
-    assert!(screen.contains("needs you (1)") && screen.contains(&format!("› {id} asker")), "{screen}");
-    tmux.send_keys(&["Enter"]);
-    tmux.wait_for_text("1 ask · Tab");
-    tmux.send_keys(&["C-d"]);
-    tmux.wait_for_text("needs you (1)");
-    tmux.send_keys(&["x"]);
-    tmux.wait_for_text(&format!("end agent {id}"));
-    tmux.send_keys(&["y"]);
-    tmux.wait_for_text("finished (1)");
-    fleet.wait_for(&id, "killed");
-    tmux.send_keys(&["q"]);
     tmux.wait_for_text("left with 0");
     assert_eq!(modes(&tmux), "0 0 0 1");
 }

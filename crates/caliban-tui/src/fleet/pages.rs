@@ -1,0 +1,87 @@
+//! Texts to read in the agent view: what an agent changed, what landing it would do, the keys.
+
+use super::{AgentKey, Forecast};
+use crate::{foreign, theme::Role};
+
+/// The line before the content of a binary file, which nobody reads.
+const BINARY: &str = "GIT binary patch";
+
+/// The keys of the list, in words.
+pub(super) const KEYS: [(&str, &str); 17] = [
+    ("↑ ↓", "choose an agent; PgUp PgDn Home End"),
+    ("Enter", "open its conversation; Ctrl+D there comes back"),
+    ("p", "peek: its last lines, and a reply"),
+    ("n", "the next agent that needs you"),
+    ("y", "show what it asks, and answer it"),
+    ("Tab", "write a task for a new agent; before it"),
+    ("", "@type --model M --after ID --budget-tokens N"),
+    ("d", "what it changed"),
+    ("m", "what landing its work would do; land it"),
+    ("x", "stop it with everything that it started"),
+    ("r", "let one that has ended go on"),
+    ("R", "start it anew; the old one goes"),
+    ("Space", "mark several: y x r R act on all of them"),
+    ("/", "show only those that match"),
+    ("a", "the agents of all repos, or of this one"),
+    ("Ctrl+L", "draw everything anew"),
+    ("Esc q", "unmark, unfilter, leave"),
+];
+
+/// A text that is scrolled.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) title: String,
+    pub(super) lines: Vec<(Role, String)>,
+    pub(super) scroll: usize,
+    /// The agent whose work lands with a `y`.
+    pub(super) lands: Option<AgentKey>,
+}
+
+impl Page {
+    /// A patch in colours. Signs stay, so that nothing is said by colour alone.
+    pub(super) fn diff(key: &AgentKey, patch: &str) -> Self {
+        let mut lines = Vec::new();
+        let mut in_binary = false;
+        for line in patch.lines() {
+            in_binary = (in_binary || line == BINARY) && !line.starts_with("diff --git ");
+            if in_binary && line != BINARY {
+                continue;
+            }
+            let role = match line.as_bytes() {
+                [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => Role::Strong,
+                [b'+', ..] => Role::Added,
+                [b'-', ..] => Role::Removed,
+                [b'@', b'@', ..] => Role::Accent,
+                [b' ', ..] => Role::Text,
+                [] => Role::Text,
+                _ => Role::Strong,
+            };
+            lines.push((role, foreign::block(line)));
+        }
+        if lines.is_empty() {
+            lines.push((Role::Dim, "it has changed nothing".to_owned()));
+        }
+        Self { title: format!("changes of {}", key.id), lines, scroll: 0, lands: None }
+    }
+
+    pub(super) fn merge(forecast: Forecast) -> Self {
+        let lines = forecast.lines.iter().map(|line| (Role::Text, foreign::line(line))).collect();
+        let title = format!("landing the work of {}", forecast.key.id);
+        Self { title, lines, scroll: 0, lands: forecast.can_land.then_some(forecast.key) }
+    }
+
+    pub(super) fn help() -> Self {
+        let width = KEYS.iter().map(|(key, _)| crate::text::columns(key)).max().unwrap_or(0);
+        let line = |(key, about): &(&str, &str)| {
+            let blanks = " ".repeat(width - crate::text::columns(key) + 2);
+            (Role::Text, format!("{key}{blanks}{about}"))
+        };
+        Self { title: "keys".to_owned(), lines: KEYS.iter().map(line).collect(), scroll: 0, lands: None }
+    }
+
+    /// Scrolls by so many lines on a screen of this many.
+    pub(super) fn scroll(&mut self, by: isize, height: usize) {
+        let last = self.lines.len().saturating_sub(height);
+        self.scroll = self.scroll.saturating_add_signed(by).min(last);
+    }
+}

@@ -1,0 +1,372 @@
+//! The agent view as a screen: the list, below it what is open, then the dispatch line and the keys.
+
+use std::time::Instant;
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Position, Rect},
+    text::{Line, Span},
+};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::{
+    FleetRow, FleetState, Focus, Group, Order, Peek, Scope,
+    list::{ListLine, lines},
+    pages::Page,
+};
+use crate::{
+    composer::Composer,
+    foreign,
+    text::{Gutter, Row, Wrap, cut, wrap},
+    theme::{Depth, Ground, Role, Theme},
+    view::{dialog, put, rule},
+};
+
+/// Looks that do not matter: only rows are counted.
+const PLAIN: Theme = Theme { depth: Depth::None, ground: Ground::Dark };
+/// The most rows of the dispatch line and of a reply.
+const TYPED_ROWS: usize = 3;
+/// The most rows of a message.
+const FOOT_ROWS: u16 = 4;
+/// Rows of the list that stay beside an open panel.
+const LIST_ROWS: u16 = 4;
+
+/// Where everything is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Areas {
+    head: Rect,
+    pub(super) list: Rect,
+    /// A peek, a question or a page.
+    pub(super) panel: Rect,
+    dispatch: Rect,
+    foot: Rect,
+}
+
+/// Divides the screen.
+pub(super) fn areas(state: &FleetState) -> Areas {
+    let (width, height) = state.size;
+    let mut bottom = height;
+    let mut take = |rows: u16| {
+        let rows = rows.min(bottom);
+        bottom -= rows;
+        Rect::new(0, bottom, width, rows)
+    };
+    let foot = take(foot_rows(state));
+    let dispatch = take(match state.focus {
+        Focus::Dispatch => typed_rows(&state.dispatch, width),
+        _ => 1,
+    });
+    let most = height.saturating_sub(1 + foot.height + dispatch.height);
+    let panel = take(match &state.focus {
+        Focus::List | Focus::Filter | Focus::Dispatch | Focus::Confirm(_) => 0,
+        Focus::Page(_) => most,
+        Focus::Peek(_) => (most * 2 / 3).max(most.saturating_sub(LIST_ROWS * 3)),
+        Focus::Asking(asking) => {
+            dialog::height(&asking.asks, state.theme, width, most.saturating_sub(LIST_ROWS))
+        }
+    });
+    let head = Rect::new(0, 0, width, bottom.min(1));
+    Areas { head, list: Rect::new(0, 1, width, bottom.saturating_sub(1)), panel, dispatch, foot }
+}
+
+/// A message takes as many rows as it needs, within bounds: a refusal is read whole.
+fn foot_rows(state: &FleetState) -> u16 {
+    match (&state.focus, &state.toast) {
+        (Focus::Filter | Focus::Confirm(_), _) | (_, None) => 1,
+        (_, Some((text, _))) => {
+            let rows = page_rows(&(Role::Warn, foreign::line(text)), state.size.0.into(), PLAIN).len();
+            u16::try_from(rows).unwrap_or(u16::MAX).clamp(1, FOOT_ROWS)
+        }
+    }
+}
+
+fn typed_rows(text: &Composer, width: u16) -> u16 {
+    let rows = text.lay(typed_columns(width)).rows.len().min(TYPED_ROWS);
+    u16::try_from(rows).unwrap_or(1)
+}
+
+fn typed_columns(width: u16) -> usize {
+    usize::from(width.saturating_sub(3)).max(1)
+}
+
+/// How many of a page's last lines fit on a screen of this size.
+pub(super) fn fitting_lines(page: &Page, width: usize, height: usize) -> usize {
+    let mut room = height;
+    let mut fitting = 0;
+    for line in page.lines.iter().rev() {
+        let rows = page_rows(line, width, PLAIN).len();
+        if rows > room {
+            break;
+        }
+        room -= rows;
+        fitting += 1;
+    }
+    fitting.max(1)
+}
+
+fn page_rows((role, line): &(Role, String), width: usize, theme: Theme) -> Vec<Row> {
+    let span = Span::styled(line.clone(), theme.style(*role));
+    wrap(&[span], width, &Gutter::blank(0), Wrap::Anywhere, 0)
+}
+
+impl FleetState {
+    /// Draws it; where the cursor is.
+    pub fn draw(&self, now: Instant, buffer: &mut Buffer) -> Position {
+        let areas = areas(self);
+        if areas.foot.height == 0 {
+            return Position::ORIGIN;
+        }
+        self.draw_head(areas.head, buffer);
+        self.draw_list(areas.list, buffer);
+        let in_panel = match &self.focus {
+            Focus::Peek(peek) => self.draw_peek(peek, areas.panel, buffer),
+            Focus::Asking(asking) if asking.is_loading() => None,
+            Focus::Asking(asking) => {
+                dialog::draw(&asking.asks, (self.typed, now), self.theme, areas.panel, buffer)
+            }
+            Focus::Page(page) => {
+                self.draw_page(page, areas.panel, buffer);
+                None
+            }
+            Focus::List | Focus::Filter | Focus::Dispatch | Focus::Confirm(_) => None,
+        };
+        let in_dispatch = self.draw_dispatch(areas.dispatch, buffer);
+        let in_foot = self.draw_foot(areas.foot, buffer);
+        in_panel.or(in_dispatch).unwrap_or(in_foot)
+    }
+
+    fn draw_head(&self, area: Rect, buffer: &mut Buffer) {
+        if area.height == 0 {
+            return;
+        }
+        let theme = self.theme;
+        let in_need = self.rows.iter().filter(|row| row.group == Group::NeedsYou).count();
+        let head = match self.scope {
+            Scope::Repo => format!("agents of {}", self.place),
+            Scope::All => "agents of all repos".to_owned(),
+        };
+        let need = match in_need {
+            0 => String::new(),
+            1 => "  1 needs you".to_owned(),
+            more => format!("  {more} need you"),
+        };
+        let marked = match self.marked.len() {
+            0 => String::new(),
+            count => format!("  {count} marked"),
+        };
+        let filter = match self.filter.as_str() {
+            "" => String::new(),
+            filter => format!("  filter: {filter}"),
+        };
+        let room = usize::from(area.width).saturating_sub(need.width() + marked.width() + filter.width());
+        let line = Line::from(vec![
+            Span::styled(cut(&head, room), theme.style(Role::Heading)),
+            Span::styled(need, theme.style(Role::Warn)),
+            Span::styled(marked, theme.style(Role::Accent)),
+            Span::styled(foreign::line(&filter), theme.style(Role::Dim)),
+        ]);
+        put(buffer, area, area.y, &line);
+    }
+
+    fn draw_list(&self, area: Rect, buffer: &mut Buffer) {
+        let rows = self.shown();
+        if rows.is_empty() && area.height > 1 {
+            let text = match (self.is_ready, self.filter.is_empty()) {
+                (false, _) => "asking the daemon …",
+                (true, true) => "there are no agents: Tab, a task and Enter start one",
+                (true, false) => "no agent matches the filter",
+            };
+            put(buffer, area, area.y + 1, &Line::styled(text, self.theme.style(Role::Dim)));
+        }
+        for (line, y) in lines(&rows).into_iter().skip(self.top).zip(area.y..area.bottom()) {
+            let line = match line {
+                ListLine::Blank => Line::default(),
+                ListLine::Head(group, count) => {
+                    let (name, role) = match group {
+                        Group::NeedsYou => ("needs you", Role::Warn),
+                        Group::Working => ("working", Role::Accent),
+                        Group::Queued => ("queued", Role::Dim),
+                        Group::Finished => ("finished", Role::Dim),
+                    };
+                    Line::styled(format!("{name} ({count})"), self.theme.style(role))
+                }
+                ListLine::Row(number) => match rows.get(number) {
+                    Some(row) => self.row_line(row, area.width.into()),
+                    None => Line::default(),
+                },
+            };
+            put(buffer, area, y, &line);
+        }
+    }
+
+    fn row_line(&self, row: &FleetRow, columns: usize) -> Line<'static> {
+        let is_chosen = self.chosen.as_ref() == Some(&row.key);
+        let choice = if is_chosen { "›" } else { " " };
+        let mark = if self.marked.contains(&row.key) { "*" } else { " " };
+        let label = row.label.as_ref().map(|label| format!(" {}", foreign::line(label))).unwrap_or_default();
+        let repo = match self.scope {
+            Scope::Repo => String::new(),
+            Scope::All => {
+                let name = row.key.repo.file_name().unwrap_or_default().to_string_lossy();
+                format!(" {}:", foreign::line(&name))
+            }
+        };
+        let draft = if self.drafts.contains_key(&row.key) { " ✎" } else { "" };
+        let head = format!("{choice}{mark}{repo}{}{label}{draft}", spaced(&repo, &row.key.id));
+        let head = cut(&head, columns / 2);
+        let state = format!("  {:<8} ", foreign::line(&row.state));
+        let waiting = row.waiting.as_ref().map(|time| format!("waiting {time}  ")).unwrap_or_default();
+        let spent = format!("  {}", foreign::line(&row.spent));
+        let used = head.width() + state.width() + waiting.width() + spent.width();
+        let room = columns.saturating_sub(used);
+        let doing = cut(&foreign::line(&row.doing), room);
+        let fill = " ".repeat(room.saturating_sub(doing.width()));
+        let style = self.theme.style(if is_chosen { Role::Chosen } else { Role::Text });
+        let text = format!("{head}{state}{waiting}{doing}{fill}{spent}");
+        Line::styled(cut(&text, columns), style)
+    }
+
+    fn draw_peek(&self, peek: &Peek, area: Rect, buffer: &mut Buffer) -> Option<Position> {
+        let row = self.chosen_row()?;
+        let theme = self.theme;
+        let label = row.label.as_ref().map(|label| format!(" {}", foreign::line(label))).unwrap_or_default();
+        let title = format!("{}{label}: {}", row.key.id, foreign::line(&row.doing));
+        rule(buffer, area, area.y, &title, theme.style(Role::Accent));
+        let typed = typed_rows(&peek.reply, area.width).min(area.height.saturating_sub(2));
+        let reply = Rect::new(area.x, area.bottom() - typed, area.width, typed);
+        let room = Rect::new(area.x, area.y + 1, area.width, area.height.saturating_sub(1 + typed));
+        let width = usize::from(area.width);
+        let rows: Vec<Row> = peek
+            .lines
+            .iter()
+            .rev()
+            .skip(peek.scroll)
+            .take(room.height.into())
+            .flat_map(|line| {
+                let line = (Role::Text, foreign::block(line));
+                page_rows(&line, width, theme).into_iter().rev().collect::<Vec<_>>()
+            })
+            .take(room.height.into())
+            .collect();
+        for (row, y) in rows.iter().rev().zip(room.y..room.bottom()) {
+            put(buffer, room, y, &row.line);
+        }
+        let hint = match row.group {
+            Group::Finished => "a reply lets it go on",
+            Group::NeedsYou if !row.asks.is_empty() => "a reply; Esc, then y shows what it asks",
+            Group::NeedsYou | Group::Working | Group::Queued => "a reply",
+        };
+        Some(self.draw_typed(&peek.reply, "> ", hint, reply, buffer))
+    }
+
+    fn draw_page(&self, page: &Page, area: Rect, buffer: &mut Buffer) {
+        rule(buffer, area, area.y, &page.title, self.theme.style(Role::Accent));
+        let text = Rect::new(area.x, area.y + 1, area.width, area.height.saturating_sub(2));
+        let rows = page
+            .lines
+            .iter()
+            .skip(page.scroll)
+            .flat_map(|line| page_rows(line, area.width.into(), self.theme));
+        for (row, y) in rows.zip(text.y..text.bottom()) {
+            put(buffer, text, y, &row.line);
+        }
+        let keys = match &page.lands {
+            Some(_) => "y lands it   Esc back",
+            None => "↑ ↓ PgUp PgDn   Esc back",
+        };
+        let bottom = area.bottom().saturating_sub(1);
+        put(buffer, area, bottom, &Line::styled(keys, self.theme.style(Role::Dim)));
+    }
+
+    /// The line that starts a new agent; where the cursor is when it has the keys.
+    fn draw_dispatch(&self, area: Rect, buffer: &mut Buffer) -> Option<Position> {
+        let hint = match self.dispatched {
+            Some(_) => "starting it …",
+            None => "Tab: a task for a new agent, with @type --model M --after ID --budget-tokens N",
+        };
+        let caret = self.draw_typed(&self.dispatch, "+ ", hint, area, buffer);
+        matches!(self.focus, Focus::Dispatch).then_some(caret)
+    }
+
+    fn draw_typed(
+        &self,
+        text: &Composer,
+        mark: &'static str,
+        hint: &str,
+        area: Rect,
+        buffer: &mut Buffer,
+    ) -> Position {
+        let laid = text.lay(typed_columns(area.width));
+        let room = usize::from(area.height).max(1);
+        let (column, row) = laid.cursor;
+        let first = (row + 1).saturating_sub(room);
+        for ((number, line), y) in laid.rows.iter().enumerate().skip(first).zip(area.y..area.bottom()) {
+            let mark = if number == 0 { mark } else { "  " };
+            let mut spans =
+                vec![Span::styled(mark, self.theme.style(Role::Accent)), Span::raw(line.as_str())];
+            if text.text().is_empty() {
+                let hint = cut(hint, usize::from(area.width).saturating_sub(mark.len()));
+                spans.push(Span::styled(hint, self.theme.style(Role::Dim)));
+            }
+            put(buffer, area, y, &Line::from(spans));
+        }
+        let x = u16::try_from(column + mark.len()).unwrap_or(u16::MAX);
+        let below = u16::try_from(row - first).unwrap_or_default();
+        let last = area.bottom().saturating_sub(1);
+        Position::new(x.min(area.right().saturating_sub(1)), (area.y + below).min(last))
+    }
+
+    fn draw_foot(&self, area: Rect, buffer: &mut Buffer) -> Position {
+        let columns = usize::from(area.width);
+        let mut cursor = Position::new(0, area.y);
+        let (text, role) = match (&self.focus, &self.toast) {
+            (Focus::Filter, _) => {
+                let text = format!("/{}", foreign::line(&self.filter));
+                cursor.x = u16::try_from(text.width()).unwrap_or(u16::MAX).min(area.width.saturating_sub(1));
+                (text, Role::Text)
+            }
+            (Focus::Confirm(order), _) => (confirmation(order), Role::Warn),
+            (_, Some((text, _))) => (foreign::line(text), Role::Warn),
+            (Focus::List, None) => {
+                let keys = "? keys  Enter open  p peek  n next who needs you  y its question  x stop";
+                (keys.to_owned(), Role::Dim)
+            }
+            (Focus::Dispatch, None) => ("Enter starts it, Esc back to the list".to_owned(), Role::Dim),
+            (Focus::Peek(_), None) => {
+                ("Enter sends, ↑ ↓ another agent, PgUp PgDn scroll, Esc back".to_owned(), Role::Dim)
+            }
+            (Focus::Asking(asking), None) if asking.is_loading() => {
+                ("reading what it asks …".to_owned(), Role::Dim)
+            }
+            (Focus::Asking(_) | Focus::Page(_), None) => (String::new(), Role::Dim),
+        };
+        let is_message = role == Role::Warn;
+        let text = if is_message { text } else { cut(&text, columns) };
+        let rows = page_rows(&(role, text), columns, self.theme);
+        for (row, y) in rows.iter().zip(area.y..area.bottom()) {
+            put(buffer, area, y, &row.line);
+        }
+        cursor
+    }
+}
+
+/// The id, apart from the repo before it.
+fn spaced(repo: &str, id: &str) -> String {
+    if repo.is_empty() { format!(" {id}") } else { id.to_owned() }
+}
+
+fn confirmation(order: &Order) -> String {
+    let (verb, keys, what) = match order {
+        Order::Stop(keys) => ("end", keys, "with everything started by it"),
+        Order::Respawn(keys) => ("start anew", keys, "(the old one goes; its work is kept)"),
+    };
+    let who = match keys.as_slice() {
+        [one] => format!("agent {}", one.id),
+        several => {
+            let ids: Vec<&str> = several.iter().take(4).map(|key| key.id.as_str()).collect();
+            let more = if several.len() > 4 { ", …" } else { "" };
+            format!("{} agents ({}{more})", several.len(), ids.join(", "))
+        }
+    };
+    format!("{verb} {who} {what}? y does it, any other key does not")
+}

@@ -1,0 +1,211 @@
+//! How the agents stand, live: of this repo from whichever daemon serves it, of other repos from the daemons that run.
+//!
+//! No daemon of another repo is started for this. Where none runs, the registry is read every few seconds.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use caliban_control::{
+    Client, Events,
+    protocol::{AgentRow, FleetEvent as News},
+};
+use caliban_core::lifecycle::State;
+use caliban_tui::fleet::{AgentKey, FleetEvent, FleetRow, Group, Scope};
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use tokio::sync::mpsc;
+
+use super::Board;
+use crate::{
+    fleet::{
+        Fleet, all_repos,
+        row::{self, cost, doing, has_ended, needs_you},
+        watch::{self, Daemons, Left},
+    },
+    report::Failure,
+};
+
+/// How often the rows are sent to the screen at most.
+const EVERY: Duration = Duration::from_millis(250);
+/// How often times ("waiting 3m") are counted on.
+const TIMES_EVERY: Duration = Duration::from_secs(10);
+/// How often other repos are looked for, and registries without a daemon are read.
+const LOOK_EVERY: Duration = Duration::from_secs(3);
+
+/// Tells the screen how the agents stand; returns why that is over.
+pub(super) async fn follow(
+    fleet: &Fleet<'_>,
+    board: &Board,
+    news: &mpsc::UnboundedSender<FleetEvent>,
+) -> Failure {
+    tokio::select! {
+        lost = own(fleet, board) => lost,
+        () = others(fleet, board) => Failure::new("other repos cannot be followed"),
+        () = publish(fleet, board, news) => Failure::new("the screen is gone"),
+    }
+}
+
+/// Sends the rows when they have changed.
+async fn publish(fleet: &Fleet<'_>, board: &Board, news: &mpsc::UnboundedSender<FleetEvent>) {
+    let mut times = tokio::time::interval(TIMES_EVERY);
+    loop {
+        tokio::select! {
+            () = board.changed.notified() => {}
+            () = board.rescoped.notified() => {}
+            _ = times.tick() => {}
+        }
+        let now = caliban_contract::wall_ms();
+        let own = fleet.places().repo().to_owned();
+        let scope = *board.scope.borrow();
+        let rows = {
+            let rows = board.rows.borrow();
+            // Before the daemon has answered nothing is known.
+            if !rows.contains_key(&own) {
+                continue;
+            }
+            let shown = |repo: &&PathBuf| scope == Scope::All || **repo == own;
+            rows.iter()
+                .filter(|(repo, _)| shown(repo))
+                .flat_map(|(repo, rows)| rows.iter().map(|row| shown_row(repo, row, now)))
+                .collect()
+        };
+        if news.send(FleetEvent::Rows(rows)).is_err() {
+            return;
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// Follows the daemon of this repo; one that dies is started again.
+async fn own(fleet: &Fleet<'_>, board: &Board) -> Failure {
+    let repo = fleet.places().repo().to_owned();
+    let mut daemons = Daemons::new(fleet);
+    let mut client = match fleet.client().await {
+        Ok(client) => client,
+        Err(failure) => return failure,
+    };
+    loop {
+        let left = match watch::events(&client).await {
+            Ok(events) => listen(events, &repo, board, || daemons.is_well()).await,
+            Err(left) => left,
+        };
+        client = match daemons.next(left).await {
+            Ok(Some(client)) => client,
+            Ok(None) => return Failure::new("the daemon was stopped; agents go on"),
+            Err(failure) => return failure,
+        };
+    }
+}
+
+/// Follows the daemons of all other repos while those are shown.
+async fn others(fleet: &Fleet<'_>, board: &Board) {
+    let own = fleet.places().repo().to_owned();
+    loop {
+        while *board.scope.borrow() == Scope::Repo {
+            tokio::time::sleep(EVERY).await;
+        }
+        let mut followed: BTreeMap<PathBuf, ()> = BTreeMap::new();
+        let mut listening = FuturesUnordered::new();
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        while *board.scope.borrow() == Scope::All {
+            tokio::select! {
+                Some(gone) = listening.next(), if !listening.is_empty() => {
+                    let _known = followed.remove::<PathBuf>(&gone);
+                }
+                _ = look.tick() => {
+                    let found = all_repos::rows(fleet).await;
+                    for (repo, places, rows) in found.into_iter().filter(|(repo, ..)| *repo != own) {
+                        if followed.contains_key(&repo) {
+                            continue;
+                        }
+                        board.rows.borrow_mut().insert(repo.clone(), rows);
+                        board.changed.notify_one();
+                        if let Some(places) = places
+                            && let Ok(client) = Client::connect(&places).await
+                            && let Ok(events) = client.events().await
+                        {
+                            followed.insert(repo.clone(), ());
+                            listening.push(async move {
+                                listen(events, &repo, board, || {}).await;
+                                repo
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        board.rows.borrow_mut().retain(|repo, _| *repo == own);
+        board.changed.notify_one();
+    }
+}
+
+/// Takes what a daemon says until it leaves.
+async fn listen(mut events: Events, repo: &PathBuf, board: &Board, mut is_well: impl FnMut()) -> Left {
+    // What a daemon says first is all of its agents, one by one.
+    let mut fresh: Option<Vec<AgentRow>> = Some(Vec::new());
+    loop {
+        match events.next().await {
+            Ok(Some(News::Agent(row))) => match &mut fresh {
+                Some(rows) => put(rows, *row),
+                None => put(board.rows.borrow_mut().entry(repo.clone()).or_default(), *row),
+            },
+            Ok(Some(News::Removed { id })) => {
+                if let Some(rows) = &mut fresh {
+                    rows.retain(|row| row.id != id);
+                }
+                if let Some(rows) = board.rows.borrow_mut().get_mut(repo) {
+                    rows.retain(|row| row.id != id);
+                }
+            }
+            Ok(Some(News::Ready {})) => {
+                is_well();
+                if let Some(rows) = fresh.take() {
+                    board.rows.borrow_mut().insert(repo.clone(), rows);
+                }
+            }
+            // All agents follow anew.
+            Ok(Some(News::Gap { .. })) => fresh = Some(Vec::new()),
+            Ok(Some(News::Bye {})) => return Left::Stopped,
+            Ok(None) | Err(_) => return Left::Gone,
+        }
+        if fresh.is_none() {
+            board.changed.notify_one();
+        }
+    }
+}
+
+fn put(rows: &mut Vec<AgentRow>, row: AgentRow) {
+    match rows.iter_mut().find(|known| known.id == row.id) {
+        Some(known) => *known = row,
+        None => rows.push(row),
+    }
+}
+
+/// A row of the screen.
+fn shown_row(repo: &PathBuf, row: &AgentRow, now_ms: u64) -> FleetRow {
+    let group = match row.state {
+        state if has_ended(state) => Group::Finished,
+        _ if needs_you(row) => Group::NeedsYou,
+        State::Spawning if row.queued_behind.is_some() => Group::Queued,
+        _ => Group::Working,
+    };
+    let doing = match (group, &row.last_text) {
+        (Group::Finished, Some(text)) => format!("{}: {text}", row::ended(row)),
+        _ => doing(row, now_ms),
+    };
+    let since = row.asks.first().map_or(row.updated_at, |ask| ask.opened_at);
+    let waiting = Duration::from_millis(now_ms.saturating_sub(since));
+    let spent = match row.micro_usd {
+        Some(_) => format!("{} {}", row::turns(row.turns), cost(row)),
+        None => row::turns(row.turns),
+    };
+    FleetRow {
+        key: AgentKey { repo: repo.clone(), id: row.id.to_string() },
+        label: row.label.clone(),
+        group,
+        state: row.state.to_string(),
+        doing,
+        waiting: (group == Group::NeedsYou).then(|| row::time(waiting)),
+        spent,
+        asks: row.asks.iter().map(|ask| ask.id.clone()).collect(),
+        revision: row.updated_at,
+    }
+}

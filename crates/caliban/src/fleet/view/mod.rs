@@ -1,0 +1,170 @@
+//! The agent view: `caliban agents` on a terminal, `ui.start = "agents"`, and Alt+A in a session. An agent is opened from
+//! it, and leaving that one comes back to it.
+
+mod dispatch;
+mod follow;
+mod orders;
+
+use std::{cell::RefCell, collections::BTreeMap, io::Write as _, path::PathBuf};
+
+use caliban_control::protocol::AgentRow;
+use caliban_tui::{
+    FleetLeft,
+    fleet::{AgentKey, FleetEffect, FleetEvent, FleetState, Scope},
+};
+use futures_util::{StreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
+use tokio::sync::{Notify, mpsc};
+
+use super::{Fleet, attach, say};
+use crate::{
+    cli::fleet::{AttachArgs, IdArg},
+    report::{self, Code, Failure},
+    screen,
+};
+
+/// What the view knows of the fleets.
+struct Board {
+    /// By the paths of their repos; in the order in which the agents were spawned.
+    rows: RefCell<BTreeMap<PathBuf, Vec<AgentRow>>>,
+    scope: RefCell<Scope>,
+    /// Rows have changed.
+    changed: Notify,
+    /// Other repos are to be shown, or not.
+    rescoped: Notify,
+}
+
+impl Board {
+    /// The row of an agent.
+    fn row(&self, key: &AgentKey) -> Result<AgentRow, Failure> {
+        let rows = self.rows.borrow();
+        let of_repo = rows.get(&key.repo).map(Vec::as_slice).unwrap_or_default();
+        let row = of_repo.iter().find(|row| row.id.to_string() == key.id).cloned();
+        row.ok_or_else(|| Failure::new(format!("agent {} is not there any more", key.id)))
+    }
+}
+
+/// An order that is being carried out; what the screen is told of it.
+type Order<'a> = LocalBoxFuture<'a, Vec<FleetEvent>>;
+
+/// Shows the agents until the person leaves.
+pub(super) async fn view(fleet: &Fleet<'_>) -> Result<Code, Failure> {
+    if !screen::is_possible(fleet.environment) {
+        return Err(Failure::usage("the agent view needs a terminal").hint("caliban agents list"));
+    }
+    let (talk, mut talked) = mpsc::unbounded_channel();
+    let diverted = report::divert(talk);
+    let place = screen::place(fleet.places().repo(), fleet.environment);
+    let mut state = FleetState::new((80, 24), screen::theme(fleet.environment), place);
+    let board = Board {
+        rows: RefCell::default(),
+        scope: RefCell::new(Scope::Repo),
+        changed: Notify::new(),
+        rescoped: Notify::new(),
+    };
+    let mut under_way: FuturesUnordered<Order<'_>> = FuturesUnordered::new();
+    let code = loop {
+        let left = show(fleet, &board, &mut state, &mut under_way, &mut talked).await?;
+        let opened: LocalBoxFuture<'_, Result<Code, Failure>> = match left {
+            FleetLeft::Person => break Code::Done,
+            FleetLeft::Signal => break Code::Interrupted,
+            FleetLeft::Panic => break Code::Failed,
+            FleetLeft::Attach(key) => Box::pin(open(fleet, key)),
+            FleetLeft::Merge(key) => Box::pin(orders::land(fleet, &board, key)),
+        };
+        // What one agent refuses is no reason to leave the others.
+        match beside(opened, &mut under_way, &mut state).await {
+            // A signal, or a crash of the screen, is for all of it.
+            Ok(code @ (Code::Interrupted | Code::Failed)) => break code,
+            Ok(_) => {}
+            Err(failure) => state.tell(&orders::worded(&failure)),
+        }
+        let told: Vec<String> = std::iter::from_fn(|| talked.try_recv().ok()).collect();
+        if !told.is_empty() {
+            state.tell(&told.join("; "));
+        }
+    };
+    drop(diverted);
+    for text in state.unsent() {
+        report::note(&format!("this was not sent: {text}"));
+    }
+    if !under_way.is_empty() {
+        say("finishing what was ordered; Ctrl+C leaves it");
+        while under_way.next().await.is_some() {}
+    }
+    Ok(code)
+}
+
+/// Opens the conversation of an agent.
+async fn open(fleet: &Fleet<'_>, key: AgentKey) -> Result<Code, Failure> {
+    let fleet = orders::fleet_of(fleet, &key)?;
+    let mut out = Vec::new();
+    // It may have to be woken first.
+    writeln!(std::io::stdout(), "opening agent {}; Ctrl+C goes back", key.id)?;
+    let args = AttachArgs { agent: IdArg { id: key.id.clone() }, plain: false };
+    tokio::select! {
+        code = attach::attach(&fleet, &args, &mut out) => code,
+        _ = tokio::signal::ctrl_c() => Err(Failure::new(format!("agent {} was not opened", key.id))),
+    }
+}
+
+/// Waits for what has the terminal, while orders go on.
+async fn beside(
+    mut opened: LocalBoxFuture<'_, Result<Code, Failure>>,
+    under_way: &mut FuturesUnordered<Order<'_>>,
+    state: &mut FleetState,
+) -> Result<Code, Failure> {
+    loop {
+        tokio::select! {
+            code = &mut opened => return code,
+            Some(events) = under_way.next(), if !under_way.is_empty() => {
+                for event in events {
+                    state.update(event, std::time::Instant::now());
+                }
+            }
+        }
+    }
+}
+
+/// Shows the agents until the terminal is needed for something else.
+async fn show<'a>(
+    fleet: &'a Fleet<'_>,
+    board: &'a Board,
+    state: &mut FleetState,
+    under_way: &mut FuturesUnordered<Order<'a>>,
+    talked: &mut mpsc::UnboundedReceiver<String>,
+) -> Result<FleetLeft, Failure> {
+    let (news, mut told) = mpsc::unbounded_channel();
+    let (orders, mut ordered) = mpsc::unbounded_channel();
+    let screen = caliban_tui::run_fleet(state, &mut told, &orders);
+    tokio::pin!(screen);
+    let follow = follow::follow(fleet, board, &news);
+    tokio::pin!(follow);
+    // The screen lives as long as this does.
+    let tell = |event| drop(news.send(event));
+    loop {
+        tokio::select! {
+            left = &mut screen => {
+                return left.map_err(|error| Failure::new(format!("the terminal cannot be used: {error}")));
+            }
+            lost = &mut follow => return Err(lost),
+            Some(order) = ordered.recv() => match order {
+                FleetEffect::Show(scope) => {
+                    *board.scope.borrow_mut() = scope;
+                    board.rescoped.notify_one();
+                }
+                order => under_way.extend(orders::split(order).into_iter().map(|order| {
+                    let order: Order<'a> = Box::pin(orders::carry_out(fleet, board, order));
+                    order
+                })),
+            },
+            Some(events) = under_way.next(), if !under_way.is_empty() => {
+                let talk: Vec<String> = std::iter::from_fn(|| talked.try_recv().ok()).collect();
+                for event in events {
+                    tell(orders::with_talk(event, &talk));
+                }
+            }
+            // What is said while an order goes on is told with its outcome.
+            Some(text) = talked.recv(), if under_way.is_empty() => tell(FleetEvent::Told(text)),
+        }
+    }
+}

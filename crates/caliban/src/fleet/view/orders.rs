@@ -1,0 +1,289 @@
+//! What a key of the agent view does to agents: the same verbs as on the command line, with the same words.
+
+use caliban_agent::event::Answer;
+use caliban_control::protocol::{AgentRow, Diff, MergeAnswer, MergeForecast, MergeRefused, MergeRequest};
+use caliban_tui::{
+    asks::Reply,
+    fleet::{AgentKey, FleetAsk, FleetEffect, FleetEvent, Forecast},
+};
+
+use super::{Board, dispatch};
+use crate::{
+    cli::fleet::{IdArg, IdArgs, KillArgs, RespawnArgs, ResumeArgs, SendArgs},
+    fleet::{Fleet, answer, kill, logs, merge, respawn, resume, row, send, spawn, worded as worded_client},
+    report::{Code, Failure},
+};
+
+/// Lines of an agent's transcript that a peek has.
+const PEEK_LINES: usize = 500;
+
+/// One order for each agent: each is carried out, and told, by itself.
+pub(super) fn split(order: FleetEffect) -> Vec<FleetEffect> {
+    let one = |key: AgentKey| vec![key];
+    match order {
+        FleetEffect::Stop(keys) => keys.into_iter().map(one).map(FleetEffect::Stop).collect(),
+        FleetEffect::Resume(keys) => keys.into_iter().map(one).map(FleetEffect::Resume).collect(),
+        FleetEffect::Respawn(keys) => keys.into_iter().map(one).map(FleetEffect::Respawn).collect(),
+        other => vec![other],
+    }
+}
+
+/// Carries an order out; what the screen is told of it.
+pub(super) async fn carry_out(fleet: &Fleet<'_>, board: &Board, order: FleetEffect) -> Vec<FleetEvent> {
+    let told = match order {
+        FleetEffect::Peek(key) => return peek(board, key),
+        FleetEffect::Ask(keys) => return asks(board, &keys),
+        FleetEffect::Dispatch(line) => return vec![start(fleet, &line).await],
+        FleetEffect::Reply(key, text) => {
+            return match reply(fleet, board, &key, &text).await {
+                Ok(told) => vec![FleetEvent::Told(told)],
+                Err(failure) => vec![FleetEvent::NotSent(key, text, worded(&failure))],
+            };
+        }
+        FleetEffect::Answer(key, ask, digest, reply) => {
+            give(fleet, board, &key, (&ask, &digest), reply).await.map(FleetEvent::Told)
+        }
+        FleetEffect::Diff(key) => diff(fleet, key).await,
+        FleetEffect::Foretell(key) => foretell(fleet, board, key).await,
+        FleetEffect::Stop(keys) => each(fleet, keys, stop).await,
+        FleetEffect::Resume(keys) => each(fleet, keys, go_on).await,
+        FleetEffect::Respawn(keys) => each(fleet, keys, anew).await,
+        // The screen itself does these.
+        FleetEffect::Attach(_)
+        | FleetEffect::Merge(_)
+        | FleetEffect::Show(_)
+        | FleetEffect::Repaint
+        | FleetEffect::Quit => return Vec::new(),
+    };
+    vec![told.unwrap_or_else(|failure| FleetEvent::Told(worded(&failure)))]
+}
+
+/// What was said while an order was carried out, behind its outcome.
+pub(super) fn with_talk(event: FleetEvent, talk: &[String]) -> FleetEvent {
+    let with = |text: String| {
+        let talk = talk.iter().filter(|line| !line.starts_with("watch it: ")).cloned();
+        std::iter::once(text).chain(talk).collect::<Vec<_>>().join("; ")
+    };
+    match event {
+        FleetEvent::Told(text) => FleetEvent::Told(with(text)),
+        FleetEvent::Dispatched(outcome) => FleetEvent::Dispatched(outcome.map(&with).map_err(&with)),
+        other => other,
+    }
+}
+
+/// A failure in one text.
+pub(super) fn worded(failure: &Failure) -> String {
+    match &failure.hint {
+        Some(hint) if !hint.is_empty() => format!("{}; {hint}", failure.message),
+        _ => failure.message.clone(),
+    }
+}
+
+/// The fleet that an agent belongs to.
+pub(super) fn fleet_of<'e>(fleet: &Fleet<'e>, key: &AgentKey) -> Result<Fleet<'e>, Failure> {
+    let is_own = key.repo == fleet.places().repo();
+    Fleet::open(fleet.environment, if is_own { &fleet.cwd } else { &key.repo })
+}
+
+/// Does the same to each of some agents.
+async fn each<'e>(
+    fleet: &Fleet<'e>,
+    keys: Vec<AgentKey>,
+    what: impl AsyncFn(&Fleet<'e>, IdArg) -> Result<String, Failure>,
+) -> Result<FleetEvent, Failure> {
+    let mut told = Vec::new();
+    for key in keys {
+        let fleet = fleet_of(fleet, &key)?;
+        told.push(what(&fleet, IdArg { id: key.id }).await?);
+    }
+    Ok(FleetEvent::Told(told.join("; ")))
+}
+
+async fn stop(fleet: &Fleet<'_>, agent: IdArg) -> Result<String, Failure> {
+    let mut out = Vec::new();
+    let args = KillArgs { agents: IdArgs { ids: vec![agent.id] }, grace: None, json: false };
+    kill::kill(fleet, &args, &mut out).await?;
+    Ok(text(&out))
+}
+
+async fn go_on(fleet: &Fleet<'_>, agent: IdArg) -> Result<String, Failure> {
+    let told = format!("{} goes on", agent.id);
+    resume::resume(fleet, &ResumeArgs { agent, ..ResumeArgs::default() }, &mut Vec::new()).await?;
+    Ok(told)
+}
+
+async fn anew(fleet: &Fleet<'_>, agent: IdArg) -> Result<String, Failure> {
+    let mut out = Vec::new();
+    let old = agent.id.clone();
+    respawn::respawn(fleet, &RespawnArgs { agent, json: false }, &mut out).await?;
+    Ok(format!("{} starts in place of {old}", text(&out)))
+}
+
+async fn start(fleet: &Fleet<'_>, line: &str) -> FleetEvent {
+    let mut out = Vec::new();
+    let started = async {
+        let args = dispatch::parse(line)?;
+        spawn::from_args(fleet, &args, &mut out).await
+    };
+    FleetEvent::Dispatched(match started.await {
+        Ok(_) => Ok(format!("started {}", text(&out))),
+        Err(failure) => Err(worded(&failure)),
+    })
+}
+
+/// A message for an agent; one that has ended goes on with it.
+async fn reply(fleet: &Fleet<'_>, board: &Board, key: &AgentKey, said: &str) -> Result<String, Failure> {
+    let row = board.row(key)?;
+    let fleet = fleet_of(fleet, key)?;
+    let agent = IdArg { id: key.id.clone() };
+    let mut out = Vec::new();
+    if row::has_ended(row.state) {
+        let args = ResumeArgs { agent, prompt: Some(said.to_owned()), ..ResumeArgs::default() };
+        resume::resume(&fleet, &args, &mut out).await?;
+        return Ok(format!("{} goes on with it", key.id));
+    }
+    // A message that is a single dash stands for stdin on the command line.
+    let said = if said == "-" { " -" } else { said };
+    send::send(&fleet, &SendArgs { agent, text: said.to_owned() }, &mut out).await?;
+    Ok(text(&out))
+}
+
+fn peek(board: &Board, key: AgentKey) -> Vec<FleetEvent> {
+    let lines = board.row(&key).and_then(|row| logs::last_lines(&row, PEEK_LINES));
+    let lines = lines.unwrap_or_else(|failure| vec![worded(&failure)]);
+    vec![FleetEvent::Peeked(key, lines)]
+}
+
+/// Every question of these agents with the whole call, as the transcript has it.
+fn asks(board: &Board, keys: &[AgentKey]) -> Vec<FleetEvent> {
+    let mut found = Vec::new();
+    let mut problems = Vec::new();
+    for key in keys {
+        match board.row(key).and_then(|row| asks_of(key, &row)) {
+            Ok(asks) => found.extend(asks),
+            Err(failure) => problems.push(FleetEvent::Told(worded(&failure))),
+        }
+    }
+    std::iter::once(FleetEvent::Asked(found)).chain(problems).collect()
+}
+
+fn asks_of(key: &AgentKey, row: &AgentRow) -> Result<Vec<FleetAsk>, Failure> {
+    let mut asks = Vec::new();
+    for open in &row.asks {
+        let Some(ask) = answer::asked_in(row, &open.id)? else {
+            return Err(Failure::new(format!("the transcript of {} does not have the question yet", key.id)));
+        };
+        let helper = ask.agent.as_deref().map(|agent| format!(", for its helper {agent}"));
+        asks.push(FleetAsk {
+            key: key.clone(),
+            id: open.id.clone(),
+            digest: open.digest.clone(),
+            tool: ask.name,
+            who: format!("{}{}", row::name(row), helper.unwrap_or_default()),
+            input: ask.input,
+            why: ask.why,
+            rules: open.suggestions.clone(),
+        });
+    }
+    Ok(asks)
+}
+
+async fn give(
+    fleet: &Fleet<'_>,
+    board: &Board,
+    key: &AgentKey,
+    (id, digest): (&str, &str),
+    reply: Reply,
+) -> Result<String, Failure> {
+    let fleet = fleet_of(fleet, key)?;
+    let row = board.row(key)?;
+    let Some(ask) = row.asks.iter().find(|ask| ask.id == id && ask.digest == digest) else {
+        return Err(Failure::new(format!("{} does not ask this any more", key.id)));
+    };
+    let (answer, how) = match reply {
+        Reply::Once => (Answer::Once, "allowed"),
+        Reply::Always => (Answer::Always, "allowed always"),
+        Reply::No(reason) => (Answer::No(reason), "refused"),
+    };
+    answer::give(&fleet, &key.id, ask, answer).await?;
+    Ok(format!("{how} for {}: {}", row::name(&row), caliban_core::inert::line(&ask.what)))
+}
+
+async fn diff(fleet: &Fleet<'_>, key: AgentKey) -> Result<FleetEvent, Failure> {
+    let mut client = fleet_of(fleet, &key)?.client().await?;
+    let diff = client.diff(&key.id, false).await.map_err(worded_client)?;
+    let mut lines = vec![diff.summary.clone()];
+    lines.extend(diff.commits.iter().map(|commit| {
+        let short: String = commit.oid.chars().take(10).collect();
+        format!("commit {short}  {}", commit.subject)
+    }));
+    lines.extend(uncommitted(&diff));
+    lines.push(String::new());
+    let mut text = lines.join("\n") + "\n";
+    text.push_str(diff.patch.as_deref().unwrap_or_default());
+    if diff.patch_is_cut == Some(true) {
+        text.push_str("\nthe patch is longer than what is shown here");
+    }
+    Ok(FleetEvent::Diffed(key, text))
+}
+
+fn uncommitted(diff: &Diff) -> Option<String> {
+    match diff.uncommitted.as_slice() {
+        [] => None,
+        [one] => Some(format!("not committed yet: {}", one.path)),
+        several => Some(format!("not committed yet: {} paths", several.len())),
+    }
+}
+
+async fn foretell(fleet: &Fleet<'_>, board: &Board, key: AgentKey) -> Result<FleetEvent, Failure> {
+    let row = board.row(&key)?;
+    let mut client = fleet_of(fleet, &key)?.client().await?;
+    let request = MergeRequest { preview: true, ..MergeRequest::default() };
+    let answer = client.merge(&key.id, &request).await.map_err(worded_client)?;
+    let diff = client.diff(&key.id, true).await.map_err(worded_client)?;
+    let (mut lines, can_land) = forecast(answer);
+    lines.push(diff.summary.clone());
+    if let Some(left) = uncommitted(&diff) {
+        lines.push(format!("{left}; committed first, as \"{}\"", merge::commit_message(&row)));
+    }
+    let has_something = can_land || !diff.uncommitted.is_empty() && !lines[0].starts_with("conflicts");
+    Ok(FleetEvent::Foretold(Forecast { key, lines, can_land: has_something }))
+}
+
+/// What the merge would do, and whether there is something to do.
+fn forecast(answer: MergeAnswer) -> (Vec<String>, bool) {
+    match answer {
+        MergeAnswer::Preview(MergeForecast { would_be, conflicts, messages, .. }) => {
+            match would_be.as_str() {
+                "conflicts" => {
+                    let mut lines =
+                        vec![format!("conflicts in {}: it cannot land as it is", conflicts.join(", "))];
+                    lines.extend(messages);
+                    lines.push("say it to the agent (p), or merge by hand with git".to_owned());
+                    (lines, false)
+                }
+                "up_to_date" => (vec!["everything that it committed has landed already".to_owned()], false),
+                _ => (vec!["it lands without conflicts in the branch that is checked out".to_owned()], true),
+            }
+        }
+        MergeAnswer::Refused(MergeRefused { error, hint, files, .. }) => {
+            (std::iter::once(error).chain(files).chain(hint).collect(), false)
+        }
+        MergeAnswer::Merged(_) => (vec!["it has landed".to_owned()], false),
+    }
+}
+
+/// Lands an agent's work while the screen is away: hooks and passphrases of git have the terminal.
+pub(super) async fn land(fleet: &Fleet<'_>, board: &Board, key: AgentKey) -> Result<Code, Failure> {
+    let row = board.row(&key)?;
+    let told = merge::from_view(&fleet_of(fleet, &key)?, &row).await?;
+    // The view shows it when it has the terminal again.
+    crate::report::note(&told);
+    Ok(Code::Done)
+}
+
+/// What a verb printed, on one line.
+fn text(out: &[u8]) -> String {
+    let text = String::from_utf8_lossy(out);
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
