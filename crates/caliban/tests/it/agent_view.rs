@@ -91,7 +91,7 @@ fn the_dispatch_line_starts_an_agent_and_a_refusal_gives_the_line_back() {
     let screen = tmux.wait_for_text("finished (1)");
     assert!(screen.contains("made"), "{screen}");
     assert_eq!(fleet.row("made")["prompt"], "do it");
-    back(&tmux);
+    tmux.send_keys(&["Tab"]);
     leave(&tmux);
 }
 
