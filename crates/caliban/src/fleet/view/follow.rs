@@ -2,7 +2,11 @@
 //!
 //! No daemon of another repo is started for this. Where none runs, the registry is read every few seconds.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use caliban_control::{
     Client, Events,
@@ -138,14 +142,14 @@ async fn others(fleet: &Fleet<'_>, board: &Board) {
 }
 
 /// Takes what a daemon says until it leaves.
-async fn listen(mut events: Events, repo: &PathBuf, board: &Board, mut is_well: impl FnMut()) -> Left {
+async fn listen(mut events: Events, repo: &Path, board: &Board, mut is_well: impl FnMut()) -> Left {
     // What a daemon says first is all of its agents, one by one.
     let mut fresh: Option<Vec<AgentRow>> = Some(Vec::new());
     loop {
         match events.next().await {
             Ok(Some(News::Agent(row))) => match &mut fresh {
                 Some(rows) => put(rows, *row),
-                None => put(board.rows.borrow_mut().entry(repo.clone()).or_default(), *row),
+                None => put(board.rows.borrow_mut().entry(repo.to_owned()).or_default(), *row),
             },
             Ok(Some(News::Removed { id })) => {
                 if let Some(rows) = &mut fresh {
@@ -158,7 +162,7 @@ async fn listen(mut events: Events, repo: &PathBuf, board: &Board, mut is_well: 
             Ok(Some(News::Ready {})) => {
                 is_well();
                 if let Some(rows) = fresh.take() {
-                    board.rows.borrow_mut().insert(repo.clone(), rows);
+                    board.rows.borrow_mut().insert(repo.to_owned(), rows);
                 }
             }
             // All agents follow anew.
@@ -180,7 +184,7 @@ fn put(rows: &mut Vec<AgentRow>, row: AgentRow) {
 }
 
 /// A row of the screen.
-fn shown_row(repo: &PathBuf, row: &AgentRow, now_ms: u64) -> FleetRow {
+fn shown_row(repo: &Path, row: &AgentRow, now_ms: u64) -> FleetRow {
     let group = match row.state {
         state if has_ended(state) => Group::Finished,
         _ if needs_you(row) => Group::NeedsYou,
@@ -198,7 +202,7 @@ fn shown_row(repo: &PathBuf, row: &AgentRow, now_ms: u64) -> FleetRow {
         None => row::turns(row.turns),
     };
     FleetRow {
-        key: AgentKey { repo: repo.clone(), id: row.id.to_string() },
+        key: AgentKey { repo: repo.to_owned(), id: row.id.to_string() },
         label: row.label.clone(),
         group,
         state: row.state.to_string(),
