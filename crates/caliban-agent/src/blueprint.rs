@@ -210,6 +210,9 @@ impl Blueprint {
             WorkspaceSource::Ready(workspace) => workspace,
         };
         let mut policy = self.policy.clone();
+        if let Some(names) = &wanted.tools {
+            policy.keep_tools(names);
+        }
         // Outputs that were too long for the model are kept there, for it to read in parts.
         subagent::allow_below(&mut policy, "Read", workspace.output_dir(), "whole outputs");
         let policy = Arc::new(RwLock::new(policy));
@@ -250,8 +253,9 @@ impl Blueprint {
             tools.push(Arc::new(SpawnBackground::new(background)));
         }
         tools.extend(wanted.own_tools);
-        if let Some(names) = &wanted.tools {
-            tools.retain(|tool| names.contains(&tool.spec().name));
+        {
+            let policy = policy.read().unwrap_or_else(PoisonError::into_inner);
+            tools.retain(|tool| policy.has_tool(&tool.spec().name));
         }
         let has = |name: &str| tools.iter().any(|tool| tool.spec().name == name);
         let system = SystemPrompt {

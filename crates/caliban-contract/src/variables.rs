@@ -11,6 +11,3 @@ pub const HIDDEN: &str = "CALIBAN_HIDDEN";
 pub const VEILED_TASK: &str = "CALIBAN_VEILED_TASK";
 /// The secrets that were cut out of the messages of a resume.
 pub const VEILED_RESUME: &str = "CALIBAN_VEILED_RESUME";
-
-/// Variables that carry secrets beside a request. They are no settings.
-pub const BESIDE_A_REQUEST: [&str; 3] = [HIDDEN, VEILED_TASK, VEILED_RESUME];

@@ -1,6 +1,7 @@
 //! What one agent's policy gives another: never more than its parent has at that moment. And a policy as text, for a
 //! process of its own.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use caliban_core::mode::Mode;
@@ -11,7 +12,7 @@ use crate::{
     rule::{Rule, RuleError},
 };
 
-/// `own`, with nothing in it that the parent does not have: its mode, allowing rules and directories only where the
+/// `own`, with nothing in it that the parent does not have: its mode, tools, allowing rules and directories only where the
 /// parent has them too, and all that asks and denies from both. Whatever it allows, the parent allows.
 ///
 /// Where it may write is the parent's place; a worktree that is made for it has to be given to it afterwards.
@@ -37,6 +38,18 @@ pub fn inherit(parent: &Policy, own: Policy) -> Policy {
         read_dirs: both(own.read_dirs, &parent.read_dirs),
         home: parent.home.clone(),
         worktree: parent.worktree.clone(),
+        tools: in_both(own.tools, parent.tools.clone()),
+    }
+}
+
+/// The names in both lists; an absent list has every name.
+pub(crate) fn in_both(
+    one: Option<BTreeSet<String>>,
+    other: Option<BTreeSet<String>>,
+) -> Option<BTreeSet<String>> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.intersection(&other).cloned().collect()),
+        (one, other) => one.or(other),
     }
 }
 
@@ -51,6 +64,8 @@ pub(crate) struct Stored {
     read_dirs: Vec<PathBuf>,
     home: PathBuf,
     worktree: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tools: Option<BTreeSet<String>>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -76,6 +91,7 @@ impl From<Policy> for Stored {
             read_dirs: policy.read_dirs,
             home: policy.home,
             worktree: policy.worktree,
+            tools: policy.tools,
         }
     }
 }
@@ -96,6 +112,7 @@ impl TryFrom<Stored> for Policy {
             read_dirs: stored.read_dirs,
             home: stored.home,
             worktree: stored.worktree,
+            tools: stored.tools,
         })
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Deny beats ask beats allow, whichever layer a rule comes from. It decides; it neither asks nor runs.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use caliban_core::{access::Access, mode::Mode};
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     command_pattern::wildcard,
-    inherit::Stored,
+    inherit::{Stored, in_both},
     path::{Bases, Reading, normalise, resolve},
     protected::protected_name,
     rule::{Covers, Rule},
@@ -58,6 +59,8 @@ pub struct Policy {
     /// The agent's own worktree, when it has one: then only files there (and in `extra_dirs`) count as inside
     /// for writing, while `root` can still be read. Relative patterns start here too.
     pub worktree: Option<PathBuf>,
+    /// The only tools of the agent and of every agent that it starts; all when absent.
+    pub tools: Option<BTreeSet<String>>,
 }
 
 impl Policy {
@@ -71,7 +74,19 @@ impl Policy {
             read_dirs: Vec::new(),
             home: home.into(),
             worktree: None,
+            tools: None,
         }
+    }
+
+    /// Takes every tool away that is not in this list. No agent below this one gets it back.
+    pub fn keep_tools(&mut self, names: &[String]) {
+        let names: BTreeSet<String> = names.iter().cloned().collect();
+        self.tools = in_both(self.tools.take(), Some(names));
+    }
+
+    /// Whether the agent has this tool.
+    pub fn has_tool(&self, name: &str) -> bool {
+        self.tools.as_ref().is_none_or(|names| names.contains(name))
     }
 
     /// Adds a rule.

@@ -1,9 +1,9 @@
 //! Daemons and shims, which do not belong to the process that started them (adr 0032). A daemon that an agent had to
 //! start serves everybody, and so do the shims of the agents that others spawned through it.
 //!
-//! Such a process is recognised by what the kernel says: it is a session leader, runs our own program, and itself holds the
-//! write lock of a `daemon.lock` or a `shim.lock` below `repos/` of the same data directory. Its name, its environment and
-//! the content of files count for nothing.
+//! Such a process is recognised by what the kernel says: it is a session leader, runs a program of our own installation, and
+//! itself holds the write lock of a `daemon.lock` or a `shim.lock` below `repos/` of the same data directory. Its name, its
+//! environment and the content of files count for nothing: a command that copies a program to `./caliban` keeps nothing alive.
 
 use std::ffi::OsString;
 use std::fs;
@@ -91,12 +91,20 @@ fn lock(repos: &Path, file: &Path) -> Option<Keeper> {
     }
 }
 
-/// Whether it runs what we run, or a program that is called like ours; one that was replaced meanwhile, too.
+/// Whether it runs what we run, or the other program of our installation; one that was replaced meanwhile, too.
 fn runs_our_program(pid: i32) -> bool {
-    let Ok(program) = fs::read_link(format!("/proc/{pid}/exe")) else { return false };
-    let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    PROGRAMS.contains(&name.trim_end_matches(" (deleted)"))
-        || fs::read_link("/proc/self/exe").is_ok_and(|own| own == program)
+    let program = |process: &str| {
+        let link = fs::read_link(format!("/proc/{process}/exe")).ok()?;
+        Some(PathBuf::from(link.to_str()?.trim_end_matches(" (deleted)")))
+    };
+    let (Some(own), Some(program)) = (program("self"), program(&pid.to_string())) else { return false };
+    own == program || is_sibling(&own, &program)
+}
+
+/// Whether a program stands beside ours and is called like one of ours.
+fn is_sibling(own: &Path, program: &Path) -> bool {
+    let name = program.file_name().and_then(|name| name.to_str());
+    own.parent() == program.parent() && name.is_some_and(|name| PROGRAMS.contains(&name))
 }
 
 /// Files of interest whose write lock a process has taken itself.
@@ -146,6 +154,13 @@ mod tests {
         ] {
             assert!(!holds(other, 12), "{other}");
         }
+    }
+
+    #[test]
+    fn r06_a_program_that_is_only_called_like_ours_is_no_keeper() {
+        let is_sibling = |program: &str| is_sibling(Path::new("/usr/bin/caliban"), Path::new(program));
+        assert!(is_sibling("/usr/bin/caliband"));
+        assert!(!is_sibling("/work/caliban") && !is_sibling("/usr/bin/python3"));
     }
 
     #[test]

@@ -28,6 +28,11 @@ pub enum UrlError {
     /// SQLite would take `~` for a directory of that name, which nobody wants.
     #[error("'~' is not expanded in the database URL '{0}'; write the whole path")]
     Tilde(String),
+    /// `sqlite:////p?mode=rwc`: taken for a name, it would be another database than `sqlite:////p`.
+    #[error(
+        "the database URL '{0}' has a query or a fragment, which is not supported; leave out '?' and '#'"
+    )]
+    Query(String),
     /// `postgres://` or `postgresql://`.
     #[error("this build cannot use PostgreSQL yet; the database URL must begin with sqlite:")]
     Postgres,
@@ -60,7 +65,10 @@ impl StoreUrl {
 fn sqlite_file(text: &str, rest: &str, here: &Path) -> Result<SqliteFile, UrlError> {
     let path = rest.trim_start_matches('/');
     let rooted = rest.starts_with("///") || (rest.starts_with('/') && !rest.starts_with("//"));
-    if path.is_empty() || path == ":memory:" || path.starts_with('?') || path.ends_with('/') {
+    if path.contains(['?', '#']) {
+        return Err(UrlError::Query(text.to_owned()));
+    }
+    if path.is_empty() || path == ":memory:" || path.ends_with('/') {
         return Err(UrlError::NoFile(text.to_owned()));
     }
     if path.starts_with('~') {
@@ -129,9 +137,11 @@ mod tests {
         check("sqlite:/tmp/a.db", Ok("/tmp/a.db"));
         check("sqlite:a.db", Ok("/here/a.db"));
         check("sqlite://sub/a.db", Ok("/here/sub/a.db"));
-        for none in ["sqlite:", "sqlite://", "sqlite:///", "sqlite::memory:", "sqlite:?a", "sqlite:////tmp/"]
-        {
+        for none in ["sqlite:", "sqlite://", "sqlite:///", "sqlite::memory:", "sqlite:////tmp/"] {
             check(none, Err(UrlError::NoFile(none.to_owned())));
+        }
+        for query in ["sqlite:?a", "sqlite:////tmp/a.db?mode=rwc", "sqlite:a.db#x"] {
+            check(query, Err(UrlError::Query(query.to_owned())));
         }
         check("sqlite:///~/a.db", Err(UrlError::Tilde("sqlite:///~/a.db".to_owned())));
         check("postgres://u:password@host/db", Err(UrlError::Postgres));

@@ -1,4 +1,4 @@
-//! A worker for the tests: does what the variable `FAKE` in its environment says.
+//! A worker for the tests: does what its task says (`do PLAN`), without one what the variable `FAKE` in its environment says.
 //!
 //! `done`, `fail`, `mute`, `hang`, `exit:<code>`, `gate:<file>` (done when the file is there), `gate-exit:<file>`
 //! (ends with code 3 then), `eat:<file>` (takes memory without end then), `sh:<script>` (starts it and hangs), `serve` (idle; obeys lines on
@@ -14,14 +14,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use caliban_contract::records::Notice;
 use caliban_contract::records::{
-    self, Ask, EndingKind, HIBERNATED, ResumeOrder, STATUS_VERSION, Waiting, WorkerEnding, WorkerState,
-    WorkerStatus,
+    self, Ask, EndingKind, HIBERNATED, Notice, ResumeOrder, STATUS_VERSION, Waiting, WorkerEnding,
+    WorkerState, WorkerStatus,
 };
+use caliban_core::spec::SpawnSpec;
+
+/// What its task says, else what its environment says.
+fn plan(dir: &Path) -> String {
+    let spec = fs::read_to_string(dir.join(records::SPEC)).ok();
+    let spec = spec.and_then(|json| SpawnSpec::from_json(&json).ok());
+    let task = spec.as_ref().and_then(|spec| spec.prompt.strip_prefix("do ")?.strip_suffix("\nand more"));
+    task.map_or_else(told_by_environment, str::to_owned)
+}
 
 #[expect(clippy::disallowed_methods, reason = "a test program is told what to do by its environment")]
-fn plan() -> String {
+fn told_by_environment() -> String {
     std::env::var("FAKE").unwrap_or_else(|_| "done".to_owned())
 }
 
@@ -43,7 +51,7 @@ fn main() -> ExitCode {
     if alone.try_lock().is_err() {
         let _only_a_test = fs::write(worker.dir.join("doubled"), nonce);
     }
-    let plan = plan();
+    let plan = plan(&worker.dir);
     match plan.split_once(':').unwrap_or((plan.as_str(), "")) {
         ("done", _) => worker.end(WorkerState::Done, None),
         ("fail", _) => worker.end(WorkerState::Failed, Some("the fake failed")),
@@ -96,7 +104,7 @@ fn tell() -> ExitCode {
         return ExitCode::from(92);
     };
     let told = OpenOptions::new().append(true).create(true).open(directory.join("told"));
-    let _gone = told.and_then(|mut told| writeln!(told, "{} {event}: {text}", plan()));
+    let _gone = told.and_then(|mut told| writeln!(told, "{} {event}: {text}", told_by_environment()));
     ExitCode::SUCCESS
 }
 

@@ -270,8 +270,10 @@ async fn answer(
         Verb::OpenApi => return json(200, &openapi::document()),
         Verb::Wake => {
             let mut wanted = body_or_default::<WakeRequest>(request).await?;
-            // What decides about settings is not an agent's to hand to another (a11).
-            inherit::hold(&mut wanted.secrets, peer.pid_now());
+            // Variables are not an agent's to hand to another (a11).
+            if inherit::hold(&mut wanted.secrets, &mut None, peer.pid_now()).is_some() {
+                wanted.secrets.clear();
+            }
             return json(200, &unless_stopped(stop, wake::until_awake(id, wanted, inbox)).await?);
         }
         Verb::Send => {

@@ -3,8 +3,11 @@
 //! Who asks is seen in the processes above the caller, not believed; also when that agent is of another repo's fleet. What an
 //! agent itself hands over (its worker asks) was narrowed by it. What one of its commands asks for (`caliban --bg` in a shell)
 //! is narrowed here: half of the budget that is left, no wider mode, no further rules or tools. What the agent really has is
-//! its worker's word ([`Rights`]); without it the request counts, in the default mode. What decides about settings and trust
-//! comes from the agent, not from the command. Nor does a command raise what another agent has. Refuses rather than guesses.
+//! its worker's word ([`Rights`]); without it the request counts, in the default mode. The worker's program, its environment
+//! and its secrets are those of the agent above: a variable (`LD_PRELOAD`, `PATH`, `HTTPS_PROXY`) or a program of the
+//! command's choice would run or mislead the worker outside of every rule. For the same reasons a command that resumes,
+//! respawns or wakes an agent changes neither its program nor its variables. Nor does it raise what another agent has.
+//! Refuses rather than guesses.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use caliban_contract::grants::{self, Grant};
 use caliban_contract::limits::RaisedLimits;
-use caliban_contract::variables::BESIDE_A_REQUEST;
+use caliban_contract::variables::{VEILED_RESUME, VEILED_TASK};
 use caliban_core::budget::Limits;
 use caliban_core::ids::AgentId;
 use caliban_core::mode::Mode;
@@ -21,17 +24,16 @@ use caliban_core::spec::SpawnSpec;
 
 use super::Owner;
 use super::spawn::bad;
+use super::start;
 use crate::ancestry::{self, AgentAbove, Ancestry, Which};
 use crate::protocol::{ApiError, ErrorCode, ResumeRequest, SpawnRequest};
-use crate::records::{self, Rights, WorkerStatus};
+use crate::records::{self, Rights, ShimRecord, WorkerStatus};
 
 /// Directories that count as inside the project, in a policy.
 const EXTRA_DIRS: &str = "extra_dirs";
 
-/// Variables that say where settings and trust are.
-const PLACES: [&str; 3] = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
-/// The beginning of those that are settings.
-const SETTING: &str = "CALIBAN_";
+/// The variables of a request that an agent's command may set: the gaps of the texts that the request carries.
+const TEXTS: [&str; 2] = [VEILED_TASK, VEILED_RESUME];
 
 /// What a new agent takes of its parent's budget.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,10 +54,9 @@ impl Owner {
     pub(super) fn place_below(
         &self,
         request: &mut SpawnRequest,
-        peer: Option<i32>,
+        peer: i32,
     ) -> Result<Option<Given>, ApiError> {
         let spec = &mut request.spec;
-        let Some(peer) = peer else { return self.place_below_named(spec).map(|()| None) };
         let refused = |text: String| {
             Err(ApiError::new(ErrorCode::Conflict, text).hint("ask again, and wait for the answer"))
         };
@@ -87,7 +88,16 @@ impl Owner {
         if which == Which::Worker {
             return Ok(None);
         }
-        hold_secrets(&mut request.secrets);
+        let shim: Option<ShimRecord> = records::read(&dir, records::SHIM);
+        let secrets = match own {
+            Some(_) => self.secrets_of(id)?,
+            None => secrets_beside(shim.as_ref()),
+        };
+        request.secrets = handed_down(secrets, std::mem::take(&mut request.secrets));
+        request.program = match own {
+            Some(agent) => Some(agent.record.program.clone()),
+            None => shim.and_then(|shim| shim.program),
+        };
         let limits = narrow(&format!("agent {id}"), &parent?, used(&dir), spec)?;
         Ok((limits != Limits::NONE).then(|| Given { dir, grant: Grant::of(limits) }))
     }
@@ -121,9 +131,9 @@ impl Given {
     }
 }
 
-/// Limits are raised by persons only; what a command of an agent hands over changes no settings.
-pub(super) fn raise(request: &mut ResumeRequest, peer: Option<i32>) -> Result<(), ApiError> {
-    let Some(who) = hold(&mut request.secrets, peer) else { return Ok(()) };
+/// Limits are raised by persons only; what a command of an agent hands over changes neither program nor variables.
+pub(super) fn raise(request: &mut ResumeRequest, peer: i32) -> Result<(), ApiError> {
+    let Some(who) = hold(&mut request.secrets, &mut request.program, peer) else { return Ok(()) };
     if let Some(prompt) = &mut request.prompt {
         *prompt = format!("{}\n\n{prompt}", caliban_acp::not_the_users(&who));
     }
@@ -135,20 +145,34 @@ pub(super) fn raise(request: &mut ResumeRequest, peer: Option<i32>) -> Result<()
         .hint("resume it without --max-turns, --budget-tokens and --budget-usd, or ask the person"))
 }
 
-/// Takes what decides about settings out of what a command of an agent hands over; who that is, if one asks.
-pub(super) fn hold(secrets: &mut BTreeMap<String, String>, peer: Option<i32>) -> Option<String> {
-    let who = ancestry::above(peer?, &[]).agent_in_words()?;
-    hold_secrets(secrets);
+/// Takes program and variables out of what a command of an agent hands over; who that is, if one asks.
+pub(super) fn hold(
+    secrets: &mut BTreeMap<String, String>,
+    program: &mut Option<PathBuf>,
+    peer: i32,
+) -> Option<String> {
+    let who = ancestry::above(peer, &[]).agent_in_words()?;
+    *secrets = handed_down(BTreeMap::new(), std::mem::take(secrets));
+    *program = None;
     Some(who)
 }
 
-fn hold_secrets(secrets: &mut BTreeMap<String, String>) {
-    secrets.retain(|name, _| !decides(name) || BESIDE_A_REQUEST.contains(&name.as_str()));
+/// The secrets of an agent that a command starts: those of the agent above, and what was taken out of its own texts.
+fn handed_down(
+    mut secrets: BTreeMap<String, String>,
+    asked: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let is_text = |name: &String| TEXTS.contains(&name.as_str());
+    secrets.retain(|name, _| !is_text(name));
+    secrets.extend(asked.into_iter().filter(|(name, _)| is_text(name)));
+    secrets
 }
 
-/// Whether a variable decides about settings or trust.
-fn decides(name: &str) -> bool {
-    PLACES.contains(&name) || name.starts_with(SETTING)
+/// The secrets of an agent of another repo's fleet; none when they are gone or cannot be read.
+fn secrets_beside(shim: Option<&ShimRecord>) -> BTreeMap<String, String> {
+    let socket = shim.and_then(|shim| shim.socket.as_deref());
+    let read = |socket| start::read_secrets(&caliban_contract::secrets_file(socket)).ok();
+    socket.and_then(read).unwrap_or_default()
 }
 
 /// The request of an agent, with what it really has in this run.
@@ -190,10 +214,7 @@ fn narrow(who: &str, parent: &SpawnSpec, used: Used, child: &mut SpawnSpec) -> R
     }
     // The settings must not say another.
     child.setup.permission_mode = child.setup.permission_mode.or(Some(mode));
-    child.env.retain(|name, _| !decides(name));
-    child
-        .env
-        .extend(parent.env.iter().filter(|(name, _)| decides(name)).map(|(n, v)| (n.clone(), v.clone())));
+    child.env.clone_from(&parent.env);
     if let Some(rule) = child.setup.allow.iter().find(|rule| !parent.setup.allow.contains(rule)) {
         let text = format!("{who} may not allow another what it was not allowed itself: {rule}");
         return refused(text, "leave --allow out: the rules of the settings hold for both");
@@ -219,6 +240,7 @@ fn narrow(who: &str, parent: &SpawnSpec, used: Used, child: &mut SpawnSpec) -> R
     }
     child.setup.inherited_policy.clone_from(&parent.setup.inherited_policy);
     child.setup.hooks.clone_from(&parent.setup.hooks);
+    child.setup.no_sub_agent |= parent.setup.no_sub_agent;
     child.setup.max_turns = least(child.setup.max_turns, parent.setup.max_turns);
     let tokens = half(who, "tokens", parent.setup.budget.tokens, used.tokens)?;
     let usd = half(who, "money", parent.setup.budget.usd.map(|usd| usd.0), used.usd.0)?;
@@ -357,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a11_what_decides_about_settings_comes_from_above() {
+    fn a11_an_agent_that_a_shell_starts_has_the_variables_of_the_agent_above() {
         let variables = |all: &[(&str, &str)]| -> BTreeMap<String, String> {
             all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };
@@ -365,21 +387,28 @@ mod tests {
         let parent = of(&[("HOME", "/h"), ("CALIBAN_MODEL", "m"), ("PATH", "/bin")]);
         let child = of(&[
             ("HOME", "/evil"),
-            ("XDG_CONFIG_HOME", "/evil"),
             ("XDG_DATA_HOME", "/evil"),
             ("CALIBAN_PERMISSION_MODE", "unattended"),
-            ("PATH", "/own"),
+            ("LD_PRELOAD", "/evil.so"),
+            ("PATH", "/evil"),
         ]);
         let (child, _) = narrowed(&parent, Used::default(), child).unwrap();
-        assert_eq!(child.env, variables(&[("CALIBAN_MODEL", "m"), ("HOME", "/h"), ("PATH", "/own")]));
-        let mut secrets = variables(&[
-            ("CALIBAN_PERMISSION_MODE", "unattended"),
-            ("HOME", "/evil"),
-            ("CALIBAN_HIDDEN", "[]"),
-            ("KEY", "k"),
+        assert_eq!(child.env, parent.env);
+        let above = variables(&[("KEY", "k"), ("CALIBAN_HIDDEN", "[]"), ("CALIBAN_VEILED_TASK", "old")]);
+        let asked = variables(&[
+            ("LD_PRELOAD", "/evil.so"),
+            ("HTTPS_PROXY", "http://evil"),
+            ("KEY", "other"),
+            ("CALIBAN_VEILED_TASK", "new"),
         ]);
-        hold_secrets(&mut secrets);
-        assert_eq!(secrets, variables(&[("CALIBAN_HIDDEN", "[]"), ("KEY", "k")]));
+        let expected = variables(&[("KEY", "k"), ("CALIBAN_HIDDEN", "[]"), ("CALIBAN_VEILED_TASK", "new")]);
+        assert_eq!(handed_down(above, asked), expected);
+    }
+
+    #[test]
+    fn a11_no_sub_agent_holds_below() {
+        let parent = spec(|spec| spec.setup.no_sub_agent = true);
+        assert!(narrowed(&parent, Used::default(), spec(|_| {})).unwrap().0.setup.no_sub_agent);
     }
 
     #[test]

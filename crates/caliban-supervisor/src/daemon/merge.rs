@@ -12,14 +12,14 @@ use tokio_util::sync::CancellationToken;
 use super::Msg;
 use super::peer::Peer;
 use super::speak::Speaker;
-use crate::ancestry::{self, Ancestry};
+use crate::ancestry;
 use crate::landing::{self, NotMerged, words};
 use crate::places::Places;
 use crate::protocol::{AgentRow, ApiError, ErrorCode, MergeAnswer, MergeForecast, MergeRequest, Merged};
 
 /// Refuses a process of an agent, and one that cannot be seen (a11).
 pub(super) fn check_caller(peer: Peer) -> Result<(), ApiError> {
-    let ancestry = peer.pid_now().map_or(Ancestry::Unknown, |pid| ancestry::above(pid, &[modes::REAP]));
+    let ancestry = ancestry::above(peer.pid_now(), &[modes::REAP]);
     let Some(who) = ancestry.agent_in_words() else { return Ok(()) };
     let text = format!("{who} cannot have the daemon land an agent's work: a person does");
     Err(ApiError::new(ErrorCode::Forbidden, text)

@@ -113,12 +113,12 @@ pub(in crate::daemon) enum Request {
     List,
     Show(String),
     /// The process that asks, by its id.
-    Spawn(Box<SpawnRequest>, Option<i32>),
+    Spawn(Box<SpawnRequest>, i32),
     Kill(String, KillRequest),
     /// With the process that asks.
-    Respawn(String, RespawnRequest, Option<i32>),
+    Respawn(String, RespawnRequest, i32),
     /// With the process that asks.
-    Resume(String, ResumeRequest, Option<i32>),
+    Resume(String, ResumeRequest, i32),
     Rm(String, RmRequest),
     Wake(String, Arc<WakeRequest>),
     Approvals,

@@ -35,11 +35,10 @@ impl Peer {
         }
     }
 
-    /// The pid for a look at the processes above: [`NOBODY`] when the process has ended.
-    pub(super) fn pid_now(self) -> Option<i32> {
-        let pid = self.pid?;
-        let is_same = self.start_time.is_some() && started(pid) == self.start_time;
-        Some(if is_same { pid } else { NOBODY })
+    /// The pid for a look at the processes above: [`NOBODY`] when the process has ended or cannot be seen from here.
+    pub(super) fn pid_now(self) -> i32 {
+        let is_same = |pid: &i32| self.start_time.is_some() && started(*pid) == self.start_time;
+        self.pid.filter(is_same).unwrap_or(NOBODY)
     }
 
     /// The pid that it had when it connected. Only for counting connections by process: it may belong to another one now.
@@ -66,12 +65,13 @@ mod tests {
         let pid = i32::try_from(std::process::id()).unwrap();
         let start_time = started(pid).unwrap();
         let pid_now = |start_time| Peer { pid: Some(pid), start_time }.pid_now();
-        assert_eq!(pid_now(Some(start_time)), Some(pid));
+        assert_eq!(pid_now(Some(start_time)), pid);
         // Another process has the pid now, or the caller had ended before its start time was read.
-        assert_eq!(pid_now(Some(start_time - 1)), Some(NOBODY));
-        assert_eq!(pid_now(None), Some(NOBODY));
-        // In both cases nobody takes it for a person.
+        assert_eq!(pid_now(Some(start_time - 1)), NOBODY);
+        assert_eq!(pid_now(None), NOBODY);
+        // Nor does a process of another pid namespace.
+        assert_eq!(Peer { pid: None, start_time: None }.pid_now(), NOBODY);
+        // Nobody takes any of these for a person.
         assert!(crate::ancestry::above(NOBODY, &[]).agent_in_words().is_some());
-        assert_eq!(Peer { pid: None, start_time: None }.pid_now(), None);
     }
 }

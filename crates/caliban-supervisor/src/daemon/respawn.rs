@@ -17,14 +17,8 @@ use crate::protocol::{ApiError, ErrorCode, RespawnRequest, Respawned};
 use crate::row::About;
 
 impl Owner {
-    pub(super) fn respawn(
-        &mut self,
-        query: &str,
-        mut request: RespawnRequest,
-        peer: Option<i32>,
-        reply: Reply,
-    ) {
-        inherit::hold(&mut request.secrets, peer);
+    pub(super) fn respawn(&mut self, query: &str, mut request: RespawnRequest, peer: i32, reply: Reply) {
+        inherit::hold(&mut request.secrets, &mut request.program, peer);
         let id = match self.resolve_free(query) {
             Ok(id) => id,
             Err(error) => return answer_to(reply, Err(error)),

@@ -29,13 +29,7 @@ pub(super) struct Before {
 }
 
 impl Owner {
-    pub(super) fn resume(
-        &mut self,
-        query: &str,
-        mut request: ResumeRequest,
-        peer: Option<i32>,
-        reply: Reply,
-    ) {
+    pub(super) fn resume(&mut self, query: &str, mut request: ResumeRequest, peer: i32, reply: Reply) {
         let allowed = inherit::raise(&mut request, peer);
         match allowed.and_then(|()| self.resume_now(query, request)) {
             Ok((nonce, before)) => {

@@ -34,7 +34,7 @@ const LABELS: std::ops::RangeInclusive<usize> = 2..=CHILDREN + 2;
 const ROOM: usize = 128 * 1024;
 
 impl Owner {
-    pub(super) fn spawn(&mut self, mut request: SpawnRequest, peer: Option<i32>, reply: Reply) {
+    pub(super) fn spawn(&mut self, mut request: SpawnRequest, peer: i32, reply: Reply) {
         // Whoever asked was told that it failed, or was killed: nobody would know of it.
         if reply.is_closed() {
             return tracing::info!("a spawn was dropped: nobody waits for it any more");
@@ -121,7 +121,7 @@ impl Owner {
     fn check_spawn(
         &self,
         request: &mut SpawnRequest,
-        peer: Option<i32>,
+        peer: i32,
     ) -> Result<(Vec<AgentId>, Option<Given>), ApiError> {
         if self.stop.is_cancelled() {
             return Err(ApiError::new(ErrorCode::Stopping, "the daemon is leaving"));

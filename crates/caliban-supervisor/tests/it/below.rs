@@ -189,13 +189,18 @@ async fn a11_no_agents_shell_raises_a_limit_or_changes_settings() {
         (&"conflict".into(), &words.into())
     );
     assert!(!fleet.places.agent_dir(ended).join(records::LIMITS).exists());
-    // A plain one is as it was, but for what would change its settings.
-    let secrets = serde_json::json!({"CALIBAN_PERMISSION_MODE": "unattended", "KEY": "k"});
-    let resumed = asks.answer(&serde_json::json!({"limits": {"budget_tokens": null}, "secrets": secrets}));
+    // A plain one is as it was: neither its variables nor its program are changed.
+    let evil = fleet.temp.path().join("evil");
+    let ran = fleet.temp.path().join("ran");
+    write(&evil, &format!("#!/bin/sh\necho \"$@\" >> {}\n", ran.display()));
+    std::fs::set_permissions(&evil, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let secrets =
+        serde_json::json!({"CALIBAN_PERMISSION_MODE": "unattended", "LD_PRELOAD": "/evil.so", "KEY": "k"});
+    let resumed = asks.answer(&serde_json::json!({"secrets": secrets, "program": evil}));
     assert_eq!(resumed["id"], ended.to_string(), "{resumed}");
-    let handed = std::fs::read_to_string(fleet.places.agent_secrets(ended)).unwrap();
-    assert_eq!(handed, r#"{"KEY":"k"}"#);
     fleet.until_row(&mut client, ended, |row| row.state.is_ending()).await;
+    assert_eq!(fleet.lines(ended, "runs").len(), 2);
+    assert!(!ran.exists() && !fleet.places.agent_secrets(ended).exists());
     // A person raises what they like.
     let limits = caliban_contract::limits::RaisedLimits { budget_tokens: Some(7), ..Default::default() };
     let request = ResumeRequest { limits, ..ResumeRequest::default() };
@@ -235,11 +240,35 @@ async fn a11_an_agents_shell_that_wakes_another_agent_hands_it_no_settings() {
     up(&fleet, &mut client, fleet.request(&format!("sh:{}", asks.script))).await;
     fleet.tell(asleep, "sleep");
     fleet.until_row(&mut client, asleep, |row| row.hibernated).await;
-    // Its secrets are gone, as after a reboot: those of whoever wakes it are taken.
+    // Its secrets are gone, as after a reboot: those of a person who wakes it would be taken, an agent's are not.
     std::fs::remove_file(fleet.places.agent_secrets(asleep)).unwrap();
     let secrets = serde_json::json!({"CALIBAN_PERMISSION_MODE": "unattended", "HOME": "/evil", "KEY": "k"});
     let woken = asks.answer(&serde_json::json!({"secrets": secrets}));
-    assert_eq!(woken["id"], asleep.to_string(), "{woken}");
-    let handed = std::fs::read_to_string(fleet.places.agent_secrets(asleep)).unwrap();
-    assert_eq!(handed, r#"{"KEY":"k"}"#);
+    assert_eq!(woken["error"]["code"], "secrets_gone", "{woken}");
+    assert!(!fleet.places.agent_secrets(asleep).exists());
+}
+
+#[tokio::test]
+async fn a11_what_an_agents_shell_starts_runs_the_program_and_the_variables_of_the_agent() {
+    let (fleet, other) = (Fleet::new(), Fleet::new());
+    let (mut client, _others) = (fleet.client().await, other.client().await);
+    let (here, there) = (Asks::of(&fleet, "here"), Asks::of(&other, "there"));
+    let mut request = fleet.request(&format!("sh:({}) & ({})", here.script, there.script));
+    request.secrets = [("KEY".to_owned(), "k".to_owned())].into();
+    let env = request.spec.env.clone();
+    up(&fleet, &mut client, request).await;
+    for (fleet, asks) in [(&fleet, &here), (&other, &there)] {
+        let mut evil = fleet.request("hang");
+        evil.program = Some("/bin/false".into());
+        evil.spec.env.insert("PATH".to_owned(), "/evil".to_owned());
+        evil.secrets =
+            [("LD_PRELOAD", "/evil.so"), ("KEY", "other")].map(|(n, v)| (n.into(), v.into())).into();
+        let answer = asks.answer(&evil);
+        assert_eq!(spec_of(fleet, &answer).env, env);
+        let id: AgentId = answer["id"].as_str().unwrap().parse().unwrap();
+        let secrets = std::fs::read_to_string(fleet.places.agent_secrets(id)).unwrap();
+        assert_eq!(secrets, r#"{"KEY":"k"}"#);
+        let mut client = fleet.client().await;
+        fleet.until_row(&mut client, id, |row| row.turns > 0).await;
+    }
 }

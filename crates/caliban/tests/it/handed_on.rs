@@ -1,7 +1,7 @@
 //! What an agent's shell hands on to the agents that it starts, and what it cannot change for others (a11).
 
 use serde_json::{Value, json};
-use testkit::{script, text, wait_until};
+use testkit::{StepExt as _, script, text, tool, wait_until};
 
 use crate::fleet::{Fleet, id_of};
 
@@ -64,4 +64,49 @@ fn a11_an_agents_shell_changes_neither_the_settings_of_what_it_starts_nor_anybod
     }
     assert!(!outside.exists());
     assert_eq!(fleet.state(&ended), "done");
+}
+
+#[test]
+fn s08_a11_a_restricted_agent_hands_on_no_tool_that_it_does_not_have() {
+    let helper = json!({"prompt": "by call", "background": true, "label": "by-call", "isolation": "none"});
+    let fleet = Fleet::new(script![
+        tool("AgentTool", json!({"prompt": "in process"})).on_first("PARENT"),
+        tool("AgentTool", helper).on_first("PARENT"),
+        tool("Bash", json!({"command": "sh go.sh"})).on_first("PARENT"),
+        text("over").on_first("PARENT"),
+        text("ok").on_first("in process"),
+        text("ok").on_first("by call"),
+    ]);
+    let env = &fleet.place.env;
+    let program = env.cmd("caliban").get_program().to_str().unwrap().to_owned();
+    // The key is not for the agent's commands: what a command starts answers from a script here.
+    let steps = env.work().join("steps.json");
+    let write = json!({"name": "Write", "input": {"file_path": "made.txt", "content": "x"}});
+    env.write(&steps, json!({"steps": [{"tool_calls": [write]}, {"text": "over"}]}).to_string());
+    env.write(
+        fleet.place.repo.join("go.sh"),
+        format!(
+            "{program} --bg 'by shell' --label by-shell --isolation none --script {} || exit 1\n",
+            steps.display()
+        ),
+    );
+    // The limit comes from the type, not from a flag.
+    env.write(
+        env.config().join("caliban/agents/narrow.md"),
+        "---\ntools: Read, Bash, AgentTool\n---\nYou look.",
+    );
+    let flags = ["--bg", "PARENT", "--isolation", "none", "--agent", "narrow", "--allow", "Bash(sh go.sh)"];
+    let parent = id_of(&fleet.run(flags).ok());
+    fleet.run(["agents", "wait", &parent]).ok();
+    fleet.run(["agents", "wait", "by-call"]).ok();
+    for prompt in ["in process", "by call"] {
+        let requests = fleet.place.server.model_requests();
+        let first = requests.iter().find(|request| request.body["messages"][0].to_string().contains(prompt));
+        let tools = first.unwrap().body["tools"].as_array().unwrap().clone();
+        let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        assert!(names.contains(&"Read") && !names.contains(&"Write"), "{prompt}: {names:?}");
+    }
+    fleet.run(["agents", "wait", "by-shell"]).ok();
+    let told = fleet.run(["logs", "by-shell"]).ok().stdout;
+    assert!(told.contains("there is no tool \"Write\""), "{told}");
 }
