@@ -22,6 +22,7 @@ mod rivals;
 mod server;
 mod table;
 mod tool_turn;
+mod tui;
 mod turn;
 mod version;
 mod worktree;
@@ -58,7 +59,7 @@ struct Bench {
     run: fn(&Bed) -> Result<Table>,
 }
 
-const BENCHES: [Bench; 9] = [
+const BENCHES: [Bench; 10] = [
     version::BENCH,
     help::BENCH,
     turn::BENCH,
@@ -68,6 +69,7 @@ const BENCHES: [Bench; 9] = [
     broker::BENCH,
     broker_load::BENCH,
     fleet::BENCH,
+    tui::BENCH,
 ];
 
 /// Where benchmarks run.

@@ -20,7 +20,7 @@ cargo xtask test [ARGS…]   builds the programs and runs all tests; ARGS go to 
                            Installs the packages that the tests need (Debian, as root; asks on a terminal) or names them
     --yes                  does not ask
 cargo xtask bench [NAME…]  measures the release programs beside something of the same run, and prints ratios:
-                           version, help, turn, tool-turn, request, worktree, broker, broker-load, fleet
+                           version, help, turn, tool-turn, request, worktree, broker, broker-load, fleet, tui
     --runs N               how often each is run (default 40)
     --bin-dir DIR          measures programs that are built already
 cargo xtask soak           kills the daemon 1,000 times under load, at every write of a spawn, and with 1,000 agents

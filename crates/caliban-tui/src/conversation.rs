@@ -5,6 +5,7 @@
 
 use crate::{
     cells::{Cell, Kind, Rows},
+    state::Selection,
     text::Row,
     theme::Theme,
 };
@@ -18,6 +19,8 @@ pub(crate) struct Conversation {
     cells: Vec<Cell>,
     /// The first row on the screen; none while the end is followed.
     anchor: Option<Anchor>,
+    /// Cells before this one are in the terminal's own scrollback, and no more on the screen.
+    printed: usize,
     drawn: std::cell::Cell<usize>,
 }
 
@@ -28,6 +31,14 @@ struct Anchor {
     source: u32,
     /// Rows of the same logical line before it.
     within: usize,
+}
+
+/// A row on the screen, and where it is from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) cell: usize,
+    pub(crate) row: usize,
+    pub(crate) content: Row,
 }
 
 /// The size that the conversation is drawn for.
@@ -71,16 +82,71 @@ impl Conversation {
     }
 
     /// What is on the screen, from the top.
-    pub(crate) fn visible(&self, size: Size) -> Vec<Row> {
-        let (mut cell, mut row) = self.top(size);
+    pub(crate) fn visible(&self, size: Size) -> Vec<Seen> {
+        let (mut cell, mut first) = self.top(size);
         let mut out = Vec::with_capacity(size.rows);
         while out.len() < size.rows && cell < self.cells.len() {
             let rows = self.rows(cell, size);
-            out.extend(rows.iter().skip(row).take(size.rows - out.len()).cloned());
-            (cell, row) = (cell + 1, 0);
+            let seen = rows.iter().enumerate().skip(first).take(size.rows - out.len());
+            out.extend(seen.map(|(row, content)| Seen { cell, row, content: content.clone() }));
+            (cell, first) = (cell + 1, 0);
         }
         self.sweep();
         out
+    }
+
+    /// The cell and its row that are on this line of the screen; of a line below the end, the last.
+    pub(crate) fn spot(&self, line: usize, size: Size) -> Option<(usize, usize)> {
+        let seen = self.visible(size);
+        seen.get(line).or(seen.last()).map(|seen| (seen.cell, seen.row))
+    }
+
+    /// What is selected, as logical text.
+    pub(crate) fn selected(&self, selection: Selection, size: Size) -> String {
+        let (first, last) = selection.ends();
+        let mut out = String::new();
+        let mut is_first = true;
+        for cell in first.cell..=last.cell {
+            for (number, row) in self.rows(cell, size).iter().enumerate() {
+                let Some(columns) = selection.columns(cell, number) else { continue };
+                if !std::mem::take(&mut is_first) {
+                    out.push_str(row.joint.text());
+                }
+                out.push_str(&row.slice(columns));
+            }
+        }
+        out
+    }
+
+    /// The cells that will not change any more and are not printed yet count as printed from now on; their rows.
+    pub(crate) fn print_settled(&mut self, is_idle: bool, size: Size) -> Vec<Row> {
+        let mut out = Vec::new();
+        while let Some(cell) = self.cells.get(self.printed) {
+            let goes_on =
+                |later: &Cell| !matches!(later.kind(), Kind::User(_) | Kind::Notice(_) | Kind::Ask(_));
+            let has_successor = self.cells.iter().skip(self.printed + 1).any(goes_on);
+            if !is_idle && !cell.kind().is_settled(has_successor) {
+                break;
+            }
+            out.extend(self.rows(self.printed, size).iter().cloned());
+            self.printed += 1;
+        }
+        if !out.is_empty() {
+            self.anchor = None;
+        }
+        out
+    }
+
+    /// How many rows are not printed yet, up to a cap.
+    pub(crate) fn unprinted_rows(&self, size: Size) -> usize {
+        let mut count = 0;
+        for cell in (self.printed..self.cells.len()).rev() {
+            count += self.rows(cell, size).len();
+            if count >= size.rows {
+                break;
+            }
+        }
+        count.min(size.rows)
     }
 
     /// Moves the screen so many rows towards the beginning.
@@ -93,7 +159,7 @@ impl Conversation {
                 break;
             }
             left -= row;
-            if cell == 0 {
+            if cell <= self.printed {
                 row = 0;
                 break;
             }
@@ -123,7 +189,7 @@ impl Conversation {
 
     /// To the very beginning.
     pub(crate) fn scroll_to_start(&mut self, size: Size) {
-        self.anchor_at(0, 0, size);
+        self.anchor_at(self.printed, 0, size);
     }
 
     fn anchor_at(&mut self, cell: usize, row: usize, size: Size) {
@@ -161,14 +227,14 @@ impl Conversation {
             return (anchor.cell, row);
         }
         let mut left = size.rows;
-        for cell in (0..self.cells.len()).rev() {
+        for cell in (self.printed..self.cells.len()).rev() {
             let rows = self.rows(cell, size).len();
             if rows >= left {
                 return (cell, rows - left);
             }
             left -= rows;
         }
-        (0, 0)
+        (self.printed, 0)
     }
 
     fn rows(&self, cell: usize, size: Size) -> Rows {
@@ -184,5 +250,54 @@ impl Conversation {
                 cell.sweep();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cells::{Notice, Weight},
+        theme::{Depth, Ground},
+    };
+
+    const SIZE: Size =
+        Size { columns: 80, rows: 24, theme: Theme { depth: Depth::True, ground: Ground::Dark } };
+
+    fn long() -> Conversation {
+        let mut conversation = Conversation::default();
+        for number in 0..10_000 {
+            conversation.push(Kind::Notice(Notice::new(Weight::Info, &format!("line {number}"), "")));
+        }
+        conversation
+    }
+
+    fn laid_out(conversation: &Conversation) -> usize {
+        conversation.cells.iter().filter(|cell| cell.is_laid_out()).count()
+    }
+
+    #[test]
+    fn t13_a_frame_of_ten_thousand_cells_lays_out_one_screen() {
+        let conversation = long();
+        conversation.visible(SIZE);
+        assert!(laid_out(&conversation) <= SIZE.rows, "{}", laid_out(&conversation));
+        // The next frame, after a key, lays out nothing more.
+        conversation.visible(Size { rows: SIZE.rows - 1, ..SIZE });
+        assert!(laid_out(&conversation) <= SIZE.rows, "{}", laid_out(&conversation));
+    }
+
+    #[test]
+    fn t16_what_was_scrolled_through_is_forgotten_again() {
+        let mut conversation = long();
+        conversation.scroll_to_start(SIZE);
+        for _ in 0..600 {
+            conversation.scroll_down(23, SIZE);
+            conversation.visible(SIZE);
+        }
+        conversation.follow();
+        for _ in 0..2 * SWEEP_EVERY {
+            conversation.visible(SIZE);
+        }
+        assert!(laid_out(&conversation) <= SIZE.rows, "{}", laid_out(&conversation));
     }
 }

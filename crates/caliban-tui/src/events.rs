@@ -19,6 +19,8 @@ pub enum Event {
     Paste(String),
     /// The wheel was turned, by so many notches towards the end.
     Wheel(i16),
+    /// A button of the mouse, at a column and a row of the screen.
+    Mouse(MouseAction, u16, u16),
     /// The terminal has another size.
     Resize(u16, u16),
     /// The terminal has the focus, or has lost it.
@@ -27,6 +29,17 @@ pub enum Event {
     Tick,
     /// The agent said something.
     Agent(AgentEvent),
+}
+
+/// What the left button of the mouse does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MouseAction {
+    /// It is pressed.
+    Down,
+    /// The pointer moves while it is pressed.
+    Drag,
+    /// It is released.
+    Up,
 }
 
 /// Something that comes from the agent's side.
@@ -90,6 +103,8 @@ pub enum AgentEvent {
     Noted(String),
     /// Something to say for a moment.
     Told(String),
+    /// No program of this machine took this for the clipboard.
+    NotCopied(String),
     /// The connection has ended.
     HungUp(String),
 }
@@ -143,6 +158,8 @@ pub enum Effect {
     Edit(String),
     /// Put this into the clipboard.
     Copy(String),
+    /// Let the terminal put this into its clipboard.
+    SendToTerminal(String),
     /// Write this into a file.
     Export(PathBuf, String),
     /// Remember what was written.

@@ -20,5 +20,5 @@ pub mod theme;
 mod view;
 
 pub use runner::{FleetLeft, FleetView, Left, Open, Options, Why, run, run_fleet};
-pub use state::{Facts, State};
+pub use state::{Facts, Look, State, WHEEL_ROWS};
 pub use view::draw;

@@ -21,6 +21,17 @@ pub(crate) enum Joint {
     Space,
 }
 
+impl Joint {
+    /// What stands between the two rows in the logical text.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Hard => "\n",
+            Self::Tight => "",
+            Self::Space => " ",
+        }
+    }
+}
+
 /// One row of the screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row {
@@ -68,6 +79,19 @@ impl Row {
         Self { line: Line::default(), gutter: 0, joint: Joint::Hard, source }
     }
 
+    /// The text in these columns, without the gutter.
+    pub(crate) fn slice(&self, wanted: std::ops::Range<usize>) -> String {
+        let (gutter, mut at, mut out) =
+            (width(self.line.spans.get(..self.gutter).unwrap_or_default()), 0, String::new());
+        for grapheme in self.line.spans.iter().flat_map(|span| span.content.graphemes(true)) {
+            if at >= gutter && wanted.contains(&at) {
+                out.push_str(grapheme);
+            }
+            at += columns(grapheme);
+        }
+        out
+    }
+
     /// Its text; without the gutter where it goes on with the line above.
     fn text(&self) -> String {
         let skipped = if self.joint == Joint::Hard { 0 } else { self.gutter };
@@ -91,10 +115,8 @@ pub(crate) fn width(spans: &[Span<'_>]) -> usize {
 pub(crate) fn logical<'r>(rows: impl IntoIterator<Item = &'r Row>) -> String {
     let mut out = String::new();
     for (number, row) in rows.into_iter().enumerate() {
-        match row.joint {
-            Joint::Hard if number > 0 => out.push('\n'),
-            Joint::Space => out.push(' '),
-            Joint::Hard | Joint::Tight => {}
+        if number > 0 {
+            out.push_str(row.joint.text());
         }
         out.push_str(&row.text());
     }

@@ -6,6 +6,8 @@ use ratatui::style::{Color, Modifier, Style};
 /// How many colours there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Depth {
+    /// None, and words instead of signs: for a screen reader. Nothing moves by itself.
+    Words,
     /// None (`NO_COLOR`): bold, dim and underlined only.
     None,
     /// The terminal's own sixteen.
@@ -71,6 +73,11 @@ const AMBER: Tint = ([0xf2, 0xc1, 0x5e], [0x7a, 0x53, 0x00], Color::Yellow);
 const VIOLET: Tint = ([0xd1, 0xa8, 0xff], [0x75, 0x2d, 0xb5], Color::Magenta);
 
 impl Theme {
+    /// What marks a line: a sign, or the word for it.
+    pub(crate) fn mark(self, sign: &'static str, word: &'static str) -> &'static str {
+        if self.depth == Depth::Words { word } else { sign }
+    }
+
     /// How a text of this role looks.
     pub(crate) fn style(self, role: Role) -> Style {
         let (tint, modifier) = match role {
@@ -91,6 +98,9 @@ impl Theme {
             Role::Chosen => (None, Modifier::REVERSED),
         };
         let style = Style::new();
+        if self.depth == Depth::Words {
+            return style;
+        }
         match (tint.map(|tint| self.colour(tint)), self.depth) {
             // Grey is a colour where there are colours, and dim letters where there are none.
             (Some(colour), Depth::Indexed | Depth::True) => {
@@ -109,7 +119,7 @@ impl Theme {
         match self.depth {
             Depth::True => Color::Rgb(red, green, blue),
             Depth::Indexed => Color::Indexed(nearest(red, green, blue)),
-            Depth::Sixteen | Depth::None => named,
+            Depth::Sixteen | Depth::None | Depth::Words => named,
         }
     }
 }

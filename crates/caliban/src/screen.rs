@@ -11,7 +11,7 @@ use std::{
 use caliban_acp_host::{ServeOptions, Sessions as Served, serve};
 use caliban_core::redact::Redactor;
 use caliban_tui::{
-    Facts, FleetView, Left, Open, Options, Why,
+    Facts, FleetView, Left, Look, Open, Options, Why,
     theme::{Depth, Ground, Theme},
 };
 use tokio::sync::mpsc;
@@ -22,7 +22,11 @@ use crate::{
     cli::{Cli, Command, agents::AgentsCommand, run::OutputFormat},
     place::Sessions,
     report::{Code, Failure, note},
-    settings::{Environment, Layer, schema::UiStart, tool_environment::spoken_secrets},
+    settings::{
+        Environment, Layer,
+        schema::{Ui, UiStart},
+        tool_environment::spoken_secrets,
+    },
 };
 
 /// Bytes that may be on their way between the agent and the screen.
@@ -91,9 +95,17 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
         .await
         .map_err(|error| Failure::new(crate::compose::chain(&error)))?;
     let view_cwd = cwd.clone();
+    let ui = crate::settings::load(environment, &cwd, Layer::default())?.settings.ui;
+    let ui = Ui {
+        alt_screen: ui.alt_screen && !cli.run.no_alt_screen,
+        screen_reader: ui.screen_reader || cli.run.screen_reader,
+        ..ui
+    };
     let options = Options {
         facts: Facts { place: place(&cwd, environment), ..facts(&cwd) },
-        theme: theme(environment),
+        theme: theme(environment, &ui),
+        look: look(environment, &ui),
+        clipboard: clipboard(environment),
         cwd,
         open,
         prompt: cli.run.prompt().map(str::to_owned).filter(|prompt| !prompt.trim().is_empty()),
@@ -218,13 +230,65 @@ pub(crate) fn editor(environment: &Environment) -> Option<String> {
     editor.and_then(|editor| editor.to_str()).map(str::to_owned)
 }
 
+/// How the screen is used. Emacs has no alternate screen worth the name, and nobody scrolls in that of a screen reader.
+pub(crate) fn look(environment: &Environment, ui: &Ui) -> Look {
+    let is_emacs = environment.raw("INSIDE_EMACS").is_some();
+    let is_alternate = ui.alt_screen && !ui.screen_reader && !is_emacs && !is_control_mode(environment);
+    Look {
+        is_alternate,
+        has_mouse: ui.mouse && is_alternate,
+        wheel_rows: ui.wheel_rows.get(),
+        copy_on_select: ui.copy_on_select,
+    }
+}
+
+/// Whether this is a pane of `tmux -CC`, which the terminal draws itself.
+fn is_control_mode(environment: &Environment) -> bool {
+    environment.raw("TMUX").is_some()
+        && std::process::Command::new("tmux")
+            .args(["display-message", "-p", "#{client_control_mode}"])
+            .stderr(std::process::Stdio::null())
+            .output()
+            .is_ok_and(|output| output.stdout.trim_ascii() == b"1")
+}
+
+/// The programs that put their input into the clipboard that the person sees: none over SSH, but for tmux, which asks the
+/// terminal.
+pub(crate) fn clipboard(environment: &Environment) -> Vec<Vec<String>> {
+    let has = |name: &str| environment.raw(name).is_some();
+    let is_remote = has("SSH_CONNECTION") || has("SSH_TTY");
+    let mut programs: Vec<&[&str]> = Vec::new();
+    if !is_remote && cfg!(target_os = "macos") {
+        programs.push(&["pbcopy"]);
+    }
+    if !is_remote && has("WAYLAND_DISPLAY") {
+        programs.push(&["wl-copy"]);
+    }
+    if !is_remote && has("DISPLAY") {
+        programs.push(&["xclip", "-selection", "clipboard"]);
+    }
+    if has("TMUX") {
+        programs.push(&["tmux", "load-buffer", "-w", "-"]);
+    }
+    programs.into_iter().map(|words| words.iter().map(|word| (*word).to_owned()).collect()).collect()
+}
+
+/// The settings of the screen; a mistake in them keeps nobody from seeing what runs.
+pub(crate) fn ui(environment: &Environment, cwd: &Path) -> Ui {
+    crate::settings::load(environment, cwd, Layer::default())
+        .map(|loaded| loaded.settings.ui)
+        .unwrap_or_default()
+}
+
 /// As many colours as the terminal says it has, and its ground where it says that.
-pub(crate) fn theme(environment: &Environment) -> Theme {
+pub(crate) fn theme(environment: &Environment, ui: &Ui) -> Theme {
     let has = |name: &str, words: &[&str]| {
         let value = environment.raw(name).and_then(|value| value.to_str()).unwrap_or_default();
         words.iter().any(|word| value.contains(word))
     };
-    let depth = if environment.raw("NO_COLOR").is_some() {
+    let depth = if ui.screen_reader {
+        Depth::Words
+    } else if environment.raw("NO_COLOR").is_some() {
         Depth::None
     } else if has("COLORTERM", &["truecolor", "24bit"]) {
         Depth::True

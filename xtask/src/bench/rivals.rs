@@ -79,7 +79,7 @@ fn alone(program: &Path, home: &Path, dir: &Path) -> Subject {
     subject.env("NO_PROXY", "127.0.0.1,localhost").env("no_proxy", "127.0.0.1,localhost")
 }
 
-fn found(name: &str) -> Option<PathBuf> {
+pub(super) fn found(name: &str) -> Option<PathBuf> {
     let elsewhere = Path::new(ELSEWHERE).join(name);
     let on_path = run::output(run::command("sh").args(["-c", &format!("command -v {name}")])).ok();
     on_path

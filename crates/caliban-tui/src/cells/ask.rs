@@ -23,7 +23,8 @@ impl Ask {
 
     pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {
         let role = if self.is_allowed { Role::Good } else { Role::Warn };
-        let gutter = Gutter::mark(Span::styled("? ", frame.theme.style(role)));
+        let gutter =
+            Gutter::mark(Span::styled(frame.theme.mark("? ", "question: "), frame.theme.style(role)));
         let spans = [Span::styled(self.text.clone(), frame.theme.style(Role::Dim))];
         wrap(&spans, frame.columns, &gutter, Wrap::Words, 0)
     }

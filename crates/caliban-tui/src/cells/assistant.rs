@@ -1,9 +1,10 @@
 //! What the model says: markdown that streams in.
 
 use caliban_core::inert;
+use ratatui::text::Line;
 
 use super::{Frame, Parts};
-use crate::{foreign, markdown::Stream};
+use crate::{foreign, markdown::Stream, text::Row, theme::Depth};
 
 /// An answer.
 #[derive(Debug, Default)]
@@ -35,6 +36,11 @@ impl Assistant {
     }
 
     pub(super) fn parts(&self, frame: Frame) -> Parts {
-        self.stream.rows(frame.columns, frame.theme)
+        let mut parts = self.stream.rows(frame.columns, frame.theme);
+        if frame.theme.depth == Depth::Words {
+            let label = Row { line: Line::raw("agent:"), ..Row::blank(0) };
+            parts.insert(0, vec![label].into());
+        }
+        parts
     }
 }

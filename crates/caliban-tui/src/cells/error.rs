@@ -25,7 +25,7 @@ impl Failed {
         let theme = frame.theme;
         let mut rows = Vec::new();
         for (number, line) in self.message.lines().enumerate() {
-            let mark = Gutter::mark(Span::styled("✗ error: ", theme.style(Role::Bad)));
+            let mark = Gutter::mark(Span::styled(theme.mark("✗ error: ", "error: "), theme.style(Role::Bad)));
             let gutter = if number == 0 { mark } else { Gutter::blank(2) };
             let source = u32::try_from(number).unwrap_or(u32::MAX);
             let spans = [Span::styled(line.to_owned(), theme.style(Role::Bad))];

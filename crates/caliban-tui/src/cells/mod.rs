@@ -81,6 +81,15 @@ impl Kind {
         matches!(self, Self::Tool(_) | Self::Thinking(_) | Self::Ask(_))
     }
 
+    /// Whether it will not change any more. `has_successor` says that the agent has gone on to something else.
+    pub(crate) fn is_settled(&self, has_successor: bool) -> bool {
+        match self {
+            Self::User(_) | Self::Todo(_) | Self::Ask(_) | Self::Notice(_) | Self::Failed(_) => true,
+            Self::Assistant(_) | Self::Thinking(_) => has_successor,
+            Self::Tool(tool) => matches!(tool.status(), Status::Done | Status::Failed),
+        }
+    }
+
     /// Whether it says more when it is expanded.
     fn can_expand(&self) -> bool {
         matches!(self, Self::Tool(_) | Self::Thinking(_) | Self::Notice(_))
@@ -163,6 +172,11 @@ impl Cell {
         layout
             .as_ref()
             .map_or_else(Rows::default, |layout| Rows { parts: layout.parts.clone(), count: layout.rows })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_laid_out(&self) -> bool {
+        self.layout.borrow().is_some()
     }
 
     /// Forgets its layout when it was not used since the last sweep.

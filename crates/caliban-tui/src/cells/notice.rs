@@ -35,8 +35,8 @@ impl Notice {
     pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {
         let theme = frame.theme;
         let (mark, role) = match self.weight {
-            Weight::Info => ("· ", Role::Dim),
-            Weight::Warning => ("! ", Role::Warn),
+            Weight::Info => (theme.mark("· ", "note: "), Role::Dim),
+            Weight::Warning => (theme.mark("! ", "warning: "), Role::Warn),
         };
         let gutter = Gutter::mark(Span::styled(mark, theme.style(role)));
         let mut rows = wrap(

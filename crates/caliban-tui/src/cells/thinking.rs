@@ -22,7 +22,7 @@ impl Thinking {
 
     pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {
         let style = frame.theme.style(Role::Dim).add_modifier(Modifier::ITALIC);
-        let gutter = Gutter::mark(Span::styled("∴ ", style));
+        let gutter = Gutter::mark(Span::styled(frame.theme.mark("∴ ", ""), style));
         let text = self.text.trim();
         if !frame.is_expanded {
             let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();

@@ -98,13 +98,13 @@ impl Tool {
     }
 
     pub(super) fn rows(&self, frame: Frame) -> Vec<Row> {
-        let (glyph, role) = match self.status {
-            Status::Announced => ("· ", Role::Dim),
-            Status::Running => ("▶ ", Role::Accent),
-            Status::Done => ("✓ ", Role::Good),
-            Status::Failed => ("✗ ", Role::Bad),
-        };
         let theme = frame.theme;
+        let (glyph, role) = match self.status {
+            Status::Announced => (theme.mark("· ", "call: "), Role::Dim),
+            Status::Running => (theme.mark("▶ ", "running: "), Role::Accent),
+            Status::Done => (theme.mark("✓ ", "done: "), Role::Good),
+            Status::Failed => (theme.mark("✗ ", "failed: "), Role::Bad),
+        };
         let gutter = Gutter::mark(Span::styled(glyph, theme.style(role)));
         let mut summary = match (self.status, self.summary.as_str()) {
             (Status::Failed, "") => "failed".to_owned(),

@@ -26,7 +26,11 @@ impl User {
         let author = self.author.as_ref().map(|author| format!("[{author}] "));
         let mut rows = Vec::new();
         for (number, line) in self.text.split('\n').enumerate() {
-            let gutter = if number == 0 { Gutter::mark(Span::styled("> ", style)) } else { Gutter::blank(2) };
+            let gutter = if number == 0 {
+                Gutter::mark(Span::styled(frame.theme.mark("> ", "you: "), style))
+            } else {
+                Gutter::blank(2)
+            };
             let mut spans = Vec::new();
             if let Some(author) = author.as_ref().filter(|_| number == 0) {
                 spans.push(Span::styled(author.clone(), frame.theme.style(Role::Dim)));

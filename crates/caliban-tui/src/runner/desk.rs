@@ -3,15 +3,21 @@
 use std::{
     io::{self, Read as _, Seek as _, Write as _},
     path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
 };
 
 use base64::Engine as _;
-use tokio::process::Command;
+use tokio::{io::AsyncWriteExt as _, process::Command};
+
+use crate::events::AgentEvent;
 
 /// Files that are listed for `@`.
 const FILES: usize = 20_000;
 /// Entries of the history that are read.
 const REMEMBERED: usize = 500;
+/// How long a program may take to put something into the clipboard.
+const COPY_WITHIN: Duration = Duration::from_secs(2);
 /// The longest history file that is read.
 const HISTORY_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -44,6 +50,27 @@ pub(super) async fn edit(editor: &str, text: &str) -> Result<String, String> {
         return Err(format!("{editor} ended with {status}; the draft is as it was"));
     }
     std::fs::read_to_string(file.path()).map_err(worded)
+}
+
+/// Gives a text to the first of these programs that takes it for the clipboard.
+pub(super) async fn copy(programs: Vec<Vec<String>>, text: String) -> AgentEvent {
+    for words in &programs {
+        if feed(words, &text).await.is_ok_and(|status| status.success()) {
+            return AgentEvent::Told("copied".to_owned());
+        }
+    }
+    AgentEvent::NotCopied(text)
+}
+
+async fn feed(words: &[String], text: &str) -> io::Result<std::process::ExitStatus> {
+    let (program, args) = words.split_first().ok_or_else(|| io::Error::other("no program"))?;
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let mut child = command.spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(text.as_bytes()).await?;
+    }
+    tokio::time::timeout(COPY_WITHIN, child.wait()).await?
 }
 
 /// The sequence that puts a text into the clipboard of the terminal (OSC 52).

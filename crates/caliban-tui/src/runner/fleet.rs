@@ -40,7 +40,7 @@ pub async fn run_fleet(
 ) -> io::Result<FleetLeft> {
     let size = crossterm::terminal::size()?;
     state.update(FleetEvent::Resize(size.0, size.1), Instant::now());
-    let _modes = Modes::enter(false)?;
+    let _modes = Modes::enter(true, false)?;
     let mut painter = Painter::new(io::stdout(), size);
     let mut keys = EventStream::new();
     let mut terminate = signal(SignalKind::terminate())?;

@@ -5,8 +5,11 @@
 
 mod desk;
 mod fleet;
+mod inline;
 mod link;
+mod pace;
 mod painter;
+mod presenter;
 mod shell;
 mod signals;
 mod terminal;
@@ -15,34 +18,28 @@ use std::{
     io::{self, Write as _},
     path::PathBuf,
     pin::Pin,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use caliban_acp::{Client, Events};
 use caliban_core::redact::Redactor;
-use crossterm::event::{Event as TerminalEvent, EventStream, MouseEventKind};
+use crossterm::event::{Event as TerminalEvent, EventStream, MouseButton, MouseEventKind};
 use futures_util::{FutureExt as _, StreamExt as _};
-use ratatui::{buffer::Buffer, layout::Rect};
 use tokio::sync::{mpsc::UnboundedReceiver, oneshot};
 
 pub use self::{
     fleet::{FleetLeft, run_fleet},
     link::Open,
 };
-use self::{link::Link, painter::Painter, signals::Signals, terminal::Modes};
+use self::{link::Link, pace::Pace, presenter::Presenter, signals::Signals, terminal::Modes};
 use crate::{
-    events::{AgentEvent, Effect, Event, Failure},
-    state::{Facts, State},
+    events::{AgentEvent, Effect, Event, Failure, MouseAction},
+    state::{Facts, Look, State},
     theme::Theme,
-    view,
 };
 
-/// Between two frames of a stream.
-const FRAME: Duration = Duration::from_millis(33);
 /// Events of the agent that are taken before the next key and the next frame.
 const BATCH: usize = 256;
-/// Rows of the conversation that stay on the terminal after leaving.
-const LEFT_ROWS: usize = 200;
 
 /// How the screen is opened.
 #[derive(Debug)]
@@ -65,6 +62,10 @@ pub struct Options {
     pub redactor: Redactor,
     /// What is to be said beside the conversation, as it comes.
     pub notes: Option<UnboundedReceiver<String>>,
+    /// How the screen is used.
+    pub look: Look,
+    /// Programs of this machine that put their input into the clipboard, with their arguments; the first that can does it.
+    pub clipboard: Vec<Vec<String>>,
     /// The shell for `!command`.
     pub shell: PathBuf,
     /// Shows the agents of the fleet.
@@ -115,26 +116,26 @@ pub struct Left {
 pub async fn run(client: Client, events: Events, options: Options) -> io::Result<Left> {
     let size = crossterm::terminal::size()?;
     let mut link = Link::new(client, events, options.cwd.clone());
+    let look = options.look;
     let mut state = State::new(size, options.theme, options.facts.clone());
+    state.set_look(look);
     state.remember(options.history.as_deref().map(desk::remembered).unwrap_or_default());
     link.open(options.open.clone());
     if let Some(prompt) = &options.prompt {
         state.say_first(prompt);
     }
     let mut runner = Runner {
-        modes: Modes::enter(true)?,
-        painter: Painter::new(io::stdout(), size),
+        modes: Modes::enter(look.is_alternate, look.has_mouse)?,
+        presenter: Presenter::new(look.is_alternate, size),
         keys: Some(EventStream::new()),
         link,
         state,
         options,
-        last_frame: None,
         shell: None,
     };
     let why = runner.run().await;
     // First the terminal: whatever follows may take its time.
-    runner.modes.pause();
-    runner.print_rest();
+    runner.leave_terminal();
     let left = Left {
         why: why?,
         session: runner.link.session().map(str::to_owned),
@@ -149,13 +150,12 @@ pub async fn run(client: Client, events: Events, options: Options) -> io::Result
 
 struct Runner {
     modes: Modes,
-    painter: Painter<io::Stdout>,
+    presenter: Presenter,
     /// Absent while the terminal is somebody else's.
     keys: Option<EventStream>,
     link: Link,
     state: State,
     options: Options,
-    last_frame: Option<Instant>,
     /// Dropped, it ends the command of the person's that runs.
     shell: Option<oneshot::Sender<()>>,
 }
@@ -182,17 +182,17 @@ enum Woken {
 impl Runner {
     async fn run(&mut self) -> io::Result<Why> {
         let mut signals = Signals::new()?;
-        let mut draw_at = Some(Instant::now());
+        let mut pace = Pace::default();
+        pace.at_once(Instant::now());
         loop {
             if terminal::has_panicked() {
                 return Ok(Why::Panic);
             }
             let now = Instant::now();
-            if draw_at.is_some_and(|at| now >= at) {
+            if pace.take(now) {
                 self.draw(now)?;
-                draw_at = None;
             }
-            let deadline = [draw_at, self.state.deadline(now)].into_iter().flatten().min();
+            let deadline = [pace.due(), self.state.deadline(now)].into_iter().flatten().min();
             let woken = {
                 let keys = &mut self.keys;
                 let key = async {
@@ -230,20 +230,19 @@ impl Runner {
             let next = match woken {
                 Woken::Signal | Woken::Key(None) => return Ok(Why::Signal),
                 Woken::Key(Some(key)) => {
-                    draw_at = Some(now);
+                    pace.at_once(now);
                     self.key(key?, now)?
                 }
                 Woken::Agent(event) => {
-                    let soonest = self.last_frame.map_or(now, |last| last + FRAME);
-                    draw_at = Some(draw_at.map_or(soonest, |at| at.min(soonest)));
+                    pace.soon(now);
                     self.events(event, now)?
                 }
                 Woken::Note(text) => {
-                    draw_at = Some(now);
+                    pace.at_once(now);
                     self.take(Event::Agent(AgentEvent::Noted(text)), now)?
                 }
                 Woken::Deadline => {
-                    draw_at = Some(now);
+                    pace.at_once(now);
                     self.take(Event::Tick, now)?
                 }
             };
@@ -254,7 +253,7 @@ impl Runner {
                     if self.away_for(away, &mut signals).await?.is_none() {
                         return Ok(Why::Signal);
                     }
-                    draw_at = Some(Instant::now());
+                    pace.at_once(Instant::now());
                 }
             }
         }
@@ -266,12 +265,24 @@ impl Runner {
         let event = match event {
             TerminalEvent::Key(key) => Event::Key(key),
             TerminalEvent::Paste(text) => Event::Paste(text),
-            TerminalEvent::Resize(columns, rows) => Event::Resize(columns, rows),
+            TerminalEvent::Resize(columns, rows) => {
+                self.presenter.resized(rows);
+                Event::Resize(columns, rows)
+            }
             TerminalEvent::FocusGained => Event::Focus(true),
             TerminalEvent::FocusLost => Event::Focus(false),
             TerminalEvent::Mouse(mouse) => match mouse.kind {
                 MouseEventKind::ScrollUp => Event::Wheel(-1),
                 MouseEventKind::ScrollDown => Event::Wheel(1),
+                MouseEventKind::Down(MouseButton::Left) => {
+                    Event::Mouse(MouseAction::Down, mouse.column, mouse.row)
+                }
+                MouseEventKind::Drag(MouseButton::Left) => {
+                    Event::Mouse(MouseAction::Drag, mouse.column, mouse.row)
+                }
+                MouseEventKind::Up(MouseButton::Left) => {
+                    Event::Mouse(MouseAction::Up, mouse.column, mouse.row)
+                }
                 _ => return Ok(None),
             },
         };
@@ -321,6 +332,10 @@ impl Runner {
                 Effect::Edit(text) => next = Some(Next::Edit(text)),
                 Effect::Fleet => next = Some(Next::Fleet),
                 Effect::Copy(text) => {
+                    let programs = self.options.clipboard.clone();
+                    self.link.later(desk::copy(programs, text));
+                }
+                Effect::SendToTerminal(text) => {
                     let mut out = io::stdout().lock();
                     out.write_all(desk::clipboard(&text).as_bytes())?;
                     out.flush()?;
@@ -341,7 +356,7 @@ impl Runner {
                     }
                 }
                 Effect::Mouse(is_on) => self.modes.set_mouse(is_on)?,
-                Effect::Repaint => self.painter.repaint(),
+                Effect::Repaint => self.presenter.repaint(),
                 Effect::Suspend => self.suspend()?,
                 Effect::Notify(_) if self.state.has_focus => {}
                 Effect::Notify(_) => {
@@ -358,12 +373,8 @@ impl Runner {
     fn draw(&mut self, now: Instant) -> io::Result<()> {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.state.set_wall(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX));
-        let (columns, rows) = self.state.size;
-        let mut frame = Buffer::empty(Rect::new(0, 0, columns, rows));
-        let cursor = view::draw(&self.state, now, &mut frame);
-        self.painter.paint(frame, cursor)?;
+        self.presenter.draw(&mut self.state, now)?;
         self.state.drawn(Instant::now());
-        self.last_frame = Some(now);
         Ok(())
     }
 
@@ -417,6 +428,7 @@ impl Runner {
     /// The terminal is as it was before the screen.
     fn give_terminal(&mut self) {
         self.keys = None;
+        self.presenter.give_way();
         self.modes.pause();
     }
 
@@ -427,14 +439,18 @@ impl Runner {
         let size = crossterm::terminal::size()?;
         self.state.update(Event::Resize(size.0, size.1), Instant::now());
         self.state.returned(Instant::now());
-        self.painter.repaint();
+        self.presenter.resized(size.1);
+        self.presenter.repaint();
         Ok(())
     }
 
-    /// The end of the conversation, into the terminal's own scrollback. Best effort: the terminal may be gone.
-    fn print_rest(&self) {
+    /// The terminal is as it was, with the end of the conversation in its scrollback. Best effort: it may be gone.
+    fn leave_terminal(&mut self) {
+        self.presenter.give_way();
+        let lines = self.presenter.rest(&mut self.state);
+        self.modes.pause();
         let mut out = io::stdout().lock();
-        for line in self.state.last_lines(LEFT_ROWS) {
+        for line in lines {
             if writeln!(out, "{line}").is_err() {
                 return;
             }

@@ -9,33 +9,39 @@ use std::{
     },
 };
 
-/// Alternate screen, bracketed paste, focus reports, kitty keys (disambiguated). The wheel must not send arrow keys
-/// (1007), and what it was before comes back.
-const ENTER: &[u8] = b"\x1b[?1049h\x1b[?1007s\x1b[?1007l\x1b[?2004h\x1b[?1004h\x1b[>1u\x1b[2J\x1b[H";
-/// Everything that was set, put back; the cursor is seen, and letters are plain.
+/// Alternate screen. The wheel must not send arrow keys (1007), and what it was before comes back.
+const ALTERNATE: &[u8] = b"\x1b[?1049h\x1b[?1007s\x1b[?1007l\x1b[2J\x1b[H";
+/// Bracketed paste, focus reports, kitty keys (disambiguated).
+const KEYS: &[u8] = b"\x1b[?2004h\x1b[?1004h\x1b[>1u";
+/// Keys and mouse as they were; the cursor is seen, and letters are plain.
 const LEAVE: &[u8] =
-    b"\x1b[?2026l\x1b[<1u\x1b[?1004l\x1b[?2004l\x1b[?1006l\x1b[?1000l\x1b[?1007r\x1b[0m\x1b[?25h\x1b[?1049l";
-/// Reports of buttons and the wheel, not of every movement.
-const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1006h";
-const MOUSE_OFF: &[u8] = b"\x1b[?1006l\x1b[?1000l";
+    b"\x1b[?2026l\x1b[<1u\x1b[?1004l\x1b[?2004l\x1b[?1006l\x1b[?1002l\x1b[?1000l\x1b[0m\x1b[?25h";
+const LEAVE_ALTERNATE: &[u8] = b"\x1b[?1007r\x1b[?1049l";
+/// Reports of buttons, the wheel and movements while a button is pressed.
+const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1002h\x1b[?1006h";
+/// The wheel must not walk through the history: no arrow keys for it (1007).
+const MOUSE_OFF: &[u8] = b"\x1b[?1006l\x1b[?1002l\x1b[?1000l\x1b[?1007l";
 
 /// Whether the modes are set.
 static IS_ENTERED: AtomicBool = AtomicBool::new(false);
+/// Whether that includes the alternate screen.
+static IS_ALTERNATE: AtomicBool = AtomicBool::new(false);
 /// Whether something has panicked while they were.
 static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
 
 /// The terminal while the screen has it. Dropped, it is as it was.
 #[derive(Debug)]
 pub(super) struct Modes {
+    is_alternate: bool,
     has_mouse: bool,
 }
 
 impl Modes {
     /// Sets the modes.
-    pub(super) fn enter(has_mouse: bool) -> io::Result<Self> {
+    pub(super) fn enter(is_alternate: bool, has_mouse: bool) -> io::Result<Self> {
         catch_panics();
-        set(has_mouse)?;
-        Ok(Self { has_mouse })
+        set(is_alternate, has_mouse)?;
+        Ok(Self { is_alternate, has_mouse })
     }
 
     /// Puts everything back for a while.
@@ -45,7 +51,7 @@ impl Modes {
 
     /// Sets the modes again.
     pub(super) fn resume(&self) -> io::Result<()> {
-        set(self.has_mouse)
+        set(self.is_alternate, self.has_mouse)
     }
 
     /// Whether the wheel is reported. Without that, the terminal's own selection works without Shift.
@@ -66,17 +72,31 @@ pub(super) fn has_panicked() -> bool {
     HAS_PANICKED.load(Ordering::SeqCst)
 }
 
-fn set(has_mouse: bool) -> io::Result<()> {
+fn set(is_alternate: bool, has_mouse: bool) -> io::Result<()> {
     crossterm::terminal::enable_raw_mode()?;
     IS_ENTERED.store(true, Ordering::SeqCst);
-    write(ENTER)?;
-    if has_mouse { write(MOUSE_ON) } else { Ok(()) }
+    IS_ALTERNATE.store(is_alternate, Ordering::SeqCst);
+    write(&entering(is_alternate, has_mouse))
+}
+
+fn entering(is_alternate: bool, has_mouse: bool) -> Vec<u8> {
+    let alternate = if is_alternate { ALTERNATE } else { b"" };
+    let mouse = match (is_alternate, has_mouse) {
+        (_, true) => MOUSE_ON,
+        (true, false) => MOUSE_OFF,
+        // The terminal's own scrollback has its own wheel.
+        (false, false) => b"",
+    };
+    [alternate, KEYS, mouse].concat()
 }
 
 /// Puts everything back, once. Best effort: a terminal that is gone needs nothing.
 fn restore() {
     if IS_ENTERED.swap(false, Ordering::SeqCst) {
         let _gone = write(LEAVE);
+        if IS_ALTERNATE.load(Ordering::SeqCst) {
+            let _gone = write(LEAVE_ALTERNATE);
+        }
         let _gone = crossterm::terminal::disable_raw_mode();
     }
 }
@@ -106,4 +126,19 @@ fn catch_panics() {
             before(info);
         }));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t07_with_the_mouse_off_the_wheel_is_not_the_history() {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let off = text(entering(true, false));
+        assert!(off.ends_with("\x1b[?1007l") && !off.contains("\x1b[?1000h"), "{off:?}");
+        assert!(text(MOUSE_OFF.to_vec()).ends_with("\x1b[?1007l"));
+        let inline = text(entering(false, false));
+        assert!(!inline.contains("1049") && !inline.contains("1007"), "{inline:?}");
+    }
 }

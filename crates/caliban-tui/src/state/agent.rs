@@ -136,6 +136,7 @@ impl State {
             AgentEvent::Edited(Err(why)) => self.say(why, now),
             AgentEvent::Noted(text) => self.push(Kind::Notice(Notice::new(Weight::Warning, &text, ""))),
             AgentEvent::Told(text) => self.say(text, now),
+            AgentEvent::NotCopied(text) => return vec![Effect::SendToTerminal(text)],
             AgentEvent::HungUp(why) => {
                 self.is_gone = true;
                 self.turn.reset();

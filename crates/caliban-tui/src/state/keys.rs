@@ -33,6 +33,17 @@ impl State {
                 _ => {}
             }
         }
+        if self.has_selection() {
+            match (key.code, control) {
+                (KeyCode::Char('c'), true) => return self.copy_selection(true),
+                (KeyCode::PageUp | KeyCode::PageDown, _) => {}
+                (KeyCode::Esc, _) => {
+                    self.selection = None;
+                    return Vec::new();
+                }
+                _ => self.selection = None,
+            }
+        }
         // Keys that mean the same wherever one is.
         match (key.code, control, alt) {
             (KeyCode::Char('c'), true, _) => return self.interrupt_or_leave(now),

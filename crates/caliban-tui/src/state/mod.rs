@@ -5,6 +5,7 @@ mod agent;
 mod commands;
 mod keys;
 mod popup;
+mod selection;
 mod shell;
 mod submit;
 mod turn;
@@ -16,6 +17,7 @@ use std::{
 
 pub(crate) use self::{
     popup::{Popup, PopupKind},
+    selection::Selection,
     turn::{Phase, Turn},
 };
 use crate::{
@@ -24,14 +26,14 @@ use crate::{
     composer::{Composer, Draft},
     conversation::{Conversation, Size},
     events::{BackgroundRow, Effect, Event},
-    theme::Theme,
+    theme::{Depth, Theme},
     view::areas,
 };
 
 /// How long a message at the bottom is shown.
 const TOAST: Duration = Duration::from_secs(4);
-/// Rows that one notch of the wheel moves.
-const WHEEL_ROWS: usize = 3;
+/// Rows that one notch of the wheel moves, unless a setting says otherwise.
+pub const WHEEL_ROWS: u16 = 3;
 
 /// What does not change while the screen is open.
 #[derive(Debug, Clone, Default)]
@@ -48,6 +50,25 @@ pub struct Facts {
     pub attached: Option<String>,
     /// Why this client is not asked anything and cannot decide; none when it can.
     pub no_say: Option<String>,
+}
+
+/// How the screen is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// Whether it is the terminal's alternate screen; else what is finished goes into the terminal's own scrollback.
+    pub is_alternate: bool,
+    /// Whether the mouse is ours: the wheel scrolls, and dragging selects.
+    pub has_mouse: bool,
+    /// Rows that one notch of the wheel moves.
+    pub wheel_rows: u16,
+    /// Whether what is selected is copied at once.
+    pub copy_on_select: bool,
+}
+
+impl Default for Look {
+    fn default() -> Self {
+        Self { is_alternate: true, has_mouse: true, wheel_rows: WHEEL_ROWS, copy_on_select: false }
+    }
 }
 
 /// Who gets the keys.
@@ -133,6 +154,8 @@ pub struct State {
     pub(crate) effort: Option<String>,
     /// Whether this client answers questions and changes the mode.
     pub(crate) decides: bool,
+    pub(crate) look: Look,
+    pub(crate) selection: Option<Selection>,
 }
 
 impl State {
@@ -179,7 +202,19 @@ impl State {
             told_when_open: None,
             effort: None,
             decides: true,
+            look: Look::default(),
+            selection: None,
         }
+    }
+
+    /// Draws with these looks from now on.
+    pub fn set_theme(&mut self, theme: Theme) {
+        self.theme = theme;
+    }
+
+    /// Uses the screen in this way.
+    pub fn set_look(&mut self, look: Look) {
+        self.look = look;
     }
 
     /// What was written in earlier sessions, oldest first.
@@ -221,11 +256,14 @@ impl State {
             Event::Key(key) => self.key(key, now),
             Event::Paste(text) => self.paste(&text, now),
             Event::Wheel(notches) => {
-                let rows = usize::from(notches.unsigned_abs()) * WHEEL_ROWS;
+                let rows = usize::from(notches.unsigned_abs()) * usize::from(self.look.wheel_rows);
                 self.scroll(rows, notches > 0);
                 Vec::new()
             }
+            Event::Mouse(action, x, y) => self.mouse(action, x, y),
             Event::Resize(columns, rows) => {
+                // It is in places of the old layout.
+                self.selection = self.selection.filter(|_| columns == self.size.0);
                 self.size = (columns, rows);
                 Vec::new()
             }
@@ -258,6 +296,31 @@ impl State {
         }
     }
 
+    /// The rows that will not change any more, each once: they go into the terminal's own scrollback.
+    pub(crate) fn print_settled(&mut self) -> Vec<crate::text::Row> {
+        let size = Size { columns: self.size.0.into(), rows: self.size.1.into(), theme: self.theme };
+        self.conversation
+            .print_settled(self.is_open && !self.turn.is_running() && self.shell.running.is_none(), size)
+    }
+
+    /// Everything that is not printed yet.
+    pub(crate) fn print_rest(&mut self) -> Vec<crate::text::Row> {
+        let size = Size { columns: self.size.0.into(), rows: self.size.1.into(), theme: self.theme };
+        self.conversation.print_settled(true, size)
+    }
+
+    /// How high the live area is below what is printed, on a terminal of this height: at most a third of it, unless
+    /// something is asked or chosen.
+    pub(crate) fn live_height(&mut self, rows: u16) -> u16 {
+        self.size.1 = rows;
+        let areas = areas(self);
+        let others = rows - areas.conversation.height;
+        let size = Size { columns: self.size.0.into(), rows: rows.into(), theme: self.theme };
+        let unprinted = u16::try_from(self.conversation.unprinted_rows(size)).unwrap_or(u16::MAX);
+        let most = if self.popup.is_some() || self.focus == Focus::Ask { rows } else { rows / 3 };
+        others.saturating_add(unprinted).min(most.max(others)).min(rows.saturating_sub(1)).max(1)
+    }
+
     /// When something changes on the screen by itself; none when nothing does.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
         let spinner = (self.turn.is_running() && self.has_focus && self.asks.is_empty())
@@ -265,6 +328,9 @@ impl State {
         // Unfocused: the elapsed time is still true to the second.
         let elapsed =
             (self.turn.is_running() || self.has_running_background()).then(|| now + Duration::from_secs(1));
+        // Every change is read out to somebody who listens: nothing moves by itself.
+        let (spinner, elapsed) =
+            if self.theme.depth == Depth::Words { (None, None) } else { (spinner, elapsed) };
         let toast = self.toast.as_ref().map(|(_, until)| *until);
         let ready = (self.focus == Focus::Ask)
             .then(|| self.asks.first().and_then(|open| open.ready_at(self.typed)))

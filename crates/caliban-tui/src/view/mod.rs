@@ -19,7 +19,7 @@ pub(crate) use self::{composer::columns as composer_columns, dialog::call_height
 use crate::{
     cells::Frame,
     state::{Focus, State},
-    theme::Role,
+    theme::{Depth, Role},
 };
 
 /// How often the spinner turns.
@@ -122,6 +122,12 @@ pub fn draw(state: &State, now: Instant, buffer: &mut Buffer) -> Position {
     queue(state, areas.queue, buffer);
     let caret = composer::draw(state, areas.composer, buffer);
     status::draw(state, areas.status, buffer);
+    if state.theme.depth == Depth::Words {
+        // Somebody listens: a line of dashes says nothing.
+        for cell in buffer.content.iter_mut().filter(|cell| cell.symbol() == "─") {
+            cell.set_symbol(" ");
+        }
+    }
     in_dialog.unwrap_or(caret)
 }
 
@@ -130,8 +136,18 @@ fn conversation(state: &State, area: Rect, buffer: &mut Buffer) {
         return welcome(state, area, buffer);
     }
     let size = state.conversation_size();
-    for (row, y) in state.conversation.visible(size).iter().zip(area.y..area.bottom()) {
-        put(buffer, area, y, &row.line);
+    for (seen, y) in state.conversation.visible(size).iter().zip(area.y..area.bottom()) {
+        put(buffer, area, y, &seen.content.line);
+        if let Some(columns) = state.selection.and_then(|selection| selection.columns(seen.cell, seen.row)) {
+            let text = crate::text::width(&seen.content.line.spans);
+            let end = columns.end.min(text).min(area.width.into());
+            let gutter =
+                crate::text::width(seen.content.line.spans.get(..seen.content.gutter).unwrap_or_default());
+            for x in columns.start.max(gutter)..end {
+                let x = area.x + u16::try_from(x).unwrap_or(u16::MAX);
+                buffer[(x, y)].set_style(state.theme.style(Role::Chosen));
+            }
+        }
     }
     if !state.conversation.is_following() && area.height > 1 {
         let text = " ↓ more below, Ctrl+End ";

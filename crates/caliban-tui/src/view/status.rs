@@ -14,7 +14,7 @@ use crate::{
     foreign,
     state::{Focus, Phase, State},
     text::cut,
-    theme::Role,
+    theme::{Depth, Role},
 };
 
 const SPINNER: [&str; 8] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧"];
@@ -53,7 +53,10 @@ pub(super) fn draw_activity(state: &State, now: Instant, area: Rect, buffer: &mu
     } else {
         ("?", "waiting for your answer".to_owned())
     };
-    let head = format!("{sign} {} ", duration(elapsed.as_secs()));
+    let head = match theme.depth {
+        Depth::Words => String::new(),
+        _ => format!("{sign} {} ", duration(elapsed.as_secs())),
+    };
     let tail = toast.unwrap_or_else(|| match (state.asks.is_empty(), state.focus) {
         (true, _) => "Esc interrupts".to_owned(),
         (false, Focus::Composer) => "Tab shows the question".to_owned(),
@@ -100,7 +103,11 @@ pub(super) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
         let boxes = "▰".repeat(usize::try_from(full).unwrap_or_default())
             + &"▱".repeat(usize::try_from(METER - full).unwrap_or_default());
         let role = if percent >= 80 { Role::Warn } else { Role::Dim };
-        parts.push((3, Span::styled(format!("context {boxes} {percent}%"), theme.style(role))));
+        let text = match theme.depth {
+            Depth::Words => format!("context {percent}%"),
+            _ => format!("context {boxes} {percent}%"),
+        };
+        parts.push((3, Span::styled(text, theme.style(role))));
     }
     if state.tokens > 0 {
         parts.push((4, Span::styled(format!("{} tokens", count(state.tokens)), dim)));

@@ -4,7 +4,7 @@ use caliban_tui::{
     asks::Reply,
     events::{AgentEvent, Effect, Event},
 };
-use crossterm::event::KeyCode;
+use crossterm::event::{KeyCode, KeyModifiers};
 use serde_json::json;
 
 use crate::world::{World, prompts};
@@ -116,4 +116,27 @@ fn what_the_dialog_shows_is_the_whole_call() {
     let mut world = read("echo ok\u{202e}\u{200b} \u{1b}[8m; rm -rf ~");
     let screen = world.screen();
     assert!(screen.contains("echo ok<U+202E><U+200B> ␛[8m; rm -rf ~"), "{screen}");
+}
+
+#[test]
+fn no_key_with_a_modifier_answers() {
+    let mut world = read("rm -rf precious");
+    for c in ['y', 'a', 'n', 'r'] {
+        for modifiers in [KeyModifiers::CONTROL, KeyModifiers::ALT] {
+            let effects = world.chord(KeyCode::Char(c), modifiers);
+            assert!(!effects.iter().any(|effect| matches!(effect, Effect::Answer(..))), "{c} {effects:?}");
+            world.pass(2_000);
+        }
+    }
+    assert!(world.screen().contains("y allow once"), "{}", world.screen());
+}
+
+#[test]
+fn who_comes_back_from_the_shell_has_to_read_the_question_again() {
+    let mut world = read("rm -rf precious");
+    world.state.returned(world.now);
+    assert_eq!(world.key(KeyCode::Char('y')), []);
+    world.screen();
+    world.pass(3_000);
+    assert_eq!(world.key(KeyCode::Char('y')).len(), 1);
 }

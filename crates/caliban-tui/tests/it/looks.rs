@@ -134,3 +134,25 @@ fn a_tiny_screen_breaks_nothing() {
         world.screen();
     }
 }
+
+#[test]
+fn words_for_somebody_who_listens_at_every_size() {
+    for size in SIZES {
+        let mut world = session(size);
+        world.listens();
+        world.turn_ends();
+        insta::assert_snapshot!(format!("words_{}x{}", size.0, size.1), world.screen());
+    }
+}
+
+#[test]
+fn nothing_moves_by_itself_for_somebody_who_listens() {
+    let mut world = World::new((80, 24));
+    world.listens();
+    world.says("begin");
+    assert_eq!(world.state.deadline(world.now), None);
+    let before = world.screen();
+    world.pass(5_000);
+    assert_eq!(world.screen(), before);
+    assert!(!before.contains('─'), "{before}");
+}

@@ -7,5 +7,6 @@ mod commands;
 mod conversation;
 mod fleet;
 mod looks;
+mod mouse;
 mod typing;
 mod world;

@@ -163,3 +163,15 @@ fn t12_an_idle_screen_waits_for_nothing() {
     world.state.update(Event::Tick, world.now);
     assert_eq!(world.buffer(), before);
 }
+
+#[test]
+fn what_was_put_aside_counts_as_unsent() {
+    let mut world = World::new((80, 24));
+    world.types("put aside");
+    world.control('s');
+    world.says("begin");
+    world.types("queued");
+    world.key(KeyCode::Tab);
+    world.types("a draft");
+    assert_eq!(world.state.unsent(), ["queued", "a draft", "put aside"]);
+}

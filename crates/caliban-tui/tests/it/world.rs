@@ -47,6 +47,11 @@ impl World {
         Self { state: State::new(size, theme, facts), now: Instant::now(), size }
     }
 
+    /// The same screen for somebody who listens to it.
+    pub(crate) fn listens(&mut self) {
+        self.state.set_theme(Theme { depth: Depth::Words, ground: Ground::Dark });
+    }
+
     pub(crate) fn open(&mut self, is_running: bool) -> Vec<Effect> {
         let modes = ["default", "accept-edits", "plan"];
         let modes = SessionModeState::new("default", modes.map(|mode| SessionMode::new(mode, mode)).into());

@@ -55,6 +55,12 @@ pub(crate) struct RunFlags {
     /// On a terminal: no screen, plain lines
     #[arg(long)]
     pub plain: bool,
+    /// On a terminal: what is finished goes into the terminal's own scrollback, not onto a screen of its own
+    #[arg(long)]
+    pub no_alt_screen: bool,
+    /// On a terminal: labelled lines, and nothing that moves by itself (implies --no-alt-screen)
+    #[arg(long)]
+    pub screen_reader: bool,
 }
 
 impl RunFlags {

@@ -51,6 +51,9 @@ pub(crate) enum SessionsCommand {
         id: String,
     },
     /// Make a copy of a session, whole or up to one of its prompts; the old one stays as it is
+    #[command(
+        after_help = "Examples:\n  caliban sessions fork 3f2a\n  caliban sessions fork 3f2a --before 2 --json"
+    )]
     Fork {
         /// The session: an id or the beginning of one
         id: String,
@@ -62,6 +65,9 @@ pub(crate) enum SessionsCommand {
         json: bool,
     },
     /// Go back to before a prompt: files that tools have changed since come back, and the conversation goes on in a copy
+    #[command(
+        after_help = "Examples:\n  caliban sessions rewind 3f2a\n  caliban sessions rewind 3f2a --before 1 --json"
+    )]
     Rewind {
         /// The session: an id or the beginning of one
         id: String,

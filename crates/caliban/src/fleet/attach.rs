@@ -141,8 +141,9 @@ pub(super) async fn attach(
 
 /// Shows the agent on the screen until the person leaves.
 async fn screen(fleet: &Fleet<'_>, link: Link, agent: &AgentRow) -> Result<caliban_tui::Left, Failure> {
-    use crate::screen::{editor, facts, place, theme};
+    use crate::screen::{clipboard, editor, facts, look, place, theme, ui};
     let environment = fleet.environment;
+    let ui = ui(environment, &fleet.cwd);
     let facts = caliban_tui::Facts {
         attached: Some(row::name(agent)),
         place: place(&link.cwd, environment),
@@ -151,7 +152,9 @@ async fn screen(fleet: &Fleet<'_>, link: Link, agent: &AgentRow) -> Result<calib
     };
     let options = caliban_tui::Options {
         facts,
-        theme: theme(environment),
+        theme: theme(environment, &ui),
+        look: look(environment, &ui),
+        clipboard: clipboard(environment),
         cwd: link.cwd,
         open: caliban_tui::Open::Load(link.session),
         prompt: None,

@@ -378,11 +378,35 @@ impl BackgroundAgents {
 }
 
 /// `[ui]`: the screen.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Ui {
     /// What `caliban` without a prompt opens on a terminal.
     pub start: UiStart,
+    /// Whether the terminal's alternate screen is used; else what is finished goes into its own scrollback.
+    pub alt_screen: bool,
+    /// Labelled lines and nothing that moves by itself, for a screen reader.
+    pub screen_reader: bool,
+    /// Whether the wheel scrolls and dragging selects; else the mouse is the terminal's.
+    pub mouse: bool,
+    /// Rows that one notch of the wheel moves.
+    pub wheel_rows: std::num::NonZeroU16,
+    /// Whether what is selected is copied at once.
+    pub copy_on_select: bool,
+}
+
+impl Default for Ui {
+    fn default() -> Self {
+        let look = caliban_tui::Look::default();
+        Self {
+            start: UiStart::default(),
+            alt_screen: look.is_alternate,
+            screen_reader: false,
+            mouse: look.has_mouse,
+            wheel_rows: std::num::NonZeroU16::new(look.wheel_rows).unwrap_or(std::num::NonZeroU16::MIN),
+            copy_on_select: look.copy_on_select,
+        }
+    }
 }
 
 /// What the screen shows first.

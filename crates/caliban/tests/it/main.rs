@@ -52,6 +52,7 @@ mod place;
 mod rescues;
 mod resume;
 mod screen;
+mod screen_faults;
 mod secrets;
 mod sessions;
 mod sub_agents;

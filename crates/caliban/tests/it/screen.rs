@@ -38,7 +38,7 @@ fn events(place: &Place, name: &str) -> Vec<Value> {
 }
 
 /// The pid of the caliban that shows the screen.
-fn pid(place: &Place) -> Pid {
+pub(crate) fn pid(place: &Place) -> Pid {
     let mut found = None;
     wait_until("caliban runs", || {
         let processes = place.env.processes();
@@ -62,11 +62,14 @@ pub(crate) fn leave(tmux: &Tmux<'_>) -> String {
     tmux.wait_for_text("left with 0")
 }
 
-fn assert_restored(tmux: &Tmux<'_>) {
+pub(crate) fn assert_restored(tmux: &Tmux<'_>) {
     assert_eq!(modes(tmux), "0 0 0 1");
     // The shell echoes what is typed, and a line is a line: raw mode is off.
     tmux.send_keys(&["echo re\"\"stored", "Enter"]);
-    tmux.wait_for_text("\nrestored");
+    // What is typed before the shell has said its prompt stands before the prompt.
+    tmux.wait_for("the shell answers", |screen| {
+        screen.lines().any(|line| line.trim_start_matches("$ ") == "restored")
+    });
 }
 
 #[test]

@@ -54,7 +54,11 @@ pub(super) async fn view(fleet: &Fleet<'_>) -> Result<Code, Failure> {
     let (talk, mut talked) = mpsc::unbounded_channel();
     let diverted = report::divert(talk);
     let place = screen::place(fleet.places().repo(), fleet.environment);
-    let mut state = FleetState::new((80, 24), screen::theme(fleet.environment), place);
+    let mut state = FleetState::new(
+        (80, 24),
+        screen::theme(fleet.environment, &screen::ui(fleet.environment, &fleet.cwd)),
+        place,
+    );
     let board = Board {
         rows: RefCell::default(),
         scope: RefCell::new(Scope::Repo),
