@@ -10,8 +10,6 @@ use serde_json::Value;
 
 use crate::content;
 
-/// A longer text in the arguments is cut before it is shown.
-const SHOWN_ARGUMENT_BYTES: usize = 64 * 1024;
 /// A change with longer texts is not shown as one.
 const SHOWN_DIFF_BYTES: usize = 1024 * 1024;
 
@@ -97,8 +95,8 @@ pub(crate) fn call(id: &str, name: &str, input: &Value, root: &Path) -> ToolCall
 /// Arguments with long texts cut: what is shown, never what is carried out.
 pub(crate) fn shortened(input: &Value) -> Value {
     match input {
-        Value::String(text) if text.len() > SHOWN_ARGUMENT_BYTES => {
-            let cut = content::boundary(text, SHOWN_ARGUMENT_BYTES);
+        Value::String(text) if text.len() > caliban_acp::cut::SHOWN_ARGUMENT_BYTES => {
+            let cut = content::boundary(text, caliban_acp::cut::SHOWN_ARGUMENT_BYTES);
             Value::String(format!("{}… [{} bytes in all]", &text[..cut], text.len()))
         }
         Value::Array(items) => Value::Array(items.iter().map(shortened).collect()),

@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod conn;
+pub mod cut;
 pub mod extension;
 pub mod fence;
 pub mod link;

@@ -417,17 +417,23 @@ impl Runner<'_> {
         self.record(Event::AskOpened(ask.clone()), Durability::Synced).await?;
         let _mirrored = self.kit.mirror.as_ref().map(|feed| Mirrored::show(feed, ask));
         let details = json!({"message": format!("caliban needs your permission to use {}", call.name)});
-        let notified = self.kit.hooks.ask(HookEvent::Notification, None, details, self.cancel).await;
-        self.note(notified.warnings).await?;
-        let answer = tokio::select! {
-            answer = answered => answer.unwrap_or(Answer::No(Some("nobody answered".to_owned()))),
-            () = self.cancel.cancelled() => {
-                return Ok(Judgement::MayNot(refusal(Verdict::Cancelled, "cancelled".to_owned()), Vec::new()));
-            }
+        let notify = self.kit.hooks.ask(HookEvent::Notification, None, details, self.cancel);
+        let answer_recorded = async {
+            let answer = tokio::select! {
+                answer = answered => answer.unwrap_or(Answer::No(Some("nobody answered".to_owned()))),
+                () = self.cancel.cancelled() => return Ok::<_, TranscriptError>(None),
+            };
+            drop(resting);
+            let event = Event::AskAnswered { id, answer: answer.clone() };
+            self.record(event, Durability::Synced).await?;
+            Ok(Some(answer))
         };
-        drop(resting);
-        let event = Event::AskAnswered { id, answer: answer.clone() };
-        self.record(event, Durability::Synced).await?;
+        // A slow hook keeps nobody's answer from being recorded; the call waits for both.
+        let (notified, answer) = tokio::join!(notify, answer_recorded);
+        self.note(notified.warnings).await?;
+        let Some(answer) = answer? else {
+            return Ok(Judgement::MayNot(refusal(Verdict::Cancelled, "cancelled".to_owned()), Vec::new()));
+        };
         Ok(match answer {
             Answer::Once => Judgement::May(Decision { verdict: Verdict::Approved, rule: None, why }),
             Answer::Always => {

@@ -256,6 +256,9 @@ pub enum Waiting {
 pub struct Ask {
     /// Names it in an answer.
     pub id: String,
+    /// The sub-agent that asks, by its label or id; the agent itself when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// The tool.
     pub name: String,
     /// The call in one line; a long one is cut, with a mark.

@@ -30,6 +30,18 @@ impl Tail {
         Self { path, open: None, offset: 0, rest: Vec::new() }
     }
 
+    /// Begins at a byte of it, which [`position`](Self::position) has said.
+    #[must_use]
+    pub fn at(path: PathBuf, offset: u64) -> Self {
+        Self { offset, ..Self::new(path) }
+    }
+
+    /// The byte behind the last whole line that was read.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.offset.saturating_sub(self.rest.len() as u64)
+    }
+
     /// The whole lines that have come since the last time, without their ends. None when there is nothing new; a
     /// file that is not there yet has nothing.
     pub fn lines(&mut self) -> io::Result<Vec<String>> {
@@ -70,10 +82,14 @@ impl Tail {
             Err(error) => return Err(error),
         };
         let inode = file.metadata()?.ino();
-        if self.open.as_ref().is_none_or(|(_, known)| *known != inode) {
-            self.open = Some((file, inode));
-            self.offset = 0;
-            self.rest.clear();
+        match &self.open {
+            Some((_, known)) if *known == inode => {}
+            Some(_) => {
+                self.open = Some((file, inode));
+                self.offset = 0;
+                self.rest.clear();
+            }
+            None => self.open = Some((file, inode)),
         }
         Ok(())
     }
@@ -125,6 +141,20 @@ mod tests {
         std::fs::rename(&path, dir.path().join("log.1")).unwrap();
         std::fs::write(&path, "new\n").unwrap();
         assert_eq!(tail.lines().unwrap(), ["new"]);
+    }
+
+    #[test]
+    fn a_reader_goes_on_where_another_one_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        std::fs::write(&path, "one\ntwo\nthr").unwrap();
+        let mut first = Tail::new(path.clone());
+        assert_eq!((first.lines().unwrap().len(), first.position()), (2, 8));
+        std::fs::write(&path, "one\ntwo\nthree\n").unwrap();
+        let mut next = Tail::at(path.clone(), first.position());
+        assert_eq!((next.lines().unwrap(), next.position()), (vec!["three".to_owned()], 14));
+        // A file that is shorter was begun anew.
+        assert_eq!(Tail::at(path, 100).lines().unwrap(), ["one", "two", "three"]);
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub fn doing(row: &AgentRow, now_ms: u64) -> String {
         State::Spawning => starting(row),
         State::Running => row.activity.as_deref().map_or("at work".into(), inert::line).into_owned(),
         State::Idle if row.hibernated => "asleep".to_owned(),
-        State::Idle => "idle".to_owned(),
+        State::Idle => row.activity.as_deref().map_or("idle".into(), inert::line).into_owned(),
         State::Killed | State::Done | State::Failed | State::Crashed => ended(row),
     }
 }
@@ -269,6 +269,9 @@ mod tests {
         assert!(!needs_you(&row(State::Failed)));
         assert!(needs_you(&AgentRow { asks: vec![ask("make")], ..row(State::Running) }));
         assert!(needs_you(&AgentRow { waiting_for: Some(WaitingFor::Input), ..row(State::Idle) }));
+        // One with a mailbox waits for other agents.
+        let mail = AgentRow { activity: Some("waits for mail".into()), ..row(State::Idle) };
+        assert_eq!((needs_you(&mail), doing(&mail, 0).as_str()), (false, "waits for mail"));
     }
 
     #[test]

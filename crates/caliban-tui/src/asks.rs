@@ -23,8 +23,6 @@ use crate::{
 pub(crate) const READING: Duration = Duration::from_millis(500);
 /// How long nobody may have typed.
 pub(crate) const QUIET: Duration = Duration::from_secs(1);
-/// The agent cuts longer arguments before it shows them.
-const SHOWN_ARGUMENT_BYTES: usize = 64 * 1024;
 /// More blanks in a row than this are counted instead of shown: they would push the rest out of sight.
 const BLANKS: usize = 16;
 /// The same for empty lines.
@@ -270,7 +268,7 @@ impl Open {
 
     /// Whether a yes is possible, or why not.
     pub(crate) fn may_allow(&self, typed: Option<Instant>, now: Instant) -> Result<(), Unready> {
-        if is_cut(&self.asked.input) {
+        if caliban_acp::cut::is_cut(&self.asked.input) {
             return Err(Unready::TooLong);
         }
         if self.end_shown.is_none() {
@@ -409,16 +407,6 @@ fn visible(text: &str) -> String {
         }
     }
     out
-}
-
-/// Whether the agent has cut an argument.
-fn is_cut(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.len() > SHOWN_ARGUMENT_BYTES,
-        Value::Array(items) => items.iter().any(is_cut),
-        Value::Object(fields) => fields.values().any(is_cut),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
 }
 
 #[cfg(test)]

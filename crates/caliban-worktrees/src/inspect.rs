@@ -100,14 +100,15 @@ impl Repo {
 
     /// Looks at one closely.
     pub async fn inspect(&self, name: &Slug, cancel: &CancellationToken) -> Result<Inspection> {
-        let at = self.locate(name)?;
+        let this = self.hardened(cancel).await?;
+        let at = this.locate(name)?;
         if let Some(path) = at.moved {
             return Err(Error::Moved { name: name.as_str().to_owned(), path });
         }
-        let survey = self.survey(&at, IgnoredFiles::Drop, cancel).await?;
-        let weighed = self.weigh(&at, &survey, cancel).await?;
+        let survey = this.survey(&at, IgnoredFiles::Drop, cancel).await?;
+        let weighed = this.weigh(&at, &survey, cancel).await?;
         let ahead = match &survey.head {
-            Some(head) => self.count(&at.marker.base, head, cancel).await?,
+            Some(head) => this.count(&at.marker.base, head, cancel).await?,
             None => 0,
         };
         let Weighed { tip, branch_merged, .. } = &weighed;

@@ -105,14 +105,15 @@ impl Repo {
         progress: OnProgress<'_>,
         cancel: &CancellationToken,
     ) -> Result<Restored> {
-        let rescue = self.rescue(name, cancel).await?;
+        let this = self.hardened(cancel).await?;
+        let rescue = this.rescue(name, cancel).await?;
         match to {
             RestoreTo::Directory(path) => {
-                self.restore_files(&rescue, &path, cancel).await?;
+                this.restore_files(&rescue, &path, cancel).await?;
                 Ok(Restored::Directory(path))
             }
             RestoreTo::Worktree(given) => {
-                let worktree = self.restore_worktree(&rescue, given, progress, cancel).await?;
+                let worktree = this.restore_worktree(&rescue, given, progress, cancel).await?;
                 Ok(Restored::Worktree(Box::new(worktree)))
             }
         }

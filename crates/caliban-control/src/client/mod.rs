@@ -31,9 +31,9 @@ pub use start::StartOptions;
 
 use crate::protocol::{
     ANSWER_CAP, AgentList, AgentRow, Answered, ApiError, Approval, ApprovalList, ApproveRequest, Awake,
-    DATA_HEADER, DaemonStatus, DenyRequest, Diff, ErrorBody, ErrorCode, HEADER, KillRequest, MergeAnswer,
-    MergeRequest, Removed, RespawnRequest, Respawned, ResumeRequest, RmRequest, SendRequest, Sent,
-    SpawnRequest, Spawned, Stopping, VERSION, WakeRequest,
+    DATA_HEADER, DaemonStatus, DenyRequest, Diff, ErrorBody, ErrorCode, HEADER, KillRequest, LogPart,
+    MergeAnswer, MergeRequest, Removed, RespawnRequest, Respawned, ResumeRequest, RmRequest, SendRequest,
+    Sent, SpawnRequest, Spawned, Stopping, VERSION, WakeRequest,
     routes::{self, Route, Verb},
 };
 use caliban_contract::lock;
@@ -261,6 +261,13 @@ impl Client {
         self.again(&call, None).await
     }
 
+    /// A part of what an agent did: its transcript from this position on ([`LogPart::next`]; 0 is the beginning).
+    pub async fn log(&mut self, agent: &str, after: u64) -> Result<LogPart, ClientError> {
+        let mut call = Call::on(Verb::Log, agent)?;
+        call.path += &format!("?after={after}");
+        self.again(&call, None).await
+    }
+
     /// Lands an agent's work, or tells why not.
     pub async fn merge(&mut self, agent: &str, request: &MergeRequest) -> Result<MergeAnswer, ClientError> {
         self.once(&Call::on(Verb::Merge, agent)?, Some(body(request)?)).await
@@ -388,6 +395,7 @@ impl Call {
             | Verb::List
             | Verb::Spawn
             | Verb::Show
+            | Verb::Log
             | Verb::Approvals
             | Verb::Events
             | Verb::Shutdown

@@ -25,8 +25,8 @@ mod work;
 
 pub use talk::{Answered, Approval, ApprovalList, ApproveRequest, DenyRequest, SendRequest, Sent};
 pub use work::{
-    Diff, DiffCommit, DiffFile, DiffPath, MergeAnswer, MergeForecast, MergeHow, MergeRefused, MergeRequest,
-    Merged,
+    Diff, DiffCommit, DiffFile, DiffPath, LogPart, MergeAnswer, MergeForecast, MergeHow, MergeRefused,
+    MergeRequest, Merged,
 };
 
 /// The protocol spoken here.

@@ -26,10 +26,12 @@ pub fn document() -> Value {
                 "description": "an id, a unique prefix of one, or a label",
             }));
         }
-        for (name, meaning) in route.query {
-            parameters.push(json!({
-                "name": name, "in": "query", "schema": { "type": "boolean" }, "description": meaning,
-            }));
+        for (kind, of_kind) in [("boolean", route.query), ("integer", route.numbers)] {
+            for (name, meaning) in of_kind {
+                parameters.push(json!({
+                    "name": name, "in": "query", "schema": { "type": kind }, "description": meaning,
+                }));
+            }
         }
         let media = if route.verb == Verb::Events { "text/event-stream" } else { "application/json" };
         let answer = (route.answer)(&mut generator);

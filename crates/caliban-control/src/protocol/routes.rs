@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use super::{
     AgentList, AgentRow, Answered, ApprovalList, ApproveRequest, Awake, DaemonStatus, DenyRequest, Diff,
-    FleetEvent, KillRequest, MergeAnswer, MergeRequest, Removed, RespawnRequest, Respawned, ResumeRequest,
-    SendRequest, Sent, SpawnRequest, Spawned, Stopping, WakeRequest,
+    FleetEvent, KillRequest, LogPart, MergeAnswer, MergeRequest, Removed, RespawnRequest, Respawned,
+    ResumeRequest, SendRequest, Sent, SpawnRequest, Spawned, Stopping, WakeRequest,
 };
 
 /// What a route does; files in `daemon/` are called like this.
@@ -38,6 +38,8 @@ pub enum Verb {
     Approve,
     /// Refuse a call.
     Deny,
+    /// What one did.
+    Log,
     /// What one changed.
     Diff,
     /// Land what one changed.
@@ -69,8 +71,10 @@ pub struct Route {
     pub path: &'static str,
     /// In words.
     pub summary: &'static str,
-    /// Query parameters: name and meaning. All are `true` or `false`.
+    /// Query parameters that are `true` or `false`: name and meaning.
     pub query: &'static [(&'static str, &'static str)],
+    /// Query parameters that are numbers.
+    pub numbers: &'static [(&'static str, &'static str)],
     /// The body's schema.
     pub body: Option<SchemaOf>,
     /// The answer's schema.
@@ -78,7 +82,7 @@ pub struct Route {
 }
 
 /// Method and path of every route.
-pub const ROUTES: [Route; 18] = [
+pub const ROUTES: [Route; 19] = [
     route(
         Verb::Status,
         "GET",
@@ -184,6 +188,18 @@ pub const ROUTES: [Route; 18] = [
         schema::<Answered>,
     ),
     Route {
+        query: &[("raw", "what its process printed instead of its transcript")],
+        numbers: &[("after", "begin behind what was told: the last answer's `next`")],
+        ..route(
+            Verb::Log,
+            "GET",
+            "/v1/agents/{id}/log",
+            "What an agent did: the records of its transcript, a part at a time",
+            None,
+            schema::<LogPart>,
+        )
+    },
+    Route {
         query: &[("stat", "leave the patch out")],
         ..route(
             Verb::Diff,
@@ -229,7 +245,7 @@ const fn route(
     body: Option<SchemaOf>,
     answer: SchemaOf,
 ) -> Route {
-    Route { verb, method, path, summary, query: &[], body, answer }
+    Route { verb, method, path, summary, query: &[], numbers: &[], body, answer }
 }
 
 /// The route of a request, and what stands for `{id}`, still encoded.

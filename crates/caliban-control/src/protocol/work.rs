@@ -3,6 +3,7 @@
 use caliban_core::ids::AgentId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// `GET /v1/agents/{id}/diff`: what an agent changed against its recorded base, committed or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -178,4 +179,21 @@ pub struct MergeForecast {
     pub conflicts: Vec<String>,
     /// What git says about them.
     pub messages: Vec<String>,
+    /// Files with changes that are in no commit yet. The forecast is without them, and so is a merge without `commit`.
+    #[serde(default)]
+    pub uncommitted: Vec<String>,
+}
+
+/// `GET /v1/agents/{id}/log`: a part of what an agent did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LogPart {
+    /// Whose.
+    #[schemars(with = "String")]
+    pub agent: AgentId,
+    /// The records of its transcript, in order, or the lines of its `worker.log`. A line that is no record is a text.
+    pub records: Vec<Value>,
+    /// What to ask for next (`after`): everything before it was told.
+    pub next: u64,
+    /// Whether there may be more at once. If not, ask again when the agent has done more.
+    pub more: bool,
 }

@@ -34,8 +34,8 @@ use super::peer::Peer;
 use super::spare::{Lent, Shortage, Spare};
 use super::speak::Speaker;
 use super::{
-    Answer, Msg, Request, approve, diff, events, has_descriptors, inherit, merge, out_of_descriptors, send,
-    stopping, wake,
+    Answer, Msg, Request, agent_log, approve, diff, events, has_descriptors, inherit, merge,
+    out_of_descriptors, send, stopping, wake,
 };
 use crate::places::Places;
 use crate::protocol::routes::{self, Verb};
@@ -120,12 +120,14 @@ pub(super) async fn serve(
     bound.remove();
     drop(listener);
     door.git.close();
-    let drained = async { while connections.join_next().await.is_some() {} };
+    let drained = async {
+        while connections.join_next().await.is_some() {}
+        // A merge that was cut short has put everything back.
+        door.git.wait().await;
+    };
     if tokio::time::timeout(DRAIN_LIMIT, drained).await.is_err() {
         tracing::warn!("left {} requests unanswered after {DRAIN_LIMIT:?}", connections.len());
     }
-    // Without a limit: a merge that is cut short ends its hooks and puts the user's tree back.
-    door.git.wait().await;
 }
 
 /// What every connection needs.
@@ -287,6 +289,12 @@ async fn answer(
             let speaker = Speaker { inbox, caller: peer.behalf() };
             return json(200, &unless_stopped(stop, approve::answer(&id, verdict, &speaker)).await?);
         }
+        Verb::Log => {
+            let ([raw], [after]) = parameters(["raw"], ["after"], &query)?;
+            let row = Speaker { inbox, caller: None }.show(id).await?;
+            let which = if raw { agent_log::Which::WorkerLog } else { agent_log::Which::Transcript };
+            return json(200, &agent_log::log(row, which, after).await?);
+        }
         Verb::Diff => {
             let [stat] = flags(["stat"], &query)?;
             let row = Speaker { inbox, caller: None }.show(id).await?;
@@ -348,7 +356,7 @@ fn waits(verb: Verb) -> bool {
             true
         }
         Verb::Status | Verb::List | Verb::Show | Verb::Approvals | Verb::OpenApi | Verb::Shutdown => false,
-        Verb::Spawn | Verb::Kill | Verb::Respawn | Verb::Resume | Verb::Rm => false,
+        Verb::Spawn | Verb::Kill | Verb::Respawn | Verb::Resume | Verb::Rm | Verb::Log => false,
     }
 }
 
@@ -358,7 +366,7 @@ fn judges_the_caller(verb: Verb) -> bool {
         Verb::Spawn | Verb::Respawn | Verb::Resume | Verb::Wake => true,
         Verb::Send | Verb::Approve | Verb::Deny | Verb::Merge => true,
         Verb::Status | Verb::List | Verb::Show | Verb::Approvals | Verb::OpenApi | Verb::Shutdown => false,
-        Verb::Events | Verb::Diff | Verb::Kill | Verb::Rm => false,
+        Verb::Events | Verb::Diff | Verb::Kill | Verb::Rm | Verb::Log => false,
     }
 }
 
@@ -451,9 +459,23 @@ fn rm_request(query: &str) -> Result<RmRequest, ApiError> {
 
 /// The parameters of these names, each true or false.
 fn flags<const N: usize>(names: [&str; N], query: &str) -> Result<[bool; N], ApiError> {
-    let mut flags = [false; N];
+    parameters(names, [], query).map(|(flags, [])| flags)
+}
+
+/// The parameters of these names: those that are true or false, and those that are numbers. One that is absent is false, or 0.
+fn parameters<const N: usize, const M: usize>(
+    names: [&str; N],
+    numbers: [&str; M],
+    query: &str,
+) -> Result<([bool; N], [u64; M]), ApiError> {
+    let (mut flags, mut values) = ([false; N], [0; M]);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, "true"));
+        if let Some((number, _)) = values.iter_mut().zip(numbers).find(|(_, known)| *known == name) {
+            let wrong = |_| ApiError::new(ErrorCode::BadRequest, format!("{name} is a number"));
+            *number = value.parse::<u64>().map_err(wrong)?;
+            continue;
+        }
         let value = match value {
             "true" | "1" | "" => true,
             "false" | "0" => false,
@@ -467,7 +489,7 @@ fn flags<const N: usize>(names: [&str; N], query: &str) -> Result<[bool; N], Api
             }
         }
     }
-    Ok(flags)
+    Ok((flags, values))
 }
 
 /// Takes `%41` for `A`.

@@ -87,16 +87,18 @@ async fn preview(
     let worded = |error| super::diff::refusal(words::work(&name, error));
     let repo = open(places, cancel).await.map_err(worded)?;
     let found = repo.merge_preview(&name, request.into.as_deref(), cancel).await.map_err(worded)?;
+    let changes = repo.changes(&name, cancel).await.map_err(worded)?;
+    let uncommitted = changes.uncommitted.into_iter().map(|change| change.path).collect();
     let would_be = serde_json::to_value(found.merge).ok();
     Ok(MergeForecast {
         agent: row.id,
         would_be: would_be.and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_default(),
         conflicts: found.conflicts,
         messages: found.messages,
+        uncommitted,
     })
 }
 
 async fn open(places: &Places, cancel: &CancellationToken) -> Result<Repo, caliban_worktrees::Error> {
-    let options = GitOptions { has_terminal: false, ..GitOptions::default() };
-    Repo::open(places.repo(), options, cancel).await
+    Repo::open(places.repo(), GitOptions::default(), cancel).await
 }

@@ -5,6 +5,7 @@
 
 mod adopt;
 mod agent;
+mod agent_log;
 mod approve;
 mod archive;
 mod connections;

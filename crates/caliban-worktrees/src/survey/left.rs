@@ -64,7 +64,7 @@ impl Survey {
         // All of these are saved for the sake of saving only.
         self.plan.whole.clear();
         self.plan.unmerged.clear();
-        self.plan.of_record.clear();
+        self.plan.modules = None;
         let (meant, left) = std::mem::take(&mut self.changes).into_iter().partition(|c| is_meant(c.kind));
         self.changes = meant;
         left

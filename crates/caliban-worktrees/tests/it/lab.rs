@@ -102,8 +102,7 @@ impl Lab {
     }
 
     pub(crate) fn options(&self) -> GitOptions {
-        let environment = Environment::Exactly(self.environment());
-        GitOptions { environment, ..GitOptions::default() }
+        GitOptions { program: "git".into(), environment: Environment::Exactly(self.environment()) }
     }
 
     pub(crate) async fn open(&self) -> Repo {

@@ -4,14 +4,11 @@
 
 mod attacks;
 mod committing;
-mod hooks;
 mod lab;
 mod landing;
 mod making;
 mod merging;
 mod places;
-mod planted;
-mod records;
 mod removing;
 mod sweeping;
 mod trouble;

@@ -3,8 +3,8 @@
 use clap::Subcommand;
 
 use super::fleet::{
-    AttachArgs, DiffArgs, KillArgs, ListArgs, LogsArgs, MergeArgs, RespawnArgs, ResumeArgs, RmArgs, SendArgs,
-    SpawnArgs, WaitArgs,
+    ApprovalsArgs, ApproveArgs, AttachArgs, DenyArgs, DiffArgs, KillArgs, ListArgs, LogsArgs, MergeArgs,
+    RespawnArgs, ResumeArgs, RmArgs, SendArgs, SpawnArgs, WaitArgs,
 };
 
 /// What to do about background agents.
@@ -34,6 +34,12 @@ pub(crate) enum AgentsCommand {
     Resume(ResumeArgs),
     /// Remove stopped agents and their worktrees; unsaved work is saved under a rescue ref first
     Rm(RmArgs),
+    /// List what agents ask for; `caliban approve` and `caliban deny` answer
+    Approvals(ApprovalsArgs),
+    /// Allow what an agent asks for
+    Approve(ApproveArgs),
+    /// Refuse what an agent asks for
+    Deny(DenyArgs),
     /// Show what an agent changed, committed or not
     Diff(DiffArgs),
     /// Merge what an agent did; conflicts are told before anything is touched

@@ -110,7 +110,7 @@ pub(crate) struct ListArgs {
     /// Print JSON; with --watch one object for each change, one to a line
     #[arg(long)]
     pub json: bool,
-    /// Stay and show what changes; Ctrl+C ends it
+    /// Stay and show what changes; q or Ctrl+C ends it
     #[arg(long, short)]
     pub watch: bool,
     /// The agents of every repo; no daemon is started for them
@@ -366,6 +366,7 @@ pub(crate) struct MergeArgs {
 Examples:
   caliban approvals                         # what all agents ask, with numbers
   caliban approvals 2                       # one call, every character of it
+  caliban approvals --all-repos
   caliban approve 2
   caliban approve 2 --always
   caliban deny 2 --reason \"use make check instead\"")]
@@ -373,6 +374,9 @@ pub(crate) struct ApprovalsArgs {
     /// Only this one, all of it: its number, or the agent when it asks one thing only
     #[arg(value_name = "N|ID")]
     pub ask: Option<String>,
+    /// What the agents of every repo ask; no daemon is started for them
+    #[arg(long, conflicts_with = "ask")]
+    pub all_repos: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

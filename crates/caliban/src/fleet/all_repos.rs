@@ -1,4 +1,4 @@
-//! `caliban agents list --all-repos`: the fleets of all repos, as far as they can be told without waking any.
+//! `caliban agents list --all-repos` and `caliban approvals --all-repos`: the fleets of all repos, as far as they can be told without waking any.
 //!
 //! A daemon that runs is asked. Where none does, its registry is read (`offline.rs`). Starts nothing and changes nothing of
 //! them; a fleet that cannot be read is named and hides no other.
@@ -18,7 +18,9 @@ use caliban_core::inert;
 use serde::Serialize;
 
 use super::{
-    Fleet, json_line,
+    Fleet,
+    approval_numbers::{self, Numbered, Showing},
+    approvals, json_line,
     list::{self, NEEDS_YOU},
     offline, place_sources,
     row::{self, Shown},
@@ -28,12 +30,15 @@ use crate::report::{Code, Failure};
 
 /// How long a daemon may take to answer before its registry is read instead.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How the path of a repo looks.
+const REPO: Style = Style::new().bold();
 /// The longest path of a repo that is read.
 const PATH_CAP: u64 = 64 * 1024;
 
 /// The fleet of one repo.
 struct Found {
     repo: PathBuf,
+    base: PathBuf,
     told_by: ToldBy,
     rows: Vec<AgentRow>,
 }
@@ -62,7 +67,7 @@ pub(super) async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> 
     let now = caliban_contract::wall_ms();
     if json {
         let mut all = Vec::new();
-        for Found { repo, told_by, rows } in &fleets {
+        for Found { repo, told_by, rows, .. } in &fleets {
             let daemon = *told_by == ToldBy::Daemon;
             all.extend(rows.iter().map(|row| There { repo, daemon, agent: Shown::new(row, now) }));
         }
@@ -75,14 +80,48 @@ pub(super) async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> 
     Ok(Code::Done)
 }
 
+/// A question with where it is asked.
+#[derive(Serialize)]
+struct AskedThere<'a> {
+    repo: &'a Path,
+    #[serde(flatten)]
+    asked: &'a Numbered,
+}
+
+/// What the agents of all repos ask. The numbers are those of each repo.
+pub(super) async fn approvals(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
+    let fleets = find(fleet).await?;
+    let numbered = |found: &Found| approval_numbers::number(&found.base, &found.rows, Showing::All).open;
+    let asked: Vec<(&Path, Vec<Numbered>)> =
+        fleets.iter().map(|found| (found.repo.as_path(), numbered(found))).collect();
+    let asked: Vec<_> = asked.into_iter().filter(|(_, open)| !open.is_empty()).collect();
+    if json {
+        let all: Vec<AskedThere<'_>> = asked
+            .iter()
+            .flat_map(|(repo, open)| open.iter().map(move |asked| AskedThere { repo, asked }))
+            .collect();
+        json_line(&all, out)?;
+        return Ok(Code::Done);
+    }
+    if asked.is_empty() {
+        writeln!(out, "Nobody asks anything.")?;
+        return Ok(Code::Done);
+    }
+    for (repo, open) in &asked {
+        writeln!(out, "{REPO}{}{REPO:#}", inert::line(&repo.to_string_lossy()))?;
+        approvals::print(open, out)?;
+    }
+    say("answer with: caliban -C REPO approve N, caliban -C REPO deny N");
+    Ok(Code::Done)
+}
+
 /// The list: each repo with its agents below it, and how many of all need a person.
 fn lines(fleets: &[Found], now: u64, width: Option<usize>) -> Vec<String> {
-    const REPO: Style = Style::new().bold();
     if fleets.is_empty() {
         return vec!["No agents in any repo. Start one: caliban --bg \"<task>\"".to_owned()];
     }
     let mut lines = Vec::new();
-    for Found { repo, told_by, rows } in fleets {
+    for Found { repo, told_by, rows, .. } in fleets {
         let repo = inert::line(&repo.to_string_lossy()).into_owned();
         let left = if *told_by == ToldBy::Disk { " (no daemon: as it was left)" } else { "" };
         lines.push(format!("{REPO}{repo}{REPO:#}{left}"));
@@ -101,7 +140,7 @@ fn lines(fleets: &[Found], now: u64, width: Option<usize>) -> Vec<String> {
 /// The agents of all repos, with the places of those whose daemon runs. For the agent view.
 pub(super) async fn rows(fleet: &Fleet<'_>) -> Vec<(PathBuf, Option<Places>, Vec<AgentRow>)> {
     let Ok(sources) = place_sources(fleet.environment) else { return Vec::new() };
-    let with_places = |Found { repo, told_by, rows }: Found| {
+    let with_places = |Found { repo, told_by, rows, .. }: Found| {
         let places = Places::of(repo.clone(), &sources).ok().filter(|_| told_by == ToldBy::Daemon);
         (repo, places, rows)
     };
@@ -120,7 +159,7 @@ async fn find(fleet: &Fleet<'_>) -> Result<Vec<Found>, Failure> {
         };
         match one(fleet, &sources, &base, &repo).await {
             Ok((_, rows)) if rows.is_empty() => {}
-            Ok((told_by, rows)) => found.push(Found { repo, told_by, rows }),
+            Ok((told_by, rows)) => found.push(Found { repo, base, told_by, rows }),
             Err(why) => {
                 say(&format!("left out: the agents of {} ({}): {why}", repo.display(), base.display()))
             }

@@ -5,7 +5,7 @@ use std::{io::Write, time::Duration};
 use caliban_core::inert;
 
 use super::{
-    Fleet, answer,
+    Fleet, all_repos, answer,
     approval_numbers::{self, Numbered, Showing},
     json_line, row, worded,
 };
@@ -19,6 +19,9 @@ pub(super) async fn approvals(
     args: &ApprovalsArgs,
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
+    if args.all_repos {
+        return all_repos::approvals(fleet, args.json, out).await;
+    }
     let showing = if args.ask.is_some() { Showing::None } else { Showing::All };
     let mut open = open(fleet, showing).await?;
     if let Some(query) = &args.ask {
@@ -37,8 +40,15 @@ pub(super) async fn approvals(
         writeln!(out, "Nobody asks anything.")?;
         return Ok(Code::Done);
     }
+    print(&open, out)?;
+    super::say("answer with: caliban approve N, caliban approve N --always, caliban deny N --reason \"…\"");
+    Ok(Code::Done)
+}
+
+/// The questions with their numbers, as far as a list shows them.
+pub(super) fn print(open: &[Numbered], out: &mut dyn Write) -> std::io::Result<()> {
     let now = caliban_contract::wall_ms();
-    for asked in &open {
+    for asked in open {
         let age = Duration::from_millis(now.saturating_sub(asked.ask.opened_at));
         writeln!(out, "{}  {}  {} ago", number(asked), who(asked), row::time(age))?;
         let call = if asked.ask.call.is_empty() { &asked.ask.what } else { &asked.ask.call };
@@ -57,8 +67,7 @@ pub(super) async fn approvals(
             writeln!(out, "   --always would allow {}", inert::line(&asked.ask.suggestions.join(", ")))?;
         }
     }
-    super::say("answer with: caliban approve N, caliban approve N --always, caliban deny N --reason \"…\"");
-    Ok(Code::Done)
+    Ok(())
 }
 
 /// One call, all of it, as the transcript has it.
@@ -70,8 +79,7 @@ async fn whole(fleet: &Fleet<'_>, asked: &Numbered, out: &mut dyn Write) -> Resu
             asked.agent
         )));
     };
-    let by = ask.agent.as_deref().map(|agent| format!(", for its helper {}", inert::line(agent)));
-    writeln!(out, "{}  {}{}", number(asked), who(asked), by.unwrap_or_default())?;
+    writeln!(out, "{}  {}", number(asked), who(asked))?;
     writeln!(out, "{}", caliban_agent::whole_call(&ask.name, &ask.input))?;
     super::say(&format!("answer with: caliban approve {0}, or caliban deny {0}", name(asked)));
     Ok(Code::Done)
@@ -108,11 +116,15 @@ pub(super) fn name(asked: &Numbered) -> String {
     asked.number.map_or_else(|| asked.agent.to_string(), |number| number.to_string())
 }
 
-/// Who asks.
+/// Who asks: the agent, and its sub-agent behind it when that one asks.
 pub(super) fn who(asked: &Numbered) -> String {
-    match &asked.label {
+    let agent = match &asked.label {
         Some(label) => format!("{} ({})", asked.agent, inert::line(label)),
         None => asked.agent.to_string(),
+    };
+    match &asked.ask.by {
+        Some(sub_agent) => format!("{agent} › {}", inert::line(sub_agent)),
+        None => agent,
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! One that has ended is replayed from its transcript; one that waits for its start is waited for.
 
+mod plain_view;
 mod talk;
 mod words;
 

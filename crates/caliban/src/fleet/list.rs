@@ -23,6 +23,8 @@ const DOING_COLUMNS: usize = 80;
 const DOING_LEAST: usize = 16;
 /// How much of a label is shown.
 const LABEL_COLUMNS: usize = 20;
+/// How much of the task of an agent without a label is shown in its place.
+const TASK_COLUMNS: usize = 30;
 /// The columns beside that: ID, LABEL, STATE, TURNS, TOKENS, COST, AGE, BRANCH.
 const COLUMNS: usize = 8;
 /// Those that stand right.
@@ -154,7 +156,7 @@ fn whole(line: &str, width: Option<usize>) -> String {
 fn cells(row: &AgentRow) -> [String; COLUMNS] {
     [
         row.id.to_string(),
-        row.label.as_deref().map_or_else(|| "-".to_owned(), |label| cut(&inert::line(label), LABEL_COLUMNS)),
+        named(row),
         row.state.to_string(),
         row.turns.to_string(),
         row::tokens(row.usage.total()),
@@ -162,6 +164,15 @@ fn cells(row: &AgentRow) -> [String; COLUMNS] {
         row::time(Duration::from_millis(row.age_ms)),
         row.branch.as_deref().map_or("-".into(), inert::line).into_owned(),
     ]
+}
+
+/// The label, else the first line of what the agent was asked to do.
+fn named(row: &AgentRow) -> String {
+    match (row.label.as_deref(), row.prompt.trim()) {
+        (Some(label), _) => cut(&inert::line(label), LABEL_COLUMNS),
+        (None, "") => "-".to_owned(),
+        (None, task) => cut(&inert::line(task), TASK_COLUMNS),
+    }
 }
 
 fn joined(cells: &[String; COLUMNS], widths: &[usize; COLUMNS], shown: &[usize]) -> String {
@@ -206,10 +217,25 @@ mod tests {
             [
                 "  ID        LABEL  STATE    TURNS  TOKENS  COST  AGE  BRANCH            DOING",
                 "! a3f8b2c1  auth   running      3       0     -   1m  caliban/a3f8b2c1  asks: Bash make ins…",
-                "  a3f8b2c1  -      done         0       0     -   0s  -                 finished",
+                "  a3f8b2c1  task   done         0       0     -   0s  -                 finished",
                 "1 agent needs you: caliban approvals lists what it asks",
             ]
         );
+    }
+
+    #[test]
+    fn an_agent_without_a_label_is_listed_with_its_task() {
+        let of = |label: Option<&str>, prompt: &str| {
+            let row = crate::fleet::tests::row(State::Running);
+            named(&AgentRow { label: label.map(Into::into), prompt: prompt.into(), ..row })
+        };
+        assert_eq!(of(Some("auth"), "fix the login"), "auth");
+        assert_eq!(of(None, "fix the login"), "fix the login");
+        assert_eq!(
+            of(None, "fix \x1b[2J the login page and all that it needs"),
+            "fix ␛[2J the login page and a…"
+        );
+        assert_eq!(of(None, " "), "-");
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub(super) async fn logs(fleet: &Fleet<'_>, args: &LogsArgs, out: &mut dyn Write
     if args.follow {
         let mut print = |lines: &[String]| print(lines, &mut reader, form, out);
         let agent = follow(fleet, client, agent, &mut tail, &mut print).await?;
-        finish(&agent, form, out)?;
+        finish(&agent, form, &mut reader, out)?;
         return Ok(Code::Done);
     }
     if form == Form::Raw {
@@ -77,14 +77,16 @@ pub(super) async fn logs(fleet: &Fleet<'_>, args: &LogsArgs, out: &mut dyn Write
     if lines.is_empty() {
         say(&format!("nothing yet: {}", row::doing(&agent, caliban_contract::wall_ms())));
     }
-    finish(&agent, form, out)?;
+    finish(&agent, form, &mut reader, out)?;
     Ok(Code::Done)
 }
 
 /// Prints a transcript as far as it goes; for attach, too.
 pub(super) fn replay(agent: &AgentRow, out: &mut dyn Write) -> Result<(), Failure> {
     let mut tail = Tail::new(agent.dir.join(transcript::FILE_NAME));
-    print(&tail.all()?, &mut Reader::default(), Form::Text, out)
+    let mut reader = Reader::default();
+    print(&tail.all()?, &mut reader, Form::Text, out)?;
+    Ok(reader.finish(out)?)
 }
 
 /// The last lines of what an agent did, from the end of its transcript.
@@ -126,8 +128,9 @@ pub(super) fn verdict(agent: &AgentRow) -> String {
     )
 }
 
-fn finish(agent: &AgentRow, form: Form, out: &mut dyn Write) -> Result<(), Failure> {
+fn finish(agent: &AgentRow, form: Form, reader: &mut Reader, out: &mut dyn Write) -> Result<(), Failure> {
     if form == Form::Text {
+        reader.finish(out)?;
         writeln!(out, "\n{}", verdict(agent))?;
     }
     Ok(())

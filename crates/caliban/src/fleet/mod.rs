@@ -22,17 +22,17 @@ mod list;
 mod logs;
 mod merge;
 mod offline;
-mod questions;
+pub(crate) mod questions;
 mod respawn;
 mod resume;
 mod rm;
-mod screen;
 mod send;
 mod spawn;
 pub(crate) mod spawner;
 mod view;
 mod wait;
 mod watch;
+mod watch_keys;
 mod width;
 
 use std::{
@@ -130,6 +130,9 @@ async fn carry_out(fleet: &Fleet<'_>, command: &Command) -> Result<Code, Failure
             AgentsCommand::Respawn(args) => respawn::respawn(fleet, args, out).await,
             AgentsCommand::Resume(args) => resume::resume(fleet, args, out).await,
             AgentsCommand::Rm(args) => rm::rm(fleet, args, out).await,
+            AgentsCommand::Approvals(args) => approvals::approvals(fleet, args, out).await,
+            AgentsCommand::Approve(args) => answer::approve(fleet, args, out).await,
+            AgentsCommand::Deny(args) => answer::deny(fleet, args, out).await,
             AgentsCommand::Diff(args) => diff::diff(fleet, args, out).await,
             AgentsCommand::Merge(args) => merge::merge(fleet, args, out).await,
             AgentsCommand::Types { .. } => Ok(Code::Done),

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Nobody has read a question that came up sooner ago than this: what comes then was typed for something else.
-const READING_TIME: Duration = Duration::from_secs(1);
+pub(crate) const READING_TIME: Duration = Duration::from_secs(1);
 
 /// For so long after somebody else has answered, a bare yes or no is taken for an answer that came too late.
 const LATE_TIME: Duration = Duration::from_secs(10);

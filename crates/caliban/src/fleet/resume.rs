@@ -36,7 +36,7 @@ pub(super) async fn resume(
     if has_ended(row.state) {
         limits::check(&row, before, raised)?;
         match damage::found(&row.dir, row.turns) {
-            Some(_) if args.from_scratch => damage::put_aside(&row.dir)?,
+            Some(_) if args.from_scratch => damage::put_aside(&row)?,
             Some(what) => {
                 let text = format!("agent {} cannot go on where it was: {what}", row.id);
                 return Err(Failure::new(text).hint(format!(

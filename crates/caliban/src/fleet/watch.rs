@@ -1,6 +1,6 @@
 //! `caliban agents list --watch`: the list as it changes.
 //!
-//! On a terminal the table is drawn in place; elsewhere every change is a line. A bell rings when an agent begins to
+//! On a terminal the table is drawn in place, and `q` leaves; elsewhere every change is a line. A bell rings when an agent begins to
 //! need a person; one that has ended is said without it.
 
 use std::{collections::BTreeMap, io::Write, path::PathBuf, time::Duration};
@@ -10,6 +10,7 @@ use caliban_control::{
     protocol::{AgentRow, FleetEvent},
 };
 use caliban_core::{ids::AgentId, lifecycle::State};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::{
@@ -17,6 +18,7 @@ use super::{
     list::{agents, need, size, table},
     row::{self, Shown},
     say,
+    watch_keys::Keys,
     width::cut,
 };
 use crate::report::{Code, Failure};
@@ -46,8 +48,15 @@ pub(super) async fn watch(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) ->
     };
     let mut client = fleet.client().await?;
     let mut daemons = Daemons::new(fleet);
+    let mut keys = if view.in_place { Keys::open() } else { None };
+    let mut term = signal(SignalKind::terminate())?;
+    // However it is left, the terminal is put back.
     let interrupted = async {
-        let _no_handler = tokio::signal::ctrl_c().await;
+        tokio::select! {
+            _no_handler = tokio::signal::ctrl_c() => {}
+            _ = term.recv() => {}
+            () = Keys::quit(&mut keys) => {}
+        }
     };
     tokio::pin!(interrupted);
     loop {

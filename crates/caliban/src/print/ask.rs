@@ -3,7 +3,11 @@
 //! The agent goes on while somebody thinks: questions are asked one at a time, in the order in which they come. A line
 //! that was begun before its question was shown is never an answer to it.
 
-use std::{io::Write as _, sync::mpsc};
+use std::{
+    io::Write as _,
+    sync::mpsc,
+    time::{Duration, Instant},
+};
 
 use caliban_agent::{
     event::{Answer, Ask, Event},
@@ -14,6 +18,7 @@ use caliban_core::inert;
 
 use crate::{
     consent::Consent,
+    fleet::questions::READING_TIME,
     keyboard::{Keyboard, Line},
 };
 
@@ -61,35 +66,69 @@ fn question(ask: &Ask, keyboard: &mut Option<Keyboard>) -> Answer {
     let whole = caliban_agent::whole_call(&ask.name, &ask.input);
     let excerpt = caliban_agent::excerpt(&whole);
     let offers_always = !ask.suggestions.is_empty();
-    let mut shown = excerpt.text;
+    let (mut shown, mut is_hidden) = (excerpt.text, excerpt.hidden > 0);
+    // When there was last something new to read.
+    let mut since = Instant::now();
     loop {
-        let line = show(ask, &shown, excerpt.hidden).ok().and(keyboard.as_mut()).and_then(answer);
+        let line = show(ask, &shown, is_hidden).ok().and(keyboard.as_mut()).and_then(answer);
         // Without a terminal, or at its end, nobody can be asked.
         let Some(line) = line else { return Answer::No(None) };
-        match Consent::of(&line, offers_always) {
-            Consent::Once => return Answer::Once,
-            Consent::Always => return Answer::Always,
-            Consent::No => return Answer::No(None),
-            Consent::Instead(reason) => return Answer::No(Some(reason)),
-            Consent::View => shown.clone_from(&whole),
-            Consent::NoAlways => "there is no rule for that: y allows it once".clone_into(&mut shown),
+        match taken(
+            Consent::of(&line.text, offers_always),
+            is_hidden,
+            line.at.saturating_duration_since(since),
+        ) {
+            Taken::Answer(answer) => return answer,
+            Taken::View => {
+                shown.clone_from(&whole);
+                (is_hidden, since) = (false, Instant::now());
+            }
+            Taken::Not(why) => why.clone_into(&mut shown),
         }
     }
 }
 
+/// What a line is taken for.
+#[derive(Debug, PartialEq, Eq)]
+enum Taken {
+    Answer(Answer),
+    View,
+    /// No answer, for this reason.
+    Not(&'static str),
+}
+
+/// What is meant by a line that came so long after there was last something new to read. Only what was shown whole, and can
+/// have been read, is allowed.
+fn taken(consent: Consent, is_hidden: bool, age: Duration) -> Taken {
+    match consent {
+        Consent::Once | Consent::Always if is_hidden => {
+            Taken::Not("a part of the call is not shown: v shows all of it, then y allows it")
+        }
+        Consent::Once | Consent::Always if age < READING_TIME => {
+            Taken::Not("typed too soon to have read the question, and no answer to it")
+        }
+        Consent::Once => Taken::Answer(Answer::Once),
+        Consent::Always => Taken::Answer(Answer::Always),
+        Consent::No => Taken::Answer(Answer::No(None)),
+        Consent::Instead(reason) => Taken::Answer(Answer::No(Some(reason))),
+        Consent::View => Taken::View,
+        Consent::NoAlways => Taken::Not("there is no rule for that: y allows it once"),
+    }
+}
+
 /// The first whole line that was begun after the question was shown; none at the end of input.
-fn answer(keyboard: &mut Keyboard) -> Option<String> {
+fn answer(keyboard: &mut Keyboard) -> Option<Line> {
     let (shown, _) = keyboard.look();
     loop {
-        let Line { text, looks, is_whole, .. } = keyboard.blocking_next()?;
-        if !is_whole {
+        let line = keyboard.blocking_next()?;
+        if !line.is_whole {
             return None;
         }
-        if looks >= shown {
-            return Some(text);
+        if line.looks >= shown {
+            return Some(line);
         }
         let mut out = anstream::stderr();
-        let early = inert::line(text.trim_end());
+        let early = inert::line(line.text.trim_end());
         write!(out, "\n  typed before the question was shown, and no answer to it: {early}\n  y or n: ")
             .and_then(|()| out.flush())
             .ok()?;
@@ -97,15 +136,37 @@ fn answer(keyboard: &mut Keyboard) -> Option<String> {
 }
 
 /// Shows the question.
-fn show(ask: &Ask, shown: &str, hidden: usize) -> std::io::Result<()> {
+fn show(ask: &Ask, shown: &str, is_hidden: bool) -> std::io::Result<()> {
     let mut out = anstream::stderr();
     let who =
         ask.agent.as_deref().map(|agent| format!("  (for {})\n", inert::line(agent))).unwrap_or_default();
     let rules = ask.suggestions.join(", ");
     let always =
         if rules.is_empty() { String::new() } else { format!(", a = always allow {}", inert::line(&rules)) };
-    let view = if hidden > 0 { ", v = view all of it" } else { "" };
+    let yes = if is_hidden { String::new() } else { format!("y = yes{always}, ") };
+    let view = if is_hidden { ", v = view all of it first" } else { "" };
     let why = inert::line(&ask.why);
-    write!(out, "\n{shown}\n{who}  {why}\n  y = yes{always}, n = no{view}, or say what to do instead: ")?;
+    write!(out, "\n{shown}\n{who}  {why}\n  {yes}n = no{view}, or say what to do instead: ")?;
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a16_only_what_was_shown_whole_and_can_have_been_read_is_allowed() {
+        let soon = READING_TIME / 2;
+        let is_allowed = |is_hidden, age| {
+            let both = [Consent::Once, Consent::Always].map(|consent| taken(consent, is_hidden, age));
+            both == [Taken::Answer(Answer::Once), Taken::Answer(Answer::Always)]
+        };
+        assert!(is_allowed(false, READING_TIME));
+        assert!(!is_allowed(false, soon) && !is_allowed(true, READING_TIME));
+        // A refusal harms nobody.
+        assert_eq!(taken(Consent::No, true, soon), Taken::Answer(Answer::No(None)));
+        let instead = Consent::Instead("make".into());
+        assert_eq!(taken(instead, true, soon), Taken::Answer(Answer::No(Some("make".into()))));
+        assert_eq!(taken(Consent::View, true, soon), Taken::View);
+    }
 }

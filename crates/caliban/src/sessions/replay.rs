@@ -22,7 +22,7 @@ pub(super) fn replay(found: &Found, speed: Option<f64>, out: &mut dyn Write) -> 
         reader.event(&record.event, out)?;
         out.flush()?;
     }
-    Ok(())
+    Ok(reader.finish(out)?)
 }
 
 /// The pause at that speed. A factor may be so small or so large that no duration holds what comes of it.
@@ -39,6 +39,8 @@ pub(crate) struct Reader {
     /// The call that was shown last: output below it is taken for its own.
     last: Option<String>,
     length: Length,
+    /// Messages that were queued and are not heard yet, by their numbers.
+    queued: BTreeMap<u64, String>,
 }
 
 /// How much of calls and their outputs is read.
@@ -86,9 +88,31 @@ impl Reader {
                 }
                 if summary.is_empty() { Ok(()) } else { writeln!(out, "  ({})", inert::line(summary)) }
             }
+            // Shown when it is heard, or at the end: it stands once.
+            Event::Queued { number, text, .. } => {
+                self.queued.insert(*number, text.clone());
+                Ok(())
+            }
+            Event::Prompt { queued, .. } => {
+                let text = queued.and_then(|number| self.queued.remove(&number));
+                match text.filter(|_| event.typed().unwrap_or_default().trim().is_empty()) {
+                    // A hook has kept it from the agent.
+                    Some(text) => unheard(&text, out),
+                    None => line(event, out),
+                }
+            }
             _ => line(event, out),
         }
     }
+
+    /// The end of what there is to read: messages that the agent has not heard.
+    pub(crate) fn finish(&mut self, out: &mut dyn Write) -> std::io::Result<()> {
+        std::mem::take(&mut self.queued).values().try_for_each(|text| unheard(text, out))
+    }
+}
+
+fn unheard(text: &str, out: &mut dyn Write) -> std::io::Result<()> {
+    writeln!(out, "\nuser (queued, not heard)> {}", inert::block(text.trim_end()))
 }
 
 /// An event that stands for itself.
@@ -113,7 +137,7 @@ fn line(event: &Event, out: &mut dyn Write) -> std::io::Result<()> {
             };
             writeln!(out, "\n{who}> {}", inert::block(event.typed().unwrap_or_default().trim_end()))
         }
-        Event::Queued { text, .. } => writeln!(out, "\nuser (queued)> {}", inert::block(text.trim_end())),
+        Event::Queued { text, .. } => unheard(text, out),
         Event::Reply { message, .. } => {
             let text = message.text();
             if text.is_empty() { Ok(()) } else { writeln!(out, "\n{}", inert::block(text.trim_end())) }

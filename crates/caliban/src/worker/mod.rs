@@ -57,7 +57,7 @@ use crate::{
     },
 };
 use notify::{News, Notifier};
-use status::Status;
+use status::{Mailbox, Status};
 
 /// The most that the daemon says of an end.
 const NOTICE_CAP: u64 = 64 * 1024;
@@ -401,7 +401,8 @@ async fn watch(
         }
         let is_idle = is_over && !is_last;
         if is_idle {
-            status.idle(&stay.jobs());
+            let mailbox = if no_mail.is_cancelled() { Mailbox::None } else { Mailbox::Open };
+            status.idle(&stay.jobs(), mailbox);
             if idle_since.is_none() && is_news {
                 notifier.tell(News::Idle, status.ending_text());
             }

@@ -58,6 +58,13 @@ pub(super) struct Status {
     untold: Vec<String>,
 }
 
+/// Whether an agent gets mail from other agents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mailbox {
+    None,
+    Open,
+}
+
 impl Status {
     /// Begins with what the run before has left: its work stays to be found and its cost to be seen, however early this
     /// run ends.
@@ -257,6 +264,7 @@ impl Status {
             }
             self.now.asks.push(ShownAsk {
                 id: ask.id.clone(),
+                by: ask.agent.as_deref().map(|agent| inert::line(agent).into_owned()),
                 name: ask.name.clone(),
                 what,
                 call,
@@ -300,12 +308,14 @@ impl Status {
         self.outcome.clone()
     }
 
-    /// It waits for a message; what it started in the background goes on meanwhile.
-    pub(super) fn idle(&mut self, jobs: &[JobInfo]) {
+    /// It waits for a message; what it started in the background goes on meanwhile. With a mailbox it waits for other agents
+    /// as well, so it does not need a person.
+    pub(super) fn idle(&mut self, jobs: &[JobInfo], mailbox: Mailbox) {
         self.now.state = WorkerState::Idle;
-        self.now.waiting_for = Some(Waiting::Input);
+        self.now.waiting_for = (mailbox == Mailbox::None).then_some(Waiting::Input);
         self.now.activity = match jobs {
             [] if self.is_disk_full => Some("disk full: stays in memory until there is room".to_owned()),
+            [] if mailbox == Mailbox::Open => Some("waits for mail".to_owned()),
             [] => None,
             [job] => Some(format!("in the background: {}", inert::line(&job.command))),
             [job, more @ ..] => {

@@ -28,7 +28,8 @@ pub(super) async fn show(
     writeln!(out, "branch     {}", listed.branch)?;
     writeln!(out, "base       {}", listed.base.short())?;
     let elsewhere = if found.reachable { "also on another branch" } else { "on no other branch" };
-    writeln!(out, "ahead      {} commits, {elsewhere}", found.ahead)?;
+    let commits = if found.ahead == 1 { "commit" } else { "commits" };
+    writeln!(out, "ahead      {} {commits}, {elsewhere}", found.ahead)?;
     writeln!(out, "made       {}", super::time(listed.created))?;
     if let Some(owner) = &listed.owner {
         writeln!(out, "for        {}", inert::line(owner))?;
@@ -37,7 +38,11 @@ pub(super) async fn show(
         if found.needs_rescue { "would first save work under a rescue ref" } else { "loses nothing" };
     writeln!(out, "removal    {removal}")?;
     if !found.dirty.is_empty() {
-        writeln!(out, "\n{} paths are in no commit:", found.dirty.len())?;
+        let paths = match found.dirty.len() {
+            1 => "1 path is".to_owned(),
+            many => format!("{many} paths are"),
+        };
+        writeln!(out, "\n{paths} in no commit:")?;
         for change in found.dirty.iter().take(SHOWN_CHANGES) {
             let kind = serde_json::to_value(change.kind).ok();
             let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default();

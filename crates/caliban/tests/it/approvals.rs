@@ -155,7 +155,10 @@ fn the_watched_list_is_drawn_in_place_and_says_who_needs_a_person() {
     fleet.place.server.wait_for_requests(1);
     let tmux = testkit::Tmux::start(&fleet.place.env, 120, 20);
     let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
-    tmux.send_text(&format!("clear; cd {} && {program} agents list --watch", fleet.place.repo.display()));
+    tmux.send_text(&format!(
+        "clear; cd {} && {program} agents list --watch; echo left with $?",
+        fleet.place.repo.display()
+    ));
     tmux.send_keys(&["Enter"]);
     tmux.wait_for_text(&format!("  {id}  asker  running"));
     fleet.place.server.release();
@@ -164,7 +167,13 @@ fn the_watched_list_is_drawn_in_place_and_says_who_needs_a_person() {
     fleet.run(["approve", &id]).ok();
     let screen = tmux.wait_for_text(&format!("{id} (asker) is done: 2 turns"));
     assert_eq!(screen.matches("LABEL").count(), 1, "{screen}");
-    tmux.send_keys(&["C-c"]);
+    tmux.send_keys(&["q"]);
+    tmux.wait_for_text("left with 0");
+    // The terminal is as it was.
+    tmux.send_text("stty -a");
+    tmux.send_keys(&["Enter"]);
+    let modes = tmux.wait_for_text("icanon");
+    assert!(modes.contains(" icanon") && modes.contains(" echo "), "{modes}");
 }
 
 #[test]
@@ -303,4 +312,51 @@ fn a12_a_refusal_whose_reason_quotes_a_secret_is_taken_and_recorded_without_it()
     let transcript = fleet.place.env.read(dir + "/transcript.jsonl");
     assert!(transcript.contains("use the key [redacted:anthropic-key] instead"), "{transcript}");
     assert!(!transcript.contains(&key), "{transcript}");
+}
+
+#[test]
+fn a_slow_notification_hook_keeps_no_answer_from_being_taken() {
+    let fleet = asking();
+    let go = fleet.place.env.work().join("go");
+    fleet.settings(&format!(
+        "[[hooks.Notification]]\ncommand = \"while [ ! -e {} ]; do sleep 0.05; done\"\n",
+        go.display()
+    ));
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    // Answered while the hook still runs.
+    fleet.run(["approve", &id]).ok();
+    assert!(!fleet.worktree(&id).join("asked-for").exists());
+    fleet.place.env.write(&go, "");
+    fleet.run(["agents", "wait", &id]).ok();
+    assert!(fleet.worktree(&id).join("asked-for").exists());
+}
+
+#[test]
+fn what_a_sub_agent_asks_is_listed_with_its_path_and_for_all_repos() {
+    let fleet = Fleet::new(script![
+        testkit::tool("AgentTool", json!({"prompt": "the helper's task", "label": "helper"}))
+            .on_first("the task"),
+        bash("touch asked-for").on_first("the helper's task"),
+        text("helped").on_first("the helper's task"),
+        text("done").on_first("the task"),
+    ]);
+    let id = fleet.bg("the task", ["--label", "main"]);
+    fleet.wait_for_ask(&id);
+    for args in
+        [&["approvals"][..], &["agents", "approvals"], &["agents", "approvals", &id], &["approvals", "1"]]
+    {
+        let shown = fleet.run(args.iter().copied()).ok().stdout;
+        assert!(shown.starts_with(&format!("1  {id} (main) › helper")), "{args:?}: {shown}");
+    }
+    let all: Vec<Value> = fleet.run(["agents", "approvals", "--all-repos", "--json"]).ok().json();
+    let found = (&all[0]["repo"], &all[0]["agent"], &all[0]["by"], &all[0]["number"]);
+    assert_eq!(found, (&json!(fleet.place.repo), &json!(id), &json!("helper"), &json!(1)));
+    let listed = fleet.run(["approvals", "--all-repos"]).ok().stdout;
+    assert!(
+        listed.starts_with(&format!("{}\n1  {id} (main) › helper", fleet.place.repo.display())),
+        "{listed}"
+    );
+    fleet.run(["agents", "deny", "1"]).ok();
+    fleet.run(["agents", "wait", &id]).ok();
 }

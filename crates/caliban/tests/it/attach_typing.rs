@@ -162,3 +162,34 @@ fn who_types_while_an_answer_comes_sees_the_next_one_on_its_own_line() {
     let screen = tmux.capture();
     assert!(screen.contains("\nthe first answer\nthe second answer\n"), "{screen}");
 }
+
+#[test]
+fn a16_a_call_that_was_not_shown_whole_is_not_allowed_at_a_plain_terminal() {
+    let long = format!("echo {} && touch the-tail", "x".repeat(5000));
+    let huge = format!("echo {} && touch unseen", "x".repeat(70_000));
+    let fleet = Fleet::new(script![bash(&long), bash(&huge), text("all done")]);
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    let tmux = Tmux::start(&fleet.place.env, 250, 60);
+    let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
+    tmux.send_text(&format!("cd {} && {program} attach --plain {id}", fleet.place.repo.display()));
+    tmux.send_keys(&["Enter"]);
+    tmux.wait_for_text("v = view all of it first");
+    tmux.send_keys(&["y", "Enter"]);
+    tmux.wait_for_text("a part of the call is not shown: v shows all of it, then y allows it");
+    assert!(!transcript(&fleet, &id).contains("ask_answered"));
+    tmux.send_keys(&["v", "Enter"]);
+    tmux.wait_for_text("y = yes");
+    wait_until("the question can have been read", || is_read(&fleet));
+    tmux.send_keys(&["y", "Enter"]);
+    wait_until("it has run", || fleet.worktree(&id).join("the-tail").exists());
+    // The agent itself cuts what is longer than 64 KiB: it cannot be viewed here.
+    tmux.wait_for_text("too long to be shown here");
+    wait_until("the question can have been read", || is_read(&fleet));
+    tmux.send_keys(&["y", "Enter"]);
+    tmux.wait_for("it is not allowed", |screen| screen.matches("too long to be shown here").count() > 1);
+    assert!(!fleet.row(&id)["asks"].as_array().unwrap().is_empty());
+    tmux.send_keys(&["n", "Enter"]);
+    fleet.run(["agents", "wait", &id]).ok();
+    assert!(!fleet.worktree(&id).join("unseen").exists());
+}

@@ -503,3 +503,18 @@ fn a_respawned_agent_has_a_mailbox_of_its_own() {
     assert_eq!((after.len(), after[0].0.as_str()), (1, "worker"));
     assert_ne!(after, before);
 }
+
+#[test]
+fn an_idle_agent_with_a_mailbox_needs_nobody_and_a_letter_stands_once_in_its_log() {
+    const LETTER: &str = "00000000-0000-4000-8000-0000000000c1";
+    let world = World::new(script![text("ready").on("the task"), text("heard").forever()]);
+    let id = world.interactive("worker", "the task");
+    world.fleet.wait_for(&id, "idle");
+    let row = world.fleet.row(&id);
+    assert_eq!((&row["needs_you"], &row["doing"]), (&json!(false), &json!("waits for mail")), "{row:#}");
+    world.write(&world.mailbox("worker"), LETTER, "a letter for you");
+    world.wait_for_receipt(LETTER);
+    wait_until("it has answered", || world.fleet.row(&id)["turns"] == 2 && world.fleet.state(&id) == "idle");
+    let log = world.fleet.run(["logs", &id]).ok().stdout;
+    assert_eq!(log.matches("a letter for you").count(), 1, "{log}");
+}

@@ -152,3 +152,49 @@ fn times_are_of_one_kind_in_all_of_the_fleets_json() {
     assert_eq!(run(&["worktrees", "rescue", "list", "--json"]), ["saved_at"]);
     assert_eq!(run(&["resume", &asks, "--json"]), row);
 }
+
+/// What the daemon answers to a request, as a page would send it.
+fn ask(fleet: &Fleet, path: &str, body: Option<&str>) -> Value {
+    let status: Value = fleet.run(["daemon", "status", "--json"]).ok().json();
+    let mut curl = std::process::Command::new("curl");
+    curl.args(["-s", "--unix-socket", status["socket"].as_str().unwrap()]);
+    if let Some(body) = body {
+        curl.args(["-H", "content-type: application/json", "--data-binary", body]);
+    }
+    let output = curl.arg(format!("http://x{path}")).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn f18_a_page_reads_what_an_agent_did_part_by_part() {
+    let fleet = Fleet::new(script![text("the answer"), text("more")]);
+    let id = fleet.bg("the task", []);
+    fleet.run(["agents", "wait", &id]).ok();
+    let first = ask(&fleet, &format!("/v1/agents/{id}/log"), None);
+    let events = |part: &Value| -> Vec<String> {
+        let records = part["records"].as_array().unwrap();
+        records.iter().map(|record| record["event"].as_str().unwrap_or("?").to_owned()).collect()
+    };
+    assert_eq!((&first["agent"], events(&first).first().map(String::as_str)), (&json!(id), Some("started")));
+    assert!(first.to_string().contains("the answer"), "{first}");
+    let next = |part: &Value| ask(&fleet, &format!("/v1/agents/{id}/log?after={}", part["next"]), None);
+    let none = next(&first);
+    assert_eq!((&none["records"], &none["more"], &none["next"]), (&json!([]), &json!(false), &first["next"]));
+    fleet.run(["resume", &id, "--prompt", "go on"]).ok();
+    fleet.run(["agents", "wait", &id]).ok();
+    let rest = next(&first);
+    assert!(rest.to_string().contains("go on") && !rest.to_string().contains("the answer"), "{rest}");
+    let refused = ask(&fleet, &format!("/v1/agents/{id}/log?after=x"), None);
+    assert_eq!(refused["error"]["message"], "after is a number");
+}
+
+#[test]
+fn a_forecast_over_the_daemon_names_what_is_not_committed() {
+    let fleet = Fleet::new(script![crate::fleet::write("new.txt", "new\n"), text("done")]);
+    let id = fleet.bg("the task", []);
+    fleet.run(["agents", "wait", &id]).ok();
+    let forecast = ask(&fleet, &format!("/v1/agents/{id}/merge"), Some(r#"{"preview": true}"#));
+    assert!(forecast.to_string().contains(r#""uncommitted":["new.txt"]"#), "{forecast}");
+    let shown = fleet.run(["worktrees", "show", &id]).ok().stdout;
+    assert!(shown.contains("\n1 path is in no commit:\n"), "{shown}");
+}

@@ -259,3 +259,12 @@ fn who_does_not_start_at_once_is_said_to_wait_and_for_what() {
     fleet.place.server.release();
     fleet.run(["agents", "wait", &busy, &after, &ended]).ok();
 }
+
+#[test]
+fn an_agent_without_a_label_is_listed_with_its_task() {
+    let fleet = Fleet::new(script![text("done").forever()]);
+    let id = fleet.bg("find the bug in the parser\nand mend it", []);
+    fleet.run(["agents", "wait", &id]).ok();
+    let list = fleet.run(["agents", "list"]).ok().stdout;
+    assert!(list.contains(&format!("{id}  find the bug in the parser  done")), "{list}");
+}

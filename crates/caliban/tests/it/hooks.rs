@@ -458,8 +458,11 @@ fn a_person_is_asked_and_the_notification_hook_is_told() {
         })]
     );
     assert!(!place.repo.join("made").exists());
-    terminal.send_text("y");
-    terminal.send_keys(&["Enter"]);
+    // A yes that comes too soon to have read the question is none.
+    let shown = std::time::Instant::now();
+    let reading_time = std::time::Duration::from_secs(1);
+    wait_until("the question can have been read", || shown.elapsed() > reading_time);
+    terminal.send_keys(&["y", "Enter"]);
     terminal.wait_for_text("made it");
     assert!(place.repo.join("made").exists());
     let answers: Vec<Value> =

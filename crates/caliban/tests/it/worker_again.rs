@@ -100,3 +100,31 @@ fn r17_a_worker_refuses_a_damaged_transcript_that_no_command_has_looked_at() {
     assert_eq!(fleet.place.env.read(fleet.place.repo.join("counter")).lines().count(), 1);
     assert_eq!(fleet.place.server.model_requests().len(), 2);
 }
+
+#[test]
+fn r20_beginning_from_scratch_makes_no_budget_new() {
+    let steps = || script![bash("true"), text("done"), bash("true"), text("anew")];
+    let fleet = Fleet::new(steps());
+    let flags = ["--permission-mode", "unattended", "--isolation", "none"];
+    let measured = fleet.bg("the task", flags);
+    fleet.run(["agents", "wait", &measured]).ok();
+    let spent = |id: &str| {
+        let usage = fleet.row(id)["usage"].clone();
+        usage.as_object().unwrap().values().filter_map(serde_json::Value::as_u64).sum::<u64>()
+    };
+    // What a request may need is held back before it is made: the budget is enough for all requests of the first run, and
+    // not for one more.
+    let probe = fleet.bg("the task", [flags.as_slice(), &["--budget-tokens", "1"]].concat());
+    fleet.run(["agents", "wait", &probe]).expect_code(4);
+    let words = fleet.row(&probe)["doing"].as_str().unwrap().to_owned();
+    let held_back: u64 = words.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap();
+    fleet.place.server.set_script(steps());
+    let budget = (spent(&measured) + held_back - 100).to_string();
+    let more = ["--permission-mode", "unattended", "--isolation", "none", "--budget-tokens", &budget];
+    let id = fleet.bg("the task", more);
+    fleet.run(["agents", "wait", &id]).ok();
+    std::fs::write(format!("{}/transcript.jsonl", fleet.row(&id)["dir"].as_str().unwrap()), "").unwrap();
+    fleet.run(["resume", &id, "--from-scratch"]).ok();
+    fleet.run(["agents", "wait", &id]).expect_code(4);
+    assert!(fleet.row(&id)["doing"].as_str().unwrap().contains("budget"), "{:#}", fleet.row(&id));
+}

@@ -20,13 +20,14 @@ use caliban_control::{Client, protocol::AgentRow};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::words::{self, Meant, Typed};
+use super::{
+    plain_view::{PlainView, Reader},
+    words::{self, Meant, Typed},
+};
 use crate::{
     fleet::{
         questions::{Desk, Mark, Turn},
-        row, say,
-        screen::{Reader, Screen},
-        worded_agent,
+        row, say, worded_agent,
     },
     keyboard::{Draft, Keyboard, Line},
     report::Failure,
@@ -65,7 +66,9 @@ pub(super) struct Talk<'a> {
 /// What is known of a conversation so far.
 #[derive(Default)]
 pub(super) struct Memory {
-    screen: Screen,
+    screen: PlainView,
+    /// The question whose call was shown whole on request.
+    viewed: Option<String>,
     desk: Desk<Question>,
     /// The agent's own commands, and what they are for.
     commands: Vec<(String, String)>,
@@ -238,9 +241,13 @@ impl Talk<'_> {
             }
             Typed::Words(text) => {
                 let mark = Mark { looks: line.looks, at: line.at };
-                match words::meant(&text, mark, &mut memory.desk) {
+                match words::meant(&text, mark, memory.viewed.as_deref(), &mut memory.desk) {
                     Meant::Message => self.tell(text)?,
-                    Meant::View => self.show_question(Reader::WantsAll, out)?,
+                    Meant::View => {
+                        memory.viewed =
+                            memory.desk.shown().map(|asked| asked.request.tool_call.tool_call_id.to_string());
+                        self.show_question(Reader::WantsAll, out)?;
+                    }
                     Meant::Not(why) => {
                         memory.screen.line(Style::new(), why, out)?;
                         self.show_question(self.reader(), out)?;

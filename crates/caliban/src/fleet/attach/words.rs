@@ -5,12 +5,10 @@ use std::io::Write;
 use anstyle::Style;
 use caliban_acp::client::{Question, Reply};
 
+use super::plain_view::{PlainView, Seen, TOO_LONG};
 use crate::{
     consent::Consent,
-    fleet::{
-        questions::{Desk, Mark, Says, Taken},
-        screen::Screen,
-    },
+    fleet::questions::{Desk, Mark, Says, Taken},
 };
 
 /// What was typed, before it is known whether something is asked.
@@ -65,9 +63,19 @@ pub(super) enum Meant {
 }
 
 /// What words mean that were begun and came then.
-pub(super) fn meant(text: &str, line: Mark, desk: &mut Desk<Question>) -> Meant {
+///
+/// What was not shown whole is not allowed; `viewed` is the question whose call was shown whole on request.
+pub(super) fn meant(text: &str, line: Mark, viewed: Option<&str>, desk: &mut Desk<Question>) -> Meant {
     let consent = Consent::of(text, desk.shown().is_none_or(Question::offers_always));
     let is_asked = desk.shown().is_some();
+    let seen = desk.shown().map_or(Seen::Whole, |question| PlainView::shown(question, viewed));
+    match (&consent, seen) {
+        (Consent::Once | Consent::Always, Seen::Cut) => return Meant::Not(TOO_LONG),
+        (Consent::Once | Consent::Always, Seen::Part) => {
+            return Meant::Not("a part of the call is not shown: v shows all of it, then y allows it");
+        }
+        _ => {}
+    }
     let (says, reply) = match consent {
         Consent::View if is_asked => return Meant::View,
         Consent::NoAlways if is_asked => return Meant::Not("there is no rule for that: y allows it once"),
@@ -90,7 +98,7 @@ pub(super) fn meant(text: &str, line: Mark, desk: &mut Desk<Question>) -> Meant 
 
 pub(super) fn help(
     commands: &[(String, String)],
-    screen: &mut Screen,
+    screen: &mut PlainView,
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
     screen.line(Style::new(), "/cancel: Stop the turn", out)?;

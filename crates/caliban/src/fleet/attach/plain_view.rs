@@ -1,4 +1,4 @@
-//! What an attached person sees: updates of the agent as lines and streamed text.
+//! What a person sees who attached with `--plain`: updates of the agent as lines and streamed text.
 //!
 //! Owns the looks only. Everything that comes from the agent is made inert before it is written.
 
@@ -20,12 +20,15 @@ const DIM: Style = Style::new().dimmed();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
 const CYAN: Style = AnsiColor::Cyan.on_default();
 
+/// Said of a call that cannot be allowed here.
+pub(super) const TOO_LONG: &str = "an argument is too long to be shown here, so it can only be refused; `caliban approvals N` shows all of it";
+
 /// Of a tool's output, so many lines are shown.
 const OUTPUT_LINES: usize = 12;
 
 /// One attached terminal, or pipe.
 #[derive(Debug, Default)]
-pub(super) struct Screen {
+pub(super) struct PlainView {
     /// What kind of text the cursor stands behind, if it is in a line.
     inside: Option<Voice>,
     /// The message that was shown last.
@@ -46,6 +49,16 @@ pub(super) enum Reader {
     WantsAll,
 }
 
+/// How much of a call was shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seen {
+    Whole,
+    /// A part is left out until the person views all of it.
+    Part,
+    /// The agent itself has cut an argument: it cannot be shown whole here.
+    Cut,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Voice {
     Agent,
@@ -62,7 +75,7 @@ struct Call {
     is_shown: bool,
 }
 
-impl Screen {
+impl PlainView {
     /// Shows an update.
     pub(super) fn update(&mut self, update: SessionUpdate, out: &mut dyn Write) -> std::io::Result<()> {
         match update {
@@ -102,6 +115,7 @@ impl Screen {
         let who = said("agent").map(|agent| format!("{agent}: ")).unwrap_or_default();
         let tool = said("tool").or(call.fields.title.as_deref()).unwrap_or("a call");
         let input = call.fields.raw_input.clone().unwrap_or_default();
+        let is_cut = caliban_acp::cut::is_cut(&input);
         let whole = caliban_agent::whole_call(tool, &input);
         let excerpt = caliban_agent::excerpt(&whole);
         let shown = if reader == Reader::WantsAll { &whole } else { &excerpt.text };
@@ -124,8 +138,26 @@ impl Screen {
             Some(rules) => format!(", a = always allow {rules}"),
             None => String::new(),
         };
-        let view = if excerpt.hidden > 0 { ", v = view all of it" } else { "" };
-        self.line(Style::new(), &format!("  y = yes{always}, n = no{view}, or say what to do instead"), out)
+        if is_cut {
+            return self.line(Style::new(), &format!("  {TOO_LONG}; n = no, or say what to do instead"), out);
+        }
+        let is_hidden = excerpt.hidden > 0 && reader != Reader::WantsAll;
+        let yes = if is_hidden { String::new() } else { format!("y = yes{always}, ") };
+        let view = if is_hidden { ", v = view all of it first" } else { "" };
+        self.line(Style::new(), &format!("  {yes}n = no{view}, or say what to do instead"), out)
+    }
+
+    /// How much of a question's call was shown; `viewed` is the question whose call was shown whole on request.
+    pub(super) fn shown(question: &Question, viewed: Option<&str>) -> Seen {
+        let call = &question.request.tool_call;
+        let input = call.fields.raw_input.clone().unwrap_or_default();
+        if caliban_acp::cut::is_cut(&input) {
+            return Seen::Cut;
+        }
+        // The name of the tool is short: it hides nothing.
+        let hidden = caliban_agent::excerpt(&caliban_agent::whole_call("", &input)).hidden;
+        let is_viewed = viewed == Some(&*call.tool_call_id.0);
+        if hidden > 0 && !is_viewed { Seen::Part } else { Seen::Whole }
     }
 
     /// The end of a turn.
@@ -134,7 +166,7 @@ impl Screen {
             Outcome::Done => "done".to_owned(),
             Outcome::Failed { error, .. } => format!("failed: {error}"),
             Outcome::TurnLimit { limit } => {
-                format!("stopped at the limit of {}", super::turns((*limit).into()))
+                format!("stopped at the limit of {}", crate::fleet::turns((*limit).into()))
             }
             Outcome::Budget { limit } => format!("stopped: {limit}"),
             Outcome::Cancelled => "interrupted".to_owned(),
@@ -266,7 +298,7 @@ mod tests {
     use super::*;
 
     fn shown(updates: Vec<SessionUpdate>) -> String {
-        let (mut screen, mut out) = (Screen::default(), Vec::new());
+        let (mut screen, mut out) = (PlainView::default(), Vec::new());
         for update in updates {
             screen.update(update, &mut out).unwrap();
         }

@@ -1,0 +1,34 @@
+//! `GET /v1/agents/{id}/log`: what an agent did, a part at a time. Read like `caliban logs` does, by [`Tail`].
+
+use caliban_contract::tail::Tail;
+use serde_json::Value;
+
+use crate::protocol::{AgentRow, ApiError, ErrorCode, LogPart};
+use crate::records::{TRANSCRIPT, WORKER_LOG};
+
+/// Which file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    Transcript,
+    WorkerLog,
+}
+
+/// The part behind a position.
+pub(super) async fn log(row: AgentRow, which: Which, after: u64) -> Result<LogPart, ApiError> {
+    let file = match which {
+        Which::Transcript => TRANSCRIPT,
+        Which::WorkerLog => WORKER_LOG,
+    };
+    let mut tail = Tail::at(row.dir.join(file), after);
+    let read = tokio::task::spawn_blocking(move || tail.lines().map(|lines| (lines, tail.position()))).await;
+    let unread =
+        |error: String| ApiError::new(ErrorCode::Internal, format!("{file} cannot be read: {error}"));
+    let (lines, next) =
+        read.map_err(|error| unread(error.to_string()))?.map_err(|error| unread(error.to_string()))?;
+    let record = |line: String| match which {
+        Which::Transcript => serde_json::from_str(&line).unwrap_or(Value::String(line)),
+        Which::WorkerLog => Value::String(line),
+    };
+    let more = !lines.is_empty();
+    Ok(LogPart { agent: row.id, records: lines.into_iter().map(record).collect(), next, more })
+}
