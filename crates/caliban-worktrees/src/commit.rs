@@ -11,6 +11,7 @@ use caliban_core::names::Slug;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
+use crate::index::IndexStamp;
 use crate::marker::Oid;
 use crate::repo::{Located, Repo, branch_of};
 use crate::save::{self, Snapshot, TemporaryRefs};
@@ -26,12 +27,12 @@ impl Repo {
         message: &str,
         cancel: &CancellationToken,
     ) -> Result<Option<Oid>> {
-        let this = self.hardened(cancel).await?;
-        let at = this.locate(name)?;
+        let at = self.locate(name)?;
         at.marker.finished()?;
-        let mut survey = this.survey(&at, IgnoredFiles::Drop, cancel).await?;
+        let index = IndexStamp::of(&at.admin);
+        let mut survey = self.survey(&at, IgnoredFiles::Drop, cancel).await?;
         // What the user wants in no commit is left for the rescue.
-        let ignored = this.ignored_by_user(&at, &survey, cancel).await?;
+        let ignored = self.ignored_by_user(&at, &survey, cancel).await?;
         survey.plan.paths.retain(|path| !ignored.contains(path));
         let ignored: BTreeSet<_> = ignored.iter().map(|path| path.to_string_lossy()).collect();
         survey.changes.retain(|change| !ignored.contains(change.path.as_str()));
@@ -47,7 +48,7 @@ impl Repo {
         let Some(head) = survey.head.clone().filter(|_| is_plain && !survey.changes.is_empty()) else {
             return Ok(None);
         };
-        if this.any_filtered(&at, &head, &survey.plan.paths, cancel).await? {
+        if self.any_filtered(&at, &head, &survey.plan.paths, cancel).await? {
             return Ok(None);
         }
         let refs = TemporaryRefs::new();
@@ -64,23 +65,23 @@ impl Repo {
             identity: None,
             refs: refs.clone(),
         };
-        let written = save::write(this.git.durable(this.store(), "fast-import"), snapshot, cancel).await;
+        let written = save::write(self.git.durable(self.store(), "fast-import"), snapshot, cancel).await;
         let moved = match &written {
             Ok(commit) => {
                 let branch = format!("refs/heads/{}", branch_of(name));
                 // Only from where it was: a commit that came in between is never lost.
-                this.update_refs(&format!("update {branch}\0{commit}\0{head}\0"), cancel).await
+                self.update_refs(&format!("update {branch}\0{commit}\0{head}\0"), cancel).await
             }
             Err(_) => Ok(()),
         };
         let never = CancellationToken::new();
         for name in [&refs.tree, &refs.index] {
             // Best effort by name: a temporary ref that stays only keeps more.
-            let _tried = this.update_refs(&format!("delete {name}\0\0"), &never).await;
+            let _tried = self.update_refs(&format!("delete {name}\0\0"), &never).await;
         }
         let written = written?;
         moved?;
-        this.bring_index_to(&at, &written, cancel).await?;
+        self.bring_index_to(&at, &index, &written, cancel).await?;
         Ok(Some(written))
     }
 

@@ -166,7 +166,7 @@ impl Repo {
         progress: OnProgress<'_>,
         cancel: &CancellationToken,
     ) -> Result<Worktree> {
-        self.hardened(cancel).await?.create_at(request, None, progress, cancel).await
+        self.create_at(request, None, progress, cancel).await
     }
 
     /// The worktree of that name, for whoever goes on in it: found and held, finished where its making was cut short, made
@@ -195,14 +195,13 @@ impl Repo {
         let created = match at.marker.making {
             Making::Finished => created(&at.marker, at.path),
             Making::Begun => {
-                let this = self.hardened(cancel).await?;
-                let (sparse, links) = this.wanted(&request)?;
+                let (sparse, links) = self.wanted(&request)?;
                 let checked =
                     Checked { name: at.name, base: at.marker.base.clone(), recorded: None, sparse, links };
                 clear_unfinished(&lease, &at.admin).map_err(|e| Error::at("clearing", &at.path, e))?;
                 let filled =
-                    this.fill(&request, &checked, &lease, &at.admin, at.marker, progress, cancel).await;
-                filled.map_err(|e| this.full_disk(e))?
+                    self.fill(&request, &checked, &lease, &at.admin, at.marker, progress, cancel).await;
+                filled.map_err(|e| self.full_disk(e))?
             }
         };
         Ok(Worktree { created, lease, branch_made: false })

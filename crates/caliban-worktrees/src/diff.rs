@@ -160,14 +160,13 @@ pub enum MergeKind {
 impl Repo {
     /// Commits and files of a worktree over its base.
     pub async fn changes(&self, name: &Slug, cancel: &CancellationToken) -> Result<Changes> {
-        let this = self.hardened(cancel).await?;
-        let state = this.snapshot(name, cancel).await?;
+        let state = self.snapshot(name, cancel).await?;
         let (base, head) = (state.base.clone(), state.head.clone());
         let (commits, commit_count) = match &head {
-            Some(head) => (this.commits(&base, head, cancel).await?, this.count(&base, head, cancel).await?),
+            Some(head) => (self.commits(&base, head, cancel).await?, self.count(&base, head, cancel).await?),
             None => (Vec::new(), 0),
         };
-        let call = this.git.hardened(state.store.place(), "diff-tree");
+        let call = self.git.hardened(state.store.place(), "diff-tree");
         let call =
             call.args(["-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv"]);
         let answer = call.args([base.as_str(), state.commit.as_str(), "--"]).run(cancel).await?.ok()?;
@@ -190,9 +189,8 @@ impl Repo {
 
     /// The same as one patch.
     pub async fn patch(&self, name: &Slug, cancel: &CancellationToken) -> Result<Patch> {
-        let this = self.hardened(cancel).await?;
-        let state = this.snapshot(name, cancel).await?;
-        let call = this.git.hardened(state.store.place(), "diff-tree");
+        let state = self.snapshot(name, cancel).await?;
+        let call = self.git.hardened(state.store.place(), "diff-tree");
         let call = call.args(["-r", "-p", "-M", "--binary", "--no-color", "--no-ext-diff", "--no-textconv"]);
         let answer = call.args([state.base.as_str(), state.commit.as_str(), "--"]).run(cancel).await?.ok()?;
         Ok(Patch { bytes: answer.stdout, left: state.left })
@@ -206,11 +204,10 @@ impl Repo {
         into: Option<&str>,
         cancel: &CancellationToken,
     ) -> Result<MergePreview> {
-        let this = self.hardened(cancel).await?;
         let branch = format!("refs/heads/{}", branch_of(name));
         let absent = || Error::NotFound { name: name.as_str().to_owned() };
-        let head = this.resolve_ref(&branch, cancel).await?.ok_or_else(absent)?;
-        let into = this.resolve_revision(into.unwrap_or("HEAD"), cancel).await?;
+        let head = self.resolve_ref(&branch, cancel).await?.ok_or_else(absent)?;
+        let into = self.resolve_revision(into.unwrap_or("HEAD"), cancel).await?;
         let mut preview = MergePreview {
             into,
             head,
@@ -218,15 +215,15 @@ impl Repo {
             conflicts: Vec::new(),
             messages: Vec::new(),
         };
-        if this.count(&preview.into, &preview.head, cancel).await? == 0 {
+        if self.count(&preview.into, &preview.head, cancel).await? == 0 {
             return Ok(preview);
         }
-        if this.count(&preview.head, &preview.into, cancel).await? == 0 {
+        if self.count(&preview.head, &preview.into, cancel).await? == 0 {
             preview.merge = MergeKind::FastForward;
             return Ok(preview);
         }
-        let store = OneCallStore::new(&this)?;
-        let call = this.git.hardened(store.place(), "merge-tree").args([
+        let store = OneCallStore::new(self)?;
+        let call = self.git.hardened(store.place(), "merge-tree").args([
             "--write-tree",
             "-z",
             "--name-only",

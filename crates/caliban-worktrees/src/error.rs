@@ -131,6 +131,12 @@ pub enum Error {
         /// The end of what it printed.
         output: String,
     },
+    /// git waited for something that does not come.
+    #[error("git {command} was ended: it made no progress")]
+    Stalled {
+        /// The subcommand.
+        command: String,
+    },
     /// Something in the worktree cannot be read, so it cannot be saved.
     #[error("cannot read everything in the worktree, so nothing was removed: {detail}")]
     Unreadable {
@@ -239,6 +245,7 @@ impl Error {
             Self::Setup { .. } => ErrorKind::Setup,
             Self::GitMissing { .. }
             | Self::Unreadable { .. }
+            | Self::Stalled { .. }
             | Self::ChangedWhileSaving { .. }
             | Self::DiskFull { .. }
             | Self::Git { .. }
@@ -290,8 +297,15 @@ impl Error {
             }
             Self::DiskFull { .. } => "make room and try again; nothing half-made was left".into(),
             Self::Setup { output, .. } if !output.is_empty() => format!("its output ended with:\n{output}"),
-            Self::GitMissing { .. } => "install git 2.42 or newer".into(),
+            Self::GitMissing { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                "install git 2.42 or newer".into()
+            }
             Self::ChangedWhileSaving { .. } => "stop what is still writing there and try again".into(),
+            Self::Stalled { .. } => {
+                "is there a pipe or a device in the place of a file that git reads, such as .gitignore? \
+                 `find <worktree> -name '.git*' -not -type f -not -type d` shows it"
+                    .into()
+            }
             Self::Unreadable { .. } => "make it readable (chmod u+rX) and try again".into(),
             Self::Git { stderr, .. } if NAMELESS.iter().any(|part| stderr.contains(part)) => {
                 "tell git who you are: git config --global user.name \"…\"; git config --global user.email \"…\""

@@ -1,7 +1,7 @@
 //! Lines of ours in `.git/info/exclude`: added once, whole, whoever else adds at the same time. A tracked
 //! file is never edited, and what the user wrote there stays as it is.
 
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
@@ -32,11 +32,21 @@ pub(crate) fn ensure(common: &Path, line: &str) -> Result<()> {
     let file = info.join("exclude");
     let add = || -> std::io::Result<()> {
         std::fs::create_dir_all(&info)?;
-        let dir =
-            rustix::fs::open(&info, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let dir = beneath::open_dir(&info)?;
         // Held for two reads and a write, so waiting is short.
         rustix::fs::flock(&dir, FlockOperation::LockExclusive)?;
-        let mut exclude = OpenOptions::new().read(true).append(true).create(true).open(&file)?;
+        // An agent may have put a link or a pipe there.
+        let flags = OFlags::RDWR
+            | OFlags::APPEND
+            | OFlags::CREATE
+            | OFlags::NOFOLLOW
+            | OFlags::NONBLOCK
+            | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(&dir, "exclude", flags, Mode::from_raw_mode(0o666))?;
+        let mut exclude = File::from(opened);
+        if !exclude.metadata()?.is_file() {
+            return Err(std::io::Error::other("it is no file"));
+        }
         let mut text = Vec::new();
         (&mut exclude).take(SIZE_CAP + 1).read_to_end(&mut text)?;
         if text.len() as u64 > SIZE_CAP {

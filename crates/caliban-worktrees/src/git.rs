@@ -1,13 +1,16 @@
 //! Starting `git`: the three environments it runs in, its output under caps, and its end on cancellation.
 //!
 //! - *Hardened* calls read the store and what an agent could have written. No hook, filter, driver, monitor, helper,
-//!   prompt or network is used, and git is told its directories instead of finding a `.git` file or `commondir`.
+//!   prompt or network is used, and git is told its directories instead of finding a `.git` file or `commondir`. The
+//!   repository's own configuration, attributes and grafts are not read ([`view`]). A call that makes no progress ends.
 //! - *Trusted* calls work in the user's own tree or make a worktree before an agent is in it. The user's configuration,
 //!   filters (LFS) and merge drivers count; hooks do not run.
 //! - [`Git::as_user`] is for what lands work in the user's name: `merge` and `commit` in their tree, and a commit that is
 //!   signed. They do what they would do if the user had typed them, hooks and terminal included.
 
 mod hardening;
+mod stall;
+mod view;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -23,6 +26,8 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::hardening::DROPPED;
 use self::hardening::{HARD_CONFIG, HARD_ENV, NO_EXCLUDES, OUTSIDE_ENV, TRUSTED_CONFIG};
+pub(crate) use self::view::StoreFormat;
+use self::view::StoreView;
 use crate::error::{Error, Result};
 use crate::marker::Oid;
 use crate::repo::split_nul;
@@ -31,8 +36,12 @@ use crate::repo::split_nul;
 const STDOUT_CAP: usize = 256 * 1024 * 1024;
 /// How much of the end of stderr is kept.
 const STDERR_CAP: usize = 16 * 1024;
+/// The usual [`GitOptions::patience`].
+const PATIENCE: Duration = Duration::from_secs(15);
 /// How long a git that was told to end may take to remove its lock files.
 const END_GRACE: Duration = Duration::from_secs(2);
+/// How long hooks may go on after git was asked to end.
+const HOOK_GRACE: Duration = Duration::from_secs(5);
 /// How often a command that met another git's lock is tried again, and the longest pause between.
 const LOCK_TRIES: u32 = 60;
 const LOCK_PAUSE_MS: u64 = 100;
@@ -47,11 +56,24 @@ pub struct GitOptions {
     pub program: PathBuf,
     /// Where its environment comes from.
     pub environment: Environment,
+    /// Where directories are made that live as long as one call.
+    pub scratch: PathBuf,
+    /// How long a call on an agent's files may sleep without any progress: a pipe in the place of `.gitignore` makes git
+    /// wait for ever.
+    pub patience: Duration,
+    /// Whether somebody sits at a terminal that hooks may ask. Without one, hooks are ended with a merge that is cut short.
+    pub has_terminal: bool,
 }
 
 impl Default for GitOptions {
     fn default() -> Self {
-        Self { program: "git".into(), environment: Environment::Inherit }
+        Self {
+            program: "git".into(),
+            environment: Environment::Inherit,
+            scratch: std::env::temp_dir(),
+            patience: PATIENCE,
+            has_terminal: true,
+        }
     }
 }
 
@@ -67,10 +89,12 @@ pub enum Environment {
 /// Where a call looks: git is told, it never finds out by itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum GitPlace<'a> {
-    /// Only the store: objects, refs, configuration.
+    /// Only the store: objects and refs.
     Store { common: &'a Path },
     /// A worktree: its administrative directory and its files.
     Tree { common: &'a Path, git_dir: &'a Path, files: &'a Path },
+    /// A store that we made ourselves, with the files that it is asked about.
+    Own { store: &'a Path, files: Option<&'a Path> },
 }
 
 /// What a hardened call takes from outside of the repository.
@@ -130,6 +154,10 @@ pub(crate) struct Call {
     name: String,
     stdin: Option<Vec<u8>>,
     on_cancel: OnCancel,
+    /// What git takes for the common directory; an error to be told instead of a start.
+    view: Result<Option<StoreView>>,
+    /// How long it may make no progress, if that is limited.
+    patience: Option<Duration>,
 }
 
 /// What a cancellation does to a running call.
@@ -139,12 +167,14 @@ enum OnCancel {
     EndGroup,
     /// Asks git alone to end, and waits until it and its hooks are done. Its output tells what it did.
     Ask,
+    /// The same, but hooks that go on are ended after a while. For a git in a process group of its own.
+    AskThenEnd,
 }
 
 impl Call {
     fn new(mut command: Command, subcommand: &str, on_cancel: OnCancel) -> Self {
         command.arg(subcommand);
-        Self { command, name: subcommand.to_owned(), stdin: None, on_cancel }
+        Self { command, name: subcommand.to_owned(), stdin: None, on_cancel, view: Ok(None), patience: None }
     }
 
     pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
@@ -162,15 +192,11 @@ impl Call {
         self
     }
 
-    /// With these settings, each of which names a program, set to nothing. Through the environment: a driver's name may
-    /// hold a `=`, which `-c` could not spell.
-    pub(crate) fn without(mut self, drivers: &[OsString]) -> Self {
-        self.command.env("GIT_CONFIG_COUNT", drivers.len().to_string());
-        for (n, key) in drivers.iter().enumerate() {
-            // An empty merge driver would succeed and keep "ours"; one that fails is a conflict, as it should be.
-            let nothing = if key.as_encoded_bytes().ends_with(b".driver") { "false" } else { "" };
-            self =
-                self.env(&format!("GIT_CONFIG_KEY_{n}"), key).env(&format!("GIT_CONFIG_VALUE_{n}"), nothing);
+    /// With each of these settings set to `value`. Through the environment: a name may hold a `=`, which `-c` could not spell.
+    pub(crate) fn with_each(mut self, settings: &[OsString], value: &str) -> Self {
+        self.command.env("GIT_CONFIG_COUNT", settings.len().to_string());
+        for (n, key) in settings.iter().enumerate() {
+            self = self.env(&format!("GIT_CONFIG_KEY_{n}"), key).env(&format!("GIT_CONFIG_VALUE_{n}"), value);
         }
         self
     }
@@ -180,6 +206,12 @@ impl Call {
         let command = self.command.as_std_mut();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
+    }
+
+    /// It ends when it makes no progress for so long.
+    pub(crate) fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
+        self
     }
 
     pub(crate) fn stdin(mut self, bytes: Vec<u8>) -> Self {
@@ -208,18 +240,21 @@ impl Call {
         cancel: &CancellationToken,
         line: &(dyn Fn(&str) + Sync),
     ) -> Result<Output> {
-        let Self { mut command, name, stdin, on_cancel } = self;
+        let Self { mut command, name, stdin, on_cancel, view, patience } = self;
         command.stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let running = Running { child: spawn(&mut command)?, name, on_cancel };
+        let view = view?;
+        let running = Running { child: spawn(&mut command)?, name, on_cancel, patience, _view: view };
         running.finish_with(stdin, cancel, line).await
     }
 
-    /// Starts it with the given end of a pipe as stdin; the caller waits with [`Running::finish`].
+    /// Starts it with the given end of a pipe as stdin; the caller waits with [`Running::finish`]. It may have to wait for
+    /// what the caller writes, so its progress is not watched.
     pub(crate) fn start(self, stdin: Stdio, stdout: Stdio) -> Result<Running> {
-        let Self { mut command, name, on_cancel, .. } = self;
+        let Self { mut command, name, on_cancel, view, .. } = self;
         command.stdin(stdin).stdout(stdout).stderr(Stdio::piped());
-        Ok(Running { child: spawn(&mut command)?, name, on_cancel })
+        let view = view?;
+        Ok(Running { child: spawn(&mut command)?, name, on_cancel, patience: None, _view: view })
     }
 }
 
@@ -228,6 +263,8 @@ pub(crate) struct Running {
     pub(crate) child: Child,
     name: String,
     on_cancel: OnCancel,
+    patience: Option<Duration>,
+    _view: Option<StoreView>,
 }
 
 impl Running {
@@ -242,10 +279,11 @@ impl Running {
         cancel: &CancellationToken,
         line: &(dyn Fn(&str) + Sync),
     ) -> Result<Output> {
-        let Self { child, name, on_cancel } = &mut self;
+        let Self { child, name, on_cancel, patience, .. } = &mut self;
         let leader = pid_of(child);
         let to = child.stdin.take().filter(|_| stdin.is_some());
         let (out, err) = (child.stdout.take(), child.stderr.take());
+        let mut stopped = Error::Cancelled;
         let done = {
             let work = async {
                 let feed = async {
@@ -263,21 +301,26 @@ impl Running {
             tokio::pin!(work);
             tokio::select! {
                 done = &mut work => Some(done),
-                () = cancel.cancelled() => match on_cancel {
-                    OnCancel::EndGroup => None,
-                    OnCancel::Ask => {
-                        if let Some(leader) = leader {
-                            // It may have ended by itself.
-                            let _gone = rustix::process::kill_process(leader, rustix::process::Signal::TERM);
-                        }
-                        Some(work.await)
+                () = cancel.cancelled() => {
+                    if let (Some(leader), OnCancel::Ask | OnCancel::AskThenEnd) = (leader, *on_cancel) {
+                        // It may have ended by itself.
+                        let _gone = rustix::process::kill_process(leader, rustix::process::Signal::TERM);
                     }
-                },
+                    match on_cancel {
+                        OnCancel::EndGroup => None,
+                        OnCancel::Ask => Some(work.await),
+                        OnCancel::AskThenEnd => end_hooks(leader, &mut work).await,
+                    }
+                }
+                () = stall::stalled(leader, *patience) => {
+                    stopped = Error::Stalled { command: name.clone() };
+                    None
+                }
             }
         };
         let Some(done) = done else {
             end_group(&mut self.child).await;
-            return Err(Error::Cancelled);
+            return Err(stopped);
         };
         let (status, stdout, stderr) = done?;
         Ok(Output { status, stdout, stderr, command: self.name })
@@ -290,8 +333,8 @@ pub(crate) struct Git {
     pub(crate) options: GitOptions,
     /// The empty tree of the repository's object format: no attribute comes from it.
     pub(crate) no_attributes: &'static str,
-    /// `filter.x.clean` and the like found in the repository's configuration: each is set to nothing.
-    pub(crate) drivers: Vec<OsString>,
+    /// What hardened calls are told instead of the repository's configuration.
+    pub(crate) format: StoreFormat,
 }
 
 impl Git {
@@ -305,12 +348,17 @@ impl Git {
         Call::new(command, subcommand, OnCancel::EndGroup)
     }
 
-    /// A call exactly as the user would make it. It stays in our process group: a hook may ask something on the terminal.
+    /// A call exactly as the user would make it. Where there is a terminal it stays in our process group: a hook may ask
+    /// something there.
     pub(crate) fn as_user(&self, directory: &Path, subcommand: &str) -> Call {
         let mut command = Command::new(&self.options.program);
         choose_environment(&mut command, &self.options);
         command.current_dir(directory).kill_on_drop(true);
-        Call::new(command, subcommand, OnCancel::Ask)
+        if self.options.has_terminal {
+            return Call::new(command, subcommand, OnCancel::Ask);
+        }
+        command.process_group(0);
+        Call::new(command, subcommand, OnCancel::AskThenEnd)
     }
 
     /// A call that trusts nothing.
@@ -330,14 +378,16 @@ impl Git {
 
     fn hardened_with(&self, place: GitPlace<'_>, outside: Outside, more: &[&str], subcommand: &str) -> Call {
         let mut command = base_command(&self.options);
-        match place {
-            GitPlace::Store { common } => {
-                command.current_dir(common).env("GIT_DIR", common).env("GIT_COMMON_DIR", common);
-            }
-            GitPlace::Tree { common, git_dir, files } => {
-                command.current_dir(files).env("GIT_DIR", git_dir).env("GIT_COMMON_DIR", common);
-                command.env("GIT_WORK_TREE", files);
-            }
+        let (store, git_dir, files) = match place {
+            GitPlace::Store { common } => (Some(common), common, None),
+            GitPlace::Tree { common, git_dir, files } => (Some(common), git_dir, Some(files)),
+            GitPlace::Own { store, files } => (None, store, files),
+        };
+        let view = store.map(|store| StoreView::new(store, &self.options.scratch, &self.format)).transpose();
+        let common = view.as_ref().ok().and_then(Option::as_ref).map_or(git_dir, StoreView::path);
+        command.current_dir(files.unwrap_or(git_dir)).env("GIT_DIR", git_dir).env("GIT_COMMON_DIR", common);
+        if let Some(files) = files {
+            command.env("GIT_WORK_TREE", files);
         }
         let is_taken = |name: &str| outside == Outside::Nothing || !OUTSIDE_ENV.contains(&name);
         command.envs(HARD_ENV.into_iter().filter(|(name, _)| is_taken(name)));
@@ -350,7 +400,8 @@ impl Git {
         if cfg!(target_os = "linux") {
             command.arg("-c").arg("core.ignoreCase=false");
         }
-        Call::new(command, subcommand, OnCancel::EndGroup).without(&self.drivers)
+        let call = Call::new(command, subcommand, OnCancel::EndGroup);
+        Call { view, patience: Some(self.options.patience), ..call }
     }
 }
 
@@ -388,7 +439,7 @@ fn met_a_lock(stderr: &str) -> bool {
 }
 
 /// A command with the chosen environment, without anything that would lead git astray.
-pub(crate) fn base_command(options: &GitOptions) -> Command {
+fn base_command(options: &GitOptions) -> Command {
     let mut command = Command::new(&options.program);
     choose_environment(&mut command, options);
     command.kill_on_drop(true).process_group(0);
@@ -425,6 +476,27 @@ async fn end_group(child: &mut Child) {
     if waited.is_err() {
         let _reaped = child.wait().await;
     }
+}
+
+/// Waits for a git that was asked to end, and ends its hooks when they take long. `None` when something of it goes on even
+/// then.
+async fn end_hooks<T>(
+    leader: Option<rustix::process::Pid>,
+    mut work: impl Future<Output = T> + Unpin,
+) -> Option<T> {
+    if let Ok(done) = tokio::time::timeout(HOOK_GRACE, &mut work).await {
+        return Some(done);
+    }
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::KILL] {
+        if let Some(leader) = leader {
+            // The group of git is its hooks': it is there for as long as one of them is.
+            let _gone = rustix::process::kill_process_group(leader, signal);
+        }
+        if let Ok(done) = tokio::time::timeout(END_GRACE, &mut work).await {
+            return Some(done);
+        }
+    }
+    None
 }
 
 async fn read_capped(stream: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
@@ -15,6 +16,26 @@ use crate::error::{Error, Result};
 use crate::marker::Oid;
 use crate::repo::{Located, Repo, split_nul};
 use crate::save::nonce_name;
+
+/// Which index a worktree has: git never changes one, it renames another into its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct IndexStamp(Option<(u64, u64, i64, i64)>);
+
+impl IndexStamp {
+    pub(crate) fn of(admin: &Path) -> Self {
+        let found = admin.join("index").symlink_metadata().ok();
+        Self(found.map(|found| (found.ino(), found.len(), found.ctime(), found.ctime_nsec())))
+    }
+
+    /// Refuses an index that is not this one any more.
+    pub(crate) fn check(&self, at: &Located) -> Result<()> {
+        if Self::of(&at.admin) == *self {
+            return Ok(());
+        }
+        let why = std::io::Error::other("somebody has staged something in it meanwhile");
+        Err(Error::at("updating the index of", &at.path, why))
+    }
+}
 
 /// An index of our own, beside the store; deleted when dropped.
 pub(crate) struct ScratchIndex {
@@ -47,10 +68,12 @@ impl Drop for ScratchIndex {
 }
 
 impl Repo {
-    /// Makes the worktree's index that of `commit`. What a sparse checkout leaves out stays left out.
+    /// Makes the worktree's index that of `commit`, if it is still the one that was looked at. What a sparse checkout leaves
+    /// out stays left out.
     pub(crate) async fn bring_index_to(
         &self,
         at: &Located,
+        was: &IndexStamp,
         commit: &Oid,
         cancel: &CancellationToken,
     ) -> Result<()> {
@@ -72,11 +95,10 @@ impl Repo {
         }
         // git's own lock, so that no other git writes in between.
         let lock = at.admin.join("index.lock");
-        let replace = || {
-            fs::File::create_new(&lock)?;
-            let renamed = fs::rename(&scratch.path, at.admin.join("index"));
-            fs::remove_file(&lock).and(renamed)
-        };
-        replace().map_err(|e| Error::at("updating the index of", &at.path, e))
+        let failed = |e| Error::at("updating the index of", &at.path, e);
+        fs::File::create_new(&lock).map_err(failed)?;
+        let replaced =
+            was.check(at).and_then(|()| fs::rename(&scratch.path, at.admin.join("index")).map_err(failed));
+        fs::remove_file(&lock).map_err(failed).and(replaced)
     }
 }

@@ -100,15 +100,14 @@ impl Repo {
 
     /// Looks at one closely.
     pub async fn inspect(&self, name: &Slug, cancel: &CancellationToken) -> Result<Inspection> {
-        let this = self.hardened(cancel).await?;
-        let at = this.locate(name)?;
+        let at = self.locate(name)?;
         if let Some(path) = at.moved {
             return Err(Error::Moved { name: name.as_str().to_owned(), path });
         }
-        let survey = this.survey(&at, IgnoredFiles::Drop, cancel).await?;
-        let weighed = this.weigh(&at, &survey, cancel).await?;
+        let survey = self.survey(&at, IgnoredFiles::Drop, cancel).await?;
+        let weighed = self.weigh(&at, &survey, cancel).await?;
         let ahead = match &survey.head {
-            Some(head) => this.count(&at.marker.base, head, cancel).await?,
+            Some(head) => self.count(&at.marker.base, head, cancel).await?,
             None => 0,
         };
         let Weighed { tip, branch_merged, .. } = &weighed;

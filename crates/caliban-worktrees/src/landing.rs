@@ -17,6 +17,8 @@ mod work;
 use std::path::PathBuf;
 
 use caliban_core::names::Slug;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +34,9 @@ use crate::beneath;
 use crate::error::{Error, Result};
 use crate::marker::Oid;
 use crate::repo::{Locked, Repo};
+
+/// The directory of the store that is locked while something lands.
+const LOCKED: &str = "refs";
 
 /// What is to land, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,9 +135,16 @@ impl Repo {
         on_wait: impl FnOnce(),
         cancel: &CancellationToken,
     ) -> Result<LandingTurn> {
-        let place = self.common_dir().join("refs");
+        let place = self.common_dir().join(LOCKED);
         let dir = beneath::open_dir(&place).map_err(|e| Error::at("opening", &place, e))?;
         Ok(LandingTurn { _held: Locked::take(dir, on_wait, cancel).await? })
+    }
+
+    /// Whether somebody is landing something in this repository.
+    pub(crate) fn is_landing(&self) -> bool {
+        let Ok(dir) = beneath::open_dir(&self.common_dir().join(LOCKED)) else { return false };
+        // Given back with the descriptor.
+        rustix::fs::flock(&dir, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
     }
 
     /// Lands the work of a worktree in which nobody works any more. A cancellation before the end leaves everything as it
@@ -159,33 +171,40 @@ impl Repo {
         note: &(dyn Fn(LandNote) + Sync),
         cancel: &CancellationToken,
     ) -> Result<Landed, Refusal> {
-        let this = self.hardened(cancel).await?;
-        let target = Target::find(&this, request.into.as_deref(), cancel).await?;
+        let target = Target::find(self, request.into.as_deref(), cancel).await?;
         known.into = Some(target.name().to_owned());
-        let work = Work::find(&this, &request.name, note, cancel).await?;
+        // Nobody begins to work in it while its work lands. An agent that waits for a message holds it and does nothing.
+        let at = self.locate(&request.name)?;
+        let _lease = match beneath::open_dir(&at.path) {
+            Ok(_) => self.try_hold(&at, cancel).await?,
+            Err(_) => None,
+        };
+        let work = Work::find(self, &request.name, note, cancel).await?;
         known.branch = Some(work.shown());
-        let into = target.commit(&this, cancel).await?;
+        // What lands must stay when the worktree goes.
+        self.take_objects_in(&work.at).await?;
+        let into = target.commit(self, cancel).await?;
         let before = match LandingRecord::read(&work.at.admin) {
-            Some(record) => this.still_landed(record, &into, cancel).await?,
+            Some(record) => self.still_landed(record, &into, cancel).await?,
             None => StillLanded::default(),
         };
         let prepared = match (&request.commit, work.uncommitted.is_empty()) {
             (_, true) => None,
-            (Some(message), false) => Some(Prepared::make(&this, &work, message, &into, cancel).await?),
+            (Some(message), false) => Some(Prepared::make(self, &work, message, &into, cancel).await?),
             (None, false) => {
                 return Err(Refusal::Uncommitted { files: work.uncommitted.into_keys().collect() });
             }
         };
         let head = prepared.as_ref().map_or(&work.head, Prepared::commit).clone();
-        let landed = this.land_commit(&target, &work, into, head, before, request, note, cancel).await;
+        let landed = self.land_commit(&target, &work, into, head, before, request, note, cancel).await;
         match (&landed, prepared) {
             (_, None) => {}
             (Ok(_), Some(prepared)) => {
-                if let Err(error) = prepared.settle(&this).await {
+                if let Err(error) = prepared.settle(self).await {
                     note(LandNote::WorktreeBehind(error));
                 }
             }
-            (Err(_), Some(prepared)) => prepared.discard(&this).await,
+            (Err(_), Some(prepared)) => prepared.discard(self).await,
         }
         let (landed, record) = landed?;
         if let Some(Err(error)) = record.map(|record| record.write(&work.at.admin)) {
@@ -250,7 +269,7 @@ impl Repo {
         }
         let mut ends = Ends { into: preview.into, head: preview.head, merged };
         landed.commit = match target {
-            Target::Here { tree, .. } => {
+            Target::Here { tree, name } => {
                 if preview.landed.is_some() {
                     // git does not know what landed before. It gets the result of the merge as a commit on top of both
                     // ends, and does not look for where the merge begins.
@@ -258,7 +277,7 @@ impl Repo {
                     let parents = parents(&ends, request.land_as);
                     ends.head = self.commit_tree(message, &parents, &ends.merged, cancel).await?;
                 }
-                let here = InTree { repo: self, tree, ends: &ends, note };
+                let here = InTree { repo: self, tree, branch: name.as_deref(), ends: &ends, note };
                 here.check(&touched, cancel).await?;
                 here.merge(&touched, &request.message, request.land_as, cancel).await?
             }
@@ -269,9 +288,10 @@ impl Repo {
                 })?
             }
         };
-        // It has landed: whatever comes now is told.
+        // It has landed: nothing that fails from here on may say that it has not.
         let never = CancellationToken::new();
-        landed.summary = self.summary(&ends.into, &landed.commit, &never).await?;
+        let summary = self.summary(&ends.into, &landed.commit, &never).await;
+        landed.summary = summary.unwrap_or_else(|_| "changes not counted".to_owned());
         if let Some(commit) = before.undone {
             note(LandNote::LandsAgain { commit, into: landed.into.clone() });
         }

@@ -6,6 +6,7 @@
 //!
 //! Open a [`Repo`] once, from the user's directory, and keep it; everything is a method of it.
 
+mod alternates;
 mod beneath;
 mod blobs;
 mod commit;

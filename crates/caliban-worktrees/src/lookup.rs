@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
-use crate::git::{Git, GitOptions};
+use crate::git::{Git, GitOptions, StoreFormat};
 use crate::marker::Oid;
-use crate::repo::is_git_dir;
+use crate::repo::{hidden_bare, is_git_dir};
 
 /// The settings that name programs which files go through.
 const FILTERS: &str = r"^filter\..*\.(clean|smudge|process|required)$";
@@ -19,31 +19,35 @@ const FILTERS: &str = r"^filter\..*\.(clean|smudge|process|required)$";
 pub struct Lookup<'a> {
     git: Git,
     start: &'a Path,
+    /// Where git finds the repository: `start`, or the bare repository that is hidden in it.
+    place: PathBuf,
 }
 
 impl<'a> Lookup<'a> {
     /// About the repository that `start` is in.
     pub fn new(start: &'a Path, options: GitOptions) -> Self {
-        Self { git: Git { options, no_attributes: "", drivers: Vec::new() }, start }
+        let hidden = git_dir(start).is_none().then(|| hidden_bare(start)).flatten();
+        let place = hidden.unwrap_or_else(|| start.to_owned());
+        Self { git: Git { options, no_attributes: "", format: StoreFormat::default() }, start, place }
     }
 
     /// The commit that a revision stands for now.
     pub async fn commit(&self, revision: &str, cancel: &CancellationToken) -> Result<Option<Oid>> {
         let call =
-            self.git.trusted(self.start, "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
+            self.git.trusted(&self.place, "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
         Ok(call.arg(format!("{revision}^{{commit}}")).run(cancel).await?.oid())
     }
 
     /// Whether a commit has this path.
     pub async fn has_path(&self, commit: &str, path: &str, cancel: &CancellationToken) -> Result<bool> {
         let call =
-            self.git.trusted(self.start, "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
+            self.git.trusted(&self.place, "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
         call.arg(format!("{commit}:{path}")).succeeds(cancel).await
     }
 
     /// The root of the working tree.
     pub async fn top(&self, cancel: &CancellationToken) -> Result<PathBuf> {
-        let answer = self.git.trusted(self.start, "rev-parse").arg("--show-toplevel").ok(cancel).await?;
+        let answer = self.git.trusted(&self.place, "rev-parse").arg("--show-toplevel").ok(cancel).await?;
         let bytes = answer.stdout.strip_suffix(b"\n").unwrap_or(&answer.stdout);
         Ok(PathBuf::from(OsString::from_vec(bytes.to_vec())))
     }
@@ -51,13 +55,13 @@ impl<'a> Lookup<'a> {
     /// How many files of the working tree differ from the last commit. Runs no program that the repository's configuration
     /// names: an agent could have written that.
     pub async fn uncommitted(&self, cancel: &CancellationToken) -> Result<usize> {
-        let call = self.git.trusted(self.start, "config").args(["-z", "--name-only", "--show-scope"]);
+        let call = self.git.trusted(&self.place, "config").args(["-z", "--name-only", "--show-scope"]);
         // Exit code 1 is "none".
         let found = call.args(["--includes", "--get-regexp", FILTERS]).run(cancel).await?.fields();
         let is_repos = |pair: &&[OsString]| pair[0] == "local" || pair[0] == "worktree";
         let filters: Vec<OsString> =
             found.chunks_exact(2).filter(is_repos).map(|pair| pair[1].clone()).collect();
-        let call = self.git.trusted(self.start, "status").without(&filters);
+        let call = self.git.trusted(&self.place, "status").with_each(&filters, "");
         let call = call.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_NO_LAZY_FETCH", "1");
         let answer = call.args(["--porcelain=v1", "-z", "--ignore-submodules=all"]).ok(cancel).await?;
         // The second name of a renamed file has no state in front of it.
@@ -66,15 +70,15 @@ impl<'a> Lookup<'a> {
 
     /// Whether there is a commit to make a worktree from.
     pub fn has_commits(&self) -> bool {
-        looks_committed(self.start).unwrap_or_else(|| {
-            let call = self.git.trusted(self.start, "rev-parse");
+        looks_committed(&self.place).unwrap_or_else(|| {
+            let call = self.git.trusted(&self.place, "rev-parse");
             call.args(["--verify", "--quiet", "HEAD^{commit}"]).succeeds_blocking()
         })
     }
 
     /// Whether `start` is among git's own files, as in a bare repository.
     pub fn is_in_git_dir(&self) -> bool {
-        git_dir(self.start).is_some_and(|git| self.start.starts_with(git))
+        git_dir(&self.place).is_some_and(|git| self.start.starts_with(git))
     }
 }
 

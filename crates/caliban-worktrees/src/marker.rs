@@ -2,16 +2,18 @@
 //! it was made from. An agent may be able to write it, so nothing in it is a path that is deleted, and its
 //! object id is checked before it becomes an argument.
 
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use caliban_core::names::Slug;
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::beneath;
 use crate::error::{Error, Result};
+use crate::save::nonce_name;
 
 /// The file's name in `.git/worktrees/<id>/`.
 pub(crate) const FILE: &str = "caliban.json";
@@ -133,17 +135,23 @@ impl Marker {
     /// agent does in it must never be taken for a making that was cut short. The others are not synced: a worktree
     /// whose marker a power cut took is never touched.
     pub(crate) fn write(&self, admin: &Path) -> Result<()> {
-        let (path, new) = (admin.join(FILE), admin.join("caliban.json.new"));
+        // A new file under a name of this call: an agent may have put a link in the place of a known one.
+        let (path, new) = (admin.join(FILE), admin.join(nonce_name(FILE)));
         let write = || {
-            let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;
-            file.write_all(&serde_json::to_vec(self)?)?;
-            if self.making == Making::Finished {
-                file.sync_all()?;
+            let mut file = File::create_new(&new)?;
+            let written = file.write_all(&serde_json::to_vec(self)?).and_then(|()| match self.making {
+                Making::Begun => Ok(()),
+                Making::Finished => file.sync_all(),
+            });
+            let written = written.and_then(|()| std::fs::rename(&new, &path));
+            if written.is_err() {
+                // Best effort by name: the error is told.
+                let _gone = std::fs::remove_file(&new);
             }
-            std::fs::rename(&new, &path)?;
+            written?;
             match self.making {
                 Making::Begun => Ok(()),
-                Making::Finished => std::fs::File::open(admin)?.sync_all(),
+                Making::Finished => File::open(admin)?.sync_all(),
             }
         };
         write().map_err(|e| Error::at("writing", &path, e))
@@ -154,7 +162,9 @@ impl Marker {
         let path = admin.join(FILE);
         let write = || {
             let mut bytes = serde_json::to_vec(self)?;
-            let file = OpenOptions::new().write(true).open(&path)?;
+            // An agent may have put a link there.
+            let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = File::from(rustix::fs::open(&path, flags, Mode::empty())?);
             let length = usize::try_from(file.metadata()?.len()).unwrap_or(0);
             if bytes.len() > length {
                 return Err(std::io::Error::from(std::io::ErrorKind::StorageFull));

@@ -13,6 +13,7 @@ use crate::marker::Oid;
 use crate::remove::RemoveOptions;
 use crate::repo::{Located, Repo, branch_of};
 use crate::rescue::{RESCUE_PREFIX, Rescue};
+use crate::survey::lost::has_modules;
 
 impl Repo {
     /// Creates a worktree that has no record, or only what a removal left of one. Begins from what was kept of it, if
@@ -24,10 +25,9 @@ impl Repo {
         progress: OnProgress<'_>,
         cancel: &CancellationToken,
     ) -> Result<Worktree> {
-        let this = self.hardened(cancel).await?;
         let older = left.map_or(&[][..], |left| left.marker.rescues.as_slice());
-        let saved = this.saved(&request.name, older, cancel).await?;
-        let made = this.finish_removal(&request.name, left, cancel).await?;
+        let saved = self.saved(&request.name, older, cancel).await?;
+        let made = self.finish_removal(&request.name, left, cancel).await?;
         let saved = match saved {
             // The rescue that the removal made holds more than the record still does.
             Some(saved) if saved.rescue.is_some() => Some(saved),
@@ -40,17 +40,17 @@ impl Repo {
             }
         };
         let Some(Saved { head, rescue }) = saved else {
-            return this.create_at(request, None, progress, cancel).await;
+            return self.create_at(request, None, progress, cancel).await;
         };
         let asked = request.base_commit.as_deref().and_then(Oid::parse);
         let base = rescue.as_ref().and_then(|rescue| rescue.base.clone()).or(asked);
         let base = left.map(|left| left.marker.base.clone()).or(base).unwrap_or_else(|| head.clone());
         let request = CreateRequest { base_commit: Some(head.to_string()), ..request };
-        let mut worktree = this.create_at(request, Some(base.clone()), progress, cancel).await?;
+        let mut worktree = self.create_at(request, Some(base.clone()), progress, cancel).await?;
         let from = match &rescue {
             Some(rescue) => {
-                if let Err(error) = this.fill_restored(rescue, &head, &worktree, cancel).await {
-                    this.discard(&worktree, &head).await;
+                if let Err(error) = self.fill_restored(rescue, &head, &worktree, cancel).await {
+                    self.discard(&worktree, &head).await;
                     return Err(error);
                 }
                 format!("its branch and {}", rescue.reference)
@@ -124,7 +124,8 @@ struct Saved {
     rescue: Option<Rescue>,
 }
 
-/// Whether a removal has begun to delete a record: git makes none without this file.
+/// Whether a removal has begun to delete a record: git makes none without HEAD. A removal deletes submodule stores before it,
+/// so a record that has them was not left by one.
 pub(crate) fn is_half_deleted(admin: &Path) -> bool {
-    matches!(admin.join("HEAD").try_exists(), Ok(false))
+    matches!(admin.join("HEAD").try_exists(), Ok(false)) && !has_modules(admin)
 }

@@ -20,9 +20,10 @@ use crate::error::{Error, Result};
 use crate::landing::LandingRecord;
 use crate::marker::{self, Marker, Oid};
 use crate::recreate::is_half_deleted;
-use crate::repo::{BRANCH_PREFIX, Lease, Located, Missing, Repo, split_nul};
+use crate::repo::{BRANCH_PREFIX, Lease, Located, Missing, Repo};
 use crate::rescue::Rescue;
 use crate::save::nonce_name;
+use crate::survey::lost::MODULES;
 use crate::survey::{Change, IgnoredFiles, Survey};
 
 /// Where removed files wait for their deletion, in the place for worktrees. No worktree can have that name.
@@ -160,8 +161,7 @@ impl Repo {
         options: &RemoveOptions,
         cancel: &CancellationToken,
     ) -> Result<RemoveReport> {
-        let this = self.hardened(cancel).await?;
-        let at = this.locate(name)?;
+        let at = self.locate(name)?;
         if let Some(path) = &at.moved {
             return Err(Error::Moved { name: name.as_str().to_owned(), path: path.clone() });
         }
@@ -173,24 +173,33 @@ impl Repo {
                 Err(Error::DiskFull { .. }) => kept.overwrite(&at.admin)?,
                 written => written?,
             }
-            return this.report_kept(&at, cancel).await;
+            return self.report_kept(&at, cancel).await;
         }
         if is_half_deleted(&at.admin) && at.path.symlink_metadata().is_err() {
-            return this.finish(&at, cancel).await;
+            return self.finish(&at, cancel).await;
         }
         let _lease = match (lease, beneath::open_dir(&at.path)) {
             (Some(lease), _) => Some(lease),
-            (None, Ok(_)) => Some(this.hold(&at, cancel).await?),
+            (None, Ok(_)) => Some(self.hold(&at, cancel).await?),
             // Gone, or something else stands there: the survey says so.
             (None, Err(_)) => None,
         };
-        let records = this.open_records()?;
-        let _lock = this.lock_removals(&records, cancel).await?;
-        let mut survey = this.survey(&at, options.ignored, cancel).await?;
-        let weighed = this.weigh(&at, &survey, cancel).await?;
+        // Before anything is looked for: what only a store in the worktree has would go with it.
+        let stores = self.take_objects_in(&at).await?;
+        let mut survey = match self.survey(&at, options.ignored, cancel).await {
+            Err(error @ Error::Stalled { .. }) => match beneath::open_dir(&at.path) {
+                Ok(files) => self.survey_unreadable(&at, files, cancel).await?,
+                Err(_) => return Err(error),
+            },
+            survey => survey?,
+        };
+        // After the survey, which reads what the agent left: it must not keep others waiting.
+        let records = self.open_records()?;
+        let _lock = self.lock_removals(&records, cancel).await?;
+        let weighed = self.weigh(&at, &survey, cancel).await?;
         let ahead = match &weighed.tip {
             Some(tip) if *tip != at.marker.base => {
-                this.count(&at.marker.base, tip, cancel).await.unwrap_or(0)
+                self.count(&at.marker.base, tip, cancel).await.unwrap_or(0)
             }
             _ => 0,
         };
@@ -208,7 +217,7 @@ impl Repo {
             let why: Vec<&str> =
                 reasons.into_iter().filter(|(is_so, _)| *is_so).map(|(_, why)| why).collect();
             survey.pending.splice(0..0, weighed.left_behind.iter().cloned());
-            let rescue = this.save(&at, survey, &why.join(" "), cancel).await?;
+            let rescue = self.save(&at, survey, &why.join(" "), cancel).await?;
             if !weighed.left_behind.is_empty() {
                 let commits: Vec<&str> = weighed.left_behind.iter().map(Oid::short).collect();
                 notes.push(format!(
@@ -221,12 +230,13 @@ impl Repo {
         };
         // From here on the work is safe, and a caller that gives up must not leave half a removal.
         let never = CancellationToken::new();
-        let trashed = this.hide(&at)?;
+        self.forget_stores(&stores)?;
+        let trashed = self.hide(&at)?;
         {
-            let _records = this.lock_records(&never).await?;
-            this.delete_record(&at.admin, &records).await?;
+            let _records = self.lock_records(&never).await?;
+            self.delete_record(&at.admin, &records).await?;
         }
-        let branch_fate = this.settle_branch(&at, &weighed, ahead, &never).await?;
+        let branch_fate = self.settle_branch(&at, &weighed, ahead, &never).await?;
         if let Some((trash, hidden)) = trashed {
             let gone =
                 tokio::task::spawn_blocking(move || beneath::delete(trash.as_fd(), OsStr::new(&hidden)))
@@ -235,7 +245,7 @@ impl Repo {
                 .and_then(|done| done)
                 .map_err(|e| Error::at("deleting", &at.path, e))?;
         }
-        this.tidy_place();
+        self.tidy_place();
         Ok(RemoveReport {
             name: at.name.clone(),
             branch: at.branch(),
@@ -306,7 +316,7 @@ impl Repo {
         cancel: &CancellationToken,
     ) -> Result<Vec<Oid>> {
         let held: BTreeSet<&Oid> = survey.head.iter().chain(&survey.pending).chain(tip).collect();
-        let mut logged = self.logged_heads(at, cancel).await?;
+        let mut logged: BTreeSet<Oid> = self.logged_heads(at, cancel).await?.into_iter().collect();
         logged.retain(|oid| !held.contains(oid) && *oid != at.marker.base);
         if logged.is_empty() {
             return Ok(Vec::new());
@@ -372,19 +382,8 @@ impl Repo {
         if let Some(known) = self.checked_out_by_files(branch, but) {
             return Ok(known);
         }
-        let call = self.git.hardened(self.store(), "worktree").args(["list", "--porcelain", "-z"]);
-        let answer = call.ok(cancel).await?;
-        let wanted = format!("branch refs/heads/{branch}");
-        let but = but.map(|path| path.as_os_str().as_encoded_bytes());
-        let mut path: &[u8] = b"";
-        for line in split_nul(&answer.stdout) {
-            if let Some(worktree) = line.strip_prefix(b"worktree ") {
-                path = worktree;
-            } else if line == wanted.as_bytes() && Some(path) != but {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let places = self.checkouts_of(&format!("refs/heads/{branch}"), cancel).await?;
+        Ok(places.iter().any(|place| Some(place.as_path()) != but))
     }
 
     /// Finishes a removal that was cut short when all was saved.
@@ -429,6 +428,8 @@ impl Repo {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
                 opened => opened?,
             };
+            // First, so that a removal which is cut short is told from a record without HEAD; see `is_half_deleted`.
+            beneath::delete(record.as_fd(), OsStr::new(MODULES))?;
             for (name, _) in beneath::entries(record.as_fd())? {
                 if name.to_bytes() != marker::FILE.as_bytes() {
                     beneath::delete(record.as_fd(), OsStr::from_bytes(name.to_bytes()))?;

@@ -3,19 +3,23 @@
 //! Opened once, from the user's own directory, and kept: an agent's directory is never asked which
 //! repository it belongs to, because an agent can write the answer.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use caliban_core::names::Slug;
 use rustix::fs::FlockOperation;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::beneath;
 use crate::error::{Error, Result};
-use crate::git::{Git, GitOptions, GitPlace, base_command};
+use crate::git::{Git, GitOptions, GitPlace, StoreFormat};
 use crate::marker::{Marker, Oid};
+use crate::save::nonce_name;
 
 /// Where worktrees are put, relative to the repository's root.
 pub const PLACE: &str = ".caliban/worktrees";
@@ -26,11 +30,16 @@ const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
 /// What stands in the place of HEAD in a repository that keeps its refs in tables.
 const REFTABLE_HEAD: &[u8] = b"ref: refs/heads/.invalid";
+/// Settings that describe the repository and its file system.
+const DESCRIBING: &str =
+    r"^core\.(bare|worktree|sharedrepository|filemode|symlinks|ignorecase|precomposeunicode)$";
 /// The largest `gitdir` file that is read: one path.
 const GITDIR_CAP: u64 = 16 * 1024;
 /// How long one waits for a lock between two looks.
 const LOCK_LOOK: std::time::Duration = std::time::Duration::from_millis(5);
 
+/// How long one waits for a landing that holds a worktree. Its hooks may be waiting for us.
+const LANDING_LIMIT: std::time::Duration = std::time::Duration::from_secs(30);
 /// How often a lease is asked for again before somebody is taken to work there.
 const LEASE_TRIES: usize = 40;
 
@@ -81,10 +90,10 @@ impl Repo {
         if !start.is_dir() {
             return Err(not_here("no such directory".into()));
         }
-        let mut git = Git { options, no_attributes: EMPTY_TREE_SHA1, drivers: Vec::new() };
+        let mut git = Git { options, no_attributes: EMPTY_TREE_SHA1, format: StoreFormat::default() };
         let ask = async |place: &Path| {
-            let call =
-                git.trusted(place, "rev-parse").args(["--path-format=absolute", "--show-object-format"]);
+            let call = git.trusted(place, "rev-parse").with_patience(git.options.patience);
+            let call = call.args(["--path-format=absolute", "--show-object-format"]);
             // The last question fails where there is no working tree, after the others were answered.
             let call =
                 call.args(["--is-inside-work-tree", "--git-dir", "--git-common-dir", "--show-toplevel"]);
@@ -104,10 +113,11 @@ impl Repo {
         };
         let (git_dir, common) = (path(git_dir)?, path(common)?);
         let source = if *inside == b"true" { Some(path(top)?) } else { None };
-        if *format == b"sha256" {
+        git.format.is_sha256 = *format == b"sha256";
+        if git.format.is_sha256 {
             git.no_attributes = EMPTY_TREE_SHA256;
         }
-        let root = find_root(&git.options, &common, cancel).await?;
+        let root = find_root(&mut git, &common, cancel).await?;
         Ok(Self { git, root, source, git_dir, common })
     }
 
@@ -130,28 +140,6 @@ impl Repo {
     /// Where the worktree `name` is, or would be.
     pub fn path_of(&self, name: &Slug) -> PathBuf {
         self.root.join(PLACE).join(name.as_str())
-    }
-
-    /// Reads which programs the repository's configuration would run on files, so that hardened calls can
-    /// set each of them to nothing. Done again for every operation: the answer may have changed.
-    pub(crate) async fn hardened(&self, cancel: &CancellationToken) -> Result<Self> {
-        let mut fresh = self.clone();
-        fresh.git.drivers.clear();
-        let found = fresh
-            .git
-            .hardened(fresh.store(), "config")
-            .args(["-z", "--name-only", "--get-regexp", DRIVERS])
-            .run(cancel)
-            .await?;
-        // 1 is "none"; anything else is a configuration that no git would read.
-        if !matches!(found.status.code(), Some(0 | 1)) {
-            return Err(found.failure());
-        }
-        let mut keys: Vec<_> = split_nul(&found.stdout).map(|key| OsString::from_vec(key.to_vec())).collect();
-        keys.sort();
-        keys.dedup();
-        fresh.git.drivers = keys;
-        Ok(fresh)
     }
 
     pub(crate) fn store(&self) -> GitPlace<'_> {
@@ -269,6 +257,23 @@ impl Repo {
         Some(false)
     }
 
+    /// Where a ref is checked out, by git's own list of worktrees.
+    pub(crate) async fn checkouts_of(&self, name: &str, cancel: &CancellationToken) -> Result<Vec<PathBuf>> {
+        let call = self.git.hardened(self.store(), "worktree").args(["list", "--porcelain", "-z"]);
+        let (mut place, mut found, mut is_main) = (PathBuf::new(), Vec::new(), true);
+        for field in call.ok(cancel).await?.fields() {
+            let field = field.as_encoded_bytes();
+            if let Some(path) = field.strip_prefix(b"worktree ") {
+                // The first is the main tree, which git takes to be where it was told that the store is.
+                let path = PathBuf::from(OsString::from_vec(path.to_vec()));
+                place = if std::mem::take(&mut is_main) { self.root.clone() } else { path };
+            } else if field.strip_prefix(b"branch ") == Some(name.as_bytes()) {
+                found.push(place.clone());
+            }
+        }
+        Ok(found)
+    }
+
     /// What a ref points at, if it exists.
     pub(crate) async fn resolve_ref(&self, name: &str, cancel: &CancellationToken) -> Result<Option<Oid>> {
         let call =
@@ -277,13 +282,27 @@ impl Repo {
         Ok(if answer.status.success() { Oid::parse(&answer.line()) } else { None })
     }
 
-    /// Holds a worktree. Others look at leases by taking them for a moment, so a held one is asked again for a while.
+    /// Holds a worktree, when no work is being landed from it any more.
     pub(crate) async fn hold(&self, at: &Located, cancel: &CancellationToken) -> Result<Lease> {
+        let until = Instant::now() + LANDING_LIMIT;
+        loop {
+            if let Some(lease) = self.try_hold(at, cancel).await? {
+                return Ok(lease);
+            }
+            if !self.is_landing() || Instant::now() > until {
+                return Err(Error::Busy { name: at.name.as_str().to_owned(), path: at.path.clone() });
+            }
+        }
+    }
+
+    /// Holds a worktree if nobody else does. Others look at leases by taking them for a moment, so a held one is asked again
+    /// for a while.
+    pub(crate) async fn try_hold(&self, at: &Located, cancel: &CancellationToken) -> Result<Option<Lease>> {
         let failed = |e: std::io::Error| Error::at("locking", &at.path, e);
         for tried in 0.. {
             let dir = beneath::open_dir(&at.path).map_err(failed)?;
             if let Some(lease) = Lease::take(dir).map_err(failed)? {
-                return Ok(lease);
+                return Ok(Some(lease));
             }
             if tried == LEASE_TRIES {
                 break;
@@ -293,7 +312,7 @@ impl Repo {
                 () = cancel.cancelled() => return Err(Error::Cancelled),
             }
         }
-        Err(Error::Busy { name: at.name.as_str().to_owned(), path: at.path.clone() })
+        Ok(None)
     }
 
     /// Takes the lock for removals: two of them must not each count on the other's branch. `records` is the
@@ -344,7 +363,7 @@ impl Locked {
 }
 
 /// The bare repository that is hidden in `dir`, if it is the only one: git itself does not find it from there.
-fn hidden_bare(dir: &Path) -> Option<PathBuf> {
+pub(crate) fn hidden_bare(dir: &Path) -> Option<PathBuf> {
     let is_hidden = |path: &PathBuf| path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"."));
     let entries = std::fs::read_dir(dir).ok()?.flatten().map(|entry| entry.path());
     let mut found = entries.filter(|path| is_hidden(path) && is_git_dir(path));
@@ -379,10 +398,6 @@ impl Lease {
         }
     }
 }
-
-/// Configuration keys whose values git runs as programs on a file's content.
-const DRIVERS: &str =
-    r"^(filter\..*\.(clean|smudge|process|required)|merge\..*\.driver|diff\..*\.(command|textconv))$";
 
 /// Paths as `check-ignore` reads them. It takes them for patterns of its own where they begin with `:`.
 pub(crate) fn asked_to_ignore<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
@@ -442,29 +457,45 @@ fn normal(path: &Path) -> PathBuf {
     out
 }
 
-/// The root follows from the store alone, so every way into a repository finds the same worktrees.
-async fn find_root(options: &GitOptions, common: &Path, cancel: &CancellationToken) -> Result<PathBuf> {
-    let mut command = base_command(options);
-    command.current_dir(common).env("GIT_DIR", common);
-    command.args(["config", "-z", "--get-regexp", r"^core\.(bare|worktree)$"]);
-    let output = command.output();
-    let output = tokio::select! {
-        output = output => output.map_err(|source| Error::GitMissing { program: options.program.clone(), source })?,
-        () = cancel.cancelled() => return Err(Error::Cancelled),
-    };
+/// Finds the root, which follows from the store alone, so that every way into a repository finds the same worktrees. Writes
+/// down what hardened calls must know of the configuration.
+async fn find_root(git: &mut Git, common: &Path, cancel: &CancellationToken) -> Result<PathBuf> {
+    let call = git.trusted(common, "config").env("GIT_DIR", common).with_patience(git.options.patience);
+    // Exit code 1 is "none of them".
+    let found = call.args(["-z", "--get-regexp", DESCRIBING]).run(cancel).await?;
     let (mut bare, mut worktree) = (false, None);
-    for entry in split_nul(&output.stdout) {
+    let mut core = BTreeMap::new();
+    for entry in split_nul(&found.stdout) {
         let mut parts = entry.splitn(2, |b| *b == b'\n');
-        match (parts.next(), parts.next()) {
-            (Some(b"core.bare"), value) => {
-                bare = value.is_none_or(|v| matches!(v, b"true" | b"yes" | b"on" | b"1"));
-            }
-            (Some(b"core.worktree"), Some(value)) => {
+        let (key, value) = (parts.next().unwrap_or_default(), parts.next());
+        // A key without a value is true.
+        let is_true = value.is_none_or(|v| matches!(v, b"true" | b"yes" | b"on" | b"1"));
+        match (key, value) {
+            (b"core.bare", _) => bare = is_true,
+            (b"core.worktree", Some(value)) => {
                 worktree = Some(common.join(PathBuf::from(OsString::from_vec(value.to_vec()))));
+            }
+            (b"core.sharedrepository", Some(value)) if value.iter().all(u8::is_ascii_alphanumeric) => {
+                core.insert("sharedrepository", String::from_utf8_lossy(value).into_owned());
+            }
+            // An agent can write these two, and git would not see a changed mode or link. So the file system is asked.
+            (b"core.filemode", _) => {
+                core.insert("filemode", (is_true || marks_executable(common)).to_string());
+            }
+            (b"core.symlinks", _) => {
+                core.insert("symlinks", (is_true || holds_links(common)).to_string());
+            }
+            (b"core.ignorecase", _) => {
+                core.insert("ignorecase", is_true.to_string());
+            }
+            (b"core.precomposeunicode", _) => {
+                core.insert("precomposeunicode", is_true.to_string());
             }
             _ => {}
         }
     }
+    git.format.is_bare = bare;
+    git.format.core = core.into_iter().collect();
     let hidden = common.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     let is_dot_git = common.file_name().is_some_and(|name| name == ".git");
     let root = match (bare, worktree) {
@@ -474,4 +505,31 @@ async fn find_root(options: &GitOptions, common: &Path, cancel: &CancellationTok
         _ => common.to_path_buf(),
     };
     root.canonicalize().map_err(|e| Error::at("resolving", &root, e))
+}
+
+/// Whether files in this directory can be executable or not. Tried, as `git init` does.
+fn marks_executable(dir: &Path) -> bool {
+    let path = dir.join(nonce_name("caliban-probe"));
+    let probe = || -> std::io::Result<bool> {
+        let file = std::fs::File::create_new(&path)?;
+        let reads_back = |mode| -> std::io::Result<bool> {
+            file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+            Ok(file.metadata()?.permissions().mode() & 0o777 == mode)
+        };
+        Ok(reads_back(0o755)? && reads_back(0o644)?)
+    };
+    let found = probe();
+    // Best effort by name: mostly it is there.
+    let _gone = std::fs::remove_file(&path);
+    // Where nothing can be written, modes cannot be told to be useless.
+    found.unwrap_or(true)
+}
+
+/// Whether a link can be made in this directory. Tried.
+fn holds_links(dir: &Path) -> bool {
+    let path = dir.join(nonce_name("caliban-probe"));
+    let made = std::os::unix::fs::symlink("nowhere", &path);
+    // Best effort by name: it may not have been made.
+    let _gone = std::fs::remove_file(&path);
+    made.is_ok()
 }

@@ -105,15 +105,14 @@ impl Repo {
         progress: OnProgress<'_>,
         cancel: &CancellationToken,
     ) -> Result<Restored> {
-        let this = self.hardened(cancel).await?;
-        let rescue = this.rescue(name, cancel).await?;
+        let rescue = self.rescue(name, cancel).await?;
         match to {
             RestoreTo::Directory(path) => {
-                this.restore_files(&rescue, &path, cancel).await?;
+                self.restore_files(&rescue, &path, cancel).await?;
                 Ok(Restored::Directory(path))
             }
             RestoreTo::Worktree(given) => {
-                let worktree = this.restore_worktree(&rescue, given, progress, cancel).await?;
+                let worktree = self.restore_worktree(&rescue, given, progress, cancel).await?;
                 Ok(Restored::Worktree(Box::new(worktree)))
             }
         }

@@ -27,7 +27,7 @@ const READ_WHOLE: u64 = 8 * 1024 * 1024;
 pub(crate) const TEXT_CAP: u64 = 64 * 1024 * 1024;
 /// What is put behind a name that git refuses in a tree.
 pub const ESCAPE: &str = ".caliban-rescue";
-/// Where things go that are no files of the worktree: conflict stages, submodule stores.
+/// Where things go that are no files of the worktree: conflict stages, submodule stores, an index that git cannot read.
 pub const EXTRAS: &str = ".caliban-rescue";
 /// Who makes rescue commits.
 const IDENTITY: &str = "Caliban <caliban@localhost>";
@@ -205,12 +205,15 @@ fn changes(snapshot: &Snapshot, out: &mut impl Write, cancel: &CancellationToken
         }
         save_one(out, files.as_fd(), path, &escaped(path), snapshot.text.contains(path))?;
     }
-    if let Some(modules) = &plan.modules {
-        let root = beneath::open_dir(modules).map_err(|e| unreadable(modules, &e))?;
-        for path in
-            beneath::files_beneath(root.as_fd(), Path::new("")).map_err(|e| unreadable(modules, &e))?
-        {
-            let to = escaped(&Path::new(EXTRAS).join("modules").join(&path));
+    for (admin, name) in &plan.of_record {
+        let cannot = |e: io::Error| unreadable(&admin.join(name), &e);
+        let root = beneath::open_dir(admin).map_err(cannot)?;
+        let paths = match beneath::look(root.as_fd(), Path::new(name)).map_err(cannot)? {
+            FoundFile::Directory => beneath::files_beneath(root.as_fd(), Path::new(name)).map_err(cannot)?,
+            _ => vec![PathBuf::from(name)],
+        };
+        for path in paths {
+            let to = escaped(&Path::new(EXTRAS).join(&path));
             save_one(out, root.as_fd(), &path, &to, false)?;
         }
     }

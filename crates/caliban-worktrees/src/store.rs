@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::beneath;
 use crate::error::{Error, Result};
-use crate::git::GitPlace;
+use crate::git::{GitPlace, StoreFormat};
 use crate::repo::Repo;
 use crate::save::nonce_name;
 
@@ -22,12 +22,8 @@ impl OneCallStore {
             std::fs::create_dir_all(path.join("objects/info"))?;
             std::fs::create_dir_all(path.join("refs/heads"))?;
             std::fs::write(path.join("HEAD"), "ref: refs/heads/none\n")?;
-            let format = if repo.git.no_attributes.len() == 64 {
-                "[core]\nrepositoryformatversion = 1\nbare = true\n[extensions]\nobjectformat = sha256\n"
-            } else {
-                "[core]\nrepositoryformatversion = 0\nbare = true\n"
-            };
-            std::fs::write(path.join("config"), format)?;
+            let format = StoreFormat { is_bare: true, ..repo.git.format.clone() };
+            std::fs::write(path.join("config"), format.config(false))?;
             let objects = repo.common_dir().join("objects");
             let mut line = objects.as_os_str().as_encoded_bytes().to_vec();
             line.push(b'\n');
@@ -44,12 +40,12 @@ impl OneCallStore {
     }
 
     pub(crate) fn place(&self) -> GitPlace<'_> {
-        GitPlace::Store { common: &self.path }
+        GitPlace::Own { store: &self.path, files: None }
     }
 
     /// The same as if it were the store of these files.
     pub(crate) fn place_of<'a>(&'a self, files: &'a Path) -> GitPlace<'a> {
-        GitPlace::Tree { common: &self.path, git_dir: &self.path, files }
+        GitPlace::Own { store: &self.path, files: Some(files) }
     }
 }
 

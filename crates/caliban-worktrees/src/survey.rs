@@ -3,7 +3,7 @@
 
 mod doubts;
 mod left;
-mod lost;
+pub(crate) mod lost;
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -86,8 +86,8 @@ pub(crate) struct SavePlan {
     pub(crate) whole: BTreeSet<PathBuf>,
     pub(crate) staged: Vec<Staged>,
     pub(crate) unmerged: Vec<IndexEntry>,
-    /// The administrative directory's own submodule stores, saved whole.
-    pub(crate) modules: Option<PathBuf>,
+    /// Files and directories of the record that are saved as they are: the administrative directory, and the name in it.
+    pub(crate) of_record: Vec<(PathBuf, &'static str)>,
 }
 
 /// What was found.
@@ -108,7 +108,7 @@ pub(crate) struct Survey {
 }
 
 impl Repo {
-    /// Looks at all of it. `self` must be [`Repo::hardened`].
+    /// Looks at all of it.
     pub(crate) async fn survey(
         &self,
         at: &Located,
@@ -120,16 +120,9 @@ impl Repo {
         let Some((status, index)) = self.read_status(at, &scratch, cancel).await? else {
             return self.survey_unreadable(at, files, cancel).await;
         };
-        let mut survey = Survey {
-            head: status.head.clone(),
-            branch: status.branch.clone(),
-            files: None,
-            changes: Vec::new(),
-            ignored: Vec::new(),
-            pending: self.pending(at, status.head.is_none(), cancel).await?,
-            plan: SavePlan { unmerged: index.unmerged.clone(), ..SavePlan::default() },
-            notes: Vec::new(),
-        };
+        let mut survey = Survey { branch: status.branch.clone(), ..Survey::of(status.head.clone()) };
+        survey.plan.unmerged = index.unmerged.clone();
+        self.fill_from_record(at, &mut survey, cancel).await?;
         let fd = files.as_fd();
         let unchanged = self.unchanged(at, &status, &index, &files, cancel).await?;
         for entry in &status.tracked {
@@ -168,10 +161,6 @@ impl Repo {
         }
         if matches!(beneath::look(fd, Path::new(".git")), Ok(FoundFile::Directory)) {
             survey.whole(Path::new(".git"), ChangeKind::NestedRepository);
-        }
-        if at.admin.join("modules").is_dir() {
-            survey.plan.modules = Some(at.admin.join("modules"));
-            survey.add(Path::new(".git/modules"), ChangeKind::Submodule);
         }
         self.survey_unknown(at, &status, &mut survey, &files, ignored, cancel).await?;
         survey.files = Some(files);

@@ -120,14 +120,12 @@ pub(super) async fn serve(
     bound.remove();
     drop(listener);
     door.git.close();
-    let drained = async {
-        while connections.join_next().await.is_some() {}
-        // A merge that was cut short has put everything back.
-        door.git.wait().await;
-    };
+    let drained = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(DRAIN_LIMIT, drained).await.is_err() {
         tracing::warn!("left {} requests unanswered after {DRAIN_LIMIT:?}", connections.len());
     }
+    // Without a limit: a merge that is cut short ends its hooks and puts the user's tree back.
+    door.git.wait().await;
 }
 
 /// What every connection needs.

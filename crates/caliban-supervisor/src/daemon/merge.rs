@@ -100,5 +100,6 @@ async fn preview(
 }
 
 async fn open(places: &Places, cancel: &CancellationToken) -> Result<Repo, caliban_worktrees::Error> {
-    Repo::open(places.repo(), GitOptions::default(), cancel).await
+    let options = GitOptions { has_terminal: false, ..GitOptions::default() };
+    Repo::open(places.repo(), options, cancel).await
 }

@@ -1,8 +1,9 @@
 //! The variables and settings that decide what git may run, read and write. One list of each for the whole program.
 //!
-//! Measured with traps in every place that git reads: a git with all of these ran nothing of an agent's. Each entry that is
-//! missing ran something. Two things stay open: `git add -A` and `git stash` run the filters of a nested repository, so
-//! neither is used on an agent's files.
+//! Measured with traps in every place that git reads: a git with all of these ran nothing of an agent's. A hardened call does
+//! not read the repository's configuration at all (`view.rs`); the settings here are a second protection, and choose formats.
+//! Two things stay open: `git add -A` and `git stash` run the filters of a nested repository, so neither is used on an
+//! agent's files.
 
 /// Variables that change which repository, index or configuration a git works on, or make it run or
 /// write something (`git rev-parse --local-env-vars` and the tracing and program ones).
@@ -51,7 +52,7 @@ pub(crate) const DROPPED: [&str; 41] = [
 ];
 
 /// The environment of a hardened call, beside the directories and the attribute source.
-pub(super) const HARD_ENV: [(&str, &str); 12] = [
+pub(super) const HARD_ENV: [(&str, &str); 13] = [
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_OPTIONAL_LOCKS", "0"),
@@ -64,6 +65,7 @@ pub(super) const HARD_ENV: [(&str, &str); 12] = [
     ("GIT_ASKPASS", "false"),
     ("GIT_SSH_COMMAND", "false"),
     ("GIT_ATTR_NOSYSTEM", "1"),
+    ("GIT_GRAFT_FILE", "/dev/null"),
 ];
 
 /// Those of [`HARD_ENV`] that keep the configuration of the user and of the machine out.

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,8 @@ const STATUS: [&str; 5] =
 pub(super) struct InTree<'a> {
     pub(super) repo: &'a Repo,
     pub(super) tree: &'a Path,
+    /// The branch that is checked out there.
+    pub(super) branch: Option<&'a str>,
     pub(super) ends: &'a Ends,
     pub(super) note: &'a (dyn Fn(LandNote) + Sync),
 }
@@ -92,7 +95,10 @@ impl InTree<'_> {
         if self.head().await.is_none_or(|(commit, _)| commit != *into) {
             return Err(Refusal::HeadMoved { tree: self.tree.to_owned() });
         }
-        let merge = self.repo.git.as_user(self.tree, "merge").args(["--no-autostash", "--quiet"]);
+        // By the strategy that was tried, and without options that an agent could have written for it.
+        let options = self.branch.map(|branch| OsString::from(format!("branch.{branch}.mergeOptions")));
+        let merge = self.repo.git.as_user(self.tree, "merge").with_each(options.as_slice(), "");
+        let merge = merge.args(["--no-autostash", "--quiet", "--strategy=ort"]);
         let steps = match how {
             LandAs::Squash => vec![
                 merge.args(["--squash", "--ff", head.as_str()]),
@@ -104,7 +110,17 @@ impl InTree<'_> {
             }
         };
         for step in steps {
-            let output = step.run(cancel).await?;
+            let output = match step.run(cancel).await {
+                Ok(output) => output,
+                // It could not be started, or its hooks did not end. What the step before did is taken back.
+                Err(error) => {
+                    let after = self.undo(touched).await;
+                    return Err(match error {
+                        Error::Cancelled => Refusal::Interrupted { after },
+                        error => Refusal::MergeFailed { error, after },
+                    });
+                }
+            };
             let is_cut = cancel.is_cancelled() || output.status.signal().is_some();
             if output.status.success() && !is_cut {
                 continue;
@@ -123,8 +139,56 @@ impl InTree<'_> {
         }
         match self.head().await {
             // Whatever a hook put on top of it.
-            Some((commit, _)) if commit != *into => Ok(commit),
+            Some((commit, _)) if commit != *into => {
+                if self.is_as_tried(&commit).await {
+                    return Ok(commit);
+                }
+                let detail = "it made other files than the merge that was tried before".to_owned();
+                let error = Error::Answer { command: "merge", detail };
+                Err(Refusal::MergeFailed { error, after: self.take_back(&commit, touched).await })
+            }
             _ => Err(Refusal::NoCommitMade { after: self.undo(touched).await }),
+        }
+    }
+
+    /// Whether the first commit over where the merge began has the tree that was tried. A hook may change what is committed.
+    async fn is_as_tried(&self, commit: &Oid) -> bool {
+        let Ends { into, merged, .. } = self.ends;
+        let never = CancellationToken::new();
+        let call = self.repo.git.hardened(self.repo.opened(), "rev-list").arg("--first-parent");
+        let Ok(made) = call.arg(format!("{into}..{commit}")).arg("--").ok(&never).await else { return true };
+        let Some(first) = made.line().lines().last().and_then(Oid::parse) else { return true };
+        match self.repo.tree_of(&first, &never).await {
+            Ok(tree) if tree != *merged => self.has_hooks().await,
+            _ => true,
+        }
+    }
+
+    /// Whether there is any hook; also when that is not known.
+    async fn has_hooks(&self) -> bool {
+        let call = self.repo.git.as_user(self.tree, "rev-parse").args(["--git-path", "hooks"]);
+        let Ok(found) = call.ok(&CancellationToken::new()).await else { return true };
+        let place = self.tree.join(OsStr::from_bytes(found.stdout.trim_ascii_end()));
+        let is_hook = |entry: std::fs::DirEntry| {
+            entry.path().extension() != Some(OsStr::new("sample"))
+                && entry.path().metadata().is_ok_and(|found| found.permissions().mode() & 0o111 != 0)
+        };
+        std::fs::read_dir(place).is_ok_and(|entries| entries.flatten().any(is_hook))
+    }
+
+    /// Takes back a merge whose commit is made.
+    async fn take_back(&self, commit: &Oid, touched: &[Touched]) -> TreeAfter {
+        let (into, never) = (&self.ends.into, CancellationToken::new());
+        let Ok(mut made) = self.repo.touched(into, commit, &never).await else {
+            return TreeAfter::HeadMoved(self.tree.to_owned());
+        };
+        let is_new = |touched: &&Touched| made.iter().all(|made| made.path != touched.path);
+        let others: Vec<Touched> = touched.iter().filter(is_new).cloned().collect();
+        made.extend(others);
+        let back = self.git("update-ref").args(["-m", "caliban agents merge: taken back", "HEAD"]);
+        match back.args([into.as_str(), commit.as_str()]).succeeds(&never).await {
+            Ok(true) => self.undo(&made).await,
+            _ => TreeAfter::HeadMoved(self.tree.to_owned()),
         }
     }
 

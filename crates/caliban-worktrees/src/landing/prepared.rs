@@ -16,6 +16,7 @@ use super::refusal::{CannotCommit, Refusal};
 use super::work::Work;
 use crate::beneath::{self, FoundFile};
 use crate::error::{Error, Result};
+use crate::index::IndexStamp;
 use crate::marker::Oid;
 use crate::repo::{Located, Repo};
 use crate::save::{self, Identity, Snapshot, TEXT_CAP, TemporaryRefs};
@@ -24,6 +25,7 @@ use crate::survey::{ChangeKind, SavePlan, Staged};
 /// A commit that nothing but a temporary ref holds yet; settled or dropped.
 pub(super) struct Prepared {
     at: Located,
+    index: IndexStamp,
     before: Oid,
     commit: Oid,
     /// The temporary ref.
@@ -91,7 +93,7 @@ impl Prepared {
             repo.update_refs(&format!("update {place}\0{earlier}\0{commit}\0"), cancel).await?;
             commit = earlier;
         }
-        Ok(Self { at: work.at.clone(), before, commit, place })
+        Ok(Self { at: work.at.clone(), index: work.index.clone(), before, commit, place })
     }
 
     pub(super) fn commit(&self) -> &Oid {
@@ -99,14 +101,19 @@ impl Prepared {
     }
 
     /// It has landed: the agent's branch moves to it, and the worktree's index is brought up to it, so that the worktree is
-    /// clean.
+    /// clean. Neither happens where somebody has staged something meanwhile: that would look like a change against the
+    /// commit.
     pub(super) async fn settle(self, repo: &Repo) -> Result<()> {
-        let Self { at, before, commit, place } = self;
+        if let Err(error) = self.index.check(&self.at) {
+            self.discard(repo).await;
+            return Err(error);
+        }
+        let Self { at, index, before, commit, place } = self;
         let never = CancellationToken::new();
         let order =
             format!("update refs/heads/{}\0{commit}\0{before}\0delete {place}\0{commit}\0", at.branch());
         repo.update_refs(&order, &never).await?;
-        repo.bring_index_to(&at, &commit, &never).await
+        repo.bring_index_to(&at, &index, &commit, &never).await
     }
 
     /// It has not landed: only the temporary ref goes.

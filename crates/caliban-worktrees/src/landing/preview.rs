@@ -9,6 +9,7 @@ use super::record::LandingRecord;
 use super::target::Target;
 use crate::diff;
 use crate::error::{Error, Result};
+use crate::git::Call;
 use crate::marker::Oid;
 use crate::repo::Repo;
 
@@ -56,6 +57,9 @@ const ABSENT: &str = "000000";
 /// The mode of a submodule.
 pub(super) const SUBMODULE: &str = "160000";
 
+/// The settings that name merge drivers.
+const DRIVERS: &str = r"^merge\..*\.driver$";
+
 impl Repo {
     /// Tries the merge. `before` is an earlier landing that is still in `into`.
     pub(super) async fn preview(
@@ -92,9 +96,7 @@ impl Repo {
         let call = match target {
             // Trusted, so that it foretells what `git merge` will do there with the user's attributes and merge drivers.
             Target::Here { tree, .. } => self.git.trusted(tree, "merge-tree"),
-            Target::Branch { .. } => {
-                self.git.hardened(self.store(), "merge-tree").env("GIT_ATTR_SOURCE", into.as_str())
-            }
+            Target::Branch { .. } => self.merge_tree_in_store(&into, cancel).await?,
         };
         let call = call.args(["--write-tree", "-z", "--name-only", "--no-messages"]);
         let answer = call.args([ours.as_str(), head.as_str()]).run(cancel).await?;
@@ -106,6 +108,24 @@ impl Repo {
             _ => return Err(answer.failure()),
         };
         Ok(Preview { into, head, landed, commits, result })
+    }
+
+    /// A `merge-tree` with the attributes of `into` that runs nothing. Where a driver would have to run that somebody has
+    /// configured, the merge is a conflict.
+    pub(super) async fn merge_tree_in_store(&self, into: &Oid, cancel: &CancellationToken) -> Result<Call> {
+        let call =
+            self.git.trusted(self.users_directory(), "config").with_patience(self.git.options.patience);
+        let found = call.args(["-z", "--name-only", "--get-regexp", DRIVERS]).run(cancel).await?;
+        // Exit code 1 is "none"; any other is a configuration that no git reads.
+        if !matches!(found.status.code(), Some(0 | 1)) {
+            return Err(found.failure());
+        }
+        let mut drivers = found.fields();
+        drivers.sort();
+        drivers.dedup();
+        let call = self.git.hardened(self.store(), "merge-tree").env("GIT_ATTR_SOURCE", into.as_str());
+        // An empty driver would succeed and keep "ours".
+        Ok(call.with_each(&drivers, "false"))
     }
 
     /// Makes a commit in the user's name, which no ref holds.

@@ -126,16 +126,15 @@ impl Repo {
     /// Whether all that `head`, a commit of the worktree `name`, holds is on a branch that is no agent's: as it is, or
     /// squashed.
     pub async fn has_landed(&self, name: &Slug, head: &Oid, cancel: &CancellationToken) -> Result<bool> {
-        let this = self.hardened(cancel).await?;
-        if !this.users_branches_with(head, cancel).await?.is_empty() {
+        if !self.users_branches_with(head, cancel).await?.is_empty() {
             return Ok(true);
         }
-        let record = LandingRecord::read(&this.locate(name)?.admin).filter(|record| record.tip == *head);
+        let record = LandingRecord::read(&self.locate(name)?.admin).filter(|record| record.tip == *head);
         let Some(record) = record else { return Ok(false) };
-        for branch in this.users_branches_with(&record.commit, cancel).await? {
-            let Some(into) = this.resolve_ref(&branch, cancel).await? else { continue };
+        for branch in self.users_branches_with(&record.commit, cancel).await? {
+            let Some(into) = self.resolve_ref(&branch, cancel).await? else { continue };
             // It may have been taken back there.
-            let still = this.still_landed(record.clone(), &into, cancel).await?;
+            let still = self.still_landed(record.clone(), &into, cancel).await?;
             if still.record.is_some_and(|still| still.commit == record.commit) {
                 return Ok(true);
             }
@@ -161,7 +160,7 @@ impl Repo {
         if self.resolve_ref(&before, cancel).await?.is_none() {
             return Ok(false);
         }
-        let call = self.git.hardened(self.store(), "merge-tree").env("GIT_ATTR_SOURCE", into.as_str());
+        let call = self.merge_tree_in_store(into, cancel).await?;
         let call = call.args(["--write-tree", "--no-messages"]).arg(format!("--merge-base={commit}"));
         let answer = call.args([into.as_str(), before.as_str()]).run(cancel).await?;
         match answer.status.code() {

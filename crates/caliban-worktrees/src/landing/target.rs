@@ -1,7 +1,6 @@
 //! Where an agent's work goes: what is checked out in the user's tree, or a branch that is checked out nowhere.
 
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
@@ -64,15 +63,8 @@ impl Target {
             return Err(Refusal::NoSuchBranch { name: into });
         }
         let branch = short(&reference);
-        let call = repo.git.hardened(repo.store(), "worktree").args(["list", "--porcelain", "-z"]);
-        let mut place = Vec::new();
-        for field in call.ok(cancel).await?.fields() {
-            if let Some(path) = field.as_bytes().strip_prefix(b"worktree ") {
-                place = path.to_owned();
-            } else if field.as_bytes().strip_prefix(b"branch ") == Some(reference.as_bytes()) {
-                let place = String::from_utf8_lossy(&place).into_owned();
-                return Err(Refusal::CheckedOutElsewhere { branch, place });
-            }
+        if let Some(place) = repo.checkouts_of(&reference, cancel).await?.first() {
+            return Err(Refusal::CheckedOutElsewhere { branch, place: place.display().to_string() });
         }
         if let Some(operation) = in_use(repo.common_dir(), &reference) {
             return Err(Refusal::BranchInUse { operation, branch });

@@ -12,6 +12,7 @@ use super::refusal::Refusal;
 use crate::diff::Changes;
 use crate::error::Result;
 use crate::git::GitPlace;
+use crate::index::IndexStamp;
 use crate::marker::Oid;
 use crate::repo::{Located, Repo};
 use crate::survey::ChangeKind;
@@ -20,6 +21,8 @@ use crate::survey::ChangeKind;
 pub(super) struct Work {
     pub(super) changes: Changes,
     pub(super) at: Located,
+    /// The index that was there before anything was looked at.
+    pub(super) index: IndexStamp,
     /// The branch that is checked out, usually the worktree's own; `None` when HEAD is detached.
     pub(super) branch: Option<String>,
     /// The commit that is checked out: what is landed.
@@ -37,8 +40,9 @@ impl Work {
         note: &(dyn Fn(LandNote) + Sync),
         cancel: &CancellationToken,
     ) -> Result<Self, Refusal> {
-        let changes = repo.changes(name, cancel).await?;
         let at = repo.locate(name)?;
+        let index = IndexStamp::of(&at.admin);
+        let changes = repo.changes(name, cancel).await?;
         let worktree = at.path.clone();
         if worktree.symlink_metadata().is_err() {
             note(LandNote::FilesGone { worktree: worktree.clone() });
@@ -69,7 +73,7 @@ impl Work {
             left.retain(|left| *left != path);
             uncommitted.entry(path).or_default().insert(ChangeKind::Staged);
         }
-        Ok(Self { changes, at, branch, head, uncommitted, left })
+        Ok(Self { changes, at, index, branch, head, uncommitted, left })
     }
 
     /// What is landed, for people.

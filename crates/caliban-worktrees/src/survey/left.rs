@@ -64,7 +64,7 @@ impl Survey {
         // All of these are saved for the sake of saving only.
         self.plan.whole.clear();
         self.plan.unmerged.clear();
-        self.plan.modules = None;
+        self.plan.of_record.clear();
         let (meant, left) = std::mem::take(&mut self.changes).into_iter().partition(|c| is_meant(c.kind));
         self.changes = meant;
         left

@@ -102,7 +102,8 @@ impl Lab {
     }
 
     pub(crate) fn options(&self) -> GitOptions {
-        GitOptions { program: "git".into(), environment: Environment::Exactly(self.environment()) }
+        let environment = Environment::Exactly(self.environment());
+        GitOptions { environment, ..GitOptions::default() }
     }
 
     pub(crate) async fn open(&self) -> Repo {

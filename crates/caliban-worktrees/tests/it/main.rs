@@ -4,11 +4,14 @@
 
 mod attacks;
 mod committing;
+mod hooks;
 mod lab;
 mod landing;
 mod making;
 mod merging;
 mod places;
+mod planted;
+mod records;
 mod removing;
 mod sweeping;
 mod trouble;

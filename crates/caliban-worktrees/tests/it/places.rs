@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use caliban_worktrees::{
-    BranchFate, CreateRequest, Error, Keep, RemovalOutcome, RemoveOptions, Repo, SweepMode, Swept,
+    BranchFate, CreateRequest, Error, Keep, Lookup, RemovalOutcome, RemoveOptions, Repo, SweepMode, Swept,
 };
 
 use crate::lab::{Lab, create, make, names, remove, slug, token, try_create, write};
@@ -57,6 +57,21 @@ async fn bare_with_worktrees_beside_it() {
     write(&path.join("new"), "new");
     assert!(remove(&repo, "bare").await.rescue.is_some());
     assert_eq!(lab.git_at(project.join("main"), &["status", "--porcelain"]), "");
+}
+
+#[tokio::test]
+async fn from_around_a_hidden_bare_repository_agents_get_worktrees() {
+    let lab = Lab::new();
+    let project = lab.top().join("project");
+    lab.git_at(lab.top(), &["clone", "-q", "--bare", "repo", "project/.bare"]);
+    let lookup = Lookup::new(&project, lab.options());
+    assert!(lookup.has_commits() && !lookup.is_in_git_dir());
+    let head = lookup.commit("HEAD", &token()).await.unwrap().unwrap();
+    assert_eq!(head.as_str(), lab.git(&["rev-parse", "HEAD"]));
+    assert!(lookup.has_path("HEAD", "README.md", &token()).await.unwrap());
+    let path = make(&lab.open_at(&project).await, "x").await;
+    assert_eq!(path, project.join(".caliban/worktrees/x"));
+    assert!(!Lookup::new(&lab.home(), lab.options()).has_commits(), "not where there is none");
 }
 
 #[tokio::test]

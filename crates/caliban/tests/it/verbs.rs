@@ -189,3 +189,26 @@ fn work_is_looked_at_tried_and_landed_over_the_socket() {
     assert_eq!((&merged["how"], &merged["commits"]), (&json!("squash"), &json!(1)), "{merged}");
     assert_eq!(fleet.place.env.read(fleet.place.repo.join("new.txt")), "one\ntwo\n");
 }
+
+#[test]
+fn a_merge_over_the_socket_is_taken_back_when_the_daemon_leaves() {
+    let fleet = Fleet::new(script![write("new.txt", "new\n"), text("done")]);
+    let id = fleet.bg("the task", []);
+    fleet.run(["agents", "wait", &id]).ok();
+    let (env, repo) = (&fleet.place.env, &fleet.place.repo);
+    let hook = repo.join(".git/hooks/pre-merge-commit");
+    std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    std::fs::write(&hook, "#!/bin/sh\ntouch .git/began\nexec sleep 100000\n").unwrap();
+    std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let state = || (env.git(repo, &["status", "--porcelain"]), env.git(repo, &["rev-parse", "main"]));
+    let before = state();
+    let body = json!({"commit": "what it left"}).to_string();
+    let head = format!("POST /v1/agents/{id}/merge HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+    let mut stream = UnixStream::connect(socket(&fleet)).unwrap();
+    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    wait_until("the hook runs", || repo.join(".git/began").exists());
+    assert!(!state().0.is_empty(), "the merge is half done");
+    fleet.run(["daemon", "stop"]).ok();
+    wait_until("the user's tree is as before", || state() == before);
+    wait_until("the hook is gone", || !env.processes().iter().any(|(_, line)| line == "sleep 100000"));
+}

@@ -1,0 +1,133 @@
+//! What a hardened git takes for the repository's common directory: links to the objects and refs of the real one, and a
+//! configuration of ours.
+//!
+//! git reads `config`, `info/attributes` and `info/grafts` in that directory, and an agent can write all of them. Here they
+//! do not exist, so nothing has to be found in them and overridden: no filter, driver, include or graft is known.
+//! `config.worktree` is read only where `config` says so, and ours does not. Refs are not found through this directory: git
+//! follows `commondir` in GIT_DIR for them.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::beneath;
+use crate::error::{Error, Result};
+use crate::save::nonce_name;
+
+/// What the view links to. `worktrees` and `HEAD` are for `git worktree list`.
+const LINKED: [&str; 6] = ["objects", "refs", "HEAD", "packed-refs", "worktrees", "reftable"];
+/// What it links to when it is a plain file: git would wait for a pipe in its place.
+const LINKED_FILES: [&str; 2] = ["info/exclude", "shallow"];
+
+/// What git has to know about a repository whose configuration it does not read. Found when the repository is opened.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StoreFormat {
+    pub(crate) is_sha256: bool,
+    pub(crate) is_bare: bool,
+    /// Settings of `core` that describe the file system or whom the files are shared with. Values are words or numbers.
+    pub(crate) core: Vec<(&'static str, String)>,
+}
+
+/// One view, deleted when dropped.
+#[derive(Debug)]
+pub(crate) struct StoreView {
+    path: PathBuf,
+}
+
+impl StoreView {
+    /// Makes a view of the store `common` in `scratch`, where no agent looks; beside the store where that is impossible.
+    pub(crate) fn new(common: &Path, scratch: &Path, format: &StoreFormat) -> Result<Self> {
+        Self::make(common, scratch, format)
+            .or_else(|_| Self::make(common, common, format))
+            .map_err(|e| Error::at("making a view of", common, e))
+    }
+
+    fn make(common: &Path, parent: &Path, format: &StoreFormat) -> io::Result<Self> {
+        let path = parent.join(nonce_name("caliban-git"));
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        // From here on a view that is half made is deleted.
+        let view = Self { path };
+        let path = &view.path;
+        fs::create_dir(path.join("info"))?;
+        for name in LINKED {
+            symlink(common.join(name), path.join(name))?;
+        }
+        for name in LINKED_FILES {
+            if common.join(name).symlink_metadata().is_ok_and(|found| found.is_file()) {
+                symlink(common.join(name), path.join(name))?;
+            }
+        }
+        fs::write(path.join("config"), format.config(common.join("reftable").is_dir()))?;
+        Ok(view)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for StoreView {
+    fn drop(&mut self) {
+        if let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name())
+            && let Ok(parent) = beneath::open_dir(parent)
+        {
+            // Best effort by name: what stays is links in a directory for temporary files.
+            let _tried = beneath::delete(std::os::fd::AsFd::as_fd(&parent), name);
+        }
+    }
+}
+
+impl StoreFormat {
+    /// The configuration of a repository of this format, and nothing else.
+    pub(crate) fn config(&self, is_reftable: bool) -> String {
+        let is_extended = self.is_sha256 || is_reftable;
+        let mut text =
+            format!("[core]\nrepositoryformatversion = {}\nbare = {}\n", u8::from(is_extended), self.is_bare);
+        for (key, value) in &self.core {
+            text.push_str(&format!("{key} = {value}\n"));
+        }
+        if is_extended {
+            text.push_str("[extensions]\n");
+        }
+        if self.is_sha256 {
+            text.push_str("objectformat = sha256\n");
+        }
+        if is_reftable {
+            text.push_str("refstorage = reftable\n");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_links_and_is_deleted_without_what_it_links_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let (common, scratch) = (dir.path().join("store"), dir.path().join("scratch"));
+        for made in ["store/objects", "store/info", "store/reftable", "scratch"] {
+            fs::create_dir_all(dir.path().join(made)).unwrap();
+        }
+        for file in ["store/config", "store/info/attributes", "store/info/grafts", "store/info/exclude"] {
+            fs::write(dir.path().join(file), "of the repository\n").unwrap();
+        }
+        let core = vec![("sharedrepository", "group".to_owned())];
+        let format = StoreFormat { is_sha256: true, is_bare: false, core };
+        let view = StoreView::new(&common, &scratch, &format).unwrap();
+        let path = view.path().to_owned();
+        assert_eq!(
+            fs::read_to_string(path.join("config")).unwrap(),
+            "[core]\nrepositoryformatversion = 1\nbare = false\nsharedrepository = group\n\
+             [extensions]\nobjectformat = sha256\nrefstorage = reftable\n"
+        );
+        assert!(path.join("objects").is_dir() && path.join("info/exclude").is_file());
+        assert!(!path.join("info/attributes").exists() && !path.join("info/grafts").exists());
+        drop(view);
+        assert!(!path.exists() && common.join("info/exclude").exists() && common.join("objects").exists());
+        let beside = StoreView::new(&common, &dir.path().join("absent"), &format).unwrap();
+        assert_eq!(beside.path().parent(), Some(common.as_path()));
+    }
+}
