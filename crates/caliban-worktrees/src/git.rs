@@ -454,6 +454,8 @@ fn choose_environment(command: &mut Command, options: &GitOptions) {
     for name in DROPPED {
         command.env_remove(name);
     }
+    // `.git/info/grafts` would make other histories: an agent's branch merged, or related to nothing.
+    command.env("GIT_GRAFT_FILE", "/dev/null");
 }
 
 fn spawn(command: &mut Command) -> Result<Child> {

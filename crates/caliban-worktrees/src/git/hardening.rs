@@ -52,7 +52,7 @@ pub(crate) const DROPPED: [&str; 41] = [
 ];
 
 /// The environment of a hardened call, beside the directories and the attribute source.
-pub(super) const HARD_ENV: [(&str, &str); 13] = [
+pub(super) const HARD_ENV: [(&str, &str); 12] = [
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_OPTIONAL_LOCKS", "0"),
@@ -65,7 +65,6 @@ pub(super) const HARD_ENV: [(&str, &str); 13] = [
     ("GIT_ASKPASS", "false"),
     ("GIT_SSH_COMMAND", "false"),
     ("GIT_ATTR_NOSYSTEM", "1"),
-    ("GIT_GRAFT_FILE", "/dev/null"),
 ];
 
 /// Those of [`HARD_ENV`] that keep the configuration of the user and of the machine out.

@@ -5,7 +5,9 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use caliban_worktrees::{BranchFate, CreateRequest, GitOptions, Keep, RemoveOptions, Repo};
+use caliban_worktrees::{
+    BranchFate, CreateRequest, GitOptions, Keep, LandAs, LandRequest, RemoveOptions, Repo,
+};
 
 use crate::lab::{Lab, make, names, remove, slug, token, try_create, write};
 
@@ -76,7 +78,22 @@ async fn r19_a_graft_does_not_make_a_branch_merged() {
     lab.git_at(&path, &["add", "-A"]);
     lab.git_at(&path, &["commit", "-qm", "work"]);
     let (main, tip) = (lab.git(&["rev-parse", "main"]), lab.git(&["rev-parse", "caliban/x"]));
-    write(&lab.repo().join(".git/info/grafts"), format!("{main} {tip}\n"));
+    let graft = format!("{main} {tip}\n");
+    write(&lab.repo().join(".git/info/grafts"), &graft);
+    let turn = repo.landing_turn(|| {}, &token()).await.unwrap();
+    let (name, message) = (slug("x"), "land x".to_owned());
+    lab.git(&["branch", "release"]);
+    for (into, land_as) in [(Some("release"), LandAs::Merge), (None, LandAs::Squash)] {
+        let into = into.map(str::to_owned);
+        let request =
+            LandRequest { name: name.clone(), into, land_as, commit: None, message: message.clone() };
+        let landed = repo.land(&turn, &request, &|_| {}, &token()).await.unwrap();
+        assert_eq!(landed.summary, "1 file changed, 1 insertion(+), 0 deletions(-)", "{land_as:?}");
+    }
+    drop(turn);
+    // As if nothing had landed.
+    lab.git(&["reset", "-q", "--hard", &main]);
+    lab.git(&["branch", "-qD", "release"]);
     let report = remove(&repo, "x").await;
     assert!(matches!(report.branch_fate, BranchFate::Kept { ahead: 1, .. }), "{:?}", report.branch_fate);
     assert_eq!(lab.git(&["rev-parse", "caliban/x"]), tip);
