@@ -475,8 +475,9 @@ impl Runner<'_> {
         let going = Call { id: &call.id, cancel: self.cancel, progress: &progress };
         let mut output = tool.call(input.clone(), going).await;
         let ms = milliseconds(begun.elapsed());
-        self.kit.checkpoints.after(written).await;
         self.after(ended, call, &input, &mut output).await?;
+        // A hook may have formatted the file: that belongs to the call.
+        self.kit.checkpoints.after(written).await;
         ended.failed = output.is_error;
         output.content.extend(context.into_iter().map(|text| ResultPart::Text { text }));
         let event = Event::CallEnded {

@@ -44,8 +44,12 @@ enum Line {
     Before { turn: u32, path: PathBuf, content: Option<Kept> },
     /// The call has ended. `digest` is none when there is no such file.
     After { turn: u32, path: PathBuf, digest: Option<String> },
-    /// The changes of this turn and of later ones were undone.
-    Undone { from: u32 },
+    /// The changes of this turn and of later ones were undone, but for these files, where it failed.
+    Undone {
+        from: u32,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        failed: Vec<PathBuf>,
+    },
 }
 
 /// A content that is kept.
@@ -159,7 +163,10 @@ impl Checkpoints {
         let mut lines: Vec<Line> = Vec::new();
         for line in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {
             match line {
-                Line::Undone { from } => lines.retain(|line| turn_of(line) < from),
+                Line::Undone { from, failed } => {
+                    let stays = |path: Option<&PathBuf>| path.is_some_and(|path| failed.contains(path));
+                    lines.retain(|line| turn_of(line) < from || stays(path_of(line)));
+                }
                 other => lines.push(other),
             }
         }
@@ -185,37 +192,61 @@ pub fn changed(session: &Path) -> Vec<Changed> {
     first.into_iter().map(|(path, before)| Changed { path, before }).collect()
 }
 
-/// Brings the files back that tools have changed in this turn and later ones. A file that somebody else has changed since
-/// is left alone; what is overwritten or removed is kept first.
+/// Brings the files back that tools have changed in this turn and later ones. A file that something else has changed
+/// since, or between two calls, is left alone; what is overwritten or removed is kept first.
 pub fn undo(session: &Path, from: u32) -> io::Result<Undone> {
     let kept = Checkpoints::new(session);
-    // For each file: what it was before the first of these turns, and what the last call has made of it.
-    let mut files: BTreeMap<PathBuf, (Option<Kept>, Option<Option<String>>)> = BTreeMap::new();
+    let mut files: BTreeMap<PathBuf, History> = BTreeMap::new();
     for line in kept.lines().into_iter().filter(|line| turn_of(line) >= from) {
         match line {
-            Line::Before { path, content, .. } => {
-                files.entry(path).or_insert((content, None));
-            }
+            Line::Before { path, content, .. } => match files.get_mut(&path) {
+                Some(history) => history.begins_again(content.as_ref()),
+                None => {
+                    files.insert(path, History { before: content, last: None, is_mixed: false });
+                }
+            },
             Line::After { path, digest, .. } => {
-                if let Some((_, last)) = files.get_mut(&path) {
-                    *last = Some(digest);
+                if let Some(history) = files.get_mut(&path) {
+                    history.last = Some(digest);
                 }
             }
             Line::Undone { .. } => {}
         }
     }
     let mut undone = Undone::default();
-    for (path, (before, after)) in files {
-        match kept.bring_back(&path, before.as_ref(), after) {
+    let mut failed = Vec::new();
+    for (path, history) in files {
+        match kept.bring_back(&path, &history) {
             Ok(Back::Restored) => undone.restored.push(path),
             Ok(Back::Removed) => undone.removed.push(path),
             Ok(Back::Nothing) => {}
             Ok(Back::Left(why)) => undone.left.push((path, why)),
-            Err(error) => undone.left.push((path, error.to_string())),
+            Err(error) => {
+                failed.push(path.clone());
+                undone.left.push((path, error.to_string()));
+            }
         }
     }
-    kept.append(&Line::Undone { from })?;
+    kept.append(&Line::Undone { from, failed })?;
     Ok(undone)
+}
+
+/// What the calls of the turns that are undone have made of one file.
+struct History {
+    /// What it was before the first of them; none when it did not exist.
+    before: Option<Kept>,
+    /// What the last call has made of it: the digest, or none for no file. Unknown when the call was cut off.
+    last: Option<Option<String>>,
+    /// Whether something else has changed it between two calls: a person, or a command.
+    is_mixed: bool,
+}
+
+impl History {
+    /// One more call is about to write the file, which is so now.
+    fn begins_again(&mut self, now: Option<&Kept>) {
+        let now = now.map(|now| now.digest.clone());
+        self.is_mixed |= self.last.take() != Some(now);
+    }
 }
 
 /// Gives a fork of a session what is known of the turns before this one.
@@ -243,23 +274,27 @@ enum Back {
 }
 
 impl Checkpoints {
-    fn bring_back(
-        &self,
-        path: &Path,
-        before: Option<&Kept>,
-        after: Option<Option<String>>,
-    ) -> io::Result<Back> {
+    fn bring_back(&self, path: &Path, history: &History) -> io::Result<Back> {
         // A directory on the way that has become a link would lead elsewhere.
         if path.parent().is_none_or(|parent| parent.canonicalize().ok().as_deref() != Some(parent)) {
             return Ok(Back::Left("its directory is gone".to_owned()));
         }
+        let before = history.before.as_ref();
         let now = read(path)?;
         let now_digest = now.as_ref().map(|(bytes, _)| digest(bytes));
         if now_digest.as_ref() == before.map(|before| &before.digest) {
             return Ok(Back::Nothing);
         }
-        if after.is_some_and(|after| after != now_digest) {
-            return Ok(Back::Left("it was changed since".to_owned()));
+        let why = match &history.last {
+            None => Some("the last call was cut off, so nobody knows what it has written"),
+            Some(last) if *last != now_digest => Some("it was changed since"),
+            Some(_) if history.is_mixed => Some("something else has changed it between two calls"),
+            Some(_) => None,
+        };
+        if let Some(why) = why {
+            let there = before.map(|before| self.directory.join(&before.digest));
+            let there = there.map(|there| format!("; as it was before: {}", there.display()));
+            return Ok(Back::Left(format!("{why}{}", there.unwrap_or_default())));
         }
         if let Some((bytes, _)) = &now {
             self.keep(bytes)?;
@@ -271,6 +306,8 @@ impl Checkpoints {
         let bytes = fs::read(self.directory.join(&before.digest))?;
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let beside = path.with_file_name(format!(".{name}.caliban-undo"));
+        // One that a crash has left.
+        let _none = fs::remove_file(&beside);
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
         let written = file
             .write_all(&bytes)
@@ -285,7 +322,14 @@ impl Checkpoints {
 
 fn turn_of(line: &Line) -> u32 {
     match line {
-        Line::Before { turn, .. } | Line::After { turn, .. } | Line::Undone { from: turn } => *turn,
+        Line::Before { turn, .. } | Line::After { turn, .. } | Line::Undone { from: turn, .. } => *turn,
+    }
+}
+
+fn path_of(line: &Line) -> Option<&PathBuf> {
+    match line {
+        Line::Before { path, .. } | Line::After { path, .. } => Some(path),
+        Line::Undone { .. } => None,
     }
 }
 
@@ -374,11 +418,50 @@ mod tests {
         place.writes(0, &place.file, "the agent's").await;
         fs::write(&place.file, "the user's").unwrap();
         let undone = undo(&place.session, 0).unwrap();
-        assert_eq!(undone.left, [(place.file.clone(), "it was changed since".to_owned())]);
+        assert_eq!((undone.left.len(), &undone.left[0].0), (1, &place.file));
+        assert!(undone.left[0].1.starts_with("it was changed since; as it was before: "), "{undone:?}");
         assert_eq!(fs::read(&place.file).unwrap(), b"the user's");
         place.writes(1, &place.file, "again").await;
         undo(&place.session, 1).unwrap();
         assert_eq!(fs::read(place.session.join(DIRECTORY).join(digest(b"again"))).unwrap(), b"again");
+    }
+
+    #[tokio::test]
+    async fn r19_an_undo_leaves_a_file_that_somebody_has_changed_between_two_calls() {
+        let place = Place::new();
+        fs::write(&place.file, "before").unwrap();
+        place.writes(0, &place.file, "one").await;
+        fs::write(&place.file, "one and the user's").unwrap();
+        place.writes(1, &place.file, "one and the user's and two").await;
+        let undone = undo(&place.session, 0).unwrap();
+        assert_eq!((undone.restored.len(), undone.left.len()), (0, 1), "{undone:?}");
+        assert_eq!(fs::read(&place.file).unwrap(), b"one and the user's and two");
+    }
+
+    #[tokio::test]
+    async fn r19_an_undo_leaves_a_file_of_a_call_that_was_cut_off() {
+        let place = Place::new();
+        place.kept.before(vec![place.file.clone()]).await;
+        fs::write(&place.file, "the user's").unwrap();
+        let undone = undo(&place.session, 0).unwrap();
+        assert_eq!((undone.removed.len(), undone.left.len()), (0, 1), "{undone:?}");
+        assert_eq!(fs::read(&place.file).unwrap(), b"the user's");
+    }
+
+    #[tokio::test]
+    async fn an_undo_that_failed_can_be_tried_again() {
+        let place = Place::new();
+        fs::write(&place.file, "before").unwrap();
+        place.writes(0, &place.file, "after").await;
+        let content = place.session.join(DIRECTORY).join(digest(b"before"));
+        let hidden = content.with_extension("hidden");
+        fs::rename(&content, &hidden).unwrap();
+        assert_eq!(undo(&place.session, 0).unwrap().left.len(), 1);
+        assert_eq!(last_turn(&place.session), Some(0));
+        fs::rename(hidden, content).unwrap();
+        assert_eq!(undo(&place.session, 0).unwrap().restored, [place.file.clone()]);
+        assert_eq!(fs::read(&place.file).unwrap(), b"before");
+        assert_eq!(last_turn(&place.session), None);
     }
 
     #[tokio::test]

@@ -11,9 +11,9 @@ use std::{
 };
 
 use caliban_acp_host::{Answer, CommandInfo, Commands, SessionHost, sessions::BoxFuture};
-use caliban_agent::{Agent, Change, checkpoint, definitions::Definition, event::Author, fork};
+use caliban_agent::{Agent, Change, background::Background, checkpoint, definitions::Definition, event::Author, fork};
 use caliban_control::Client;
-use caliban_core::message::Effort;
+use caliban_core::{background::BackgroundStatus, message::Effort};
 use caliban_permissions::Effect;
 use caliban_providers::Provider;
 use tokio_util::sync::CancellationToken;
@@ -162,9 +162,7 @@ impl SessionCommands {
     }
 
     async fn undo(&self, host: &SessionHost) -> Result<String, String> {
-        if host.is_running() {
-            return Err("the agent is at work: interrupt it first".to_owned());
-        }
+        check_rest(host)?;
         let turn = checkpoint::last_turn(&self.directory)
             .ok_or("no tool has changed a file in this session, or all of it is undone")?;
         let undone = checkpoint::undo(&self.directory, turn).map_err(|error| error.to_string())?;
@@ -177,8 +175,12 @@ impl SessionCommands {
     }
 
     fn fork(&self, arguments: &str, host: &SessionHost, files: Files) -> Result<Answer, String> {
-        if host.is_running() {
-            return Err("the agent is at work: interrupt it first".to_owned());
+        match files {
+            Files::Back => check_rest(host)?,
+            Files::Stay if host.is_running() => {
+                return Err("the agent is at work: interrupt it first".to_owned());
+            }
+            Files::Stay => {}
         }
         let points = fork::points(&host.records());
         let before = match (arguments, files) {
@@ -292,6 +294,18 @@ pub(crate) fn take_back(
         _ => None,
     };
     Ok(Forked { id: id.to_string(), prompt, undone })
+}
+
+/// Files are brought back only while nobody of this session writes.
+fn check_rest(host: &SessionHost) -> Result<(), String> {
+    if host.is_running() {
+        return Err("the agent is at work: interrupt it first".to_owned());
+    }
+    let rows = host.background().map(Background::rows).unwrap_or_default();
+    match rows.iter().find(|row| row.status == BackgroundStatus::Running) {
+        Some(row) => Err(format!("background agent {0} is at work: /bg kill {0} ends it", row.id)),
+        None => Ok(()),
+    }
 }
 
 async fn effort(word: &str, host: &SessionHost) -> Result<String, String> {

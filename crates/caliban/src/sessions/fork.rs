@@ -34,6 +34,11 @@ pub(super) fn fork(
         })
     });
     let repo = sessions.repo().unwrap_or_default();
+    // Files are not changed under a session that is at work.
+    let _held = match files {
+        Files::Back => super::rm::hold(found, "end it first, or use /rewind in it")?,
+        Files::Stay => None,
+    };
     let forked = take_back(sessions, found, &repo, turn.transpose()?, files).map_err(Failure::new)?;
     if json {
         return crate::fleet::json_line(&forked, out);
