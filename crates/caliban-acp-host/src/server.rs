@@ -5,7 +5,6 @@
 
 use std::{
     collections::HashMap,
-    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -207,6 +206,18 @@ fn welcome(sessions: &Sessions, options: &ServeOptions) -> InitializeResponse {
     }
 }
 
+/// Where a session works, from the fields that the three requests which open one share.
+macro_rules! place_of {
+    ($request:ident) => {
+        NewSession {
+            cwd: $request.cwd,
+            additional_directories: $request.additional_directories,
+            mcp_servers: $request.mcp_servers,
+            meta: $request.meta,
+        }
+    };
+}
+
 #[derive(Clone)]
 struct Server {
     sessions: Arc<Sessions>,
@@ -336,47 +347,26 @@ impl Server {
         if self.sessions.are_the_clients() {
             return Err(Error::session_not_found(request.session_id));
         }
-        let place = NewSession {
-            cwd: PathBuf::new(),
-            additional_directories: Vec::new(),
-            mcp_servers: Vec::new(),
-            meta: None,
-        };
-        let host = self.sessions.load(LoadSession { id: request.session_id, place }).await?;
+        let load = LoadSession { id: request.session_id, place: NewSession::default() };
+        let host = self.sessions.load(load).await?;
         recorded(host.speak(request.text, request.id)).await
     }
 
     async fn create(&self, params: &Params) -> Result<SessionHost, Error> {
         let request: NewSessionRequest = params.parse()?;
-        let wanted = NewSession {
-            cwd: request.cwd,
-            additional_directories: request.additional_directories,
-            mcp_servers: request.mcp_servers,
-            meta: request.meta,
-        };
-        Ok(self.sessions.create(wanted).await?)
+        Ok(self.sessions.create(place_of!(request)).await?)
     }
 
     async fn load(&self, params: &Params) -> Result<SessionHost, Error> {
         let request: LoadSessionRequest = params.parse()?;
-        let place = NewSession {
-            cwd: request.cwd,
-            additional_directories: request.additional_directories,
-            mcp_servers: request.mcp_servers,
-            meta: request.meta,
-        };
-        Ok(self.sessions.load(LoadSession { id: request.session_id.to_string(), place }).await?)
+        let (id, place) = (request.session_id.to_string(), place_of!(request));
+        Ok(self.sessions.load(LoadSession { id, place }).await?)
     }
 
     async fn resume(&self, params: &Params) -> Result<SessionHost, Error> {
         let request: ResumeSessionRequest = params.parse()?;
-        let place = NewSession {
-            cwd: request.cwd,
-            additional_directories: request.additional_directories,
-            mcp_servers: request.mcp_servers,
-            meta: request.meta,
-        };
-        Ok(self.sessions.load(LoadSession { id: request.session_id.to_string(), place }).await?)
+        let (id, place) = (request.session_id.to_string(), place_of!(request));
+        Ok(self.sessions.load(LoadSession { id, place }).await?)
     }
 
     async fn list(&self, params: &Params) -> Result<ListSessionsResponse, Error> {

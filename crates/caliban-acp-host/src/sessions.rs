@@ -53,7 +53,7 @@ pub trait Factory: Send + Sync {
 }
 
 /// A session that a client wants.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct NewSession {
     /// Where it works; absolute.
     pub cwd: PathBuf,
