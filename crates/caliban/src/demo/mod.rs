@@ -34,7 +34,6 @@ pub(crate) async fn demo(environment: &Environment) -> Result<Code, Failure> {
 
 async fn play(stage: &Stage) -> Result<(), Failure> {
     stage.say("A scratch repo with a bug in it.")?;
-    stage.run("git", &["log", "--oneline"]).await?;
     if stage.try_run("sh", &["test.sh"]).await? {
         return Err(Failure::new("the demo's project has no bug in it"));
     }
@@ -43,34 +42,54 @@ async fn play(stage: &Stage) -> Result<(), Failure> {
     for (label, task) in [
         ("fix", "Fix the failing test, and add a line to the release notes"),
         ("shout", "Add a function shout that prints its arguments in capitals, with a test"),
-        ("longest", "Add a function that prints the longest word of its arguments, with a test"),
+        ("awk", "Rewrite sum as one line of awk"),
     ] {
         stage.caliban(&["--bg", task, "--label", label]).await?;
     }
     stage.watch(SCENE_LIMIT, |rows| rows.iter().any(|row| !row.asks.is_empty())).await?;
 
-    stage.say("One asks for something that no rule allows. It waits for as long as it takes.")?;
+    stage
+        .say("One asks for something that no rule allows, and waits. Meanwhile somebody kills the daemon.")?;
+    let before = stage.agent("fix").await?;
+    let daemon = stage.daemon_pid().await?;
+    stage.kill_hard(daemon)?;
+    stage.say("The agents live on. The next command starts another daemon, which finds them.")?;
+    stage.caliban(&["agents", "list"]).await?;
+    let after = stage.agent("fix").await?;
+    let lived_on = (before.id, before.pid) == (after.id, after.pid) && before.pid.is_some();
+    if !lived_on || stage.daemon_pid().await? == daemon {
+        return Err(Failure::new(format!(
+            "the agents did not outlive the daemon: {before:?}, now {after:?}"
+        )));
+    }
     stage.caliban(&["approvals"]).await?;
     stage.caliban(&["approve", "fix"]).await?;
     stage.watch(SCENE_LIMIT, |rows| rows.iter().all(|row| is_over(row.state))).await?;
-    stage.caliban(&["agents", "wait", "fix", "shout", "longest"]).await?;
+    stage.caliban(&["agents", "wait", "fix", "shout", "awk"]).await?;
 
-    stage.say("What they did, and landing it.")?;
+    stage.say("What one of them did, and landing it.")?;
     stage.caliban(&["logs", "fix"]).await?;
     stage.caliban(&["agents", "diff", "fix"]).await?;
-    for label in ["shout", "longest"] {
-        stage.caliban(&["agents", "diff", label, "--stat"]).await?;
-    }
-    for label in ["fix", "shout", "longest"] {
+    for label in ["fix", "shout"] {
         stage.caliban(&["agents", "merge", label]).await?;
     }
-    stage.run("git", &["log", "--oneline", "--graph"]).await?;
+
+    stage.say("The third committed nothing, and changed the same line. The conflict is foretold: nothing is touched.")?;
+    if stage.try_caliban(&["agents", "merge", "awk", "--commit", "sum: one line of awk"]).await? {
+        return Err(Failure::new("the merge of `awk` should have been refused"));
+    }
+    stage.run("git", &["diff", "--stat", "--exit-code", "HEAD"]).await?;
     stage.run("sh", &["test.sh"]).await?;
 
+    stage.say("All of them go. Work that is on no branch is saved first, and can come back.")?;
+    let unmerged = stage.agent("awk").await?.id.to_string();
+    stage.caliban(&["rm", "fix", "shout", "awk"]).await?;
+    stage.caliban(&["worktrees", "rescue", "restore", &unmerged]).await?;
+    stage.run("git", &["-C", &format!(".caliban/worktrees/{unmerged}"), "diff", "HEAD"]).await?;
+
     stage.say("Tidying up.")?;
-    stage.caliban(&["rm", "fix", "shout", "longest"]).await?;
+    stage.caliban(&["worktrees", "rm", &unmerged]).await?;
     stage.caliban(&["daemon", "stop"]).await?;
-    stage.run("git", &["worktree", "list"]).await?;
     Ok(())
 }
 

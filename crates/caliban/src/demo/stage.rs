@@ -13,7 +13,10 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use caliban_control::{Client, protocol::FleetEvent};
+use caliban_control::{
+    Client,
+    protocol::{AgentRow, FleetEvent},
+};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{process::Command, time::Instant};
 
@@ -139,12 +142,38 @@ impl Stage {
 
     /// Runs ourselves; it must succeed.
     pub(super) async fn caliban(&self, args: &[&str]) -> Result<(), Failure> {
-        self.show("caliban", args)?;
-        let status = self.command(&self.program, args).status().await?;
-        if status.success() {
-            return Ok(());
+        match self.try_caliban(args).await? {
+            true => Ok(()),
+            false => Err(Failure::new(format!("`caliban {}` failed", args.join(" ")))),
         }
-        Err(Failure::new(format!("`caliban {}` ended with {status}", args.join(" "))))
+    }
+
+    /// Runs ourselves; whether it succeeded.
+    pub(super) async fn try_caliban(&self, args: &[&str]) -> Result<bool, Failure> {
+        self.show("caliban", args)?;
+        Ok(self.command(&self.program, args).status().await?.success())
+    }
+
+    /// What the daemon says of an agent.
+    pub(super) async fn agent(&self, label: &str) -> Result<AgentRow, Failure> {
+        let fleet = Fleet::open(&self.environment, &self.repo())?;
+        fleet.client().await?.show(label).await.map_err(|error| Failure::new(error.to_string()))
+    }
+
+    /// Kills a process, by our own hand: not every machine has a program for it.
+    pub(super) fn kill_hard(&self, pid: u32) -> Result<(), Failure> {
+        self.show("kill", &["-9", &pid.to_string()])?;
+        let process = Pid::from_raw(pid.cast_signed());
+        let process = process.ok_or_else(|| Failure::new(format!("{pid} is no process")))?;
+        kill_process(process, Signal::KILL)
+            .map_err(|error| Failure::new(format!("cannot kill {pid}: {error}")))
+    }
+
+    /// The daemon's process.
+    pub(super) async fn daemon_pid(&self) -> Result<u32, Failure> {
+        let fleet = Fleet::open(&self.environment, &self.repo())?;
+        let status = fleet.client().await?.status().await;
+        Ok(status.map_err(|error| Failure::new(error.to_string()))?.pid)
     }
 
     /// Shows the list as it changes, until the fleet is so.
