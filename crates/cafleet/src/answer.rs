@@ -56,10 +56,14 @@ pub(crate) fn report(failure: &Failure, style: Style) -> ExitCode {
     match style {
         Style::Text => {
             let banner = failure.banner.as_deref().unwrap_or_default();
-            talk(&format!("{banner}Error: {}\n", failure.message));
+            let hint = failure.hint.map(|hint| format!("hint: {hint}\n")).unwrap_or_default();
+            talk(&format!("{banner}Error: {}\n{hint}", failure.message));
         }
         style => {
-            let value = json!({"error": {"code": failure.code, "message": failure.message}});
+            let mut value = json!({"error": {"code": failure.code, "message": failure.message}});
+            if let Some(hint) = failure.hint {
+                value["error"]["hint"] = hint.into();
+            }
             talk(&format!("{}\n", json::write(&value, style)));
         }
     }

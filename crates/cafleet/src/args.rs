@@ -56,16 +56,30 @@ impl Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make, list, show and delete sessions
-    #[command(subcommand, arg_required_else_help = true)]
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        after_help = "Examples:\n  cafleet session create --label my-project\n  cafleet session list"
+    )]
     Session(SessionCommand),
     /// Register, list, show and deregister agents
-    #[command(subcommand, arg_required_else_help = true)]
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        after_help = "Examples:\n  cafleet --session-id <session-id> agent register --name reviewer --description \"Reviews changes\"\n  \
+            cafleet --session-id <session-id> agent list --agent-id <my-agent-id>"
+    )]
     Agent(AgentCommand),
     /// Send, broadcast, read, acknowledge and cancel messages
-    #[command(subcommand, arg_required_else_help = true)]
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        after_help = "Examples:\n  cafleet --session-id <session-id> message send --agent-id <my-agent-id> --to <agent-id> --text \"Done?\"\n  \
+            cafleet --session-id <session-id> message poll --agent-id <my-agent-id>"
+    )]
     Message(MessageCommand),
     /// Look after the database
-    #[command(subcommand, arg_required_else_help = true)]
+    #[command(subcommand, arg_required_else_help = true, after_help = "Examples:\n  cafleet db init")]
     Db(DbCommand),
     /// Print the identity of the tmux pane this runs in
     #[command(after_help = "Examples:\n  cafleet doctor\n  cafleet --json doctor")]
@@ -83,8 +97,13 @@ pub(crate) enum SessionCommand {
         Examples:\n  cafleet session create --label my-project\n  cafleet session create --no-tmux --json")]
     Create(SessionCreateArgs),
     /// List the sessions that are not deleted
+    #[command(after_help = "Examples:\n  \
+        cafleet session list\n  \
+        cafleet session list --json")]
     List(SessionListArgs),
     /// Show one session, deleted or not
+    #[command(after_help = "Examples:\n  \
+        cafleet session show <session-id>")]
     Show(SessionShowArgs),
     /// Delete a session softly: its agents leave, its messages stay
     #[command(after_help = "First stop whatever polls in a loop, then delete the session.\n\n\
@@ -148,10 +167,16 @@ pub(crate) enum AgentCommand {
         cafleet --session-id <session-id> agent register --name \"Code Review Agent\" --description \"Reviews pull requests\"")]
     Register(AgentRegisterArgs),
     /// List the agents of the session
+    #[command(after_help = "Examples:\n  \
+        cafleet --session-id <session-id> agent list --agent-id <my-agent-id>")]
     List(AgentListArgs),
     /// Show one agent of the session
+    #[command(after_help = "Examples:\n  \
+        cafleet --session-id <session-id> agent show --agent-id <my-agent-id> --id <agent-id>")]
     Show(AgentShowArgs),
     /// Leave the session
+    #[command(after_help = "Examples:\n  \
+        cafleet --session-id <session-id> agent deregister --agent-id <my-agent-id>")]
     Deregister(AgentDeregisterArgs),
 }
 
@@ -207,6 +232,8 @@ pub(crate) enum MessageCommand {
         A retry with the same --id is safe: it is one message.")]
     Send(MessageSendArgs),
     /// Send a message to every other agent of the session
+    #[command(after_help = "Examples:\n  \
+        cafleet --session-id <session-id> message broadcast --agent-id <my-agent-id> --text \"The build is green\"")]
     Broadcast(MessageBroadcastArgs),
     /// Read the messages that are not yet acknowledged, newest first
     #[command(after_help = "Examples:\n  \
@@ -214,10 +241,16 @@ pub(crate) enum MessageCommand {
         cafleet --session-id <session-id> --json message poll --agent-id <my-agent-id> --after 41 --wait 60")]
     Poll(MessagePollArgs),
     /// Acknowledge a message; only its recipient can
+    #[command(after_help = "Examples:\n  \
+        cafleet --session-id <session-id> message ack --agent-id <my-agent-id> --task-id <task-id>")]
     Ack(MessageAckArgs),
     /// Take a message back that is not yet acknowledged; only its sender can
+    #[command(after_help = "Examples:\n  \
+        cafleet --session-id <session-id> message cancel --agent-id <my-agent-id> --task-id <task-id>")]
     Cancel(MessageCancelArgs),
     /// Show a message
+    #[command(after_help = "Examples:\n  \
+        cafleet --session-id <session-id> message show --agent-id <my-agent-id> --task-id <task-id>")]
     Show(MessageShowArgs),
     /// Type messages that were held into their panes, where these are free now
     #[command(after_help = "Examples:\n  \
@@ -362,6 +395,8 @@ pub(crate) struct MessageDeliverArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum DbCommand {
     /// Make the database or bring it to the current schema; other commands do that by themselves
+    #[command(after_help = "Examples:\n  \
+        cafleet db init")]
     Init,
 }
 

@@ -15,12 +15,14 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// The usage lines that stand before a usage error.
     pub(crate) banner: Option<String>,
+    /// What to do about it, on a line of its own.
+    pub(crate) hint: Option<&'static str>,
 }
 
 impl Failure {
     /// A refusal: exit 1.
     pub(crate) fn refused(code: &'static str, message: impl Into<String>) -> Self {
-        Self { exit: 1, code, message: message.into(), banner: None }
+        Self { exit: 1, code, message: message.into(), banner: None, hint: None }
     }
 
     /// A failure of the machine: exit 1.
@@ -30,7 +32,12 @@ impl Failure {
 
     /// A wrong command line: exit 2.
     pub(crate) fn usage(banner: String, message: impl Into<String>) -> Self {
-        Self { exit: 2, code: "usage", message: message.into(), banner: Some(banner) }
+        Self { exit: 2, code: "usage", message: message.into(), banner: Some(banner), hint: None }
+    }
+
+    /// The same failure with a hint.
+    pub(crate) fn hint(self, hint: &'static str) -> Self {
+        Self { hint: Some(hint), ..self }
     }
 }
 

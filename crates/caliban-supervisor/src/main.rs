@@ -28,6 +28,10 @@ Options:
   -h, --help          print this
   -V, --version       print the version
 
+Examples:
+  caliban daemon status          # what it does; `caliban daemon restart` replaces it
+  cd project && caliband         # in the foreground, by hand
+
 Its log is daemon.log in the base directory. It leaves on TERM, INT or `caliban daemon stop`; agents live on.
 ";
 

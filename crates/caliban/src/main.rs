@@ -19,6 +19,7 @@ mod report;
 mod screen;
 mod sessions;
 mod settings;
+mod tool_names;
 mod trust;
 mod types;
 mod worker;
@@ -51,11 +52,7 @@ fn main() -> ExitCode {
     }
     let cli = match cli::parse(args) {
         Ok(cli) => cli,
-        Err(error) => {
-            // A terminal that is gone cannot be told.
-            let _gone = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-        }
+        Err(early) => return ExitCode::from(early.show()),
     };
     finish(run(&cli))
 }

@@ -156,11 +156,12 @@ pub(crate) fn label_of(directory: &Path) -> Option<String> {
 fn find(sessions: Vec<Found>, query: &str) -> Result<Found, Failure> {
     let candidates = sessions.iter().map(|found| Candidate { id: found.id, label: None });
     let id = resolve(query, candidates).map_err(|error| match error {
-        ResolveError::Unknown { query } => Failure::usage(format!("there is no session {query:?}"))
+        ResolveError::Unknown { query } => Failure::new(format!("there is no session {query:?}"))
             .hint("`caliban sessions list` shows the sessions of this repo, with --all those of every repo"),
         ResolveError::Ambiguous { query, candidates } => {
             let ids: Vec<String> = candidates.iter().map(|candidate| candidate.id.to_string()).collect();
-            Failure::usage(format!("several sessions begin with {query:?}: {}", ids.join(", ")))
+            Failure::new(format!("several sessions begin with {query:?}: {}", ids.join(", ")))
+                .hint("say which by its id, or enough of it")
         }
     })?;
     let found = sessions.into_iter().find(|found| found.id == id);

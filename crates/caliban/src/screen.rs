@@ -188,7 +188,7 @@ fn which(cli: &Cli, sessions: &Sessions) -> Result<Open, Failure> {
         (Some(id), _) => Ok(Open::Load(sessions.find(id)?.id.to_string())),
         (None, true) => {
             let last = sessions.last().ok_or_else(|| {
-                Failure::usage("there is no session to go on with in this directory")
+                Failure::new("there is no session to go on with in this directory")
                     .hint("start one: caliban \"…\"")
             })?;
             Ok(Open::Load(last.id.to_string()))

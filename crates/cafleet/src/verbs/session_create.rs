@@ -23,7 +23,11 @@ pub(crate) async fn run(context: &mut Context, args: &SessionCreateArgs) -> Resu
 }
 
 async fn placement(context: &Context, agent: CodingAgent, now: Stamp) -> Result<Placement, Failure> {
-    let here = here::find(&context.settings, "cafleet session create").await?;
+    let here = here::find(&context.settings, "cafleet session create").await.map_err(|failure| {
+        failure.hint(
+            "'cafleet session create --no-tmux' makes a session without a pane; its Director polls for messages",
+        )
+    })?;
     let facts = here.facts;
     // Without a start time a later pane could pass for this one; then nothing is ever typed into it.
     let identity = process::started(facts.pane_pid).map(|pane_started| PaneIdentity {

@@ -7,10 +7,14 @@ use crate::world::{World, ok, refused};
 #[test]
 fn m04_outside_tmux_nothing_is_written() {
     let world = World::new();
-    assert_eq!(
-        world.run(&["session", "create", "--label", "x"]),
-        refused("cafleet session create must be run inside a tmux session")
-    );
+    let mut expected = refused("cafleet session create must be run inside a tmux session");
+    let hint =
+        "'cafleet session create --no-tmux' makes a session without a pane; its Director polls for messages";
+    expected.err += &format!("hint: {hint}\n");
+    assert_eq!(world.run(&["session", "create", "--label", "x"]), expected);
+    let said = world.run(&["--json", "session", "create"]);
+    let error: serde_json::Value = serde_json::from_str(&said.err).expect("JSON");
+    assert_eq!(error["error"]["hint"], hint);
     assert!(!world.path("home").exists());
 }
 

@@ -238,7 +238,7 @@ fn m02_session_id_is_accepted_where_it_means_nothing() {
 }
 
 #[test]
-fn help_is_there_for_every_command_and_its_lines_have_no_colour() {
+fn help_is_there_for_every_command_with_an_example_and_without_colour() {
     let world = World::new();
     for path in [
         &[][..],
@@ -276,6 +276,7 @@ fn help_is_there_for_every_command_and_its_lines_have_no_colour() {
             said.out
         );
         assert!(!said.out.contains('\u{1b}'), "{path:?}");
+        assert!(said.out.contains("\nExamples:\n  "), "{path:?} has no example: {}", said.out);
     }
     for group in [&[][..], &["session"], &["agent"], &["message"], &["db"]] {
         let said = world.run(group);

@@ -21,6 +21,8 @@ use caliban_store::{
 
 pub(crate) use identity::{Identity, leave_for_good};
 pub(crate) use postman::{Farewell, Postman, Settled};
+#[cfg(test)]
+pub(crate) use tools::tool_names;
 pub(crate) use tools::tools;
 
 use crate::{report::Failure, settings::Environment};

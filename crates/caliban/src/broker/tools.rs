@@ -30,7 +30,7 @@ pub(crate) fn tools(identity: &Identity, redactor: &Redactor) -> Vec<Arc<dyn Too
         redactor: redactor.clone(),
         broker: tokio::sync::Mutex::new(None),
     });
-    [Verb::Agents, Verb::Send, Verb::Broadcast, Verb::Inbox, Verb::Ack]
+    Verb::ALL
         .into_iter()
         .map(|verb| Arc::new(BrokerTool { desk: desk.clone(), verb, spec: verb.spec() }) as Arc<dyn Tool>)
         .collect()
@@ -99,7 +99,15 @@ impl From<BrokerError> for Refusal {
     }
 }
 
+/// What they are called.
+#[cfg(test)]
+pub(crate) fn tool_names() -> impl Iterator<Item = &'static str> {
+    Verb::ALL.into_iter().map(Verb::name)
+}
+
 impl Verb {
+    const ALL: [Self; 5] = [Self::Agents, Self::Send, Self::Broadcast, Self::Inbox, Self::Ack];
+
     fn name(self) -> &'static str {
         match self {
             Self::Agents => "BrokerAgents",

@@ -10,10 +10,20 @@ use super::fleet::{
 /// What to do about background agents.
 #[derive(Debug, Clone, Subcommand)]
 #[command(defer = true)]
+#[command(after_help = "\
+Examples:
+  caliban agents                            # on a terminal: all agents on one screen
+  caliban agents list
+  caliban agents spawn --prompt \"audit all SQL queries\" --label sql
+  caliban agents diff sql
+  caliban agents merge sql")]
 pub(crate) enum AgentsCommand {
     /// Start an agent in the background and print its id
     Spawn(Box<SpawnArgs>),
     /// Show all agents on one screen: open, stop and resume them (`caliban agents` on a terminal)
+    #[command(after_help = "\
+Examples:
+  caliban agents view")]
     View,
     /// List all agents of this repo: state, what each is doing or waits for, what it has spent
     List(ListArgs),
@@ -45,6 +55,10 @@ pub(crate) enum AgentsCommand {
     /// Merge what an agent did; conflicts are told before anything is touched
     Merge(MergeArgs),
     /// List the kinds of agents that this repo and you define
+    #[command(after_help = "\
+Examples:
+  caliban agents types
+  caliban --bg \"review the last commit\" --agent reviewer")]
     Types {
         /// Print JSON
         #[arg(long)]

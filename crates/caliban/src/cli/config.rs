@@ -19,10 +19,17 @@ use crate::{
 /// What to do with the settings.
 #[derive(Debug, Clone, Subcommand)]
 #[command(defer = true)]
+#[command(after_help = "\
+Examples:
+  caliban config show
+  caliban config path")]
 pub(crate) enum ConfigCommand {
     /// Show every effective value and where it was set; secrets are shown as `set`
     Show(Box<ShowArgs>),
     /// Show which files are read, the weakest first
+    #[command(after_help = "\
+Examples:
+  caliban config path")]
     Path {
         /// Print JSON
         #[arg(long)]
@@ -32,6 +39,11 @@ pub(crate) enum ConfigCommand {
 
 // What `config show` shows.
 #[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Examples:
+  caliban config show
+  caliban config show --all --json
+  caliban config show --provider ollama     # with these flags")]
 pub(crate) struct ShowArgs {
     /// Show also what is not set
     #[arg(long)]

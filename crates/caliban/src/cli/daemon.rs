@@ -5,6 +5,11 @@ use clap::Subcommand;
 /// What to do about the daemon of this repo.
 #[derive(Debug, Clone, Subcommand)]
 #[command(defer = true)]
+#[command(after_help = "\
+Examples:
+  caliban daemon status
+  caliban daemon restart                    # after an update, or when it does not answer
+  caliban daemon logs -f")]
 pub(crate) enum DaemonCommand {
     /// Show its health, process, uptime, agents and socket, and what it found when it started
     #[command(after_help = "\

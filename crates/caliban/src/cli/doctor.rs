@@ -38,6 +38,11 @@ const DISK_WARN_BYTES: u64 = 1 << 30;
 
 // How `doctor` prints.
 #[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Examples:
+  caliban doctor
+  caliban doctor --provider ollama --model qwen3
+  caliban doctor --json")]
 pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]

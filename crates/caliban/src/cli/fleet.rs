@@ -11,9 +11,12 @@ use clap::{Args, ValueEnum};
 use super::run::{AgentFlags, above_zero};
 use crate::settings::values::Usd;
 
+/// What the flags of a background agent stand below.
+pub(super) const HEADING: &str = "Background agent";
+
 // What is said about a background agent beside how it is set up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
-#[command(next_help_heading = "Background agent")]
+#[command(next_help_heading = HEADING)]
 pub(crate) struct TaskFlags {
     /// A name for people, shown in lists and usable instead of the id
     #[arg(long, value_name = "NAME")]
@@ -136,16 +139,17 @@ pub(crate) struct IdArgs {
 // `caliban agents attach`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "\
-What you type goes to the agent. While it asks for a permission: y = yes, a = always, n = no, or say what to do
-instead. /cancel stops its turn, /help lists more. Ctrl+D leaves; the agent goes on.
+Without an agent: on a terminal the list opens, to choose one. What you type goes to the agent. While it asks for a
+permission: y = yes, a = always, n = no, or say what to do instead. /cancel stops its turn, /help lists more. Ctrl+D
+leaves; the agent goes on.
 
 Examples:
+  caliban attach
   caliban attach a3f8
   caliban attach a3f8 | tee what-it-did     # not from a keyboard: nothing is read")]
 pub(crate) struct AttachArgs {
-    /// Which.
-    #[command(flatten)]
-    pub agent: IdArg,
+    /// The agent: its id, the beginning of it, or its label
+    pub id: Option<String>,
     /// No screen: plain lines
     #[arg(long)]
     pub plain: bool,
@@ -267,13 +271,13 @@ pub(crate) struct ResumeArgs {
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
     /// From now on: end after this many model requests, from its beginning; with --interactive, for each message
-    #[arg(long, value_name = "N", value_parser = above_zero::<NonZeroU32>)]
+    #[arg(long, value_name = "N", value_parser = above_zero::<NonZeroU32>, allow_negative_numbers = true)]
     pub max_turns: Option<NonZeroU32>,
     /// From now on: end when this many tokens are spent, from its beginning, cache included
-    #[arg(long, value_name = "TOKENS", value_parser = above_zero::<NonZeroU64>)]
+    #[arg(long, value_name = "TOKENS", value_parser = above_zero::<NonZeroU64>, allow_negative_numbers = true)]
     pub budget_tokens: Option<NonZeroU64>,
     /// From now on: end when this many US dollars are spent, from its beginning
-    #[arg(long, value_name = "USD", value_parser = super::run::dollars)]
+    #[arg(long, value_name = "USD", value_parser = super::run::dollars, allow_negative_numbers = true)]
     pub budget_usd: Option<Usd>,
     /// Begin the task anew when the transcript is damaged: what the agent did before may be done again
     #[arg(long)]

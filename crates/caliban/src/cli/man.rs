@@ -8,6 +8,10 @@ use crate::{report::Failure, settings::file};
 
 // Where the pages go.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  caliban man | man -l -
+  caliban man --dir ~/.local/share/man/man1")]
 pub(crate) struct ManArgs {
     /// Write the pages of all commands to this directory
     #[arg(long, value_name = "DIR")]

@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
+pub(crate) mod early;
 pub(crate) mod fleet;
 pub(crate) mod man;
 pub(crate) mod run;
@@ -20,11 +21,17 @@ mod tests;
 use std::{ffi::OsString, io::IsTerminal as _, mem::ManuallyDrop, path::PathBuf};
 
 use clap::{
-    CommandFactory as _, FromArgMatches as _, Parser, Subcommand, builder::Resettable, error::ErrorKind,
+    CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+    builder::Resettable,
+    error::{ContextKind, ContextValue, ErrorKind},
     parser::ValueSource,
 };
 
-pub(crate) use self::run::{AgentFlags, RunFlags};
+pub(crate) use self::{
+    early::Early,
+    run::{AgentFlags, RunFlags},
+};
+use crate::report::Failure;
 
 /// What `--version` prints.
 pub(crate) const VERSION: &str = concat!("caliban ", env!("CARGO_PKG_VERSION"));
@@ -127,7 +134,10 @@ pub(crate) enum Command {
     Deny(fleet::DenyArgs),
     /// Look at, stop and restart the daemon that keeps this repo's background agents
     Daemon(daemon::DaemonCommand),
-    /// Watch a fleet of three agents at work in a scratch repo; needs no model and leaves nothing behind
+    /// Watch a fleet of agents at work in a scratch repo; needs no model and leaves nothing behind
+    #[command(after_help = "\
+Examples:
+  caliban demo")]
     Demo,
     /// List, show, remove and rescue the worktrees of sub-agents
     Worktrees(worktrees::WorktreesCommand),
@@ -191,24 +201,32 @@ pub(crate) fn with_short_verbs() -> clap::Command {
     whole.subcommands(short)
 }
 
-/// Parses the command line. The error knows how it is printed and which exit code it has.
-pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+/// Parses the command line.
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Early> {
     // Not taken apart: that takes longer than it is worth in a process that needs it once.
     let mut command = ManuallyDrop::new(Cli::command());
-    let args = with_agents(args.into_iter().collect());
-    let matches = command.try_get_matches_from_mut(&args).map_err(|error| {
-        dashed_prompt(&args, &error).map_or(error, |hint| command.error(ErrorKind::UnknownArgument, hint))
-    })?;
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let at = first_word(&args);
+    if let Some((word, rest)) = args.get(at..).and_then(<[_]>::split_first)
+        && let Some(word) = word.to_str()
+    {
+        let commands: Vec<&str> =
+            command.get_subcommands().map(clap::Command::get_name).chain(AGENT_VERBS).collect();
+        if let Some(failure) = early::mistyped(word, rest, &commands) {
+            return Err(failure.into());
+        }
+    }
+    with_agents(&mut args, at);
+    let matches = command
+        .try_get_matches_from_mut(&args)
+        .map_err(|error| in_words(&args, at, &error).map_or_else(|| Early::from(error), Early::from))?;
     if let Some((verb, _)) = matches.subcommand() {
         // A flag that only an agent's run knows would be ignored by the other commands: say so instead.
-        let given = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
-        let stray = run_flag_ids(&command).iter().map(String::as_str).find(given).map(str::to_owned);
-        if let Some(id) = stray {
-            let message = format!(
-                "{} cannot stand before `{verb}`; see `caliban {verb} --help` for what goes behind it",
-                shown(&command, &id)
-            );
-            return Err(command.error(ErrorKind::ArgumentConflict, message));
+        if let Some(id) = given_on_line(&matches, run_flags(&command)) {
+            let message = format!("{} cannot stand before `{verb}`", shown(&command, &id));
+            return Err(Failure::usage(message)
+                .hint(format!("see `caliban {verb} --help` for what goes behind it"))
+                .into());
         }
     }
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
@@ -216,14 +234,22 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, cla
         |message: String| given(&command, &matches).clone().error(ErrorKind::ArgumentConflict, message);
     cli.run.check().map_err(conflict)?;
     if let Some(verb) = verb_for_prompt(&cli, &args) {
-        return Err(conflict(format!(
-            "flags of a run cannot stand before `{verb}`: caliban {verb} …; a prompt of this one word goes behind -p"
-        )));
+        return Err(Failure::usage(format!("flags of a run cannot stand before `{verb}`"))
+            .hint(format!("caliban {verb} …; a prompt of this one word goes behind -p"))
+            .into());
     }
-    if cli.command.is_none() && cli.run.bg.is_none() && cli.task != fleet::TaskFlags::default() {
-        return Err(conflict(
-            "--label, --isolation and the like are for an agent in the background: add --bg".to_owned(),
-        ));
+    if cli.command.is_none() && cli.run.bg.is_none() {
+        let background = command.get_arguments().filter(|arg| arg.get_help_heading() == Some(fleet::HEADING));
+        if let Some(id) = given_on_line(&matches, background) {
+            let flag = shown(&command, &id);
+            let prompt = early::quoted(cli.run.prompt().unwrap_or("what to do"));
+            return Err(Failure::usage(format!("{flag} is for an agent in the background"))
+                .hint(format!(
+                    "add --bg: caliban --bg {prompt} {flag}{}",
+                    if is_switch(&command, &id) { "" } else { " …" }
+                ))
+                .into());
+        }
     }
     cli.task_flags().check().map_err(conflict)?;
     cli.agent_flags().map_or(Ok(()), AgentFlags::check).map_err(conflict)?;
@@ -258,11 +284,34 @@ fn given<'c>(command: &'c clap::Command, matches: &clap::ArgMatches) -> &'c clap
     below.map_or(command, |(command, below)| given(command, below))
 }
 
-/// What to do about a prompt that was taken for flags, as a list in Markdown is.
-fn dashed_prompt(args: &[OsString], error: &clap::Error) -> Option<String> {
+/// What to say about a prompt that the parser took for something else. `at` is the first word that is no flag of every
+/// command.
+fn in_words(args: &[OsString], at: usize, error: &clap::Error) -> Option<Failure> {
     if !matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidValue) {
         return None;
     }
+    if let Some(failure) = dashed_prompt(args) {
+        return Some(failure);
+    }
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let words = args.get(at..).unwrap_or_default();
+    let Some(ContextValue::String(stray)) = error.get(ContextKind::InvalidArg) else { return None };
+    match words {
+        [group, verb, ..] if group == "agents" && verb == "spawn" && !stray.starts_with('-') => {
+            Some(Failure::usage(format!("found {}, expected a flag", early::quoted(stray))).hint(format!(
+                "the prompt goes behind --prompt: caliban agents spawn --prompt {}",
+                early::quoted(stray)
+            )))
+        }
+        [first, ..] if Cli::command().find_subcommand(first).is_none() => early::unquoted(words),
+        _ => None,
+    }
+}
+
+/// A prompt that was taken for flags, as a list in Markdown is.
+fn dashed_prompt(args: &[OsString]) -> Option<Failure> {
     let args: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
     let (flag, prompt) = args.windows(2).find_map(|pair| match pair {
         [flag @ ("--bg" | "-p" | "--print" | "--prompt"), prompt]
@@ -274,33 +323,37 @@ fn dashed_prompt(args: &[OsString], error: &clap::Error) -> Option<String> {
     })?;
     let flag = if flag == "-p" { "--print" } else { flag };
     let first = prompt.lines().next().unwrap_or_default();
-    Some(format!("a prompt that begins with a dash goes behind an equals sign: {flag}=\"{first}\""))
+    Some(
+        Failure::usage(format!("the prompt {} was taken for flags", early::quoted(first)))
+            .hint(format!("a prompt that begins with a dash goes behind an equals sign: {flag}=\"{first}\"")),
+    )
 }
 
 /// Verbs of `caliban agents` that go without it. They are not in the list of commands: it is long enough.
 const AGENT_VERBS: [&str; 6] = ["diff", "list", "merge", "send", "spawn", "wait"];
 
-/// The command line with `agents` before a verb that stands without it.
-fn with_agents(mut args: Vec<OsString>) -> Vec<OsString> {
+/// Where the first word is that is neither the program nor a flag of every command.
+fn first_word(args: &[OsString]) -> usize {
     let mut at = 1;
     while let Some(word) = args.get(at).and_then(|arg| arg.to_str()) {
         at += match word {
             "-C" | "--cd" => 2,
             "--debug" => 1,
             _ if word.starts_with("-C") || word.starts_with("--cd=") => 1,
-            // On a terminal the bare word opens the agent view.
-            "agents" if at + 1 == args.len() && has_terminal() => {
-                args.push("view".into());
-                return args;
-            }
-            _ if AGENT_VERBS.contains(&word) => {
-                args.insert(at, "agents".into());
-                return args;
-            }
-            _ => return args,
+            _ => break,
         };
     }
-    args
+    at
+}
+
+/// Puts `agents` before a verb that stands without it; `at` is the first word.
+fn with_agents(args: &mut Vec<OsString>, at: usize) {
+    match args.get(at).and_then(|arg| arg.to_str()) {
+        // On a terminal the bare word opens the agent view.
+        Some("agents") if at + 1 == args.len() && has_terminal() => args.push("view".into()),
+        Some(word) if AGENT_VERBS.contains(&word) => args.insert(at, "agents".into()),
+        _ => {}
+    }
 }
 
 fn has_terminal() -> bool {
@@ -315,10 +368,25 @@ fn verb_for_prompt<'c>(cli: &'c Cli, args: &[OsString]) -> Option<&'c str> {
     cli.run.prompt.as_deref().filter(|word| !is_meant && AGENT_VERBS.contains(word))
 }
 
-/// The ids of the flags that belong to a run.
-fn run_flag_ids(command: &clap::Command) -> Vec<String> {
+/// The flags that belong to a run.
+fn run_flags(command: &clap::Command) -> impl Iterator<Item = &clap::Arg> {
     let run = command.get_arguments().filter(|arg| !arg.is_global_set());
-    run.map(|arg| arg.get_id().to_string()).filter(|id| id != "help" && id != "version").collect()
+    run.filter(|arg| arg.get_id() != "help" && arg.get_id() != "version")
+}
+
+/// The first of these that was given on the command line.
+fn given_on_line<'c>(
+    matches: &clap::ArgMatches,
+    mut args: impl Iterator<Item = &'c clap::Arg>,
+) -> Option<String> {
+    let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    args.find(|arg| given(arg.get_id().as_str())).map(|arg| arg.get_id().to_string())
+}
+
+/// Whether a flag takes no value.
+fn is_switch(command: &clap::Command, id: &str) -> bool {
+    let mut args = command.get_arguments();
+    args.any(|arg| arg.get_id() == id && !arg.get_action().takes_values())
 }
 
 /// A flag as people type it.

@@ -122,13 +122,13 @@ pub(crate) struct AgentFlags {
     #[arg(long, value_name = "FILE", value_parser = utf8_path())]
     pub script: Option<PathBuf>,
     /// End after this many model requests
-    #[arg(long, value_name = "N", value_parser = above_zero::<NonZeroU32>)]
+    #[arg(long, value_name = "N", value_parser = above_zero::<NonZeroU32>, allow_negative_numbers = true)]
     pub max_turns: Option<NonZeroU32>,
     /// End when this many tokens are spent, cache included
-    #[arg(long, value_name = "TOKENS", value_parser = above_zero::<NonZeroU64>)]
+    #[arg(long, value_name = "TOKENS", value_parser = above_zero::<NonZeroU64>, allow_negative_numbers = true)]
     pub budget_tokens: Option<NonZeroU64>,
     /// End when this many US dollars are spent
-    #[arg(long, value_name = "USD", value_parser = dollars)]
+    #[arg(long, value_name = "USD", value_parser = dollars, allow_negative_numbers = true)]
     pub budget_usd: Option<Usd>,
     /// What happens where no rule decides
     #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(Mode::NAMES).try_map(|word| word.parse::<Mode>()))]
@@ -195,6 +195,10 @@ impl AgentFlags {
 
 // `caliban acp`.
 #[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Examples:
+  caliban acp                               # the command that an editor starts
+  caliban acp --model claude-opus-4-5 --permission-mode accept-edits")]
 pub(crate) struct AcpArgs {
     /// How the agent is set up.
     #[command(flatten)]

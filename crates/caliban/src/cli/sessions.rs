@@ -7,9 +7,17 @@ use clap::Subcommand;
 /// What to do with sessions.
 #[derive(Debug, Clone, Subcommand)]
 #[command(defer = true)]
+#[command(after_help = "\
+Examples:
+  caliban sessions list
+  caliban sessions audit 1b2c               # every call: allowed by what, how long, exit code
+  caliban sessions replay 1b2c --speed 4")]
 pub(crate) enum SessionsCommand {
     /// List the sessions of this repo, the latest first
-    #[command(after_help = "Examples:\n  caliban sessions list\n  caliban sessions list --archived --json")]
+    #[command(after_help = "\
+Examples:
+  caliban sessions list
+  caliban sessions list --archived --json")]
     List {
         /// Those of every repo
         #[arg(long)]
@@ -22,6 +30,10 @@ pub(crate) enum SessionsCommand {
         json: bool,
     },
     /// Show a session: what was asked, what came of it, what it cost
+    #[command(after_help = "\
+Examples:
+  caliban sessions show 1b2c
+  caliban sessions show auth                # a background agent, by its label")]
     Show {
         /// The session: an id or the beginning of one, or a background agent's label
         id: String,
@@ -30,6 +42,10 @@ pub(crate) enum SessionsCommand {
         json: bool,
     },
     /// Show the conversation as it ran
+    #[command(after_help = "\
+Examples:
+  caliban sessions replay 1b2c
+  caliban sessions replay 1b2c --speed 10")]
     Replay {
         /// The session: an id or the beginning of one, or a background agent's label
         id: String,
@@ -38,6 +54,10 @@ pub(crate) enum SessionsCommand {
         speed: Option<f64>,
     },
     /// List every tool call with its decision, rule, duration and exit code
+    #[command(after_help = "\
+Examples:
+  caliban sessions audit 1b2c
+  caliban sessions audit 1b2c --json")]
     Audit {
         /// The session: an id or the beginning of one, or a background agent's label
         id: String,
@@ -46,14 +66,18 @@ pub(crate) enum SessionsCommand {
         json: bool,
     },
     /// Make a long session shorter for the model; the transcript keeps everything
+    #[command(after_help = "\
+Examples:
+  caliban sessions compact 1b2c")]
     Compact {
         /// The session: an id or the beginning of one, or a background agent's label
         id: String,
     },
     /// Make a copy of a session, whole or up to one of its prompts; the old one stays as it is
-    #[command(
-        after_help = "Examples:\n  caliban sessions fork 3f2a\n  caliban sessions fork 3f2a --before 2 --json"
-    )]
+    #[command(after_help = "\
+Examples:
+  caliban sessions fork 1b2c
+  caliban sessions fork 1b2c --before 3     # without the third prompt and what followed")]
     Fork {
         /// The session: an id or the beginning of one
         id: String,
@@ -65,9 +89,10 @@ pub(crate) enum SessionsCommand {
         json: bool,
     },
     /// Go back to before a prompt: files that tools have changed since come back, and the conversation goes on in a copy
-    #[command(
-        after_help = "Examples:\n  caliban sessions rewind 3f2a\n  caliban sessions rewind 3f2a --before 1 --json"
-    )]
+    #[command(after_help = "\
+Examples:
+  caliban sessions rewind 1b2c
+  caliban sessions rewind 1b2c --before 3   # to before the third prompt")]
     Rewind {
         /// The session: an id or the beginning of one
         id: String,
@@ -79,6 +104,9 @@ pub(crate) enum SessionsCommand {
         json: bool,
     },
     /// Remove sessions, or archived agents, with everything that is kept about them
+    #[command(after_help = "\
+Examples:
+  caliban sessions rm 1b2c 7f00")]
     Rm {
         /// The sessions: ids or beginnings of ids
         #[arg(required = true, value_name = "ID")]

@@ -5,8 +5,16 @@ use std::path::Path;
 use super::*;
 use crate::settings::{Layer, typed};
 
-fn parsed(line: &[&str]) -> Result<Cli, clap::Error> {
+fn parsed(line: &[&str]) -> Result<Cli, Early> {
     parse(std::iter::once("caliban").chain(line.iter().copied()).map(OsString::from))
+}
+
+/// The error of a wrong command line.
+fn wrong(line: &[&str]) -> Failure {
+    match parsed(line) {
+        Err(Early::Wrong(failure, _)) => failure,
+        other => panic!("{line:?}: {other:?}"),
+    }
 }
 
 fn prompt(line: &[&str]) -> Option<String> {
@@ -87,8 +95,7 @@ fn a_prompt_can_stand_anywhere_and_be_the_name_of_a_command() {
 
 #[test]
 fn two_prompts_are_a_usage_error() {
-    let error = parsed(&["-p", "fix", "it"]).unwrap_err();
-    assert_eq!(error.exit_code(), 2);
+    let error = wrong(&["-p", "fix", "it"]);
     assert!(error.to_string().contains("found two prompts, `fix` and `it`"), "{error}");
 }
 
@@ -112,10 +119,9 @@ fn flags_of_a_run_are_refused_before_another_command() {
 #[test]
 fn a_short_verb_behind_a_flag_of_a_run_is_no_prompt() {
     for line in [&["--model", "m", "list"][..], &["--max-turns", "3", "list"], &["--verbose", "list", "--"]] {
-        let error = parsed(line).unwrap_err();
-        assert_eq!(error.exit_code(), 2);
-        let said = "flags of a run cannot stand before `list`: caliban list …";
-        assert!(error.to_string().contains(said), "{error}");
+        let error = wrong(line);
+        assert_eq!(error.message, "flags of a run cannot stand before `list`");
+        assert_eq!(error.hint.unwrap(), "caliban list …; a prompt of this one word goes behind -p");
     }
     let list = Some("list".to_owned());
     for line in [
@@ -130,10 +136,9 @@ fn a_short_verb_behind_a_flag_of_a_run_is_no_prompt() {
 
 #[test]
 fn an_unknown_provider_is_a_usage_error_with_a_close_match() {
-    let error = parsed(&["--provider", "antropic", "-p", "hi"]).unwrap_err();
-    assert_eq!(error.exit_code(), 2);
-    let text = error.to_string();
-    assert!(text.contains("openai-chat, gemini") && text.contains("'anthropic'"), "{text}");
+    let error = wrong(&["--provider", "antropic", "-p", "hi"]);
+    assert!(error.message.contains("openai-chat, gemini"), "{error}");
+    assert_eq!(error.hint.unwrap(), "a similar value exists: 'anthropic'");
 }
 
 #[test]
@@ -186,8 +191,7 @@ fn a_script_for_another_provider_is_refused() {
         &["acp", "--script", "x.json", "--provider", "openai"],
         &["config", "show", "--script", "x.json", "--provider", "openai"],
     ] {
-        let error = parsed(line).unwrap_err();
-        assert_eq!(error.exit_code(), 2);
+        let error = wrong(line);
         assert!(error.to_string().contains("--script is for --provider scripted"), "{error}");
     }
     parsed(&["--script", "x.json", "--provider", "scripted", "-p", "hi"]).unwrap();
@@ -204,16 +208,68 @@ fn amounts_that_make_no_sense_are_refused() {
         ["--permission-mode", "yolo"],
         ["--output-format", "xml"],
     ] {
-        assert_eq!(parsed(&line).unwrap_err().exit_code(), 2, "{line:?}");
+        assert_eq!(wrong(&line).code, crate::report::Code::Usage, "{line:?}");
     }
 }
 
 #[test]
 fn help_names_the_exit_codes() {
-    let help = parsed(&["--help"]).unwrap_err();
+    let Err(Early::Shown(help)) = parsed(&["--help"]) else { panic!("no help") };
     assert_eq!(help.exit_code(), 0);
     let text = help.to_string();
     for line in ["3    done, but calls were refused", "4    a budget or the turn limit", "130  interrupted"] {
         assert!(text.contains(line), "{text}");
     }
+}
+
+#[test]
+fn every_help_has_examples() {
+    fn without(command: &clap::Command, path: &str) -> Vec<String> {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let mut found = Vec::new();
+        if !help.contains("Examples:\n  ") {
+            found.push(path.to_owned());
+        }
+        found.extend(
+            command.get_subcommands().flat_map(|sub| without(sub, &format!("{path} {}", sub.get_name()))),
+        );
+        found
+    }
+    assert_eq!(without(&whole(), "caliban"), [""; 0]);
+}
+
+#[test]
+fn a_word_that_is_nearly_a_command_is_no_prompt() {
+    for (line, hint) in [
+        (
+            &["docter"][..],
+            "did you mean `caliban doctor`?\na prompt of one word goes behind -p: caliban -p docter",
+        ),
+        (&["lits"], "did you mean `caliban list`?\na prompt of one word goes behind -p: caliban -p lits"),
+        (&["agnets", "list"], "did you mean `caliban agents list`?"),
+        (&["--debug", "-C", "/", "agnets", "list"], "did you mean `caliban agents list`?"),
+        (&["sesions", "show", "a b"], "did you mean `caliban sessions show \"a b\"`?"),
+        (
+            &["help"],
+            "`caliban --help` shows what there is\na prompt of one word goes behind -p: caliban -p help",
+        ),
+        (&["help", "agents"], "`caliban agents --help` shows what there is"),
+    ] {
+        let failure = wrong(line);
+        assert!(failure.message.starts_with("there is no command `"), "{line:?}: {failure}");
+        assert_eq!(failure.hint.as_deref(), Some(hint), "{line:?}");
+    }
+    // Words of their own, and what is said to be a prompt.
+    for line in
+        [&["hello"][..], &["fix"], &["-p", "docter"], &["--", "docter"], &["docter!"], &["fix the docter"]]
+    {
+        parsed(line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
+    }
+}
+
+#[test]
+fn a_prompt_without_quotes_is_told_how_to_be_quoted() {
+    let failure = wrong(&["fix", "the", "bug"]);
+    assert_eq!(failure.message, "found several words, expected a command or one prompt");
+    assert_eq!(failure.hint.unwrap(), "a prompt of several words goes in quotes: caliban \"fix the bug\"");
 }

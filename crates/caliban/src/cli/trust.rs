@@ -23,8 +23,14 @@ use crate::{
     args_conflicts_with_subcommands = true,
     after_help = "\
 Until a repo is trusted, its .caliban/settings.toml, .caliban/settings.local.toml, .mcp.json, agent types
-(.caliban/agents/*.md, .claude/agents/*.md) and commands (.caliban/commands/*.md, .claude/commands/*.md) are not even parsed. Trust is for the content that is there now: when one of these files changes, Caliban ignores them
-again until you repeat the command. AGENTS.md and CLAUDE.md are read in any case: they are only text."
+(.caliban/agents/*.md, .claude/agents/*.md) and commands (.caliban/commands/*.md, .claude/commands/*.md) are not even
+parsed. Trust is for the content that is there now: when one of these files changes, Caliban ignores them again until you
+repeat the command. AGENTS.md and CLAUDE.md are read in any case: they are only text.
+
+Examples:
+  caliban trust                             # this repo, after showing what it would make run
+  caliban trust list
+  caliban trust remove ../other"
 )]
 pub(crate) struct TrustArgs {
     /// A directory in the repo; the working directory when not given
@@ -39,12 +45,19 @@ pub(crate) struct TrustArgs {
 #[command(defer = true)]
 pub(crate) enum TrustCommand {
     /// List the repos that you trust
+    #[command(after_help = "\
+Examples:
+  caliban trust list")]
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Trust a repo no more
+    #[command(after_help = "\
+Examples:
+  caliban trust remove
+  caliban trust remove ../other")]
     Remove {
         /// A directory in the repo; the working directory when not given
         path: Option<PathBuf>,

@@ -35,15 +35,45 @@ const END_LIMIT: Duration = Duration::from_secs(30);
 /// The same for one that hung up before we had seen anything; one that lives and does not talk is an error.
 const UNSEEN_LIMIT: Duration = Duration::from_secs(10);
 
-pub(super) async fn attach(
+/// Without an agent, a person at a terminal chooses one in the agent view; anybody else is told which there are.
+pub(super) async fn from_args(
     fleet: &Fleet<'_>,
     args: &AttachArgs,
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
-    let mut client = fleet.client().await?;
-    let mut agent = client.show(&args.agent.id).await.map_err(worded)?;
-    let id = agent.id.to_string();
     let has_screen = !args.plain && crate::screen::is_possible(fleet.environment);
+    match &args.id {
+        Some(id) => attach(fleet, id, has_screen, out).await,
+        None if has_screen => super::view::view(fleet).await,
+        None => Err(which(&fleet.client().await?.list().await.map_err(worded)?)),
+    }
+}
+
+/// Asks for an agent's name, with those that can be given.
+fn which(agents: &[AgentRow]) -> Failure {
+    let now = caliban_contract::wall_ms();
+    let line = |agent: &&AgentRow| {
+        let label = agent.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
+        format!("caliban attach {}{label}: {}", agent.id, row::doing(agent, now))
+    };
+    let living: Vec<String> =
+        agents.iter().filter(|agent| !row::has_ended(agent.state)).map(|agent| line(&agent)).collect();
+    Failure::usage("say which agent").hint(match living.is_empty() {
+        true => "no agent is alive here; `caliban agents list` shows those that have ended".to_owned(),
+        false => living.join("\n"),
+    })
+}
+
+/// Attaches to one agent, on a screen or in plain lines.
+pub(super) async fn attach(
+    fleet: &Fleet<'_>,
+    id: &str,
+    has_screen: bool,
+    out: &mut dyn Write,
+) -> Result<Code, Failure> {
+    let mut client = fleet.client().await?;
+    let mut agent = client.show(id).await.map_err(worded)?;
+    let id = agent.id.to_string();
     let mut keyboard = if has_screen { None } else { Keyboard::open()? };
     // What was typed before the agent could hear it.
     let mut early: VecDeque<Line> = VecDeque::new();

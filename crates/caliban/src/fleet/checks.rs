@@ -17,24 +17,9 @@ use crate::{
     cli::{AgentFlags, fleet::TaskFlags},
     report::Failure,
     settings::{Loaded, provider::Choice},
+    tool_names,
 };
 
-/// The tools that every agent can have, beside those of MCP servers and of the broker.
-const TOOLS: [&str; 11] = [
-    "Read",
-    "Write",
-    "Edit",
-    "Bash",
-    "BashOutput",
-    "KillShell",
-    "Glob",
-    "Grep",
-    "WebFetch",
-    "TodoWrite",
-    "AgentTool",
-];
-/// How tools of MCP servers begin.
-const FOREIGN: &str = "mcp__";
 /// How long it is counted what is not committed.
 const COUNT_LIMIT: Duration = Duration::from_secs(1);
 
@@ -109,16 +94,14 @@ async fn links(cwd: &Path, wanted: &WorktreeSpec) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The names of tools that somebody has mistyped leave an agent without them.
+/// A mistyped name in `--tools` would leave the agent without that tool.
 fn tools(task: &TaskFlags, spec: &SpawnSpec) -> Result<(), Failure> {
-    // What is there in a mailbox's session is known to the worker only.
-    if spec.broker_session.is_some() {
-        return Ok(());
-    }
-    let is_known = |name: &&String| TOOLS.contains(&name.as_str()) || name.starts_with(FOREIGN);
-    match task.tools.iter().find(|name| !is_known(name)) {
+    let has_mailbox = spec.broker_session.is_some();
+    let is_possible =
+        |name: &str| if has_mailbox { tool_names::is_known(name) } else { tool_names::is_for_all(name) };
+    match task.tools.iter().find(|name| !is_possible(name)) {
         Some(name) => Err(Failure::usage(format!("--tools: there is no tool {}", inert::quoted(name)))
-            .hint(format!("known: {}, and {FOREIGN}SERVER__TOOL", TOOLS.join(", ")))),
+            .hint(tool_names::hint(name))),
         None => Ok(()),
     }
 }
@@ -152,33 +135,5 @@ pub(super) async fn uncommitted(fleet: &Fleet<'_>, isolation: &Isolation) -> usi
     match tokio::time::timeout(COUNT_LIMIT, lookup.uncommitted(&cancel)).await {
         Ok(Ok(count)) => count,
         _ => 0,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-
-    #[test]
-    fn every_built_in_tool_can_be_named() {
-        let dir = tempfile::tempdir().unwrap();
-        let options = caliban_tools::WorkspaceOptions {
-            root: dir.path().to_owned(),
-            extra_dirs: Vec::new(),
-            output_dir: dir.path().join("outputs"),
-            env: Vec::new(),
-            helper: "/bin/false".into(),
-            private_addresses: caliban_tools::PrivateAddresses::Refuse,
-            redact: None,
-            limits: caliban_tools::Limits::default(),
-            http: caliban_http::Options::default(),
-        };
-        let workspace: Arc<_> = caliban_tools::Workspace::new(options).unwrap();
-        let mut names: Vec<String> =
-            caliban_tools::builtin(&workspace).iter().map(|tool| tool.spec().name.clone()).collect();
-        names.push(caliban_agent::subagent::NAME.to_owned());
-        assert_eq!(names, TOOLS);
     }
 }

@@ -127,7 +127,7 @@ async fn open(cli: &Cli, composition: Composition) -> Result<Agent, Failure> {
     let which = match (&cli.run.resume, cli.run.continue_last) {
         (Some(id), _) => Which::Old(sessions.find(id)?),
         (None, true) => Which::Old(sessions.last().ok_or_else(|| {
-            Failure::usage("there is no session to go on with in this directory")
+            Failure::new("there is no session to go on with in this directory")
                 .hint("start one: caliban -p \"…\"")
         })?),
         (None, false) => Which::New,

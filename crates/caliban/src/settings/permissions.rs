@@ -2,6 +2,8 @@
 
 use caliban_permissions::{Effect, Policy, Rule, SourcedRule};
 
+use crate::tool_names;
+
 use super::{Loaded, Settings, error::SettingsError, layer::Source};
 
 /// Parses every rule; one that cannot be understood is an error where it was written.
@@ -18,6 +20,11 @@ pub(super) fn rules(
     ] {
         for (index, text) in texts.iter().enumerate() {
             let source = source_of(&["permissions", key, &index.to_string()]);
+            // A rule about a tool that there is not would never apply, and a denial that never applies protects nothing.
+            if let Some(name) = tool(text).filter(|name| !tool_names::is_known(name)) {
+                let wrong = format!("rule `{text}`: there is no tool `{name}`");
+                return Err(SettingsError::new(source.into(), wrong).hint(tool_names::hint(name)));
+            }
             let rule: Rule = text
                 .parse()
                 .map_err(|error| SettingsError::new(source.clone().into(), format!("{error}")))?;
@@ -25,6 +32,13 @@ pub(super) fn rules(
         }
     }
     Ok(parsed)
+}
+
+/// The tool that a rule names; none where the rule has no name that a tool could have.
+fn tool(rule: &str) -> Option<&str> {
+    let name = rule.trim().split('(').next().unwrap_or_default();
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    is_name.then_some(name)
 }
 
 impl Loaded {

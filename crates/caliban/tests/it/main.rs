@@ -44,6 +44,7 @@ mod merge_bare;
 mod merge_layouts;
 mod merge_left;
 mod merge_words;
+mod mistakes;
 mod models;
 mod moved;
 mod not_a_person;

@@ -230,7 +230,7 @@ fn continue_takes_the_latest_and_resume_the_one_that_is_named() {
     assert_eq!(place.ask("go on", ["--resume", prefix]).ok().stdout, "one again\n");
     place.server.assert_drained();
 
-    let unknown = place.ask("go on", ["--resume", "zzzzzzzz"]).expect_code(2);
+    let unknown = place.ask("go on", ["--resume", "zzzzzzzz"]).expect_code(1);
     assert_eq!(
         unknown.stderr,
         "error: there is no session \"zzzzzzzz\"\nhint: `caliban sessions list` shows the sessions of this repo, \
@@ -239,7 +239,7 @@ fn continue_takes_the_latest_and_resume_the_one_that_is_named() {
     let elsewhere =
         place.env.start("caliban", place.server.args(place.protocol)).args(["-p", "x", "--continue"]);
     assert_eq!(
-        elsewhere.output().expect_code(2).stderr,
+        elsewhere.output().expect_code(1).stderr,
         "error: there is no session to go on with in this directory\nhint: start one: caliban -p \"…\"\n"
     );
 }
@@ -258,7 +258,7 @@ fn an_ambiguous_beginning_names_the_candidates() {
         }
     }
     let pair = ids.windows(2).find(|pair| pair[0][..1] == pair[1][..1]).unwrap();
-    let output = place.verb(["sessions", "show", &pair[0][..1]]).expect_code(2);
+    let output = place.verb(["sessions", "show", &pair[0][..1]]).expect_code(1);
     assert!(
         output.stderr.contains(&format!("several sessions begin with {:?}", &pair[0][..1])),
         "{}",
@@ -294,7 +294,7 @@ fn two_processes_on_one_session_the_second_is_told_that_it_is_in_use() {
 fn rm_removes_all_or_nothing_of_what_is_named() {
     let place = worked();
     let (id, directory) = (place.session_id(), place.session());
-    place.verb(["sessions", "rm", &id, "zzzzzzzz"]).expect_code(2);
+    place.verb(["sessions", "rm", &id, "zzzzzzzz"]).expect_code(1);
     assert!(directory.join("transcript.jsonl").exists());
     assert_eq!(place.verb(["sessions", "rm", &id[..4]]).ok().stdout, format!("Removed session {id}.\n"));
     assert!(!directory.exists());

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 
 use crate::{
-    cli::{self, Command, agents::AgentsCommand, fleet::SpawnArgs},
+    cli::{self, Command, Early, agents::AgentsCommand, fleet::SpawnArgs},
     report::Failure,
 };
 
@@ -17,7 +17,7 @@ pub(super) fn parse(line: &str) -> Result<Box<SpawnArgs>, Failure> {
     let line = line.trim();
     let mut options: Vec<String> = Vec::new();
     let mut rest = line;
-    let mut problem: Option<(ErrorKind, String)> = None;
+    let mut problem: Option<(Option<ErrorKind>, String)> = None;
     // Whether a word is the value of the option before it is known to the parser alone: the task begins at the first
     // word at which the line makes sense.
     for _ in 0..OPTIONS {
@@ -26,7 +26,9 @@ pub(super) fn parse(line: &str) -> Result<Box<SpawnArgs>, Failure> {
             match spawn(&options, rest) {
                 Ok(args) => return Ok(args),
                 // That a value is missing may be because it is taken for the task.
-                Err(why) if problem.as_ref().is_none_or(|(kind, _)| *kind == ErrorKind::InvalidValue) => {
+                Err(why)
+                    if problem.as_ref().is_none_or(|(kind, _)| *kind == Some(ErrorKind::InvalidValue)) =>
+                {
                     problem = Some(why);
                 }
                 Err(_) => {}
@@ -49,18 +51,18 @@ pub(super) fn parse(line: &str) -> Result<Box<SpawnArgs>, Failure> {
         .hint("for example: @reviewer --budget-tokens 50000 look for races in the queue"))
 }
 
-fn spawn(options: &[String], task: &str) -> Result<Box<SpawnArgs>, (ErrorKind, String)> {
+fn spawn(options: &[String], task: &str) -> Result<Box<SpawnArgs>, (Option<ErrorKind>, String)> {
     let words = ["caliban", "agents", "spawn"].into_iter().map(OsString::from);
     let words = words.chain(options.iter().map(OsString::from));
     let prompt = OsString::from(format!("--prompt={task}"));
-    let parsed = cli::parse(words.chain([prompt]).collect::<Vec<_>>()).map_err(|error| {
-        let text = error.render().to_string();
-        let first = text.lines().next().unwrap_or_default();
-        (error.kind(), first.strip_prefix("error: ").unwrap_or(first).to_owned())
+    let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    let parsed = cli::parse(words.chain([prompt]).collect::<Vec<_>>()).map_err(|early| match early {
+        Early::Wrong(failure, kind) => (kind, first(&failure.message)),
+        Early::Shown(error) => (Some(error.kind()), "this starts no agent".to_owned()),
     })?;
     match parsed.command {
         Some(Command::Agents(AgentsCommand::Spawn(args))) => Ok(args),
-        _ => Err((ErrorKind::InvalidSubcommand, "this starts no agent".to_owned())),
+        _ => Err((Some(ErrorKind::InvalidSubcommand), "this starts no agent".to_owned())),
     }
 }
 

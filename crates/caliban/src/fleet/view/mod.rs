@@ -17,7 +17,6 @@ use tokio::sync::{Notify, mpsc};
 
 use super::{Fleet, attach, say};
 use crate::{
-    cli::fleet::{AttachArgs, IdArg},
     report::{self, Code, Failure},
     screen,
 };
@@ -104,9 +103,8 @@ async fn open(fleet: &Fleet<'_>, key: AgentKey) -> Result<Code, Failure> {
     let mut out = Vec::new();
     // It may have to be woken first.
     writeln!(std::io::stdout(), "opening agent {}; Ctrl+C goes back", key.id)?;
-    let args = AttachArgs { agent: IdArg { id: key.id.clone() }, plain: false };
     tokio::select! {
-        code = attach::attach(&fleet, &args, &mut out) => code,
+        code = attach::attach(&fleet, &key.id, true, &mut out) => code,
         _ = tokio::signal::ctrl_c() => Err(Failure::new(format!("agent {} was not opened", key.id))),
     }
 }

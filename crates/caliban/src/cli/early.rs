@@ -1,0 +1,147 @@
+//! A command line that is not carried out: help and version, or what is wrong with it, always with a hint.
+//!
+//! Owns the translation of the parser's errors into ours, and the words for what people mistype.
+
+use std::{ffi::OsString, fmt};
+
+use clap::error::ErrorKind;
+
+use crate::{
+    report::{Code, Failure},
+    settings::values::close_match,
+};
+
+/// Why there is nothing to carry out.
+#[derive(Debug)]
+pub(crate) enum Early {
+    /// Help or the version, which the parser prints.
+    Shown(Box<clap::Error>),
+    /// The command line is wrong; with the parser's kind of error if the parser found it.
+    Wrong(Failure, Option<ErrorKind>),
+}
+
+impl Early {
+    /// Says it; the exit code.
+    pub(crate) fn show(&self) -> u8 {
+        match self {
+            Self::Shown(error) => {
+                // A terminal that is gone cannot be told.
+                let _gone = error.print();
+                u8::try_from(error.exit_code()).unwrap_or(Code::Usage as u8)
+            }
+            Self::Wrong(failure, _) => {
+                failure.show();
+                failure.code as u8
+            }
+        }
+    }
+}
+
+impl fmt::Display for Early {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shown(error) => error.fmt(out),
+            Self::Wrong(failure, _) => {
+                writeln!(out, "{failure}\n{}", failure.hint.as_deref().unwrap_or_default())
+            }
+        }
+    }
+}
+
+impl From<clap::Error> for Early {
+    fn from(error: clap::Error) -> Self {
+        match error.kind() {
+            ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Self::Shown(Box::new(error)),
+            kind => Self::Wrong(worded(&error.render().to_string()), Some(kind)),
+        }
+    }
+}
+
+impl From<Failure> for Early {
+    fn from(failure: Failure) -> Self {
+        Self::Wrong(failure, None)
+    }
+}
+
+/// The parser's words as ours: the error, then its tips, or without one the usage.
+fn worded(rendered: &str) -> Failure {
+    let mut blocks = rendered.trim_end().split("\n\n");
+    let first = blocks.next().unwrap_or_default();
+    let message = first.strip_prefix("error: ").unwrap_or(first);
+    let (mut tips, mut usage) = (Vec::new(), None);
+    for block in blocks {
+        tips.extend(block.lines().filter_map(|line| line.trim_start().strip_prefix("tip: ")));
+        usage = usage.or(block.starts_with("Usage: ").then_some(block));
+    }
+    let hint = match (&tips[..], usage) {
+        ([], Some(usage)) => format!("{usage}\n`{} --help` says more", path(usage)),
+        ([], None) => match flag(message) {
+            Some(flag) => format!("--help says what {flag} takes"),
+            None => "--help says more".to_owned(),
+        },
+        (tips, _) => tips.join("\n"),
+    };
+    Failure::usage(message).hint(hint)
+}
+
+/// The flag that an error names first.
+fn flag(message: &str) -> Option<&str> {
+    message.split(['\'', ' ', '`']).find(|word| word.starts_with("--"))
+}
+
+/// The command that a usage line is about.
+fn path(usage: &str) -> String {
+    let words = usage.split_whitespace().skip(1);
+    words.take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase())).collect::<Vec<_>>().join(" ")
+}
+
+/// What to say about a word that stands where a command does and is none, but nearly. `rest` is behind it. One word alone
+/// could be a prompt, so only one slip makes it a command.
+pub(super) fn mistyped(word: &str, rest: &[OsString], commands: &[&str]) -> Option<Failure> {
+    let is_word = word.chars().all(|c| c.is_ascii_alphabetic() || c == '-');
+    if !is_word || word.starts_with('-') || commands.contains(&word) {
+        return None;
+    }
+    let rest: Vec<&str> = rest.iter().filter_map(|word| word.to_str()).collect();
+    let says = |line: &str| {
+        let prompt = if rest.is_empty() {
+            format!("\na prompt of one word goes behind -p: caliban -p {word}")
+        } else {
+            String::new()
+        };
+        Some(Failure::usage(format!("there is no command `{word}`")).hint(format!("{line}{prompt}")))
+    };
+    if word == "help" {
+        let of = rest.first().map(|command| format!("{command} ")).unwrap_or_default();
+        return says(&format!("`caliban {of}--help` shows what there is"));
+    }
+    let mut commands = commands.iter().copied();
+    let close = match rest.is_empty() {
+        true => commands.find(|command| strsim::damerau_levenshtein(word, command) == 1),
+        false => close_match(word, commands),
+    }?;
+    let line: Vec<String> = std::iter::once(close).chain(rest.iter().copied()).map(quoted).collect();
+    says(&format!("did you mean `caliban {}`?", line.join(" ")))
+}
+
+/// A prompt that nobody has put into quotes.
+pub(super) fn unquoted(words: &[OsString]) -> Option<Failure> {
+    let words: Option<Vec<&str>> = words.iter().map(|word| word.to_str()).collect();
+    let words = words.filter(|words| words.len() > 1 && words.iter().all(|word| !word.starts_with('-')))?;
+    let prompt = words.join(" ");
+    Some(
+        Failure::usage("found several words, expected a command or one prompt")
+            .hint(format!("a prompt of several words goes in quotes: caliban {}", quoted(&prompt))),
+    )
+}
+
+/// A word as one types it.
+pub(super) fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
+}

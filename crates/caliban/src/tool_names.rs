@@ -1,0 +1,74 @@
+//! The names of all tools that an agent can have, to find mistyped ones in rules and `--tools`.
+
+use crate::settings::values::close_match;
+
+/// The tools that every agent can have.
+const ALWAYS: [&str; 11] = [
+    "Read",
+    "Write",
+    "Edit",
+    "Bash",
+    "BashOutput",
+    "KillShell",
+    "Glob",
+    "Grep",
+    "WebFetch",
+    "TodoWrite",
+    "AgentTool",
+];
+
+/// The tools of a session with a person, and those of an agent with a mailbox.
+const SOMETIMES: [&str; 6] =
+    ["spawn_background", "BrokerAgents", "BrokerSend", "BrokerBroadcast", "BrokerInbox", "BrokerAck"];
+
+/// How the names of MCP servers' tools begin. Which there are is known when the servers run, so any name is possible.
+const FOREIGN: &str = "mcp__";
+
+/// Whether some agent can have a tool of this name.
+pub(crate) fn is_known(name: &str) -> bool {
+    is_for_all(name) || SOMETIMES.contains(&name)
+}
+
+/// Whether every agent can have a tool of this name.
+pub(crate) fn is_for_all(name: &str) -> bool {
+    ALWAYS.contains(&name) || name.starts_with(FOREIGN)
+}
+
+/// What to say to somebody who named a tool that there is not.
+pub(crate) fn hint(name: &str) -> String {
+    match close_match(name, ALWAYS.into_iter().chain(SOMETIMES)) {
+        Some(close) if close != name => format!("did you mean `{close}`?"),
+        _ => format!("the tools are {}, and {FOREIGN}SERVER__TOOL", ALWAYS.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn every_tool_of_ours_is_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = caliban_tools::WorkspaceOptions {
+            root: dir.path().to_owned(),
+            extra_dirs: Vec::new(),
+            output_dir: dir.path().join("outputs"),
+            env: Vec::new(),
+            helper: "/bin/false".into(),
+            private_addresses: caliban_tools::PrivateAddresses::Refuse,
+            redact: None,
+            limits: caliban_tools::Limits::default(),
+            http: caliban_http::Options::default(),
+        };
+        let workspace: Arc<_> = caliban_tools::Workspace::new(options).unwrap();
+        let mut names: Vec<String> =
+            caliban_tools::builtin(&workspace).iter().map(|tool| tool.spec().name.clone()).collect();
+        names.push(caliban_agent::subagent::NAME.to_owned());
+        assert_eq!(names, ALWAYS);
+        let mut names = vec![caliban_agent::background::TOOL];
+        names.extend(crate::broker::tool_names());
+        assert_eq!(names, SOMETIMES);
+    }
+}
