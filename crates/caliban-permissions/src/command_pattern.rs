@@ -1,8 +1,8 @@
 //! The words of a `Bash(…)` rule against the words of one command.
 //!
 //! `*` alone stands for any number of words, inside a word for any characters of it; a trailing `:*` is the
-//! same as ` *`. A giving rule is read narrowly: a computed word fits only a lone `*`. A taking rule is read
-//! widely: further options and their values, the order of options and the directory of the program do not hide
+//! same as ` *`. An allow rule is read narrowly: a computed word fits only a lone `*`. A deny or ask rule is
+//! read widely: further options and their values, the order of options and the directory of the program do not hide
 //! what it is about.
 
 use crate::{path::Reading, shell::word::Word};
@@ -140,7 +140,7 @@ fn is_option(word: &str) -> bool {
     word.len() > 1 && word.starts_with(['-', '+'])
 }
 
-/// `-c alias.x=push`, `-c include.path=x`: git's words may be others than they seem.
+/// `-c alias.x=push`, `-c include.path=x`: the configuration may change what git's sub-commands mean.
 fn renames(word: &Word) -> bool {
     let Some(text) = word.literal() else { return false };
     let text = text.to_ascii_lowercase();
@@ -170,7 +170,7 @@ fn present(option: &str, words: &[Word]) -> Fit {
 
 /// The rule's other words in their order. Options are passed over, and what may be their value.
 fn in_order(name: &str, rule: &[&String], words: &[Word]) -> Fit {
-    // `fits[at]`: how the rest of the rule fits the words from there on; first with nothing left of the rule.
+    // `fits[at]`: whether the rest of the rule fits the words from `at` on. It is filled from the rule's end backwards.
     let mut fits = vec![Fit::Yes; words.len() + 1];
     let mut next: Option<Vec<Fit>> = None;
     for step in (0..=rule.len()).rev() {

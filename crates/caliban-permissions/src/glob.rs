@@ -47,7 +47,7 @@ enum Piece {
 fn pieces(part: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut text = String::new();
-    // Where a bracket ends is a question of classes and quotes: the last one that may is taken.
+    // Classes and quotes decide where a bracket ends. Take the last `]` that could end it, so that nothing is missed.
     let last = part.rfind(']');
     let mut chars = part.char_indices();
     while let Some((at, c)) = chars.next() {
@@ -80,7 +80,7 @@ fn pieces(part: &str) -> Vec<Piece> {
     pieces
 }
 
-/// Which ends of the name are reached after each piece: no pattern takes long.
+/// The positions in the name that can be reached after each piece. Keeping all of them avoids backtracking.
 fn fits(pieces: &[Piece], name: &[u8]) -> bool {
     /// The most bytes that one character has.
     const WIDEST: usize = 4;

@@ -1,7 +1,7 @@
 //! Files that a rule keeps from being read, where a command may get at them: its words name them, may name them,
 //! or name a tree that holds them.
 //!
-//! A best effort: what a program does with other words, only a sandbox can bound.
+//! Best effort: only a sandbox can bound what a program does with its other words.
 
 use std::path::{Path, PathBuf};
 
@@ -117,7 +117,7 @@ impl Line<'_> {
         held: &impl Fn(&Path) -> Option<&'r SourcedRule>,
         first: &SourcedRule,
     ) -> Option<Verdict> {
-        /// So many names are looked at; a larger tree may hold anything.
+        /// How many names are looked at. A tree with more names counts as holding the file.
         const MOST: usize = 100_000;
         let mut seen = 0;
         let mut open = vec![resolve(tree)?];

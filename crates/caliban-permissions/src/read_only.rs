@@ -213,7 +213,7 @@ fn listed(spec: &Listed, words: &[Word], run: &Run) -> Option<Vec<PathBuf>> {
             .options
             .iter()
             .any(|option| takes_off(option, "ef", &["regexp", "file", "files", "type-list"]));
-        // The files that a pattern of the shell stands for are more than one word.
+        // A shell pattern can expand to several words.
         if !given && !matches!(operands.first()?, Word::Glob(_)) {
             operands = operands.get(1..)?;
         }
@@ -313,7 +313,7 @@ fn option_files(options: &[&str], run: &Run) -> Option<Vec<PathBuf>> {
         }
         let values: Vec<&str> = match option.strip_prefix("--") {
             Some(long) => long.split_once('=').map(|(_, value)| value).into_iter().collect(),
-            // Which letter takes the rest for its value, only the program knows.
+            // Only the program knows which of the letters takes the rest of the word as its value.
             None => option.char_indices().skip(2).map(|(at, _)| &option[at..]).collect(),
         };
         for value in values.into_iter().filter(|value| !value.is_empty()) {
@@ -356,7 +356,7 @@ fn date(words: &[Word]) -> Option<Vec<PathBuf>> {
 
 fn find(words: &[Word], run: &Run) -> Option<Vec<PathBuf>> {
     const OFF: [&str; 8] = ["-exec", "-ok", "-delete", "-fprint", "-fls", "-files0", "-L", "-follow"];
-    // What may stand in front when no path does. Other options there have paths behind them.
+    // The options that may stand first without a path before them. Any other option there is followed by paths.
     const FIRST: [&str; 12] = [
         "-name",
         "-iname",

@@ -100,8 +100,8 @@ impl Wire {
     }
 }
 
-/// Makes ids for calls of models that give none. Nothing in a request tells two answers of a conversation apart for
-/// sure, since a compaction makes it shorter: so each answer has a number of its own by chance.
+/// Makes ids for the calls of models that send none. The number of messages cannot tell two answers of a conversation
+/// apart, since a compaction removes messages, so each answer gets a random number.
 #[derive(Debug)]
 pub(crate) struct CallIds {
     answer: u64,

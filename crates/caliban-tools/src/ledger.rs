@@ -169,7 +169,7 @@ impl FileLedger {
         self.files().insert(real.to_owned(), Entry { stamp, seen: Seen::Whole });
     }
 
-    /// The agent has changed a part. Who had not seen the file knows the part that matched, not the file; lines that
+    /// The agent has changed a part of the file. If it had not seen the file, it now knows only the part that matched; lines that
     /// were seen may have other numbers now.
     pub(crate) fn changed(&self, real: &Path, stamp: Stamp) {
         if let Some(entry) = self.files().get_mut(real) {

@@ -46,7 +46,7 @@ pub(crate) enum Ignored {
     Include,
 }
 
-/// A walk below `base`. What `base` itself is called does not matter: who names an ignored directory
+/// A walk below `base`. The name of `base` itself does not matter: a call that names an ignored directory
 /// wants to look into it.
 pub(crate) fn walk(base: &Path, ignored: Ignored) -> WalkBuilder {
     let mut builder = WalkBuilder::new(base);

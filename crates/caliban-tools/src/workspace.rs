@@ -193,8 +193,8 @@ impl Workspace {
         self.jobs.shutdown().await;
     }
 
-    /// The absolute path that a model means, links not resolved. Nothing is meant below a root that is gone (a
-    /// repository that was moved): writing there would make a ghost of it. A working directory that is gone is left
+    /// The absolute path that a model means, links not resolved. A path below a root that is gone is
+    /// refused (the repository was moved): writing there would create a second, partial copy of it. A working directory that is gone is left
     /// for the root.
     pub fn absolute(&self, given: &str) -> Result<PathBuf, String> {
         let (cwd, root) = (self.cwd(), self.root());

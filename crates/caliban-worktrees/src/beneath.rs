@@ -213,7 +213,7 @@ pub(crate) fn files_beneath(root: BorrowedFd<'_>, relative: &Path) -> io::Result
 }
 
 /// Deletes `name` in `parent`, whatever it is. Links are unlinked, never followed; read-only directories
-/// are opened first; depth costs neither stack nor descriptors without end.
+/// are made writable first. The use of stack and descriptors is bounded, however deep the tree is.
 pub(crate) fn delete(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     let stat = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
@@ -225,7 +225,7 @@ pub(crate) fn delete(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     }
     let top = open_writable(parent, name)?;
     let mut lifted = 0;
-    // What was too deep was lifted to the top, so the top is cleared until nothing is left.
+    // Directories that were too deep have been moved to the top, so clear the top until it is empty.
     loop {
         let before = lifted;
         clear(top.as_fd(), top.as_fd(), 0, &mut lifted)?;

@@ -561,7 +561,7 @@ impl Repo {
             if let Ok(place) = place {
                 let _tried = beneath::delete(place.as_fd(), OsStr::new(directory.as_str()));
             }
-            // Not under the lock for records: an undo must not wait, and a git that meets it tries again.
+            // Does not take the lock for records: an undo must not wait, and a git process that races with it tries again.
             if let (Some(id), Ok(records)) =
                 (admin.as_deref().and_then(Path::file_name), beneath::open_dir(&records))
             {
@@ -571,7 +571,7 @@ impl Repo {
         let _tried = files.await;
         if undo.branch_made {
             let order = format!("delete refs/heads/{}\0{base}\0", branch_of(name));
-            // Not the caller's token: what was begun is undone even when the caller gave up.
+            // Not the caller's cancellation token: the undo runs to its end even when the caller has given up.
             let never = CancellationToken::new();
             let quiet = |_: &str| {};
             let _tried = retry_locks(&never, &quiet, || {
@@ -590,7 +590,7 @@ fn clear_unfinished(lease: &Lease, admin: &Path) -> std::io::Result<()> {
             beneath::delete(lease.fd.as_fd(), OsStr::from_bytes(name.to_bytes()))?;
         }
     }
-    // Left by the git that was cut short; whoever holds the lease is alone here.
+    // A lock file of the git process that was killed. We hold the lease, so no other process uses this worktree.
     match std::fs::remove_file(admin.join("index.lock")) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -1,4 +1,4 @@
-//! Lines of ours in `.git/info/exclude`: added once, whole, whoever else adds at the same time. A tracked
+//! Our lines in `.git/info/exclude`: each is added once and whole, also when other processes add lines at the same time. A tracked
 //! file is never edited, and what the user wrote there stays as it is.
 
 use std::fs::File;

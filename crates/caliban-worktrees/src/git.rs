@@ -86,7 +86,7 @@ pub enum Environment {
     Exactly(BTreeMap<OsString, OsString>),
 }
 
-/// Where a call looks: git is told, it never finds out by itself.
+/// The directories of a call. git gets them as arguments and never searches for a repository itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum GitPlace<'a> {
     /// Only the store: objects and refs.

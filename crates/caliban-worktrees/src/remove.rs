@@ -290,7 +290,7 @@ impl Repo {
         let stays = !merged || checked_out_elsewhere;
         let (head_elsewhere, head_kept) =
             if !stands_on.is_empty() && stands_on.iter().all(|oid| tip.as_ref() == Some(oid)) {
-                // It is on its branch, which stays, and that no other ref has it was found above.
+                // The commit is on its own branch, which is kept; no other ref has it, as checked above.
                 (false, true)
             } else {
                 let elsewhere = self.kept(&stands_on, Some(&at.branch()), cancel).await?;
@@ -342,7 +342,7 @@ impl Repo {
         if self.resolve_ref(landing.commit.as_str(), cancel).await?.is_none() {
             return Ok(None);
         }
-        // The record may be forged, so what it says is tried: a merge of the tip would change nothing.
+        // An agent could have forged the record, so check it: merging the tip into that commit must change nothing.
         let is_in = self.has_work_of(&landing.commit, tip, cancel).await?
             && self.kept(std::slice::from_ref(&landing.commit), Some(&at.branch()), cancel).await?;
         Ok(is_in.then_some(landing.commit))
@@ -456,7 +456,7 @@ impl Repo {
             true => None,
             false => self.held_by_agents(&at.branch(), &tip, cancel).await,
         };
-        // With the value that was weighed: a branch that moved since stays.
+        // Deletes the branch only at the value that was examined: a branch that has moved since is kept.
         let order = format!("delete refs/heads/{}\0{tip}\0", at.branch());
         match self.update_refs(&order, cancel).await {
             Ok(()) if tip == at.marker.base => Ok(BranchFate::DeletedEmpty),

@@ -182,7 +182,7 @@ impl Repo {
     ) -> Result<()> {
         let (marker, held) =
             (at.marker.clone(), files.try_clone().map_err(|e| Error::at("opening", &at.path, e))?);
-        // Included files may be large, and others wait for this thread.
+        // Included files may be large, so compare them off the runtime's thread.
         let ours = tokio::task::spawn_blocking(move || ours(&marker, &held)).await;
         let ours = ours.map_err(|e| Error::at("reading", &at.path, std::io::Error::other(e)))??;
         for path in &status.untracked {

@@ -191,7 +191,7 @@ impl Walk<'_> {
     }
 
     fn and_or(&mut self, list: &AndOrList) {
-        // Wherever it may have ended: with each of the pipelines, or before the first.
+        // The list may have stopped after any of its pipelines, or before the first, so every directory is possible.
         let mut ends = self.directories.clone();
         self.pipeline(&list.first);
         // Behind `&&` alone everything before has succeeded, a `cd` as well.
@@ -249,7 +249,7 @@ impl Walk<'_> {
                 self.compound(compound);
             }
             Command::Function(function) => {
-                // Nobody knows when it is called, and so where it runs.
+                // It is unknown when the function is called, and so in which directory it runs.
                 self.directories = None;
                 self.redirects(function.body.1.as_ref());
                 self.compound(&function.body.0);

@@ -93,7 +93,7 @@ pub(crate) fn balanced(line: &str) -> Result<(), Doubt> {
     match scanner.skip_substitution() {
         Ok(()) if scanner.at == text.len() => Ok(()),
         Ok(()) => Err("a parenthesis too many"),
-        // Its patterns have single parentheses; the parser has the last word on it.
+        // The patterns of `case` have unbalanced parentheses, so the parser has to check this line.
         Err(CASE) => Ok(()),
         Err(why) => Err(why),
     }
@@ -297,7 +297,7 @@ impl Scanner<'_> {
                     'n' => sink.quoted('\n'),
                     't' => sink.quoted('\t'),
                     c @ ('\\' | '\'' | '"' | '?') => sink.quoted(c),
-                    // Number escapes can spell any text; nobody needs them in a command that is to be allowed.
+                    // Numeric escapes can spell any text. A command with them is never allowed by a pattern.
                     _ => sink.computed = true,
                 },
                 c => sink.quoted(c),

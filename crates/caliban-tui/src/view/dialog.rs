@@ -95,7 +95,7 @@ pub(crate) fn draw(
     put(buffer, area, bottom - 3, &Line::styled(cut(&why, area.width.into()), theme.style(Role::Dim)));
     let rules = match asked.rules.as_slice() {
         [] => "  there is no rule that could allow this always",
-        _ => "  which rules always would add is said at the end of the call",
+        _ => "  the rules that `always` adds are listed at the end of the call",
     };
     put(buffer, area, bottom - 2, &Line::styled(cut(rules, area.width.into()), theme.style(Role::Dim)));
     if let Some(reason) = &open.reason {

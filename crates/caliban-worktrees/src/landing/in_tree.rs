@@ -1,5 +1,5 @@
 //! Merging in the user's own tree: refused where something that is not committed stands in the way, done by git as the
-//! user would do it, and taken back where git or a hook refuses. "As before" is said only after a look.
+//! user would do it, and taken back where git or a hook refuses. The error says "as before" only after the tree has been compared.
 //!
 //! Questions about this tree are trusted calls: they must see files as the `git merge` that follows does, with the user's
 //! filters and line ends.
@@ -240,7 +240,7 @@ impl InTree<'_> {
             // Best effort by name: the next merge looks at what is left.
             let _tried = self.git("merge").arg("--quit").run(&CancellationToken::new()).await;
         }
-        // Best effort by name: a message that nobody asks for.
+        // Best effort: the file only holds a prepared message, which nothing reads any more.
         let _gone = std::fs::remove_file(git_dir.join("SQUASH_MSG"));
         TreeAfter::AsBefore
     }
