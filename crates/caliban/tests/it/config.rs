@@ -60,8 +60,9 @@ ui.mouse = true                                               # default
 ui.wheel_rows = 3                                             # default
 ui.copy_on_select = false                                     # default
 retry.attempts = 5                                            # default
+retry.outage_seconds = 600                                    # default
+retry.print_outage_seconds = 15                               # default
 retry.patience_seconds = 1800                                 # default
-retry.stall_seconds = 120                                     # default
 "#;
     let squeezed = |text: &str| {
         text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
