@@ -1,7 +1,7 @@
 //! The small files in an agent's directory: who writes which, and their shape.
 //!
-//! `shim.json` and `exit.json` are the shim's, `status.json` and `rights.json` the worker's, `launch.json`, `resume.json`
-//! and `stop.json` the daemon's. Each is replaced whole (temporary file, rename), so a reader sees the old one or the new one.
+//! `shim.json` and `exit.json` are the shim's, `status.json` and `rights.json` the worker's, `launch.json`, `queued.json`,
+//! `resume.json` and `stop.json` the daemon's. Each is replaced whole (temporary file, rename), so a reader sees the old one or the new one.
 //! Each carries the nonce of the run that it belongs to; one of another run does not count.
 
 use std::fs::{self, File, OpenOptions};
@@ -10,6 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use caliban_core::budget::Limits;
+use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Outcome, WaitingFor};
 use caliban_core::mode::Mode;
 use caliban_core::price::MicroUsd;
@@ -31,6 +32,8 @@ pub const TRANSCRIPT: &str = "transcript.jsonl";
 pub const STATUS: &str = "status.json";
 /// The worker's word on what it may do ([`Rights`]).
 pub const RIGHTS: &str = "rights.json";
+/// What only the registry has of an agent that waits for its start ([`QueuedRecord`]).
+pub const QUEUED: &str = "queued.json";
 /// What a resumed worker is told ([`ResumeOrder`]).
 pub const RESUME: &str = "resume.json";
 /// The run that a shim was launched for last ([`LaunchRecord`]).
@@ -314,6 +317,28 @@ pub enum EndingKind {
     Error,
     /// It was cancelled in its turn.
     Cancelled,
+}
+
+/// `queued.json`: written when an agent is acknowledged that waits for its start, and removed when its run begins. Without
+/// the registry the next daemon queues the agent again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuedRecord {
+    /// The run that it waits for.
+    pub nonce: String,
+    /// Its number in the order of spawning.
+    pub seq: i64,
+    /// How many runs there were, this one included.
+    pub runs: u32,
+    /// The caller's key of the request.
+    pub key: Option<String>,
+    /// The agents that must end `done` before it starts.
+    pub after: Vec<AgentId>,
+    /// The worker's program.
+    pub program: PathBuf,
+    /// What a resumed worker is told.
+    pub resume_prompt: Option<String>,
+    /// When it was spawned, in milliseconds since 1970.
+    pub created_at: u64,
 }
 
 /// `launch.json`: written before a shim is launched, so that the next daemon knows that there may be one.

@@ -35,7 +35,7 @@ use crate::{
     place::{Found, Sessions},
     report::Failure,
     settings::{
-        Environment, Loaded,
+        Environment, Files, Loaded,
         provider::{Choice, Endpoint, Patience, Target, nothing_set},
         schema::{Fleet, Settings},
         tool_environment::{secrets, tool_environment},
@@ -88,6 +88,8 @@ pub(crate) struct Request<'a> {
     pub mcp_servers: &'a [caliban_acp::v1::McpServer],
     /// Which agent of the fleet this is, and how many are above it.
     pub fleet_agent: Option<(AgentId, u32)>,
+    /// The settings files to use; those of now when absent.
+    pub files: Option<Files>,
 }
 
 impl<'a> Request<'a> {
@@ -104,14 +106,16 @@ impl<'a> Request<'a> {
             patience,
             mcp_servers: &[],
             fleet_agent: None,
+            files: None,
         }
     }
 }
 
 /// Reads the settings and puts everything together.
 pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> Result<Composition, Failure> {
-    let Request { cwd, worktree, missing, setup, attendance, patience, mcp_servers, fleet_agent } = request;
-    let loaded = crate::settings::load(environment, cwd, setup.into())?;
+    let Request { cwd, worktree, missing, setup, attendance, patience, mcp_servers, fleet_agent, files } =
+        request;
+    let loaded = crate::settings::load_with(environment, cwd, setup.into(), files)?;
     let (definitions, problems) = agent_types(&loaded);
     let kind = setup.agent_type.as_deref().map(|name| named_type(&definitions, name)).transpose()?;
     let target = decide(&loaded).await?;

@@ -29,7 +29,8 @@ const COMMAND_DIRECTORIES: [&str; 2] = [".caliban/commands", ".claude/commands"]
 const NAMED_AGENT_FILES: usize = 3;
 
 /// A file of a repo that decides what runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum RepoFile {
     /// Settings for everybody.
     Settings,
@@ -61,7 +62,58 @@ pub(crate) struct RepoFiles {
     commands: Vec<DefinitionFile>,
 }
 
+/// The files of a repo as text, for an agent that starts later.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct KeptFiles {
+    root: PathBuf,
+    settings: Vec<(RepoFile, String)>,
+    agents: Vec<KeptDefinition>,
+    commands: Vec<KeptDefinition>,
+}
+
+/// The path of a definition, and its text or why there is none.
+type KeptDefinition = (PathBuf, Result<String, String>);
+
+fn kept(files: &[DefinitionFile]) -> Option<Vec<KeptDefinition>> {
+    let kept = files.iter().map(|file| {
+        let content = match &file.content {
+            Ok(bytes) => Ok(String::from_utf8(bytes.clone()).ok()?),
+            Err(why) => Err(why.clone()),
+        };
+        Some((file.path.clone(), content))
+    });
+    kept.collect()
+}
+
+fn of_kept(kept: Vec<KeptDefinition>) -> Vec<DefinitionFile> {
+    let files = kept.into_iter();
+    files.map(|(path, content)| DefinitionFile { path, content: content.map(String::into_bytes) }).collect()
+}
+
 impl RepoFiles {
+    /// The files as text; none when one of them is no text.
+    pub(crate) fn kept(&self) -> Option<KeptFiles> {
+        let settings = self.settings.iter();
+        let settings = settings.map(|(kind, bytes)| Some((*kind, String::from_utf8(bytes.clone()).ok()?)));
+        Some(KeptFiles {
+            root: self.root.clone(),
+            settings: settings.collect::<Option<_>>()?,
+            agents: kept(&self.agents)?,
+            commands: kept(&self.commands)?,
+        })
+    }
+
+    /// The files that were kept.
+    pub(crate) fn of_kept(kept: KeptFiles) -> Self {
+        let settings = kept.settings.into_iter().map(|(kind, text)| (kind, text.into_bytes()));
+        Self {
+            root: kept.root,
+            settings: settings.collect(),
+            agents: of_kept(kept.agents),
+            commands: of_kept(kept.commands),
+        }
+    }
+
     /// Reads the ones that are there.
     pub(crate) fn read(paths: &Paths, root: &Path) -> Result<Self, SettingsError> {
         let mut settings = Vec::new();

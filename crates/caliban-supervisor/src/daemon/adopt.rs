@@ -62,6 +62,10 @@ impl Owner {
             let mut agent = Agent::new(record, about, Phase::Ended);
             agent.read_report(&self.places);
             let is_over = agent.state().is_ending();
+            if agent.state() != State::Spawning {
+                // The last daemon died before it could remove it.
+                let _was_not_there = fs::remove_file(self.places.agent_dir(id).join(records::QUEUED));
+            }
             if !is_over {
                 agent.phase = Phase::unconfirmed(self.stop_of(&mut agent.record), Tries::default());
             }

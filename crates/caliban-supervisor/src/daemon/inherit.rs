@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use caliban_contract::grants::{self, Grant};
 use caliban_contract::limits::RaisedLimits;
-use caliban_contract::variables::{VEILED_RESUME, VEILED_TASK};
+use caliban_contract::variables::{ASKED_SETTINGS, VEILED_RESUME, VEILED_TASK};
 use caliban_core::budget::Limits;
 use caliban_core::ids::AgentId;
 use caliban_core::mode::Mode;
@@ -215,6 +215,8 @@ fn narrow(who: &str, parent: &SpawnSpec, used: Used, child: &mut SpawnSpec) -> R
     // The settings must not say another.
     child.setup.permission_mode = child.setup.permission_mode.or(Some(mode));
     child.env.clone_from(&parent.env);
+    // The agent may have been resumed with other settings since: the files of now hold for both.
+    child.env.remove(ASKED_SETTINGS);
     if let Some(rule) = child.setup.allow.iter().find(|rule| !parent.setup.allow.contains(rule)) {
         let text = format!("{who} may not allow another what it was not allowed itself: {rule}");
         return refused(text, "leave --allow out: the rules of the settings hold for both");

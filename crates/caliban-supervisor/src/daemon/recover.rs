@@ -1,9 +1,10 @@
 //! Agents that the registry does not know any more: it was lost, or put aside because it was damaged. Their directories
 //! hold the request and the run, so they get their rows back before anything else is looked at.
 //!
-//! One that lives is always taken back: an agent ends before its row goes. One that has ended is, when the registry was
-//! made only now; otherwise it was removed, and its daemon died before its files went. Who never began is put aside:
-//! whether anybody was told its id is not known, and nothing is started that nobody may want.
+//! One that lives is always taken back: an agent ends before its row goes. The others are when the registry was made only
+//! now; otherwise they were removed, and their daemon died before their files went. One that was acknowledged and waits for
+//! its start (`queued.json`) is queued again. One that was not acknowledged is put aside: nothing is started that nobody may
+//! want.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +22,7 @@ use caliban_store::open::Prepared;
 use super::{archive, start, stop_order};
 use crate::lock::Held;
 use crate::places::Places;
-use crate::records::{self, LaunchRecord, ResumeOrder, ShimRecord, WorkerState, WorkerStatus};
+use crate::records::{self, LaunchRecord, QueuedRecord, ResumeOrder, ShimRecord, WorkerState, WorkerStatus};
 use crate::row::About;
 
 /// What the worker's program is called.
@@ -32,7 +33,8 @@ const UNFINISHED: &str = "recovering";
 /// To be called before the registry is opened: a daemon that dies in between leaves a registry which is not new any more.
 pub(super) fn prepare(places: &Places) {
     let anybody = || fs::read_dir(places.agents_dir()).is_ok_and(|mut entries| entries.next().is_some());
-    if !places.database().exists() && anybody() {
+    let is_empty = fs::metadata(places.database()).map_or(true, |found| found.len() == 0);
+    if is_empty && anybody() {
         // On a full disk the registry cannot be made either.
         let _said_by_the_registry = fs::write(places.base().join(UNFINISHED), "");
     }
@@ -53,7 +55,10 @@ pub(super) async fn lost(
         let Some(id) = id.filter(|id| !with_rows.contains(id) && !was_removed(places.base(), *id)) else {
             continue;
         };
-        if !entry.path().join(records::SHIM_LOCK).exists() {
+        if let Some(row) = queued(places, id).filter(|_| is_new) {
+            found.push(row);
+            notes.push(format!("agent {id} was in no registry and is queued again"));
+        } else if !entry.path().join(records::SHIM_LOCK).exists() {
             if is_new {
                 let to = archive::put_if_possible(places, id, Why::NoRow);
                 notes.push(format!(
@@ -70,7 +75,12 @@ pub(super) async fn lost(
         let _was_not_there = fs::remove_file(unfinished);
         return Ok(notes);
     }
-    found.sort_by_key(|(record, _)| (record.created_at, record.id));
+    found.sort_by_key(|(record, _)| (record.created_at, record.seq, record.id));
+    // An agent that was to wait for one which was removed has done so.
+    let there: BTreeSet<AgentId> = found.iter().map(|(record, _)| record.id).chain(with_rows).collect();
+    for (record, _) in &mut found {
+        record.after.retain(|id| there.contains(id));
+    }
     let next = known.iter().map(|(record, _)| record.seq + 1).max().unwrap_or(1);
     for ((record, _), seq) in found.iter_mut().zip(next..) {
         record.seq = seq;
@@ -95,8 +105,7 @@ fn row(places: &Places, id: AgentId, is_new: bool) -> Option<(Record, String)> {
     let was_to_end = stop_order::read(&dir, &nonce).is_some();
     let unheard: Option<ResumeOrder> = records::read(&dir, records::RESUME);
     let program = shim.and_then(|shim| shim.program);
-    let spec = records::read_capped(&dir.join(records::SPEC), records::RECORD_CAP).ok()?;
-    let spec = String::from_utf8(spec).ok().filter(|spec| SpawnSpec::from_json(spec).is_ok())?;
+    let spec = spec(&dir)?;
     let created_at = made_at(&dir);
     let record = Record {
         seq: 0,
@@ -116,6 +125,41 @@ fn row(places: &Places, id: AgentId, is_new: bool) -> Option<(Record, String)> {
         updated_at: created_at,
     };
     Some((record, spec))
+}
+
+/// The row of an agent that was acknowledged and whose run has not begun.
+fn queued(places: &Places, id: AgentId) -> Option<(Record, String)> {
+    let dir = places.agent_dir(id);
+    let queued: QueuedRecord = records::read(&dir, records::QUEUED)?;
+    let shim: Option<ShimRecord> = records::read(&dir, records::SHIM);
+    let lives = matches!(Held::try_take(&dir.join(records::SHIM_LOCK)), Ok(None));
+    if lives || shim.is_some_and(|shim| shim.nonce == queued.nonce) {
+        return None;
+    }
+    let was_to_end = stop_order::read(&dir, &queued.nonce).is_some();
+    let record = Record {
+        seq: queued.seq,
+        id,
+        key: queued.key,
+        status: Status::default(),
+        wanted: if was_to_end { Wanted::Kill } else { Wanted::Run },
+        nonce: queued.nonce,
+        runs: queued.runs,
+        after: queued.after,
+        program: queued.program,
+        has_secrets: places.agent_secrets(id).exists(),
+        resume_prompt: queued.resume_prompt,
+        note: None,
+        created_at: queued.created_at,
+        updated_at: queued.created_at,
+    };
+    Some((record, spec(&dir)?))
+}
+
+/// The request of an agent, as its directory has it.
+fn spec(dir: &Path) -> Option<String> {
+    let spec = records::read_capped(&dir.join(records::SPEC), records::RECORD_CAP).ok()?;
+    String::from_utf8(spec).ok().filter(|spec| SpawnSpec::from_json(spec).is_ok())
 }
 
 /// As the worker said last; an end is found out as for everybody.

@@ -44,6 +44,9 @@ impl Owner {
             agent.other_runs.clear();
             // Unless it was killed meanwhile.
             if let Phase::Renewing(renewing) = &agent.phase {
+                if !matches!(renewing, Renewing::Wake(_)) {
+                    spawn::write_queued(&self.places.agent_dir(id), &agent.record);
+                }
                 match *renewing {
                     Renewing::Wake(_) => self.start_run(id),
                     Renewing::Void(tries) => agent.phase = Phase::Queued(Queued { spec: None, tries }),

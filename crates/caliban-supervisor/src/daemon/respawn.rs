@@ -2,6 +2,7 @@
 //! new, also in the rows of agents that wait for it, is one transaction; the old directory goes to the archive.
 
 use caliban_contract::archive::{Why, place};
+use caliban_contract::variables::ASKED_SETTINGS;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status};
 use caliban_core::spec::SpawnSpec;
@@ -18,7 +19,10 @@ use crate::row::About;
 
 impl Owner {
     pub(super) fn respawn(&mut self, query: &str, mut request: RespawnRequest, peer: i32, reply: Reply) {
-        inherit::hold(&mut request.secrets, &mut request.program, peer);
+        if inherit::hold(&mut request.secrets, &mut request.program, peer).is_some() {
+            // Those of an agent's process decide nothing: the successor takes the settings of its start.
+            request.settings = None;
+        }
         let id = match self.resolve_free(query) {
             Ok(id) => id,
             Err(error) => return answer_to(reply, Err(error)),
@@ -105,6 +109,8 @@ impl Owner {
             before.ok_or_else(|| ApiError::new(ErrorCode::NotFound, format!("agent {old} is gone")))?;
         // Another agent may have taken the label meanwhile.
         self.check_label(&mut spec)?;
+        spec.env.remove(ASKED_SETTINGS);
+        spec.env.extend(request.settings.map(|settings| (ASKED_SETTINGS.to_owned(), settings)));
         let secrets = resume::merged(request.secrets, self.secrets_of(old)?, Heard::Yes);
         let id = self.new_id()?;
         let now = crate::wall_ms();

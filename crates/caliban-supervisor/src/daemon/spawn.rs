@@ -20,7 +20,7 @@ use super::store::Then;
 use super::{Answer, Owner, Reply, answer_to, out_of_descriptors, rm};
 use crate::places::{Places, PlacesError, private_dir};
 use crate::protocol::{ApiError, ErrorCode, SpawnRequest, Spawned};
-use crate::records::{self, STOP_ROOM};
+use crate::records::{self, QueuedRecord, STOP_ROOM};
 use crate::room;
 use crate::row::About;
 
@@ -79,6 +79,7 @@ impl Owner {
         if !agent.state().is_ending() {
             agent.phase = Phase::Queued(Queued { spec: Some(spec), ..Queued::default() });
         }
+        write_queued(&self.places.agent_dir(id), &agent.record);
         tracing::info!(%id, "registered{}", agent.about.label.as_ref().map_or(String::new(), |l| format!(" as {l}")));
         for reply in replies {
             answer_to(reply, Ok(self.spawned_answer(id)));
@@ -266,6 +267,24 @@ pub(super) fn write_files(
         write_secrets(&places.agent_secrets(id), secrets)?;
     }
     Ok(())
+}
+
+/// Writes down what only the registry has of an agent that waits for its start. Best effort: it is for the day on which the
+/// registry is lost.
+pub(super) fn write_queued(dir: &Path, record: &Record) {
+    let queued = QueuedRecord {
+        nonce: record.nonce.clone(),
+        seq: record.seq,
+        runs: record.runs,
+        key: record.key.clone(),
+        after: record.after.clone(),
+        program: record.program.clone(),
+        resume_prompt: record.resume_prompt.clone(),
+        created_at: record.created_at,
+    };
+    if let Err(error) = records::write(dir, records::QUEUED, &queued) {
+        tracing::warn!(id = %record.id, "queued.json cannot be written: {error}");
+    }
 }
 
 /// Secrets for an agent, for our eyes only. Their directory may have been taken away under us.

@@ -115,6 +115,7 @@ impl Owner {
         let Some(run) = agent.run_mut() else { return };
         match outcome {
             Ok(shim) => {
+                let _was_not_there = std::fs::remove_file(self.places.agent_dir(id).join(records::QUEUED));
                 let has_worker = shim.worker_pid.is_some();
                 run.keeper = Keeper::Unwatched(shim);
                 if has_worker {

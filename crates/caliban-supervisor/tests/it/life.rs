@@ -286,7 +286,8 @@ async fn a_respawned_agent_has_the_secrets_of_the_old_one_or_those_that_are_give
     let second = client.respawn(&first.to_string(), &RespawnRequest::default()).await.unwrap().id;
     assert_eq!(secret(), "old\n");
     assert!(!fleet.places.agent_secrets(first).exists());
-    let new = RespawnRequest { secrets: [("CANARY".to_owned(), "new".to_owned())].into(), program: None };
+    let secrets = [("CANARY".to_owned(), "new".to_owned())].into();
+    let new = RespawnRequest { secrets, ..RespawnRequest::default() };
     client.respawn(&second.to_string(), &new).await.unwrap();
     assert_eq!(secret(), "new\n");
 }

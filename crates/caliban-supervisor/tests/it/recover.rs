@@ -3,7 +3,7 @@
 use std::fs;
 
 use caliban_contract::records;
-use caliban_control::protocol::{KillRequest, RmRequest};
+use caliban_control::protocol::{KillRequest, ResumeRequest, RmRequest};
 use caliban_core::lifecycle::State;
 use caliban_store::fleet::Registry;
 use caliban_store::{HostId, StoreUrl};
@@ -99,6 +99,54 @@ fn lose_registry(fleet: &Fleet) {
         let mut path = fleet.places.database().into_os_string();
         path.push(file);
         let _was_not_there = fs::remove_file(path);
+    }
+}
+
+#[tokio::test]
+async fn r01_acknowledged_agents_that_were_queued_are_queued_again_when_the_registry_is_lost() {
+    for loss in ["removed", "emptied"] {
+        let fleet = Fleet::with(|options| options.max_running = 1);
+        let mut client = fleet.client().await;
+        let gate = fleet.temp.path().join("gate");
+        let ended = fleet.spawn(&mut client, "done").await;
+        fleet.until_state(&mut client, ended, State::Done).await;
+        let running = fleet.spawn_up(&mut client, &format!("gate:{}", gate.display())).await;
+        let mut keyed = fleet.request("done");
+        keyed.key = Some("the key".to_owned());
+        let first = client.spawn(keyed.clone()).await.unwrap().id;
+        let killed = fleet.spawn(&mut client, "done").await;
+        client.kill(&killed.to_string(), &KillRequest::default()).await.unwrap();
+        let mut last = fleet.request("done");
+        last.spec.after = vec![first];
+        let last = client.spawn(last).await.unwrap().id;
+        // One that has ended goes on: it waits for its second run.
+        let resume = ResumeRequest { prompt: Some("also the docs".to_owned()), ..ResumeRequest::default() };
+        client.resume(&ended.to_string(), &resume).await.unwrap();
+        // One whose daemon died before it was acknowledged.
+        let unknown = fleet.places.agents_dir().join("0badcafe");
+        fs::create_dir(&unknown).unwrap();
+        fs::copy(fleet.places.agent_dir(first).join(records::SPEC), unknown.join(records::SPEC)).unwrap();
+        let rows = |rows: Vec<caliban_control::protocol::AgentRow>| {
+            rows.into_iter()
+                .map(|row| (row.id, row.state, row.queued_behind, row.after, row.runs))
+                .collect::<Vec<_>>()
+        };
+        let before = rows(client.list().await.unwrap());
+        assert_eq!(before.len(), 5);
+        fleet.kill_daemon();
+        lose_registry(&fleet);
+        if loss == "emptied" {
+            fs::write(fleet.places.database(), "").unwrap();
+        }
+        let mut client = fleet.client().await;
+        assert_eq!(rows(client.list().await.unwrap()), before, "{loss}: {}", fleet.log());
+        assert_eq!(client.spawn(keyed).await.unwrap().id, first, "the same request again");
+        crate::fleet::write(&gate, "");
+        for id in [running, first, last, ended] {
+            fleet.until_state(&mut client, id, State::Done).await;
+        }
+        assert_eq!([running, first, last, killed, ended].map(|id| fleet.runs(id)), [1, 1, 1, 0, 2]);
+        assert_eq!(client.list().await.unwrap().len(), 5);
     }
 }
 

@@ -8,13 +8,15 @@ use std::{
     path::Path,
 };
 
-use caliban_contract::variables::{AGENT_ID, HIDDEN, VEILED_RESUME, VEILED_TASK};
+use caliban_contract::variables::{
+    AGENT_ID, ASKED_SETTINGS, HIDDEN, VEILED_RESUME, VEILED_SETTINGS, VEILED_TASK,
+};
 use caliban_core::redact::{self, Redactor, secret_parts};
 use caliban_providers::ProviderKind;
 
 use crate::{
     settings::{
-        Environment, Loaded,
+        Environment, Files, Loaded,
         tool_environment::{secrets, tool_environment},
     },
     trust::{RepoFile, Trust},
@@ -25,8 +27,17 @@ const PREFIXES: [&str; 8] =
     ["CAFLEET_", "CALIBAN_", "ANTHROPIC_", "OPENAI_", "GOOGLE_", "GEMINI_", "OPENROUTER_", "OLLAMA_"];
 
 /// Names that would be wrong in another process.
-const DROPPED: [&str; 7] =
-    ["PWD", "OLDPWD", AGENT_ID, caliban_tools::JOB_MARK, HIDDEN, VEILED_TASK, VEILED_RESUME];
+const DROPPED: [&str; 9] = [
+    "PWD",
+    "OLDPWD",
+    AGENT_ID,
+    caliban_tools::JOB_MARK,
+    HIDDEN,
+    VEILED_TASK,
+    VEILED_RESUME,
+    ASKED_SETTINGS,
+    VEILED_SETTINGS,
+];
 
 /// Bytes of the longest variable that a process can be started with, and some less.
 const VARIABLE_CAP: usize = 100_000;
@@ -90,6 +101,22 @@ impl Caller {
         *text = veiled;
     }
 
+    /// The settings of this moment without their secrets, which are handed over beside them. None when that is not possible:
+    /// then the agent takes the settings of its start.
+    pub(super) fn settings(&mut self, loaded: &Loaded) -> Option<String> {
+        let copy = Files::copy(loaded)?;
+        let (veiled, taken) = self.redactor.veil(&copy);
+        // A secret that is written otherwise in the copy (with an escaped character) would stay in it.
+        let texts = loaded.user.iter().map(Vec::as_slice).chain(repo_files(loaded));
+        let found: usize = texts.map(|text| self.redactor.veil(&String::from_utf8_lossy(text)).1.len()).sum();
+        let secrets = serde_json::to_string(&taken).ok()?;
+        if veiled.len() > VARIABLE_CAP || secrets.len() > VARIABLE_CAP || found > taken.len() {
+            return None;
+        }
+        hand(&mut self.secrets, VEILED_SETTINGS, &taken);
+        Some(veiled)
+    }
+
     /// Keeps what an agent that is started again must not write down, from the shell before. `socket` is the agent's: what
     /// it was handed lies beside it. All else that this shell does not have the daemon keeps.
     pub(super) fn keep_hidden(&mut self, socket: &Path) {
@@ -129,16 +156,17 @@ pub(crate) fn unveiled(text: &str, environment: &Environment, variable: &str) ->
 
 /// The variables that settings name as `${NAME}`, for MCP servers.
 fn named_in_settings(loaded: &Loaded) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    if let Ok(Some(bytes)) = crate::settings::file::read(&loaded.paths.user_settings()) {
-        names.extend(variables(&bytes));
-    }
-    if let Trust::Trusted(files) = &loaded.trust {
-        for kind in [RepoFile::McpJson, RepoFile::Settings, RepoFile::LocalSettings] {
-            names.extend(files.get(kind).into_iter().flat_map(variables));
-        }
-    }
-    names
+    loaded.user.iter().map(Vec::as_slice).chain(repo_files(loaded)).flat_map(variables).collect()
+}
+
+/// The settings files of a trusted repo.
+fn repo_files(loaded: &Loaded) -> impl Iterator<Item = &[u8]> {
+    let files = match &loaded.trust {
+        Trust::Trusted(files) => Some(files),
+        Trust::NoFiles | Trust::Untrusted(_) | Trust::Changed(_) => None,
+    };
+    let kinds = [RepoFile::McpJson, RepoFile::Settings, RepoFile::LocalSettings];
+    files.into_iter().flat_map(move |files| kinds.into_iter().filter_map(|kind| files.get(kind)))
 }
 
 fn variables(bytes: &[u8]) -> Vec<String> {
@@ -202,7 +230,7 @@ mod tests {
                         [mcp.servers.jira]\ncommand = 'jira'\nargs = ['${JIRA_HOST}', '${NOT_SET:-x}']\n\
                         env = { T = '${JIRA_TOKEN}' }\n";
         let (_dir, loaded) = loaded(&environment, settings);
-        let got = caller(&environment, &loaded);
+        let mut got = caller(&environment, &loaded);
         let names = |part: &BTreeMap<String, String>| part.keys().cloned().collect::<Vec<_>>();
         let plain =
             ["CALIBAN_MODEL", "HOME", "HTTP_PROXY", "JIRA_HOST", "LC_ALL", "PATH", "UV_DEFAULT_INDEX"];
@@ -219,6 +247,17 @@ mod tests {
             "UV_INDEX_URL",
         ];
         assert_eq!(names(&got.secrets), handed);
+        // Nor do they stand in the copy of the settings, which is whole again where it is used.
+        let text = format!("{settings}\n# canary-five\n");
+        let mut with = loaded.clone();
+        with.user = Some(text.into_bytes());
+        let copy = got.settings(&with).unwrap();
+        assert!(!copy.contains("canary"), "{copy}");
+        let there =
+            [(ASKED_SETTINGS, copy.as_str()), (VEILED_SETTINGS, got.secrets[VEILED_SETTINGS].as_str())];
+        let (_, handed) = Files::handed(there.into_iter().collect());
+        assert_eq!(handed.unwrap().user, with.user);
+        got.secrets.remove(VEILED_SETTINGS);
         // It does not get this one, and knows it all the same when it sees it.
         let there: Environment = got.secrets.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         let known = Redactor::new(secrets(&there, &loaded.settings));

@@ -285,7 +285,7 @@ impl<'a> Fleet<'a> {
         match client.wake(agent).await {
             Err(ClientError::Refused(error)) if error.code == ErrorCode::SecretsGone => {
                 let row = client.show(agent).await?;
-                let Ok(caller) = self.caller_for(&row) else { return Err(ClientError::Refused(error)) };
+                let Ok((caller, _)) = self.caller_for(&row) else { return Err(ClientError::Refused(error)) };
                 client.wake_with(agent, &WakeRequest { secrets: caller.secrets }).await
             }
             Err(ClientError::Refused(mut error)) if error.code == ErrorCode::Queued => {
@@ -319,8 +319,9 @@ impl<'a> Fleet<'a> {
             .hint("it was told nothing and sleeps on; if the repo was moved, move it back to that place"))
     }
 
-    /// What an agent that is started again gets of its caller; the secrets of its task stay those of the first one.
-    fn caller_for(&self, row: &AgentRow) -> Result<Caller, Failure> {
+    /// What an agent that is started again gets of its caller, whose settings these are; the secrets of its task stay those
+    /// of the first one.
+    fn caller_for(&self, row: &AgentRow) -> Result<(Caller, Loaded), Failure> {
         let loaded = crate::settings::load(self.environment, &self.cwd, Layer::default())?;
         let mut caller = caller_environment::caller(self.environment, &loaded);
         let before = std::fs::read(caliban_contract::secrets_file(&row.socket)).ok();
@@ -328,7 +329,7 @@ impl<'a> Fleet<'a> {
         if let Some(task) = before.and_then(|mut before| before.remove(VEILED_TASK)) {
             caller.secrets.insert(VEILED_TASK.to_owned(), task);
         }
-        Ok(caller)
+        Ok((caller, loaded))
     }
 }
 

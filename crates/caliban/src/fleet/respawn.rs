@@ -20,9 +20,11 @@ pub(super) async fn respawn(
 ) -> Result<Code, Failure> {
     let mut client = fleet.client().await?;
     let row = client.show(&args.agent.id).await.map_err(worded)?;
-    let mut caller = fleet.caller_for(&row)?;
+    let (mut caller, loaded) = fleet.caller_for(&row)?;
     caller.keep_hidden(&row.socket);
-    let request = RespawnRequest { secrets: caller.secrets, program: Some(crate::compose::own_program()?) };
+    let settings = caller.settings(&loaded);
+    let program = Some(crate::compose::own_program()?);
+    let request = RespawnRequest { secrets: caller.secrets, program, settings };
     let made = client.respawn(&args.agent.id, &request).await.map_err(worded)?;
     if let Err(problem) = crate::broker::leave_for_good(&made.archived).await {
         say(&format!("{} is still registered with the broker: {problem}", made.old));

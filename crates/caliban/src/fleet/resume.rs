@@ -24,7 +24,7 @@ pub(super) async fn resume(
 ) -> Result<Code, Failure> {
     let mut client = fleet.client().await?;
     let row = client.show(&args.agent.id).await.map_err(worded)?;
-    let mut caller = fleet.caller_for(&row)?;
+    let (mut caller, _) = fleet.caller_for(&row)?;
     caller.keep_hidden(&row.socket);
     let mut prompt = args.prompt.clone();
     if let Some(prompt) = &mut prompt {

@@ -7,6 +7,7 @@
 pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod file;
+mod files;
 pub(crate) mod layer;
 mod mcp_json;
 mod mcp_servers;
@@ -33,10 +34,11 @@ use serde::Deserialize as _;
 pub(crate) use self::{
     environment::{Environment, Paths},
     error::{Place, SettingsError},
+    files::Files,
     layer::{Layer, Source},
     schema::Settings,
 };
-use crate::trust::{RepoFile, RepoFiles, Trust, TrustStore};
+use crate::trust::{RepoFile, RepoFiles, Trust};
 
 /// The effective settings, with everything that was found out on the way.
 #[derive(Debug, Clone)]
@@ -49,6 +51,8 @@ pub(crate) struct Loaded {
     pub root: PathBuf,
     /// The permission rules of all layers, parsed, each with its source.
     pub rules: Vec<SourcedRule>,
+    /// The user's own settings file, as it was read.
+    pub user: Option<Vec<u8>>,
     /// Whether the repo's settings are in use.
     pub trust: Trust,
     /// Lines for stderr: what was left out, and what to do about it.
@@ -65,16 +69,39 @@ impl Loaded {
 
 /// Reads and merges everything. `cwd` is the directory the agent works in.
 pub(crate) fn load(environment: &Environment, cwd: &Path, flags: Layer) -> Result<Loaded, SettingsError> {
+    let files = Files::read(&environment.paths()?, &project_root(cwd)?)?;
+    load_files(environment, cwd, flags, files)
+}
+
+/// From the files that were read before, if there are any.
+pub(crate) fn load_with(
+    environment: &Environment,
+    cwd: &Path,
+    flags: Layer,
+    files: Option<Files>,
+) -> Result<Loaded, SettingsError> {
+    match files {
+        Some(files) => load_files(environment, cwd, flags, files),
+        None => load(environment, cwd, flags),
+    }
+}
+
+/// The same from files that were read before.
+pub(crate) fn load_files(
+    environment: &Environment,
+    cwd: &Path,
+    flags: Layer,
+    files: Files,
+) -> Result<Loaded, SettingsError> {
+    let Files { user, trust } = files;
     let paths = environment.paths()?;
     let root = project_root(cwd)?;
-    let user = paths.user_settings();
     let mut merged = Layer::default();
-    if let Some(bytes) = file::read(&user)? {
-        let mut layer = Layer::parse(&user, &bytes)?;
+    if let Some(bytes) = &user {
+        let mut layer = Layer::parse(&paths.user_settings(), bytes)?;
         layer.resolve_paths(paths.home.as_deref().unwrap_or(&paths.config), paths.home.as_deref());
         merged.add(layer);
     }
-    let trust = TrustStore::read(&paths)?.judge(&paths, &root)?;
     if let Trust::Trusted(files) = &trust {
         for layer in repo_layers(files, &root, paths.home.as_deref())? {
             merged.add(layer);
@@ -92,7 +119,7 @@ pub(crate) fn load(environment: &Environment, cwd: &Path, flags: Layer) -> Resul
         source_below(&sources, &["mcp", "servers", name])
     })?);
     let rules = permissions::rules(&settings, |path| source_of(&sources, path))?;
-    Ok(Loaded { settings, paths, root, rules, trust, notes, sources })
+    Ok(Loaded { settings, paths, root, rules, user, trust, notes, sources })
 }
 
 /// The layers of a repo's files, weakest first.

@@ -51,7 +51,7 @@ use crate::{
     fleet::{caller_environment::unveiled, damage},
     report::Failure,
     settings::{
-        Environment, Layer, Settings,
+        Environment, Files, Layer, Settings, load_files, load_with,
         provider::Patience,
         tool_environment::{secrets, tool_environment},
     },
@@ -155,10 +155,12 @@ pub(crate) fn notify_main() -> ExitCode {
 
 /// Tells without an agent, because it could not begin or is gone, as far as the settings can be read.
 async fn tell_outside(directory: &Path, news: News, text: &str) {
-    let environment = Environment::of_process();
+    let (environment, asked) = Files::handed(Environment::of_process());
     let Ok(spec) = read_spec(directory) else { return };
     let stands = isolation::ground(&spec).0.to_owned();
-    let Ok(loaded) = crate::settings::load(&environment, &stands, Layer::default()) else { return };
+    let now = crate::settings::load(&environment, &stands, Layer::default());
+    let then = |_| asked.and_then(|asked| load_files(&environment, &stands, Layer::default(), asked).ok());
+    let Some(loaded) = now.map_or_else(then, Some) else { return };
     let env = tool_environment(&environment, &loaded.settings.bash.env_allow);
     let id = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let label = spec.label.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -175,17 +177,18 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
         return Err(Failure::new(format!("it cannot go on where it was: {what}"))
             .hint("caliban resume --from-scratch begins its task anew"));
     }
-    let environment = Environment::of_process();
+    let (environment, asked) = Files::handed(Environment::of_process());
     status.redact(Redactor::new(secrets(&environment, &Settings::default())));
-    let settings =
-        crate::settings::load(&environment, isolation::ground(&spec).0, Layer::default())?.settings;
+    let ground = isolation::ground(&spec).0;
+    let files = files(asked, waking, &environment, ground, status);
+    let settings = load_with(&environment, ground, Layer::default(), files.clone())?.settings;
     let redactor = Redactor::new(secrets(&environment, &settings));
     tell_panics_without_secrets(redactor.clone());
     status.redact(redactor);
     // Held to the end: as long as we work in it, nobody removes it.
     let worktree = isolation::worktree(&spec, &order.directory, &settings, &environment, status).await?;
     let path = worktree.as_ref().map(|worktree| worktree.created.path.as_path());
-    let (agent, composition, identity) = prepare(order, &spec, path, &environment, status).await?;
+    let (agent, composition, identity) = prepare(order, &spec, path, (&environment, files), status).await?;
     // Others may have spoken to it before it heard its task: that comes first all the same.
     let is_new = agent.conversation().messages().is_empty();
     // Before anything begins: the first request to the model has it, or a correction would come after the work.
@@ -193,7 +196,7 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     resume_messages::say(&agent.handle(), &order.directory, told).await?;
     let is_unfinished = !is_new
         && match waking {
-            Waking::Resumed => agent.has_unfinished_turn(),
+            Waking::First | Waking::Resumed => agent.has_unfinished_turn(),
             // Its turns had all ended; one that was cancelled stays so until somebody speaks.
             Waking::Asleep => agent.conversation().is_turn_open() || agent.steering_waits(),
         };
@@ -229,19 +232,43 @@ fn tell_panics_without_secrets(redactor: Redactor) {
     }));
 }
 
+/// The settings files of a run; none for those of now. The first run has those of the moment when the agent was asked for.
+/// A later one was asked for by somebody else: it has those of now, or the first ones where these cannot be used.
+fn files(
+    asked: Option<Files>,
+    waking: Waking,
+    environment: &Environment,
+    cwd: &Path,
+    status: &Status,
+) -> Option<Files> {
+    let asked = asked?;
+    if waking == Waking::First {
+        return Some(asked);
+    }
+    let broken = crate::settings::load(environment, cwd, Layer::default()).err()?;
+    status.note(&format!("it goes on with the settings of its first start: {broken}"));
+    Some(asked)
+}
+
 /// How this run came about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waking {
+    /// It is new.
+    First,
     /// It left memory by itself, and somebody wants it.
     Asleep,
-    /// It is new, or goes on after whatever ended it.
+    /// It goes on after whatever ended it.
     Resumed,
 }
 
 impl Waking {
     fn of(directory: &Path) -> Self {
         let last: Option<WorkerStatus> = records::read(directory, records::STATUS);
-        if last.is_some_and(|last| last.hibernated) { Self::Asleep } else { Self::Resumed }
+        match last {
+            None => Self::First,
+            Some(last) if last.hibernated => Self::Asleep,
+            Some(_) => Self::Resumed,
+        }
     }
 }
 
@@ -266,7 +293,7 @@ async fn prepare(
     order: &Order,
     spec: &SpawnSpec,
     worktree: Option<&Path>,
-    environment: &Environment,
+    (environment, files): (&Environment, Option<Files>),
     status: &mut Status,
 ) -> Result<(Agent, Composition, Option<Identity>), Failure> {
     let mut setup = spec.setup.clone();
@@ -282,6 +309,7 @@ async fn prepare(
         patience: Patience::Long,
         mcp_servers: &[],
         fleet_agent: id.parse().ok().map(|id| (id, spec.depth)),
+        files,
     };
     let mut composition = compose(environment, request).await?;
     status.redact(composition.blueprint.redactor.clone());

@@ -5,6 +5,7 @@
 mod agent_view;
 mod approvals;
 mod archive;
+mod asked_settings;
 mod attach;
 mod attach_approve;
 mod attach_keys;

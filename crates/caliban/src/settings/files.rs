@@ -1,0 +1,127 @@
+//! The files that settings come from, as they were read at one moment, and their copy for an agent that starts later.
+//!
+//! A background agent is composed with the files of the moment at which somebody asked for it: it may wait in the queue
+//! while they are being edited. The copy travels in the environment of the agent's spec ([`ASKED_SETTINGS`]). Secrets in it
+//! are cut out by the caller and travel apart.
+
+use std::path::Path;
+
+use caliban_contract::variables::{ASKED_SETTINGS, VEILED_SETTINGS};
+use caliban_core::redact::unveil;
+use serde::{Deserialize, Serialize};
+
+use super::{Environment, Loaded, Paths, SettingsError, file};
+use crate::trust::{KeptFiles, RepoFiles, Trust, TrustStore};
+
+/// The files of one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Files {
+    /// The user's own settings, if there are any.
+    pub user: Option<Vec<u8>>,
+    /// Those of the repo, with the judgement about them.
+    pub trust: Trust,
+}
+
+/// Their copy.
+#[derive(Debug, Serialize, Deserialize)]
+struct Copy {
+    user: Option<String>,
+    repo: Judged,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Judged {
+    NoFiles,
+    Trusted(KeptFiles),
+    Untrusted(Vec<String>),
+    Changed(Vec<String>),
+}
+
+impl Files {
+    /// The files as they are now.
+    pub(crate) fn read(paths: &Paths, root: &Path) -> Result<Self, SettingsError> {
+        let user = file::read(&paths.user_settings())?;
+        Ok(Self { user, trust: TrustStore::read(paths)?.judge(paths, root)? })
+    }
+
+    /// The copy of what was loaded, as text; none when a file is no text.
+    pub(crate) fn copy(loaded: &Loaded) -> Option<String> {
+        let user = match &loaded.user {
+            Some(bytes) => Some(String::from_utf8(bytes.clone()).ok()?),
+            None => None,
+        };
+        let repo = match &loaded.trust {
+            Trust::NoFiles => Judged::NoFiles,
+            Trust::Trusted(files) => Judged::Trusted(files.kept()?),
+            Trust::Untrusted(names) => Judged::Untrusted(names.clone()),
+            Trust::Changed(names) => Judged::Changed(names.clone()),
+        };
+        serde_json::to_string(&Copy { user, repo }).ok()
+    }
+
+    /// The copy that came with the environment of a worker, and that environment without it. None when there is no copy, or
+    /// one of another version.
+    pub(crate) fn handed(environment: Environment) -> (Environment, Option<Self>) {
+        let text = environment.raw(ASKED_SETTINGS).and_then(|text| text.to_str());
+        let secrets = environment.raw(VEILED_SETTINGS).and_then(|json| json.to_str());
+        let secrets = secrets.and_then(|json| serde_json::from_str::<Vec<String>>(json).ok());
+        let files = text.and_then(|text| Self::of_copy(&unveil(text, &secrets.unwrap_or_default())));
+        let is_ours = |name: &std::ffi::OsStr| name == ASKED_SETTINGS || name == VEILED_SETTINGS;
+        let rest = environment.iter().filter(|(name, _)| !is_ours(name));
+        (rest.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(), files)
+    }
+
+    fn of_copy(text: &str) -> Option<Self> {
+        let Copy { user, repo } = serde_json::from_str(text).ok()?;
+        let trust = match repo {
+            Judged::NoFiles => Trust::NoFiles,
+            Judged::Trusted(kept) => Trust::Trusted(RepoFiles::of_kept(kept)),
+            Judged::Untrusted(names) => Trust::Untrusted(names),
+            Judged::Changed(names) => Trust::Changed(names),
+        };
+        Some(Self { user: user.map(String::into_bytes), trust })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Layer, load};
+
+    #[test]
+    fn what_was_loaded_can_be_handed_on_and_is_the_same_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let home = root.to_str().unwrap();
+        let environment: Environment = [("HOME", home), ("PATH", "/bin")].into_iter().collect();
+        let paths = environment.paths().unwrap();
+        let repo = root.join("repo");
+        write(".config/caliban/settings.toml", "model = 'mine'\n");
+        write("repo/.git/HEAD", "");
+        write("repo/.caliban/settings.toml", "effort = 'high'\n");
+        write("repo/.caliban/agents/tester.md", "---\nname: tester\ndescription: tests\n---\nTest.\n");
+        TrustStore::trust(&paths, &repo, &RepoFiles::read(&paths, &repo).unwrap()).unwrap();
+        let then = load(&environment, &repo, Layer::default()).unwrap();
+        assert!(matches!(then.trust, Trust::Trusted(_)));
+        let copy = Files::copy(&then).unwrap();
+        let mut worker: Vec<(&str, &str)> = vec![("HOME", home), ("PATH", "/bin")];
+        worker.extend([(ASKED_SETTINGS, copy.as_str()), (VEILED_SETTINGS, "[]")]);
+        let (rest, handed) = Files::handed(worker.into_iter().collect());
+        assert_eq!(rest, environment);
+        // Whatever becomes of the files.
+        write(".config/caliban/settings.toml", "[[[");
+        write("repo/.caliban/settings.toml", "[[[");
+        assert!(load(&environment, &repo, Layer::default()).is_err());
+        let later = super::super::load_files(&rest, &repo, Layer::default(), handed.unwrap()).unwrap();
+        assert_eq!((later.settings, later.trust), (then.settings, then.trust));
+        // Nothing, or nonsense, is no copy.
+        assert!(Files::handed(environment.clone()).1.is_none());
+        assert!(Files::handed([(ASKED_SETTINGS, "{}")].into_iter().collect()).1.is_none());
+    }
+}
