@@ -32,8 +32,8 @@ pub use start::StartOptions;
 use crate::protocol::{
     ANSWER_CAP, AgentList, AgentRow, Answered, ApiError, Approval, ApprovalList, ApproveRequest, Awake,
     DATA_HEADER, DaemonStatus, DenyRequest, Diff, ErrorBody, ErrorCode, HEADER, KillRequest, LogPart,
-    MergeAnswer, MergeRequest, Removed, RespawnRequest, Respawned, ResumeRequest, RmRequest, SendRequest,
-    Sent, SpawnRequest, Spawned, Stopping, VERSION, WakeRequest,
+    MergeAnswer, MergeRequest, REQUEST_HEADER, Removed, RespawnRequest, Respawned, ResumeRequest, RmRequest,
+    SendRequest, Sent, SpawnRequest, Spawned, Stopping, VERSION, WakeRequest,
     routes::{self, Route, Verb},
 };
 use caliban_contract::lock;
@@ -198,25 +198,26 @@ impl Client {
         self.again(&Call::on(Verb::Kill, agent)?, Some(body(request)?)).await
     }
 
-    /// Starts anew from the original spec: new id, the old one is gone.
+    /// Starts anew from the original spec: new id, the old one is gone. When the daemon dies meanwhile, the next one is asked
+    /// again, and it happens once.
     pub async fn respawn(&mut self, agent: &str, request: &RespawnRequest) -> Result<Respawned, ClientError> {
-        self.once(&Call::on(Verb::Respawn, agent)?, Some(body(request)?)).await
+        self.again(&Call::on(Verb::Respawn, agent)?.named()?, Some(body(request)?)).await
     }
 
-    /// Lets an ended agent go on in its conversation.
+    /// Lets an ended agent go on in its conversation; once, as for a respawn.
     pub async fn resume(&mut self, agent: &str, request: &ResumeRequest) -> Result<AgentRow, ClientError> {
-        self.once(&Call::on(Verb::Resume, agent)?, Some(body(request)?)).await
+        self.again(&Call::on(Verb::Resume, agent)?.named()?, Some(body(request)?)).await
     }
 
-    /// Removes a stopped agent (or any, with force) from the registry.
+    /// Removes a stopped agent (or any, with force) from the registry; once, as for a respawn.
     pub async fn rm(&mut self, agent: &str, request: RmRequest) -> Result<Removed, ClientError> {
-        let mut call = Call::on(Verb::Rm, agent)?;
+        let mut call = Call::on(Verb::Rm, agent)?.named()?;
         call.path += &format!("?force={}&keep={}", request.force, request.keep);
         // A daemon of before does not know it.
         if request.purge {
             call.path += "&purge=true";
         }
-        self.once(&call, None).await
+        self.again(&call, None).await
     }
 
     /// Makes sure that the agent's worker listens, and says where (for attach and send).
@@ -370,12 +371,14 @@ impl Client {
 struct Call {
     route: &'static Route,
     path: String,
+    /// The name by which the daemon knows the request when it comes again.
+    name: Option<String>,
 }
 
 impl Call {
     fn new(verb: Verb) -> Self {
         let route = routes::of(verb);
-        Self { route, path: route.path.to_owned() }
+        Self { route, path: route.path.to_owned(), name: None }
     }
 
     /// What a person typed is encoded, so it stays one segment of the path.
@@ -385,7 +388,13 @@ impl Call {
             return Err(error.hint("`caliban agents list` shows all agents").into());
         }
         let route = routes::of(verb);
-        Ok(Self { route, path: route.path.replace("{id}", &encoded(agent.as_bytes(), b"")) })
+        let path = route.path.replace("{id}", &encoded(agent.as_bytes(), b""));
+        Ok(Self { route, path, name: None })
+    }
+
+    /// With a name, so that it can be sent twice and is carried out once.
+    fn named(self) -> Result<Self, ClientError> {
+        Ok(Self { name: Some(random_key()?), ..self })
     }
 
     /// Whether the daemon answers from memory, or after one commit. The others take as long as processes and git do.
@@ -437,7 +446,11 @@ impl Connection {
 
     /// Sends a request and waits for the head of the answer, whose protocol is checked.
     async fn send(&mut self, call: &Call, body: Option<Bytes>) -> Result<Response<Incoming>, ClientError> {
-        let request = Request::builder()
+        let mut request = Request::builder();
+        if let Some(name) = &call.name {
+            request = request.header(REQUEST_HEADER, name);
+        }
+        let request = request
             .method(call.route.method)
             .uri(call.path.as_str())
             .header(header::HOST, "caliband")

@@ -36,6 +36,9 @@ pub const HEADER: &str = "caliban-protocol";
 /// The header in which a client says where it keeps its data, percent-encoded like a path. A daemon with other data
 /// refuses it; a client that says nothing (curl) is served.
 pub const DATA_HEADER: &str = "caliban-data";
+/// The caller's random name for a removal, respawn or resume. A second request with the same name is the same request: it gets
+/// the same answer and changes nothing, also from the next daemon.
+pub const REQUEST_HEADER: &str = "caliban-request";
 /// A starting daemon's first line on its standard output, when it listens.
 pub const READY: &str = "ready";
 /// Its only line when another daemon already serves the repo.

@@ -80,7 +80,12 @@ pub enum Change {
     Update(Box<Record>),
     /// One that is gone.
     Delete(AgentId),
+    /// The answer to a request by the caller's name for it, as JSON.
+    Answer(String, String),
 }
+
+/// So many answers are kept, the newest.
+pub const ANSWERS: i64 = 512;
 
 impl Registry {
     /// Opens the registry for the daemon of `host`, and makes its table if there is none.
@@ -137,6 +142,22 @@ impl Registry {
             .bind(id.to_string())
             .fetch_optional(conn)
             .await;
+        found.map_err(|error| self.db.words(error))
+    }
+
+    /// The answers that are kept, the oldest first: the name of the request, and the answer as JSON.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn answers(&mut self) -> Result<Vec<(String, String)>, StoreError> {
+        let conn = self.db.conn().await?;
+        let table = sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM sqlite_master WHERE name = 'answers'");
+        let found = match table.fetch_one(&mut *conn).await {
+            // Made with the first answer.
+            Ok(0) => return Ok(Vec::new()),
+            Ok(_) => sqlx::query_as("SELECT request, answer FROM answers ORDER BY seq").fetch_all(conn).await,
+            Err(error) => Err(error),
+        };
         found.map_err(|error| self.db.words(error))
     }
 
@@ -258,6 +279,27 @@ mod tests {
             }
             registry.forget_pages().await;
             assert_eq!((lengths, found), (vec![64, 64, 24, 1, 1, 1], inserts));
+            registry.close().await;
+        });
+    }
+
+    #[test]
+    fn answers_are_kept_in_their_order_and_only_the_newest() {
+        let temp = tempfile::tempdir().unwrap();
+        let url = StoreUrl::sqlite(temp.path().join("fleet.db"));
+        run(async {
+            let mut registry = Registry::open(&url, &here()).await.unwrap();
+            assert_eq!(registry.answers().await.unwrap(), []);
+            let answer = |n: i64| Change::Answer(format!("r{n}"), format!("{n}"));
+            registry.commit(&(0..ANSWERS + 3).map(answer).collect::<Vec<_>>()).await.unwrap();
+            // The same request again has the newer answer.
+            registry.commit(&[Change::Answer("r7".to_owned(), "new".to_owned())]).await.unwrap();
+            registry.close().await;
+            let mut registry = Registry::open(&url, &here()).await.unwrap();
+            let kept = registry.answers().await.unwrap();
+            assert_eq!(kept.len(), usize::try_from(ANSWERS).unwrap());
+            assert_eq!(kept.first().unwrap(), &("r3".to_owned(), "3".to_owned()));
+            assert!(kept.contains(&("r7".to_owned(), "new".to_owned())));
             registry.close().await;
         });
     }

@@ -7,7 +7,7 @@ use caliban_core::lifecycle::{State, Status};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row, Sqlite};
 
-use super::{Change, Record, Wanted};
+use super::{Change, Record, Wanted, schema};
 use crate::HostId;
 
 /// A row as a record and a request; the error says what is wrong with the row.
@@ -70,6 +70,14 @@ pub(super) async fn write(
         }
         Change::Delete(id) => {
             sqlx::query("DELETE FROM agents WHERE id = $1").bind(id.to_string()).execute(conn).await?;
+        }
+        Change::Answer(request, answer) => {
+            sqlx::query(schema::ANSWERS_TABLE).execute(&mut *conn).await?;
+            let insert = "INSERT INTO answers (request, answer) VALUES ($1, $2) \
+                          ON CONFLICT (request) DO UPDATE SET answer = excluded.answer";
+            sqlx::query(insert).bind(request.clone()).bind(answer.clone()).execute(&mut *conn).await?;
+            let old = "DELETE FROM answers WHERE seq <= (SELECT max(seq) FROM answers) - $1";
+            sqlx::query(old).bind(super::ANSWERS).execute(conn).await?;
         }
     }
     Ok(())

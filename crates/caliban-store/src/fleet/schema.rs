@@ -10,6 +10,13 @@ pub const SCHEMA: Schema = Schema {
     tables: TABLES,
 };
 
+/// Answers to requests. Made with the first one: a registry without it is of the same version.
+pub(super) const ANSWERS_TABLE: &str = "CREATE TABLE IF NOT EXISTS answers (
+  seq INTEGER PRIMARY KEY,
+  request TEXT NOT NULL UNIQUE,
+  answer TEXT NOT NULL
+)";
+
 const TABLES: &str = "
 CREATE TABLE agents (
   seq INTEGER PRIMARY KEY,

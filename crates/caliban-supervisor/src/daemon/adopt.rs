@@ -14,10 +14,11 @@ use caliban_store::StoreError;
 use caliban_store::fleet::{Change, Record, Registry, Wanted};
 
 use super::agent::Agent;
+use super::answers::Kept;
 use super::phase::{Keeper, Ordered, Phase, Queued, Stop, Tries};
 use super::store::Then;
 use super::unconfirmed_run::{VOID_PID, keeper_of_rest};
-use super::{Owner, archive, spawn, stop_order};
+use super::{Owner, archive, rm, spawn, stop_order};
 use crate::lock::Held;
 use crate::process::{self, Traces};
 use crate::records::{self, ExitRecord, LEAVING, ShimRecord};
@@ -54,6 +55,10 @@ impl Owner {
             known.into_iter().partition(|(record, _)| was_removed(self.places.base(), record.id));
         for (record, _) in &removed {
             self.batch.add(Change::Delete(record.id), Then::Deleted(record.id));
+            if let Some((request, removed)) = rm::answer(&self.places, record.id) {
+                self.keep_answer(Some(&request), Kept::Removed(removed.clone()));
+                self.answered(request, Kept::Removed(removed));
+            }
         }
         let mut dead: Vec<(AgentId, Traces)> = Vec::new();
         for (record, about) in known {

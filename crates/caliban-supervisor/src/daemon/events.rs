@@ -9,10 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use caliban_core::ids::AgentId;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::{Answer, Msg, Owner, Request};
+use super::{Answer, Msg, Owner, Request, answers};
 use crate::protocol::{AgentRow, FleetEvent};
 
 /// Events that the ring remembers.
@@ -128,7 +128,7 @@ async fn pump(
             }
         };
         say(&FleetEvent::Gap { missed }).await?;
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = answers::channel();
         inbox.send(Msg::Request(Request::Events, reply)).await.map_err(|_| Left)?;
         match answer.await {
             Ok(Ok(Answer::Events(anew))) => subscription = anew,

@@ -23,7 +23,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -34,15 +34,15 @@ use super::peer::Peer;
 use super::spare::{Lent, Shortage, Spare};
 use super::speak::Speaker;
 use super::{
-    Answer, Msg, Request, agent_log, approve, diff, events, has_descriptors, inherit, merge,
+    Answer, Msg, Request, agent_log, answers, approve, diff, events, has_descriptors, inherit, merge,
     out_of_descriptors, send, stopping, wake,
 };
 use crate::places::Places;
 use crate::protocol::routes::{self, Verb};
 use crate::protocol::{
     ApiError, ApproveRequest, BODY_CAP, DATA_HEADER, DenyRequest, ErrorBody, ErrorCode, HEADER, KillRequest,
-    MergeRequest, RespawnRequest, ResumeRequest, RmRequest, SendRequest, SpawnRequest, Stopping, VERSION,
-    WakeRequest, openapi,
+    MergeRequest, REQUEST_HEADER, RespawnRequest, ResumeRequest, RmRequest, SendRequest, SpawnRequest,
+    Stopping, VERSION, WakeRequest, openapi,
 };
 use crate::sockets::Bound;
 
@@ -52,6 +52,8 @@ const HEAD_LIMIT: Duration = Duration::from_secs(30);
 const LENT_HEAD_LIMIT: Duration = Duration::from_millis(500);
 /// How long a body may take.
 const BODY_LIMIT: Duration = Duration::from_secs(30);
+/// The longest name of a request.
+const NAME_CAP: usize = 128;
 /// The largest head.
 const HEAD_CAP: usize = 32 * 1024;
 /// How long requests in flight are waited for when the daemon leaves. What takes longer (a kill with a long
@@ -264,6 +266,7 @@ async fn answer(
         has_descriptors()?;
     }
     let id = decode(id)?;
+    let name = name_of(&request)?;
     let ask = match route.verb {
         Verb::OpenApi => return json(200, &openapi::document()),
         Verb::Wake => {
@@ -323,8 +326,8 @@ async fn answer(
         }
         Verb::Resume => Request::Resume(id, body_or_default::<ResumeRequest>(request).await?, peer.pid_now()),
     };
-    let (reply, answer) = oneshot::channel();
-    inbox.send(Msg::Request(ask, reply)).await.map_err(|_| stopping())?;
+    let (reply, answer) = answers::channel();
+    inbox.send(Msg::Request(ask, reply.named(name))).await.map_err(|_| stopping())?;
     match answer.await.map_err(|_| stopping())?? {
         Answer::Status(status) => json(200, &status),
         Answer::List(text) => Ok(Answered::Json(200, text)),
@@ -371,6 +374,18 @@ fn judges_the_caller(verb: Verb) -> bool {
 fn json(status: u16, value: &impl Serialize) -> Result<Answered, ApiError> {
     let bytes = serde_json::to_vec(value);
     Ok(Answered::Json(status, bytes.map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?))
+}
+
+/// The caller's name for the request.
+fn name_of(request: &HttpRequest<Incoming>) -> Result<Option<String>, ApiError> {
+    let Some(name) = request.headers().get(REQUEST_HEADER) else { return Ok(None) };
+    match name.to_str() {
+        Ok(name) if (1..=NAME_CAP).contains(&name.len()) => Ok(Some(name.to_owned())),
+        _ => {
+            let text = format!("{REQUEST_HEADER} has 1 to {NAME_CAP} characters");
+            Err(ApiError::new(ErrorCode::BadRequest, text))
+        }
+    }
 }
 
 /// A client of another protocol is told so; one that says nothing (curl) is served.

@@ -6,6 +6,7 @@
 mod adopt;
 mod agent;
 mod agent_log;
+mod answers;
 mod approve;
 mod archive;
 mod connections;
@@ -52,7 +53,7 @@ use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
 use caliban_store::fleet::{Change, Registry};
 use caliban_store::{HostId, StoreError, StoreUrl};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -97,12 +98,7 @@ pub(in crate::daemon) enum Msg {
     /// A worktree was taken care of, for a removal or a respawn.
     Disposed { id: AgentId, purpose: Box<worktree::Purpose>, outcome: Result<worktree::Disposed, String> },
     /// The directory of an agent that is removed was set aside, or could not be.
-    SetAside {
-        id: AgentId,
-        work: Vec<String>,
-        reply: Reply,
-        outcome: std::io::Result<Option<std::path::PathBuf>>,
-    },
+    SetAside { id: AgentId, reply: Reply, outcome: std::io::Result<Removed> },
     /// The sweep at start is over.
     Swept { count: u64, notes: Vec<String> },
 }
@@ -143,7 +139,7 @@ pub(in crate::daemon) enum Answer {
     Stopping,
 }
 
-pub(in crate::daemon) type Reply = oneshot::Sender<Result<Answer, ApiError>>;
+pub(in crate::daemon) use self::answers::Reply;
 
 /// Runs the daemon until it is asked to leave. `ready` is called when it listens. Returns the lock, to be let go of when
 /// nothing runs any more.
@@ -162,8 +158,10 @@ pub(crate) async fn serve(
     let (inbox, messages) = mpsc::channel(INBOX);
     let mut known = adopt::read(&mut registry).await.map_err(|error| error.to_string())?;
     let lost = recover::lost(&mut registry, places, &mut known).await.map_err(|error| error.to_string())?;
+    let recorded = registry.answers().await.map_err(|error| error.to_string())?;
     let (store, writer) = Store::new(registry, inbox.clone());
     let mut owner = Owner::new(places, options, inbox.clone(), store, stop.clone())?;
+    owner.answers = answers::Answers::of(recorded);
     owner.adopt(known).await;
     owner.found.notes.extend(lost);
     let (listener, listeners) = listener::Listener::open(places, held, who)?;
@@ -199,6 +197,8 @@ pub(in crate::daemon) struct Owner {
     stop: CancellationToken,
     /// Where we listen, once we do.
     listener: Option<listener::Listener>,
+    /// Answers to requests that may come again.
+    answers: answers::Answers,
     /// Agents that were removed, and whose rows could not be deleted yet.
     undeleted: Vec<AgentId>,
     /// Whether something may have come into the archive since it was pruned last.
@@ -237,6 +237,7 @@ impl Owner {
             events: events::Feed::new(),
             stop,
             listener: None,
+            answers: answers::Answers::default(),
             undeleted: Vec::new(),
             archive_has_grown: true,
             trouble: None,
@@ -304,7 +305,7 @@ impl Owner {
             Msg::StopOrdered { id, nonce, ordered } => self.stop_ordered(id, &nonce, ordered),
             Msg::Gone { id, nonce, exit } => self.gone(id, &nonce, exit.as_ref()),
             Msg::Disposed { id, purpose, outcome } => self.disposed(id, *purpose, outcome),
-            Msg::SetAside { id, work, reply, outcome } => self.set_aside(id, work, reply, outcome),
+            Msg::SetAside { id, reply, outcome } => self.set_aside(id, reply, outcome),
             Msg::Swept { count, notes } => {
                 self.found.swept = count;
                 self.found.notes.extend(notes);
@@ -327,9 +328,18 @@ impl Owner {
             Request::Wake(query, request) => self.wake(&query, &request),
             Request::Spawn(request, peer) => return self.spawn(*request, peer, reply),
             Request::Kill(query, request) => return self.kill(&query, &request, reply),
-            Request::Respawn(query, request, peer) => return self.respawn(&query, request, peer, reply),
-            Request::Resume(query, request, peer) => return self.resume(&query, request, peer, reply),
-            Request::Rm(query, request) => return self.rm(&query, request, reply),
+            Request::Respawn(query, request, peer) => {
+                let Some(reply) = self.unless_answered(reply) else { return };
+                return self.respawn(&query, request, peer, reply);
+            }
+            Request::Resume(query, request, peer) => {
+                let Some(reply) = self.unless_answered(reply) else { return };
+                return self.resume(&query, request, peer, reply);
+            }
+            Request::Rm(query, request) => {
+                let Some(reply) = self.unless_answered(reply) else { return };
+                return self.rm(&query, request, reply);
+            }
         };
         answer_to(reply, answer);
     }
@@ -342,6 +352,7 @@ impl Owner {
             Then::Renewed { id, nonce, renewal } => self.renewed(id, &nonce, renewal),
             Then::Row { id, reply } => answer_to(reply, self.row_answer(id)),
             Then::Deleted(id) => self.deleted(id),
+            Then::Answered { request, kept } => self.answered(request, kept),
             Then::Respawned { respawned, reply } => self.respawned(respawned, reply),
         }
     }
@@ -353,6 +364,8 @@ impl Owner {
             // What has happened has happened; it is saved when that works again.
             Then::Nothing(id) => self.mark_unsaved(id),
             Then::Deleted(id) => self.undeleted.push(id),
+            // Whoever asks again is refused in words, or it happens then.
+            Then::Answered { .. } => {}
             Then::Spawned(id) => self.not_spawned(id, &refusal),
             Then::Renewed { id, nonce, renewal } => self.not_renewed(id, &nonce, renewal, refusal),
             Then::Row { id, reply } => self.end_not_stored(id, reply, error),
@@ -500,7 +513,7 @@ fn no_descriptors() -> ApiError {
 
 /// Answers a request; the client may have gone.
 pub(in crate::daemon) fn answer_to(reply: Reply, answer: Result<Answer, ApiError>) {
-    let _gone = reply.send(answer);
+    reply.send(answer);
 }
 
 /// A failure of the store, as the answer to the request that needed it.

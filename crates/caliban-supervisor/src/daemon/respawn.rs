@@ -9,6 +9,7 @@ use caliban_core::spec::SpawnSpec;
 use caliban_store::fleet::{Change, Record, Wanted};
 
 use super::agent::Agent;
+use super::answers::Kept;
 use super::phase::{Phase, Registering, Waiter};
 use super::resume::{self, Heard};
 use super::store::Then;
@@ -65,6 +66,7 @@ impl Owner {
                 self.batch.add(Change::Delete(old), Then::Nothing(old));
                 let insert = Change::Insert(Box::new(agent.record.clone()), json);
                 self.agents.insert(respawned.id, agent);
+                self.keep_answer(reply.request.as_deref(), Kept::Respawned(respawned.clone()));
                 self.batch.add(insert, Then::Respawned { respawned, reply });
             }
             Err(error) => {

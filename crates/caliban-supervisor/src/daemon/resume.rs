@@ -12,6 +12,7 @@ use caliban_core::spec::MAX_PROMPT_BYTES;
 use caliban_store::fleet::{Record, Wanted};
 
 use super::agent::Agent;
+use super::answers::Kept;
 use super::phase::{Phase, Renewing};
 use super::renew::Renewal;
 use super::start::{self, StartError};
@@ -34,6 +35,7 @@ impl Owner {
         match allowed.and_then(|()| self.resume_now(query, request)) {
             Ok((nonce, before)) => {
                 let id = before.record.id;
+                self.keep_answer(reply.request.as_deref(), Kept::Resumed(id));
                 self.save(id, Then::Renewed { id, nonce, renewal: Renewal::Resume { before, reply } });
             }
             Err(error) => answer_to(reply, Err(error)),

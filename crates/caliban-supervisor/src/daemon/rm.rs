@@ -9,10 +9,11 @@ use caliban_contract::archive::{Why, place};
 use caliban_core::ids::AgentId;
 use caliban_store::fleet::Change;
 
+use super::answers::Kept;
 use super::phase::Waiter;
 use super::store::Then;
 use super::worktree::{Disposed, Purpose};
-use super::{Answer, Msg, Owner, Reply, answer_to, archive, spawn, stop_order};
+use super::{Answer, Msg, Owner, Reply, answer_to, answers, archive, spawn, stop_order};
 use crate::places::Places;
 use crate::protocol::{ApiError, ErrorCode, Removed, RmRequest};
 use crate::records::{self, LEAVING, TRANSCRIPT};
@@ -44,10 +45,14 @@ impl Owner {
         match outcome {
             Ok(done) => {
                 let places = self.places.clone();
+                let name = reply.request.clone();
                 self.later(async move {
-                    let moved = tokio::task::spawn_blocking(move || set_aside(&places, id, request)).await;
-                    let outcome = moved.unwrap_or_else(|error| Err(io::Error::other(error)));
-                    Some(Msg::SetAside { id, work: done.work, reply, outcome })
+                    let moved = tokio::task::spawn_blocking(move || {
+                        let work = answers::write_removed(&places.agent_dir(id), name.as_deref(), done.work);
+                        set_aside(&places, id, request).map(|archived| Removed { id, work, archived })
+                    });
+                    let outcome = moved.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+                    Some(Msg::SetAside { id, reply, outcome })
                 });
             }
             Err(text) => {
@@ -65,15 +70,9 @@ impl Owner {
     }
 
     /// The directory is out of the way, which makes the removal final: the next daemon deletes the row if this one cannot.
-    pub(super) fn set_aside(
-        &mut self,
-        id: AgentId,
-        work: Vec<String>,
-        reply: Reply,
-        outcome: io::Result<Option<PathBuf>>,
-    ) {
-        let archived = match outcome {
-            Ok(archived) => archived,
+    pub(super) fn set_aside(&mut self, id: AgentId, reply: Reply, outcome: io::Result<Removed>) {
+        let removed = match outcome {
+            Ok(removed) => removed,
             Err(error) => {
                 self.stays(id);
                 let code = if room::is_full(&error) { ErrorCode::DiskFull } else { ErrorCode::Internal };
@@ -82,15 +81,19 @@ impl Owner {
                 return answer_to(reply, Err(ApiError::new(code, text).hint(hint)));
             }
         };
-        tracing::info!(%id, "removed{}", work.iter().map(|line| format!("; {line}")).collect::<String>());
+        tracing::info!(%id, "removed{}", removed.work.iter().map(|line| format!("; {line}")).collect::<String>());
         self.agents.remove(&id);
         self.watch.remove(id);
         self.replaced_by_nobody(id);
         self.events.removed(id);
         let _none = fs::remove_file(self.places.agent_secrets(id));
-        self.archive_has_grown |= archived.is_some();
+        self.archive_has_grown |= removed.archived.is_some();
         self.batch.add(Change::Delete(id), Then::Deleted(id));
-        answer_to(reply, Ok(Answer::Removed(Removed { id, work, archived })));
+        if let Some(request) = reply.request.clone() {
+            self.keep_answer(Some(&request), Kept::Removed(removed.clone()));
+            self.answered(request, Kept::Removed(removed.clone()));
+        }
+        answer_to(reply, Ok(Answer::Removed(removed)));
     }
 
     /// Tries again to delete the rows of agents that were removed.
@@ -141,6 +144,16 @@ fn set_aside(places: &Places, id: AgentId, request: RmRequest) -> io::Result<Opt
 /// The name of an agent's directory on its way out.
 pub(super) fn leaving(places: &Places, id: AgentId) -> PathBuf {
     places.agents_dir().join(format!("{LEAVING}{id}"))
+}
+
+/// The request that removed an agent, and its answer, when the daemon that carried it out died before the row was deleted.
+pub(super) fn answer(places: &Places, id: AgentId) -> Option<(String, Removed)> {
+    let archived = place(places.base(), id);
+    let dirs = [archived.clone(), leaving(places, id), places.agent_dir(id)];
+    let (request, work) = dirs.iter().find_map(|dir| answers::read_removed(dir))?;
+    // One that is only marked is archived when there is room.
+    let is_kept = [archived.as_path(), &places.agent_dir(id)].iter().any(|dir| dir.join(TRANSCRIPT).exists());
+    Some((request, Removed { id, work, archived: is_kept.then_some(archived) }))
 }
 
 /// Deletes what is left of a removed agent, or archives it. Best effort: the next daemon tries again.

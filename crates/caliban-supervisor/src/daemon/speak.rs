@@ -4,9 +4,9 @@
 use caliban_acp::extension::Behalf;
 use caliban_acp::{Link, Unreached};
 use caliban_core::ids::AgentId;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
-use super::{Answer, Msg, Request, stopping, wake};
+use super::{Answer, Msg, Request, answers, stopping, wake};
 use crate::protocol::{AgentRow, ApiError, Awake, ErrorCode, WakeRequest};
 
 /// A caller that cannot be seen: no process has this pid.
@@ -27,7 +27,7 @@ impl Speaker<'_> {
 
     /// The agent that a request names.
     pub(super) async fn show(&self, query: String) -> Result<AgentRow, ApiError> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = answers::channel();
         let request = Msg::Request(Request::Show(query), reply);
         self.inbox.send(request).await.map_err(|_| stopping())?;
         match answer.await.map_err(|_| stopping())?? {

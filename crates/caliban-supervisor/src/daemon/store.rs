@@ -12,6 +12,7 @@ use caliban_store::StoreError;
 use caliban_store::fleet::{Change, Registry};
 use tokio::sync::{mpsc, oneshot};
 
+use super::answers::Kept;
 use super::renew::Renewal;
 use super::{Msg, Reply};
 use crate::protocol::Respawned;
@@ -58,6 +59,8 @@ pub(super) enum Then {
     Row { id: AgentId, reply: Reply },
     /// The row of an agent that was removed is gone.
     Deleted(AgentId),
+    /// The answer to a request is kept.
+    Answered { request: String, kept: Kept },
     /// It is gone, another has its place.
     Respawned { respawned: Respawned, reply: Reply },
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use caliban_core::ids::AgentId;
 use tokio::net::UnixStream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::phase::{Phase, Renewing};
 use super::renew::Renewal;
 use super::store::Then;
-use super::{Answer, Msg, Owner, Request, spawn, stopping};
+use super::{Answer, Msg, Owner, Request, answers, spawn, stopping};
 use crate::protocol::{ApiError, Awake, ErrorCode, WakeRequest};
 
 /// How long a worker may take until it listens.
@@ -109,7 +109,7 @@ pub(super) async fn until_awake(
     let (shortest, longest) = PAUSES;
     let mut query = query;
     loop {
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = answers::channel();
         inbox
             .send(Msg::Request(Request::Wake(query, request.clone()), reply))
             .await

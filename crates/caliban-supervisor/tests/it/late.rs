@@ -19,11 +19,11 @@ const GONE: usize = 5;
 const NOT_WRITTEN: &str = "the registry cannot be written";
 
 /// Somebody who holds a registry.
-struct Held(Child);
+pub(crate) struct Held(Child);
 
 impl Held {
     /// From now on nothing can be recorded.
-    fn registry_of(fleet: &Fleet) -> Self {
+    pub(crate) fn registry_of(fleet: &Fleet) -> Self {
         let mut sqlite = Command::new("sqlite3");
         sqlite.arg(fleet.places.database()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut holder = sqlite.spawn().unwrap();
@@ -35,7 +35,7 @@ impl Held {
         Self(holder)
     }
 
-    fn let_go(mut self) {
+    pub(crate) fn let_go(mut self) {
         drop(self.0.stdin.take());
         self.0.wait().unwrap();
     }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod adopt;
+mod again;
 mod below;
 mod clock;
 mod crowd;

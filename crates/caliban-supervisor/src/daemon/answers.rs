@@ -1,0 +1,151 @@
+//! Answers to requests that must happen once: removals, respawns and resumes.
+//!
+//! A client whose daemon dies asks the next one again, by the same name for the request. The answer is committed together
+//! with what it says, so the next daemon knows it. A removal is final before it is committed: its answer is in the directory
+//! of the removed agent, too. The newest answers are kept ([`ANSWERS`]).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+
+use caliban_core::ids::AgentId;
+use caliban_store::fleet::{ANSWERS, Change};
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use super::store::Then;
+use super::{Answer, Owner, answer_to};
+use crate::protocol::{ApiError, Removed, Respawned};
+use crate::records;
+
+/// The answer to a removal, in the directory of the agent.
+const REMOVED: &str = "removed.json";
+
+/// Where the answer to a request goes.
+#[derive(Debug)]
+pub(in crate::daemon) struct Reply {
+    to: oneshot::Sender<Result<Answer, ApiError>>,
+    /// The caller's name for the request.
+    pub(super) request: Option<String>,
+}
+
+impl Reply {
+    pub(super) fn send(self, answer: Result<Answer, ApiError>) {
+        // The client may have gone.
+        let _gone = self.to.send(answer);
+    }
+
+    /// Whether nobody waits for the answer any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.to.is_closed()
+    }
+
+    /// The same for a request that has a name.
+    pub(super) fn named(self, request: Option<String>) -> Self {
+        Self { request, ..self }
+    }
+}
+
+/// A way to answer, and the answer.
+pub(super) fn channel() -> (Reply, oneshot::Receiver<Result<Answer, ApiError>>) {
+    let (to, answer) = oneshot::channel();
+    (Reply { to, request: None }, answer)
+}
+
+/// An answer that is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kept {
+    Removed(Removed),
+    Respawned(Respawned),
+    /// The answer is the row as it is now.
+    Resumed(AgentId),
+}
+
+/// What a removed agent's directory says.
+#[derive(Debug, Serialize, Deserialize)]
+struct RemovedRecord {
+    request: String,
+    work: Vec<String>,
+}
+
+/// The answers that are known, by the names of their requests.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    kept: BTreeMap<String, Kept>,
+    order: VecDeque<String>,
+}
+
+impl Answers {
+    /// Those that the registry has. One that cannot be read is a later version's.
+    pub(super) fn of(recorded: Vec<(String, String)>) -> Self {
+        let mut answers = Self::default();
+        for (request, json) in recorded {
+            if let Ok(kept) = serde_json::from_str(&json) {
+                answers.add(request, kept);
+            }
+        }
+        answers
+    }
+
+    fn add(&mut self, request: String, kept: Kept) {
+        if self.kept.insert(request.clone(), kept).is_none() {
+            self.order.push_back(request);
+        }
+        while self.order.len() > usize::try_from(ANSWERS).unwrap_or(usize::MAX) {
+            if let Some(oldest) = self.order.pop_front() {
+                self.kept.remove(&oldest);
+            }
+        }
+    }
+}
+
+impl Owner {
+    /// Answers a request that was carried out before; gives back the reply of one that was not.
+    pub(super) fn unless_answered(&mut self, reply: Reply) -> Option<Reply> {
+        let kept = reply.request.as_ref().and_then(|request| self.answers.kept.get(request)).cloned();
+        let Some(kept) = kept else { return Some(reply) };
+        let answer = match kept {
+            Kept::Removed(removed) => Ok(Answer::Removed(removed)),
+            Kept::Respawned(respawned) => Ok(Answer::Respawned(respawned)),
+            Kept::Resumed(id) => self.row_answer(id),
+        };
+        answer_to(reply, answer);
+        None
+    }
+
+    /// Has an answer committed together with what else is in the batch.
+    pub(super) fn keep_answer(&mut self, request: Option<&str>, kept: Kept) {
+        let Some(request) = request.map(str::to_owned) else { return };
+        match serde_json::to_string(&kept) {
+            Ok(json) => {
+                self.batch.add(Change::Answer(request.clone(), json), Then::Answered { request, kept });
+            }
+            Err(error) => tracing::error!("an answer is not kept: {error}"),
+        }
+    }
+
+    /// An answer counts: what it says is on the disk.
+    pub(super) fn answered(&mut self, request: String, kept: Kept) {
+        self.answers.add(request, kept);
+    }
+}
+
+/// Writes the answer to a removal into the agent's directory, before that is set aside; returns what became of the work. Best
+/// effort: it is for a daemon that dies in the next moment.
+pub(super) fn write_removed(dir: &Path, request: Option<&str>, work: Vec<String>) -> Vec<String> {
+    let Some(request) = request else { return work };
+    let before = records::read::<RemovedRecord>(dir, REMOVED).filter(|before| before.request == request);
+    // The daemon that removed the worktree may have died before it came here.
+    let work = before.map(|before| before.work).filter(|_| work.is_empty()).unwrap_or(work);
+    let record = RemovedRecord { request: request.to_owned(), work };
+    if let Err(error) = records::write(dir, REMOVED, &record) {
+        tracing::debug!("{}: {error}", dir.join(REMOVED).display());
+    }
+    record.work
+}
+
+/// The request and what became of the work, from the directory of an agent that was removed.
+pub(super) fn read_removed(dir: &Path) -> Option<(String, Vec<String>)> {
+    let record: RemovedRecord = records::read(dir, REMOVED)?;
+    Some((record.request, record.work))
+}
