@@ -29,9 +29,10 @@ impl TurnEnded {
 /// The answer to the prompt that began, or joined, the turn.
 pub(crate) fn answer(report: &TurnReport, last: Option<&StopReason>) -> Result<PromptResponse, Error> {
     let stop = match (&report.outcome, last) {
-        (Outcome::Done, Some(StopReason::MaxTokens)) => Stop::MaxTokens,
         (Outcome::Done, _) => Stop::EndTurn,
         (Outcome::Failed { .. }, Some(StopReason::Refusal(_))) => Stop::Refusal,
+        // Half an answer: `_meta` has the failure in words.
+        (Outcome::Failed { .. }, Some(StopReason::MaxTokens)) => Stop::MaxTokens,
         (Outcome::Failed { error, hint }, _) => {
             let mut data = json!({"outcome": report.outcome});
             if let Some(hint) = hint {

@@ -15,6 +15,7 @@ use caliban_core::{
     message::{Block, Effort, Message, ToolSpec},
     price::{Billing, Price},
     redact::Redactor,
+    spec::AfterTurn,
     usage::Usage,
 };
 use caliban_permissions::{Policy, Verdict};
@@ -81,6 +82,10 @@ pub struct Kit {
     pub limits: Limits,
     /// What its turns are counted in.
     pub turn_count: TurnCount,
+    /// Whether its process ends with the turn; then background commands are waited for.
+    pub after_turn: AfterTurn,
+    /// How long they are waited for before the model is asked what to do.
+    pub job_wait: Duration,
     /// Whether "always" answers of an earlier process of the conversation still hold.
     pub earlier_answers: EarlierAnswers,
     /// Who can be asked.
@@ -178,6 +183,10 @@ pub struct Agent {
     /// Model requests in this turn.
     pub(crate) turns: u32,
     pub(crate) refused: Vec<Refused>,
+    /// What people have to know beside the answer of this turn.
+    pub(crate) notes: Vec<String>,
+    /// The beginning of an answer that is being continued.
+    pub(crate) begun_answer: String,
     /// What the server says about its window: `None` until it was asked.
     pub(crate) told_window: Option<Option<u64>>,
     /// What the model must be told of its working directory before it is asked again.
@@ -214,6 +223,8 @@ pub struct TurnReport {
     pub turns: u32,
     /// Calls that were refused.
     pub refused: Vec<Refused>,
+    /// What else has to be known about the answer: a hook that was overruled, commands that were ended.
+    pub notes: Vec<String>,
     /// How long it took.
     pub elapsed: Duration,
 }
@@ -317,6 +328,8 @@ impl Agent {
             opening_context: Vec::new(),
             turns: 0,
             refused: Vec::new(),
+            notes: Vec::new(),
+            begun_answer: String::new(),
             told_window: None,
             lost_place: None,
             _stops_background: stop.map(CancellationToken::drop_guard),
@@ -453,6 +466,8 @@ impl Agent {
     pub(crate) fn begin_turn(&mut self) -> Begun {
         self.turns = 0;
         self.refused.clear();
+        self.notes.clear();
+        self.begun_answer.clear();
         self.guard = Guard::default();
         if self.kit.parent.is_none() {
             self.kit.checkpoints.begin(self.conversation.turns_ended());
@@ -496,6 +511,7 @@ impl Agent {
             micro_usd: self.kit.purse.micro_usd().map(|now| now.saturating_sub(begun.micro_usd)),
             turns: self.turns,
             refused: std::mem::take(&mut self.refused),
+            notes: std::mem::take(&mut self.notes),
             elapsed: begun.at.elapsed(),
         }
     }
@@ -509,14 +525,21 @@ impl Agent {
         }
     }
 
-    /// The last text that the model said.
+    /// The last text that the model said; all of it when it was said in parts.
     pub(crate) fn last_text(&self) -> String {
         let messages = self.conversation.messages().iter().rev();
-        messages
+        let last = messages
             .filter(|message| message.role == caliban_core::message::Role::Assistant)
             .map(Message::text)
             .find(|text| !text.is_empty())
-            .unwrap_or_default()
+            .unwrap_or_default();
+        format!("{}{last}", self.begun_answer)
+    }
+
+    /// Something that people have to know beside the answer.
+    pub(crate) async fn add_note(&mut self, text: String) -> Result<(), TranscriptError> {
+        self.notes.push(text.clone());
+        self.record(Event::Note { text }, Durability::Written).await
     }
 }
 

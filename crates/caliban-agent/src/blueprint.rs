@@ -6,6 +6,7 @@
 use std::{
     path::PathBuf,
     sync::{Arc, PoisonError, RwLock},
+    time::Duration,
 };
 
 use caliban_core::{
@@ -14,6 +15,7 @@ use caliban_core::{
     message::Effort,
     price::{self, Billing, Price},
     redact::Redactor,
+    spec::AfterTurn,
 };
 use caliban_permissions::{Policy, Verdict};
 use caliban_providers::Provider;
@@ -68,6 +70,8 @@ pub struct Blueprint {
     pub budget: budget::Limits,
     /// How far it may go.
     pub limits: Limits,
+    /// How long a run waits for its background commands before the model is asked what to do.
+    pub job_wait: Duration,
     /// Who can be asked.
     pub attendance: Attendance,
     /// Takes secrets out of what is written down.
@@ -115,6 +119,8 @@ pub struct Wanted {
     pub instructions: Option<String>,
     /// What its turn limit counts.
     pub turn_count: TurnCount,
+    /// Whether its process ends with the turn. A helper's work always does.
+    pub after_turn: AfterTurn,
     /// Whether "always" answers of an earlier process of the conversation still hold.
     pub earlier_answers: EarlierAnswers,
 }
@@ -133,6 +139,7 @@ impl Wanted {
             own_tools: Vec::new(),
             instructions: None,
             turn_count: TurnCount::Prompt,
+            after_turn: AfterTurn::Stay,
             earlier_answers: EarlierAnswers::Forgotten,
         }
     }
@@ -300,6 +307,8 @@ impl Blueprint {
             workspace,
             limits: self.limits,
             turn_count: wanted.turn_count,
+            after_turn: if is_independent { wanted.after_turn } else { AfterTurn::End },
+            job_wait: self.job_wait,
             earlier_answers: wanted.earlier_answers,
             attendance: self.attendance,
             directory: wanted.directory,

@@ -11,7 +11,10 @@ use std::{
     time::Instant,
 };
 
-use caliban_core::{access::Access, message::ResultPart};
+use caliban_core::{
+    access::Access,
+    message::{ResultPart, StopReason},
+};
 use caliban_permissions::{Effect, Verdict as Rules};
 use caliban_tools::{Call, Tool, ToolOutput};
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -22,9 +25,9 @@ use crate::{
     agent::{Agent, Attendance, Kit, Refused},
     asks::Asks,
     conversation::{INTERRUPTED, OpenCall},
-    event::{Answer, Ask, Decision, Event, Outcome, Verdict},
+    event::{Answer, Ask, Author, Decision, Event, Outcome, Verdict},
     feed::{Entry, Feed},
-    guard::SAME_FAILURES,
+    guard::{ENDED_AFTER, Progress, TOLD_AFTER},
     hooks::{HookEvent, HookPermission},
     transcript::{Durability, Transcript, TranscriptError},
     turn::{Halt, milliseconds},
@@ -59,6 +62,7 @@ impl Agent {
             transcript: &self.transcript,
             asks: self.handle.asks(),
             cancel,
+            is_cut_by_limit: self.conversation.last_stop() == Some(&StopReason::MaxTokens),
             recorded: Mutex::default(),
         };
         let (begun, calls): (Vec<OpenCall>, Vec<OpenCall>) = calls.into_iter().partition(|call| call.started);
@@ -68,25 +72,31 @@ impl Agent {
         for event in &recorded {
             self.conversation.apply(event);
         }
-        let (mut stuck, mut stop) = (None, None);
+        let (mut stop, mut outcomes) = (None, Vec::new());
         for (index, ended) in ended? {
             let call = &calls[index];
             self.refused.extend(ended.refused);
-            if self.guard.is_stuck_after(&call.name, &call.input, ended.failed) {
-                stuck = Some(call.name.clone());
-            }
+            outcomes.push((call.name.as_str(), &call.input, ended.failed));
             stop = stop.or(ended.stop);
         }
+        let progress = self.guard.after(outcomes.into_iter());
         // Only now: every call that ran is part of the conversation.
         if let Some(reason) = stop {
             return Err(Halt::Outcome(Outcome::failed(format!("stopped by a hook: {reason}"))));
         }
-        match stuck {
-            Some(tool) => Err(Halt::Outcome(Outcome::Failed {
-                error: format!("no progress: the same {tool} call failed {SAME_FAILURES} times in a row"),
+        match progress {
+            Progress::Stuck(tool) => Err(Halt::Outcome(Outcome::Failed {
+                error: format!("no progress: the same {tool} call failed {ENDED_AFTER} times in a row"),
                 hint: Some("look at the transcript, then resume with a hint for the agent".to_owned()),
             })),
-            None => Ok(()),
+            Progress::Repeats(tool) => {
+                let text = format!(
+                    "[The same {tool} call has failed {TOLD_AFTER} times in a row. Do not repeat it: read its error, test \
+                     what you assume, and try another way.]"
+                );
+                self.say(text, Author::Caliban).await
+            }
+            Progress::Fine => Ok(()),
         }
     }
 }
@@ -216,6 +226,8 @@ struct Runner<'a> {
     transcript: &'a Transcript,
     asks: &'a Asks,
     cancel: &'a CancellationToken,
+    /// Whether the reply of these calls was cut off by the output limit.
+    is_cut_by_limit: bool,
     /// What is in the transcript and not yet in the conversation, in this order.
     recorded: Mutex<Vec<Event>>,
 }
@@ -310,7 +322,12 @@ impl Runner<'_> {
         if let Value::String(raw) = &call.input {
             let error = serde_json::from_str::<Value>(raw).err().map(|error| error.to_string());
             let error = error.unwrap_or_else(|| "an object was expected, not nested too deep".to_owned());
-            let why = format!("the arguments are not a JSON object: {error}");
+            let cut = if self.is_cut_by_limit {
+                ". The output limit cut your answer off: make a smaller call, and write long files in parts"
+            } else {
+                ""
+            };
+            let why = format!("the arguments are not a JSON object: {error}{cut}");
             self.refuse(&mut ended, call, &call.input, refusal(Verdict::Invalid, why), Vec::new()).await?;
             return Ok(Step::Ended(ended));
         }

@@ -9,7 +9,7 @@ use caliban_core::{
     usage::Usage,
     wait::Wait,
 };
-use caliban_providers::ProviderError;
+use caliban_providers::{Calls, ProviderError};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -84,7 +84,7 @@ impl Agent {
         })
     }
 
-    async fn compact_now(&mut self, cancel: &CancellationToken) -> Result<(), Halt> {
+    pub(crate) async fn compact_now(&mut self, cancel: &CancellationToken) -> Result<(), Halt> {
         // Calls that a crash left open: no request shows a call without its result.
         let open: Vec<Event> = self.conversation.open_calls().map(OpenCall::given_up).collect();
         for event in open {
@@ -167,6 +167,7 @@ impl Agent {
         let question = Question {
             messages: Some(&messages),
             tools: &specs,
+            calls: Calls::Allowed,
             max_output: Some(SUMMARY_TOKENS),
             effort: self.kit.effort,
             audience: Audience::Nobody,

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use caliban_core::{
-    message::{Block, Message, ResultPart, Role},
+    message::{Block, Message, ResultPart, Role, StopReason},
     usage::Usage,
 };
 use serde_json::Value;
@@ -37,7 +37,10 @@ pub struct Conversation {
     spent: ByModel,
     /// What the request counts that was sent and has no recorded end.
     in_flight: Option<Usage>,
+    /// The model of the last request.
+    asked_model: Option<String>,
     replies: u32,
+    last_stop: Option<StopReason>,
     last_prompt_tokens: u64,
     /// Characters added since the provider last counted.
     uncounted: usize,
@@ -143,9 +146,10 @@ impl Conversation {
                 self.turn_open = true;
                 self.push(message.clone());
             }
-            Event::Asked { estimate } => {
+            Event::Asked { estimate, model } => {
                 // The process of an earlier one was killed before its end.
                 self.settle(None);
+                self.asked_model.clone_from(model);
                 self.in_flight = Some(*estimate);
             }
             Event::Counted { usage } => {
@@ -154,7 +158,8 @@ impl Conversation {
                 }
             }
             Event::Unanswered { usage } => self.settle(Some(*usage)),
-            Event::Reply { message, usage, .. } => {
+            Event::Reply { message, usage, stop, .. } => {
+                self.last_stop = Some(stop.clone());
                 self.close_open_calls();
                 self.settle(Some(*usage));
                 self.replies += 1;
@@ -246,7 +251,8 @@ impl Conversation {
     }
 
     fn model(&self) -> String {
-        self.header.as_ref().map(|header| header.model.clone()).unwrap_or_default()
+        let header = || self.header.as_ref().map(|header| header.model.clone());
+        self.asked_model.clone().or_else(header).unwrap_or_default()
     }
 
     /// The open request, if there is one, is over and counts this; what is known of it when nobody says more.
@@ -255,6 +261,11 @@ impl Conversation {
             *self.spent.entry(self.model()).or_default() += usage;
         }
         self.in_flight = None;
+    }
+
+    /// Why the model last stopped.
+    pub(crate) fn last_stop(&self) -> Option<&StopReason> {
+        self.last_stop.as_ref()
     }
 
     /// How many times the model has answered.

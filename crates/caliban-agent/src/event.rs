@@ -86,6 +86,9 @@ pub enum Event {
     Asked {
         /// What it will take, about.
         estimate: Usage,
+        /// The model that is asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
     },
     /// The stream of the open request says that it takes more than its estimate.
     Counted {

@@ -97,7 +97,17 @@ impl Handle {
         let mut queue = self.lock();
         queue.senders.extend(sender);
         queue.waiting.insert(number, QueuedMessage { text, author });
+        drop(queue);
+        self.spoken.send_replace(());
         Ok(())
+    }
+
+    /// Ends when somebody has said something that the agent has not heard.
+    pub(crate) async fn spoken(&self) {
+        let mut spoken = self.spoken.subscribe();
+        while !self.is_queue_waiting() {
+            let _our_own_sender_lives = spoken.changed().await;
+        }
     }
 
     /// Takes what was said and not heard, by its number in the transcript.

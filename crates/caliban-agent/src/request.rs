@@ -13,7 +13,7 @@ use caliban_core::{
     wait::{Pause, Wait},
 };
 use caliban_providers::{
-    Billed, BoxFuture, Delta, ModelReply, ModelRequest, ProviderError, Stopped, WaitCause, Watch,
+    Billed, BoxFuture, Calls, Delta, ModelReply, ModelRequest, ProviderError, Stopped, WaitCause, Watch,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +34,7 @@ pub(crate) struct Question<'a> {
     /// The messages; the conversation when absent.
     pub(crate) messages: Option<&'a [Message]>,
     pub(crate) tools: &'a [ToolSpec],
+    pub(crate) calls: Calls,
     pub(crate) max_output: Option<u32>,
     pub(crate) effort: Effort,
     pub(crate) audience: Audience,
@@ -80,6 +81,7 @@ impl Agent {
             model: &self.kit.model,
             system: &self.kit.system,
             tools: question.tools,
+            calls: question.calls,
             messages: question.messages.unwrap_or(self.conversation.messages()),
             max_output: question.max_output,
             effort: question.effort,
@@ -183,7 +185,9 @@ impl<'a> Meter<'a> {
         // The daemon writes there, too, when a command starts an agent.
         self.kit.purse.count_grants(&self.kit.directory);
         let reservation = self.kit.purse.reserve(self.estimate).map_err(Failed::Budget)?;
-        let asked = self.record(Event::Asked { estimate: self.estimated() }).await;
+        let asked = self
+            .record(Event::Asked { estimate: self.estimated(), model: Some(self.kit.model.clone()) })
+            .await;
         match asked {
             Ok(()) => {
                 self.reservation = Some(reservation);

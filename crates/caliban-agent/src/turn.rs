@@ -5,27 +5,36 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use caliban_core::message::{Block, Message, StopReason, ToolSpec};
-use caliban_providers::{ModelReply, ProviderError};
+use caliban_core::message::{Block, Message, ToolSpec};
+use caliban_providers::{Calls, ModelReply, ProviderError};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::{Agent, Heard, TurnCount, TurnReport},
     budget::Estimated,
+    conversation::has_results,
+    ending::{self, Reply},
     event::{Author, Event, Outcome},
+    jobs::Jobs,
     request::{Audience, Failed, Question},
     transcript::{Durability, TranscriptError},
 };
 
-/// An answer that the output limit cut off is continued this many times in a row.
+/// An answer that was cut off is continued this many times in a row.
 const CONTINUATIONS: u32 = 3;
+/// A server that pauses is asked to go on this many times in a row.
+const PAUSES: u32 = 10;
+/// An answer that cannot be used is asked for again this many times in a row.
+const ASKED_AGAIN: u32 = 2;
 /// A stop hook can send the agent back to work this many times in a row.
 const STOP_HOOK_ROUNDS: u32 = 5;
 /// Tokens of a usual answer, for the reservation.
 const USUAL_OUTPUT: u64 = 1_000;
 /// How deep the arguments of a call may be nested.
 const ARGUMENT_DEPTH: usize = 64;
+const LAST_WORD: &str = "[This is the last answer that you can give in this run: the limit of turns is reached, and no more \
+tools can be called. Answer now with what you have: what is done, what you found, and what is left to do.]";
 const GO_ON: &str = "Your answer was cut off by the output limit. Go on exactly where it stopped.";
 
 /// Why the loop ends before the model is done.
@@ -35,6 +44,22 @@ pub(crate) enum Halt {
     Outcome(Outcome),
     /// The transcript cannot be written: nothing more may happen.
     Storage(TranscriptError),
+}
+
+/// How often something has happened since the model last called a tool.
+#[derive(Debug, Default)]
+struct Rounds {
+    continued: u32,
+    paused: u32,
+    asked_again: u32,
+    /// By the stop hook; since the turn began.
+    sent_back: u32,
+    /// That background commands still run.
+    has_heard_of_jobs: bool,
+}
+
+fn half_an_answer(error: String, hint: &str) -> Halt {
+    Halt::Outcome(Outcome::Failed { error, hint: Some(hint.to_owned()) })
 }
 
 impl From<TranscriptError> for Halt {
@@ -74,7 +99,7 @@ impl Agent {
     }
 
     async fn work(&mut self, cancel: &CancellationToken) -> Result<(), Halt> {
-        let (mut continued, mut sent_back) = (0, 0);
+        let mut rounds = Rounds::default();
         loop {
             let calls: Vec<_> = self.conversation.open_calls().cloned().collect();
             if !calls.is_empty() {
@@ -91,60 +116,164 @@ impl Agent {
             if let Some(text) = self.lost_place.take() {
                 self.say(text, Author::Caliban).await?;
             }
-            let reply = self.ask_model(cancel).await?;
-            let (called, stop) = (reply.message.tool_uses().next().is_some(), reply.stop.clone());
-            if called {
-                continued = 0;
+            let is_last = self.is_last_turn();
+            let reply = self.ask_model(is_last, cancel).await?;
+            let has_called = reply.message.tool_uses().next().is_some();
+            if is_last && (has_called || ending::of(&reply) == Reply::Whole) {
+                return Err(Halt::Outcome(Outcome::TurnLimit { limit: self.kit.limits.max_turns }));
+            }
+            if has_called {
+                rounds = Rounds { sent_back: rounds.sent_back, ..Rounds::default() };
+                self.begun_answer.clear();
                 continue;
             }
-            match stop {
-                StopReason::MaxTokens if continued < CONTINUATIONS => {
-                    continued += 1;
-                    self.say(GO_ON.to_owned(), Author::Caliban).await?;
-                }
-                StopReason::Refusal(reason) => {
-                    let error = format!("the model declined to answer: {reason}");
-                    return Err(Halt::Outcome(Outcome::failed(error)));
-                }
-                StopReason::EndTurn | StopReason::ToolUse | StopReason::MaxTokens | StopReason::Other(_) => {
+            match ending::of(&reply) {
+                Reply::Whole => {
                     if self.steering_waits() {
                         continue;
                     }
-                    match self.ask_stop_hook(sent_back > 0, cancel).await? {
-                        Some(reason) if sent_back < STOP_HOOK_ROUNDS => {
-                            sent_back += 1;
-                            let author = Author::Hook(self.kit.stop_event().name().to_owned());
-                            self.say(reason, author).await?;
-                        }
-                        _ => return Ok(()),
+                    if self.is_over(&mut rounds, cancel).await? {
+                        return Ok(());
                     }
+                    // What comes now is another answer.
+                    self.begun_answer.clear();
+                }
+                Reply::CutByLimit if rounds.continued < CONTINUATIONS => {
+                    rounds.continued += 1;
+                    self.go_on_with(&reply, GO_ON).await?;
+                }
+                Reply::CutByWindow if rounds.continued < CONTINUATIONS => {
+                    rounds.continued += 1;
+                    self.go_on_with(&reply, GO_ON).await?;
+                    self.compact_now(cancel).await?;
+                }
+                Reply::Paused if rounds.paused < PAUSES => {
+                    rounds.paused += 1;
+                    self.go_on_with(&reply, "Go on.").await?;
+                }
+                Reply::Unusable(why) if rounds.asked_again < ASKED_AGAIN => {
+                    rounds.asked_again += 1;
+                    let text = format!(
+                        "[Your last answer could not be used: {why}. Answer again: go on with the work, or say what came \
+                         of it.]"
+                    );
+                    self.say(text, Author::Caliban).await?;
+                }
+                Reply::Declined(reason) => {
+                    let error = format!("the model declined to answer: {reason}");
+                    return Err(Halt::Outcome(Outcome::failed(error)));
+                }
+                Reply::CutByLimit => {
+                    return Err(half_an_answer(
+                        format!(
+                            "the answer is not whole: the output limit cut it off {} times",
+                            CONTINUATIONS + 1
+                        ),
+                        "raise max_output_tokens in settings, or ask for less at once",
+                    ));
+                }
+                Reply::CutByWindow => {
+                    return Err(half_an_answer(
+                        "the answer is not whole: the model's window is full".to_owned(),
+                        "begin a new session, or use a model with a larger window",
+                    ));
+                }
+                Reply::Paused => {
+                    return Err(half_an_answer(
+                        format!("the answer is not whole: the model paused {} times", PAUSES + 1),
+                        "go on with `caliban --continue -p \"go on\"`",
+                    ));
+                }
+                Reply::Unusable(why) => {
+                    return Err(half_an_answer(
+                        format!("the model gave no answer, {} times in a row: {why}", ASKED_AGAIN + 1),
+                        "try again, or use another model",
+                    ));
                 }
             }
         }
     }
 
-    /// One model request: limits, room, reservation, the request, settlement, the record.
-    async fn ask_model(&mut self, cancel: &CancellationToken) -> Result<ModelReply, Halt> {
-        let turns = match self.kit.turn_count {
+    /// Keeps what has come of an answer and has it continued.
+    async fn go_on_with(&mut self, reply: &ModelReply, text: &str) -> Result<(), Halt> {
+        self.begun_answer.push_str(&reply.message.text());
+        self.say(text.to_owned(), Author::Caliban).await
+    }
+
+    /// Whether the run may end with the answer that was just given: background commands are waited for, and the stop hook
+    /// is asked.
+    async fn is_over(&mut self, rounds: &mut Rounds, cancel: &CancellationToken) -> Result<bool, Halt> {
+        match self.wait_for_jobs(rounds.has_heard_of_jobs, cancel).await? {
+            Jobs::News(text) => {
+                self.say(text, Author::Caliban).await?;
+                return Ok(false);
+            }
+            Jobs::StillRunning(text) => {
+                rounds.has_heard_of_jobs = true;
+                self.say(text, Author::Caliban).await?;
+                return Ok(false);
+            }
+            Jobs::Interrupted => return Ok(false),
+            Jobs::Over => {}
+        }
+        match self.ask_stop_hook(rounds.sent_back > 0, cancel).await? {
+            Some(reason) if rounds.sent_back < STOP_HOOK_ROUNDS => {
+                rounds.sent_back += 1;
+                let author = Author::Hook(self.kit.stop_event().name().to_owned());
+                self.say(reason, author).await?;
+                return Ok(false);
+            }
+            Some(reason) => {
+                let hook = self.kit.stop_event().name();
+                let note = format!(
+                    "the {hook} hook blocked the end {STOP_HOOK_ROUNDS} times and was overruled; it says: {reason}"
+                );
+                self.add_note(note).await?;
+            }
+            None => {}
+        }
+        if let Some(note) = self.ended_with_the_run() {
+            self.add_note(note).await?;
+        }
+        Ok(true)
+    }
+
+    /// Whether the next reply is the last one that the limit of turns allows, in the middle of the work: it has to be an
+    /// answer.
+    fn is_last_turn(&self) -> bool {
+        let is_at_work = self.conversation.messages().last().is_some_and(has_results);
+        is_at_work && self.turns_so_far().saturating_add(1) == self.kit.limits.max_turns
+    }
+
+    fn turns_so_far(&self) -> u32 {
+        match self.kit.turn_count {
             TurnCount::Prompt => self.turns,
             TurnCount::Conversation => self.conversation.replies(),
-        };
-        if turns >= self.kit.limits.max_turns {
+        }
+    }
+
+    /// One model request: limits, room, reservation, the request, settlement, the record.
+    async fn ask_model(&mut self, is_last: bool, cancel: &CancellationToken) -> Result<ModelReply, Halt> {
+        if self.turns_so_far() >= self.kit.limits.max_turns {
             return Err(Halt::Outcome(Outcome::TurnLimit { limit: self.kit.limits.max_turns }));
+        }
+        let calls = if is_last { Calls::Forbidden } else { Calls::Allowed };
+        if is_last {
+            self.say(LAST_WORD.to_owned(), Author::Caliban).await?;
         }
         self.learn_window().await;
         if self.is_window_filling() {
             self.make_room(cancel).await?;
         }
-        let mut reply = self.request_once(cancel).await;
+        let mut reply = self.request_once(calls, cancel).await;
         if is_too_long(&reply) {
             // It takes less than we thought: from now on at most what was just too much.
             self.kit.window = Some(self.window().min(self.conversation.estimated_tokens().max(1)));
             self.make_room(cancel).await?;
-            reply = self.request_once(cancel).await;
+            reply = self.request_once(calls, cancel).await;
         }
         if is_too_long(&reply) && self.clear_results(0).await? {
-            reply = self.request_once(cancel).await;
+            reply = self.request_once(calls, cancel).await;
         }
         let (mut reply, ms) = reply.map_err(Failed::into_halt)?;
         flatten_deep_arguments(&mut reply.message);
@@ -161,11 +290,16 @@ impl Agent {
         Ok(reply)
     }
 
-    async fn request_once(&mut self, cancel: &CancellationToken) -> Result<(ModelReply, u64), Failed> {
+    async fn request_once(
+        &mut self,
+        calls: Calls,
+        cancel: &CancellationToken,
+    ) -> Result<(ModelReply, u64), Failed> {
         let specs = self.kit.specs.clone();
         let question = Question {
             messages: None,
             tools: &specs,
+            calls,
             max_output: self.kit.max_output,
             effort: self.kit.effort,
             audience: Audience::Everybody,
@@ -199,7 +333,7 @@ impl Agent {
         Ok(answer.block.filter(|_| answer.stop.is_none()))
     }
 
-    async fn say(&mut self, text: String, author: Author) -> Result<(), Halt> {
+    pub(crate) async fn say(&mut self, text: String, author: Author) -> Result<(), Halt> {
         let message = Message::user(text);
         self.record(Event::Prompt { message, author, context: 0, queued: None }, Durability::Written).await?;
         Ok(())

@@ -19,6 +19,11 @@ pub enum Wait {
     Outage(Pause),
     /// A model request has failed and will be made again.
     Retry(Pause),
+    /// Background commands of a run that would end with it.
+    Jobs {
+        /// Their ids and command lines.
+        commands: Vec<String>,
+    },
     /// The older part of the conversation is being summarised to make room in the model's window.
     Summary,
 }
@@ -40,7 +45,7 @@ impl Wait {
     pub fn pause(&self) -> Option<&Pause> {
         match self {
             Self::RateLimit(pause) | Self::Outage(pause) | Self::Retry(pause) => Some(pause),
-            Self::DiskFull { .. } | Self::Summary => None,
+            Self::DiskFull { .. } | Self::Jobs { .. } | Self::Summary => None,
         }
     }
 }
@@ -51,6 +56,7 @@ impl fmt::Display for Wait {
         match self {
             Self::DiskFull { path } => write!(f, "the disk is full ({})", path.display()),
             Self::RateLimit(pause) | Self::Outage(pause) | Self::Retry(pause) => f.write_str(&pause.reason),
+            Self::Jobs { commands } => write!(f, "waiting for background commands: {}", commands.join("; ")),
             Self::Summary => f.write_str("making room: summarising the older part"),
         }
     }

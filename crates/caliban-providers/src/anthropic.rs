@@ -13,7 +13,7 @@ use caliban_core::{
 use serde_json::{Value, json};
 
 use crate::{
-    Delta, ModelReply, ModelRequest,
+    Calls, Delta, ModelReply, ModelRequest,
     catalog::{self, Thinking},
     error::Failure,
     kind::ProviderKind,
@@ -48,6 +48,9 @@ pub(crate) fn body(provider: ProviderKind, request: &ModelRequest<'_>) -> Value 
     if let Some(last) = tools.last_mut() {
         last["cache_control"] = cache_mark();
         body["tools"] = Value::Array(tools);
+        if request.calls == Calls::Forbidden {
+            body["tool_choice"] = json!({"type": "none"});
+        }
     }
     let mut messages: Vec<Value> =
         request.messages.iter().filter_map(|message| message_json(provider, message)).collect();

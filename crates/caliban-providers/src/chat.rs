@@ -8,7 +8,7 @@ use caliban_core::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Delta, ModelReply, ModelRequest,
+    Calls, Delta, ModelReply, ModelRequest,
     catalog::{self, Thinking},
     error::Failure,
     kind::ProviderKind,
@@ -53,6 +53,9 @@ pub(crate) fn body(dialect: Dialect, provider: ProviderKind, request: &ModelRequ
                 "parameters": tool.input_schema}})
         };
         body["tools"] = request.tools.iter().map(tool).collect();
+        if request.calls == Calls::Forbidden {
+            body["tool_choice"] = json!("none");
+        }
     }
     let mut messages = Vec::new();
     if !request.system.is_empty() {
@@ -309,10 +312,13 @@ impl Assemble for Assembler {
             extra: None,
         }));
         let stop = match finish.as_str() {
-            "stop" | "eos" if self.refusal.is_empty() => StopReason::EndTurn,
+            // Some servers use the words of other protocols.
+            "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" if self.refusal.is_empty() => {
+                StopReason::EndTurn
+            }
             "stop" => StopReason::Refusal("refusal".to_owned()),
             "tool_calls" | "function_call" => StopReason::ToolUse,
-            "length" => StopReason::MaxTokens,
+            "length" | "max_tokens" | "model_length" => StopReason::MaxTokens,
             "content_filter" => StopReason::Refusal("content_filter".to_owned()),
             other => StopReason::Other(other.to_owned()),
         };

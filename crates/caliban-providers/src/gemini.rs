@@ -12,7 +12,7 @@ use caliban_core::{
 use serde_json::{Value, json};
 
 use crate::{
-    Delta, ModelReply, ModelRequest,
+    Calls, Delta, ModelReply, ModelRequest,
     catalog::{self, Thinking},
     error::Failure,
     kind::ProviderKind,
@@ -47,6 +47,9 @@ pub(crate) fn body(provider: ProviderKind, request: &ModelRequest<'_>) -> Value 
         let tool = |tool: &ToolSpec| json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.input_schema});
         let tools: Vec<Value> = request.tools.iter().map(tool).collect();
         body["tools"] = json!([{"functionDeclarations": tools}]);
+        if request.calls == Calls::Forbidden {
+            body["toolConfig"] = json!({"functionCallingConfig": {"mode": "NONE"}});
+        }
     }
     // Results name their tool and repeat the API's own id, which only the calls know.
     let mut calls: HashMap<&str, (&str, Option<&Value>)> = HashMap::new();

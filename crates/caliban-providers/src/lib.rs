@@ -41,6 +41,8 @@ pub struct ModelRequest<'a> {
     pub system: &'a str,
     /// The tools the model may call.
     pub tools: &'a [ToolSpec],
+    /// Whether it may call them now. They are sent in any case: the conversation speaks of them.
+    pub calls: Calls,
     /// The conversation, oldest first.
     pub messages: &'a [Message],
     /// The most tokens the answer may have; the provider's usual one when `None`.
@@ -49,6 +51,16 @@ pub struct ModelRequest<'a> {
     pub effort: Effort,
     /// Stable over a conversation; lets providers route to the same prompt cache.
     pub session: &'a str,
+}
+
+/// Whether a model may call tools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Calls {
+    /// As it likes.
+    #[default]
+    Allowed,
+    /// It has to answer.
+    Forbidden,
 }
 
 /// A model's whole answer.

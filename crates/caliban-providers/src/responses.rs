@@ -9,7 +9,7 @@ use caliban_core::{
 use serde_json::{Value, json};
 
 use crate::{
-    Delta, ModelReply, ModelRequest,
+    Calls, Delta, ModelReply, ModelRequest,
     catalog::{self, Thinking},
     error::Failure,
     kind::ProviderKind,
@@ -43,6 +43,9 @@ pub(crate) fn body(provider: ProviderKind, request: &ModelRequest<'_>) -> Value 
         };
         body["tools"] = request.tools.iter().map(tool).collect();
         body["parallel_tool_calls"] = json!(true);
+        if request.calls == Calls::Forbidden {
+            body["tool_choice"] = json!("none");
+        }
     }
     body["input"] = request.messages.iter().flat_map(|message| items(provider, message)).collect();
     body

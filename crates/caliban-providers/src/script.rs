@@ -140,7 +140,7 @@ pub struct StepUsage {
 }
 
 /// Why the model stops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
     /// It has said everything.
@@ -151,6 +151,9 @@ pub enum Stop {
     MaxTokens,
     /// It declines.
     Refusal,
+    /// Anything else, in the provider's own word.
+    #[serde(untagged)]
+    Other(String),
 }
 
 /// What goes wrong.
@@ -358,7 +361,8 @@ impl Step {
 
     /// Why the model stops.
     pub fn stop_reason(&self) -> StopReason {
-        match self.stop {
+        match &self.stop {
+            Some(Stop::Other(word)) => StopReason::Other(word.clone()),
             Some(Stop::EndTurn) => StopReason::EndTurn,
             Some(Stop::ToolUse) => StopReason::ToolUse,
             Some(Stop::MaxTokens) => StopReason::MaxTokens,

@@ -29,10 +29,17 @@ mod job;
 pub(crate) mod jobs;
 pub(crate) mod kill;
 pub(crate) mod output;
+mod plain;
 mod script;
 mod sweep;
 
 pub use sweep::MARK as JOB_MARK;
+
+/// How background jobs have ended of whose end the model does not know.
+pub(crate) fn unreported(workspace: &Workspace) -> Vec<String> {
+    let ended = workspace.jobs.unreported();
+    ended.iter().map(|(id, job)| output::report(workspace, id, job, None).joined_text()).collect()
+}
 
 /// The Bash tool.
 pub(crate) struct Bash {
@@ -60,7 +67,7 @@ impl Bash {
             description:
                 "Run a shell command. The working directory is kept between calls; other shell state is \
                 not. No terminal, no input. What the command leaves running is ended with it: use \
-                run_in_background for servers and long jobs."
+                run_in_background for servers and long jobs, which end with the session."
                     .into(),
             input_schema: json!({"type": "object", "properties": {
                 "command": {"type": "string"},

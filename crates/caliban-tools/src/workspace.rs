@@ -12,7 +12,10 @@ use std::{
 use caliban_http::{AddressPolicy, Client};
 
 use crate::{
-    bash::jobs::{JobInfo, Jobs},
+    bash::{
+        self,
+        jobs::{JobInfo, Jobs},
+    },
     full_output::{FullOutputs, Redact},
     ledger::FileLedger,
     limits::Limits,
@@ -180,6 +183,16 @@ impl Workspace {
     /// Replaces the todo list. For TodoWrite and for a resumed session.
     pub fn set_todos(&self, todos: Vec<Todo>) {
         *self.todos.lock().unwrap_or_else(PoisonError::into_inner) = todos;
+    }
+
+    /// Ends when one of the background jobs ends that run now; never when none does.
+    pub async fn job_ended(&self) {
+        self.jobs.one_ended().await;
+    }
+
+    /// How the background jobs have ended of whose end the model does not know, with their last output. It knows then.
+    pub fn unreported_jobs(&self) -> Vec<String> {
+        bash::unreported(self)
     }
 
     /// The background jobs, in the order in which they were started.

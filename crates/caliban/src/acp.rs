@@ -11,6 +11,7 @@ use caliban_acp_host::{
 };
 use caliban_agent::{Attendance, conversation::Conversation};
 
+use caliban_core::spec::AfterTurn;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
@@ -71,6 +72,7 @@ impl Editor {
         let request = Request {
             mcp_servers: &place.mcp_servers,
             patience: Patience::Long,
+            after_turn: AfterTurn::Stay,
             ..Request::here(&place.cwd, &setup, Attendance::Somebody)
         };
         let mut composition = compose(&self.environment, request).await.map_err(failure)?;

@@ -19,7 +19,9 @@ use caliban_agent::{
     prompt::ContextFiles,
     subagent::{Isolation, inherit, policy_in_worktree},
 };
-use caliban_core::{budget, ids::AgentId, price::Billing, redact::Redactor, setup::AgentSetup, wait::Wait};
+use caliban_core::{
+    budget, ids::AgentId, price::Billing, redact::Redactor, setup::AgentSetup, spec::AfterTurn, wait::Wait,
+};
 use caliban_keeper::Variables;
 use caliban_mcp::Server;
 use caliban_permissions::Policy;
@@ -60,6 +62,8 @@ pub(crate) struct Composition {
     pub repo_dir: PathBuf,
     /// Lines for people.
     pub notes: Vec<String>,
+    /// Whether the process ends with the turn.
+    after_turn: AfterTurn,
     /// The fleet's settings.
     pub fleet: Fleet,
     /// What the background agents of a session may spend, for a session that lives longer than one prompt.
@@ -84,6 +88,8 @@ pub(crate) struct Request<'a> {
     pub attendance: Attendance,
     /// How long a server is waited for that cannot be reached.
     pub patience: Patience,
+    /// Whether the process ends with the turn.
+    pub after_turn: AfterTurn,
     /// MCP servers that a client brings along.
     pub mcp_servers: &'a [caliban_acp::v1::McpServer],
     /// Which agent of the fleet this is, and how many are above it.
@@ -96,14 +102,14 @@ impl<'a> Request<'a> {
     /// An agent in the user's own directory, for a command that somebody waits for.
     pub(crate) fn here(cwd: &'a Path, setup: &'a AgentSetup, attendance: Attendance) -> Self {
         let missing = Path::new("");
-        let patience = Patience::Short;
         Self {
             cwd,
             worktree: None,
             missing,
             setup,
             attendance,
-            patience,
+            patience: Patience::Short,
+            after_turn: AfterTurn::End,
             mcp_servers: &[],
             fleet_agent: None,
             files: None,
@@ -113,8 +119,18 @@ impl<'a> Request<'a> {
 
 /// Reads the settings and puts everything together.
 pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> Result<Composition, Failure> {
-    let Request { cwd, worktree, missing, setup, attendance, patience, mcp_servers, fleet_agent, files } =
-        request;
+    let Request {
+        cwd,
+        worktree,
+        missing,
+        setup,
+        attendance,
+        patience,
+        after_turn,
+        mcp_servers,
+        fleet_agent,
+        files,
+    } = request;
     let loaded = crate::settings::load_with(environment, cwd, setup.into(), files)?;
     let (definitions, problems) = agent_types(&loaded);
     let kind = setup.agent_type.as_deref().map(|name| named_type(&definitions, name)).transpose()?;
@@ -187,6 +203,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         hooks: hooks(settings, setup, HookPlace { root: loaded.root.clone(), env, ..HookPlace::default() }),
         budget: budget_limits(settings),
         limits: Limits { max_turns: settings.limits.max_turns.get() },
+        job_wait: Duration::from_secs(settings.bash.job_wait_seconds),
         attendance,
         redactor,
         helpers: if settings.sub_agents { Helpers::Allowed } else { Helpers::Off },
@@ -213,6 +230,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         background,
         commands,
         servers,
+        after_turn,
     })
 }
 
@@ -251,6 +269,7 @@ impl Composition {
         Wanted {
             tools: self.tools.clone(),
             role: self.role.clone(),
+            after_turn: self.after_turn,
             ..Wanted::new(session, directory, workspace)
         }
     }

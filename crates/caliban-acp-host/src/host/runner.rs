@@ -57,6 +57,7 @@ impl Shared {
             micro_usd: None,
             turns: 0,
             refused: Vec::new(),
+            notes: Vec::new(),
             elapsed: Duration::ZERO,
         };
         Ended { at: self.handle.feed().end(), report: Arc::new(report) }
@@ -181,6 +182,7 @@ fn both(earlier: TurnReport, later: TurnReport) -> TurnReport {
         micro_usd: earlier.micro_usd.zip(later.micro_usd).map(|(a, b)| a.saturating_add(b)),
         turns: earlier.turns.saturating_add(later.turns),
         refused: earlier.refused.into_iter().chain(later.refused).collect(),
+        notes: earlier.notes.into_iter().chain(later.notes).collect(),
         elapsed: earlier.elapsed + later.elapsed,
         outcome: later.outcome,
         text: later.text,

@@ -136,6 +136,7 @@ impl World {
             hooks: Hooks::default(),
             budget: self.budget,
             limits: Limits { max_turns: self.max_turns },
+            job_wait: std::time::Duration::from_secs(60),
             attendance: Attendance::Somebody,
             redactor: Redactor::new(Vec::<(String, String)>::new()),
             helpers: self.helpers,

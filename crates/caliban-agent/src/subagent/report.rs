@@ -56,6 +56,7 @@ pub(super) fn answer(
             turn.refused.iter().map(|refused| format!("{} {}", refused.tool, refused.what)).collect();
         parts.push(format!("[{} call(s) of the sub-agent were refused: {}]", tools.len(), tools.join("; ")));
     }
+    parts.extend(turn.notes.iter().map(|note| format!("[{note}]")));
     if !dropped.is_empty() {
         parts.push(format!("[unknown tools dropped from tool_allowlist: {}]", dropped.join(", ")));
     }

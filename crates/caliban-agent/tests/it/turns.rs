@@ -44,11 +44,16 @@ async fn the_turn_limit_is_the_number_of_requests() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_cut_off_is_continued_three_times_and_then_taken_as_it_is() {
+async fn an_answer_that_is_cut_off_is_continued_three_times_and_is_then_no_answer() {
     let world = World::new(json!({"steps": [{"repeat": true, "text": "more", "stop": "max_tokens"}]}));
     let mut agent = Agent::new(world.kit()).await.unwrap();
     let report = prompt(&mut agent, "go").await;
-    assert_eq!((report.outcome, report.turns), (Outcome::Done, 4));
+    assert_eq!((report.turns, report.text.as_str()), (4, "moremoremoremore"));
+    assert!(
+        matches!(&report.outcome, Outcome::Failed { error, .. } if error.contains("is not whole")),
+        "{:?}",
+        report.outcome
+    );
 }
 
 #[tokio::test]

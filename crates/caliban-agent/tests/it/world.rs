@@ -80,6 +80,7 @@ impl World {
             hooks: Hooks { closures: self.hooks.clone(), ..Hooks::default() },
             budget: self.budget,
             limits: Limits { max_turns: 50 },
+            job_wait: std::time::Duration::from_secs(60),
             attendance: Attendance::Somebody,
             redactor: self.redactor.clone(),
             helpers: Helpers::Allowed,

@@ -175,6 +175,7 @@ pub(crate) fn request<'a>(model: &'a str, messages: &'a [Message]) -> ModelReque
         model,
         system: "be brief",
         tools: &[],
+        calls: Default::default(),
         messages,
         max_output: None,
         effort: Effort::Default,

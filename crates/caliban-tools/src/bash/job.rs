@@ -4,7 +4,10 @@
 use std::{
     io,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -25,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     capture::{Capture, Taken},
     jobs::JobState,
+    plain::plain,
     sweep::Mark,
 };
 use crate::{ToolOutput, Workspace, full_output, limits::PROGRESS_BYTES, words};
@@ -59,6 +63,8 @@ pub(crate) struct Job {
     pub(super) state: watch::Receiver<JobState>,
     capture: Mutex<Capture>,
     ending: Mutex<Option<Ending>>,
+    /// Whether the model knows that it has ended.
+    is_reported: AtomicBool,
 }
 
 /// How it ended.
@@ -94,6 +100,7 @@ impl Job {
             state,
             capture: Mutex::new(request.capture),
             ending: Mutex::new(None),
+            is_reported: AtomicBool::new(false),
         });
         let mark = request.mark;
         let reaper = Reaper { child, control: Some(control), output, report, mark, live: Live::new(live) };
@@ -104,6 +111,15 @@ impl Job {
     /// How it ended, once it has.
     pub(super) fn ending(&self) -> Option<Ending> {
         self.ending.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The model knows that it has ended.
+    pub(super) fn set_reported(&self) {
+        self.is_reported.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_reported(&self) -> bool {
+        self.is_reported.load(Ordering::Relaxed)
     }
 
     /// The file with all of its output, when there is one.
@@ -123,12 +139,13 @@ impl Job {
             let capture = self.capture();
             (capture.path().map(ToOwned::to_owned), capture.note())
         };
+        let text = plain(&taken.text);
         let Some(path) = path else {
             let notes = full_output::joined(notes, &note.unwrap_or_default());
-            return workspace.outputs.output(kind, &taken.text, &notes, chars);
+            return workspace.outputs.output(kind, &text, &notes, chars);
         };
-        let shown = cap::middle(&taken.text, Cap::Chars(chars));
-        let is_part = taken.left_out.is_some() || shown.len() != taken.text.len();
+        let shown = cap::middle(&text, Cap::Chars(chars));
+        let is_part = taken.left_out.is_some() || shown.len() != text.len();
         let mut notes = notes.to_owned();
         if is_part {
             notes = full_output::joined(&notes, &full_output::place_note(&path));

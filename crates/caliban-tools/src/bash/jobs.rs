@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::job::{Job, Request};
@@ -47,6 +47,8 @@ pub(crate) struct Jobs {
     /// Of the workspaces that this one is a child of: they wait for our tasks too.
     above: Vec<TaskTracker>,
     background: Mutex<Background>,
+    /// Told whenever a command has ended.
+    ended: Arc<Notify>,
 }
 
 /// Ended jobs that can still be asked about; older ones are forgotten, their output files stay.
@@ -64,7 +66,13 @@ impl Jobs {
     pub(crate) fn child(&self) -> Self {
         let mut above = self.above.clone();
         above.push(self.tasks.clone());
-        Self { end: self.end.child_token(), tasks: TaskTracker::new(), above, background: Mutex::default() }
+        Self {
+            end: self.end.child_token(),
+            tasks: TaskTracker::new(),
+            above,
+            background: Mutex::default(),
+            ended: Arc::default(),
+        }
     }
 
     /// Starts a command. The receiver gets its live output.
@@ -77,8 +85,10 @@ impl Jobs {
             format!("the command could not be started ({}): {}", helper.display(), words::reason(&error))
         })?;
         let tokens: Vec<_> = self.above.iter().map(TaskTracker::token).collect();
+        let ended = self.ended.clone();
         self.tasks.spawn(async move {
             task.await;
+            ended.notify_waiters();
             drop(tokens);
         });
         Ok((job, live))
@@ -124,6 +134,29 @@ impl Jobs {
                 state: *job.state.borrow(),
             })
             .collect()
+    }
+
+    /// The background jobs that have ended and of whose end the model does not know.
+    pub(super) fn unreported(&self) -> Vec<(String, Arc<Job>)> {
+        let background = self.background.lock().unwrap_or_else(PoisonError::into_inner);
+        let jobs = background.jobs.iter();
+        jobs.filter(|(_, job)| job.state.borrow().is_ended() && !job.is_reported()).cloned().collect()
+    }
+
+    /// Ends when one of the background jobs ends that run now; never when none does.
+    pub(crate) async fn one_ended(&self) {
+        let is_running = |job: &JobInfo| job.state == JobState::Running;
+        let before: Vec<String> = self.list().into_iter().filter(is_running).map(|job| job.id).collect();
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            // From here on no end is missed.
+            ended.as_mut().enable();
+            if self.list().iter().any(|job| !is_running(job) && before.contains(&job.id)) {
+                return;
+            }
+            ended.await;
+        }
     }
 
     pub(crate) async fn shutdown(&self) {

@@ -34,6 +34,8 @@ impl KillShell {
     async fn kill(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
         let Input { shell_id } = input::parse("KillShell", input)?;
         let job = self.workspace.jobs.find(&shell_id)?;
+        // Its end is the model's own wish.
+        job.set_reported();
         if job.state.borrow().is_ended() {
             return Ok(ToolOutput::text(format!("{shell_id} had already ended"), "had already ended"));
         }

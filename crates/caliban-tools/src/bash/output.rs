@@ -1,15 +1,19 @@
 //! BashOutput: what a background job has said since the last time, and how it is.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use caliban_core::{access::Access, message::ToolSpec};
+use caliban_process::Patience;
 use grep_regex::RegexMatcherBuilder;
 use grep_searcher::{SearcherBuilder, sinks::Lossy};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{capture::Taken, left_notes, memory_note, outcome_note};
+use super::{capture::Taken, job::Job, jobs::JobState, left_notes, memory_note, outcome_note};
 use crate::{BoxFuture, Call, Tool, ToolOutput, Workspace, input};
+
+/// The longest wait for a command's end in one call.
+const WAIT_MAX_MS: u64 = 600_000;
 
 /// The BashOutput tool.
 pub(crate) struct BashOutput {
@@ -22,6 +26,9 @@ struct Input {
     bash_id: String,
     #[serde(default, deserialize_with = "input::text")]
     filter: Option<String>,
+    /// In milliseconds.
+    #[serde(default, deserialize_with = "input::number")]
+    wait_ms: Option<u64>,
 }
 
 impl BashOutput {
@@ -31,13 +38,14 @@ impl BashOutput {
             description: "New output of a background command, and whether it still runs.".into(),
             input_schema: json!({"type": "object", "properties": {
                 "bash_id": {"type": "string"},
-                "filter": {"type": "string", "description": "only lines that match this regular expression"}
+                "filter": {"type": "string", "description": "only lines that match this regular expression"},
+                "wait_ms": {"type": "integer", "description": format!("waits so long for its end, at most {WAIT_MAX_MS}")}
             }, "required": ["bash_id"]}),
         };
         Self { workspace: workspace.clone(), spec }
     }
 
-    fn read(&self, input: &Value) -> Result<ToolOutput, String> {
+    async fn read(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
         let input: Input = input::parse("BashOutput", input)?;
         let job = self.workspace.jobs.find(&input.bash_id)?;
         let matcher = match &input.filter {
@@ -50,37 +58,57 @@ impl BashOutput {
             }
             None => None,
         };
-        // The ending first: output that comes between the two is then shown, not lost.
-        let ending = job.ending();
-        let mut taken = job.take();
-        if let Some(matcher) = matcher {
-            taken = filtered(&matcher, &taken);
-        }
-        let mut notes = Vec::new();
-        let mut exit_code = None;
-        let state = match &ending {
-            None => "running".to_owned(),
-            Some(ending) => {
-                if ending.timed_out {
-                    notes.push("[timed out]".to_owned());
-                }
-                match &ending.report {
-                    Some(report) => {
-                        exit_code = super::exit_code(&report.outcome);
-                        notes.extend(memory_note(report));
-                        notes.extend(left_notes(report));
-                        outcome_note(&report.outcome)
-                            .map_or("exit code 0".to_owned(), |note| note.trim_matches(['[', ']']).to_owned())
-                    }
-                    None => "lost: its keeper was killed".to_owned(),
-                }
+        if let Some(wait_ms) = input.wait_ms {
+            let mut state = job.state.clone();
+            let mut patience = Patience::new(Duration::from_millis(wait_ms.min(WAIT_MAX_MS)));
+            tokio::select! {
+                _ended = state.wait_for(JobState::is_ended) => {}
+                () = patience.over() => {}
+                () = call.cancel.cancelled() => {}
             }
-        };
-        let said = if taken.is_empty() { "no new output" } else { "new output above" };
-        notes.push(format!("[{}: {state}; {said}]", input.bash_id));
-        let output = job.output(&self.workspace, "bash", &taken, &notes.join("\n"));
-        Ok(ToolOutput { summary: format!("{}: {state}", input.bash_id), exit_code, ..output })
+        }
+        Ok(report(&self.workspace, &input.bash_id, &job, matcher.as_ref()))
     }
+}
+
+/// What a job has said since the last time, and how it is.
+pub(crate) fn report(
+    workspace: &Workspace,
+    id: &str,
+    job: &Job,
+    matcher: Option<&grep_regex::RegexMatcher>,
+) -> ToolOutput {
+    // The ending first: output that comes between the two is then shown, not lost.
+    let ending = job.ending();
+    let mut taken = job.take();
+    if let Some(matcher) = matcher {
+        taken = filtered(matcher, &taken);
+    }
+    let mut notes = Vec::new();
+    let mut exit_code = None;
+    let state = match &ending {
+        None => "running".to_owned(),
+        Some(ending) => {
+            job.set_reported();
+            if ending.timed_out {
+                notes.push("[timed out]".to_owned());
+            }
+            match &ending.report {
+                Some(report) => {
+                    exit_code = super::exit_code(&report.outcome);
+                    notes.extend(memory_note(report));
+                    notes.extend(left_notes(report));
+                    outcome_note(&report.outcome)
+                        .map_or("exit code 0".to_owned(), |note| note.trim_matches(['[', ']']).to_owned())
+                }
+                None => "lost: its keeper was killed".to_owned(),
+            }
+        }
+    };
+    let said = if taken.is_empty() { "no new output" } else { "new output above" };
+    notes.push(format!("[{id}: {state}; {said}]"));
+    let output = job.output(workspace, "bash", &taken, &notes.join("\n"));
+    ToolOutput { summary: format!("{id}: {state}"), exit_code, ..output }
 }
 
 impl Tool for BashOutput {
@@ -93,8 +121,8 @@ impl Tool for BashOutput {
         Ok(vec![Access::Nothing])
     }
 
-    fn call<'a>(&'a self, input: Value, _call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move { self.read(&input).unwrap_or_else(ToolOutput::error) })
+    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move { self.read(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }
 

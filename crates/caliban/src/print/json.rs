@@ -140,7 +140,7 @@ fn result(report: &TurnReport, session: &str, model: &str) -> Value {
         Outcome::Budget { limit } => ("error_max_budget", Some(limit.clone()), None),
         Outcome::Cancelled => ("interrupted", Some("interrupted".to_owned()), None),
     };
-    json!({
+    let mut result = json!({
         "type": "result",
         "subtype": subtype,
         "is_error": error.is_some(),
@@ -154,7 +154,11 @@ fn result(report: &TurnReport, session: &str, model: &str) -> Value {
         "usage": usage_json(&report.usage),
         "total_cost_usd": report.micro_usd.map(|micro| micro as f64 / 1_000_000.0),
         "refused": report.refused,
-    })
+    });
+    if !report.notes.is_empty() {
+        result["notes"] = json!(report.notes);
+    }
+    result
 }
 
 fn usage_json(usage: &caliban_core::usage::Usage) -> Value {

@@ -150,7 +150,9 @@ impl Printer for Text {
         self.end_live()?;
         if self.streams {
             self.end_line()?;
-        } else if report.outcome == Outcome::Done && !report.text.is_empty() {
+        } else if matches!(report.outcome, Outcome::Done | Outcome::TurnLimit { .. })
+            && !report.text.is_empty()
+        {
             self.out(&inert::block(&report.text))?;
             self.end_line()?;
         }

@@ -312,6 +312,8 @@ pub(crate) struct Web {
 pub(crate) struct Bash {
     /// Milliseconds until a command is ended, when the call names no time of its own.
     pub timeout_ms: NonZeroU64,
+    /// Seconds that a run waits at its end for background commands before the model is asked what to do with them.
+    pub job_wait_seconds: u64,
     /// More variables that commands get: names, or prefixes that end in `*`. Adds up across layers.
     pub env_allow: Vec<String>,
 }
@@ -320,7 +322,7 @@ impl Default for Bash {
     fn default() -> Self {
         let time = caliban_tools::Limits::default().command_time.as_millis();
         let time = u64::try_from(time).ok().and_then(NonZeroU64::new).unwrap_or(NonZeroU64::MIN);
-        Self { timeout_ms: time, env_allow: Vec::new() }
+        Self { timeout_ms: time, job_wait_seconds: 120, env_allow: Vec::new() }
     }
 }
 

@@ -307,6 +307,7 @@ async fn prepare(
         setup: &setup,
         attendance: Attendance::Somebody,
         patience: Patience::Long,
+        after_turn: spec.after_turn,
         mcp_servers: &[],
         fleet_agent: id.parse().ok().map(|id| (id, spec.depth)),
         files,

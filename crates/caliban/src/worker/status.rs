@@ -187,6 +187,9 @@ impl Status {
                     self.now.activity = Some("asking the model".to_owned());
                 }
             }
+            Entry::Waiting(wait @ Wait::Jobs { .. }) => {
+                self.now.activity = Some(inert::line(&wait.to_string()).into_owned());
+            }
             Entry::Broken { reason } => self.broken = Some(reason.clone()),
             Entry::Waiting(Wait::Summary)
             | Entry::ToolOutput { .. }
@@ -218,7 +221,7 @@ impl Status {
                     self.now.last_text = Some(inert::line(&text).chars().take(LAST_TEXT_CHARS).collect());
                 }
             }
-            Event::Asked { estimate: usage } | Event::Counted { usage } => self.now.in_flight = *usage,
+            Event::Asked { estimate: usage, .. } | Event::Counted { usage } => self.now.in_flight = *usage,
             Event::Unanswered { .. } => self.now.in_flight = Usage::default(),
             Event::CallStarted { name, input, .. } => {
                 let what = format!("{name} {}", caliban_agent::describe(input));

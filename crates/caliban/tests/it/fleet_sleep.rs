@@ -112,8 +112,9 @@ fn a_command_that_ends_with_its_agent_is_named() {
     let job = "while :; do sleep 0.1; done";
     let fleet = Fleet::new(script![
         tool("Bash", json!({"command": job, "run_in_background": true})),
-        text("left it running"),
+        text("left it running").forever(),
     ]);
+    fleet.settings("[bash]\njob_wait_seconds = 1\n");
     let id = fleet.bg("the task", ["--permission-mode", "unattended"]);
     fleet.run(["agents", "wait", &id]).ok();
     let log = fleet.run(["logs", &id, "--raw"]).ok().stdout;

@@ -241,8 +241,10 @@ fn a_stop_hook_sends_the_agent_back_to_work() {
 
     // One that is never content does not hold the agent for ever.
     let place = with_hooks(script![text("done").forever()], &[("Stop", None, "echo more >&2; exit 2")]);
-    place.ask("go", []).ok();
+    let result: Value = place.ask("go", ["--output-format", "json"]).ok().json();
     assert_eq!(place.server.model_requests().len(), 6);
+    let note = "the Stop hook blocked the end 5 times and was overruled; it says: more";
+    assert_eq!(result["notes"], json!([note]), "{result:#}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod config;
 mod daemon_below;
 mod demo;
 mod doctor;
+mod endings;
 mod fleet;
 mod fleet_all_repos;
 mod fleet_codes;

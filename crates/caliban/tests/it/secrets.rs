@@ -128,7 +128,7 @@ fn a12_long_outputs_are_kept_without_it_wherever_it_stands() {
             ("Bash", json!({"command": "cat long.txt >&2; exit 3"})),
             ("Bash", json!({"command": "cat long.txt", "run_in_background": true})),
         ]),
-        text("ok"),
+        text("ok").forever(),
     ]);
     place.env.write(place.repo.join("long.txt"), long);
     place.ask("read it", UNATTENDED).ok();

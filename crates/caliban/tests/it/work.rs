@@ -187,14 +187,6 @@ fn a_budget_in_dollars_needs_a_known_price() {
 }
 
 #[test]
-fn the_same_failing_call_three_times_ends_the_run() {
-    let place = Place::new(script![tool("Read", json!({"file_path": "nowhere"})).forever()]);
-    let output = place.ask("loop", []).expect_code(1);
-    assert!(output.stderr.contains("no progress: the same Read call failed 3 times"), "{}", output.stderr);
-    assert_eq!(place.server.model_requests().len(), 3);
-}
-
-#[test]
 fn calls_that_make_no_sense_are_told_to_the_model() {
     let place = Place::new(script![
         tool("NoSuchTool", json!({})),

@@ -36,6 +36,7 @@ fn ask_with(
         model: "test-model",
         system: "Be good.",
         tools: &tools,
+        calls: Default::default(),
         messages,
         max_output: None,
         effort: Effort::Default,

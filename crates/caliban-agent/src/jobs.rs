@@ -1,0 +1,86 @@
+//! Background commands when the model has nothing more to do: a run that ends with its turn waits for them.
+
+use caliban_core::{spec::AfterTurn, wait::Wait};
+use caliban_tools::{JobInfo, JobState};
+use tokio_util::sync::CancellationToken;
+
+use crate::{agent::Agent, event::Outcome, feed::Entry, turn::Halt};
+
+/// Characters of a command that are quoted.
+const QUOTED_CHARACTERS: usize = 80;
+
+/// What the background commands mean for the end of a run.
+pub(crate) enum Jobs {
+    /// It may end.
+    Over,
+    /// The model has to hear this first.
+    News(String),
+    /// They still run after the wait; the model is told this once and decides.
+    StillRunning(String),
+    /// Somebody has said something meanwhile.
+    Interrupted,
+}
+
+impl Agent {
+    /// Waits until a background command of a run has ended, for as long as the settings say.
+    pub(crate) async fn wait_for_jobs(
+        &self,
+        was_told: bool,
+        cancel: &CancellationToken,
+    ) -> Result<Jobs, Halt> {
+        if self.kit.after_turn == AfterTurn::Stay {
+            return Ok(Jobs::Over);
+        }
+        let workspace = &self.kit.workspace;
+        if let Some(news) = self.news_of_jobs() {
+            return Ok(Jobs::News(news));
+        }
+        let running = running(&workspace.jobs());
+        if running.is_empty() || was_told {
+            return Ok(Jobs::Over);
+        }
+        self.transcript.feed().push(Entry::Waiting(Wait::Jobs { commands: running.clone() }));
+        let limit = self.kit.job_wait;
+        tokio::select! {
+            () = workspace.job_ended() => Ok(self.news_of_jobs().map_or(Jobs::Over, Jobs::News)),
+            () = self.handle.spoken() => Ok(Jobs::Interrupted),
+            () = cancel.cancelled() => Err(Halt::Outcome(Outcome::Cancelled)),
+            () = self.kit.purse.out_of_time() => {
+                let limit = self.kit.purse.time_is_up().map(|refusal| refusal.to_string()).unwrap_or_default();
+                Err(Halt::Outcome(Outcome::Budget { limit }))
+            }
+            () = tokio::time::sleep(limit) => Ok(Jobs::StillRunning(format!(
+                "[After {} s these background commands still run: {}. They are ended when this run ends. To wait for \
+                 one, call BashOutput with wait_ms; end what nobody needs any more with KillShell. If you answer \
+                 without a call, the run ends.]",
+                limit.as_secs(),
+                running.join("; "),
+            ))),
+        }
+    }
+
+    fn news_of_jobs(&self) -> Option<String> {
+        let ended = self.kit.workspace.unreported_jobs();
+        (!ended.is_empty()).then(|| {
+            format!("[Background commands have ended; say what follows from that.]\n{}", ended.join("\n"))
+        })
+    }
+
+    /// What is said about commands that end with the run.
+    pub(crate) fn ended_with_the_run(&self) -> Option<String> {
+        let running = running(&self.kit.workspace.jobs());
+        (self.kit.after_turn == AfterTurn::End && !running.is_empty())
+            .then(|| format!("background commands still ran and were ended: {}", running.join("; ")))
+    }
+}
+
+fn running(jobs: &[JobInfo]) -> Vec<String> {
+    let running = jobs.iter().filter(|job| job.state == JobState::Running);
+    running
+        .map(|job| {
+            let command = caliban_core::inert::line(&job.command);
+            let short: String = command.chars().take(QUOTED_CHARACTERS).collect();
+            format!("{} ({short})", job.id)
+        })
+        .collect()
+}
