@@ -52,6 +52,7 @@ pages! {
     the_worktrees_guide_shows_what_happens: "worktrees.md",
     the_background_agents_guide_shows_what_happens: "background-agents.md",
     the_terminal_guide_shows_what_happens: "terminal.md",
+    the_agent_view_guide_shows_what_happens: "agent-view.md",
     the_broker_guide_shows_what_happens: "broker.md",
 }
 
