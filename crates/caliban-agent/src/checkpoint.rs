@@ -459,7 +459,7 @@ mod tests {
         assert_eq!(undo(&place.session, 0).unwrap().left.len(), 1);
         assert_eq!(last_turn(&place.session), Some(0));
         fs::rename(hidden, content).unwrap();
-        assert_eq!(undo(&place.session, 0).unwrap().restored, [place.file.clone()]);
+        assert_eq!(undo(&place.session, 0).unwrap().restored, std::slice::from_ref(&place.file));
         assert_eq!(fs::read(&place.file).unwrap(), b"before");
         assert_eq!(last_turn(&place.session), None);
     }

@@ -11,7 +11,9 @@ use std::{
 };
 
 use caliban_acp_host::{Answer, CommandInfo, Commands, SessionHost, sessions::BoxFuture};
-use caliban_agent::{Agent, Change, background::Background, checkpoint, definitions::Definition, event::Author, fork};
+use caliban_agent::{
+    Agent, Change, background::Background, checkpoint, definitions::Definition, event::Author, fork,
+};
 use caliban_control::Client;
 use caliban_core::{background::BackgroundStatus, message::Effort};
 use caliban_permissions::Effect;

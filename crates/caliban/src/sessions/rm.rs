@@ -32,8 +32,7 @@ pub(super) fn hold(session: &Found, hint: &str) -> Result<Option<Transcript>, Fa
     match Transcript::resume(&session.directory, Redactor::default(), Feed::default()) {
         Ok((transcript, _)) => Ok(Some(transcript)),
         Err(error @ TranscriptError::Busy { .. }) => {
-            Err(Failure::new(format!("session {} is at work: {error}", session.id))
-                .hint(hint))
+            Err(Failure::new(format!("session {} is at work: {error}", session.id)).hint(hint))
         }
         Err(_) => Ok(None),
     }

@@ -203,7 +203,8 @@ fn a_merge_over_the_socket_is_taken_back_when_the_daemon_leaves() {
     let state = || (env.git(repo, &["status", "--porcelain"]), env.git(repo, &["rev-parse", "main"]));
     let before = state();
     let body = json!({"commit": "what it left"}).to_string();
-    let head = format!("POST /v1/agents/{id}/merge HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head =
+        format!("POST /v1/agents/{id}/merge HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
     let mut stream = UnixStream::connect(socket(&fleet)).unwrap();
     stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
     wait_until("the hook runs", || repo.join(".git/began").exists());
