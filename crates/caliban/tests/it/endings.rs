@@ -72,8 +72,10 @@ fn a_pause_goes_on_and_a_full_window_is_made_room_in() {
 
 #[test]
 fn an_empty_answer_is_asked_again_and_then_a_failure() {
-    let output = asked(script![text(""), think("hm").and_text(""), text("there")], Protocol::Anthropic).ok();
-    assert_eq!(output.stdout, "there\n");
+    for nothing in [text(""), think("hm").and_text("")] {
+        let script = script![text("there").on("could not be used: it was empty"), nothing.forever()];
+        assert_eq!(asked(script, Protocol::Anthropic).ok().stdout, "there\n");
+    }
     let output = asked(script![text("").forever()], Protocol::Anthropic).expect_code(1);
     let words = "the model gave no answer, 3 times in a row: it was empty";
     assert!(output.stderr.contains(words), "{}", output.stderr);
