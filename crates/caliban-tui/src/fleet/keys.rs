@@ -20,7 +20,7 @@ impl FleetState {
             Focus::Confirm(_) => self.confirm_key(key),
             Focus::Peek(_) => self.peek_key(key, now),
             Focus::Asking(_) => self.ask_key(key, now),
-            Focus::Page(_) => self.page_key(key),
+            Focus::Page(_) => self.page_key(key, now),
         }
     }
 
@@ -237,7 +237,7 @@ impl FleetState {
         Vec::new()
     }
 
-    fn page_key(&mut self, key: KeyEvent) -> Vec<FleetEffect> {
+    fn page_key(&mut self, key: KeyEvent, now: Instant) -> Vec<FleetEffect> {
         let area = view::areas(self).panel;
         let (height, width) = (usize::from(area.height).saturating_sub(2).max(1), usize::from(area.width));
         let Focus::Page(page) = &mut self.focus else { return Vec::new() };
@@ -250,12 +250,17 @@ impl FleetState {
             KeyCode::PageUp => page.scroll(-by, fits),
             KeyCode::Home => page.scroll(isize::MIN, fits),
             KeyCode::End => page.scroll(isize::MAX, fits),
-            KeyCode::Char('y') if is_plain(key) => {
-                if let Some(lands) = page.lands.take() {
+            KeyCode::Char('y') if is_plain(key) => match page.lands.take() {
+                Some((lands, from)) if now >= from => {
                     self.focus = Focus::List;
                     return vec![FleetEffect::Merge(lands)];
                 }
-            }
+                Some(early) => {
+                    page.lands = Some(early);
+                    self.say("read it first, then y", now);
+                }
+                None => {}
+            },
             KeyCode::Esc | KeyCode::Char('q' | '?' | 'd' | 'm') | KeyCode::Enter => self.focus = Focus::List,
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => self.focus = Focus::List,
             _ => {}

@@ -343,8 +343,11 @@ impl FleetState {
                 }
             }
             FleetEvent::Foretold(forecast) => {
-                if self.is_in_list() {
-                    self.focus = Focus::Page(Page::merge(forecast));
+                // It took a while: whoever looks at another agent meanwhile must not land this one by a key.
+                if self.is_in_list() && self.chosen.as_ref() == Some(&forecast.key) {
+                    self.focus = Focus::Page(Page::merge(forecast, now));
+                } else {
+                    self.say(format!("what would land of {} is known: m shows it", forecast.key.id), now);
                 }
             }
             FleetEvent::Dispatched(Ok(told)) => {

@@ -1,7 +1,9 @@
 //! Texts to read in the agent view: what an agent changed, what landing it would do, the keys.
 
+use std::time::Instant;
+
 use super::{AgentKey, Forecast};
-use crate::{foreign, theme::Role};
+use crate::{asks::QUIET, foreign, theme::Role};
 
 /// The line before the content of a binary file, which nobody reads.
 const BINARY: &str = "GIT binary patch";
@@ -33,8 +35,8 @@ pub(super) struct Page {
     pub(super) title: String,
     pub(super) lines: Vec<(Role, String)>,
     pub(super) scroll: usize,
-    /// The agent whose work lands with a `y`.
-    pub(super) lands: Option<AgentKey>,
+    /// The agent whose work lands with a `y`, and from when on: what was typed before the page was read lands nothing.
+    pub(super) lands: Option<(AgentKey, Instant)>,
 }
 
 impl Page {
@@ -64,10 +66,11 @@ impl Page {
         Self { title: format!("changes of {}", key.id), lines, scroll: 0, lands: None }
     }
 
-    pub(super) fn merge(forecast: Forecast) -> Self {
+    pub(super) fn merge(forecast: Forecast, now: Instant) -> Self {
         let lines = forecast.lines.iter().map(|line| (Role::Text, foreign::line(line))).collect();
         let title = format!("landing the work of {}", forecast.key.id);
-        Self { title, lines, scroll: 0, lands: forecast.can_land.then_some(forecast.key) }
+        let lands = forecast.can_land.then(|| (forecast.key, now + QUIET));
+        Self { title, lines, scroll: 0, lands }
     }
 
     pub(super) fn help() -> Self {

@@ -354,7 +354,16 @@ fn work_lands_only_after_what_would_happen_was_shown() {
     view.keys("m");
     let lines = vec!["it lands without conflicts".to_owned()];
     view.update(FleetEvent::Foretold(Forecast { key: key("a2"), lines, can_land: true }));
+    assert_eq!(view.keys("y"), [], "typed before it could be read");
+    view.wait(Duration::from_secs(2));
     assert_eq!(view.keys("y"), [FleetEffect::Merge(key("a2"))]);
+    // Whoever looks at another agent by then lands nothing of this one.
+    view.keys("m");
+    view.key(KeyCode::Down);
+    let lines = vec!["it lands without conflicts".to_owned()];
+    view.update(FleetEvent::Foretold(Forecast { key: key("a2"), lines, can_land: true }));
+    view.wait(Duration::from_secs(2));
+    assert!(!view.keys("y").contains(&FleetEffect::Merge(key("a2"))));
 }
 
 #[test]

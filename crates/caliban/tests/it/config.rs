@@ -41,6 +41,7 @@ context.max_bytes = 32768                                     # default
 context.files = ["AGENTS.md", "CLAUDE.md"]                    # default
 web.allow_private = false                                     # default
 bash.timeout_ms = 120000                                      # default
+bash.job_wait_seconds = 120                                   # default
 worktrees.keep = false                                        # default
 worktrees.setup_timeout = 600                                 # default
 background_agents.max_agents = 3                              # default

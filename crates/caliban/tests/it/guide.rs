@@ -15,13 +15,14 @@ use page::{Block, Kind};
 use world::World;
 
 /// Blocks that no test can run: the page, the first line of the block, and why.
-const NOT_RUN: [(&str, &str, &str); 9] = [
+const NOT_RUN: [(&str, &str, &str); 10] = [
     ("README.md", "cargo run --release -- demo", "builds the whole program; `demo.rs` runs the demo"),
     ("README.md", "cargo install --locked --path crates/caliban", "installs programs"),
     ("README.md", "caliban    ", "needs a person at a terminal, and an editor"),
     ("getting-started.md", "git clone https://github.com/caliban-dev/caliban", "needs the network"),
     ("getting-started.md", "export ANTHROPIC_API_KEY=", "the page has its model from here on; see `World`"),
     ("getting-started.md", "ollama serve &", "starts a server that is not ours"),
+    ("agent-view.md", "caliban agents ", "needs a person at a terminal; tests/it/agent_view.rs is one"),
     ("terminal.md", "caliban ", "needs a person at a terminal; tests/it/screen.rs is one"),
     ("models.md", "caliban --provider ollama", "needs those providers"),
     ("models.md", "ANTHROPIC_BASE_URL=", "needs those providers"),

@@ -241,17 +241,29 @@ async fn foretell(fleet: &Fleet<'_>, board: &Board, key: AgentKey) -> Result<Fle
     let request = MergeRequest { preview: true, ..MergeRequest::default() };
     let answer = client.merge(&key.id, &request).await.map_err(worded_client)?;
     let diff = client.diff(&key.id, true).await.map_err(worded_client)?;
-    let (mut lines, can_land) = forecast(answer);
+    let (mut lines, lands) = forecast(answer);
     lines.push(diff.summary.clone());
     if let Some(left) = uncommitted(&diff) {
         lines.push(format!("{left}; committed first, as \"{}\"", merge::commit_message(&row)));
     }
-    let has_something = can_land || !diff.uncommitted.is_empty() && !lines[0].starts_with("conflicts");
-    Ok(FleetEvent::Foretold(Forecast { key, lines, can_land: has_something }))
+    let can_land = match lands {
+        Lands::Yes => true,
+        Lands::OnlyUncommitted => !diff.uncommitted.is_empty(),
+        Lands::No => false,
+    };
+    Ok(FleetEvent::Foretold(Forecast { key, lines, can_land }))
+}
+
+/// Whether work can land.
+enum Lands {
+    Yes,
+    /// All commits have landed: only what is not committed yet can.
+    OnlyUncommitted,
+    No,
 }
 
 /// What the merge would do, and whether there is something to do.
-fn forecast(answer: MergeAnswer) -> (Vec<String>, bool) {
+fn forecast(answer: MergeAnswer) -> (Vec<String>, Lands) {
     match answer {
         MergeAnswer::Preview(MergeForecast { would_be, conflicts, messages, .. }) => {
             match would_be.as_str() {
@@ -260,16 +272,22 @@ fn forecast(answer: MergeAnswer) -> (Vec<String>, bool) {
                         vec![format!("conflicts in {}: it cannot land as it is", conflicts.join(", "))];
                     lines.extend(messages);
                     lines.push("say it to the agent (p), or merge by hand with git".to_owned());
-                    (lines, false)
+                    (lines, Lands::No)
                 }
-                "up_to_date" => (vec!["everything that it committed has landed already".to_owned()], false),
-                _ => (vec!["it lands without conflicts in the branch that is checked out".to_owned()], true),
+                "up_to_date" => (
+                    vec!["everything that it committed has landed already".to_owned()],
+                    Lands::OnlyUncommitted,
+                ),
+                _ => {
+                    let line = "it lands without conflicts in the branch that is checked out";
+                    (vec![line.to_owned()], Lands::Yes)
+                }
             }
         }
         MergeAnswer::Refused(MergeRefused { error, hint, files, .. }) => {
-            (std::iter::once(error).chain(files).chain(hint).collect(), false)
+            (std::iter::once(error).chain(files).chain(hint).collect(), Lands::No)
         }
-        MergeAnswer::Merged(_) => (vec!["it has landed".to_owned()], false),
+        MergeAnswer::Merged(_) => (vec!["it has landed".to_owned()], Lands::No),
     }
 }
 
