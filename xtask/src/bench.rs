@@ -16,6 +16,7 @@ mod fleet_rows;
 mod fleet_thousand;
 mod help;
 pub(crate) mod measure;
+mod removal;
 mod repo;
 mod request;
 mod rivals;
@@ -59,13 +60,14 @@ struct Bench {
     run: fn(&Bed) -> Result<Table>,
 }
 
-const BENCHES: [Bench; 10] = [
+const BENCHES: [Bench; 11] = [
     version::BENCH,
     help::BENCH,
     turn::BENCH,
     tool_turn::BENCH,
     request::BENCH,
     worktree::BENCH,
+    removal::BENCH,
     broker::BENCH,
     broker_load::BENCH,
     fleet::BENCH,

@@ -159,6 +159,11 @@ impl Client {
         Ok(Self { places: places.clone(), start: None, connection: Some(connection) })
     }
 
+    /// A second client of the same daemon, for requests at the same time. It connects with its first request.
+    pub fn another(&self) -> Self {
+        Self { places: self.places.clone(), start: self.start.clone(), connection: None }
+    }
+
     /// The places of the repo.
     pub fn places(&self) -> &Places {
         &self.places

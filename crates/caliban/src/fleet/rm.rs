@@ -1,13 +1,15 @@
 //! `caliban agents rm`
 
 use std::io::Write;
+use std::sync::{Mutex, PoisonError};
 
 use caliban_control::{
-    Client,
+    Client, ClientError,
     protocol::{AgentRow, Removed, RmRequest},
 };
 use caliban_core::{inert, lifecycle::State, names::Slug};
 use caliban_worktrees::{Change, ChangeKind, GitOptions, Repo};
+use futures_util::{StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
 
 use super::{Fleet, json_line, say, worded, worded_git};
@@ -16,6 +18,9 @@ use crate::{
     report::{self, Code, Failure},
     settings::Layer,
 };
+
+/// Removals at once. The daemon looks after two at a time; the others have asked already when it is their turn.
+const AT_ONCE: usize = 4;
 
 pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) -> Result<Code, Failure> {
     let mut client = fleet.client().await?;
@@ -26,16 +31,13 @@ pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) ->
     let mut gone: Vec<Removed> = Vec::new();
     let mut failed = None;
     let ids = if args.done { finished(fleet, &mut client).await? } else { args.ids.clone() };
-    for id in &ids {
-        // Who it is is looked up while it is there; its mailbox is closed when it is gone.
-        let leaving = client.show(id).await.ok().map(|row| crate::broker::leave_for_good(&row.dir));
-        match client.rm(id, request).await {
+    // Several at once, told in the order in which they were named: most of the time is git's.
+    let clients: Vec<Client> = (0..AT_ONCE.min(ids.len())).map(|_| client.another()).collect();
+    let clients = Mutex::new(clients);
+    let mut removals = stream::iter(&ids).map(|id| remove(&clients, id, request)).buffered(AT_ONCE);
+    while let Some(removal) = removals.next().await {
+        match removal {
             Ok(removed) => {
-                if let Some(leaving) = leaving
-                    && let Err(problem) = leaving.await
-                {
-                    report::note(&format!("{} is still registered with the broker: {problem}", removed.id));
-                }
                 if !args.json {
                     writeln!(out, "{} removed", removed.id)?;
                     for line in &removed.work {
@@ -60,13 +62,41 @@ pub(super) async fn rm(fleet: &Fleet<'_>, args: &RmArgs, out: &mut dyn Write) ->
     failed.map_or(Ok(Code::Done), Err)
 }
 
+/// Removes one agent, over a connection that no other removal uses.
+async fn remove(clients: &Mutex<Vec<Client>>, id: &str, request: RmRequest) -> Result<Removed, ClientError> {
+    let pool = || clients.lock().unwrap_or_else(PoisonError::into_inner);
+    let free = pool().pop();
+    // There are as many as removals at once.
+    let Some(mut client) = free else { return Err(ClientError::Broken("no connection is free".to_owned())) };
+    // The mailbox is looked up while the agent is there, and closed when it is gone.
+    let leaving = client.show(id).await.ok().map(|row| crate::broker::leave_for_good(&row.dir));
+    let removed = client.rm(id, request).await;
+    pool().push(client);
+    if let (Ok(removed), Some(leaving)) = (&removed, leaving)
+        && let Err(problem) = leaving.await
+    {
+        report::note(&format!("{} is still registered with the broker: {problem}", removed.id));
+    }
+    removed
+}
+
 /// Those that have ended done and have nothing that is not on a branch of the user's; of the others it is said why they
 /// stay.
 async fn finished(fleet: &Fleet<'_>, client: &mut Client) -> Result<Vec<String>, Failure> {
     let rows = client.list().await.map_err(worded)?;
+    let done: Vec<&AgentRow> = rows.iter().filter(|row| row.state == State::Done).collect();
+    let cancel = CancellationToken::new();
+    let repo = match done.iter().any(|row| row.worktree.is_some()) {
+        true => Some(Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await),
+        false => None,
+    };
+    let repo = repo.transpose().map_err(worded_git)?;
+    let repo = repo.as_ref();
     let mut ids = Vec::new();
-    for row in rows.iter().filter(|row| row.state == State::Done) {
-        match unlanded(fleet, row).await {
+    let mut looked =
+        stream::iter(done).map(|row| async move { (row, unlanded(repo, row).await) }).buffered(AT_ONCE);
+    while let Some((row, found)) = looked.next().await {
+        match found {
             Ok(None) => ids.push(row.id.to_string()),
             Ok(Some(why)) => say(&format!("{} stays: {why}", row.id)),
             Err(failure) => say(&format!("{} stays: {}", row.id, failure.message)),
@@ -79,12 +109,9 @@ async fn finished(fleet: &Fleet<'_>, client: &mut Client) -> Result<Vec<String>,
 }
 
 /// What of an agent's work is nowhere else, in words.
-async fn unlanded(fleet: &Fleet<'_>, row: &AgentRow) -> Result<Option<String>, Failure> {
-    if row.worktree.is_none() {
-        return Ok(None);
-    }
+async fn unlanded(repo: Option<&Repo>, row: &AgentRow) -> Result<Option<String>, Failure> {
+    let (Some(repo), Some(_)) = (repo, &row.worktree) else { return Ok(None) };
     let cancel = CancellationToken::new();
-    let repo = Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await.map_err(worded_git)?;
     let name = Slug::from(row.id);
     let changes = repo.changes(&name, &cancel).await.map_err(worded_git)?;
     // Ignored files are saved with the worktree's removal, and nobody will ever land them.
