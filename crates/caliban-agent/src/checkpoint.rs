@@ -144,13 +144,28 @@ impl Checkpoints {
         let beside = self.directory.join(format!("{name}.{:?}.tmp", std::thread::current().id()));
         let mut file =
             fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-        file.write_all(bytes)?;
-        fs::rename(beside, path)?;
-        Ok(name)
+        // On the disk before it has its name: after a power cut, what has the name has the content.
+        let kept =
+            file.write_all(bytes).and_then(|()| file.sync_data()).and_then(|()| fs::rename(&beside, path));
+        if kept.is_err() {
+            let _best_effort = fs::remove_file(&beside);
+        }
+        kept.map(|()| name)
+    }
+
+    /// A content that was kept; an error when it is not what its name says.
+    fn content(&self, kept: &Kept) -> io::Result<Vec<u8>> {
+        let path = self.directory.join(&kept.digest);
+        let bytes = fs::read(&path)?;
+        match digest(&bytes) == kept.digest {
+            true => Ok(bytes),
+            false => Err(io::Error::other(format!("what was kept of it is damaged: {}", path.display()))),
+        }
     }
 
     fn append(&self, line: &Line) -> io::Result<()> {
-        let text = serde_json::to_string(line)? + "\n";
+        // A line that a full disk has cut must not swallow this one: the newline before ends it, and empty lines say nothing.
+        let text = format!("\n{}\n", serde_json::to_string(line)?);
         make_private_directory(&self.directory)?;
         let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.directory.join(INDEX);
@@ -185,7 +200,7 @@ pub fn changed(session: &Path) -> Vec<Changed> {
     let mut first: BTreeMap<PathBuf, Option<Vec<u8>>> = BTreeMap::new();
     for line in kept.lines() {
         if let Line::Before { path, content, .. } = line {
-            let before = || content.and_then(|content| fs::read(kept.directory.join(content.digest)).ok());
+            let before = || content.and_then(|content| kept.content(&content).ok());
             first.entry(path).or_insert_with(before);
         }
     }
@@ -303,7 +318,7 @@ impl Checkpoints {
             fs::remove_file(path)?;
             return Ok(Back::Removed);
         };
-        let bytes = fs::read(self.directory.join(&before.digest))?;
+        let bytes = self.content(before)?;
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let beside = path.with_file_name(format!(".{name}.caliban-undo"));
         // One that a crash has left.
@@ -446,6 +461,31 @@ mod tests {
         let undone = undo(&place.session, 0).unwrap();
         assert_eq!((undone.removed.len(), undone.left.len()), (0, 1), "{undone:?}");
         assert_eq!(fs::read(&place.file).unwrap(), b"the user's");
+    }
+
+    #[tokio::test]
+    async fn r19_a_damaged_content_is_not_brought_back() {
+        let place = Place::new();
+        fs::write(&place.file, "before").unwrap();
+        place.writes(0, &place.file, "after").await;
+        let content = place.session.join(DIRECTORY).join(digest(b"before"));
+        fs::write(&content, "").unwrap();
+        let undone = undo(&place.session, 0).unwrap();
+        assert_eq!((undone.restored.len(), undone.left.len()), (0, 1), "{undone:?}");
+        assert_eq!(fs::read(&place.file).unwrap(), b"after");
+        // Repaired, it can be tried again.
+        fs::write(&content, "before").unwrap();
+        assert_eq!(undo(&place.session, 0).unwrap().restored, std::slice::from_ref(&place.file));
+    }
+
+    #[tokio::test]
+    async fn a_line_that_was_cut_swallows_no_other() {
+        let place = Place::new();
+        fs::write(&place.file, "before").unwrap();
+        fs::create_dir_all(place.session.join(DIRECTORY)).unwrap();
+        fs::write(place.session.join(DIRECTORY).join(INDEX), "{\"before\":{\"tur").unwrap();
+        place.writes(0, &place.file, "after").await;
+        assert_eq!(undo(&place.session, 0).unwrap().restored, std::slice::from_ref(&place.file));
     }
 
     #[tokio::test]

@@ -14,6 +14,10 @@ use crate::{
     kind::ProviderKind,
 };
 
+/// A `Retry-After` below this is followed only as far as it is no faster than our own pace: a server may ask for no wait and
+/// refuse again at once, without end.
+const SHORTEST_ASKED: Duration = Duration::from_secs(1);
+
 /// How failures are met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryPolicy {
@@ -106,10 +110,14 @@ impl RetryPolicy {
                 }
             }
             Class::Limited(asked) => {
-                let wait = match asked {
+                let pace = self.back_off(tried.limited, jitter);
+                let wait = match asked.filter(|asked| !asked.is_zero()) {
                     // A little more than asked, so that not everybody comes back at once.
-                    Some(asked) => asked.saturating_add(self.first_wait.min(asked / 10).mul_f64(jitter)),
-                    None => self.back_off(tried.limited, jitter),
+                    Some(asked) => {
+                        let spread = self.first_wait.min(asked / 10).mul_f64(jitter);
+                        asked.saturating_add(spread).max(pace.min(SHORTEST_ASKED))
+                    }
+                    None => pace,
                 };
                 if tried.waited.saturating_add(wait) > self.patience {
                     Decision::GiveUp
@@ -356,6 +364,10 @@ mod tests {
     fn a_rate_limit_is_waited_out_as_long_as_asked_and_up_to_our_patience() {
         let limit = status(429, Some(MS(60_000)));
         assert_eq!(decide(&limit, 50, 50, MS(0)), Decision::Again { wait: MS(60_500) });
+        // One that asks for no wait is asked at our own pace, and not for ever.
+        let now = status(429, Some(MS(0)));
+        assert_eq!(decide(&now, 3, 3, MS(0)), Decision::Again { wait: MS(2_000) });
+        assert_eq!(decide(&now, 99, 99, MS(1_790_000)), Decision::GiveUp);
         assert_eq!(decide(&limit, 50, 50, MS(1_740_000)), Decision::GiveUp);
         assert_eq!(decide(&status(529, None), 1, 1, MS(0)), Decision::Again { wait: MS(500) });
         assert_eq!(decide(&status(503, Some(MS(1000))), 9, 9, MS(0)), Decision::Again { wait: MS(1100) });

@@ -35,10 +35,12 @@ mod sweep;
 
 pub use sweep::MARK as JOB_MARK;
 
-/// How background jobs have ended of whose end the model does not know.
+/// How background jobs have ended of whose end the model does not know. All of them together are as long as the output of one
+/// call may be: they come as one message.
 pub(crate) fn unreported(workspace: &Workspace) -> Vec<String> {
     let ended = workspace.jobs.unreported();
-    ended.iter().map(|(id, job)| output::report(workspace, id, job, None).joined_text()).collect()
+    let chars = workspace.options.limits.output_chars / ended.len().max(1);
+    ended.iter().map(|(id, job)| output::report(workspace, id, job, None, chars).joined_text()).collect()
 }
 
 /// The Bash tool.
@@ -134,7 +136,7 @@ impl Bash {
             ended = ended => ended.map_err(|_| "internal fault: the command was lost".to_owned())?,
             () = call.cancel.cancelled() => {
                 let text = job.take();
-                let output = job.output(&self.workspace, "bash", &text, "[interrupted: everything it started is being ended]");
+                let output = job.output(&self.workspace, &text, "[interrupted: everything it started is being ended]", self.workspace.options.limits.output_chars);
                 return Ok(ToolOutput { is_error: true, summary: "interrupted".into(), ..output });
             }
         }
@@ -228,7 +230,8 @@ impl Bash {
         if text.is_empty() && notes.is_empty() {
             notes.push("(no output)".into());
         }
-        let output = job.output(&self.workspace, "bash", &text, &notes.join("\n"));
+        let output =
+            job.output(&self.workspace, &text, &notes.join("\n"), self.workspace.options.limits.output_chars);
         ToolOutput { is_error: ending.timed_out || code != Some(0), exit_code: code, summary, ..output }
     }
 

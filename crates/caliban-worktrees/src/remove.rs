@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::landing::LandingRecord;
 use crate::marker::{self, Marker, Oid};
 use crate::recreate::is_half_deleted;
-use crate::repo::{BRANCH_PREFIX, Lease, Located, Missing, Repo};
+use crate::repo::{BRANCH_PREFIX, Lease, Located, Missing, Repo, Waited};
 use crate::rescue::Rescue;
 use crate::save::nonce_name;
 use crate::survey::lost::MODULES;
@@ -186,16 +186,14 @@ impl Repo {
         };
         // Before anything is looked for: what only a store in the worktree has would go with it.
         let stores = self.take_objects_in(&at).await?;
-        let mut survey = match self.survey(&at, options.ignored, cancel).await {
-            Err(error @ Error::Stalled { .. }) => match beneath::open_dir(&at.path) {
-                Ok(files) => self.survey_unreadable(&at, files, cancel).await?,
-                Err(_) => return Err(error),
-            },
-            survey => survey?,
-        };
-        // After the survey, which reads what the agent left: it must not keep others waiting.
+        // Before the lock: a survey reads what the agent left, and must not keep others waiting.
+        let mut survey = self.look(&at, options.ignored, cancel).await?;
         let records = self.open_records()?;
-        let _lock = self.lock_removals(&records, cancel).await?;
+        let (_lock, waited) = self.lock_removals(&records, cancel).await?;
+        if waited == Waited::Yes {
+            // Somebody may have written in the meantime, which can be minutes.
+            survey = self.look(&at, options.ignored, cancel).await?;
+        }
         let weighed = self.weigh(&at, &survey, cancel).await?;
         let ahead = match &weighed.tip {
             Some(tip) if *tip != at.marker.base => {
@@ -257,6 +255,17 @@ impl Repo {
             dropped_ignored: dropped,
             notes,
         })
+    }
+
+    /// What is in the worktree, also when git does not get through it.
+    async fn look(&self, at: &Located, ignored: IgnoredFiles, cancel: &CancellationToken) -> Result<Survey> {
+        match self.survey(at, ignored, cancel).await {
+            Err(error @ Error::Stalled { .. }) => match beneath::open_dir(&at.path) {
+                Ok(files) => self.survey_unreadable(at, files, cancel).await,
+                Err(_) => Err(error),
+            },
+            survey => survey,
+        }
     }
 
     /// Looks for other holders of what HEAD and the branch hold.

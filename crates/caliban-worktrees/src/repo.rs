@@ -321,10 +321,12 @@ impl Repo {
         &self,
         records: &OwnedFd,
         cancel: &CancellationToken,
-    ) -> Result<Locked> {
+    ) -> Result<(Locked, Waited)> {
         let own = beneath::open_dir_at(records, ".")
             .map_err(|e| Error::io("opening the records of worktrees", e))?;
-        Locked::take(own, || {}, cancel).await
+        let mut waited = Waited::No;
+        let locked = Locked::take(own, || waited = Waited::Yes, cancel).await?;
+        Ok((locked, waited))
     }
 
     /// Takes the lock for git's records: a `git worktree add` fails when it meets one that is half written or
@@ -333,6 +335,13 @@ impl Repo {
         let own = beneath::open_dir(&self.common).map_err(|e| Error::at("opening", &self.common, e))?;
         Locked::take(own, || {}, cancel).await
     }
+}
+
+/// Whether somebody else had a lock first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waited {
+    No,
+    Yes,
 }
 
 impl Locked {

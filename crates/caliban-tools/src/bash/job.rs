@@ -132,9 +132,14 @@ impl Job {
         self.capture().take()
     }
 
-    /// An output of this text within the cap, naming the file with all of it.
-    pub(super) fn output(&self, workspace: &Workspace, kind: &str, taken: &Taken, notes: &str) -> ToolOutput {
-        let chars = workspace.options.limits.output_chars;
+    /// An output of this text of at most as many characters, naming the file with all of it.
+    pub(super) fn output(
+        &self,
+        workspace: &Workspace,
+        taken: &Taken,
+        notes: &str,
+        chars: usize,
+    ) -> ToolOutput {
         let (path, note) = {
             let capture = self.capture();
             (capture.path().map(ToOwned::to_owned), capture.note())
@@ -142,7 +147,7 @@ impl Job {
         let text = plain(&taken.text);
         let Some(path) = path else {
             let notes = full_output::joined(notes, &note.unwrap_or_default());
-            return workspace.outputs.output(kind, &text, &notes, chars);
+            return workspace.outputs.output("bash", &text, &notes, chars);
         };
         let shown = cap::middle(&text, Cap::Chars(chars));
         let is_part = taken.left_out.is_some() || shown.len() != text.len();

@@ -67,16 +67,18 @@ impl BashOutput {
                 () = call.cancel.cancelled() => {}
             }
         }
-        Ok(report(&self.workspace, &input.bash_id, &job, matcher.as_ref()))
+        let chars = self.workspace.options.limits.output_chars;
+        Ok(report(&self.workspace, &input.bash_id, &job, matcher.as_ref(), chars))
     }
 }
 
-/// What a job has said since the last time, and how it is.
+/// What a job has said since the last time, cut to as many characters, and how it is.
 pub(crate) fn report(
     workspace: &Workspace,
     id: &str,
     job: &Job,
     matcher: Option<&grep_regex::RegexMatcher>,
+    chars: usize,
 ) -> ToolOutput {
     // The ending first: output that comes between the two is then shown, not lost.
     let ending = job.ending();
@@ -107,7 +109,7 @@ pub(crate) fn report(
     };
     let said = if taken.is_empty() { "no new output" } else { "new output above" };
     notes.push(format!("[{id}: {state}; {said}]"));
-    let output = job.output(workspace, "bash", &taken, &notes.join("\n"));
+    let output = job.output(workspace, &taken, &notes.join("\n"), chars);
     ToolOutput { summary: format!("{id}: {state}"), exit_code, ..output }
 }
 

@@ -45,6 +45,30 @@ async fn r19_clean_and_empty_is_removed_with_its_branch() {
 }
 
 #[tokio::test]
+async fn r19_what_is_written_while_a_removal_waits_for_another_one_is_saved() {
+    let lab = Lab::new();
+    let repo = lab.open().await;
+    let path = make(&repo, "x").await;
+    let records = lab.repo().join(".git/worktrees");
+    let other = std::fs::File::open(&records).unwrap();
+    other.lock().unwrap();
+    let removal = tokio::spawn(async move { remove(&repo, "x").await });
+    // Ours, and those of a removal that has seen the files and waits for the lock.
+    let opened = || {
+        let fds = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        fds.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to == records)).count()
+    };
+    while opened() < 3 {
+        tokio::task::yield_now().await;
+    }
+    write(&path.join("precious.txt"), "bytes");
+    drop(other);
+    let report = removal.await.unwrap();
+    assert_eq!(report.dirty, vec![change("precious.txt", ChangeKind::Untracked)]);
+    assert!(report.rescue.is_some(), "{report:?}");
+}
+
+#[tokio::test]
 async fn r19_commits_stay_on_their_branch_unless_merged() {
     let lab = Lab::new();
     let repo = lab.open().await;

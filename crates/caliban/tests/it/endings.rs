@@ -163,6 +163,21 @@ fn s02_a_sub_agents_twentieth_turn_is_its_report() {
 }
 
 #[test]
+fn news_of_many_background_commands_are_as_long_as_one_output() {
+    let job = || ("Bash", json!({"command": "seq 1 20000", "run_in_background": true}));
+    let place = Place::new(script![tools((0..20).map(|_| job())), text("all ran").forever()]);
+    place.ask("count", UNATTENDED).ok();
+    let told: Vec<String> =
+        (1..place.server.model_requests().len()).map(|n| last_message(&place, n)).collect();
+    let news = told.iter().filter(|told| told.contains("Background commands have ended"));
+    for news in news.clone() {
+        assert!(news.len() < 60_000, "{} bytes", news.len());
+        assert!(news.contains("left out"), "{news}");
+    }
+    assert!(news.count() > 0, "{told:?}");
+}
+
+#[test]
 fn the_same_failing_call_is_told_at_the_third_and_ended_at_the_eighth_reply() {
     let same = || [("Bash", json!({"command": "false"})), ("Bash", json!({"command": "false"}))];
     let place = Place::new(script![tools(same()).forever()]);
