@@ -368,8 +368,7 @@ impl Agent {
             self.told_window = None;
         }
         self.kit.effort = change.effort.unwrap_or(self.kit.effort);
-        let effort = serde_json::to_value(self.kit.effort).unwrap_or_default();
-        let effort = effort.as_str().unwrap_or_default();
+        let effort = self.kit.effort.word();
         let text = format!("from now on: model {}, effort {effort}", self.kit.model);
         self.record(Event::Note { text }, Durability::Written).await
     }

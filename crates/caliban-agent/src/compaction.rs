@@ -52,7 +52,7 @@ impl Agent {
         self.kit
             .window
             .or(self.told_window.flatten())
-            .unwrap_or_else(|| caliban_providers::catalog::lookup(&self.kit.model).context_window)
+            .unwrap_or_else(|| caliban_core::models::family(&self.kit.model).window)
     }
 
     /// Asks the server for the window, once, when it has loaded the model: local ones often run with a small one.

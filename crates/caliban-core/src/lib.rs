@@ -14,6 +14,7 @@ pub mod instant;
 pub mod lifecycle;
 pub mod message;
 pub mod mode;
+pub mod models;
 pub mod names;
 pub mod price;
 pub mod redact;

@@ -137,10 +137,10 @@ pub struct ToolSpec {
 }
 
 /// How hard the model shall think before it answers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
-    /// The provider's default: nothing is sent.
+    /// A sensible one for the model.
     #[default]
     Default,
     /// No reasoning, where it can be switched off.
@@ -151,6 +151,29 @@ pub enum Effort {
     Medium,
     /// A lot.
     High,
+    /// More than that, where the model offers it.
+    Xhigh,
+    /// As much as the model offers.
+    Max,
+}
+
+impl Effort {
+    /// Every effort, the least first.
+    pub const ALL: [Self; 7] =
+        [Self::Default, Self::None, Self::Low, Self::Medium, Self::High, Self::Xhigh, Self::Max];
+
+    /// The word for it, in settings and on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::None => "none",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Xhigh => "xhigh",
+            Self::Max => "max",
+        }
+    }
 }
 
 /// Why the model stopped.

@@ -8,16 +8,17 @@ use std::collections::BTreeMap;
 
 use caliban_core::{
     message::{Block, Effort, Message, ResultPart, Role, StopReason},
+    models::{self, Family},
     usage::Usage,
 };
 use serde_json::{Value, json};
 
 use crate::{
     Calls, Delta, ModelReply, ModelRequest,
-    catalog::{self, Thinking},
     error::Failure,
     kind::ProviderKind,
     sse,
+    thinking::Plan,
     wire::{Assemble, Progress, arguments, arguments_object, model_or, parse, settled},
 };
 
@@ -25,16 +26,22 @@ use crate::{
 pub(crate) const VERSION: &str = "2023-06-01";
 /// An answer is not longer than this unless the caller asks for more.
 const USUAL_MAX_OUTPUT: u32 = 32_000;
-/// What is left for the answer itself beside the thinking.
-const ANSWER_ROOM: u32 = 4_096;
-/// The API's smallest thinking budget.
-const MIN_BUDGET: u32 = 1_024;
+/// Lets a model with a thinking budget think between its calls, too.
+const INTERLEAVED: &str = "interleaved-thinking-2025-05-14";
+
+/// The headers that only some requests have.
+pub(crate) fn headers(request: &ModelRequest<'_>) -> Option<(&'static str, String)> {
+    let family = models::family(request.model);
+    let thinks = matches!(Plan::of(family, request.effort), Plan::Budget(_));
+    (thinks && family.interleaved).then(|| ("anthropic-beta", INTERLEAVED.to_owned()))
+}
 
 pub(crate) fn body(provider: ProviderKind, request: &ModelRequest<'_>) -> Value {
-    let info = catalog::lookup(request.model);
-    let max_tokens = request.max_output.unwrap_or(info.max_output.min(USUAL_MAX_OUTPUT));
+    let family = models::family(request.model);
+    let answer = request.max_output.unwrap_or(family.output.min(USUAL_MAX_OUTPUT));
+    let (max_tokens, plan) = Plan::of(family, request.effort).with_room(family, answer);
     let mut body = json!({"model": request.model, "max_tokens": max_tokens, "stream": true});
-    thinking(&mut body, info.thinking, request.effort, max_tokens);
+    thinking(&mut body, family, plan);
     if !request.system.trim().is_empty() {
         body["system"] = json!([{"type": "text", "text": request.system, "cache_control": cache_mark()}]);
     }
@@ -59,24 +66,26 @@ pub(crate) fn body(provider: ProviderKind, request: &ModelRequest<'_>) -> Value 
     body
 }
 
-fn thinking(body: &mut Value, how: Thinking, effort: Effort, max_tokens: u32) {
-    let (word, budget) = match effort {
-        Effort::Default | Effort::None => return,
-        Effort::Low => ("low", 4_000),
-        Effort::Medium => ("medium", 10_000),
-        Effort::High => ("high", 24_000),
+fn thinking(body: &mut Value, family: &Family, plan: Plan) {
+    let adaptive = || match family.summarized {
+        true => json!({"type": "adaptive", "display": "summarized"}),
+        false => json!({"type": "adaptive"}),
     };
-    match how {
-        Thinking::None => {}
-        Thinking::Effort => {
-            body["thinking"] = json!({"type": "adaptive"});
-            body["output_config"] = json!({"effort": word});
-        }
-        Thinking::Budget => {
-            let budget = budget.min(max_tokens.saturating_sub(ANSWER_ROOM)).max(MIN_BUDGET);
-            body["thinking"] = json!({"type": "enabled", "budget_tokens": budget});
-            if budget >= max_tokens {
-                body["max_tokens"] = json!(budget + ANSWER_ROOM);
+    match plan {
+        Plan::Silent => {}
+        Plan::Budget(budget) => body["thinking"] = json!({"type": "enabled", "budget_tokens": budget}),
+        Plan::Least => match family.off.as_deref() {
+            None => {}
+            Some("never") => {
+                body["thinking"] = adaptive();
+                body["output_config"] = json!({"effort": family.nearest(Effort::None).word()});
+            }
+            Some(kind) => body["thinking"] = json!({"type": kind}),
+        },
+        Plan::Word(word) => {
+            body["thinking"] = adaptive();
+            if let Some(word) = word {
+                body["output_config"] = json!({"effort": word.word()});
             }
         }
     }

@@ -3,16 +3,16 @@
 
 use caliban_core::{
     message::{Block, Message, ResultPart, Role, StopReason, ToolSpec},
+    models::{self, Thinking},
     usage::Usage,
 };
 use serde_json::{Map, Value, json};
 
 use crate::{
     Calls, Delta, ModelReply, ModelRequest,
-    catalog::{self, Thinking},
     error::Failure,
     kind::ProviderKind,
-    responses::effort_word,
+    responses::{USUAL_EFFORT, effort_word},
     sse,
     wire::{Assemble, CallIds, FAILED_MARK, Progress, arguments, arguments_object, model_or, parse, settled},
 };
@@ -40,12 +40,16 @@ pub(crate) fn body(dialect: Dialect, provider: ProviderKind, request: &ModelRequ
         let name = if dialect == Dialect::OpenAi { "max_completion_tokens" } else { "max_tokens" };
         body[name] = json!(max_output);
     }
-    if let Some(effort) = effort_word(request.model, request.effort) {
-        match dialect {
-            Dialect::OpenRouter => body["reasoning"] = json!({"effort": effort}),
-            Dialect::OpenAi if catalog::lookup(request.model).thinking == Thinking::None => {}
-            Dialect::OpenAi | Dialect::Plain => body["reasoning_effort"] = json!(effort),
+    let family = models::family(request.model);
+    let thinks = family.thinking != Thinking::None;
+    match (dialect, effort_word(family, request.effort)) {
+        // A router passes it on to models that reason only when they are told to.
+        (Dialect::OpenRouter, word) if word.is_some() || thinks => {
+            body["reasoning"] = json!({"effort": word.unwrap_or(USUAL_EFFORT)});
         }
+        (Dialect::OpenAi, Some(word)) if thinks => body["reasoning_effort"] = json!(word),
+        (Dialect::Plain, Some(word)) => body["reasoning_effort"] = json!(word),
+        _ => {}
     }
     if !request.tools.is_empty() {
         let tool = |tool: &ToolSpec| {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::{
     Provider, ProviderError,
     chat::Dialect,
+    concessions::Concessions,
     error::clean,
     http::HttpProvider,
     kind::ProviderKind,
@@ -131,7 +132,17 @@ pub fn build(config: Config) -> Result<Arc<dyn Provider>, ProviderError> {
     });
     let (headers, policy) = (config.headers, config.retry);
     let shown_base = without_login(&base);
-    Ok(Arc::new(HttpProvider { kind, wire, base, shown_base, key, headers, client, policy }))
+    Ok(Arc::new(HttpProvider {
+        kind,
+        wire,
+        base,
+        shown_base,
+        key,
+        headers,
+        client,
+        policy,
+        conceded: Concessions::default(),
+    }))
 }
 
 /// Whether an Ollama answers at this URL (with or without `/v1`). Takes at most 300 ms.

@@ -7,19 +7,22 @@ use std::collections::HashMap;
 
 use caliban_core::{
     message::{Block, Effort, Message, ResultPart, Role, StopReason, ToolSpec},
+    models::{self, Family},
     usage::Usage,
 };
 use serde_json::{Value, json};
 
 use crate::{
     Calls, Delta, ModelReply, ModelRequest,
-    catalog::{self, Thinking},
     error::Failure,
     kind::ProviderKind,
     sse,
+    thinking::Plan,
     wire::{Assemble, CallIds, Progress, arguments_object, model_or, parse, settled},
 };
 
+/// The largest budget that all models with one take.
+const MAX_BUDGET: u32 = 24_576;
 /// What the API accepts in place of a signature on calls that another model made.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
@@ -31,10 +34,12 @@ pub(crate) fn url(base: &str, model: &str) -> String {
 pub(crate) fn body(provider: ProviderKind, request: &ModelRequest<'_>) -> Value {
     let mut body = json!({});
     let mut config = json!({});
+    let family = models::family(request.model);
+    let plan = Plan::of(family, request.effort);
     if let Some(max_output) = request.max_output {
-        config["maxOutputTokens"] = json!(max_output);
+        config["maxOutputTokens"] = json!(plan.with_room(family, max_output).0);
     }
-    if let Some(thinking) = thinking(request) {
+    if let Some(thinking) = thinking(family, plan, request.effort) {
         config["thinkingConfig"] = thinking;
     }
     if config != json!({}) {
@@ -79,31 +84,22 @@ pub(crate) fn body(provider: ProviderKind, request: &ModelRequest<'_>) -> Value 
     body
 }
 
-fn thinking(request: &ModelRequest<'_>) -> Option<Value> {
-    let budget = match request.effort {
-        Effort::Default => None,
-        Effort::None => Some(0),
-        Effort::Low => Some(4_096),
-        Effort::Medium => Some(10_240),
-        Effort::High => Some(24_576),
-    };
-    match (catalog::lookup(request.model).thinking, budget) {
-        (Thinking::None, _) => None,
-        (Thinking::Budget, Some(budget)) => {
-            // The large model always thinks at least a little.
-            let least = if request.model.contains("pro") { 128 } else { 0 };
-            Some(json!({"includeThoughts": true, "thinkingBudget": budget.max(least)}))
+fn thinking(family: &Family, plan: Plan, effort: Effort) -> Option<Value> {
+    let shown = |key: &str, value: Value| Some(json!({"includeThoughts": true, key: value}));
+    match plan {
+        Plan::Silent => None,
+        // The model decides by itself.
+        Plan::Word(None) => Some(json!({"includeThoughts": true})),
+        Plan::Budget(_) if effort == Effort::Default => Some(json!({"includeThoughts": true})),
+        Plan::Budget(budget) => shown("thinkingBudget", json!(budget.min(MAX_BUDGET))),
+        Plan::Word(Some(word)) => shown("thinkingLevel", json!(word.word())),
+        Plan::Least => {
+            let least = family.off.as_deref().unwrap_or("low");
+            match least.parse::<u32>() {
+                Ok(tokens) => shown("thinkingBudget", json!(tokens)),
+                Err(_) => shown("thinkingLevel", json!(least)),
+            }
         }
-        (Thinking::Effort, Some(_)) => {
-            let level = match request.effort {
-                Effort::None if request.model.contains("flash") => "minimal",
-                Effort::None | Effort::Low => "low",
-                Effort::Medium => "medium",
-                Effort::Default | Effort::High => "high",
-            };
-            Some(json!({"includeThoughts": true, "thinkingLevel": level}))
-        }
-        (Thinking::Budget | Thinking::Effort, None) => Some(json!({"includeThoughts": true})),
     }
 }
 

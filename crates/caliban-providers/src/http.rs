@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use caliban_core::usage::Usage;
+use caliban_core::{message::Effort, usage::Usage};
 use caliban_http::{Client, Method, Response};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -15,11 +15,12 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     BoxFuture, Delta, ModelReply, ModelRequest, Provider, ProviderError, Watch,
     catalog::{close_matches, suggestions},
+    concessions::Concessions,
     error::{Circumstances, Failure, clean},
     kind::ProviderKind,
     retry::{self, Attempt, RetryPolicy, Target},
     script::CHARS_PER_TOKEN,
-    sse, window,
+    sse, whole, window,
     wire::{Progress, Wire},
 };
 
@@ -35,6 +36,8 @@ const MAX_STREAM_BYTES: usize = 128 * 1024 * 1024;
 const SIGNS_OF_LIFE: u32 = 5;
 /// How long a question may take that the user has not asked.
 const SIDE_QUESTION_TIME: Duration = Duration::from_secs(2);
+/// How many parts of a request a server may refuse, one after the other.
+const MAX_CONCESSIONS: u32 = 8;
 /// How long a list of models may take.
 const LIST_TIME: Duration = Duration::from_secs(15);
 
@@ -50,6 +53,8 @@ pub(crate) struct HttpProvider {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) client: Client,
     pub(crate) policy: RetryPolicy,
+    /// What the server has refused.
+    pub(crate) conceded: Concessions,
 }
 
 impl Provider for HttpProvider {
@@ -77,6 +82,14 @@ impl Provider for HttpProvider {
                 answered => answered,
             }
         })
+    }
+
+    fn aside(&self, usual: Effort) -> Effort {
+        match self.wire {
+            // Another way to think makes another prefix: what was cached of the messages would be paid for again.
+            Wire::Anthropic => usual,
+            Wire::Responses | Wire::Chat(_) | Wire::Gemini => Effort::None,
+        }
     }
 
     fn list_models<'a>(
@@ -117,24 +130,59 @@ impl Attempt for HttpProvider {
         observe: &'a mut (dyn FnMut(Delta) + Send),
     ) -> BoxFuture<'a, Result<ModelReply, Failure>> {
         Box::pin(async move {
-            let body = self.wire.body(self.kind, request).to_string();
-            let sent_chars = body.len() as u64;
-            let url = self.wire.url(&self.base, request.model);
-            let limit = self.policy.stall;
-            let sent = self.send(Method::POST, &url, Bytes::from(body));
-            let response = tokio::time::timeout(limit, sent).await.map_err(|_| Failure::Stalled(limit))??;
-            let mut reply = self.read(response, request, observe).await?;
-            if reply.usage == Usage::default() {
-                reply.usage = estimate(sent_chars, &reply);
+            for _ in 0..MAX_CONCESSIONS {
+                let messages = self.conceded.messages(request.messages);
+                let request = ModelRequest {
+                    messages: messages.as_deref().unwrap_or(request.messages),
+                    ..request.clone()
+                };
+                let mut body = self.wire.body(self.kind, &request);
+                self.conceded.apply(&mut body);
+                let answered = self.once(&request, body.to_string(), observe).await;
+                match answered {
+                    // At once: the server did not begin to answer.
+                    Err(failure) if self.conceded.concede(&failure, &body, request.messages) => {}
+                    Ok(reply) => {
+                        self.conceded.accept(request.messages);
+                        return Ok(reply);
+                    }
+                    Err(failure) => return Err(failure),
+                }
             }
-            Ok(reply)
+            Err(Failure::NotTheApi("it refuses one part of the request after the other".to_owned()))
         })
     }
 }
 
 impl HttpProvider {
-    async fn send(&self, method: Method, url: &str, body: Bytes) -> Result<Response, Failure> {
+    async fn once(
+        &self,
+        request: &ModelRequest<'_>,
+        body: String,
+        observe: &mut (dyn FnMut(Delta) + Send),
+    ) -> Result<ModelReply, Failure> {
+        let sent_chars = body.len() as u64;
+        let url = self.wire.url(&self.base, request.model);
+        let limit = self.policy.stall;
+        let more = self.wire.request_headers(request);
+        let sent = self.send(Method::POST, &url, more, Bytes::from(body));
+        let response = tokio::time::timeout(limit, sent).await.map_err(|_| Failure::Stalled(limit))??;
+        let mut reply = self.read(response, request, observe).await?;
+        if reply.usage == Usage::default() {
+            reply.usage = estimate(sent_chars, &reply);
+        }
+        Ok(reply)
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        url: &str,
+        more: Option<(&'static str, String)>,
+        body: Bytes,
+    ) -> Result<Response, Failure> {
         let mut headers = self.wire.headers(self.key.as_deref());
+        headers.extend(more);
         if method == Method::POST {
             headers.push(("content-type", "application/json".to_owned()));
             headers.push(("accept", "text/event-stream".to_owned()));
@@ -157,7 +205,7 @@ impl HttpProvider {
         if let Some(kind) = response.header("content-type").map(str::to_owned)
             && !kind.starts_with("text/event-stream")
         {
-            return Err(self.not_a_stream(response, &kind).await);
+            return self.not_a_stream(response, &kind, request, observe).await;
         }
         let mut parser = sse::Parser::default();
         let mut assembler = self.wire.assembler(self.kind, request);
@@ -221,16 +269,30 @@ impl HttpProvider {
         Failure::from_body(status, &body, asked)
     }
 
-    /// An answer that is no stream: an error with the wrong status, or something else altogether.
-    async fn not_a_stream(&self, mut response: Response, kind: &str) -> Failure {
-        let body = tokio::time::timeout(self.policy.stall, response.bytes_up_to(MAX_ERROR_BYTES)).await;
+    /// What is no stream: a whole answer at once, an error with the wrong status, or something else altogether.
+    async fn not_a_stream(
+        &self,
+        mut response: Response,
+        kind: &str,
+        request: &ModelRequest<'_>,
+        observe: &mut (dyn FnMut(Delta) + Send),
+    ) -> Result<ModelReply, Failure> {
+        let body = tokio::time::timeout(self.policy.stall, response.bytes_up_to(MAX_ANSWER_BYTES)).await;
         let body = body.ok().and_then(Result::ok).map(|body| body.bytes).unwrap_or_default();
-        match serde_json::from_slice::<Value>(&body) {
-            Ok(value) if value.get("error").is_some_and(|error| !error.is_null()) => {
-                Failure::from_event(&value)
-            }
-            _ => Failure::NotTheApi(format!("it answers with {} instead of a stream of events", clean(kind))),
+        let value = serde_json::from_slice::<Value>(&body).unwrap_or_default();
+        if value.get("error").is_some_and(|error| !error.is_null()) {
+            return Err(Failure::from_event(&value));
         }
+        let Some(events) = whole::events(self.wire, &value) else {
+            let reason = format!("it answers with {} instead of a stream of events", clean(kind));
+            return Err(Failure::NotTheApi(reason));
+        };
+        let mut assembler = self.wire.assembler(self.kind, request);
+        for event in events {
+            let event = sse::Event { name: String::new(), data: event.to_string() };
+            assembler.event(&event, observe)?;
+        }
+        assembler.finish()
     }
 
     async fn list(&self) -> Result<Vec<String>, Failure> {
@@ -239,7 +301,7 @@ impl HttpProvider {
     }
 
     async fn get_json(&self, url: &str) -> Result<Value, Failure> {
-        let mut response = self.send(Method::GET, url, Bytes::new()).await?;
+        let mut response = self.send(Method::GET, url, None, Bytes::new()).await?;
         if response.status != 200 {
             return Err(self.refusal(response).await);
         }

@@ -6,6 +6,7 @@
 mod anthropic;
 pub mod catalog;
 mod chat;
+mod concessions;
 mod error;
 mod factory;
 mod gemini;
@@ -16,6 +17,8 @@ mod retry;
 pub mod script;
 pub mod scripted;
 pub mod sse;
+mod thinking;
+mod whole;
 mod window;
 mod wire;
 
@@ -172,6 +175,12 @@ pub trait Provider: Send + Sync {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ModelReply, ProviderError>>;
 
+    /// How hard the model thinks about a question aside, asked from the same prefix, when it usually thinks so hard. As
+    /// little as it can, unless that would cost the provider's cache of the prefix.
+    fn aside(&self, _usual: Effort) -> Effort {
+        Effort::None
+    }
+
     /// The models that the provider offers; empty where it cannot be asked.
     fn list_models<'a>(
         &'a self,
@@ -181,7 +190,7 @@ pub trait Provider: Send + Sync {
     }
 
     /// The context window that the server really gives this model, asked in at most two seconds;
-    /// `None` where it cannot be asked or does not know, and [`catalog::lookup`] has to do. Ollama
+    /// `None` where it cannot be asked or does not know, and [`caliban_core::models::family`] has to do. Ollama
     /// knows only once the model is loaded: ask again after the first answer.
     fn context_window<'a>(&'a self, _model: &'a str) -> BoxFuture<'a, Option<u64>> {
         Box::pin(async { None })

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 
 use caliban_core::{
     message::{Block, Effort, Message, ResultPart, Role, StopReason},
+    models::{self, Family},
     usage::Usage,
 };
 use serde_json::{Value, json};
 
 use crate::{
     Calls, Delta, ModelReply, ModelRequest,
-    catalog::{self, Thinking},
     error::Failure,
     kind::ProviderKind,
     sse,
+    thinking::Plan,
     wire::{Assemble, FAILED_MARK, Progress, arguments, arguments_object, model_or, parse, settled},
 };
 
@@ -22,16 +23,16 @@ pub(crate) fn body(provider: ProviderKind, request: &ModelRequest<'_>) -> Value 
     if !request.session.is_empty() {
         body["prompt_cache_key"] = json!(request.session);
     }
+    let family = models::family(request.model);
+    let plan = Plan::of(family, request.effort);
     if let Some(max_output) = request.max_output {
-        body["max_output_tokens"] = json!(max_output);
+        body["max_output_tokens"] = json!(plan.with_room(family, max_output).0);
     }
     // Models that do not reason refuse to be asked about it.
-    if catalog::lookup(request.model).thinking == Thinking::Effort {
+    if plan != Plan::Silent {
         body["include"] = json!(["reasoning.encrypted_content"]);
-        body["reasoning"] = match effort_word(request.model, request.effort) {
-            Some(effort) => json!({"effort": effort, "summary": "auto"}),
-            None => json!({"summary": "auto"}),
-        };
+        body["reasoning"] =
+            json!({"effort": effort_word(family, request.effort).unwrap_or(USUAL_EFFORT), "summary": "auto"});
     }
     if !request.system.is_empty() {
         body["instructions"] = json!(request.system);
@@ -47,31 +48,33 @@ pub(crate) fn body(provider: ProviderKind, request: &ModelRequest<'_>) -> Value 
             body["tool_choice"] = json!("none");
         }
     }
-    body["input"] = request.messages.iter().flat_map(|message| items(provider, message)).collect();
+    let messages = request.messages.iter().enumerate();
+    body["input"] = messages.flat_map(|(at, message)| items(provider, at, message)).collect();
     body
 }
 
-/// The API's word for an effort; nothing for its default. Where a model cannot do without reasoning,
-/// its least is asked for.
-pub(crate) fn effort_word(model: &str, effort: Effort) -> Option<&'static str> {
-    let model = model.rsplit('/').next().unwrap_or(model);
-    let is = |beginnings: &[&str]| beginnings.iter().any(|beginning| model.starts_with(beginning));
+/// What is asked of a model that reasons when nobody says how hard: many do not reason at all by themselves.
+pub(crate) const USUAL_EFFORT: &str = "medium";
+
+/// The API's word for an effort; nothing for its default. Where a model cannot do without reasoning, its least is asked
+/// for; of a model that nobody knows, no more than every server has a word for.
+pub(crate) fn effort_word(family: &'static Family, effort: Effort) -> Option<&'static str> {
     match effort {
         Effort::Default => None,
-        Effort::None if is(&["o1", "o3", "o4", "gpt-oss", "codex-"]) || model.contains("-codex") => {
-            Some("low")
-        }
-        Effort::None if model == "gpt-5" || is(&["gpt-5-"]) => Some("minimal"),
-        Effort::None => Some("none"),
-        Effort::Low => Some("low"),
-        Effort::Medium => Some("medium"),
-        Effort::High => Some("high"),
+        Effort::None => Some(family.off.as_deref().filter(|word| *word != "never").unwrap_or(
+            match family.levels.first() {
+                Some(least) => least.word(),
+                None => "none",
+            },
+        )),
+        effort if family.levels.is_empty() => Some(effort.min(Effort::High).word()),
+        effort => Some(family.nearest(effort).word()),
     }
 }
 
 /// A message's items. Neighbouring texts and pictures make one item; calls, results and reasoning
-/// are items of their own, in their order.
-fn items(provider: ProviderKind, message: &Message) -> Vec<Value> {
+/// are items of their own, in their order. Some servers take a model's own words only with an id and a status.
+fn items(provider: ProviderKind, at: usize, message: &Message) -> Vec<Value> {
     let mut items = Vec::new();
     let mut content: Vec<Value> = Vec::new();
     let (role, text_type) = match message.role {
@@ -79,13 +82,22 @@ fn items(provider: ProviderKind, message: &Message) -> Vec<Value> {
         Role::Assistant => ("assistant", "output_text"),
     };
     let flush = |content: &mut Vec<Value>, items: &mut Vec<Value>| {
-        if !content.is_empty() {
-            items.push(json!({"type": "message", "role": role, "content": std::mem::take(content)}));
+        if content.is_empty() {
+            return;
         }
+        let content = std::mem::take(content);
+        items.push(match message.role {
+            Role::User => json!({"type": "message", "role": role, "content": content}),
+            Role::Assistant => json!({"type": "message", "id": format!("msg_{at:08x}{:08x}", items.len()),
+                "role": role, "status": "completed", "content": content}),
+        });
     };
     for block in &message.blocks {
         match block {
             Block::Text { text } if text.is_empty() => {}
+            Block::Text { text } if message.role == Role::Assistant => {
+                content.push(json!({"type": text_type, "text": text, "annotations": []}));
+            }
             Block::Text { text } => content.push(json!({"type": text_type, "text": text})),
             Block::Image { media_type, data } => content.push(image(media_type, data)),
             Block::Thinking { provider: made_by, raw, .. } => {
@@ -214,6 +226,9 @@ impl Assemble for Assembler {
                 self.item(&value).whole = Some(item);
             }
             "response.completed" | "response.incomplete" | "response.done" => {
+                if value["response"]["status"] == "failed" {
+                    return Err(Failure::from_event(&value));
+                }
                 self.closing = Some(value["response"].clone());
                 return Ok(Progress::Closed);
             }
@@ -245,7 +260,12 @@ impl Assemble for Assembler {
             Some("content_filter") => StopReason::Refusal("content_filter".to_owned()),
             Some(other) => StopReason::Other(other.to_owned()),
             None if refused => StopReason::Refusal("refusal".to_owned()),
-            None => StopReason::EndTurn,
+            None => match closing["status"].as_str() {
+                Some(status @ ("incomplete" | "cancelled" | "queued" | "in_progress")) => {
+                    StopReason::Other(status.to_owned())
+                }
+                _ => StopReason::EndTurn,
+            },
         };
         Ok(ModelReply {
             stop: settled(stop, &blocks),

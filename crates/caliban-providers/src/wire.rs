@@ -80,6 +80,14 @@ impl Wire {
         headers
     }
 
+    /// Headers that only some requests have.
+    pub(crate) fn request_headers(self, request: &ModelRequest<'_>) -> Option<(&'static str, String)> {
+        match self {
+            Self::Anthropic => anthropic::headers(request),
+            Self::Responses | Self::Chat(_) | Self::Gemini => None,
+        }
+    }
+
     pub(crate) fn body(self, provider: ProviderKind, request: &ModelRequest<'_>) -> Value {
         match self {
             Self::Anthropic => anthropic::body(provider, request),

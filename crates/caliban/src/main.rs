@@ -94,6 +94,7 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
     let mut out = anstream::stdout().lock();
     match command {
         Command::Config(command) => cli::config::config(command, &environment, &cwd, &mut out)?,
+        Command::Models(args) => cli::models::models(args, &environment, &cwd, &mut out)?,
         Command::Doctor(args) => return cli::doctor::doctor(args, &environment, &cwd, &mut out),
         Command::Trust(args) => cli::trust::trust(args, &environment, &cwd, &mut out)?,
         Command::Completions(args) => cli::completions::completions(args)?,

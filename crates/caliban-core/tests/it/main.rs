@@ -16,6 +16,8 @@ mod lifecycle;
 mod message;
 #[cfg(test)]
 mod mode;
+
+mod models;
 #[cfg(test)]
 mod names;
 #[cfg(test)]

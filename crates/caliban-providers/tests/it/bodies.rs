@@ -67,7 +67,7 @@ async fn anthropic() {
     let mut picture = image("image/png", "AAA");
     picture["cache_control"] = mark.clone();
     let expected = json!({
-        "model": "claude-haiku-4-5", "max_tokens": 9000, "stream": true,
+        "model": "claude-haiku-4-5", "max_tokens": 13_000, "stream": true,
         "thinking": {"type": "enabled", "budget_tokens": 4000},
         "system": [{"type": "text", "text": "be brief", "cache_control": mark}],
         "tools": [
@@ -95,16 +95,56 @@ async fn anthropic() {
 }
 
 #[tokio::test]
-async fn anthropic_thinks_by_effort_where_budgets_are_gone() {
+async fn anthropic_thinks_as_the_model_can() {
     let messages = [Message::user("hi")];
-    let (_, body) = sent(ProviderKind::Anthropic, "claude-opus-4-8", Effort::High, &messages).await;
-    let body: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!(
-        (&body["thinking"], &body["output_config"]),
-        (&json!({"type": "adaptive"}), &json!({"effort": "high"}))
-    );
-    let (_, body) = sent(ProviderKind::Anthropic, "claude-opus-4-8", Effort::Default, &messages).await;
-    assert!(!body.contains("thinking"), "{body}");
+    let adaptive = json!({"type": "adaptive"});
+    let shown = json!({"type": "adaptive", "display": "summarized"});
+    let effort = |word: &str| json!({"effort": word});
+    let cases = [
+        ("claude-opus-4-8", Effort::Default, shown.clone(), Value::Null, 41_000),
+        ("claude-opus-4-8", Effort::Max, shown.clone(), effort("max"), 41_000),
+        ("claude-opus-4-8", Effort::None, Value::Null, Value::Null, 9_000),
+        ("claude-sonnet-4-6", Effort::Xhigh, adaptive, effort("high"), 41_000),
+        ("claude-opus-5", Effort::None, json!({"type": "disabled"}), Value::Null, 9_000),
+        ("claude-sonnet-5-5", Effort::None, json!({"type": "between_tools"}), Value::Null, 9_000),
+        ("claude-opus-5-5", Effort::None, shown, effort("low"), 41_000),
+        (
+            "claude-haiku-4-5",
+            Effort::Default,
+            json!({"type": "enabled", "budget_tokens": 10_000}),
+            Value::Null,
+            19_000,
+        ),
+        ("claude-haiku-4-5", Effort::None, Value::Null, Value::Null, 9_000),
+        ("somebodys-model", Effort::High, Value::Null, Value::Null, 9_000),
+    ];
+    for (model, asked, thinking, config, max_tokens) in cases {
+        let (_, body) = sent(ProviderKind::Anthropic, model, asked, &messages).await;
+        let body: Value = serde_json::from_str(&body).unwrap();
+        let expected = (&thinking, &config, &json!(max_tokens));
+        assert_eq!(
+            (&body["thinking"], &body["output_config"], &body["max_tokens"]),
+            expected,
+            "{model} {asked:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_model_with_a_budget_may_think_between_its_calls() {
+    for (model, effort, expected) in [
+        ("claude-haiku-4-5", Effort::Default, true),
+        ("claude-haiku-4-5", Effort::None, false),
+        ("claude-3-7-sonnet-latest", Effort::Default, false),
+        ("claude-opus-4-8", Effort::Default, false),
+    ] {
+        let server = Server::start(vec![Answer::Stream(shorts()[0].whole.clone())]).await;
+        let messages = [Message::user("hi")];
+        let request = ModelRequest { effort, ..request(model, &messages) };
+        ask(config(ProviderKind::Anthropic, &server.url), request).await.0.unwrap();
+        let head = server.asked().remove(0).head;
+        assert_eq!(head.contains("anthropic-beta: interleaved-thinking"), expected, "{model}: {head}");
+    }
 }
 
 #[tokio::test]
@@ -118,7 +158,7 @@ async fn openai_responses() {
     };
     let call = |id: &str, arguments: &str| json!({"type": "function_call", "call_id": id, "name": "Read", "arguments": arguments});
     let expected = json!({
-        "model": "gpt-5.5", "stream": true, "store": false, "prompt_cache_key": "s1", "max_output_tokens": 9000,
+        "model": "gpt-5.5", "stream": true, "store": false, "prompt_cache_key": "s1", "max_output_tokens": 41_000,
         "include": ["reasoning.encrypted_content"], "reasoning": {"effort": "medium", "summary": "auto"},
         "instructions": "be brief",
         "tools": [tool("Read"), tool("Bash")], "parallel_tool_calls": true,
@@ -128,7 +168,8 @@ async fn openai_responses() {
                 {"type": "input_image", "image_url": "data:image/png;base64,AAA"},
             ]},
             raw,
-            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+            {"type": "message", "id": "msg_0000000100000001", "role": "assistant", "status": "completed",
+                "content": [{"type": "output_text", "text": "I look.", "annotations": []}]},
             call("c1", r#"{"z":1,"a":2}"#),
             call("c2", r#"{"not_json":"{oops"}"#),
             {"type": "function_call_output", "call_id": "c1", "output": [
@@ -146,6 +187,57 @@ async fn openai_responses() {
 async fn a_model_that_does_not_reason_is_not_asked_about_it() {
     let (_, body) = sent(ProviderKind::OpenAi, "gpt-4.1", Effort::High, &[Message::user("hi")]).await;
     assert!(!body.contains("reasoning"), "{body}");
+}
+
+#[tokio::test]
+async fn a_model_that_reasons_is_told_to_when_nobody_says_how_hard() {
+    let messages = [Message::user("hi")];
+    for (kind, model, effort, pointer, expected) in [
+        (ProviderKind::OpenAi, "gpt-5.5", Effort::Default, "/reasoning/effort", json!("medium")),
+        (ProviderKind::OpenAi, "gpt-6.1-sol", Effort::Max, "/reasoning/effort", json!("max")),
+        (ProviderKind::OpenAi, "gpt-5.5", Effort::Max, "/reasoning/effort", json!("xhigh")),
+        (
+            ProviderKind::OpenRouter,
+            "anthropic/claude-opus-5.5",
+            Effort::Default,
+            "/reasoning/effort",
+            json!("medium"),
+        ),
+        (ProviderKind::OpenAiChat, "qwen3", Effort::Max, "/reasoning_effort", json!("high")),
+        (ProviderKind::OpenAiChat, "qwen3", Effort::Default, "/reasoning_effort", Value::Null),
+        (
+            ProviderKind::Gemini,
+            "gemini-3.8-flash",
+            Effort::Default,
+            "/generationConfig/thinkingConfig",
+            json!({"includeThoughts": true}),
+        ),
+        (
+            ProviderKind::Gemini,
+            "gemini-3.8-flash",
+            Effort::None,
+            "/generationConfig/thinkingConfig/thinkingLevel",
+            json!("low"),
+        ),
+        (
+            ProviderKind::Gemini,
+            "gemini-2.5-flash",
+            Effort::None,
+            "/generationConfig/thinkingConfig/thinkingBudget",
+            json!(0),
+        ),
+        (
+            ProviderKind::Gemini,
+            "gemini-2.5-pro",
+            Effort::None,
+            "/generationConfig/thinkingConfig/thinkingBudget",
+            json!(128),
+        ),
+    ] {
+        let (_, body) = sent(kind, model, effort, &messages).await;
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(body.pointer(pointer).cloned().unwrap_or_default(), expected, "{model} {effort:?}");
+    }
 }
 
 #[tokio::test]
@@ -189,7 +281,7 @@ async fn gemini() {
     let (line, body) = sent(ProviderKind::Gemini, "gemini-3-flash-preview", Effort::Low, &messages).await;
     let tool = |name: &str| json!({"name": name, "description": format!("does {name}"), "parametersJsonSchema": schema()});
     let expected = json!({
-        "generationConfig": {"maxOutputTokens": 9000,
+        "generationConfig": {"maxOutputTokens": 41_000,
             "thinkingConfig": {"includeThoughts": true, "thinkingLevel": "low"}},
         "systemInstruction": {"parts": [{"text": "be brief"}]},
         "tools": [{"functionDeclarations": [tool("Read"), tool("Bash")]}],

@@ -5,6 +5,7 @@
 mod bodies;
 mod faults;
 mod prefix;
+mod refusals;
 mod scripted;
 mod server;
 mod streams;

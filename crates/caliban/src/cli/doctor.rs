@@ -309,7 +309,8 @@ fn is_loopback(url: &str) -> bool {
     }
 }
 
-fn connect(url: &str) -> Result<(), String> {
+/// Whether somebody listens at an address.
+pub(super) fn connect(url: &str) -> Result<(), String> {
     let url = url::Url::parse(url).map_err(|error| error.to_string())?;
     let host = url.host_str().ok_or("it names no host")?.trim_matches(['[', ']']).to_owned();
     let port = url.port_or_known_default().ok_or("it names no port")?;

@@ -10,6 +10,7 @@ pub(crate) mod doctor;
 pub(crate) mod early;
 pub(crate) mod fleet;
 pub(crate) mod man;
+pub(crate) mod models;
 pub(crate) mod run;
 pub(crate) mod sessions;
 pub(crate) mod trust;
@@ -108,6 +109,8 @@ pub(crate) enum Command {
     Config(config::ConfigCommand),
     /// Check whether everything is in place, and say what to do where it is not
     Doctor(doctor::DoctorArgs),
+    /// List the models that are known, what each costs, and which providers can be used
+    Models(models::ModelsArgs),
     /// Trust a repo: use its settings, hooks and MCP servers
     Trust(trust::TrustArgs),
     /// Start, watch, steer, review and end agents in the background

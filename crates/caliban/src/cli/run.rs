@@ -18,9 +18,6 @@ use crate::{
     settings::values::{Usd, provider_names},
 };
 
-/// The words for `--effort`.
-const EFFORTS: [&str; 5] = ["default", "none", "low", "medium", "high"];
-
 /// The work itself: what is asked and how the answer is printed.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct RunFlags {
@@ -115,8 +112,8 @@ pub(crate) struct AgentFlags {
     /// The model, as the provider names it
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
-    /// How hard the model shall think
-    #[arg(long, value_name = "EFFORT", value_parser = PossibleValuesParser::new(EFFORTS).try_map(|word| effort(&word)))]
+    /// How hard the model shall think; what it does not offer becomes the next lower that it does
+    #[arg(long, value_name = "EFFORT", value_parser = PossibleValuesParser::new(Effort::ALL.map(Effort::word)).try_map(|word| effort(&word)))]
     pub effort: Option<Effort>,
     /// A script that answers instead of a model (implies --provider scripted)
     #[arg(long, value_name = "FILE", value_parser = utf8_path())]

@@ -31,7 +31,11 @@ use crate::{
 /// Name, arguments, what it does.
 const OWN: [(&str, Option<&str>, &str); 14] = [
     ("model", Some("[name]"), "Show the models, or let another one answer"),
-    ("effort", Some("[default | none | low | medium | high]"), "Show or change how hard the model thinks"),
+    (
+        "effort",
+        Some("[default | none | low | medium | high | xhigh | max]"),
+        "Show or change how hard the model thinks",
+    ),
     ("diff", None, "Show what the tools of this session have changed"),
     ("undo", None, "Bring the files of the last turn back that tools have changed"),
     ("rewind", Some("[prompt]"), "Go back to before a prompt: its files and the conversation"),
@@ -311,20 +315,15 @@ fn check_rest(host: &SessionHost) -> Result<(), String> {
 }
 
 async fn effort(word: &str, host: &SessionHost) -> Result<String, String> {
-    let word_of = |effort: Effort| {
-        serde_json::to_value(effort)
-            .ok()
-            .and_then(|word| word.as_str().map(str::to_owned))
-            .unwrap_or_default()
-    };
+    let words = || Effort::ALL.map(Effort::word).join(", ");
     if word.is_empty() {
-        let now = word_of(host.settings().borrow().effort);
-        return Ok(format!("Effort is {now}. /effort default, none, low, medium or high changes that."));
+        let now = host.settings().borrow().effort.word();
+        return Ok(format!("Effort is {now}. /effort with one of {} changes that.", words()));
     }
-    let effort: Effort = serde_json::from_value(word.into())
-        .map_err(|_| format!("there is no effort {word}: default, none, low, medium or high"))?;
+    let effort: Effort =
+        serde_json::from_value(word.into()).map_err(|_| format!("there is no effort {word}: {}", words()))?;
     host.configure(Change { model: None, effort: Some(effort) }).await?;
-    Ok(format!("From the next request on the effort is {}.", word_of(effort)))
+    Ok(format!("From the next request on the effort is {}.", effort.word()))
 }
 
 fn permissions(arguments: &str, host: &SessionHost) -> Result<String, String> {

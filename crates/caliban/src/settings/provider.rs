@@ -117,7 +117,7 @@ impl Loaded {
     }
 
     /// The target for a provider that has been decided on.
-    fn target(&self, provider: Sourced<ProviderKind>) -> Result<Target, SettingsError> {
+    pub(crate) fn target(&self, provider: Sourced<ProviderKind>) -> Result<Target, SettingsError> {
         let kind = provider.value;
         let usual = kind.default_model().map(|model| default(model.to_owned()));
         let Some(api) = self.settings.providers.api(kind) else {

@@ -270,3 +270,40 @@ fn the_first_request_is_small() {
     let size = place.server.model_requests()[0].raw.len();
     assert!(size <= 12 * 1024, "the first request has {size} bytes");
 }
+
+#[test]
+fn models_lists_what_is_known_what_it_costs_and_which_keys_there_are() {
+    let mut place = Place::new(script![]);
+    let closed = ClosedPort::new();
+    place.env.set("OLLAMA_HOST", closed.url());
+    place.env.set("GEMINI_API_KEY", "a-secret-key");
+    let output = place.env.run_in(&place.repo, ["models"]).ok();
+    assert!(!output.stdout.contains("a-secret-key"), "{}", output.stdout);
+    let line = |name: &str| output.stdout.lines().find(|line| line.contains(name)).unwrap().to_owned();
+    assert!(line("anthropic ").starts_with("* anthropic    ready"), "{}", line("anthropic "));
+    assert!(
+        line("gemini ").contains("ready") && line("gemini ").contains("GEMINI_API_KEY"),
+        "{}",
+        line("gemini ")
+    );
+    assert!(line("openai ").starts_with("  openai       -"), "{}", line("openai "));
+    assert!(line("ollama ").contains("nobody listens"), "{}", line("ollama "));
+    let words: Vec<String> = line("claude-opus-5-5").split_whitespace().map(str::to_owned).collect();
+    let expected = "claude-opus-5-5 1000000 $4.00 $20.00 $0.20 none low medium high xhigh max";
+    assert_eq!(words.join(" "), expected);
+
+    let report: Value = place.env.run_in(&place.repo, ["models", "haiku-5", "--json"]).ok().json();
+    assert_eq!(
+        report["models"],
+        json!([{
+            "name": "claude-haiku-5-5", "provider": "anthropic", "context_window": 1_000_000, "max_output": 128_000,
+            "efforts": ["none", "low", "medium", "high", "xhigh", "max"],
+            "usd_per_million": {"input": 0.1, "output": 0.5, "cache_read": 0.01, "cache_write": 0.125},
+            "long_prompts": {"above": 100_000, "usd_per_million":
+                {"input": 0.5, "output": 2.5, "cache_read": 0.05, "cache_write": 0.625}},
+        }])
+    );
+    assert!(report["sources"].as_array().unwrap().len() > 2 && report["compared"].is_string());
+    let output = place.env.run_in(&place.repo, ["models", "zzz"]).expect_code(1);
+    assert!(output.stderr.contains("hint: a model that is not listed can be used"), "{}", output.stderr);
+}

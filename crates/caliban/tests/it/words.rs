@@ -38,6 +38,7 @@ fn help_names_the_flags_the_verbs_and_the_exit_codes() {
         "sessions",
         "config",
         "doctor",
+        "models",
         "trust",
         "completions",
         "man",
