@@ -1,11 +1,14 @@
 //! Makes room before the model's window is full.
 //!
-//! First old tool results go, then a summary takes the place of the older messages. The task, the todo list and
-//! the last messages stay, and in any case what the model has not answered yet. Only what the model is sent changes:
-//! the transcript keeps everything.
+//! Where old tool results are enough, the oldest go, and no more of them than needed. The next time, or where they are not
+//! enough, a summary takes the place of the
+//! older messages: the model writes it from the conversation as it stands, before anything is taken away, so that nothing
+//! is missing from it and the provider has its beginning in the cache. The task, the todo list and the last messages stay,
+//! and in any case what the model has not answered yet. Only what the model is sent changes: the transcript keeps
+//! everything.
 
 use caliban_core::{
-    message::{Block, Message, ResultPart, Role},
+    message::{Block, Effort, Message, ResultPart, Role},
     usage::Usage,
     wait::Wait,
 };
@@ -14,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::Agent,
-    conversation::{CLEARED, Conversation, OpenCall, characters, has_results},
+    conversation::{CLEARED, Conversation, OpenCall, characters, has_results, part_characters},
     event::{Event, Outcome},
     feed::Entry,
     request::{Audience, Failed, Question},
@@ -25,16 +28,20 @@ use crate::{
 
 /// Room is made when this much of the window is used, in percent.
 const FULL_PERCENT: u64 = 80;
-/// Clearing old results is enough when it brings the use below this, in percent.
-const ROOMY_PERCENT: u64 = 50;
+/// Results are cleared until the use is at most this, in percent.
+const ROOMY_PERCENT: u64 = 60;
 /// The newest messages whose tool results are never cleared.
 const FRESH_MESSAGES: usize = 6;
 /// A shorter result is not worth clearing.
 const SMALL_RESULT: usize = 400;
 /// The kept tail may take this much of the window, in percent.
 const TAIL_PERCENT: u64 = 20;
-/// The most tokens of a summary.
-const SUMMARY_TOKENS: u32 = 4_096;
+/// The most tokens of a summary, where the window has room for them.
+const SUMMARY_TOKENS: u64 = 12_000;
+/// A summary may take this much of the window, in percent.
+const SUMMARY_PERCENT: u64 = 15;
+/// A summary that comes empty is asked for so often.
+const SUMMARY_ATTEMPTS: u32 = 3;
 
 const INSTRUCTION: &str = "The conversation is about to be shortened. Write a summary that lets you go on \
 without the older part. Do not call tools. State: what the user wants, in their words where they matter; what is \
@@ -90,18 +97,24 @@ impl Agent {
         for event in open {
             self.record(event, Durability::Written).await?;
         }
-        self.clear_results(FRESH_MESSAGES).await?;
-        self.summarise(cancel).await
+        if !self.summarise(cancel).await? {
+            self.clear_down_to(0, FRESH_MESSAGES).await?;
+        }
+        Ok(())
     }
 
     pub(crate) async fn make_room(&mut self, cancel: &CancellationToken) -> Result<(), Halt> {
-        self.clear_results(FRESH_MESSAGES).await?;
-        if self.uses_more_than(ROOMY_PERCENT) {
-            self.summarise(cancel).await?;
+        let roomy = self.share_of_window(ROOMY_PERCENT);
+        let (enough, reaches) = clearable(&self.conversation, FRESH_MESSAGES, roomy);
+        if reaches && !self.conversation.has_cleared_results() {
+            self.record(Event::ResultsCleared { ids: enough }, Durability::Written).await?;
+            return Ok(());
         }
+        self.summarise(cancel).await?;
+        self.clear_down_to(roomy, FRESH_MESSAGES).await?;
         if self.conversation.estimated_tokens() >= self.window() {
             // Even what came last is too much: better called again for less than a session that cannot go on.
-            self.clear_results(0).await?;
+            self.clear_down_to(0, 0).await?;
         }
         if self.conversation.estimated_tokens() > self.window() {
             let (have, window) = (self.conversation.estimated_tokens(), self.window());
@@ -116,9 +129,10 @@ impl Agent {
         Ok(())
     }
 
-    /// Drops the results before the last so many messages; whether there was anything to drop.
-    pub(crate) async fn clear_results(&mut self, fresh: usize) -> Result<bool, Halt> {
-        let ids = clearable(&self.conversation, fresh);
+    /// Drops the oldest results before the last so many messages, until no more than so many tokens are left; whether there
+    /// was anything to drop.
+    pub(crate) async fn clear_down_to(&mut self, tokens: u64, fresh: usize) -> Result<bool, Halt> {
+        let (ids, _) = clearable(&self.conversation, fresh, tokens);
         if ids.is_empty() {
             return Ok(false);
         }
@@ -126,34 +140,66 @@ impl Agent {
         Ok(true)
     }
 
-    async fn summarise(&mut self, cancel: &CancellationToken) -> Result<(), Halt> {
+    /// Whether a summary has taken the place of older messages.
+    async fn summarise(&mut self, cancel: &CancellationToken) -> Result<bool, Halt> {
         let keep_tail = tail(self.conversation.messages(), self.share_of_window(TAIL_PERCENT));
         if self.conversation.messages().len() <= keep_tail + 1 {
-            return Ok(());
+            return Ok(false);
         }
-        let (summary, usage) = self.ask_for_summary(cancel).await?;
+        let Some((summary, usage)) = self.ask_for_summary(cancel).await? else { return Ok(false) };
         self.record(Event::Summarised { summary, keep_tail, usage }, Durability::Synced).await?;
-        Ok(())
+        Ok(true)
     }
 
-    async fn ask_for_summary(&mut self, cancel: &CancellationToken) -> Result<(String, Usage), Halt> {
+    /// A summary and what it took; nothing when none came.
+    async fn ask_for_summary(
+        &mut self,
+        cancel: &CancellationToken,
+    ) -> Result<Option<(String, Usage)>, Halt> {
         let mut messages = self.conversation.messages().to_vec();
         let feed = self.transcript.feed();
         feed.push(Entry::Waiting(Wait::Summary));
-        let answer = match self.request_summary(&messages, cancel).await {
-            // What is to be summed up is too much itself: then from the beginnings of the results.
-            Err(Failed::Model(ProviderError::ContextTooLong { .. })) => {
-                messages.iter_mut().for_each(shorten_results);
-                self.request_summary(&messages, cancel).await
+        // A server that takes too much without a word forgets the beginning. What came last is shortened first: it stays as it
+        // is beside the summary, and the provider does not have it in its cache yet.
+        let room = self.window().saturating_sub(self.summary_room());
+        let mut over = self.conversation.estimated_tokens().saturating_sub(room);
+        for message in messages.iter_mut().rev() {
+            if over == 0 {
+                break;
             }
-            other => other,
-        };
-        answer.map_err(Failed::into_halt)
+            let before = characters(message);
+            shorten_results(message);
+            over = over.saturating_sub((before.saturating_sub(characters(message)) / 4) as u64);
+        }
+        let mut used = Usage::default();
+        for attempt in 1..=SUMMARY_ATTEMPTS {
+            let answer = match self.request_summary(&messages, attempt, cancel).await {
+                // What is to be summed up is too much itself: then from the beginnings of the results.
+                Err(Failed::Model(ProviderError::ContextTooLong { .. })) => {
+                    messages.iter_mut().for_each(shorten_results);
+                    self.request_summary(&messages, attempt, cancel).await
+                }
+                other => other,
+            };
+            let (summary, usage) = answer.map_err(Failed::into_halt)?;
+            used += usage;
+            if !summary.trim().is_empty() {
+                return Ok(Some((summary, used)));
+            }
+        }
+        let note = format!("the model gave no summary, {SUMMARY_ATTEMPTS} times in a row");
+        self.record(Event::Note { text: note }, Durability::Written).await?;
+        Ok(None)
+    }
+
+    fn summary_room(&self) -> u64 {
+        self.share_of_window(SUMMARY_PERCENT).clamp(1, SUMMARY_TOKENS)
     }
 
     async fn request_summary(
         &mut self,
         messages: &[Message],
+        attempt: u32,
         cancel: &CancellationToken,
     ) -> Result<(String, Usage), Failed> {
         let mut messages = messages.to_vec();
@@ -167,16 +213,15 @@ impl Agent {
         let question = Question {
             messages: Some(&messages),
             tools: &specs,
-            calls: Calls::Allowed,
-            max_output: Some(SUMMARY_TOKENS),
-            effort: self.kit.effort,
+            // The first time everything is as in every other request, which is what the provider has in its cache.
+            calls: if attempt == 1 { Calls::Allowed } else { Calls::Forbidden },
+            max_output: u32::try_from(self.summary_room()).ok(),
+            effort: if attempt == 1 { self.kit.provider.aside(self.kit.effort) } else { Effort::None },
             audience: Audience::Nobody,
         };
         let (reply, ms) = self.request(question, cancel).await?;
         tracing::debug!(ms, "summarised");
-        let text = reply.message.text();
-        let text = if text.trim().is_empty() { "(the model gave no summary)".to_owned() } else { text };
-        Ok((text, reply.usage))
+        Ok((reply.message.text(), reply.usage))
     }
 }
 
@@ -196,17 +241,25 @@ fn shorten_results(message: &mut Message) {
     }
 }
 
-/// The calls whose results can go: old, and large enough to matter.
-fn clearable(conversation: &Conversation, fresh: usize) -> Vec<String> {
+/// The calls whose results go, the oldest first, until no more than so many tokens are left; and whether that is enough.
+/// Only results that are old and large enough to matter.
+fn clearable(conversation: &Conversation, fresh: usize, tokens: u64) -> (Vec<String>, bool) {
     let messages = conversation.messages();
     let old = messages.len().saturating_sub(fresh);
-    let blocks = messages.iter().take(old).flat_map(|message| &message.blocks);
-    blocks
-        .filter_map(|block| match block {
-            Block::ToolResult { id, content, .. } if is_large(content) => Some(id.clone()),
-            _ => None,
-        })
-        .collect()
+    let (mut ids, mut left) = (Vec::new(), conversation.estimated_tokens());
+    for block in messages.iter().take(old).flat_map(|message| &message.blocks) {
+        if left <= tokens {
+            break;
+        }
+        if let Block::ToolResult { id, content, .. } = block
+            && is_large(content)
+        {
+            let freed = content.iter().map(part_characters).sum::<usize>().saturating_sub(CLEARED.len());
+            left = left.saturating_sub((freed / 4) as u64);
+            ids.push(id.clone());
+        }
+    }
+    (ids, left <= tokens)
 }
 
 fn is_large(content: &[ResultPart]) -> bool {

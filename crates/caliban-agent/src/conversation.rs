@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use caliban_core::{
+    models,
     message::{Block, Message, ResultPart, Role, StopReason},
     usage::Usage,
 };
@@ -47,6 +48,7 @@ pub struct Conversation {
     todos: Value,
     /// How many blocks of the first message are the task, once a summary stands behind them.
     task: Option<usize>,
+    has_cleared_results: bool,
     /// The ids of all calls that there ever were, also of those that only the transcript still has.
     call_ids: BTreeSet<String>,
     queue: BTreeMap<u64, QueuedMessage>,
@@ -351,7 +353,13 @@ impl Conversation {
         }
     }
 
+    /// Whether results were cleared since the last summary.
+    pub(crate) fn has_cleared_results(&self) -> bool {
+        self.has_cleared_results
+    }
+
     fn clear_results(&mut self, ids: &[String]) {
+        self.has_cleared_results = true;
         let ids: BTreeSet<&str> = ids.iter().map(String::as_str).collect();
         let before = self.characters();
         for block in self.messages.iter_mut().flat_map(|message| &mut message.blocks) {
@@ -361,6 +369,7 @@ impl Conversation {
                 *content = vec![ResultPart::Text { text: CLEARED.to_owned() }];
             }
         }
+        self.forget_bound_thinking();
         let saved = (before.saturating_sub(self.characters()) / 4) as u64;
         // What the provider has not counted yet may be among it.
         let uncounted = saved.saturating_sub(self.last_prompt_tokens);
@@ -393,11 +402,23 @@ impl Conversation {
             text.push_str("</todo list>");
         }
         first.blocks.push(Block::Text { text });
+        let mut tail = tail;
+        if models::family(&self.model()).bound {
+            tail.iter_mut().for_each(without_thinking);
+        }
         for message in [first].into_iter().chain(tail) {
             self.push(message);
         }
+        self.has_cleared_results = false;
         self.last_prompt_tokens = 0;
         self.uncounted = self.characters();
+    }
+
+    /// What a model thought is void for it when something before it has changed, and its provider refuses it then.
+    fn forget_bound_thinking(&mut self) {
+        if models::family(&self.model()).bound {
+            self.messages.iter_mut().for_each(without_thinking);
+        }
     }
 
     fn characters(&self) -> usize {
@@ -415,6 +436,10 @@ fn without_lost_reasoning(message: &Message) -> Message {
     let is_lost = |block: &Block| matches!(block, Block::Thinking { raw: Value::Null, .. });
     let blocks = message.blocks.iter().filter(|block| !is_lost(block)).cloned().collect();
     Message { role: message.role, blocks }
+}
+
+fn without_thinking(message: &mut Message) {
+    message.blocks.retain(|block| !matches!(block, Block::Thinking { .. }));
 }
 
 /// How many characters a message has, roughly as they count for a model.
@@ -435,7 +460,8 @@ pub fn characters(message: &Message) -> usize {
 /// A picture costs about 1,500 tokens whatever its bytes.
 const IMAGE_CHARACTERS: usize = 6_000;
 
-fn part_characters(part: &ResultPart) -> usize {
+/// The same of a part of a result.
+pub(crate) fn part_characters(part: &ResultPart) -> usize {
     match part {
         ResultPart::Text { text } => text.len(),
         ResultPart::Image { .. } => IMAGE_CHARACTERS,

@@ -272,7 +272,7 @@ impl Agent {
             self.make_room(cancel).await?;
             reply = self.request_once(calls, cancel).await;
         }
-        if is_too_long(&reply) && self.clear_results(0).await? {
+        if is_too_long(&reply) && self.clear_down_to(0, 0).await? {
             reply = self.request_once(calls, cancel).await;
         }
         let (mut reply, ms) = reply.map_err(Failed::into_halt)?;

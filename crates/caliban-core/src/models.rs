@@ -54,6 +54,9 @@ pub struct Family {
     /// Whether the text of its thinking comes only when it is asked for.
     #[serde(default)]
     pub summarized: bool,
+    /// Whether it reads its own thinking of earlier only as long as nothing before that has changed.
+    #[serde(default)]
+    pub bound: bool,
 }
 
 impl Family {
@@ -172,6 +175,7 @@ static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
         off: None,
         interleaved: false,
         summarized: false,
+        bound: false,
     };
     // The file is part of the program, and a test reads it: it cannot be wrong here.
     let file = serde_json::from_str::<File>(include_str!("models.json")).ok();

@@ -40,6 +40,11 @@ fn chain() -> Script {
 
 fn place_with_files() -> Place {
     let place = Place::new(chain());
+    copy_files(&place);
+    place
+}
+
+fn copy_files(place: &Place) {
     let settings = format!("context_window = {WINDOW}\n[limits]\nmax_turns = 60\n");
     place.env.write(place.env.config().join("caliban/settings.toml"), settings);
     for number in 0..FILES {
@@ -47,7 +52,6 @@ fn place_with_files() -> Place {
         let text = format!("this is file {number};\n{}", line.repeat(70));
         place.env.write(place.repo.join(format!("file{number}.txt")), text);
     }
-    place
 }
 
 fn is_summary(request: &Recorded) -> bool {
@@ -104,6 +108,76 @@ fn old_results_go_first_then_a_summary_and_the_task_and_todos_stay() {
     for number in 0..FILES {
         assert!(transcript.contains(&format!("filler of file {number} lorem")), "file {number}");
     }
+}
+
+/// The messages of a request without cache marks, which move on with the conversation.
+fn plain_messages(request: &Recorded) -> Vec<Value> {
+    let mut messages = request.body["messages"].as_array().unwrap().clone();
+    for message in &mut messages {
+        for block in message["content"].as_array_mut().unwrap() {
+            block.as_object_mut().unwrap().remove("cache_control");
+        }
+    }
+    messages
+}
+
+#[test]
+fn results_go_oldest_first_and_no_more_than_needed_and_a_summary_is_made_of_what_is_there() {
+    let place = place_with_files();
+    place.ask(TASK, []).ok();
+    let requests = place.server.model_requests();
+    let tokens = |request: &Recorded| request.raw.len() / CHARS_PER_TOKEN;
+    let cleared = |request: &Recorded| {
+        let results = plain_messages(request).into_iter().flat_map(|message| {
+            let blocks = message["content"].as_array().unwrap().clone();
+            blocks.into_iter().filter(|block| block["type"] == "tool_result")
+        });
+        results.map(|block| block["content"].to_string().contains("dropped to save space")).collect::<Vec<bool>>()
+    };
+    let mut times = (0, 0);
+    for pair in requests.windows(2) {
+        let [before, after] = pair else { unreachable!() };
+        let count = |request: &Recorded| cleared(request).into_iter().filter(|is| *is).count();
+        if !is_summary(before) && !is_summary(after) && count(after) > count(before) {
+            times.0 += 1;
+            // Oldest first: no whole long result stands before a cleared one, but the short one of TodoWrite.
+            let marks = cleared(after);
+            let last = marks.iter().rposition(|is| *is).unwrap();
+            assert!(marks[..=last].iter().filter(|is| !**is).count() <= 1, "{marks:?}");
+            // What is left is most of what may be left: not everything that could have gone has gone.
+            let left = tokens(after) * 100 / WINDOW;
+            assert!((45..70).contains(&left), "{left} % are left of the window");
+        }
+        if is_summary(after) && !is_summary(before) {
+            times.1 += 1;
+            // The request before it is its beginning, byte for byte: the provider has that in its cache.
+            let (begin, whole) = (plain_messages(before), plain_messages(after));
+            assert!(begin[..] == whole[..begin.len()], "the prefix has changed");
+            for key in ["system", "tools", "model"] {
+                assert_eq!(before.body[key], after.body[key], "{key}");
+            }
+            assert_eq!(after.body.get("tool_choice"), None);
+            assert_eq!(after.body["max_tokens"], WINDOW * 15 / 100);
+        }
+    }
+    assert!(times.0 >= 1 && times.1 >= 1, "{times:?}");
+}
+
+#[test]
+fn a_summary_that_comes_empty_is_asked_for_again_and_nothing_is_lost_without_one() {
+    let again = text("short").on(SHORTENED);
+    let mut script = chain();
+    script.steps[0] = again.forever();
+    script.steps.insert(0, text("").on(SHORTENED));
+    let chained = Place::new(script);
+    copy_files(&chained);
+    assert_eq!(chained.ask(TASK, []).ok().stdout, "The word is found.\n");
+    let requests = chained.server.model_requests();
+    let summaries: Vec<&Recorded> = requests.iter().filter(|request| is_summary(request)).collect();
+    assert!(summaries.len() >= 2, "{}", summaries.len());
+    assert_eq!(summaries[0].body.get("tool_choice"), None);
+    assert_eq!(summaries[1].body["tool_choice"], json!({"type": "none"}), "now it has to answer");
+    assert!(!chained.env.read(chained.session().join("transcript.jsonl")).contains("gave no summary"));
 }
 
 #[test]
@@ -178,7 +252,8 @@ fn a_summary_that_is_too_much_itself_is_made_of_less() {
         .map(|request| request.body["messages"].to_string())
         .collect();
     assert_eq!(summaries.len(), 2);
-    assert!(summaries[1].contains("[cut]") && !summaries[0].contains("[cut]"), "{summaries:?}");
+    let cuts: Vec<usize> = summaries.iter().map(|summary| summary.matches("[cut]").count()).collect();
+    assert_eq!(cuts, [1, 2], "first what came last, then everything");
 }
 
 #[test]
