@@ -193,6 +193,13 @@ pub enum ComposeError {
     Account(#[from] caliban_core::budget::AccountError<String>),
 }
 
+/// Whether a model was taught to change files with patches: those of the GPT family, also behind a router
+/// (`openai/gpt-5`).
+fn knows_patches(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    ["gpt-", "codex"].iter().any(|start| name.starts_with(start))
+}
+
 impl Blueprint {
     /// The kit of one agent.
     pub fn kit(&self, wanted: Wanted) -> Result<Kit, ComposeError> {
@@ -232,6 +239,9 @@ impl Blueprint {
         });
         workspace.set_off_limits(off_limits.clone());
         let mut tools = caliban_tools::builtin(&workspace);
+        if knows_patches(&self.model) {
+            tools.push(caliban_tools::apply_patch(&workspace));
+        }
         tools.extend(self.foreign_tools.iter().cloned());
         let is_independent = parent.is_none();
         let starter = || subagent::Starter {

@@ -188,7 +188,9 @@ impl Touch {
             match access {
                 Access::Read(path) => read.extend(both(path).into_iter().flatten()),
                 Access::Write(path) => written.extend(both(path).into_iter().flatten()),
-                Access::Command { .. } | Access::Mcp { read_only: false, .. } => return Self::Anything,
+                Access::Command { .. } | Access::Detach { .. } | Access::Mcp { read_only: false, .. } => {
+                    return Self::Anything;
+                }
                 Access::Fetch { .. } | Access::Mcp { .. } | Access::Agent | Access::Nothing => {}
             }
         }

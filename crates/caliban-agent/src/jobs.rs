@@ -1,5 +1,6 @@
 //! Background commands when the model has nothing more to do: a run that ends with its turn waits for them.
 
+use caliban_contract::detached::DetachedRecord;
 use caliban_core::{spec::AfterTurn, wait::Wait};
 use caliban_tools::{JobInfo, JobState};
 use tokio_util::sync::CancellationToken;
@@ -66,21 +67,33 @@ impl Agent {
         })
     }
 
-    /// What is said about commands that end with the run.
-    pub(crate) fn ended_with_the_run(&self) -> Option<String> {
+    /// What is said about commands that end with the run, and about those that outlive it.
+    pub(crate) fn about_commands(&self) -> Vec<String> {
+        if self.kit.after_turn == AfterTurn::Stay {
+            return Vec::new();
+        }
         let running = running(&self.kit.workspace.jobs());
-        (self.kit.after_turn == AfterTurn::End && !running.is_empty())
-            .then(|| format!("background commands still ran and were ended: {}", running.join("; ")))
+        let ended = (!running.is_empty())
+            .then(|| format!("background commands still ran and were ended: {}", running.join("; ")));
+        // A helper's are its parent's, who says it.
+        let is_helper = self.kit.parent.is_some();
+        let left = if is_helper { None } else { left_running(&self.kit.workspace.detached()) };
+        ended.into_iter().chain(left).collect()
     }
+}
+
+/// Says which commands outlive the run.
+fn left_running(detached: &[DetachedRecord]) -> Option<String> {
+    let named = |record: &DetachedRecord| format!("{} ({})", record.id, quoted(&record.command));
+    let all: Vec<String> = detached.iter().map(named).collect();
+    (!all.is_empty()).then(|| format!("left running: {}; `caliban jobs stop ID` ends one", all.join("; ")))
+}
+
+fn quoted(command: &str) -> String {
+    caliban_core::inert::line(command).chars().take(QUOTED_CHARACTERS).collect()
 }
 
 fn running(jobs: &[JobInfo]) -> Vec<String> {
     let running = jobs.iter().filter(|job| job.state == JobState::Running);
-    running
-        .map(|job| {
-            let command = caliban_core::inert::line(&job.command);
-            let short: String = command.chars().take(QUOTED_CHARACTERS).collect();
-            format!("{} ({short})", job.id)
-        })
-        .collect()
+    running.map(|job| format!("{} ({})", job.id, quoted(&job.command))).collect()
 }

@@ -232,7 +232,7 @@ impl Agent {
             }
             None => {}
         }
-        if let Some(note) = self.ended_with_the_run() {
+        for note in self.about_commands() {
             self.add_note(note).await?;
         }
         Ok(true)

@@ -190,7 +190,8 @@ fn walk(sight: &impl Sight, pid: i32, keepers: &[&str]) -> Option<Ancestry> {
 }
 
 fn is_agents_mode(mode: &str) -> bool {
-    mode == modes::SHIM || mode == modes::WORKER
+    // What an agent left running is still the agent's.
+    mode == modes::SHIM || mode == modes::WORKER || mode == modes::DETACHED
 }
 
 /// What stands above a process (`below`) whose parent cannot be seen; `None` when the parent has only ended meanwhile.

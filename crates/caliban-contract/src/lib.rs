@@ -6,6 +6,7 @@
 
 pub mod ancestry;
 pub mod archive;
+pub mod detached;
 pub mod grants;
 pub mod limits;
 pub mod lock;

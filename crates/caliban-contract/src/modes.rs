@@ -11,3 +11,7 @@ pub const WORKER: &str = "__worker";
 pub const REAP: &str = "__reap";
 /// Runs the user's `fleet.notify` command. The notice is on standard input: everybody can read command lines.
 pub const NOTIFY: &str = "__notify";
+/// Keeps one detached command: `__detached <its directory>`.
+pub const DETACHED: &str = "__detached";
+/// Prints the text of a PDF, with little memory and time: `__pdf <path>`.
+pub const PDF: &str = "__pdf";

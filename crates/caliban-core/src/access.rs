@@ -35,6 +35,11 @@ pub enum Access {
         /// Whether the server says that the tool only reads.
         read_only: bool,
     },
+    /// Leaves this command running when the agent has ended.
+    Detach {
+        /// The line as the shell would get it.
+        line: String,
+    },
     /// Starts another agent; what that one does is judged call by call.
     Agent,
     /// Touches nothing but the conversation itself (the todo list, output of a running job).
@@ -45,7 +50,7 @@ impl Access {
     /// Whether this can change anything outside the conversation. A command counts as changing.
     pub fn changes_something(&self) -> bool {
         match self {
-            Self::Write(_) | Self::Command { .. } | Self::Agent => true,
+            Self::Write(_) | Self::Command { .. } | Self::Detach { .. } | Self::Agent => true,
             Self::Mcp { read_only, .. } => !read_only,
             Self::Read(_) | Self::Fetch { .. } | Self::Nothing => false,
         }

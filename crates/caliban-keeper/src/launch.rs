@@ -55,6 +55,9 @@ pub enum Streams {
     /// on the reaper's standard error. The shell gets one more argument: the number of a descriptor to which it may write
     /// its last working directory.
     Shell,
+    /// A shell command in a terminal of its own, otherwise like [`Self::Shell`]. It reads what follows the launch on the
+    /// reaper's standard input, as if typed.
+    Terminal,
     /// It reads nothing, and both outputs go to the reaper's standard output. Only the exit code is reported.
     Joined,
     /// It reads these bytes, and its outputs are the reaper's own. Only the exit code is reported.
@@ -145,6 +148,7 @@ impl Launch {
         let directory = parts.next()?.into();
         let streams = match parts.next()?.to_str()? {
             "shell" => Streams::Shell,
+            "terminal" => Streams::Terminal,
             "joined" => Streams::Joined,
             "live" => Streams::Live,
             "apart" => Streams::Apart { input: parts.next()? },
@@ -167,9 +171,15 @@ impl Launch {
 }
 
 impl Streams {
+    /// Whether a shell reports its last directory, and the reaper all else.
+    pub(crate) fn is_shell(&self) -> bool {
+        matches!(self, Self::Shell | Self::Terminal)
+    }
+
     fn name(&self) -> &'static str {
         match self {
             Self::Shell => "shell",
+            Self::Terminal => "terminal",
             Self::Joined => "joined",
             Self::Apart { .. } => "apart",
             Self::Live => "live",
@@ -200,6 +210,8 @@ mod tests {
         };
         let through = |launch: &Launch| Launch::read(&mut &launch.encode().unwrap()[..]).unwrap();
         assert_eq!(through(&launch), launch);
+        let typed = Launch { streams: Streams::Terminal, ..launch.clone() };
+        assert_eq!(through(&typed), typed);
         let joined = Launch { streams: Streams::Joined, ..launch };
         assert_eq!(through(&joined), joined);
         let hook = Launch::shell("true", "/".into(), Vec::new(), Streams::Apart { input: "{}\n".into() });

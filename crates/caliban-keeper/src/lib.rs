@@ -7,6 +7,7 @@
 //!   TERM, a grace period, then KILL until the tree is empty.
 //! - Two small programs run a [`Tree`]: the shim of a worker (in `caliban-supervisor`) and the reaper of a command
 //!   ([`reaper_main`]). [`Supervised`] and [`Serving`] are the reaper's callers.
+//! - A command that is meant to outlive its agent has a keeper of its own ([`Detach`], [`detached_main`]).
 //! - [`end_strays`] cleans up when a keeper itself was killed.
 //!
 //! The fence of issue 15 (a sandbox) plugs into [`Launch::command`]: that function is the only place where a kept
@@ -14,6 +15,7 @@
 //!
 //! `caliban-process` only looks at processes. Everything that signals them is here.
 
+mod detached;
 mod group;
 mod launch;
 mod memory;
@@ -21,8 +23,10 @@ mod reaper;
 mod report;
 mod strays;
 mod supervised;
+mod terminal;
 mod tree;
 
+pub use detached::{Detach, detached_gone_within, detached_main, stop_detached};
 pub use group::{Group, Standing, leave_agent, sweep};
 pub use launch::{Environment, Launch, Streams, Variables};
 pub use memory::{COMMAND_SCORE, OomCount, WORKER_SCORE, goes_first};

@@ -4,7 +4,8 @@
 //! or wants the command to end), and on TERM, HUP and INT. It exits when the tree is empty. Entered before any runtime is
 //! built.
 //!
-//! Standard input: a [`Launch`], then nothing until it closes, or the input of a program that serves ([`Streams::Live`]).
+//! Standard input: a [`Launch`], then nothing until it closes, or the input of a program that serves ([`Streams::Live`]) or
+//! what is typed ([`Streams::Terminal`]).
 //! Standard output: the command's output. Standard error: see [`Streams`].
 
 use std::{
@@ -28,6 +29,7 @@ use crate::{
     launch::{Environment, Launch, Streams},
     memory::{COMMAND_SCORE, OomCount, goes_first},
     report::{Outcome, Report},
+    terminal::Terminal,
     tree::Subreaper,
 };
 
@@ -45,6 +47,8 @@ pub const KILL_LIMIT: Duration = Duration::from_secs(10);
 const CWD_BYTES: u64 = 64 << 10;
 /// How many left processes are named.
 const NAMED: usize = 5;
+/// How long the rest of what stands on a terminal is waited for.
+const SHOWN: Duration = Duration::from_millis(500);
 /// The exit code when the command could not be started.
 pub(crate) const NOT_STARTED: u8 = 125;
 
@@ -73,7 +77,7 @@ pub fn reaper_main() -> ExitCode {
         Outcome::NotStarted(_) => NOT_STARTED,
     };
     let last = match (streams, report) {
-        (Streams::Shell, report) => report.encode(),
+        (streams, report) if streams.is_shell() => report.encode(),
         (_, Report { outcome: Outcome::NotStarted(reason), .. }) => reason.into_bytes(),
         _ => Vec::new(),
     };
@@ -92,7 +96,9 @@ async fn run(streams: &mut Streams) -> io::Result<Report> {
     // This process has one thread, so no other child inherits an end in between; the shell gets the writing end.
     let (cwd, shell_cwd) = rustix::pipe::pipe()?;
     rustix::io::fcntl_setfd(&cwd, FdFlags::CLOEXEC)?;
-    let main = goes_first(COMMAND_SCORE, || begin(&launch, shell_cwd))?;
+    let terminal = if launch.streams == Streams::Terminal { Some(Terminal::open()?) } else { None };
+    let main = goes_first(COMMAND_SCORE, || begin(&launch, shell_cwd, terminal.as_ref()))?;
+    let shown = terminal.map(|terminal| terminal.serve(&main)).transpose()?;
     let oom_count = OomCount::here();
     // By the environment that the command was given, whatever it makes of it.
     let spared = match &launch.environment {
@@ -118,6 +124,10 @@ async fn run(streams: &mut Streams) -> io::Result<Report> {
             if launch.streams == Streams::Live && tree.gone_within(&mut Patience::new(LEAVE)).await => {}
         Some(_) => tree.end(STOP_GRACE).await,
     }
+    if let Some(shown) = shown {
+        // A process outside of the tree may still have the terminal.
+        let _best_effort = tokio::time::timeout(SHOWN, shown).await;
+    }
     Ok(Report {
         outcome: Outcome::of(tree.status()),
         left,
@@ -130,21 +140,25 @@ async fn run(streams: &mut Streams) -> io::Result<Report> {
 }
 
 /// Starts the command with its streams.
-fn begin(launch: &Launch, shell_cwd: OwnedFd) -> io::Result<Child> {
+fn begin(launch: &Launch, shell_cwd: OwnedFd, terminal: Option<&Terminal>) -> io::Result<Child> {
     let mut command = launch.command();
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
-    if launch.streams == Streams::Shell {
+    if launch.streams.is_shell() {
         command.arg(shell_cwd.as_raw_fd().to_string());
     } else {
         drop(shell_cwd);
     }
+    if let Some(terminal) = terminal {
+        let [stdin, stdout, stderr] = terminal.ends()?;
+        return command.stdin(stdin).stdout(stdout).stderr(stderr).spawn();
+    }
     command.stdin(match &launch.streams {
-        Streams::Shell | Streams::Joined => Stdio::null(),
+        Streams::Shell | Streams::Terminal | Streams::Joined => Stdio::null(),
         Streams::Apart { .. } => Stdio::piped(),
         Streams::Live => stdin.as_fd().try_clone_to_owned()?.into(),
     });
     command.stderr(match &launch.streams {
-        Streams::Shell | Streams::Joined => stdout.as_fd().try_clone_to_owned()?,
+        Streams::Shell | Streams::Terminal | Streams::Joined => stdout.as_fd().try_clone_to_owned()?,
         Streams::Apart { .. } | Streams::Live => stderr.as_fd().try_clone_to_owned()?,
     });
     let mut child = command.stdout(stdout.as_fd().try_clone_to_owned()?).spawn()?;

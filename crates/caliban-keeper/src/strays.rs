@@ -46,7 +46,7 @@ pub fn end_strays(trees: &[Traces], spared: Option<&Keepers>) -> io::Result<Stra
     // A shim carries the marker of its own run only: with ours it belongs to the tree.
     let is_spared = |pid: i32, is_marked: bool| match spared.and_then(|spared| spared.who(pid)) {
         None => false,
-        Some(Keeper::Daemon) => true,
+        Some(Keeper::Daemon | Keeper::Job(_)) => true,
         Some(Keeper::Shim(_)) => !is_marked,
     };
     loop {

@@ -17,6 +17,11 @@ use crate::{
     verdict::Verdict,
 };
 
+/// What a rule about detached commands is called.
+const DETACH: &str = "Detach";
+/// Characters of a command that are quoted.
+const QUOTED_CHARACTERS: usize = 120;
+
 /// What a rule does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -189,6 +194,27 @@ impl<'a> Judge<'a> {
                     Mode::Unattended => unattended(),
                     _ => Verdict::ask(format!("calls {name} of the MCP server {server}"), vec![full.clone()]),
                 })
+            }
+            // No mode allows it: what outlives the agent needs a rule or an answer of its own.
+            Access::Detach { line } => {
+                let named = |rule: &Rule| matches!(&rule.covers, Covers::Tool(name) if name == DETACH);
+                let ruled = [Effect::Deny, Effect::Ask].into_iter().find_map(|effect| {
+                    self.rules(effect).find(|rule| named(&rule.rule) || by_name(&rule.rule)).map(by_rule)
+                });
+                let ruled =
+                    ruled.or_else(|| self.rules(Effect::Allow).find(|rule| named(&rule.rule)).map(by_rule));
+                match (self.policy.mode, ruled) {
+                    (Mode::Plan, _) => Verdict::deny("plan mode changes nothing"),
+                    (_, Some(ruled)) => ruled,
+                    (_, None) => {
+                        let line = caliban_core::inert::line(line);
+                        let short: String = line.chars().take(QUOTED_CHARACTERS).collect();
+                        Verdict::ask(
+                            format!("leaves `{short}` running when the agent has ended"),
+                            vec![DETACH.to_owned()],
+                        )
+                    }
+                }
             }
             Access::Agent => {
                 let covers = |rule: &Rule| {

@@ -1,8 +1,8 @@
-//! Daemons and shims, which do not belong to the process that started them (adr 0032). A daemon that an agent had to
+//! Daemons, shims and the keepers of detached commands, which do not belong to the process that started them (adr 0032). A daemon that an agent had to
 //! start serves everybody, and so do the shims of the agents that others spawned through it.
 //!
 //! Such a process is recognised by what the kernel says: it is a session leader, runs a program of our own installation, and
-//! itself holds the write lock of a `daemon.lock` or a `shim.lock` below `repos/` of the same data directory. Its name, its
+//! itself holds the write lock of a `daemon.lock`, a `shim.lock` or a `job.lock` below `repos/` of the same data directory. Its name, its
 //! environment and the content of files count for nothing: a command that copies a program to `./caliban` keeps nothing alive.
 
 use std::ffi::OsString;
@@ -17,6 +17,8 @@ const PROGRAMS: [&str; 2] = ["caliban", "caliband"];
 pub const DAEMON_LOCK: &str = "daemon.lock";
 /// The lock that a shim holds for life, in its agent's directory.
 pub const SHIM_LOCK: &str = "shim.lock";
+/// The lock that the keeper of a detached command holds for life, in that command's directory.
+pub const JOB_LOCK: &str = "job.lock";
 
 /// The keepers of all fleets of one data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub enum Keeper {
     Daemon,
     /// The shim of the agent with this directory.
     Shim(PathBuf),
+    /// The keeper of the detached command with this directory.
+    Job(PathBuf),
 }
 
 impl Keepers {
@@ -87,6 +91,7 @@ fn lock(repos: &Path, file: &Path) -> Option<Keeper> {
     match names?.as_slice() {
         [_, DAEMON_LOCK] => Some(Keeper::Daemon),
         [_, "agents", _, SHIM_LOCK] => Some(Keeper::Shim(file.parent()?.to_owned())),
+        [_, "jobs", _, JOB_LOCK] => Some(Keeper::Job(file.parent()?.to_owned())),
         _ => None,
     }
 }
@@ -135,7 +140,10 @@ mod tests {
         assert_eq!(lock("/d/repos/00ff/daemon.lock"), Some(Keeper::Daemon));
         let shim = lock("/d/repos/00ff/agents/0a/shim.lock");
         assert_eq!(shim, Some(Keeper::Shim("/d/repos/00ff/agents/0a".into())));
+        let job = lock("/d/repos/00ff/jobs/0a/job.lock");
+        assert_eq!(job, Some(Keeper::Job("/d/repos/00ff/jobs/0a".into())));
         for other in [
+            "/d/repos/0/agents/0a/job.lock",
             "/d/repos/daemon.lock",
             "/d/repos/0/daemon.lock (deleted)",
             "/d/repos/0/start.lock",

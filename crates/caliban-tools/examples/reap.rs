@@ -1,4 +1,5 @@
-//! The reaper of commands for the tests: what the `caliban` binary is in its hidden mode. With `hold`, a process that holds
+//! The reaper of commands for the tests: what the `caliban` binary is in its hidden mode. With
+//! `__pdf`, its reader of PDFs. With `hold`, a process that holds
 //! a lock as a daemon does.
 
 use std::{fs::File, process::Command};
@@ -8,6 +9,12 @@ fn main() -> std::process::ExitCode {
     match arguments.next() {
         Some(mode) if mode == "hold" => {
             hold(arguments.map(Into::into).collect::<Vec<std::path::PathBuf>>().as_slice())
+        }
+        Some(mode) if mode == caliban_contract::modes::DETACHED => {
+            caliban_keeper::detached_main(arguments.next().unwrap_or_default().as_ref())
+        }
+        Some(mode) if mode == caliban_contract::modes::PDF => {
+            caliban_tools::pdf_main(arguments.next().unwrap_or_default().as_ref())
         }
         _ => caliban_keeper::reaper_main(),
     }

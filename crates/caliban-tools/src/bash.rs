@@ -8,8 +8,11 @@ use std::{
 };
 
 use caliban_contract::records::ToldBy;
-use caliban_core::{access::Access, message::ToolSpec};
-use caliban_keeper::{Outcome, Report};
+use caliban_core::{
+    access::Access,
+    message::{ResultPart, ToolSpec},
+};
+use caliban_keeper::{Outcome, Report, Streams};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -25,8 +28,10 @@ use crate::{
 };
 
 mod capture;
+pub(crate) mod detach;
 mod job;
 pub(crate) mod jobs;
+pub(crate) mod keys;
 pub(crate) mod kill;
 pub(crate) mod output;
 mod plain;
@@ -43,6 +48,9 @@ pub(crate) fn unreported(workspace: &Workspace) -> Vec<String> {
     ended.iter().map(|(id, job)| output::report(workspace, id, job, None, chars).joined_text()).collect()
 }
 
+/// How long the first output of a command in a terminal is waited for.
+const FIRST_WORDS: Duration = Duration::from_secs(3);
+
 /// The Bash tool.
 pub(crate) struct Bash {
     workspace: Arc<Workspace>,
@@ -57,6 +65,10 @@ struct Input {
     timeout: Option<u64>,
     #[serde(default, deserialize_with = "input::flag")]
     run_in_background: bool,
+    #[serde(default, deserialize_with = "input::flag")]
+    tty: bool,
+    #[serde(default, deserialize_with = "input::flag")]
+    detach: bool,
     #[serde(default, deserialize_with = "input::text")]
     description: Option<String>,
 }
@@ -79,6 +91,8 @@ impl Bash {
                     limits.command_time_max.as_millis()
                 )},
                 "run_in_background": {"type": "boolean", "description": "returns an id for BashOutput and KillShell"},
+                "tty": {"type": "boolean", "description": "in the background, in a terminal: BashInput types into it"},
+                "detach": {"type": "boolean", "description": "a service that outlives you; the user must allow it"},
                 "description": {"type": "string", "description": "what it does, in a few words"}
             }, "required": ["command"]}),
         };
@@ -95,12 +109,15 @@ impl Tool for Bash {
         let input = checked(input)?;
         let cwd = self.workspace.cwd();
         self.workspace.judged.note(&words(&input.command), &cwd);
-        Ok(vec![Access::Command { line: input.command, cwd }])
+        let detached = input.detach.then(|| Access::Detach { line: input.command.clone() });
+        Ok([Access::Command { line: input.command, cwd }].into_iter().chain(detached).collect())
     }
 
     fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             let done = match checked(&input) {
+                Ok(input) if input.detach => self.detach(input).await,
+                Ok(input) if input.tty => self.terminal(input, &call).await,
                 Ok(input) if input.run_in_background => self.background(input),
                 Ok(input) => self.foreground(input, &call).await,
                 Err(error) => Err(error),
@@ -159,9 +176,28 @@ impl Bash {
         Ok(ToolOutput::text(full_output::joined(&text, &note.unwrap_or_default()), format!("started {id}")))
     }
 
+    /// Starts it in a terminal and shows what it says first.
+    async fn terminal(&self, input: Input, call: &Call<'_>) -> Result<ToolOutput, String> {
+        let (cwd, note) = self.stand_somewhere(&input.command)?;
+        let limit = time(input.timeout);
+        let request = self.request(input, &cwd, limit, capture::Keep::Always);
+        let (id, job) = self.workspace.jobs.start_background(request)?;
+        tokio::select! {
+            biased;
+            () = job.settled(job.said.clone(), FIRST_WORDS) => {}
+            () = call.cancel.cancelled() => {}
+        }
+        let mut output = output::report(&self.workspace, &id, &job, None);
+        let note = note.map(|note| format!("\n{note}")).unwrap_or_default();
+        let text = format!("started in a terminal as {id}: BashInput types into it, KillShell ends it{note}");
+        output.content.insert(0, ResultPart::Text { text });
+        Ok(output)
+    }
+
     fn request(&self, input: Input, cwd: &Path, limit: Option<Duration>, keep: capture::Keep) -> Request {
         let options = &self.workspace.options;
-        let (launch, mark) = script::launch(&input.command, cwd.to_owned(), &options.env);
+        let streams = if input.tty { Streams::Terminal } else { Streams::Shell };
+        let (launch, mark) = script::launch(&input.command, cwd.to_owned(), &options.env, streams);
         Request {
             helper: options.helper.clone(),
             launch,
@@ -284,6 +320,9 @@ fn checked(input: &Value) -> Result<Input, String> {
     }
     if input.command.contains('\0') {
         return Err("Bash: a command cannot contain a NUL character".into());
+    }
+    if input.detach && (input.tty || input.timeout.is_some()) {
+        return Err("Bash: a detached command has no terminal and no timeout".into());
     }
     if input.command.len() > COMMAND_BYTES {
         return Err(format!(

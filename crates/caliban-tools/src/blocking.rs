@@ -15,15 +15,24 @@ pub(crate) async fn run<F>(cancel: &CancellationToken, work: F) -> ToolOutput
 where
     F: FnOnce(&CancellationToken) -> ToolOutput + Send + 'static,
 {
+    look(cancel, work).await.unwrap_or_else(ToolOutput::error)
+}
+
+/// Like [`run`] for work that finds something out.
+pub(crate) async fn look<F, T>(cancel: &CancellationToken, work: F) -> Result<T, String>
+where
+    F: FnOnce(&CancellationToken) -> T + Send + 'static,
+    T: Send + 'static,
+{
     if cancel.is_cancelled() {
-        return ToolOutput::error(INTERRUPTED);
+        return Err(INTERRUPTED.into());
     }
     let token = cancel.clone();
     let task = tokio::task::spawn_blocking(move || work(&token));
     tokio::select! {
         biased;
-        done = task => done.unwrap_or_else(|_| ToolOutput::error("internal fault: the tool panicked")),
-        () = cancel.cancelled() => ToolOutput::error(INTERRUPTED),
+        done = task => done.map_err(|_| "internal fault: the tool panicked".to_owned()),
+        () = cancel.cancelled() => Err(INTERRUPTED.into()),
     }
 }
 

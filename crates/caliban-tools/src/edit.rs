@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::{
     BoxFuture, Call, Tool, ToolOutput, Workspace, blocking,
     blocking::Commit,
-    edit::replacement::{Fault, Replaced},
+    edit::{replacement::Fault, shown::Change},
     full_output, input,
     ledger::{Known, Stamp, hash},
     limits::FILE_BYTES,
@@ -37,10 +37,40 @@ pub(crate) struct Edit {
 #[derive(Deserialize)]
 struct Input {
     file_path: String,
+    #[serde(default)]
+    old_string: Option<String>,
+    #[serde(default)]
+    new_string: Option<String>,
+    #[serde(default, deserialize_with = "input::flag")]
+    replace_all: bool,
+    #[serde(default, deserialize_with = "input::list")]
+    edits: Vec<One>,
+}
+
+/// One replacement.
+#[derive(Deserialize)]
+struct One {
     old_string: String,
     new_string: String,
     #[serde(default, deserialize_with = "input::flag")]
     replace_all: bool,
+}
+
+/// A call's file and what is to be replaced in it, in this order.
+struct Wanted {
+    file_path: String,
+    edits: Vec<One>,
+}
+
+fn parse(input: &Value) -> Result<Wanted, String> {
+    let Input { file_path, old_string, new_string, replace_all, mut edits } = input::parse("Edit", input)?;
+    match (old_string, new_string) {
+        (Some(old_string), Some(new_string)) => edits.insert(0, One { old_string, new_string, replace_all }),
+        (Some(_), None) => return Err("Edit: missing field `new_string`".into()),
+        (None, _) if edits.is_empty() => return Err("Edit: missing field `old_string`, or `edits`".into()),
+        (None, _) => {}
+    }
+    Ok(Wanted { file_path, edits })
 }
 
 impl Edit {
@@ -49,20 +79,23 @@ impl Edit {
             name: "Edit".into(),
             description:
                 "Replace text in a file. old_string must be the exact text (whitespace included, line \
-                numbers of Read not) and occur once; give more context, or replace_all."
+                numbers of Read not) and occur once; give more context, or replace_all. Several: edits, all or none."
                     .into(),
             input_schema: json!({"type": "object", "properties": {
                 "file_path": {"type": "string"},
                 "old_string": {"type": "string"},
                 "new_string": {"type": "string"},
-                "replace_all": {"type": "boolean"}
-            }, "required": ["file_path", "old_string", "new_string"]}),
+                "replace_all": {"type": "boolean"},
+                "edits": {"type": "array", "items": {"type": "object", "properties": {
+                    "old_string": {"type": "string"}, "new_string": {"type": "string"},
+                    "replace_all": {"type": "boolean"}}, "required": ["old_string", "new_string"]}}
+            }, "required": ["file_path"]}),
         };
         Self { workspace: workspace.clone(), spec }
     }
 
     async fn edit(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
-        let input: Input = input::parse("Edit", input)?;
+        let input = parse(input)?;
         let target = self.workspace.claim(&input.file_path)?;
         let real = target.real(&input.file_path)?;
         let _turn = tokio::select! {
@@ -84,7 +117,7 @@ impl Tool for Edit {
     }
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
-        let input: Input = input::parse("Edit", input)?;
+        let input = parse(input)?;
         let path = self.workspace.judge(&input.file_path)?;
         Ok(vec![Access::Write(path)])
     }
@@ -103,27 +136,54 @@ fn edit_now(
     workspace: &Workspace,
     path: &Path,
     real: &Path,
-    input: &Input,
+    input: &Wanted,
     commit: &Commit,
 ) -> Result<ToolOutput, String> {
     let shown = &input.file_path;
-    let (content, stamp) = load(path, real, shown)?;
-    if workspace.ledger.judge(real, &stamp) == Known::Changed {
-        return Err(format!("{shown} changed on disk since you read it: read it again"));
+    let (before, stamp) = load(workspace, path, real, shown)?;
+    let known = workspace.ledger.judge(real, &stamp);
+    let mut content = before;
+    let mut changes = Vec::new();
+    for (index, edit) in input.edits.iter().enumerate() {
+        let refused = |reason: String| match input.edits.len() {
+            1 => reason,
+            count => format!("edit {} of {count}: {reason}; nothing was changed", index + 1),
+        };
+        if known == Known::Changed && edit.replace_all {
+            return Err(refused(format!("{shown} changed on disk since you read it: read it again")));
+        }
+        let replaced = replacement::replace(&content, &edit.old_string, &edit.new_string, edit.replace_all)
+            .map_err(|fault| {
+            let mut reason = fault_text(shown, &content, &edit.old_string, &fault);
+            if known == Known::Changed {
+                reason.push_str("\n[the file changed on disk since you read it: read it again]");
+            }
+            refused(reason)
+        })?;
+        changes.push((replaced.places.len(), shown::change(&content, &replaced)));
+        content = replaced.content;
     }
-    let all = input.replace_all;
-    let replaced = replacement::replace(&content, &input.old_string, &input.new_string, all)
-        .map_err(|fault| refused(shown, &content, &input.old_string, &fault))?;
-    let saved = save::replace(real, &replaced.content, Old::Is(stamp.place()), commit)
+    let saved = save::replace(real, &content, Old::Is(stamp.place()), commit)
         .map_err(|error| format!("{shown} was not changed: {error}"))?;
-    let note = saved.links_note();
-    workspace.ledger.changed(real, saved.stamp);
-    Ok(told(shown, &content, &replaced, note.as_deref()))
+    let mut notes: Vec<String> = saved.links_note().into_iter().collect();
+    if known == Known::Changed {
+        notes
+            .push("[the file had changed on disk since you read it; the edit fits what is there now]".into());
+    }
+    workspace.ledger.changed(real, saved.stamp, known);
+    Ok(told(shown, &changes, &notes.join("\n")))
 }
 
-fn load(path: &Path, real: &Path, shown: &str) -> Result<(Vec<u8>, Stamp), String> {
+pub(crate) fn load(
+    workspace: &Workspace,
+    path: &Path,
+    real: &Path,
+    shown: &str,
+) -> Result<(Vec<u8>, Stamp), String> {
     let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => format!("{}; use Write for a new file", words::missing(shown, path)),
+        io::ErrorKind::NotFound => {
+            format!("{}; use Write for a new file", words::missing_here(workspace, shown, path))
+        }
         _ => format!("{shown}: {}", words::reason(&error)),
     };
     let mut file = target::open(real).map_err(failed)?;
@@ -144,7 +204,7 @@ fn load(path: &Path, real: &Path, shown: &str) -> Result<(Vec<u8>, Stamp), Strin
     Ok((content, stamp))
 }
 
-fn refused(shown: &str, content: &[u8], old: &str, fault: &Fault) -> String {
+fn fault_text(shown: &str, content: &[u8], old: &str, fault: &Fault) -> String {
     match fault {
         Fault::Empty => "old_string is empty; use Write for a new file".into(),
         Fault::Same => "old_string and new_string are the same: nothing to change".into(),
@@ -163,12 +223,16 @@ fn refused(shown: &str, content: &[u8], old: &str, fault: &Fault) -> String {
     }
 }
 
-fn told(shown: &str, before: &[u8], replaced: &Replaced, note: Option<&str>) -> ToolOutput {
-    let change = shown::change(before, replaced);
-    let summary = match replaced.places.len() {
-        1 => format!("edited {shown}: +{} -{}", change.added, change.removed),
-        count => format!("edited {shown}: {count} places, the first of them:"),
+fn told(shown: &str, changes: &[(usize, Change)], note: &str) -> ToolOutput {
+    let (added, removed) = changes
+        .iter()
+        .fold((0, 0), |(added, removed), (_, change)| (added + change.added, removed + change.removed));
+    let summary = match changes {
+        [(1, _)] => format!("edited {shown}: +{added} -{removed}"),
+        [(count, _)] => format!("edited {shown}: {count} places, the first of them:"),
+        _ => format!("edited {shown}: {} edits, +{added} -{removed}", changes.len()),
     };
-    let text = full_output::joined(&format!("{summary}\n{}", change.text), note.unwrap_or_default());
+    let texts: Vec<&str> = changes.iter().map(|(_, change)| change.text.as_str()).collect();
+    let text = full_output::joined(&format!("{summary}\n{}", texts.join("\n  …\n")), note);
     ToolOutput::text(text, summary.trim_end_matches(", the first of them:"))
 }

@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use caliban_core::{access::Access, message::ToolSpec};
@@ -14,11 +15,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     BoxFuture, Call, Tool, ToolOutput, Workspace, blocking,
-    grep::search::{Hits, Search},
+    grep::search::{FileHits, Hits, Search},
     input,
     limits::{GREP_LINES, SEARCH_TIME, WALK_ENTRIES},
     target::Target,
-    walk::PathGlob,
+    walk::{Bounds, Ignored, PathGlob},
     words,
 };
 
@@ -26,6 +27,10 @@ mod search;
 
 /// Lines of context that a call may ask for.
 const CONTEXT_MAX: u64 = 100;
+/// How long ignored files are searched when there is no match in the others.
+const IGNORED_TIME: Duration = Duration::from_secs(2);
+/// Ignored files that are named.
+const IGNORED_NAMED: usize = 3;
 
 /// The Grep tool.
 pub(crate) struct Grep {
@@ -176,8 +181,24 @@ fn grep_now(
         before: around(input.before),
         after: around(input.after),
     };
-    let hits = search.run(cancel);
+    let bounds = Bounds::new(cancel);
+    let mut hits = search.run(Ignored::Skip, bounds);
+    if hits.files.is_empty() && !hits.stopped {
+        let search = Search { lines: false, first_only: true, ..search };
+        hits.ignored = search.run(Ignored::Include, bounds.within(IGNORED_TIME)).files;
+    }
     Ok(told(workspace, input, base, hits))
+}
+
+/// That there are matches in files that are not searched, when there are.
+fn ignored_note(files: &mut [FileHits], path_of: impl Fn(&Path) -> String) -> Option<String> {
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    let names: Vec<String> = files.iter().take(IGNORED_NAMED).map(|file| path_of(&file.path)).collect();
+    let more = if files.len() > names.len() { ", …" } else { "" };
+    let count = words::counted(files.len() as u64, "file", "files");
+    let text =
+        format!("[matches in {count} that .gitignore excludes: {}{more}; give the path]", names.join(", "));
+    (!names.is_empty()).then_some(text)
 }
 
 fn matcher(input: &Input) -> Result<RegexMatcher, String> {
@@ -222,8 +243,16 @@ fn told(workspace: &Workspace, input: &Input, base: &Path, mut hits: Hits) -> To
     }
     let files = words::counted(hits.files.len() as u64, "file", "files");
     let matches: u64 = hits.files.iter().map(|file| file.count).sum();
+    let path_of = |relative: &Path| {
+        if relative.as_os_str().is_empty() {
+            workspace.shown(base)
+        } else {
+            workspace.shown(&base.join(relative))
+        }
+    };
     if hits.files.is_empty() {
         notes.insert(0, "no matches".into());
+        notes.extend(ignored_note(&mut hits.ignored, path_of));
         return ToolOutput::text(notes.join("\n"), "no matches");
     }
     match mode {
@@ -232,13 +261,6 @@ fn told(workspace: &Workspace, input: &Input, base: &Path, mut hits: Hits) -> To
         }
         Mode::Content | Mode::Count => hits.files.sort_by(|a, b| a.path.cmp(&b.path)),
     }
-    let path_of = |relative: &Path| {
-        if relative.as_os_str().is_empty() {
-            workspace.shown(base)
-        } else {
-            workspace.shown(&base.join(relative))
-        }
-    };
     let mut lines: Vec<String> = Vec::new();
     for file in &hits.files {
         let path = path_of(&file.path);

@@ -53,6 +53,20 @@ pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     Ok(Option::<String>::deserialize(deserializer)?.filter(|text| !text.is_empty()))
 }
 
+/// A list, also as a text that holds it in JSON.
+pub(crate) fn list<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let value = match Value::deserialize(deserializer)? {
+        Value::Null => return Ok(Vec::new()),
+        Value::String(text) if text.trim().is_empty() => return Ok(Vec::new()),
+        Value::String(text) => serde_json::from_str(&text)
+            .map_err(|error| serde::de::Error::custom(format!("expected a list, got a text ({error})")))?,
+        value => value,
+    };
+    Vec::deserialize(value).map_err(serde::de::Error::custom)
+}
+
 fn whole(number: f64) -> Option<u64> {
     // 2^53: beyond it a float names no single whole number.
     const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -73,10 +87,12 @@ mod tests {
         all: bool,
         #[serde(default, deserialize_with = "text")]
         path: Option<String>,
+        #[serde(default, deserialize_with = "list")]
+        names: Vec<String>,
     }
 
     fn sample(count: Option<u64>, all: bool) -> Result<Sample, String> {
-        Ok(Sample { name: "n".into(), count, all, path: None })
+        Ok(Sample { name: "n".into(), count, all, path: None, names: Vec::new() })
     }
 
     #[test]
@@ -87,6 +103,20 @@ mod tests {
             sample(Some(12), false)
         );
         assert_eq!(parse("T", &json!({"name": "n"})), sample(None, false));
+    }
+
+    #[test]
+    fn a_list_may_be_a_text_of_json() {
+        let names = |names: Value| {
+            parse::<Sample>("T", &json!({"name": "n", "names": names})).map(|sample| sample.names)
+        };
+        let both = Ok(vec!["a".to_owned(), "b".to_owned()]);
+        assert_eq!(names(json!(["a", "b"])), both);
+        assert_eq!(names(json!("[\"a\", \"b\"]")), both);
+        assert_eq!(names(json!(null)), Ok(Vec::new()));
+        let error = "T: expected a list, got a text (expected value at line 1 column 1)";
+        assert_eq!(names(json!("a, b")), Err(error.into()));
+        assert_eq!(names(json!("[1]")), Err("T: invalid type: integer `1`, expected a string".into()));
     }
 
     #[test]

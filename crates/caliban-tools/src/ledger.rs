@@ -169,12 +169,12 @@ impl FileLedger {
         self.files().insert(real.to_owned(), Entry { stamp, seen: Seen::Whole });
     }
 
-    /// The agent has changed a part of the file. If it had not seen the file, it now knows only the part that matched; lines that
-    /// were seen may have other numbers now.
-    pub(crate) fn changed(&self, real: &Path, stamp: Stamp) {
+    /// The agent has changed a part of the file, of which it knew so much before. If it had not seen the file as it was, it
+    /// now knows only the part that matched; lines that were seen may have other numbers now.
+    pub(crate) fn changed(&self, real: &Path, stamp: Stamp, known: Known) {
         if let Some(entry) = self.files().get_mut(real) {
             entry.stamp = stamp;
-            if entry.seen != Seen::Whole {
+            if known != Known::Same {
                 entry.seen = Seen::Lines { lines: Lines::default(), total: None };
             }
         }
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(see(1, 1, Some(5)), Known::Same);
         fs::write(&path, "1\n2\n3\n4\n6\n").unwrap();
         assert_eq!(see(5, 5, Some(5)), Known::Part);
-        ledger.changed(&path, stamp(&path));
+        ledger.changed(&path, stamp(&path), Known::Part);
         assert_eq!(see(1, 4, Some(5)), Known::Part);
         assert_eq!(see(1, 5, Some(5)), Known::Same);
     }

@@ -25,6 +25,7 @@ mod ledger;
 pub mod limits;
 mod line_ends;
 mod locks;
+mod patch;
 mod read;
 mod save;
 mod target;
@@ -41,8 +42,10 @@ pub use crate::{
     },
     full_output::Redact,
     limits::Limits,
+    patch::NAME as APPLY_PATCH,
+    read::pdf::pdf_main,
     todo::{Todo, TodoStatus},
-    workspace::{OffLimits, PrivateAddresses, Workspace, WorkspaceError, WorkspaceOptions},
+    workspace::{DetachPlace, OffLimits, PrivateAddresses, Workspace, WorkspaceError, WorkspaceOptions},
 };
 
 /// A boxed future, as trait objects need it.
@@ -118,6 +121,11 @@ impl ToolOutput {
     }
 }
 
+/// The tool that models of the GPT family change files with, beside the built-in ones.
+pub fn apply_patch(workspace: &Arc<Workspace>) -> Arc<dyn Tool> {
+    Arc::new(patch::ApplyPatch::new(workspace))
+}
+
 /// The built-in tools of one agent, in the order in which the model is told of them.
 pub fn builtin(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
     vec![
@@ -126,6 +134,7 @@ pub fn builtin(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
         Arc::new(edit::Edit::new(workspace)),
         Arc::new(bash::Bash::new(workspace)),
         Arc::new(bash::output::BashOutput::new(workspace)),
+        Arc::new(bash::keys::BashInput::new(workspace)),
         Arc::new(bash::kill::KillShell::new(workspace)),
         Arc::new(glob::Glob::new(workspace)),
         Arc::new(grep::Grep::new(workspace)),

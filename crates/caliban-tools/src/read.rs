@@ -1,4 +1,4 @@
-//! Read: numbered lines of a text file, or a picture. Anything else is refused in words.
+//! Read: numbered lines of a text file (a notebook and a PDF as text), or a picture. Anything else is refused in words.
 
 use std::{
     borrow::Cow,
@@ -25,6 +25,9 @@ use crate::{
     words,
 };
 
+mod notebook;
+pub(crate) mod pdf;
+
 /// Bytes looked at to tell text from anything else.
 const SNIFF_BYTES: usize = 8 << 10;
 const BLOCK_BYTES: usize = 64 << 10;
@@ -35,7 +38,7 @@ pub(crate) struct Read {
     spec: ToolSpec,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct Input {
     file_path: String,
     #[serde(default, deserialize_with = "input::number")]
@@ -49,8 +52,8 @@ impl Read {
         let spec = ToolSpec {
             name: "Read".into(),
             description: format!(
-                "Read a text file (lines come numbered) or a picture (png, jpeg, gif, webp). Up to {READ_LINES} \
-                 lines; use offset and limit for more."
+                "Read a text file (lines come numbered), a PDF, a notebook or a picture (png, jpeg, gif, webp). Up to \
+                 {READ_LINES} lines; use offset and limit for more."
             ),
             input_schema: json!({"type": "object", "properties": {
                 "file_path": {"type": "string"},
@@ -65,10 +68,21 @@ impl Read {
         let input: Input = input::parse("Read", input)?;
         let target = self.workspace.claim(&input.file_path)?;
         let workspace = self.workspace.clone();
-        let work = move |cancel: &CancellationToken| {
-            read_now(&workspace, &target, &input, cancel).unwrap_or_else(ToolOutput::error)
-        };
-        Ok(blocking::run(call.cancel, work).await)
+        let (theirs, wanted) = (target.clone(), input.clone());
+        let work = move |cancel: &CancellationToken| read_now(&workspace, &theirs, &wanted, cancel);
+        match blocking::look(call.cancel, work).await?? {
+            Found::Output(output) => Ok(output),
+            Found::Pdf => self.pdf(&target, &input, call).await,
+        }
+    }
+
+    async fn pdf(&self, target: &Target, input: &Input, call: &Call<'_>) -> Result<ToolOutput, String> {
+        let shown = &input.file_path;
+        let real = target.real(shown)?;
+        let text = pdf::text(&self.workspace, shown, &real, call.cancel).await?;
+        let mut page = Page::of_text(&text, input, call.cancel)?;
+        page.note = Some("[the text of a PDF; layout and pictures are lost]");
+        page.output(shown)
     }
 }
 
@@ -93,17 +107,25 @@ impl Tool for Read {
     }
 }
 
+/// What a file is.
+enum Found {
+    /// Something that can be shown.
+    Output(ToolOutput),
+    /// A document whose text takes longer.
+    Pdf,
+}
+
 fn read_now(
     workspace: &Workspace,
     target: &Target,
     input: &Input,
     cancel: &CancellationToken,
-) -> Result<ToolOutput, String> {
+) -> Result<Found, String> {
     let shown = &input.file_path;
     let path = &target.path;
     let real = target.real(shown)?;
     let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => words::missing(shown, path),
+        io::ErrorKind::NotFound => words::missing_here(workspace, shown, path),
         _ => format!("{shown}: {}", words::reason(&error)),
     };
     let mut file = target::open(&real).map_err(failed)?;
@@ -117,10 +139,11 @@ fn read_now(
     let start = sniff(&mut file).map_err(failed)?;
     match kind(&start) {
         Kind::Text => {}
+        Kind::Pdf => return Ok(Found::Pdf),
         Kind::Picture(media_type) => {
             let (output, content) = picture(&mut file, shown, media_type).map_err(failed)??;
             workspace.ledger.saw(&real, Stamp::new(&meta, Some(content)), Seen::Whole);
-            return Ok(output);
+            return Ok(Found::Output(output));
         }
         Kind::Utf16 => {
             return Err(format!("{shown} is UTF-16 text; convert it first: iconv -f UTF-16 -t UTF-8"));
@@ -129,13 +152,30 @@ fn read_now(
             return Err(format!("{shown} is a binary file ({})", words::bytes(meta.len())));
         }
     }
+    // Who names lines wants those of the file.
+    let is_notebook = real.extension().is_some_and(|extension| extension == "ipynb");
+    if is_notebook && input.offset.or(input.limit).is_none() && meta.len() <= FILE_BYTES {
+        let mut bytes = Vec::new();
+        (&mut file).take(FILE_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+        if let Some(text) = notebook::text(&bytes) {
+            let mut page = Page::of_text(&text, input, cancel)?;
+            page.note = Some(
+                "[a notebook as text; with offset or limit you see its JSON, which Edit and Write change]",
+            );
+            let seen = Seen::Lines { lines: Lines::default(), total: None };
+            workspace.ledger.saw(&real, Stamp::new(&meta, Some(Sha256::digest(&bytes).into())), seen);
+            return page.output(shown).map(Found::Output);
+        }
+        file.rewind().map_err(failed)?;
+    }
     let page = Page::read(&mut file, meta.len(), input.offset, input.limit, cancel).map_err(failed)?;
     workspace.ledger.saw(&real, Stamp::new(&meta, page.content), page.seen());
-    page.output(shown)
+    page.output(shown).map(Found::Output)
 }
 
 enum Kind {
     Text,
+    Pdf,
     Picture(&'static str),
     Utf16,
     Binary,
@@ -147,6 +187,7 @@ fn kind(start: &[u8]) -> Kind {
         [0xff, 0xd8, 0xff, ..] => Kind::Picture("image/jpeg"),
         [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Kind::Picture("image/gif"),
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Kind::Picture("image/webp"),
+        [b'%', b'P', b'D', b'F', b'-', ..] => Kind::Pdf,
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Kind::Utf16,
         _ if memchr::memchr(0, start).is_some() => Kind::Binary,
         _ => Kind::Text,
@@ -192,13 +233,22 @@ struct Page {
     /// Those that are shown as they are.
     whole: Lines,
     content: Option<Hash>,
+    /// What else is to be said.
+    note: Option<&'static str>,
 }
 
 impl Page {
+    /// Lines of a text that a file was made into.
+    fn of_text(text: &str, input: &Input, cancel: &CancellationToken) -> Result<Self, String> {
+        let size = text.len() as u64;
+        Self::read(&mut text.as_bytes(), size, input.offset, input.limit, cancel)
+            .map_err(|error| words::reason(&error))
+    }
+
     /// One pass over the file; nothing but the lines asked for is held. A file that the ledger can know by
     /// content is read to its end, a larger one as far as needed.
     fn read(
-        file: &mut File,
+        file: &mut impl io::Read,
         size: u64,
         offset: Option<u64>,
         limit: Option<u64>,
@@ -215,6 +265,7 @@ impl Page {
             full: false,
             whole: Lines::default(),
             content: None,
+            note: None,
         };
         let limit = limit.unwrap_or(READ_LINES).clamp(1, READ_LINES);
         let mut hasher = (size <= FILE_BYTES).then(Sha256::new);
@@ -324,6 +375,7 @@ impl Page {
         if self.invalid {
             text.push_str("[not all of it is valid UTF-8; such bytes are shown as \u{fffd}]\n");
         }
+        text.extend(self.note.into_iter().flat_map(|note| [note, "\n"]));
         let lines = words::counted(self.taken, "line", "lines");
         Ok(ToolOutput::text(text, format!("{shown}: {lines}")))
     }

@@ -43,6 +43,7 @@ pub(crate) struct TodoWrite {
 
 #[derive(Deserialize)]
 struct Input {
+    #[serde(deserialize_with = "input::list")]
     todos: Vec<Todo>,
 }
 

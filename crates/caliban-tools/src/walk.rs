@@ -3,7 +3,7 @@
 
 use std::{
     path::{Component, Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use globset::{GlobBuilder, GlobMatcher};
@@ -28,6 +28,11 @@ pub(crate) struct Bounds<'a> {
 impl<'a> Bounds<'a> {
     pub(crate) fn new(cancel: &'a CancellationToken) -> Self {
         Self { cancel, deadline: Instant::now() + SEARCH_TIME }
+    }
+
+    /// With at most this much time from now on.
+    pub(crate) fn within(self, time: Duration) -> Self {
+        Self { deadline: self.deadline.min(Instant::now() + time), ..self }
     }
 
     pub(crate) fn cancelled(&self) -> bool {

@@ -1,17 +1,26 @@
 //! What went wrong with a file, in words for the model and for people.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{self, ErrorKind},
-    path::Path,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
-use crate::limits::SIMILAR_ENTRIES;
+use crate::{
+    Workspace,
+    limits::SIMILAR_ENTRIES,
+    walk::{self, Ignored},
+};
 
 /// Names offered when a file does not exist.
 const SIMILAR_SHOWN: usize = 3;
 /// How alike a name must be to be offered (1 is equal).
 const SIMILAR_ENOUGH: f64 = 0.85;
+/// Entries that are looked at for a file of the same name, and for how long.
+const NAMED_ENTRIES: usize = 50_000;
+const NAMED_TIME: Duration = Duration::from_millis(500);
 
 /// The plain reason of an I/O error, without numbers.
 pub(crate) fn reason(error: &io::Error) -> String {
@@ -67,6 +76,33 @@ pub(crate) fn missing(shown: &str, path: &Path) -> String {
     } else {
         format!("{shown} does not exist; in that directory there is {}", names.join(", "))
     }
+}
+
+/// The same for a path of an agent's: where nothing near it has such a name, files of that name elsewhere in its workspace.
+pub(crate) fn missing_here(workspace: &Workspace, shown: &str, path: &Path) -> String {
+    let text = missing(shown, path);
+    let is_near = text.contains("; in that directory there is ");
+    let Some(name) = path.file_name().filter(|_| !is_near) else { return text };
+    let found = named(workspace.root(), name);
+    if found.is_empty() {
+        return text;
+    }
+    let found: Vec<String> = found.iter().map(|found| workspace.shown(found)).collect();
+    format!("{text}; of that name there is {}", found.join(", "))
+}
+
+/// Some files of that name below a directory.
+fn named(root: &Path, name: &OsStr) -> Vec<PathBuf> {
+    let deadline = Instant::now() + NAMED_TIME;
+    let walk = walk::walk(root, Ignored::Skip).build().take(NAMED_ENTRIES);
+    let files = walk
+        .take_while(|_| Instant::now() < deadline)
+        .flatten()
+        .filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()) && entry.file_name() == name);
+    let mut found: Vec<PathBuf> = files.map(ignore::DirEntry::into_path).collect();
+    found.sort();
+    found.truncate(SIMILAR_SHOWN);
+    found
 }
 
 fn similar_names(directory: &Path, wanted: &str) -> Vec<String> {

@@ -9,6 +9,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use caliban_contract::detached::DetachedRecord;
 use caliban_http::{AddressPolicy, Client};
 
 use crate::{
@@ -45,6 +46,17 @@ pub struct WorkspaceOptions {
     pub redact: Option<Redact>,
     /// Time limits and caps.
     pub limits: Limits,
+    /// Where commands are recorded that outlive the agent; none where the agent may have none.
+    pub detach: Option<DetachPlace>,
+}
+
+/// Where detached commands are recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DetachPlace {
+    /// The directory of the repo's detached commands.
+    pub jobs: PathBuf,
+    /// The session or agent that starts them.
+    pub agent: String,
 }
 
 /// Whether a file must not be shown, whatever directory it was found in.
@@ -198,6 +210,11 @@ impl Workspace {
     /// The background jobs, in the order in which they were started.
     pub fn jobs(&self) -> Vec<JobInfo> {
         self.jobs.list()
+    }
+
+    /// The detached commands of this agent that run: its end does not end them.
+    pub fn detached(&self) -> Vec<DetachedRecord> {
+        self.options.detach.as_ref().map(bash::detach::running).unwrap_or_default()
     }
 
     /// Ends every command that is still running, of child workspaces too, and waits until nothing of them

@@ -19,6 +19,10 @@ use caliban_agent::{
     prompt::ContextFiles,
     subagent::{Isolation, inherit, policy_in_worktree},
 };
+use caliban_contract::{
+    ancestry::{self, Ancestry},
+    detached, modes,
+};
 use caliban_core::{
     budget, ids::AgentId, price::Billing, redact::Redactor, setup::AgentSetup, spec::AfterTurn, wait::Wait,
 };
@@ -26,7 +30,7 @@ use caliban_keeper::Variables;
 use caliban_mcp::Server;
 use caliban_permissions::Policy;
 use caliban_providers::{Provider, ProviderKind};
-use caliban_tools::{PrivateAddresses, WorkspaceOptions};
+use caliban_tools::{DetachPlace, PrivateAddresses, WorkspaceOptions};
 use caliban_worktrees::{Keep, Setup};
 use tokio_util::sync::CancellationToken;
 
@@ -171,6 +175,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
             move |text: &str| redactor.redact(text).into_owned()
         })),
         limits: tool_limits(settings),
+        detach: detach_place(&loaded.paths.repo(&loaded.root)),
         http: caliban_http::Options { proxy: environment.proxy(), ..Default::default() },
     };
     notes.extend(problems);
@@ -234,6 +239,20 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     })
 }
 
+/// Where detached commands are recorded. An agent that runs inside another one, in a command of it, may have none: that one's
+/// user would not be asked.
+fn detach_place(repo_dir: &Path) -> Option<DetachPlace> {
+    let own = i32::try_from(std::process::id()).ok()?;
+    let is_own = match ancestry::above(own, &[modes::REAP]) {
+        Ancestry::Person => true,
+        Ancestry::Agents(agents) => {
+            agents.first().is_some_and(|agent| agent.which == ancestry::Which::Worker)
+        }
+        Ancestry::Unknown => false,
+    };
+    is_own.then(|| DetachPlace { jobs: repo_dir.join(detached::DIRECTORY), agent: String::new() })
+}
+
 /// Where the user stands in their tree, in this one; the nearest directory above that is in it, else its root. `missing` is
 /// the part below `cwd` that only this tree may have.
 fn same_place(tree: &Path, cwd: &Path, missing: &Path, root: &Path) -> Result<PathBuf, Failure> {
@@ -280,6 +299,9 @@ impl Composition {
         self.blueprint.foreign_tools = mcp::tools(&self.servers, &outputs, &self.workspace);
         if let WorkspaceSource::New(options) = &mut wanted.workspace {
             options.output_dir = outputs;
+            if let Some(place) = &mut options.detach {
+                place.agent.clone_from(&wanted.session);
+            }
         }
         self.blueprint.kit(wanted).map_err(|error| Failure::new(chain(&error)))
     }

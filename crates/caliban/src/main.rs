@@ -11,6 +11,7 @@ mod compose;
 mod consent;
 mod demo;
 mod fleet;
+mod jobs;
 mod keyboard;
 mod mcp;
 mod place;
@@ -44,6 +45,12 @@ fn main() -> ExitCode {
         }
         Some(modes::DAEMON) => {
             return caliban_supervisor::daemon_main(args.get(2..).unwrap_or_default().to_vec());
+        }
+        Some(modes::DETACHED) => {
+            return caliban_keeper::detached_main(args.get(2).cloned().unwrap_or_default().as_ref());
+        }
+        Some(modes::PDF) => {
+            return caliban_tools::pdf_main(args.get(2).cloned().unwrap_or_default().as_ref());
         }
         Some(modes::NOTIFY) => return worker::notify_main(),
         Some(modes::WORKER) => return worker::worker_main(args.get(2..).unwrap_or_default()),
@@ -102,6 +109,9 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         Command::Sessions(command) => return sessions::sessions(command, &environment, &cwd, &mut out),
         Command::Agents(cli::agents::AgentsCommand::Types { json }) => {
             types::types(*json, &environment, &cwd, &mut out)?;
+        }
+        Command::Jobs(command) => {
+            return runtime()?.block_on(jobs::jobs(command, &environment, &cwd, &mut out));
         }
         Command::Worktrees(command) => {
             runtime()?.block_on(worktrees::worktrees(command, &environment, &cwd, &mut out))?;

@@ -3,12 +3,13 @@
 use crate::settings::values::close_match;
 
 /// The tools that every agent can have.
-const ALWAYS: [&str; 11] = [
+const ALWAYS: [&str; 12] = [
     "Read",
     "Write",
     "Edit",
     "Bash",
     "BashOutput",
+    "BashInput",
     "KillShell",
     "Glob",
     "Grep",
@@ -17,16 +18,26 @@ const ALWAYS: [&str; 11] = [
     "AgentTool",
 ];
 
-/// The tools of a session with a person, and those of an agent with a mailbox.
-const SOMETIMES: [&str; 6] =
-    ["spawn_background", "BrokerAgents", "BrokerSend", "BrokerBroadcast", "BrokerInbox", "BrokerAck"];
+/// The tools of models of the GPT family, of a session with a person, and those of an agent with a mailbox.
+const SOMETIMES: [&str; 7] = [
+    "apply_patch",
+    "spawn_background",
+    "BrokerAgents",
+    "BrokerSend",
+    "BrokerBroadcast",
+    "BrokerInbox",
+    "BrokerAck",
+];
+
+/// What a rule can name beside tools: a command that outlives its agent (`Bash` with `detach`).
+const RIGHTS: [&str; 1] = ["Detach"];
 
 /// How the names of MCP servers' tools begin. Which there are is known when the servers run, so any name is possible.
 const FOREIGN: &str = "mcp__";
 
 /// Whether some agent can have a tool of this name.
 pub(crate) fn is_known(name: &str) -> bool {
-    is_for_all(name) || SOMETIMES.contains(&name)
+    is_for_all(name) || SOMETIMES.contains(&name) || RIGHTS.contains(&name)
 }
 
 /// Whether every agent can have a tool of this name.
@@ -36,7 +47,7 @@ pub(crate) fn is_for_all(name: &str) -> bool {
 
 /// What to say to somebody who named a tool that there is not.
 pub(crate) fn hint(name: &str) -> String {
-    match close_match(name, ALWAYS.into_iter().chain(SOMETIMES)) {
+    match close_match(name, ALWAYS.into_iter().chain(SOMETIMES).chain(RIGHTS)) {
         Some(close) if close != name => format!("did you mean `{close}`?"),
         _ => format!("the tools are {}, and {FOREIGN}SERVER__TOOL", ALWAYS.join(", ")),
     }
@@ -58,6 +69,7 @@ mod tests {
             env: Vec::new(),
             helper: "/bin/false".into(),
             private_addresses: caliban_tools::PrivateAddresses::Refuse,
+            detach: None,
             redact: None,
             limits: caliban_tools::Limits::default(),
             http: caliban_http::Options::default(),
@@ -67,7 +79,8 @@ mod tests {
             caliban_tools::builtin(&workspace).iter().map(|tool| tool.spec().name.clone()).collect();
         names.push(caliban_agent::subagent::NAME.to_owned());
         assert_eq!(names, ALWAYS);
-        let mut names = vec![caliban_agent::background::TOOL];
+        let mut names =
+            vec![caliban_tools::APPLY_PATCH, caliban_agent::background::TOOL];
         names.extend(crate::broker::tool_names());
         assert_eq!(names, SOMETIMES);
     }

@@ -157,6 +157,7 @@ impl World {
                 helper: PathBuf::from("/bin/false"),
                 http: Default::default(),
                 private_addresses: PrivateAddresses::Refuse,
+                detach: None,
                 redact: None,
                 limits: caliban_tools::Limits::default(),
             }),

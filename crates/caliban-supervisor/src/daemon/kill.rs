@@ -1,8 +1,10 @@
 //! `POST /v1/agents/{id}/kill`: the order to end is written durably first (`stop_order.rs`); then TERM, grace, KILL.
 //! `killed` is said when the whole tree is gone. A daemon that dies in between leaves the rest to the next.
 
+use std::path::Path;
 use std::time::Duration;
 
+use caliban_contract::detached;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::Event;
 use caliban_store::StoreError;
@@ -20,6 +22,19 @@ use caliban_process::Patience;
 const ORDER_LIMIT: Duration = Duration::from_secs(2);
 /// How long a shim may take, after the grace, to end what only KILL ends. After that it is ended itself.
 const SHIM_LIMIT: Duration = Duration::from_secs(15);
+
+/// Ends what an agent detached: who ends a living agent means all of it.
+async fn end_detached(jobs: &Path, id: AgentId) {
+    let (place, agent) = (jobs.to_owned(), id.to_string());
+    let running = tokio::task::spawn_blocking(move || detached::running_of(&place, &agent)).await;
+    for record in running.unwrap_or_default() {
+        match caliban_keeper::stop_detached(jobs, &record).await {
+            Ok(true) => tracing::info!(%id, "ended its detached command {}", record.id),
+            Ok(false) => tracing::warn!(%id, "its detached command {} does not end", record.id),
+            Err(error) => tracing::warn!(%id, "its detached command {}: {error}", record.id),
+        }
+    }
+}
 
 impl Owner {
     pub(super) fn kill(&mut self, query: &str, request: &KillRequest, reply: Reply) {
@@ -39,6 +54,7 @@ impl Owner {
     pub(super) fn kill_then(&mut self, id: AgentId, grace_ms: u64, waiter: Waiter) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
         let needs_order = agent.needs_order();
+        let was_alive = !matches!(agent.phase, Phase::Ended);
         match &mut agent.phase {
             // Nobody knows it yet.
             Phase::Registering(_) => return,
@@ -58,15 +74,16 @@ impl Owner {
             }
             Phase::Ended | Phase::Leaving(_) => return self.go_on(id, waiter, true),
         }
-        self.order_stop(id, grace_ms);
+        self.order_stop(id, grace_ms, was_alive);
     }
 
     /// Writes the order that an agent should end.
-    fn order_stop(&mut self, id: AgentId, grace_ms: u64) {
+    fn order_stop(&mut self, id: AgentId, grace_ms: u64, was_alive: bool) {
         let Some(agent) = self.agents.get(&id) else { return };
         let (dir, nonce) = (self.places.agent_dir(id), agent.record.nonce.clone());
         let order =
             StopOrder { nonce: nonce.clone(), others: agent.other_runs.clone(), grace_ms, removed: false };
+        let jobs = self.places.base().join(detached::DIRECTORY);
         self.later(async move {
             let writing = tokio::task::spawn_blocking(move || stop_order::write(&dir, &order));
             let why = match tokio::time::timeout(ORDER_LIMIT, writing).await {
@@ -77,6 +94,10 @@ impl Owner {
             };
             if let Some(why) = &why {
                 tracing::warn!(%id, "the order to end it is in the registry only: stop.json: {why}");
+            }
+            // Before the run is ended: from then on nobody knows that the agent was alive when the order came.
+            if was_alive {
+                end_detached(&jobs, id).await;
             }
             Some(Msg::StopOrdered { id, nonce, ordered: Ordered { grace_ms, is_durable: why.is_none() } })
         });

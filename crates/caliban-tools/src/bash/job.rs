@@ -15,7 +15,7 @@ use caliban_core::{
     cap::{self, Cap},
     message::ResultPart,
 };
-use caliban_keeper::{KILL_LIMIT, Launch, Report, STOP_GRACE, start_reaper};
+use caliban_keeper::{KILL_LIMIT, Launch, Report, STOP_GRACE, Streams, start_reaper};
 use caliban_process::Patience;
 use rustix::process::{Pid, Signal};
 use tokio::{
@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     capture::{Capture, Taken},
     jobs::JobState,
+    keys::unfinished,
     plain::plain,
     sweep::Mark,
 };
@@ -40,6 +41,8 @@ const REAPER_LIMIT: Duration = STOP_GRACE.saturating_add(KILL_LIMIT).saturating_
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 /// Bytes of a report.
 const REPORT_BYTES: u64 = 1 << 20;
+/// Texts that wait to be typed.
+const TYPED_TEXTS: usize = 16;
 /// Pieces of live output that wait for the observer; more are dropped.
 const LIVE_PIECES: usize = 64;
 
@@ -61,6 +64,11 @@ pub(crate) struct Job {
     /// Ends it. Its state follows when nothing is left.
     pub(super) stop: CancellationToken,
     pub(super) state: watch::Receiver<JobState>,
+    /// Counts pieces of output.
+    pub(super) said: watch::Receiver<u64>,
+    /// What is typed into its terminal; none where it has none.
+    pub(super) keyboard: Option<mpsc::Sender<Vec<u8>>>,
+    typed_line: Mutex<String>,
     capture: Mutex<Capture>,
     ending: Mutex<Option<Ending>>,
     /// Whether the model knows that it has ended.
@@ -92,19 +100,25 @@ impl Job {
             return Err(io::Error::other("no pipes to the reaper"));
         };
         let (tell, state) = watch::channel(JobState::Running);
+        let (count, said) = watch::channel(0);
+        let (keyboard, typed) = mpsc::channel(TYPED_TEXTS);
         let (live, seen) = mpsc::channel(LIVE_PIECES);
         let job = Arc::new(Self {
             command: request.command,
             description: request.description,
             stop,
             state,
+            said,
+            keyboard: (request.launch.streams == Streams::Terminal).then_some(keyboard),
+            typed_line: Mutex::default(),
             capture: Mutex::new(request.capture),
             ending: Mutex::new(None),
             is_reported: AtomicBool::new(false),
         });
         let mark = request.mark;
-        let reaper = Reaper { child, control: Some(control), output, report, mark, live: Live::new(live) };
-        let task = run(job.clone(), reaper, launch, request.limit, tell);
+        let live = Live::new(live);
+        let reaper = Reaper { child, control: Some(control), output, report, mark, live, count };
+        let task = run(job.clone(), reaper, Input { launch, typed }, request.limit, tell);
         Ok((job, seen, task))
     }
 
@@ -120,6 +134,41 @@ impl Job {
 
     pub(super) fn is_reported(&self) -> bool {
         self.is_reported.load(Ordering::Relaxed)
+    }
+
+    /// Hears what the command says from now on.
+    pub(super) fn listen(&self) -> watch::Receiver<u64> {
+        let mut said = self.said.clone();
+        said.mark_unchanged();
+        said
+    }
+
+    /// The line that was typed and not ended.
+    pub(super) fn typed_line(&self) -> String {
+        self.typed_line.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn note_typed(&self, text: &str) {
+        let mut line = self.typed_line.lock().unwrap_or_else(PoisonError::into_inner);
+        *line = unfinished(&line, text);
+    }
+
+    /// Waits until the command has said something and then nothing for a moment, has ended, or the time is over.
+    pub(super) async fn settled(&self, mut said: watch::Receiver<u64>, limit: Duration) {
+        /// A program that says nothing for so long waits for an answer, or for something else.
+        const QUIET: Duration = Duration::from_millis(400);
+        let mut state = self.state.clone();
+        let settled = async {
+            if said.changed().await.is_ok() {
+                while let Ok(Ok(())) = tokio::time::timeout(QUIET, said.changed()).await {}
+            }
+        };
+        let mut patience = Patience::new(limit);
+        tokio::select! {
+            () = settled => {}
+            _ended = state.wait_for(JobState::is_ended) => {}
+            () = patience.over() => {}
+        }
     }
 
     /// The file with all of its output, when there is one.
@@ -175,17 +224,24 @@ struct Reaper {
     report: ChildStderr,
     mark: Mark,
     live: Live,
+    count: watch::Sender<u64>,
+}
+
+/// What goes to the reaper.
+struct Input {
+    launch: Vec<u8>,
+    typed: mpsc::Receiver<Vec<u8>>,
 }
 
 async fn run(
     job: Arc<Job>,
     mut reaper: Reaper,
-    launch: Vec<u8>,
+    input: Input,
     limit: Option<Duration>,
     tell: watch::Sender<JobState>,
 ) {
     let began = Instant::now();
-    let timed_out = reaper.follow(&job, launch, limit).await;
+    let timed_out = reaper.follow(&job, input, limit).await;
     let report = reaper.report().await;
     let swept = match &report {
         Some(_) => 0,
@@ -204,24 +260,28 @@ async fn run(
 
 impl Reaper {
     /// Follows the command until the reaper is gone; returns whether time ran out.
-    async fn follow(&mut self, job: &Job, launch: Vec<u8>, limit: Option<Duration>) -> bool {
+    async fn follow(&mut self, job: &Job, input: Input, limit: Option<Duration>) -> bool {
         let mut block = vec![0; BLOCK_BYTES];
         let mut open = true;
         let timed_out = {
             let control = self.control.take();
+            let Input { launch, mut typed } = input;
+            // Holds the control open for as long as the command may run.
             let sending = async move {
-                let mut control = control?;
+                let Some(mut control) = control else { return };
                 // A reaper that is gone already says why in its report.
-                control.write_all(&launch).await.ok()?;
-                Some(control)
+                let mut sent = control.write_all(&launch).await;
+                while let (Ok(()), Some(text)) = (&sent, typed.recv().await) {
+                    sent = control.write_all(&text).await;
+                }
+                std::future::pending().await
             };
             let out_of_time = sleep_for(limit);
             tokio::pin!(sending, out_of_time);
-            let mut sent = false;
             loop {
                 tokio::select! {
                     _ = self.child.wait() => return false,
-                    control = &mut sending, if !sent => (self.control, sent) = (control, true),
+                    () = &mut sending => {}
                     got = self.output.read(&mut block), if open => match got {
                         Ok(0) | Err(_) => open = false,
                         Ok(got) => self.heard(job, &block[..got]),
@@ -284,6 +344,7 @@ impl Reaper {
 
     fn heard(&mut self, job: &Job, bytes: &[u8]) {
         job.capture().push(bytes);
+        self.count.send_modify(|count| *count += 1);
         self.live.send(bytes);
     }
 }

@@ -6,7 +6,7 @@ use caliban_core::{access::Access, message::ToolSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::jobs::JobState;
+use super::{detach, jobs::JobState};
 use crate::{BoxFuture, Call, Tool, ToolOutput, Workspace, input};
 
 /// The KillShell tool.
@@ -33,7 +33,12 @@ impl KillShell {
 
     async fn kill(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
         let Input { shell_id } = input::parse("KillShell", input)?;
-        let job = self.workspace.jobs.find(&shell_id)?;
+        let job = match self.workspace.jobs.find(&shell_id) {
+            Ok(job) => job,
+            Err(unknown) => {
+                return detach::kill(&self.workspace, &shell_id).await.unwrap_or(Err(unknown));
+            }
+        };
         // Its end is the model's own wish.
         job.set_reported();
         if job.state.borrow().is_ended() {

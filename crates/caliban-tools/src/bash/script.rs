@@ -32,19 +32,45 @@ const GIT_SETTING: (&str, &str) = ("safe.bareRepository", "explicit");
 const GIT_COUNT: &str = "GIT_CONFIG_COUNT";
 
 /// What the reaper starts, and the mark that its processes have.
-pub(super) fn launch(command: &str, directory: PathBuf, env: &[(OsString, OsString)]) -> (Launch, Mark) {
+pub(super) fn launch(
+    command: &str,
+    directory: PathBuf,
+    env: &[(OsString, OsString)],
+    streams: Streams,
+) -> (Launch, Mark) {
     let (shell, mut variables) = environment(env);
+    if streams == Streams::Terminal {
+        variables.retain(|(name, _)| name != "TERM");
+        variables.push(("TERM".into(), "xterm".into()));
+    }
     let name = shell.file_name().unwrap_or(OsStr::new("sh")).to_owned();
     let mark = Mark::new(&variables);
     variables.push(mark.variable());
     let launch = Launch {
         program: shell.into(),
-        arguments: vec!["-c".into(), script(command).into(), name],
+        arguments: vec!["-c".into(), WRAPPER.into(), name, command.into()],
         directory,
         environment: Environment::Exactly(variables),
-        streams: Streams::Shell,
+        streams,
     };
     (launch, mark)
+}
+
+/// The same for a command whose last directory nobody asks for.
+pub(super) fn plain_launch(
+    command: &str,
+    directory: PathBuf,
+    env: &[(OsString, OsString)],
+    streams: Streams,
+) -> Launch {
+    let (shell, variables) = environment(env);
+    Launch {
+        program: shell.into(),
+        arguments: vec!["-c".into(), command.into()],
+        directory,
+        environment: Environment::Exactly(variables),
+        streams,
+    }
 }
 
 /// The shell and the environment of a command.
@@ -91,21 +117,17 @@ fn git_setting(env: &[(OsString, OsString)]) -> [(OsString, OsString); 3] {
     ]
 }
 
-/// The command, wrapped so that the shell reports its working directory on the descriptor that the reaper names. It does so
-/// when the command falls through to the end and when it exits. A command with its own EXIT trap replaces ours; then only
-/// the end reports. NUL ends a report, as a directory's name may hold a newline. The command can change neither the
-/// descriptor nor, by a function of that name, `pwd`.
-fn script(command: &str) -> String {
-    let tell = r#"{ command pwd -P; command printf "\0"; } 2>/dev/null >&"$__caliban_cwd""#;
-    format!(
-        "readonly __caliban_cwd=$1; shift\ntrap '{tell}' EXIT\neval {}\n__caliban_code=$?\n{tell}\nexit $__caliban_code\n",
-        quoted(command)
-    )
-}
-
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
+/// Runs the command in its first argument so that the shell reports its working directory on the descriptor in its second.
+/// It does so when the command falls through to the end and when it exits. A command with its own EXIT trap replaces ours;
+/// then only the end reports. NUL ends a report, as a directory's name may hold a newline. The command can change neither
+/// the descriptor nor, by a function of that name, `pwd`. All of it is one line, and the command comes as an argument: so
+/// the shell counts the command's own lines, from 1.
+const WRAPPER: &str = concat!(
+    r#"readonly __caliban_cwd=$2; __caliban_line=$1; shift 2; "#,
+    r#"trap '{ command pwd -P; command printf "\0"; } 2>/dev/null >&"$__caliban_cwd"' EXIT; "#,
+    r#"eval "$__caliban_line"; __caliban_code=$?; "#,
+    r#"{ command pwd -P; command printf "\0"; } 2>/dev/null >&"$__caliban_cwd"; exit $__caliban_code"#
+);
 
 /// Bash where there is one, as models write bash.
 fn shell(path: Option<&OsStr>) -> PathBuf {
@@ -127,11 +149,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_quoted_whatever_it_holds() {
-        assert_eq!(quoted("echo 'a' \"$b\""), r#"'echo '\''a'\'' "$b"'"#);
-    }
-
-    #[test]
     fn every_shell_tells_where_it_went() {
         let dir = tempfile::tempdir().unwrap();
         let root = std::fs::canonicalize(dir.path()).unwrap();
@@ -144,7 +161,7 @@ mod tests {
                 ("cd sub; pwd() { echo elsewhere; }; printf() { echo x; }", 0),
             ] {
                 let status = std::process::Command::new(shell)
-                    .args(["-c", "exec 3> said; exec \"$0\" -c \"$1\" sh 3", shell, &script(command)])
+                    .args(["-c", "exec 3> said; exec \"$0\" -c \"$1\" sh \"$2\" 3", shell, WRAPPER, command])
                     .current_dir(&root)
                     .status()
                     .unwrap();

@@ -25,7 +25,11 @@ pub(super) fn hint(content: &[u8], old: &str) -> Option<String> {
             some(&lines[at..at + wanted.len()])
         ));
     }
-    let (at, long) = longest_start(&squeezed_lines, wanted)?;
+    let Some((at, long)) = longest_start(&squeezed_lines, wanted) else {
+        let at = closest(&squeezed_lines, wanted)?;
+        let end = (at + wanted.len()).min(lines.len());
+        return Some(format!("the closest lines are {}-{end}:\n{}", at + 1, some(&lines[at..end])));
+    };
     let end = (at + wanted.len()).min(lines.len());
     let what = if long == 1 { "its first line is".into() } else { format!("its first {long} lines are") };
     Some(format!("{what} at line {}, but then the file has:\n{}", at + 1, some(&lines[at..end])))
@@ -42,6 +46,34 @@ fn longest_start(lines: &[String], wanted: &[String]) -> Option<(usize, usize)> 
         .map(|at| (at, lines[at..].iter().zip(wanted).take_while(|(line, want)| line == want).count()))
         .filter(|(_, long)| *long > 0)
         .max_by_key(|(at, long)| (*long, std::cmp::Reverse(*at)))
+}
+
+/// Where the lines begin that are most like `wanted`, if any are like it.
+fn closest(lines: &[String], wanted: &[String]) -> Option<usize> {
+    /// How alike two texts must be (1 is equal).
+    const ALIKE: f64 = 0.6;
+    /// Places that are compared line by line.
+    const CANDIDATES: usize = 20;
+    let alike = |a: &str, b: &str| strsim::sorensen_dice(a, b);
+    // The longest line tells most.
+    let (anchor, text) = wanted.iter().enumerate().max_by_key(|(_, line)| line.len())?;
+    let mut found: Vec<(f64, usize)> = lines
+        .iter()
+        .enumerate()
+        .skip(anchor)
+        .filter(|(_, line)| line.len() <= 4 * text.len() && text.len() <= 4 * line.len())
+        .map(|(at, line)| (alike(line, text), at - anchor))
+        .filter(|(score, _)| *score >= ALIKE)
+        .collect();
+    found.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    let whole = |at: usize| {
+        let scores = lines[at..].iter().zip(wanted).map(|(line, want)| alike(line, want));
+        scores.sum::<f64>() / wanted.len() as f64
+    };
+    let places = found.into_iter().take(CANDIDATES).map(|(_, at)| (whole(at), at));
+    // The first of equals.
+    let best = places.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
+    (best.0 >= ALIKE).then_some(best.1)
 }
 
 fn squeezed(line: &str) -> String {
@@ -92,5 +124,15 @@ mod tests {
             Some("its first line is at line 2, but then the file has:\nfn a() {\n  one();\n}".into())
         );
         assert_eq!(hint(b"x\ny\n", "nothing like it"), None);
+    }
+
+    #[test]
+    fn a_near_miss_shows_the_closest_lines() {
+        let file =
+            b"use a;\n\nfn load(path: &Path) -> Config {\n    read(path)\n}\n\nfn save(path: &Path) {}\n";
+        assert_eq!(
+            hint(file, "fn load(path: &str) -> Config {\n    read(path)\n}"),
+            Some("the closest lines are 3-5:\nfn load(path: &Path) -> Config {\n    read(path)\n}".into())
+        );
     }
 }

@@ -1,5 +1,7 @@
 //! The replacement itself, as a function of bytes.
 
+use std::ops::Range;
+
 use memchr::memmem;
 
 use crate::line_ends::{mostly_crlf, with_crlf};
@@ -13,10 +15,8 @@ pub(super) struct Replaced {
     /// The new content.
     pub(super) content: Vec<u8>,
     /// Where the matches were in the old content.
-    pub(super) places: Vec<usize>,
-    /// Bytes that each match had.
-    pub(super) old: usize,
-    /// Bytes that each match has now.
+    pub(super) places: Vec<Range<usize>>,
+    /// Bytes that the first match has now.
     pub(super) new: usize,
 }
 
@@ -30,7 +30,8 @@ pub(super) enum Fault {
 }
 
 /// Replaces the one place, or all places, where `old` occurs. Models write `\n`; in a file with CRLF
-/// both texts are taken with CRLF.
+/// both texts are taken with CRLF. Models write straight quotes, too: where nothing else fits, curly quotes of the file
+/// count as straight ones.
 pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result<Replaced, Fault> {
     if old.is_empty() {
         return Err(Fault::Empty);
@@ -39,39 +40,111 @@ pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result
         return Err(Fault::Same);
     }
     let mut old = old.as_bytes().to_vec();
-    let mut places: Vec<usize> = memmem::find_iter(content, &old).collect();
+    let mut places = find(content, &old);
     let mut ends = if mostly_crlf(content) { Ends::Crlf } else { Ends::AsGiven };
     if places.is_empty() && memchr::memchr(b'\n', &old).is_some() {
-        old = with_crlf(&old);
-        places = memmem::find_iter(content, &old).collect();
+        let crlf = with_crlf(&old);
+        places = find(content, &crlf);
         // A file with both kinds of ends: the new lines end like the ones they replace.
-        ends = Ends::Crlf;
+        if !places.is_empty() {
+            (old, ends) = (crlf, Ends::Crlf);
+        }
     }
-    let new = match ends {
+    let mut new = match ends {
         Ends::Crlf => with_crlf(new.as_bytes()),
         Ends::AsGiven => new.as_bytes().to_vec(),
     };
+    if places.is_empty() {
+        if let Ends::Crlf = ends {
+            old = with_crlf(&old);
+        }
+        places = find_quoted(content, &old);
+        // What is the same in both texts stays as the file has it, with its quotes.
+        let (was, is) = (Straight::new(&old), Straight::new(&new));
+        let pairs = || was.text.iter().zip(&is.text);
+        let head = pairs().take_while(|(a, b)| a == b).count();
+        let rest = was.text.len().min(is.text.len()) - head;
+        let back = was.text.iter().rev().zip(is.text.iter().rev());
+        let tail = back.take(rest).take_while(|(a, b)| a == b).count();
+        for place in &mut places {
+            let inner = Straight::new(&content[place.clone()]);
+            let (start, end) = (inner.place(head), inner.place(was.text.len() - tail));
+            *place = place.start + start..place.start + end;
+        }
+        new = new[is.place(head)..is.place(is.text.len() - tail)].to_vec();
+    }
     match places.len() {
         0 => return Err(Fault::Missing),
         1 => {}
         _ if all => {}
         count => {
-            let lines = places.iter().take(LINES_NAMED).map(|place| line_of(content, *place)).collect();
+            let lines = places.iter().take(LINES_NAMED).map(|place| line_of(content, place.start)).collect();
             return Err(Fault::Many { count, lines });
         }
     }
-    if old == new {
+    if places.iter().all(|place| content[place.clone()] == new) {
         return Err(Fault::Same);
     }
     let mut result = Vec::with_capacity(content.len() + new.len());
     let mut at = 0;
     for place in &places {
-        result.extend_from_slice(&content[at..*place]);
+        result.extend_from_slice(&content[at..place.start]);
         result.extend_from_slice(&new);
-        at = place + old.len();
+        at = place.end;
     }
     result.extend_from_slice(&content[at..]);
-    Ok(Replaced { content: result, places, old: old.len(), new: new.len() })
+    Ok(Replaced { content: result, places, new: new.len() })
+}
+
+fn find(content: &[u8], old: &[u8]) -> Vec<Range<usize>> {
+    memmem::find_iter(content, old).map(|at| at..at + old.len()).collect()
+}
+
+/// Where the text is when all quotes are straight.
+fn find_quoted(content: &[u8], old: &[u8]) -> Vec<Range<usize>> {
+    let (content, old) = (Straight::new(content), Straight::new(old));
+    if content.moved.is_empty() && old.moved.is_empty() {
+        return Vec::new();
+    }
+    let found = memmem::find_iter(&content.text, &old.text);
+    found.map(|at| content.place(at)..content.place(at + old.text.len())).collect()
+}
+
+/// A text with straight quotes in place of curly ones.
+struct Straight {
+    text: Vec<u8>,
+    /// Behind each quote: its place in the straight text and in the original.
+    moved: Vec<(usize, usize)>,
+}
+
+impl Straight {
+    fn new(original: &[u8]) -> Self {
+        /// The first two bytes of all curly quotes in UTF-8.
+        const CURLY: [u8; 2] = [0xe2, 0x80];
+        let (mut text, mut moved, mut at) = (Vec::with_capacity(original.len()), Vec::new(), 0);
+        for found in memmem::find_iter(original, &CURLY) {
+            let straight = match original.get(found + 2) {
+                Some(0x98 | 0x99) => b'\'',
+                Some(0x9c | 0x9d) => b'"',
+                _ => continue,
+            };
+            text.extend_from_slice(&original[at..found]);
+            text.push(straight);
+            at = found + 3;
+            moved.push((text.len(), at));
+        }
+        text.extend_from_slice(&original[at..]);
+        Self { text, moved }
+    }
+
+    /// Where this byte of the straight text is in the original.
+    fn place(&self, at: usize) -> usize {
+        let before = self.moved.partition_point(|(straight, _)| *straight <= at);
+        match before.checked_sub(1).and_then(|index| self.moved.get(index)) {
+            Some((straight, original)) => original + (at - straight),
+            None => at,
+        }
+    }
 }
 
 /// The number of the line that this byte is in, from 1.
@@ -118,6 +191,20 @@ mod tests {
         );
         assert_eq!(content(b"1\n2\n3\na\r\nb\n", "1\n2", "x\ny", false), Ok(b"x\ny\n3\na\r\nb\n".to_vec()));
         assert_eq!(content(b"a\nb\r\n", "a\n", "a\r\n", false), Ok(b"a\r\nb\r\n".to_vec()));
+    }
+
+    #[test]
+    fn straight_quotes_fit_curly_ones_and_the_file_keeps_its_own() {
+        let file = "“a” isn’t “b”\n";
+        let new = |old: &str, new: &str| {
+            content(file.as_bytes(), old, new, false).map(|bytes| String::from_utf8(bytes).unwrap())
+        };
+        assert_eq!(new("\"a\" isn't", "\"a\" is not"), Ok("“a” is not “b”\n".into()));
+        assert_eq!(new("isn't \"b\"\n", "isn't \"c\"\n"), Ok("“a” isn’t “c”\n".into()));
+        assert_eq!(new("'a'", "x"), Err(Fault::Missing));
+        // The other way round, and with CRLF.
+        assert_eq!(content(b"it's\r\nx\r\n", "it’s\nx", "it was\nx", false), Ok(b"it was\r\nx\r\n".to_vec()));
+        assert_eq!(content(b"x = 'a'; y = 'a'", "‘a’", "b", true), Ok(b"x = b; y = b".to_vec()));
     }
 
     #[test]

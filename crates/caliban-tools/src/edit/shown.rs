@@ -26,10 +26,10 @@ pub(super) struct Change {
 /// The change at the first place. Only the lines around it are compared, never whole files.
 pub(super) fn change(before: &[u8], replaced: &Replaced) -> Change {
     let mut change = Change { added: 0, removed: 0, text: String::new() };
-    let Some(place) = replaced.places.first().copied() else { return change };
-    let around = lines_around(before, place, replaced.old);
-    let new = &replaced.content[place..place + replaced.new];
-    let after = [&before[around.start..place], new, &before[place + replaced.old..around.end]].concat();
+    let Some(place) = replaced.places.first().cloned() else { return change };
+    let around = lines_around(before, place.start, place.len());
+    let new = &replaced.content[place.start..place.start + replaced.new];
+    let after = [&before[around.start..place.start], new, &before[place.end..around.end]].concat();
     let old_text = String::from_utf8_lossy(&before[around.clone()]);
     let new_text = String::from_utf8_lossy(&after);
     let deadline = Instant::now() + DIFF_TIME;

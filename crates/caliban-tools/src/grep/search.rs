@@ -14,7 +14,6 @@ use std::{
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use ignore::{WalkState, types::Types};
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     limits::{GREP_BYTES, GREP_HEAP, WALK_ENTRIES},
@@ -48,6 +47,8 @@ pub(super) struct Search {
 #[derive(Default)]
 pub(super) struct Hits {
     pub(super) files: Vec<FileHits>,
+    /// Files with matches that are not searched; looked for when there are no others.
+    pub(super) ignored: Vec<FileHits>,
     pub(super) unreadable: u64,
     pub(super) stopped: bool,
 }
@@ -92,10 +93,9 @@ struct Shared {
 }
 
 impl Search {
-    pub(super) fn run(&self, cancel: &CancellationToken) -> Hits {
+    pub(super) fn run(&self, ignored: Ignored, bounds: Bounds<'_>) -> Hits {
         let shared = Shared::default();
-        let bounds = Bounds::new(cancel);
-        let mut builder = walk::walk(&self.base, Ignored::Skip);
+        let mut builder = walk::walk(&self.base, ignored);
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
         builder.threads(threads);
         if let Some(types) = &self.types {
@@ -133,7 +133,7 @@ impl Search {
             files.retain(|file| !is_off_limits(&self.base.join(&file.path)));
             unreadable += (all - files.len()) as u64;
         }
-        Hits { files, unreadable, stopped: shared.stopped.into_inner() }
+        Hits { files, ignored: Vec::new(), unreadable, stopped: shared.stopped.into_inner() }
     }
 
     fn searcher(&self) -> Searcher {

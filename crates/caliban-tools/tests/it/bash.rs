@@ -50,6 +50,15 @@ async fn the_command_is_the_shells_own_business() {
 }
 
 #[tokio::test]
+async fn errors_name_the_commands_own_lines() {
+    let bench = Bench::new();
+    let text = bench.said("echo one\nif true\nthen nosuch\nfi\necho $LINENO").await;
+    assert_eq!(text, "one\nbash: line 3: nosuch: command not found\n5\n");
+    let text = bench.said("echo 'it'\\''s'\n\nls (").await;
+    assert!(text.contains("line 3: syntax error"), "{text}");
+}
+
+#[tokio::test]
 async fn a12_commands_get_the_given_environment_and_nothing_else() {
     let bench = Bench::with(|options| options.env.push(("GIVEN".into(), "yes".into())));
     let text = bench.said("env | cut -d= -f1 | sort").await;
@@ -246,4 +255,46 @@ async fn what_a_command_leaves_running_is_ended_and_said() {
     );
     // What only finishes its work may do so.
     assert_eq!(bench.said("echo late > >(cat)").await, "late\n");
+}
+
+#[tokio::test]
+async fn a_command_in_a_terminal_is_typed_into() {
+    let bench = Bench::new();
+    let ask = "tty; read -p 'name? ' name; echo \"hello $name\"; read -s -p 'more? ' x; echo; sleep 1000";
+    let text = bench.ok("Bash", json!({"command": ask, "tty": true})).await;
+    assert!(text.starts_with("started in a terminal as bash_1: "), "{text}");
+    assert!(text.contains("/dev/pts/") && text.contains("name? "), "{text}");
+    let type_in = |text: &'static str| json!({"bash_id": "bash_1", "text": text});
+    // Judged like a command, with what stands on the line already.
+    let judged = |text| bench.access("BashInput", type_in(text)).unwrap();
+    let command = |line: &str| vec![Access::Command { line: line.into(), cwd: bench.root.clone() }];
+    assert_eq!(judged("Ada\n"), command("Ada\n"));
+    assert_eq!(judged("\u{3}"), [Access::Nothing]);
+    bench.ok("BashInput", type_in("A")).await;
+    assert_eq!(judged("da\n"), command("Ada\n"));
+    let text = bench.ok("BashInput", type_in("da\n")).await;
+    assert!(text.contains("hello Ada\nmore? ") && text.contains("[bash_1: running;"), "{text}");
+    bench.ok("BashInput", type_in("\n")).await;
+    // Ctrl-C ends what runs in the foreground.
+    let text = bench.ok("BashInput", type_in("\u{3}")).await;
+    assert!(text.contains("[bash_1: killed by signal 2"), "{text}");
+    let error = bench.err("BashInput", type_in("x\n")).await;
+    assert!(error.starts_with("bash_1 has ended: nothing was typed"), "{error}");
+    bench.ok("Bash", json!({"command": "sleep 1000", "run_in_background": true})).await;
+    let error = bench.err("BashInput", json!({"bash_id": "bash_2", "text": "x"})).await;
+    assert_eq!(error, "bash_2 has no terminal; start the command with tty to type into it");
+    bench.workspace.shutdown().await;
+}
+
+#[tokio::test]
+async fn programs_in_a_terminal_have_job_control_and_a_size() {
+    let bench = Bench::new();
+    bench.ok("Bash", json!({"command": "exec bash --norc -i", "tty": true})).await;
+    let type_in = |text: &'static str| json!({"bash_id": "bash_1", "text": text});
+    let text = bench.ok("BashInput", type_in("stty size; echo $TERM; sleep 1000 & jobs\n")).await;
+    assert!(text.contains("40 160") && text.contains("xterm") && text.contains("Running"), "{text}");
+    assert!(!text.contains('\u{1b}') && !text.contains("no job control"), "{text}");
+    let text = bench.ok("BashInput", type_in("kill %1; exit 7\n")).await;
+    assert!(text.contains("exit code 7"), "{text}");
+    bench.workspace.shutdown().await;
 }

@@ -8,7 +8,9 @@ use std::{
 };
 
 use caliban_core::access::Access;
-use caliban_tools::{Call, Limits, PrivateAddresses, Tool, ToolOutput, Workspace, WorkspaceOptions, builtin};
+use caliban_tools::{
+    Call, DetachPlace, Limits, PrivateAddresses, Tool, ToolOutput, Workspace, WorkspaceOptions, builtin,
+};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +41,7 @@ impl Bench {
             helper: helper(),
             http: caliban_http::Options::default(),
             private_addresses: PrivateAddresses::Refuse,
+            detach: Some(DetachPlace { jobs: base.join("data/caliban/repos/0/jobs"), agent: "a1".into() }),
             redact: None,
             limits: Limits::default(),
         };

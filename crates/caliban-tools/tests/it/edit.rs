@@ -56,20 +56,74 @@ async fn replace_all_replaces_all() {
 }
 
 #[tokio::test]
-async fn a_stale_file_is_refused_and_a_touched_one_is_not() {
+async fn after_an_outside_change_a_unique_match_is_edited_and_nothing_else() {
     let bench = Bench::new();
     bench.put("f", "one two\n");
     bench.ok("Read", json!({"file_path": "f"})).await;
-    bench.put("f", "one 222\n");
-    let edit = json!({"file_path": "f", "old_string": "one", "new_string": "1"});
-    assert_eq!(bench.err("Edit", edit.clone()).await, "f changed on disk since you read it: read it again");
-    assert_eq!(bench.get("f"), b"one 222\n");
+    bench.put("f", "one 222\nthree\n");
+    let edit = |old: &str, all: bool| json!({"file_path": "f", "old_string": old, "new_string": "1", "replace_all": all});
+    let text = bench.ok("Edit", edit("one", false)).await;
+    let note = "[the file had changed on disk since you read it; the edit fits what is there now]";
+    assert!(text.ends_with(note), "{text}");
+    // Of the rest it knows nothing: Write would lose it.
+    let write = json!({"file_path": "f", "content": "mine\n"});
+    let error = bench.err("Write", write).await;
+    assert!(error.starts_with("f holds more than you have seen"), "{error}");
+    bench.put("f", "1 222\n3\n");
+    let missing = bench.err("Edit", edit("three", false)).await;
+    let words = "old_string was not found in f\n[the file changed on disk since you read it: read it again]";
+    assert_eq!(missing, words);
+    assert_eq!(
+        bench.err("Edit", edit("2", true)).await,
+        "f changed on disk since you read it: read it again"
+    );
+    assert_eq!(bench.get("f"), b"1 222\n3\n");
     bench.ok("Read", json!({"file_path": "f"})).await;
     // Written again with the same content: new times, nothing new to know.
-    bench.put("f", "one 222\n");
-    bench.ok("Edit", edit).await;
-    bench.ok("Edit", json!({"file_path": "f", "old_string": "222", "new_string": "2"})).await;
-    assert_eq!(bench.get("f"), b"1 2\n");
+    bench.put("f", "1 222\n3\n");
+    assert!(!bench.ok("Edit", edit("222", false)).await.contains("changed on disk"));
+    assert_eq!(bench.get("f"), b"1 1\n3\n");
+}
+
+#[tokio::test]
+async fn several_edits_are_made_in_order_or_not_at_all() {
+    let bench = Bench::new();
+    bench.put("f", "one\ntwo\nthree\n");
+    let edit = |old: &str, new: &str| json!({"old_string": old, "new_string": new});
+    let edits = json!([edit("one", "1"), edit("1\ntwo", "1\n2"), edit("three", "3\n4")]);
+    assert_eq!(
+        bench.call("Edit", json!({"file_path": "f", "edits": edits})).await,
+        ToolOutput::text(
+            "edited f: 3 edits, +4 -3\n       -one\n     1 +1\n     2  two\n     3  three\n  …\n     1  1\n       -two\n     2 +2\n     \
+             3  three\n  …\n     1  1\n     2  2\n       -three\n     3 +3\n     4 +4",
+            "edited f: 3 edits, +4 -3"
+        )
+    );
+    assert_eq!(bench.get("f"), b"1\n2\n3\n4\n");
+    // Some models send the list as text; then the first edit may also stand by itself.
+    let edits = json!([edit("2", "zwei")]).to_string();
+    let both = json!({"file_path": "f", "old_string": "1", "new_string": "eins", "edits": edits});
+    bench.ok("Edit", both).await;
+    assert_eq!(bench.get("f"), b"eins\nzwei\n3\n4\n");
+    let edits = json!([edit("eins", "uno"), edit("nowhere", "x")]);
+    assert_eq!(
+        bench.err("Edit", json!({"file_path": "f", "edits": edits})).await,
+        "edit 2 of 2: old_string was not found in f; nothing was changed"
+    );
+    assert_eq!(bench.get("f"), b"eins\nzwei\n3\n4\n");
+}
+
+#[tokio::test]
+async fn a_near_miss_shows_the_closest_lines_and_straight_quotes_fit_curly_ones() {
+    let bench = Bench::new();
+    bench.put("f", "fn load(path: &Path) -> Config {\n    // don’t\n}\n");
+    let edit = |old: &str, new: &str| json!({"file_path": "f", "old_string": old, "new_string": new});
+    assert_eq!(
+        bench.err("Edit", edit("fn load(path: &str) -> Config {", "x")).await,
+        "old_string was not found in f: the closest lines are 1-1:\nfn load(path: &Path) -> Config {"
+    );
+    bench.ok("Edit", edit("// don't\n", "// don't stop\n")).await;
+    assert_eq!(bench.get("f"), "fn load(path: &Path) -> Config {\n    // don’t stop\n}\n".as_bytes());
 }
 
 #[tokio::test]

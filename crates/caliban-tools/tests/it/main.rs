@@ -9,6 +9,7 @@ mod edit;
 mod exhaustion;
 mod fetch;
 mod memory;
+mod patch;
 mod read;
 mod search;
 mod specs;

@@ -155,3 +155,119 @@ async fn files_of_proc_are_read_although_they_have_no_size() {
     let text = bench.ok("Read", json!({"file_path": "/proc/self/status"})).await;
     assert!(text.contains("Name:"), "{text}");
 }
+
+/// A PDF of these pages, each with one line.
+fn pdf(pages: &[&str]) -> Vec<u8> {
+    let kids: Vec<String> = (0..pages.len()).map(|page| format!("{} 0 R", 4 + 2 * page)).collect();
+    let mut objects = vec![
+        "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
+        format!("<< /Type /Pages /Kids [{}] /Count {} >>", kids.join(" "), pages.len()),
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>".to_owned(),
+    ];
+    for (page, text) in pages.iter().enumerate() {
+        objects.push(format!(
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {} 0 R \
+             /Resources << /Font << /F1 3 0 R >> >> >>",
+            5 + 2 * page
+        ));
+        let content = format!("BT /F1 12 Tf 72 720 Td ({text}) Tj ET");
+        objects.push(format!("<< /Length {} >>\nstream\n{content}\nendstream", content.len()));
+    }
+    let mut file = b"%PDF-1.4\n".to_vec();
+    let mut places = Vec::new();
+    for (index, object) in objects.iter().enumerate() {
+        places.push(file.len());
+        file.extend(format!("{} 0 obj\n{object}\nendobj\n", index + 1).into_bytes());
+    }
+    let start = file.len();
+    let lines: String = places.iter().map(|place| format!("{place:010} 00000 n \n")).collect();
+    let size = objects.len() + 1;
+    file.extend(
+        format!("xref\n0 {size}\n0000000000 65535 f \n{lines}trailer\n<< /Size {size} /Root 1 0 R >>\nstartxref\n{start}\n%%EOF\n")
+            .into_bytes(),
+    );
+    file
+}
+
+#[tokio::test]
+async fn the_text_of_a_pdf_is_read_page_by_page() {
+    let bench = Bench::new();
+    bench.put("paper.pdf", pdf(&["All work and no play", "The end"]));
+    let note = "[the text of a PDF; layout and pictures are lost]\n";
+    assert_eq!(
+        bench.ok("Read", json!({"file_path": "paper.pdf"})).await,
+        format!("     1\t[page 1]\n     2\tAll work and no play\n     3\t[page 2]\n     4\tThe end\n{note}")
+    );
+    let part = bench.ok("Read", json!({"file_path": "paper.pdf", "offset": 4})).await;
+    assert_eq!(part, format!("     4\tThe end\n{note}"));
+    bench.put("scan.pdf", pdf(&[""]));
+    let words = "scan.pdf is a PDF of 1 page without text: its pages are pictures";
+    assert_eq!(bench.err("Read", json!({"file_path": "scan.pdf"})).await, words);
+    bench.put("broken.pdf", "%PDF-1.7\nnot really");
+    let error = bench.err("Read", json!({"file_path": "broken.pdf"})).await;
+    assert!(error.starts_with("broken.pdf is a PDF that cannot be read: "), "{error}");
+}
+
+#[tokio::test]
+async fn a_notebook_is_read_as_text_and_its_json_on_request() {
+    let bench = Bench::new();
+    let notebook = json!({"cells": [
+        {"cell_type": "markdown", "source": ["# Title\n", "words"]},
+        {"cell_type": "code", "source": "print(1)", "outputs": [
+            {"output_type": "stream", "text": ["1\n"]},
+            {"output_type": "display_data", "data": {"image/png": "iVBO", "text/plain": "<Figure>"}},
+            {"output_type": "error", "ename": "ValueError", "evalue": "no"},
+        ]},
+    ]});
+    bench.put("n.ipynb", serde_json::to_string_pretty(&notebook).unwrap());
+    let lines = [
+        "[cell 1: markdown]",
+        "# Title",
+        "words",
+        "[cell 2: code]",
+        "print(1)",
+        "[output]",
+        "1",
+        "[output]",
+        "<Figure>",
+        "[a picture of type image/png, left out]",
+        "[output]",
+        "ValueError: no",
+    ];
+    let numbered: String =
+        lines.iter().zip(1..).map(|(line, number)| format!("{number:>6}\t{line}\n")).collect();
+    let note = "[a notebook as text; with offset or limit you see its JSON, which Edit and Write change]\n";
+    assert_eq!(bench.ok("Read", json!({"file_path": "n.ipynb"})).await, format!("{numbered}{note}"));
+    let part = bench.ok("Read", json!({"file_path": "n.ipynb", "limit": 2})).await;
+    assert!(part.starts_with("     1\t{\n     2\t  \"cells\": ["), "{part}");
+    // What was shown is not what is in the file.
+    let error = bench.err("Write", json!({"file_path": "n.ipynb", "content": "{}"})).await;
+    assert!(error.starts_with("n.ipynb holds more than you have seen"), "{error}");
+    bench.put("other.ipynb", "{}\n");
+    assert_eq!(bench.ok("Read", json!({"file_path": "other.ipynb"})).await, "     1\t{}\n");
+}
+
+#[tokio::test]
+async fn a_path_that_is_wrong_is_answered_with_the_file_that_was_meant() {
+    let bench = Bench::new();
+    bench.put("crates/core/src/parse.rs", "");
+    bench.put("tests/parse.rs", "");
+    let error = async |path: &str| bench.err("Read", json!({"file_path": path})).await;
+    assert_eq!(
+        error("src/parse.rs").await,
+        format!(
+            "src/parse.rs does not exist; the last directory that does is {}; of that name there is \
+             crates/core/src/parse.rs, tests/parse.rs",
+            bench.root.display()
+        )
+    );
+    assert_eq!(
+        error("tests/prase.rs").await,
+        "tests/prase.rs does not exist; in that directory there is parse.rs"
+    );
+    assert_eq!(error("nothing.rs").await, "nothing.rs does not exist");
+    let edit = json!({"file_path": "parse.rs", "old_string": "a", "new_string": "b"});
+    let words = "parse.rs does not exist; of that name there is crates/core/src/parse.rs, tests/parse.rs; use Write for a \
+                 new file";
+    assert_eq!(bench.err("Edit", edit).await, words);
+}

@@ -192,3 +192,28 @@ async fn a_cancelled_search_returns_at_once() {
         assert_eq!(bench.call(tool, input).await, ToolOutput::error("interrupted before it was done"));
     }
 }
+
+#[tokio::test]
+async fn grep_says_when_only_ignored_files_match() {
+    let bench = Bench::new();
+    files(
+        &bench,
+        &[
+            (".gitignore", "build/\n"),
+            ("src/a.rs", "fn a() {}"),
+            ("build/gen.rs", "fn made() {}"),
+            ("build/x", "made"),
+        ],
+    );
+    assert_eq!(
+        bench.ok("Grep", json!({"pattern": "made"})).await,
+        "no matches\n[matches in 2 files that .gitignore excludes: build/gen.rs, build/x; give the path]"
+    );
+    assert_eq!(
+        bench.ok("Grep", json!({"pattern": "made", "glob": "*.rs", "output_mode": "content"})).await,
+        "no matches\n[matches in 1 file that .gitignore excludes: build/gen.rs; give the path]"
+    );
+    assert_eq!(bench.ok("Grep", json!({"pattern": "made", "path": "build/x"})).await, "build/x");
+    assert_eq!(bench.ok("Grep", json!({"pattern": "fn a"})).await, "src/a.rs");
+    assert_eq!(bench.ok("Grep", json!({"pattern": "nowhere"})).await, "no matches");
+}

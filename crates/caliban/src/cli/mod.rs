@@ -9,6 +9,7 @@ pub(crate) mod daemon;
 pub(crate) mod doctor;
 pub(crate) mod early;
 pub(crate) mod fleet;
+pub(crate) mod jobs;
 pub(crate) mod man;
 pub(crate) mod models;
 pub(crate) mod run;
@@ -142,6 +143,8 @@ pub(crate) enum Command {
 Examples:
   caliban demo")]
     Demo,
+    /// List and end the commands that agents left running
+    Jobs(jobs::JobsCommand),
     /// List, show, remove and rescue the worktrees of sub-agents
     Worktrees(worktrees::WorktreesCommand),
     /// Serve the agent to an editor over stdin and stdout (Agent Client Protocol)
@@ -175,6 +178,7 @@ groups!(
     config::ConfigCommand,
     agents::AgentsCommand,
     daemon::DaemonCommand,
+    jobs::JobsCommand,
     worktrees::WorktreesCommand,
     worktrees::RescueCommand,
 );

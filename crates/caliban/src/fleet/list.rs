@@ -1,10 +1,12 @@
 //! `caliban agents list`
 
-use std::{io::Write, time::Duration};
+use std::{io::Write, path::Path, time::Duration};
 
 use anstyle::{AnsiColor, Style};
+use caliban_contract::detached::{self, DetachedRecord, DetachedState};
 use caliban_control::protocol::AgentRow;
 use caliban_core::inert;
+use serde::Serialize;
 
 use super::{
     Fleet, approval_numbers, json_line,
@@ -14,6 +16,7 @@ use super::{
 };
 use crate::{
     cli::fleet::ListArgs,
+    jobs,
     report::{Code, Failure},
 };
 
@@ -46,15 +49,56 @@ pub(super) async fn list(fleet: &Fleet<'_>, args: &ListArgs, out: &mut dyn Write
     let rows = fleet.patiently(listed, "`caliban daemon restart` replaces it").await?;
     approval_numbers::shown(fleet.places().base(), &rows);
     let now = caliban_contract::wall_ms();
+    let jobs = fleet.places().base().join(detached::DIRECTORY);
+    let left = left_running(&jobs);
     if args.json {
-        let shown: Vec<Shown<'_>> = rows.iter().map(|row| Shown::new(row, now)).collect();
-        json_line(&shown, out)?;
+        let listed = |row| Listed {
+            agent: Shown::new(row, now),
+            left_running: of(row, &left).map(|record| jobs::Listed::new(record, &jobs)).collect(),
+        };
+        json_line(&rows.iter().map(listed).collect::<Vec<_>>(), out)?;
         return Ok(Code::Done);
     }
     for line in table(&rows, now, width()) {
         writeln!(out, "{line}")?;
     }
+    if let Some(line) = rest(&rows, &left, width()) {
+        writeln!(out, "{line}")?;
+    }
     Ok(Code::Done)
+}
+
+/// An agent of the list, with the commands that it left running.
+#[derive(Serialize)]
+struct Listed<'a> {
+    #[serde(flatten)]
+    agent: Shown<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_running: Vec<jobs::Listed<'a>>,
+}
+
+/// The detached commands that run.
+fn left_running(jobs: &Path) -> Vec<DetachedRecord> {
+    let is_running = |record: &DetachedRecord| record.state(jobs) == DetachedState::Running;
+    detached::list(jobs).into_iter().filter(is_running).collect()
+}
+
+fn of<'a>(row: &AgentRow, left: &'a [DetachedRecord]) -> impl Iterator<Item = &'a DetachedRecord> {
+    let id = row.id.to_string();
+    left.iter().filter(move |record| record.agent == id)
+}
+
+/// Which agents left something running, if any did.
+fn rest(rows: &[AgentRow], left: &[DetachedRecord], width: Option<usize>) -> Option<String> {
+    let its = |row: &AgentRow| {
+        let commands =
+            of(row, left).map(|record| format!("{} ({})", record.id, inert::line(&record.command)));
+        let commands: Vec<String> = commands.collect();
+        (!commands.is_empty()).then(|| format!("{}: {}", row.id, commands.join(", ")))
+    };
+    let all: Vec<String> = rows.iter().filter_map(its).collect();
+    let line = format!("left running by {} (caliban jobs list)", all.join("; "));
+    (!all.is_empty()).then(|| whole(&line, width))
 }
 
 /// The columns of the terminal that stdout is; none when it is not one.

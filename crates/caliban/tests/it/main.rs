@@ -19,6 +19,7 @@ mod compaction;
 mod config;
 mod daemon_below;
 mod demo;
+mod detach;
 mod doctor;
 mod endings;
 mod fleet;
