@@ -2,8 +2,7 @@
 
 use std::{io, time::Instant};
 
-use crossterm::event::{Event as TerminalEvent, EventStream};
-use futures_util::StreamExt as _;
+use crossterm::event::Event as TerminalEvent;
 use ratatui::{buffer::Buffer, layout::Rect};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -11,6 +10,7 @@ use tokio::{
 };
 
 use super::{
+    input::Input,
     painter::Painter,
     terminal::{self, Modes},
 };
@@ -42,7 +42,7 @@ pub async fn run_fleet(
     state.update(FleetEvent::Resize(size.0, size.1), Instant::now());
     let _modes = Modes::enter(true, false)?;
     let mut painter = Painter::new(io::stdout(), size);
-    let mut keys = EventStream::new();
+    let mut keys = Input::new()?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -6,6 +6,7 @@
 mod desk;
 mod fleet;
 mod inline;
+mod input;
 mod link;
 mod pace;
 mod painter;
@@ -23,15 +24,15 @@ use std::{
 
 use caliban_acp::{Client, Events};
 use caliban_core::redact::Redactor;
-use crossterm::event::{Event as TerminalEvent, EventStream, MouseButton, MouseEventKind};
-use futures_util::{FutureExt as _, StreamExt as _};
+use crossterm::event::{Event as TerminalEvent, MouseButton, MouseEventKind};
+use futures_util::FutureExt as _;
 use tokio::sync::{mpsc::UnboundedReceiver, oneshot};
 
 pub use self::{
     fleet::{FleetLeft, run_fleet},
     link::Open,
 };
-use self::{link::Link, pace::Pace, presenter::Presenter, signals::Signals, terminal::Modes};
+use self::{input::Input, link::Link, pace::Pace, presenter::Presenter, signals::Signals, terminal::Modes};
 use crate::{
     events::{AgentEvent, Effect, Event, Failure, MouseAction},
     state::{Facts, Look, State},
@@ -127,7 +128,7 @@ pub async fn run(client: Client, events: Events, options: Options) -> io::Result
     let mut runner = Runner {
         modes: Modes::enter(look.is_alternate, look.has_mouse)?,
         presenter: Presenter::new(look.is_alternate, size),
-        keys: Some(EventStream::new()),
+        keys: Some(Input::new()?),
         link,
         state,
         options,
@@ -152,7 +153,7 @@ struct Runner {
     modes: Modes,
     presenter: Presenter,
     /// Absent while the terminal is somebody else's.
-    keys: Option<EventStream>,
+    keys: Option<Input>,
     link: Link,
     state: State,
     options: Options,
@@ -259,8 +260,7 @@ impl Runner {
         }
     }
 
-    /// Takes one event of the terminal. (The stream keeps the waker of its first poll, so
-    /// it must never be polled by anything but the loop.)
+    /// Takes one event of the terminal.
     fn key(&mut self, event: TerminalEvent, now: Instant) -> io::Result<Option<Next>> {
         let event = match event {
             TerminalEvent::Key(key) => Event::Key(key),
@@ -435,7 +435,7 @@ impl Runner {
     /// The screen has the terminal again.
     fn take_terminal(&mut self) -> io::Result<()> {
         self.modes.resume()?;
-        self.keys = Some(EventStream::new());
+        self.keys = Some(Input::new()?);
         let size = crossterm::terminal::size()?;
         self.state.update(Event::Resize(size.0, size.1), Instant::now());
         self.state.returned(Instant::now());

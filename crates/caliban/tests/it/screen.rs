@@ -170,6 +170,20 @@ fn t21_new_lines_in_a_terminal_and_a_paste_that_sends_nothing() {
 }
 
 #[test]
+fn t20_a_paste_without_its_end_recovers() {
+    let place = Place::new(script![text("seen")]);
+    let tmux = open(&place, "");
+    tmux.wait_for_text("what shall I do?");
+    tmux.send_text("\x1b[200~its end got lost\n");
+    tmux.wait_for_text("its end got lost");
+    tmux.send_keys(&["and keys", "Space", "work", "Enter"]);
+    tmux.wait_for_text("seen");
+    let prompt = events(&place, "prompt").remove(0);
+    assert!(prompt.to_string().contains(r"its end got lost\nand keys work"), "{prompt:#}");
+    leave(&tmux);
+}
+
+#[test]
 fn it_can_be_suspended_and_interrupted() {
     let place = Place::new(script![text("never"), text("after all")]);
     place.server.hold();
