@@ -152,10 +152,7 @@ impl Agent {
     }
 
     /// A summary and what it took; nothing when none came.
-    async fn ask_for_summary(
-        &mut self,
-        cancel: &CancellationToken,
-    ) -> Result<Option<(String, Usage)>, Halt> {
+    async fn ask_for_summary(&mut self, cancel: &CancellationToken) -> Result<Option<(String, Usage)>, Halt> {
         let mut messages = self.conversation.messages().to_vec();
         let feed = self.transcript.feed();
         feed.push(Entry::Waiting(Wait::Summary));

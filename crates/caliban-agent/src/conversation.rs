@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use caliban_core::{
-    models,
     message::{Block, Message, ResultPart, Role, StopReason},
+    models,
     usage::Usage,
 };
 use serde_json::Value;

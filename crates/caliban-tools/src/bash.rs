@@ -45,7 +45,10 @@ pub use sweep::MARK as JOB_MARK;
 pub(crate) fn unreported(workspace: &Workspace) -> Vec<String> {
     let ended = workspace.jobs.unreported();
     let chars = workspace.options.limits.output_chars / ended.len().max(1);
-    ended.iter().map(|(id, job)| output::report(workspace, id, job, None, chars).joined_text()).collect()
+    ended
+        .iter()
+        .map(|(id, job)| output::report_within(workspace, id, job, None, chars).joined_text())
+        .collect()
 }
 
 /// How long the first output of a command in a terminal is waited for.

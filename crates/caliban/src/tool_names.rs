@@ -79,8 +79,7 @@ mod tests {
             caliban_tools::builtin(&workspace).iter().map(|tool| tool.spec().name.clone()).collect();
         names.push(caliban_agent::subagent::NAME.to_owned());
         assert_eq!(names, ALWAYS);
-        let mut names =
-            vec![caliban_tools::APPLY_PATCH, caliban_agent::background::TOOL];
+        let mut names = vec![caliban_tools::APPLY_PATCH, caliban_agent::background::TOOL];
         names.extend(crate::broker::tool_names());
         assert_eq!(names, SOMETIMES);
     }

@@ -67,13 +67,22 @@ impl BashOutput {
                 () = call.cancel.cancelled() => {}
             }
         }
-        let chars = self.workspace.options.limits.output_chars;
-        Ok(report(&self.workspace, &input.bash_id, &job, matcher.as_ref(), chars))
+        Ok(report(&self.workspace, &input.bash_id, &job, matcher.as_ref()))
     }
 }
 
-/// What a job has said since the last time, cut to as many characters, and how it is.
+/// What a job has said since the last time, and how it is.
 pub(crate) fn report(
+    workspace: &Workspace,
+    id: &str,
+    job: &Job,
+    matcher: Option<&grep_regex::RegexMatcher>,
+) -> ToolOutput {
+    report_within(workspace, id, job, matcher, workspace.options.limits.output_chars)
+}
+
+/// The same, cut to as many characters.
+pub(crate) fn report_within(
     workspace: &Workspace,
     id: &str,
     job: &Job,

@@ -132,7 +132,9 @@ fn results_go_oldest_first_and_no_more_than_needed_and_a_summary_is_made_of_what
             let blocks = message["content"].as_array().unwrap().clone();
             blocks.into_iter().filter(|block| block["type"] == "tool_result")
         });
-        results.map(|block| block["content"].to_string().contains("dropped to save space")).collect::<Vec<bool>>()
+        results
+            .map(|block| block["content"].to_string().contains("dropped to save space"))
+            .collect::<Vec<bool>>()
     };
     let mut times = (0, 0);
     for pair in requests.windows(2) {
