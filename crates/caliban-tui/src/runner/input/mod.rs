@@ -34,8 +34,13 @@ impl Input {
     /// Reads the terminal that stdin is.
     pub(super) fn new() -> io::Result<Self> {
         let terminal = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
+        #[expect(
+            deprecated,
+            reason = "safe here: the descriptor is ours and lives as long as its registration"
+        )]
+        let terminal = AsyncFd::with_interest(terminal, Interest::READABLE)?;
         Ok(Self {
-            terminal: AsyncFd::register_with_interest(terminal, Interest::READABLE)?,
+            terminal,
             resized: signal(SignalKind::window_change())?,
             decoder: Decoder::default(),
             came: Instant::now(),
