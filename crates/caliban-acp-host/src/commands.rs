@@ -55,6 +55,11 @@ pub enum Answer {
         /// What is shown.
         text: String,
     },
+    /// The session goes on elsewhere, and the client leaves.
+    Leave {
+        /// What is shown.
+        text: String,
+    },
 }
 
 /// A command with its arguments.

@@ -22,7 +22,9 @@ use caliban_acp::{
 };
 use caliban_acp::{
     conn::{ConnError, Inbox, Incoming, Limits, Params, Responder},
-    extension::{BEHALF, Behalf, LOAD, NO_SAY, PROMPTS, SEND, SendRequest, SessionRequest, field, meta},
+    extension::{
+        BEHALF, Behalf, LEAVE, LOAD, NO_SAY, PROMPTS, SEND, SendRequest, SessionRequest, field, meta,
+    },
 };
 use caliban_agent::fork;
 use caliban_core::message::{Block, Message};
@@ -452,6 +454,7 @@ impl Server {
                 Ok(Answer::Load { session, draft, text }) => {
                     Ok(Shows { text, meta: meta(LOAD, json!({"session": session, "draft": draft})) })
                 }
+                Ok(Answer::Leave { text }) => Ok(Shows { text, meta: meta(LEAVE, json!(true)) }),
                 Ok(Answer::Prompt(text)) => {
                     let prompted =
                         server.attached().get(&id).map(|at| at.prompt(Message::user(text), responder));

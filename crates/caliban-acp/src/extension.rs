@@ -24,6 +24,9 @@ pub const PROMPTS: &str = "_caliban/prompts";
 /// In the `_meta` of a message: the client goes on with another session, `{"session", "draft"}`.
 pub const LOAD: &str = "load";
 
+/// In the `_meta` of a message: the session goes on elsewhere, and the client leaves it.
+pub const LEAVE: &str = "leave";
+
 /// In the `_meta` of `initialize`: the process that the client speaks for. See [`Behalf`].
 pub const BEHALF: &str = "behalf";
 /// In the `_meta` of the answer to `initialize`: why this client is asked nothing.

@@ -37,6 +37,7 @@ use crate::{
     session_file, spent,
     transcript::{self, Durability, Standing, Transcript, TranscriptError},
     turn::Halt,
+    writers::Writers,
 };
 
 /// Everything that an agent is made of.
@@ -104,6 +105,8 @@ pub struct Kit {
     pub background: Option<Background>,
     /// Keeps what files were before a tool changes them; a helper's are its parent's.
     pub checkpoints: Arc<Checkpoints>,
+    /// Knows which agent of the session wrote a file last.
+    pub writers: Arc<Writers>,
 }
 
 /// How far an agent may go.
@@ -318,6 +321,11 @@ impl Agent {
         kit.hooks.place.works_in = kit.workspace.root().to_owned();
         kit.hooks.place.helper = kit.workspace.helper().to_owned();
         let handle = Handle::new(transcript.clone(), kit.asks.clone(), &conversation);
+        kit.writers.join(
+            &kit.session,
+            kit.parent.as_ref().and(kit.label.as_deref().or(Some(&kit.session))),
+            handle.clone(),
+        );
         let stop = kit.background.as_ref().map(|all| all.settle(handle.clone(), transcript.clone()));
         Self {
             kit,
@@ -387,6 +395,7 @@ impl Agent {
             background.close().await;
         }
         self.kit.workspace.shutdown().await;
+        self.kit.writers.leave(&self.kit.session);
         self.transcript.close().await;
         self.transcript.feed().close();
     }

@@ -33,6 +33,7 @@ use crate::{
     prompt::{self, ContextFiles, Place, Standing, SystemPrompt},
     spawner::Spawner,
     subagent::{self, AgentTool, Isolation},
+    writers::Writers,
 };
 
 /// What all agents of one setup have in common.
@@ -180,6 +181,8 @@ pub struct Parent {
     pub policy: Arc<RwLock<Policy>>,
     /// Keeps what files were before a tool changes them.
     pub checkpoints: Arc<Checkpoints>,
+    /// Knows which agent of the session wrote a file last.
+    pub writers: Arc<Writers>,
 }
 
 /// Why an agent cannot be made.
@@ -215,9 +218,11 @@ impl Blueprint {
                 Some(parent.policy.clone()),
             ),
         };
-        let checkpoints = match &wanted.kin {
-            Kin::Independent => Arc::new(Checkpoints::new(&wanted.directory)),
-            Kin::SubAgent(parent) | Kin::Background(parent) => parent.checkpoints.clone(),
+        let (checkpoints, writers) = match &wanted.kin {
+            Kin::Independent => (Arc::new(Checkpoints::new(&wanted.directory)), Arc::default()),
+            Kin::SubAgent(parent) | Kin::Background(parent) => {
+                (parent.checkpoints.clone(), parent.writers.clone())
+            }
         };
         let workspace = match wanted.workspace {
             WorkspaceSource::New(options) => Workspace::new(options)?,
@@ -256,6 +261,7 @@ impl Blueprint {
                 feed: feed.clone(),
                 policy: policy.clone(),
                 checkpoints: checkpoints.clone(),
+                writers: writers.clone(),
             },
         };
         let has_helpers = self.helpers == Helpers::Allowed && is_independent;
@@ -328,6 +334,7 @@ impl Blueprint {
             redactor: self.redactor.clone(),
             background,
             checkpoints,
+            writers,
         })
     }
 

@@ -495,6 +495,10 @@ impl Runner<'_> {
         let mut output = tool.call(input.clone(), going).await;
         let ms = milliseconds(begun.elapsed());
         self.after(ended, call, &input, &mut output).await?;
+        if !output.is_error {
+            let told = self.kit.writers.wrote(&self.kit.session, &written).await;
+            output.content.extend(told.into_iter().map(|text| ResultPart::Text { text }));
+        }
         // A hook may have formatted the file: that belongs to the call.
         self.kit.checkpoints.after(written).await;
         ended.failed = output.is_error;

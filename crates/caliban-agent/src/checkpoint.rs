@@ -349,7 +349,7 @@ fn path_of(line: &Line) -> Option<&PathBuf> {
 }
 
 /// The path with its links followed, as the tools write it.
-fn real(path: &Path) -> PathBuf {
+pub(crate) fn real(path: &Path) -> PathBuf {
     if let Ok(real) = path.canonicalize() {
         return real;
     }

@@ -2,6 +2,8 @@
 
 use std::{fs, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path};
 
+use caliban_core::spec::Handover;
+
 use crate::{
     checkpoint,
     event::{Author, Event, Record},
@@ -73,38 +75,79 @@ pub fn fork(from: &Path, to: &Path, id: &str, before: Option<u32>) -> Result<Opt
     };
     let end = point.map_or(u64::MAX, |point| point.seq);
     let kept: Vec<&Record> = records.iter().filter(|record| record.seq < end).collect();
-    make_private_directory(to)?;
-    let path = to.join(transcript::FILE_NAME);
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    let mut old = String::new();
-    let mut text = String::new();
-    let mut seq = 0;
-    let mut write = |record: Record| {
-        let line = serde_json::to_string(&Record { seq, ..record }).map_err(std::io::Error::from)?;
-        seq += 1;
-        text.push_str(&line);
-        text.push('\n');
-        Ok::<(), std::io::Error>(())
+    // Said, and heard only after the place where the fork ends: the fork would hear it by itself.
+    let is_heard = |record: &&Record| match record.event {
+        Event::Queued { number, .. } => is_heard(&kept, number),
+        _ => true,
     };
-    for record in &kept {
-        let mut record = (*record).clone();
-        match &mut record.event {
-            Event::Started(header) => {
-                old = std::mem::replace(&mut header.session, id.to_owned());
-            }
-            // Said, and heard only after the place where the fork ends: the fork would hear it by itself.
-            Event::Queued { number, .. } if !is_heard(&kept, *number) => continue,
-            _ => {}
-        }
-        write(record)?;
-    }
-    let note = Event::Note { text: format!("forked from session {old}") };
-    write(Record { seq: 0, at: jiff::Timestamp::now(), worked_ms: None, stands_in: None, event: note })?;
-    file.write_all(text.as_bytes())?;
-    file.sync_data()?;
+    let taken = kept.iter().copied().filter(is_heard);
+    write(to, id, taken, |old| vec![Event::Note { text: format!("forked from session {old}") }])?;
     checkpoint::copy(from, to, before.unwrap_or(ended))?;
     session_file::write(to)?;
     Ok(point.map(|point| point.text.clone()))
+}
+
+/// Makes the session `id` in the directory `to` of a conversation that is handed over, whole: also of a turn that is under
+/// way, and of what was said and not heard.
+pub fn take_over(handover: &Handover, to: &Path, id: &str) -> Result<(), ForkError> {
+    let records = transcript::read(&handover.session)?;
+    let ended = |record: &&Record| matches!(record.event, Event::TurnEnded { .. });
+    let kept = || records.iter().filter(|record| record.seq < handover.records);
+    let turns = u32::try_from(kept().filter(ended).count()).unwrap_or(u32::MAX);
+    let number = |record: &Record| match record.event {
+        Event::Queued { number, .. } => Some(number + 1),
+        _ => None,
+    };
+    let number = kept().filter_map(number).max().unwrap_or_default();
+    // First, because the transcript is what makes it whole: without one, all of it is done again.
+    checkpoint::copy(&handover.session, to, turns.saturating_add(1))?;
+    write(to, id, kept(), |old| {
+        let note = Event::Note { text: format!("taken over from session {old}") };
+        let said = handover.go_on.clone();
+        let said = said.map(|text| Event::Queued { number, text, sender: None, author: Author::Caliban });
+        [note].into_iter().chain(said).collect()
+    })?;
+    session_file::write(to)?;
+    Ok(())
+}
+
+/// Writes the transcript of the session `id`: these records, and what `more` says with the old session's id.
+fn write<'r>(
+    to: &Path,
+    id: &str,
+    records: impl Iterator<Item = &'r Record>,
+    more: impl FnOnce(&str) -> Vec<Event>,
+) -> Result<(), ForkError> {
+    let mut old = String::new();
+    let mut all: Vec<Record> = records.cloned().collect();
+    for record in &mut all {
+        if let Event::Started(header) = &mut record.event {
+            old = std::mem::replace(&mut header.session, id.to_owned());
+            header.parent = None;
+        }
+    }
+    let at = jiff::Timestamp::now();
+    all.extend(more(&old).into_iter().map(|event| Record {
+        seq: 0,
+        at,
+        worked_ms: None,
+        stands_in: None,
+        event,
+    }));
+    let mut text = String::new();
+    for (seq, record) in (0..).zip(all) {
+        text.push_str(&serde_json::to_string(&Record { seq, ..record }).map_err(std::io::Error::from)?);
+        text.push('\n');
+    }
+    make_private_directory(to)?;
+    let (path, new) = (to.join(transcript::FILE_NAME), to.join("transcript.new"));
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_data()?;
+    // Not over one that is there.
+    fs::hard_link(&new, path)?;
+    fs::remove_file(new)?;
+    Ok(())
 }
 
 fn is_heard(records: &[&Record], number: u64) -> bool {

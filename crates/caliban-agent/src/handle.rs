@@ -120,6 +120,16 @@ impl Handle {
         !self.lock().waiting.is_empty()
     }
 
+    /// Whether somebody has said something that begins a turn: what Caliban tells waits for one.
+    pub fn is_turn_wanted(&self) -> bool {
+        self.lock().waiting.values().any(|message| message.author != Author::Caliban)
+    }
+
+    /// Writes down something that people should know.
+    pub async fn note(&self, text: String) -> Result<(), TranscriptError> {
+        self.transcript.append(Event::Note { text }, Durability::Synced).await
+    }
+
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

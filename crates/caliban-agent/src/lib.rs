@@ -30,6 +30,7 @@ pub mod spent;
 pub mod subagent;
 pub mod transcript;
 mod turn;
+pub mod writers;
 
 pub use agent::{Agent, Attendance, Change, EarlierAnswers, Kit, Limits, Refused, TurnCount, TurnReport};
 pub use call_text::{Excerpt, excerpt, whole_call};

@@ -47,6 +47,9 @@ pub struct SpawnSpec {
     /// Those who must have ended `done` before it starts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<AgentId>,
+    /// The conversation that it goes on with; a new one when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<Handover>,
     /// Who started it, when an agent did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<AgentId>,
@@ -63,6 +66,18 @@ pub struct SpawnSpec {
     /// Fields of a later version, kept for it.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+}
+
+/// A conversation of a session that goes on as an agent of the fleet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handover {
+    /// The session's directory, absolute.
+    pub session: PathBuf,
+    /// So many of its records belong to the conversation: the session may go on by itself.
+    pub records: u64,
+    /// What the agent hears first; it rests when there is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub go_on: Option<String>,
 }
 
 /// Where an agent works.
@@ -138,7 +153,7 @@ pub enum SpecError {
         bytes: usize,
     },
     /// A relative directory would mean another place in another process.
-    #[error("the working directory must be absolute")]
+    #[error("the working directory and the session must be absolute")]
     RelativeCwd,
     /// Over [`MAX_DEPTH`].
     #[error("agents may start agents {MAX_DEPTH} deep, this one would be at {depth}")]
@@ -177,7 +192,8 @@ impl SpawnSpec {
         if self.prompt.len() > MAX_PROMPT_BYTES {
             return Err(SpecError::LongPrompt { bytes: self.prompt.len() });
         }
-        if !self.cwd.is_absolute() {
+        let is_elsewhere = |handover: &Handover| !handover.session.is_absolute();
+        if !self.cwd.is_absolute() || self.conversation.as_ref().is_some_and(is_elsewhere) {
             return Err(SpecError::RelativeCwd);
         }
         if self.depth > MAX_DEPTH {

@@ -132,7 +132,9 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
             None => shown,
         });
     }
-    if let Some(session) = left.session.as_ref().filter(|_| !left.is_empty) {
+    if let Some(farewell) = &left.farewell {
+        note(farewell);
+    } else if let Some(session) = left.session.as_ref().filter(|_| !left.is_empty) {
         note(&format!("session {session}; `caliban --continue` goes on with it"));
     }
     Ok(code)

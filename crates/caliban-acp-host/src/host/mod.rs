@@ -41,6 +41,9 @@ pub use self::{
 };
 use crate::{commands::Commands, permission::Listed};
 
+/// How soon to look again whether a message that is on its way has arrived.
+const SETTLING: std::time::Duration = std::time::Duration::from_millis(20);
+
 /// Who answers a question of the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clients {
@@ -83,10 +86,17 @@ struct Owned {
 async fn wake(owned: Weak<Owned>, background: Background) {
     loop {
         background.woken().await;
-        let Some(host) = owned.upgrade().map(SessionHost) else { return };
-        if host.handle().is_queue_waiting() {
-            // A turn that runs hears it by itself; a closed session does not need it.
-            let _runs_already = host.go_on();
+        loop {
+            let Some(host) = owned.upgrade().map(SessionHost) else { return };
+            let mut rested = host.0.shared.rested.subscribe();
+            // A turn that runs hears it by itself. What runs and is no turn does not: looked at again when it has ended.
+            if !host.handle().is_queue_waiting() || !matches!(host.go_on(), Err(Unavailable::Busy)) {
+                break;
+            }
+            drop(host);
+            if rested.changed().await.is_err() {
+                return;
+            }
         }
     }
 }
@@ -106,6 +116,7 @@ impl SessionHost {
             window: Arc::new(AtomicU64::new(agent.window())),
             board: Mutex::default(),
             arrived: Notify::new(),
+            rested: watch::Sender::new(()),
         });
         let background = agent.background();
         let (jobs, inbox) = mpsc::unbounded_channel();
@@ -413,6 +424,31 @@ impl SessionHost {
         }
         board.closed = true;
         Ok(())
+    }
+
+    /// Cancels what runs, waits for its end and takes no more prompts; whether something ran. [`Self::take_up`] undoes it.
+    pub async fn lay_down(&self) -> Result<bool, Unavailable> {
+        let mut was_running = false;
+        loop {
+            let mut rested = self.0.shared.rested.subscribe();
+            match self.retire() {
+                Ok(()) => return Ok(was_running),
+                Err(Unavailable::Closed) => return Err(Unavailable::Closed),
+                Err(Unavailable::Busy) => {}
+            }
+            was_running |= self.is_running();
+            self.cancel();
+            tokio::select! {
+                changed = rested.changed() => changed.map_err(|_| Unavailable::Closed)?,
+                // A message that was on its way, and did not arrive, begins nothing.
+                () = tokio::time::sleep(SETTLING) => {}
+            }
+        }
+    }
+
+    /// Takes prompts again.
+    pub fn take_up(&self) {
+        self.0.shared.board().closed = false;
     }
 
     /// Cancels what runs, ends everything that the agent has started, and waits for that.

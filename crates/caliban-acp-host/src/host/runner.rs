@@ -10,7 +10,7 @@ use std::{
 
 use caliban_agent::{Change, TurnReport, event::Outcome, handle::Handle};
 use caliban_core::usage::Usage;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -26,6 +26,8 @@ pub(super) struct Shared {
     pub(super) board: Mutex<Board>,
     /// A message has come to the disk, or cannot.
     pub(super) arrived: Notify,
+    /// Changes when the agent has come to rest.
+    pub(super) rested: watch::Sender<()>,
 }
 
 /// What the runner is told to do.
@@ -101,10 +103,11 @@ impl Shared {
         }
     }
 
-    /// Something other than a turn is over.
+    /// Something other than a turn is over. What a person has said meanwhile begins a turn; what we have to tell the model
+    /// waits for one.
     fn rest(&self, is_cancelled: bool) -> Next {
         let mut board = self.board();
-        if !board.closed && self.handle.is_queue_waiting() {
+        if !board.closed && self.handle.is_turn_wanted() {
             return board.hear_queue(is_cancelled, None);
         }
         board.next_turn()
@@ -170,6 +173,7 @@ pub(super) async fn run(mut agent: Box<dyn Hosted>, mut jobs: mpsc::UnboundedRec
             // The server may have told it with the first answer.
             shared.window.store(agent.window(), Ordering::Relaxed);
         }
+        shared.rested.send_replace(());
     }
     agent.close().await;
     drop(gone);

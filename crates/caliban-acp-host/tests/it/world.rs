@@ -395,6 +395,13 @@ pub(crate) fn calls(items: &[Item]) -> Vec<(String, ToolCallStatus)> {
 struct NoFleet;
 
 impl Spawner for NoFleet {
+    fn check<'a>(
+        &'a self,
+        _spec: &'a caliban_core::spec::SpawnSpec,
+    ) -> caliban_tools::BoxFuture<'a, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn spawn<'a>(
         &'a self,
         _work: caliban_core::spec::SpawnSpec,

@@ -6,7 +6,7 @@ use caliban_core::background::{BackgroundRow, BackgroundStatus};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::Refusal;
+use super::{Ground, Refusal};
 use crate::budget::Purse;
 
 #[derive(Default)]
@@ -22,6 +22,20 @@ struct Member {
     cancel: CancellationToken,
     /// Its account; absent until it is made.
     purse: Option<Purse>,
+    /// What it was started for, and where it works; absent until it works.
+    order: Option<(String, Ground)>,
+    /// Whether it goes on elsewhere: its end is not told here.
+    leaves: Leaves,
+}
+
+/// Whether an agent goes on elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Leaves {
+    No,
+    /// It is being stopped for that.
+    Soon,
+    /// It is stopped; its work is on this branch, when it had a worktree and changed something.
+    Now(Option<String>),
 }
 
 impl Member {
@@ -55,7 +69,7 @@ impl Board {
         }
         let id = self.next;
         self.next += 1;
-        self.agents.insert(id, Member { row: row(id), cancel, purse: None });
+        self.agents.insert(id, Member { row: row(id), cancel, purse: None, order: None, leaves: Leaves::No });
         Ok(id)
     }
 
@@ -64,15 +78,60 @@ impl Board {
         self.agents.remove(&id);
     }
 
-    pub(super) fn works(&mut self, id: u32, purse: Purse) {
+    pub(super) fn pays(&mut self, id: u32, purse: Purse) {
         if let Some(agent) = self.agents.get_mut(&id) {
             agent.purse = Some(purse);
         }
     }
 
-    pub(super) fn keep(&mut self, task: JoinHandle<()>) {
+    pub(super) fn works(&mut self, id: u32, task: JoinHandle<()>, order: (String, Ground)) {
         self.tasks.retain(|task| !task.is_finished());
         self.tasks.push(task);
+        if let Some(agent) = self.agents.get_mut(&id) {
+            agent.order = Some(order);
+        }
+    }
+
+    /// What one that runs was started for: its task, where it works, and its model.
+    pub(super) fn order(&self, id: u32) -> Result<(String, Ground, String), Refusal> {
+        self.running(id)?;
+        let agent = self.agents.get(&id).ok_or(Refusal::Unknown(id))?;
+        let (task, ground) = agent.order.clone().ok_or(Refusal::Unknown(id))?;
+        Ok((task, ground, agent.row.model.clone()))
+    }
+
+    /// One that runs shall go on elsewhere; what stops it here.
+    pub(super) fn leave(&mut self, id: u32) -> Result<CancellationToken, Refusal> {
+        let cancel = self.running(id)?;
+        if let Some(agent) = self.agents.get_mut(&id) {
+            agent.leaves = Leaves::Soon;
+        }
+        Ok(cancel)
+    }
+
+    /// It was stopped: whether it goes on elsewhere. Its work is on this branch.
+    pub(super) fn stopped(&mut self, id: u32, branch: Option<&str>) -> bool {
+        match self.agents.get_mut(&id) {
+            Some(agent) if agent.leaves == Leaves::Soon => {
+                agent.leaves = Leaves::Now(branch.map(str::to_owned));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The branch of one that was stopped to go on elsewhere; refused when it had ended by itself.
+    pub(super) fn left(&self, id: u32) -> Result<Option<String>, Refusal> {
+        let agent = self.agents.get(&id).ok_or(Refusal::Unknown(id))?;
+        match &agent.leaves {
+            Leaves::Now(branch) => Ok(branch.clone()),
+            Leaves::No | Leaves::Soon => Err(Refusal::Ended(id, agent.row.status)),
+        }
+    }
+
+    /// The numbers of those that run.
+    pub(super) fn at_work(&self) -> Vec<u32> {
+        self.agents.iter().filter(|(_, agent)| agent.is_running()).map(|(id, _)| *id).collect()
     }
 
     pub(super) fn rows(&self) -> Vec<BackgroundRow> {

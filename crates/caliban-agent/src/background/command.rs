@@ -1,24 +1,22 @@
 //! The arguments of `/bg`.
 
-use super::{Background, Refusal, Spawner, now_ms, text};
+use super::{Background, Ground, Order, Refusal, Spawner, now_ms, text};
 
 /// What the arguments are, for people.
-pub const USAGE: &str = "[--model M] <task> | list | kill <id> | clear";
+pub const USAGE: &str =
+    "[--model M] [--isolation none|worktree] <task> | list | kill <id> | keep <id> | clear";
 
 /// What `/bg` shall do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Start an agent.
-    Start {
-        /// Another model than the session's.
-        model: Option<String>,
-        /// What it shall do.
-        task: String,
-    },
+    Start(Order),
     /// Show all.
     List,
     /// Stop one.
     Kill(u32),
+    /// Hand one to the fleet.
+    Keep(u32),
     /// Drop those that have ended from the list.
     Clear,
 }
@@ -33,38 +31,34 @@ pub enum Done {
 }
 
 impl Command {
-    /// Reads the arguments. `list`, `clear` and `kill <id>` stand alone: "list all TODO comments" is a task.
+    /// Reads the arguments. `list`, `clear`, `kill <id>` and `keep <id>` stand alone: "list all TODO comments" is a task.
     pub fn parse(arguments: &str) -> Result<Self, String> {
         let words: Vec<&str> = arguments.split_whitespace().collect();
         match words.as_slice() {
             [] => Err(format!("usage: /bg {USAGE}")),
             ["list"] => Ok(Self::List),
             ["clear"] => Ok(Self::Clear),
-            ["kill"] => Err("usage: /bg kill <id>".to_owned()),
-            ["kill", id] if id.parse::<u32>().is_ok() => Ok(Self::Kill(id.parse().unwrap_or_default())),
-            ["--model", model, _, ..] => {
-                let rest = arguments.trim_start().trim_start_matches("--model").trim_start();
-                let task = rest.strip_prefix(model).unwrap_or(rest).trim().to_owned();
-                Ok(Self::Start { model: Some((*model).to_owned()), task })
+            [verb @ ("kill" | "keep")] => Err(format!("usage: /bg {verb} <id>")),
+            [verb @ ("kill" | "keep"), id] if id.parse::<u32>().is_ok() => {
+                let id = id.parse().unwrap_or_default();
+                Ok(if *verb == "kill" { Self::Kill(id) } else { Self::Keep(id) })
             }
-            ["--model", ..] => Err("usage: /bg --model <model> <task>".to_owned()),
-            [option, ..] if option.starts_with("--") => {
-                Err(format!("/bg has no option {option}; usage: /bg {USAGE}"))
-            }
-            _ => Ok(Self::Start { model: None, task: arguments.trim().to_owned() }),
+            _ => order(arguments).map(Self::Start),
         }
     }
 
     /// Carries it out for a person.
     pub async fn run(self, background: &Background) -> Result<Done, Refusal> {
         match self {
-            Self::Start { model, task } => {
-                background.start(&task, model, Spawner::Person).await.map(Done::Started)
-            }
+            Self::Start(order) => background.start(order, Spawner::Person).await.map(Done::Started),
             Self::List => Ok(Done::Text(text::list(&background.rows(), now_ms()))),
             Self::Kill(id) => {
                 background.kill(id).await?;
                 Ok(Done::Text(format!("Background agent {id} is stopped.")))
+            }
+            Self::Keep(id) => {
+                let agent = background.keep(id).await?;
+                Ok(Done::Text(format!("Background agent {id} is agent {agent} of the fleet from now on.")))
             }
             Self::Clear => Ok(Done::Text(match background.clear() {
                 1 => "1 background agent was removed from the list.".to_owned(),
@@ -74,6 +68,39 @@ impl Command {
     }
 }
 
+/// Options, then the task as it was typed.
+fn order(arguments: &str) -> Result<Order, String> {
+    let mut order = Order::default();
+    let mut rest = arguments.trim();
+    while rest.starts_with("--") {
+        let (option, value, after) = option(rest);
+        match (option, value) {
+            ("--model", value) if !value.is_empty() => order.model = Some(value.to_owned()),
+            ("--isolation", "none") => order.ground = Some(Ground::None),
+            ("--isolation", "worktree") => order.ground = Some(Ground::Worktree),
+            ("--model" | "--isolation", _) => return Err(format!("usage: /bg {USAGE}")),
+            _ => return Err(format!("/bg has no option {option}; usage: /bg {USAGE}")),
+        }
+        rest = after;
+    }
+    if rest.is_empty() {
+        return Err(format!("there is no task behind the options; usage: /bg {USAGE}"));
+    }
+    Ok(Order { task: rest.to_owned(), ..order })
+}
+
+/// The first option of a text, its value, and what follows.
+fn option(text: &str) -> (&str, &str, &str) {
+    let word = |text: &'_ str| text.find(char::is_whitespace).unwrap_or(text.len());
+    let (option, rest) = text.split_at(word(text));
+    if let Some((option, value)) = option.split_once('=') {
+        return (option, value, rest.trim_start());
+    }
+    let rest = rest.trim_start();
+    let (value, rest) = rest.split_at(word(rest));
+    (option, value, rest.trim_start())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,8 +108,20 @@ mod tests {
     #[test]
     fn b05_b07_arguments_are_told_from_tasks() {
         let start = |model: Option<&str>, task: &str| {
-            Ok(Command::Start { model: model.map(str::to_owned), task: task.to_owned() })
+            Ok(Command::Start(Order { model: model.map(str::to_owned), task: task.to_owned(), ground: None }))
         };
+        let apart = |line: &str| match Command::parse(line) {
+            Ok(Command::Start(order)) => order,
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(Command::parse("keep 1"), Ok(Command::Keep(1)));
+        assert_eq!(Command::parse("keep the tests green"), start(None, "keep the tests green"));
+        for line in ["--isolation worktree --model m1 do it", "--model=m1 --isolation=worktree  do it"] {
+            let order = apart(line);
+            assert_eq!((order.ground, order.model.as_deref()), (Some(Ground::Worktree), Some("m1")));
+            assert_eq!(order.task, "do it");
+        }
+        assert_eq!(apart("--isolation none do it").ground, Some(Ground::None));
         assert_eq!(Command::parse("list"), Ok(Command::List));
         assert_eq!(Command::parse(" clear "), Ok(Command::Clear));
         assert_eq!(Command::parse("kill 2"), Ok(Command::Kill(2)));
@@ -93,7 +132,9 @@ mod tests {
             Command::parse("--model claude-haiku-4-5 summarize all\nTODOs"),
             start(Some("claude-haiku-4-5"), "summarize all\nTODOs")
         );
-        for wrong in ["", "kill", "--model m", "--modle m x"] {
+        for wrong in
+            ["", "kill", "keep", "--model m", "--modle m x", "--isolation tree x", "--isolation worktree"]
+        {
             assert!(Command::parse(wrong).is_err_and(|error| error.contains("usage: /bg")), "{wrong}");
         }
     }

@@ -1,16 +1,18 @@
 //! Background agents of a session: `/bg` and the tool `spawn_background` are one function, [`Background::start`].
 //!
-//! They are composed like sub-agents, work in the session's process and directory, and end with the session. Their
-//! tokens are reserved in an account of their own below the session's. A background agent starts no others.
+//! They are composed like sub-agents, work in the session's process, in its directory or in a worktree of their own, and
+//! end with the session unless a person hands them to the fleet (`keep.rs`). Their tokens are reserved in an account of their own below the session's. A background agent starts no others.
 
 mod board;
 pub mod command;
+mod keep;
 mod run;
 pub mod text;
 pub mod tool;
 
 use std::{
     collections::BTreeSet,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
@@ -18,6 +20,8 @@ use caliban_core::{
     background::{BackgroundRow, BackgroundStatus},
     budget,
 };
+use caliban_permissions::Mode;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -27,7 +31,7 @@ use crate::{
     event::{Author, Event, Record},
     handle::Handle,
     spent,
-    subagent::Starter,
+    subagent::{Starter, policy_in_worktree},
     transcript::{self, Durability, Transcript, TranscriptError},
 };
 
@@ -36,7 +40,7 @@ pub const TOOL: &str = "spawn_background";
 /// The longest summary of a task.
 const SUMMARY_CHARS: usize = 80;
 
-/// How many there may be, and what they may spend.
+/// How many there may be, what they may spend, and where they work unless somebody says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// How many work at the same time.
@@ -45,11 +49,35 @@ pub struct Limits {
     pub per_agent: u64,
     /// Tokens of all of them together; those that have ended count, too.
     pub global: u64,
+    /// Where they work.
+    pub ground: Ground,
+}
+
+/// Where a background agent works.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ground {
+    /// In the session's directory.
+    #[default]
+    None,
+    /// In a git worktree of its own; its work is on a branch when it ends.
+    Worktree,
+}
+
+/// What a background agent is started for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Order {
+    /// What it shall do.
+    pub task: String,
+    /// Another model than the session's.
+    pub model: Option<String>,
+    /// Where it works, when that is not what the settings say.
+    pub ground: Option<Ground>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_agents: 3, per_agent: 50_000, global: 200_000 }
+        Self { max_agents: 3, per_agent: 50_000, global: 200_000, ground: Ground::None }
     }
 }
 
@@ -83,6 +111,9 @@ pub enum Refusal {
     /// It cannot be made or recorded.
     #[error("the background agent cannot be started: {0}")]
     Impossible(String),
+    /// The fleet does not take it.
+    #[error("background agent {0} was not handed to the fleet: {1}")]
+    NotTaken(u32, String),
 }
 
 /// The background agents of one session. Cheap to clone.
@@ -138,11 +169,15 @@ impl Background {
     }
 
     /// Starts one. It works when this returns; its number is the answer.
-    pub async fn start(&self, task: &str, model: Option<String>, spawner: Spawner) -> Result<u32, Refusal> {
+    pub async fn start(&self, order: Order, spawner: Spawner) -> Result<u32, Refusal> {
         let inner = &self.0;
-        let model = model.unwrap_or_else(|| inner.starter.blueprint.model.clone());
+        let model = order.model.unwrap_or_else(|| inner.starter.blueprint.model.clone());
+        let ground = order.ground.unwrap_or(inner.limits.ground);
+        if ground == Ground::Worktree {
+            self.check_worktree().map_err(Refusal::Impossible)?;
+        }
         let cancel = inner.stop.child_token();
-        let summary = self.summary(task);
+        let summary = self.summary(&order.task);
         let row = |id| BackgroundRow {
             id,
             status: BackgroundStatus::Running,
@@ -154,27 +189,40 @@ impl Background {
             activity: None,
         };
         let id = inner.board().admit(inner.limits.max_agents, cancel.clone(), row)?;
-        let made = match self.kit(id, model) {
-            Ok(kit) => {
-                let text = format!("background agent {id} started: {summary}");
-                let recorded = self.record(id, BackgroundStatus::Running, text).await;
-                recorded.map(|()| kit).map_err(|error| error.to_string())
-            }
-            Err(problem) => Err(problem),
-        };
-        let kit = match made {
-            Ok(kit) => kit,
-            Err(problem) => {
-                inner.board().forget(id);
-                return Err(Refusal::Impossible(problem));
-            }
-        };
-        let task = run::Task { id, prompt: task.to_owned(), spawner, cancel };
-        inner.board().works(id, kit.purse.clone());
-        let running = tokio::spawn(run::run(self.clone(), kit, task));
-        inner.board().keep(running);
+        let task = run::Task { id, prompt: order.task.clone(), spawner, cancel, model, ground };
+        if let Err(problem) = self.begin(task, &summary).await {
+            inner.board().forget(id);
+            return Err(Refusal::Impossible(problem));
+        }
         self.changed();
         Ok(id)
+    }
+
+    async fn begin(&self, task: run::Task, summary: &str) -> Result<(), String> {
+        let (id, order) = (task.id, (task.prompt.clone(), task.ground));
+        // A worktree takes its time: the agent of one is made when it is there.
+        let kit = match task.ground {
+            Ground::None => Some(self.kit(id, task.model.clone(), None)?),
+            Ground::Worktree => None,
+        };
+        let text = format!("background agent {id} started: {summary}");
+        self.record(id, BackgroundStatus::Running, text).await.map_err(|error| error.to_string())?;
+        let running = tokio::spawn(run::run(self.clone(), kit, task));
+        self.0.board().works(id, running, order);
+        Ok(())
+    }
+
+    /// A worktree is a branch, files and a setup command: nothing for an agent that may change nothing.
+    fn check_worktree(&self) -> Result<(), String> {
+        let starter = &self.0.starter;
+        if starter.blueprint.isolation.repo.is_none() {
+            return Err("a worktree needs a git repository, and this directory is in none".to_owned());
+        }
+        let mode = starter.parent.policy.read().unwrap_or_else(PoisonError::into_inner).mode;
+        match mode {
+            Mode::Plan => Err("plan mode changes nothing, so no worktree is made".to_owned()),
+            _ => Ok(()),
+        }
     }
 
     /// All that were not cleared, in the order of their numbers.
@@ -219,23 +267,37 @@ impl Background {
         }
     }
 
-    fn kit(&self, id: u32, model: String) -> Result<crate::agent::Kit, String> {
+    /// What one is made of, in the session's directory or in this worktree.
+    fn kit(&self, id: u32, model: String, worktree: Option<&Path>) -> Result<crate::agent::Kit, String> {
         let starter = &self.0.starter;
         let mut blueprint = starter.blueprint.clone();
         blueprint.model = model;
+        let root = worktree.unwrap_or_else(|| starter.workspace.root());
+        let workspace = starter.workspace.child(root).map_err(|error| error.to_string())?;
         let policy = starter.parent.policy.read().unwrap_or_else(PoisonError::into_inner).clone();
-        blueprint.policy = policy;
-        let workspace =
-            starter.workspace.child(starter.workspace.root()).map_err(|error| error.to_string())?;
-        let directory = starter.directory.join(spent::BACKGROUND).join(id.to_string());
-        transcript::make_private_directory(&directory).map_err(|error| error.to_string())?;
-        let session = format!("{}-bg-{id}", starter.session);
-        let wanted = Wanted {
-            label: Some(format!("background agent {id}")),
-            kin: Kin::Background(starter.parent.clone()),
-            ..Wanted::new(session, directory, WorkspaceSource::Ready(workspace))
+        blueprint.policy = match worktree {
+            Some(_) => policy_in_worktree(policy, workspace.root()),
+            None => policy,
         };
-        blueprint.kit(wanted).map_err(|error| error.to_string())
+        let directory = self.directory(id);
+        transcript::make_private_directory(&directory).map_err(|error| error.to_string())?;
+        let wanted = Wanted {
+            label: Some(name(id)),
+            kin: Kin::Background(starter.parent.clone()),
+            ..Wanted::new(self.session(id), directory, WorkspaceSource::Ready(workspace))
+        };
+        let kit = blueprint.kit(wanted).map_err(|error| error.to_string())?;
+        self.0.board().pays(id, kit.purse.clone());
+        Ok(kit)
+    }
+
+    /// Where its transcript is.
+    fn directory(&self, id: u32) -> PathBuf {
+        self.0.starter.directory.join(spent::BACKGROUND).join(id.to_string())
+    }
+
+    fn session(&self, id: u32) -> String {
+        format!("{}-bg-{id}", self.0.starter.session)
     }
 
     /// Tells people, in the session's own transcript.
@@ -286,6 +348,11 @@ pub(crate) fn unfinished(records: &[Record]) -> BTreeSet<u32> {
         }
     }
     running
+}
+
+/// What one is called.
+fn name(id: u32) -> String {
+    format!("background agent {id}")
 }
 
 fn now_ms() -> u64 {

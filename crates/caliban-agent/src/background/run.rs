@@ -2,15 +2,18 @@
 
 use std::path::Path;
 
-use caliban_core::{background::BackgroundStatus, message::Message};
+use caliban_core::{background::BackgroundStatus, message::Message, spec::WorktreeSpec};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::{Background, Spawner, now_ms, text};
+use super::{Background, Ground, Spawner, name, now_ms, text};
 use crate::{
     agent::{Agent, Kit, TurnReport},
     event::{Author, Event, Outcome},
     feed::{Cursor, Entry},
-    subagent::Keep,
+    subagent::{
+        Keep,
+        worktree::{self, Work},
+    },
 };
 
 /// What an agent is started for.
@@ -19,29 +22,55 @@ pub(super) struct Task {
     pub(super) prompt: String,
     pub(super) spawner: Spawner,
     pub(super) cancel: CancellationToken,
+    pub(super) model: String,
+    pub(super) ground: Ground,
 }
 
-/// Runs the agent to its end, then tells people and the model.
-pub(super) async fn run(background: Background, kit: Kit, task: Task) {
-    let (id, spawner, session) = (task.id, task.spawner, kit.session.clone());
-    let (outputs, redactor) = (kit.workspace.output_dir().to_owned(), kit.redactor.clone());
+/// What came of the work.
+struct Worked {
+    report: TurnReport,
+    /// What is in its worktree, when it had one.
+    work: Option<Work>,
+}
+
+/// Runs the agent to its end, then tells people and the model. Without a kit it works in a worktree of its own.
+pub(super) async fn run(background: Background, kit: Option<Kit>, task: Task) {
+    let (id, spawner, cancel) = (task.id, task.spawner, task.cancel.clone());
+    let starter = &background.0.starter;
+    let redactor = &starter.blueprint.redactor;
     // In a task of its own: if it panics, the row still ends.
     let work = AbortOnDropHandle::new(tokio::spawn(work(background.clone(), kit, task)));
-    let (outcome, result) = match work.await {
-        Ok(Ok(report)) => (report.outcome, report.text),
-        Ok(Err(problem)) => (Outcome::failed(problem), String::new()),
-        Err(error) => (Outcome::failed(format!("it has crashed: {error}")), String::new()),
+    let (outcome, result, work) = match work.await {
+        Ok(Ok(Worked { report, work })) => (report.outcome, report.text, work),
+        Ok(Err(_)) if cancel.is_cancelled() => (Outcome::Cancelled, String::new(), None),
+        Ok(Err(problem)) => (Outcome::failed(problem), String::new(), None),
+        Err(error) => (Outcome::failed(format!("it has crashed: {error}")), String::new(), None),
     };
-    let result = redactor.redact(&result).into_owned();
-    let keep = Keep { directory: &outputs, session: &session, redactor: &redactor };
+    let branch = work.as_ref().and_then(Work::kept);
+    let goes_on = outcome == Outcome::Cancelled && background.0.board().stopped(id, branch);
     let Some(row) = background.0.board().ended(id, status(&outcome), now_ms()) else { return };
-    let why = reason(&outcome);
-    let told = background.record(id, row.status, text::ended(&row, why.as_deref(), &result)).await;
+    if goes_on {
+        // Who has stopped it tells where.
+        return background.changed();
+    }
+    let result = redactor.redact(&result).into_owned();
+    let session = background.session(id);
+    let keep = Keep { directory: starter.workspace.output_dir(), session: &session, redactor };
+    let merge = branch.map(|branch| format!("its work is on a branch: `git merge {branch}`"));
+    let shown: Vec<String> = reason(&outcome).into_iter().chain(merge).collect();
+    let shown = (!shown.is_empty()).then(|| shown.join("; "));
+    let told = background.record(id, row.status, text::ended(&row, shown.as_deref(), &result)).await;
     let is_closed = background.0.board().is_closed();
     let told = match told {
         // The model has no next request.
         Ok(()) if is_closed => Ok(()),
-        Ok(()) => background.tell_model(text::for_model(&row, why.as_deref(), &result, &keep), spawner).await,
+        Ok(()) => {
+            let mut text = text::for_model(&row, reason(&outcome).as_deref(), &result, &keep);
+            if let Some(work) = &work {
+                text.push_str(&format!("\n\n{work}"));
+            }
+            background.tell_model(text, spawner).await
+        }
         Err(error) => Err(error),
     };
     if let Err(error) = told {
@@ -50,26 +79,46 @@ pub(super) async fn run(background: Background, kit: Kit, task: Task) {
     background.changed();
 }
 
-async fn work(background: Background, kit: Kit, task: Task) -> Result<TurnReport, String> {
-    let Task { id, prompt, spawner, cancel } = task;
+async fn work(background: Background, kit: Option<Kit>, task: Task) -> Result<Worked, String> {
+    if let Some(kit) = kit {
+        return Ok(Worked { report: drive(&background, kit, &task).await?, work: None });
+    }
+    let (id, starter) = (task.id, &background.0.starter);
+    background.does(id, Some("makes its worktree".to_owned()));
+    let (isolation, session) = (&starter.blueprint.isolation, background.session(id));
+    let (named, root) = (worktree::name(None, &session), starter.workspace.root());
+    let wanted = WorktreeSpec::default();
+    let made = isolation.create(named, &wanted, root, &session, &task.cancel, &|_| {}).await?;
+    let kit = background.kit(id, task.model.clone(), Some(made.path()));
+    // Whatever goes wrong from here on: the worktree is finished.
+    let report = match kit {
+        Ok(kit) => drive(&background, kit, &task).await,
+        Err(problem) => Err(problem),
+    };
+    let work = made.finish(&name(id)).await;
+    match report {
+        Ok(report) => Ok(Worked { report, work: Some(work) }),
+        Err(problem) => Err(format!("{problem}\n{work}")),
+    }
+}
+
+async fn drive(background: &Background, kit: Kit, task: &Task) -> Result<TurnReport, String> {
     let (feed, redactor) = (kit.feed.clone(), kit.redactor.clone());
     let mut agent = Agent::new(kit).await.map_err(|error| error.to_string())?;
-    let author = match spawner {
+    let author = match task.spawner {
         Spawner::Person => Author::User,
         Spawner::Model => Author::Parent,
     };
     let mut cursor = Cursor::default();
     let report = {
-        let turn = agent.prompt(Message::user(prompt), author, &cancel);
+        let turn = agent.prompt(Message::user(task.prompt.clone()), author, &task.cancel);
         tokio::pin!(turn);
         loop {
             tokio::select! {
                 report = &mut turn => break report,
                 Some(entry) = feed.wait(&mut cursor) => {
                     if let Some(activity) = activity(&entry) {
-                        let activity = activity.map(|line| redactor.redact(&line).into_owned());
-                        background.0.board().does(id, activity);
-                        background.changed();
+                        background.does(task.id, activity.map(|line| redactor.redact(&line).into_owned()));
                     }
                 }
             }
@@ -77,6 +126,13 @@ async fn work(background: Background, kit: Kit, task: Task) -> Result<TurnReport
     };
     agent.close().await;
     Ok(report)
+}
+
+impl Background {
+    fn does(&self, id: u32, activity: Option<String>) {
+        self.0.board().does(id, activity);
+        self.changed();
+    }
 }
 
 /// What the agent does from now on; nothing when the entry does not change that.

@@ -8,7 +8,7 @@ use caliban_tools::{BoxFuture, Call, Tool, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Background, Spawner, TOOL};
+use super::{Background, Ground, Order, Spawner, TOOL};
 
 /// The tool of one session.
 pub struct SpawnBackground {
@@ -21,6 +21,7 @@ pub struct SpawnBackground {
 struct Input {
     task: String,
     model: Option<String>,
+    isolation: Option<Ground>,
 }
 
 impl Input {
@@ -48,6 +49,7 @@ impl SpawnBackground {
                 "properties": {
                     "task": {"type": "string", "description": "The task, self-contained"},
                     "model": {"type": "string"},
+                    "isolation": {"type": "string", "enum": ["none", "worktree"], "description": "worktree: works on a branch of its own, which you merge"},
                 },
                 "required": ["task"],
             }),
@@ -69,8 +71,9 @@ impl Tool for SpawnBackground {
     fn call<'a>(&'a self, input: Value, _call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             let started = match Input::parse(&input) {
-                Ok(Input { task, model }) => {
-                    let started = self.background.start(&task, model, Spawner::Model).await;
+                Ok(Input { task, model, isolation }) => {
+                    let order = Order { task, model, ground: isolation };
+                    let started = self.background.start(order, Spawner::Model).await;
                     started.map_err(|refusal| refusal.to_string())
                 }
                 Err(problem) => Err(problem),

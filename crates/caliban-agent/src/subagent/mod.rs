@@ -4,7 +4,7 @@
 
 mod input;
 mod report;
-mod worktree;
+pub(crate) mod worktree;
 
 use std::{
     path::{Path, PathBuf},
@@ -127,7 +127,10 @@ impl Starter {
         // Whatever goes wrong from here on: the worktree is finished.
         let outcome = self.work(blueprint, &session, &input, worktree.as_ref(), &call).await;
         let work = match worktree {
-            Some(worktree) => Some(worktree.finish(input.label.as_deref().unwrap_or(&session)).await),
+            Some(worktree) => {
+                let who = format!("the sub-agent {}", input.label.as_deref().unwrap_or(&session));
+                Some(worktree.finish(&who).await)
+            }
             None => None,
         };
         let redactor = &self.blueprint.redactor;
@@ -177,6 +180,12 @@ impl Starter {
         Ok(Done { turn, dropped })
     }
 
+    /// The rights of the parent for an agent of the fleet.
+    pub(crate) fn rights(&self) -> Result<AgentSetup, String> {
+        let policy = self.parent.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        rights(&policy)
+    }
+
     async fn hand_over(&self, input: Input) -> ToolOutput {
         let mut warning = String::new();
         if input.inherit_hooks && !self.blueprint.hooks.closures.is_empty() {
@@ -196,16 +205,12 @@ impl Starter {
             warning
                 .push_str("\nIt begins at your last commit; what you have not committed it does not have.");
         }
-        let policy = self.parent.policy.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        let inherited = match serde_json::to_value(&policy) {
-            Ok(inherited) => inherited,
-            Err(error) => {
-                return report::failure(format!("the agent's rights cannot be handed over: {error}"));
-            }
-        };
-        let approved = policy.rules.iter().filter(|rule| rule.source == APPROVED);
         let hooks = &self.blueprint.hooks;
         let hooks = if input.inherit_hooks { hooks.commands.clone() } else { hooks.binding().commands };
+        let rights = match self.rights() {
+            Ok(rights) => rights,
+            Err(problem) => return report::failure(problem),
+        };
         let share = match self.parent.purse.share() {
             Ok(share) => share,
             Err(refusal) => return report::failure(format!("nothing can be handed over: {refusal}")),
@@ -226,12 +231,8 @@ impl Starter {
             agent_type: input.agent.clone(),
             tools: input.tool_allowlist.clone(),
             budget,
-            // As they stand now: a person may have changed both since the agent began.
-            permission_mode: Some(policy.mode),
-            allow: approved.map(|rule| rule.rule.to_string()).collect(),
             hooks: Some(hooks),
-            inherited_policy: Some(inherited),
-            ..AgentSetup::default()
+            ..rights
         };
         let spec = SpawnSpec {
             label: input.label.as_deref().map(caliban_core::names::Slug::slugify),
@@ -328,6 +329,20 @@ fn show(entry: &Entry, redactor: &Redactor, span: &tracing::Span, call: &Call<'_
         tracing::debug!(parent: span, line = %redactor.redact(&line), "call");
         (call.progress)(&format!("{line}\n"));
     }
+}
+
+/// What an agent of this policy may do, for one of the fleet that goes on with its work: as it stands now, because a person
+/// may have changed it since the agent began.
+pub fn rights(policy: &Policy) -> Result<AgentSetup, String> {
+    let inherited = serde_json::to_value(policy)
+        .map_err(|error| format!("the agent's rights cannot be handed over: {error}"))?;
+    let approved = policy.rules.iter().filter(|rule| rule.source == APPROVED);
+    Ok(AgentSetup {
+        permission_mode: Some(policy.mode),
+        allow: approved.map(|rule| rule.rule.to_string()).collect(),
+        inherited_policy: Some(inherited),
+        ..AgentSetup::default()
+    })
 }
 
 /// The parent's policy, as it stands, for a sub-agent.

@@ -39,7 +39,7 @@ const NAMES: u32 = 50;
 
 /// A worktree that a sub-agent works in.
 #[derive(Debug)]
-pub(super) struct Made {
+pub(crate) struct Made {
     repo: Repo,
     worktree: Worktree,
     keep: Keep,
@@ -48,7 +48,7 @@ pub(super) struct Made {
 }
 
 /// What a sub-agent leaves behind.
-pub(super) struct Work {
+pub(crate) struct Work {
     branch: String,
     changes: Result<Changes, Error>,
     removed: Result<RemoveReport, Error>,
@@ -88,7 +88,7 @@ impl Isolation {
 
     /// Makes one for an agent below the one that works in `parent`; the error is worded for the model. Where the name
     /// belongs to earlier work, the next free one is taken.
-    pub(super) async fn create(
+    pub(crate) async fn create(
         &self,
         name: Slug,
         wanted: &WorktreeSpec,
@@ -172,32 +172,46 @@ fn numbered(name: &Slug, number: u32) -> Slug {
 }
 
 /// The worktree's name: the label's, else the sub-agent's session's.
-pub(super) fn name(label: Option<&str>, session: &str) -> Slug {
+pub(crate) fn name(label: Option<&str>, session: &str) -> Slug {
     Slug::slugify(label.unwrap_or(session))
 }
 
 impl Made {
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.worktree.created.path
     }
 
-    /// Puts what is not committed on the branch, then removes the worktree; nothing is ever lost.
-    pub(super) async fn finish(self, label: &str) -> Work {
+    /// Puts what is not committed on the branch, then removes the worktree; nothing is ever lost. `who` did it.
+    pub(crate) async fn finish(self, who: &str) -> Work {
         // Not the call's own token: the work is saved also when the call was cancelled.
         let cancel = CancellationToken::new();
         let Worktree { created, lease, .. } = self.worktree;
         let changes = self.repo.changes(&created.name, &cancel).await;
         if self.keep == Keep::Remove && changes.as_ref().is_ok_and(|changes| !changes.uncommitted.is_empty())
         {
-            let message = format!("Work of the sub-agent {label}");
+            let message = format!("Work of {who}");
             if let Err(error) = self.repo.commit_all(&created.name, &message, &cancel).await {
                 // Then the removal saves it under a rescue ref.
-                tracing::warn!(%error, "uncommitted work of a sub-agent could not be put on its branch");
+                tracing::warn!(%error, "uncommitted work could not be put on its branch");
             }
         }
         let options = RemoveOptions { keep: self.keep, ..RemoveOptions::default() };
         let removed = self.repo.remove(&created.name, Some(lease), &options, &cancel).await;
         Work { branch: created.branch, changes, removed, taken: self.taken }
+    }
+}
+
+impl Work {
+    /// The branch that has the work, when there is any.
+    pub(crate) fn kept(&self) -> Option<&str> {
+        let is_gone = match &self.removed {
+            Ok(report) => {
+                report.outcome != RemovalOutcome::Kept
+                    && !matches!(report.branch_fate, BranchFate::Kept { .. })
+            }
+            Err(_) => false,
+        };
+        (!is_gone).then_some(self.branch.as_str())
     }
 }
 

@@ -136,6 +136,13 @@ pub(crate) async fn answer(kit: &Kit, answer: Answer) {
 pub(crate) struct Fleet(pub(crate) Mutex<Vec<caliban_core::spec::SpawnSpec>>);
 
 impl Spawner for Fleet {
+    fn check<'a>(
+        &'a self,
+        _spec: &'a caliban_core::spec::SpawnSpec,
+    ) -> caliban_tools::BoxFuture<'a, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn spawn<'a>(&'a self, work: caliban_core::spec::SpawnSpec) -> BoxFuture<'a, Result<String, String>> {
         self.0.lock().unwrap().push(work);
         Box::pin(async { Ok("a1b2c3d4".to_owned()) })

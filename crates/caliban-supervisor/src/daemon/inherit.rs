@@ -67,6 +67,13 @@ impl Owner {
                 return refused(format!("nobody can tell who asks: process {peer} is gone or hidden"));
             }
         };
+        // What is in a transcript decides what its agent may do: nobody takes one over that an agent may have written.
+        if spec.conversation.is_some() {
+            let text = "an agent cannot hand a conversation over: a person does";
+            return Err(
+                ApiError::new(ErrorCode::Conflict, text).hint("start an agent with a task of its own")
+            );
+        }
         // Without a record nobody knows what the agent may hand over.
         let Some(AgentAbove { dir, nonce, which }) = next else {
             return refused(format!("nobody can tell which agent asks: process {peer} is one's"));

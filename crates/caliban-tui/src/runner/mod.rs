@@ -111,6 +111,8 @@ pub struct Left {
     pub is_empty: bool,
     /// Why there was never a session.
     pub failure: Option<Failure>,
+    /// Where the session goes on, when it was sent away.
+    pub farewell: Option<String>,
 }
 
 /// Shows the conversation until the person leaves. The terminal is as before when this returns, however it returns.
@@ -144,6 +146,7 @@ pub async fn run(client: Client, events: Events, options: Options) -> io::Result
         is_gone: runner.state.is_gone,
         is_empty: runner.state.is_empty(),
         failure: runner.state.failure.take(),
+        farewell: runner.state.farewell.take(),
     };
     runner.link.close().await;
     Ok(left)

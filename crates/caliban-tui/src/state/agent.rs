@@ -62,6 +62,12 @@ impl State {
                 self.failure = Some(failure);
                 return vec![Effect::Quit];
             }
+            AgentEvent::Update(update) if is_farewell(&update) => {
+                if let SessionUpdate::AgentMessageChunk(chunk) = &update {
+                    self.farewell = Some(text_of(&chunk.content));
+                }
+                return vec![Effect::Quit];
+            }
             AgentEvent::Update(update) => match other_session(&update) {
                 Some((session, draft, text)) => {
                     self.take_queue_back();
@@ -393,6 +399,12 @@ fn other_session(update: &SessionUpdate) -> Option<(String, String, String)> {
     let load = word(chunk.meta.as_ref(), caliban_acp::extension::LOAD)?;
     let field = |name: &str| load.get(name)?.as_str().map(str::to_owned);
     Some((field("session")?, field("draft").unwrap_or_default(), text_of(&chunk.content)))
+}
+
+/// Whether the session goes on elsewhere.
+fn is_farewell(update: &SessionUpdate) -> bool {
+    let SessionUpdate::AgentMessageChunk(chunk) = update else { return false };
+    word(chunk.meta.as_ref(), caliban_acp::extension::LEAVE).is_some()
 }
 
 /// Our own word in `_meta`.

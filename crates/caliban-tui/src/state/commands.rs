@@ -34,21 +34,25 @@ const NEAR: usize = 3;
 impl State {
     /// The commands that there are now: name, what goes behind it, what it does.
     pub(super) fn known_commands(&self) -> Vec<(String, String, String)> {
-        let is_attached = self.facts.attached.is_some();
-        let own = OWN.iter().filter(|(name, ..)| match *name {
-            "detach" => is_attached,
-            "new" | "clear" | "resume" | "sessions" => !is_attached,
-            _ => true,
-        });
+        let own = OWN.iter().filter(|(name, ..)| self.is_own(name));
         let own =
             own.map(|(name, input, about)| ((*name).to_owned(), (*input).to_owned(), (*about).to_owned()));
-        let theirs =
-            self.commands.iter().filter(|command| OWN.iter().all(|(name, ..)| *name != command.name)).map(
-                |command| {
-                    (command.name.clone(), command.hint.clone().unwrap_or_default(), command.about.clone())
-                },
-            );
+        let theirs = self.commands.iter().filter(|command| !self.is_own(&command.name)).map(|command| {
+            (command.name.clone(), command.hint.clone().unwrap_or_default(), command.about.clone())
+        });
         own.chain(theirs).collect()
+    }
+
+    /// Whether the screen carries out this command. `/detach` leaves an agent that we are attached to; a session of ours is
+    /// sent away by its agent.
+    fn is_own(&self, name: &str) -> bool {
+        let is_attached = self.facts.attached.is_some();
+        OWN.iter().any(|(own, ..)| *own == name)
+            && match name {
+                "detach" => is_attached,
+                "new" | "clear" | "resume" | "sessions" => !is_attached,
+                _ => true,
+            }
     }
 
     /// Carries out the command that the draft is; none when it is a message.
@@ -68,7 +72,7 @@ impl State {
             self.say(format!("there is no command /{name}; {hint} Nothing was sent."), now);
             return Some(Vec::new());
         }
-        if OWN.iter().all(|(own, ..)| *own != name) {
+        if !self.is_own(&name) {
             // The agent's own: sent like a message, with the name as it is.
             return None;
         }

@@ -151,6 +151,8 @@ pub struct State {
     unheard: VecDeque<String>,
     /// What is told as soon as another session is open.
     told_when_open: Option<String>,
+    /// Where the session goes on, when it was sent away.
+    pub(crate) farewell: Option<String>,
     pub(crate) effort: Option<String>,
     /// Whether this client answers questions and changes the mode.
     pub(crate) decides: bool,
@@ -200,6 +202,7 @@ impl State {
             shell: shell::Shell::default(),
             unheard: VecDeque::new(),
             told_when_open: None,
+            farewell: None,
             effort: None,
             decides: true,
             look: Look::default(),

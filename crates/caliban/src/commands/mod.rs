@@ -3,6 +3,7 @@
 //! host's.
 
 pub(crate) mod custom;
+mod detach;
 pub(crate) mod report;
 
 use std::{
@@ -29,7 +30,7 @@ use crate::{
 };
 
 /// Name, arguments, what it does.
-const OWN: [(&str, Option<&str>, &str); 14] = [
+const OWN: [(&str, Option<&str>, &str); 15] = [
     ("model", Some("[name]"), "Show the models, or let another one answer"),
     (
         "effort",
@@ -42,6 +43,7 @@ const OWN: [(&str, Option<&str>, &str); 14] = [
     ("fork", Some("[prompt]"), "Go on in a copy of the conversation, whole or up to a prompt"),
     ("sessions", None, "List the sessions of this repo"),
     ("permissions", Some("[allow RULE | deny RULE]"), "Show the rules, or add one for this session"),
+    ("detach", None, "Send the conversation to the fleet, where it goes on, and leave"),
     ("mcp", None, "Show the MCP servers and their tools"),
     ("agents", None, "List the agent types, and how to see the fleet"),
     ("approvals", None, "List what agents of the fleet ask"),
@@ -70,6 +72,7 @@ pub(crate) struct SessionCommands {
     mcp: Vec<String>,
     memory: Vec<String>,
     forks: Forks,
+    handover: detach::Handover,
 }
 
 /// Whether the client can go on in another session.
@@ -94,6 +97,7 @@ impl SessionCommands {
         let (custom, types) = (composition.commands.clone(), blueprint.definitions.clone());
         let left_out = composition.notes.iter().filter(|note| note.starts_with("the MCP server")).cloned();
         let left_out: Vec<String> = left_out.collect();
+        let handover = detach::Handover::of(blueprint);
         move |agent, forks| {
             let kit = agent.kit();
             Arc::new(Self {
@@ -107,12 +111,13 @@ impl SessionCommands {
                 mcp: report::mcp(kit.specs.iter().map(|spec| spec.name.as_str()), left_out),
                 memory: report::memory(&kit.context),
                 forks,
+                handover,
             })
         }
     }
 
     fn offers(&self, name: &str) -> bool {
-        self.forks == Forks::Possible || !matches!(name, "rewind" | "fork" | "sessions")
+        self.forks == Forks::Possible || !matches!(name, "rewind" | "fork" | "sessions" | "detach")
     }
 
     async fn own(&self, name: &str, arguments: &str, host: &SessionHost) -> Result<Answer, String> {
@@ -123,6 +128,7 @@ impl SessionCommands {
             "undo" => self.undo(host).await?,
             "rewind" => return self.fork(arguments, host, Files::Back),
             "fork" => return self.fork(arguments, host, Files::Stay),
+            "detach" => return self.handover.detach(&self.directory, host).await,
             "sessions" => report::sessions(&Sessions::new(self.repo_dir.clone())),
             "permissions" => permissions(arguments, host)?,
             "mcp" => {

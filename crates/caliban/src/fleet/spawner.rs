@@ -1,11 +1,15 @@
 //! The seam for `AgentTool {background: true}`: a helper that an agent starts becomes an agent of the fleet (f02, s11).
 
 use caliban_agent::spawner::Spawner;
+use caliban_control::Client;
 use caliban_core::{ids::AgentId, setup::AgentSetup, spec::SpawnSpec};
 use caliban_tools::BoxFuture;
 
 use super::{Fleet, daemon_options, spawn};
-use crate::{report::Failure, settings::Environment};
+use crate::{
+    report::Failure,
+    settings::{Environment, Loaded},
+};
 
 /// Hands work to the daemon of the repo that the calling agent works in.
 #[derive(Debug, Clone)]
@@ -28,28 +32,40 @@ impl FleetSpawner {
         self
     }
 
-    async fn hand_over(&self, mut spec: SpawnSpec) -> Result<String, Failure> {
+    /// Everything up to the registration.
+    async fn prepare(&self, spec: &mut SpawnSpec) -> Result<(Fleet<'_>, Loaded, Client), Failure> {
         let fleet = Fleet::open(&self.environment, &spec.cwd)?;
-        spec.setup = spec.setup.below(&self.setup);
+        spec.setup = spec.setup.clone().below(&self.setup);
         let loaded = crate::settings::load(&self.environment, &spec.cwd, (&spec.setup).into())?;
         if let Some((id, depth)) = self.parent {
             spec.parent = Some(id);
             spec.depth = depth + 1;
         }
-        spawn::prepare(&fleet, &loaded, &mut spec, None).await?;
+        spawn::prepare(&fleet, &loaded, spec, None).await?;
         spec.check().map_err(|error| Failure::new(error.to_string()))?;
-        let mut client = fleet.client_with(daemon_options(&loaded)).await?;
+        let client = fleet.client_with(daemon_options(&loaded)).await?;
+        Ok((fleet, loaded, client))
+    }
+
+    async fn hand_over(&self, mut spec: SpawnSpec) -> Result<String, Failure> {
+        let (fleet, loaded, mut client) = self.prepare(&mut spec).await?;
         Ok(spawn::register(&fleet, &loaded, &mut client, spec).await?.id.to_string())
     }
 }
 
+/// For a model, which gets one text.
+fn in_one(failure: Failure) -> String {
+    let hint = failure.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+    format!("the background agent could not be started: {}{hint}", failure.message)
+}
+
 impl Spawner for FleetSpawner {
+    fn check<'a>(&'a self, spec: &'a SpawnSpec) -> BoxFuture<'a, Result<(), String>> {
+        let mut spec = spec.clone();
+        Box::pin(async move { self.prepare(&mut spec).await.map(drop).map_err(in_one) })
+    }
+
     fn spawn<'a>(&'a self, spec: SpawnSpec) -> BoxFuture<'a, Result<String, String>> {
-        Box::pin(async move {
-            self.hand_over(spec).await.map_err(|failure| {
-                let hint = failure.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
-                format!("the background agent could not be started: {}{hint}", failure.message)
-            })
-        })
+        Box::pin(async move { self.hand_over(spec).await.map_err(in_one) })
     }
 }

@@ -354,6 +354,8 @@ pub(crate) struct BackgroundAgents {
     pub per_agent_budget: NonZeroU64,
     /// Tokens of all of them together, those that have ended included.
     pub global_budget: NonZeroU64,
+    /// Where they work: in the session's directory, or each in a git worktree of its own.
+    pub isolation: background::Ground,
 }
 
 impl Default for BackgroundAgents {
@@ -365,6 +367,7 @@ impl Default for BackgroundAgents {
             max_agents: NonZeroU32::new(limits.max_agents).unwrap_or(NonZeroU32::MIN),
             per_agent_budget: tokens(limits.per_agent),
             global_budget: tokens(limits.global),
+            isolation: limits.ground,
         }
     }
 }
@@ -375,6 +378,7 @@ impl BackgroundAgents {
             max_agents: self.max_agents.get(),
             per_agent: self.per_agent_budget.get(),
             global: self.global_budget.get(),
+            ground: self.isolation,
         }
     }
 }

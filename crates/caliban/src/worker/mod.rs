@@ -179,6 +179,7 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     }
     let (environment, asked) = Files::handed(Environment::of_process());
     status.redact(Redactor::new(secrets(&environment, &Settings::default())));
+    take_over(&spec, &order.directory)?;
     let ground = isolation::ground(&spec).0;
     let files = files(asked, waking, &environment, ground, status);
     let settings = load_with(&environment, ground, Layer::default(), files.clone())?.settings;
@@ -223,6 +224,22 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     // No new clients; those that are attached see the end of the session, and leave.
     tokio::join!(server.finish(), host.close(), notifier.finish());
     Ok(end)
+}
+
+/// A conversation that was handed over is its own from its first start on.
+fn take_over(spec: &SpawnSpec, directory: &Path) -> Result<(), Failure> {
+    let Some(handover) = &spec.conversation else { return Ok(()) };
+    if directory.join(transcript::FILE_NAME).exists() {
+        return Ok(());
+    }
+    let id = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    caliban_agent::fork::take_over(handover, directory, id).map_err(|error| {
+        Failure::new(format!(
+            "the conversation of {} cannot be taken over: {error}",
+            handover.session.display()
+        ))
+        .hint("is the session still there? `caliban sessions list`")
+    })
 }
 
 /// What a panic says may quote anything; it goes to `worker.log` like all that is said here.

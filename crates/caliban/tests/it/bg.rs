@@ -8,14 +8,14 @@ use testkit::{
 use crate::place::Place;
 
 /// An editor that has one session.
-struct Editor {
+pub(crate) struct Editor {
     program: Spawned,
     sent: u64,
     session: String,
 }
 
 impl Editor {
-    fn open(place: &Place) -> Self {
+    pub(crate) fn open(place: &Place) -> Self {
         let run = place.env.start("caliban", ["acp"]).args(place.server.args(place.protocol));
         let mut editor = Self { program: run.dir(&place.repo).spawn(), sent: 0, session: String::new() };
         let abilities = json!({"session": {"notices": {}}});
@@ -26,7 +26,7 @@ impl Editor {
     }
 
     /// Everything that has come so far.
-    fn messages(&self) -> Vec<Value> {
+    pub(crate) fn messages(&self) -> Vec<Value> {
         let stdout = self.program.stdout();
         let whole = stdout.rfind('\n').map_or("", |end| &stdout[..end]);
         whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -44,7 +44,7 @@ impl Editor {
     }
 
     /// The answer: the result or, of an error, what it says.
-    fn answer(&self, id: u64) -> Value {
+    pub(crate) fn answer(&self, id: u64) -> Value {
         wait_until("an answer", || self.is_answered(id));
         let messages = self.messages();
         let answer = messages.iter().find(|message| message["id"] == id && message.get("method").is_none());
@@ -57,13 +57,13 @@ impl Editor {
         self.answer(id)
     }
 
-    fn prompt(&mut self, text: &str) -> u64 {
+    pub(crate) fn prompt(&mut self, text: &str) -> u64 {
         let params = json!({"sessionId": self.session, "prompt": [{"type": "text", "text": text}]});
         self.send("session/prompt", params)
     }
 
     /// A slash command and what it says.
-    fn command(&mut self, text: &str) -> String {
+    pub(crate) fn command(&mut self, text: &str) -> String {
         let before = self.messages().len();
         let id = self.prompt(text);
         match self.answer(id) {
@@ -73,13 +73,13 @@ impl Editor {
     }
 
     /// The last list of background agents.
-    fn rows(&self) -> Vec<Value> {
+    pub(crate) fn rows(&self) -> Vec<Value> {
         let messages = self.messages();
         let last = messages.iter().rev().find(|message| message["method"] == "_caliban/background");
         last.map(|message| message["params"]["agents"].as_array().unwrap().clone()).unwrap_or_default()
     }
 
-    fn until_status(&self, id: usize, status: &str) -> Value {
+    pub(crate) fn until_status(&self, id: usize, status: &str) -> Value {
         wait_until(&format!("agent {id} is {status}"), || {
             self.rows().iter().any(|row| row["id"] == id && row["status"] == status)
         });
@@ -87,7 +87,7 @@ impl Editor {
     }
 
     /// What people were told about background agents: status, title and the lines below it.
-    fn notices(&self) -> Vec<(String, String, String)> {
+    pub(crate) fn notices(&self) -> Vec<(String, String, String)> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let notice = |message: &Value| {
             let update = &message["params"]["update"];
@@ -109,11 +109,11 @@ impl Editor {
     }
 
     /// Text of the main agent and of commands.
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.messages().iter().filter_map(said).collect()
     }
 
-    fn quit(mut self) {
+    pub(crate) fn quit(mut self) {
         self.program.close_stdin();
         self.program.wait().ok();
     }
@@ -125,14 +125,14 @@ fn said(message: &Value) -> Option<String> {
     is_said.then(|| update["content"]["text"].as_str().unwrap_or_default().to_owned())
 }
 
-fn settings(place: &Place, more: &str) {
+pub(crate) fn settings(place: &Place, more: &str) {
     let text =
         format!("[retry]\nattempts = 2\nstall_seconds = 30\n[permissions]\nmode = \"unattended\"\n{more}");
     place.env.write(place.env.config().join("caliban/settings.toml"), text);
 }
 
 /// The requests of the conversation that began with this prompt.
-fn of(place: &Place, prompt: &str) -> Vec<Recorded> {
+pub(crate) fn of(place: &Place, prompt: &str) -> Vec<Recorded> {
     let begins = |request: &Recorded| {
         let first = request.body["messages"][0]["content"].as_array().unwrap();
         first.iter().any(|block| block["text"] == prompt)

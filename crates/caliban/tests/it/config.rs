@@ -47,6 +47,7 @@ worktrees.setup_timeout = 600                                 # default
 background_agents.max_agents = 3                              # default
 background_agents.per_agent_budget = 50000                    # default
 background_agents.global_budget = 200000                      # default
+background_agents.isolation = "none"                          # default
 fleet.max_running = 8                                         # default
 fleet.isolation = "worktree"                                  # default
 fleet.grace_seconds = 5                                       # default

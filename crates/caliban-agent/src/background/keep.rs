@@ -1,0 +1,89 @@
+//! `/bg keep`: a background agent that runs goes on in the fleet, with its conversation.
+
+use caliban_core::{
+    background::BackgroundStatus,
+    setup::AgentSetup,
+    spec::{Handover, Isolation, SpawnSpec, WorktreeSpec},
+};
+
+use super::{Background, Ground, Refusal, Spawner, name};
+use crate::transcript;
+
+/// What one hears that goes on in the fleet.
+const GO_ON: &str = "[You are an agent of the fleet from now on: this conversation goes on in another process, and your \
+last message goes to the user. What you were doing was cancelled: look how far it came before you do it again. Go on with \
+your task.]";
+/// The same in a worktree.
+const ELSEWHERE: &str = " [You work in another worktree now. What you had changed is committed in it.]";
+
+impl Background {
+    /// The numbers of those that run.
+    pub fn at_work(&self) -> Vec<u32> {
+        self.0.board().at_work()
+    }
+
+    /// Hands one that runs to the fleet; the id that it has there. It is not stopped when nobody would take it.
+    pub async fn keep(&self, id: u32) -> Result<String, Refusal> {
+        let not_taken = |why: String| Refusal::NotTaken(id, why);
+        let (task, ground, model) = self.0.board().order(id)?;
+        let starter = &self.0.starter;
+        let spawner = &starter.blueprint.spawner;
+        let setup = AgentSetup {
+            model: Some(model),
+            effort: Some(starter.blueprint.effort),
+            hooks: Some(starter.blueprint.hooks.commands.clone()),
+            ..starter.rights().map_err(not_taken)?
+        };
+        let mut spec = SpawnSpec { setup, ..SpawnSpec::new(task, starter.blueprint.cwd.clone()) };
+        spawner.check(&spec).await.map_err(not_taken)?;
+        let branch = self.stop_to_leave(id).await?;
+        let go_on = match ground {
+            Ground::None => GO_ON.to_owned(),
+            Ground::Worktree => {
+                let base = branch.map(|base_ref| WorktreeSpec { base_ref, ..WorktreeSpec::default() });
+                spec.isolation = Isolation::Worktree(base.unwrap_or_default());
+                format!("{GO_ON}{ELSEWHERE}")
+            }
+        };
+        let session = self.directory(id);
+        let records = transcript::read(&session).map_err(|error| not_taken(error.to_string()))?;
+        let records = records.last().map_or(0, |record| record.seq + 1);
+        spec.conversation = Some(Handover { session, records, go_on: Some(go_on) });
+        let taken = spawner.spawn(spec).await;
+        let name = name(id);
+        let (people, model) = match &taken {
+            Ok(agent) => (
+                format!("{name} goes on in the fleet as agent {agent}: `caliban attach {agent}`"),
+                format!(
+                    "[The user has handed {name} to the fleet as agent {agent}. Its result does not come here.]"
+                ),
+            ),
+            Err(why) => (
+                format!("{name} was stopped, and the fleet did not take it: {why}"),
+                format!("[{name} was stopped by the user.]"),
+            ),
+        };
+        if taken.is_ok() {
+            self.0.board().forget(id);
+        }
+        let told = self.record(id, BackgroundStatus::Killed, people).await;
+        let told = match told {
+            Ok(()) => self.tell_model(model, Spawner::Person).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = told {
+            tracing::warn!(id, %error, "that a background agent went to the fleet could not be recorded");
+        }
+        self.changed();
+        taken.map_err(not_taken)
+    }
+
+    /// Stops one that shall go on elsewhere; the branch of its work. Refused when it has ended by itself meanwhile.
+    async fn stop_to_leave(&self, id: u32) -> Result<Option<String>, Refusal> {
+        let mut changes = self.changes();
+        let cancel = self.0.board().leave(id)?;
+        cancel.cancel();
+        while self.0.board().running(id).is_ok() && changes.changed().await.is_ok() {}
+        self.0.board().left(id)
+    }
+}
