@@ -34,7 +34,7 @@ use crate::{
     guard::Guard,
     handle::Handle,
     hooks::{HookEvent, Hooks},
-    session_file, spent,
+    pictures, session_file, spent,
     transcript::{self, Durability, Standing, Transcript, TranscriptError},
     turn::Halt,
     writers::Writers,
@@ -460,6 +460,7 @@ impl Agent {
         let context: Vec<Block> =
             self.opening_context.drain(..).chain(answer.context).map(|text| Block::Text { text }).collect();
         let added = context.len();
+        pictures::fit_prompt(&mut message).await;
         message.blocks.splice(0..0, context);
         let event = Event::Prompt { message, author, context: added, queued };
         self.record(event, Durability::Written).await?;

@@ -29,6 +29,7 @@ use crate::{
     feed::{Entry, Feed},
     guard::{ENDED_AFTER, Progress, TOLD_AFTER},
     hooks::{HookEvent, HookPermission},
+    pictures,
     transcript::{Durability, Transcript, TranscriptError},
     turn::{Halt, milliseconds},
 };
@@ -494,6 +495,7 @@ impl Runner<'_> {
         let going = Call { id: &call.id, cancel: self.cancel, progress: &progress };
         let mut output = tool.call(input.clone(), going).await;
         let ms = milliseconds(begun.elapsed());
+        pictures::fit_parts(&mut output.content).await;
         self.after(ended, call, &input, &mut output).await?;
         if !output.is_error {
             let told = self.kit.writers.wrote(&self.kit.session, &written).await;

@@ -26,6 +26,7 @@ pub mod limits;
 mod line_ends;
 mod locks;
 mod patch;
+pub mod picture;
 mod read;
 mod save;
 mod target;

@@ -10,8 +10,8 @@ pub const LINE_CHARS: usize = 2_000;
 pub const READ_BYTES: usize = 100_000;
 /// Bytes of a file that a Read may pass over on its way to the lines asked for.
 pub const SCAN_BYTES: u64 = 8 << 30;
-/// Bytes of a picture: what the strictest provider takes, before base64.
-pub const IMAGE_BYTES: u64 = 3_750_000;
+/// Bytes of a picture that is looked at; what is sent of it is smaller.
+pub const IMAGE_BYTES: u64 = 20 << 20;
 /// Bytes of a file that Edit takes into memory, and up to which the ledger knows files by content.
 pub const FILE_BYTES: u64 = 32 << 20;
 /// Characters of any other tool's output that the model gets.

@@ -91,11 +91,11 @@ async fn pictures_come_as_pictures() {
         assert_eq!(got, media_type);
     }
     let mut big = b"\x89PNG\r\n\x1a\n".to_vec();
-    big.resize(4_000_000, 1);
+    big.resize(22_000_000, 1);
     bench.put("big.png", big);
     assert_eq!(
         bench.err("Read", json!({"file_path": "big.png"})).await,
-        "big.png is a picture of more than 3.6 MB; make a smaller copy and read that"
+        "big.png is a picture of more than 20 MB; make a smaller copy and read that"
     );
 }
 

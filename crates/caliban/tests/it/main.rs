@@ -53,6 +53,7 @@ mod models;
 mod moved;
 mod not_a_person;
 mod outages;
+mod pictures;
 mod place;
 mod rescues;
 mod resume;
