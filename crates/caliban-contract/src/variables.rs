@@ -11,7 +11,6 @@ pub const HIDDEN: &str = "CALIBAN_HIDDEN";
 pub const VEILED_TASK: &str = "CALIBAN_VEILED_TASK";
 /// The secrets that were cut out of the messages of a resume.
 pub const VEILED_RESUME: &str = "CALIBAN_VEILED_RESUME";
-/// The settings files as they were when somebody asked for an agent, without secrets.
+/// The settings files as they were when somebody asked for an agent. Anything in them may be a secret, so the copy is among
+/// the secrets of the agent. The agent can do without it.
 pub const ASKED_SETTINGS: &str = "CALIBAN_ASKED_SETTINGS";
-/// The secrets that were cut out of these.
-pub const VEILED_SETTINGS: &str = "CALIBAN_VEILED_SETTINGS";

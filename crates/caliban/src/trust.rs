@@ -128,6 +128,11 @@ impl RepoFiles {
         Ok(Self { root: root.to_owned(), settings, agents, commands })
     }
 
+    /// Where they are.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// The bytes of one of them.
     pub(crate) fn get(&self, kind: RepoFile) -> Option<&[u8]> {
         self.settings.iter().find(|(known, _)| *known == kind).map(|(_, bytes)| bytes.as_slice())
@@ -276,6 +281,11 @@ impl TrustStore {
             SettingsError::from_toml(path.clone(), text, &error)
                 .hint("this file is Caliban's own: remove it, then trust your repos again")
         })
+    }
+
+    /// Whether the repo at a canonical root is trusted with some content.
+    pub(crate) fn lists(&self, root: &Path) -> bool {
+        self.repos.iter().any(|repo| repo.path == root)
     }
 
     /// Judges the repo at a canonical root.

@@ -94,8 +94,6 @@ pub struct RespawnRequest {
     pub secrets: BTreeMap<String, String>,
     /// Like in [`SpawnRequest`]; the old agent's when absent.
     pub program: Option<PathBuf>,
-    /// The settings of the caller, as `CALIBAN_ASKED_SETTINGS` in the environment of a spec has them.
-    pub settings: Option<String>,
 }
 
 /// The answer to a respawn.

@@ -50,7 +50,7 @@ pub struct Record {
     pub after: Vec<AgentId>,
     /// The worker's program.
     pub program: PathBuf,
-    /// Whether its environment has a secret part.
+    /// Whether its environment has a secret part that it cannot run without.
     pub has_secrets: bool,
     /// What a resumed worker is told.
     pub resume_prompt: Option<String>,

@@ -164,13 +164,14 @@ pub(super) fn hold(
     Some(who)
 }
 
-/// The secrets of an agent that a command starts: those of the agent above, and what was taken out of its own texts.
+/// The secrets of an agent that a command starts: those of the agent above, and what was taken out of its own texts. The
+/// agent above may have been resumed with other settings since: the files of now hold for both.
 fn handed_down(
     mut secrets: BTreeMap<String, String>,
     asked: BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let is_text = |name: &String| TEXTS.contains(&name.as_str());
-    secrets.retain(|name, _| !is_text(name));
+    secrets.retain(|name, _| !is_text(name) && name != ASKED_SETTINGS);
     secrets.extend(asked.into_iter().filter(|(name, _)| is_text(name)));
     secrets
 }
@@ -222,8 +223,6 @@ fn narrow(who: &str, parent: &SpawnSpec, used: Used, child: &mut SpawnSpec) -> R
     // The settings must not say another.
     child.setup.permission_mode = child.setup.permission_mode.or(Some(mode));
     child.env.clone_from(&parent.env);
-    // The agent may have been resumed with other settings since: the files of now hold for both.
-    child.env.remove(ASKED_SETTINGS);
     if let Some(rule) = child.setup.allow.iter().find(|rule| !parent.setup.allow.contains(rule)) {
         let text = format!("{who} may not allow another what it was not allowed itself: {rule}");
         return refused(text, "leave --allow out: the rules of the settings hold for both");
@@ -403,12 +402,18 @@ mod tests {
         ]);
         let (child, _) = narrowed(&parent, Used::default(), child).unwrap();
         assert_eq!(child.env, parent.env);
-        let above = variables(&[("KEY", "k"), ("CALIBAN_HIDDEN", "[]"), ("CALIBAN_VEILED_TASK", "old")]);
+        let above = variables(&[
+            ("KEY", "k"),
+            ("CALIBAN_HIDDEN", "[]"),
+            ("CALIBAN_VEILED_TASK", "old"),
+            ("CALIBAN_ASKED_SETTINGS", "old"),
+        ]);
         let asked = variables(&[
             ("LD_PRELOAD", "/evil.so"),
             ("HTTPS_PROXY", "http://evil"),
             ("KEY", "other"),
             ("CALIBAN_VEILED_TASK", "new"),
+            ("CALIBAN_ASKED_SETTINGS", "evil"),
         ]);
         let expected = variables(&[("KEY", "k"), ("CALIBAN_HIDDEN", "[]"), ("CALIBAN_VEILED_TASK", "new")]);
         assert_eq!(handed_down(above, asked), expected);

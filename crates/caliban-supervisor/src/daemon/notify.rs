@@ -31,7 +31,7 @@ struct Order {
     id: AgentId,
     notice: Notice,
     program: PathBuf,
-    secrets: Option<PathBuf>,
+    secrets: PathBuf,
     specs: Specs,
 }
 
@@ -51,7 +51,7 @@ impl Owner {
                 text: words(agent),
             },
             program: agent.record.program.clone(),
-            secrets: agent.record.has_secrets.then(|| self.places.agent_secrets(id)),
+            secrets: self.places.agent_secrets(id),
             specs: self.store.specs(),
         };
         self.later(async move {
@@ -81,12 +81,12 @@ fn words(agent: &Agent) -> String {
 async fn tell(order: &Order) -> Result<(), String> {
     let spec = SpawnSpec::from_json(&order.specs.get(order.id).await?).map_err(|error| error.to_string())?;
     // Those that are gone are not needed to find the command.
-    let secrets = order.secrets.as_deref().map(|path| start::read_secrets(path).unwrap_or_default());
+    let secrets = start::read_secrets(&order.secrets).unwrap_or_default();
     let mut child = tokio::process::Command::new(&order.program)
         .arg(modes::NOTIFY)
         .env_clear()
         .envs(&spec.env)
-        .envs(secrets.unwrap_or_default())
+        .envs(secrets)
         .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

@@ -19,7 +19,7 @@ use caliban_store::StoreError;
 use caliban_store::fleet::{Change, Record, Registry, Wanted};
 use caliban_store::open::Prepared;
 
-use super::{archive, start, stop_order};
+use super::{archive, spawn, start, stop_order};
 use crate::lock::Held;
 use crate::places::Places;
 use crate::records::{self, LaunchRecord, QueuedRecord, ResumeOrder, ShimRecord, WorkerState, WorkerStatus};
@@ -118,7 +118,7 @@ fn row(places: &Places, id: AgentId, is_new: bool) -> Option<(Record, String)> {
         after: Vec::new(),
         // It may be replaced just now.
         program: program.unwrap_or_else(|| start::own_program().with_file_name(WORKER)),
-        has_secrets: places.agent_secrets(id).exists(),
+        has_secrets: has_secrets(places, id),
         resume_prompt: unheard.and_then(|unheard| unheard.prompt()),
         note: None,
         created_at,
@@ -147,13 +147,19 @@ fn queued(places: &Places, id: AgentId) -> Option<(Record, String)> {
         runs: queued.runs,
         after: queued.after,
         program: queued.program,
-        has_secrets: places.agent_secrets(id).exists(),
+        has_secrets: has_secrets(places, id),
         resume_prompt: queued.resume_prompt,
         note: None,
         created_at: queued.created_at,
         updated_at: queued.created_at,
     };
     Some((record, spec(&dir)?))
+}
+
+/// Whether there are secrets that an agent needs. Those that cannot be read are needed for all we know.
+fn has_secrets(places: &Places, id: AgentId) -> bool {
+    let path = places.agent_secrets(id);
+    path.exists() && start::read_secrets(&path).map_or(true, |secrets| spawn::are_needed(&secrets))
 }
 
 /// The request of an agent, as its directory has it.

@@ -20,10 +20,8 @@ use crate::row::About;
 
 impl Owner {
     pub(super) fn respawn(&mut self, query: &str, mut request: RespawnRequest, peer: i32, reply: Reply) {
-        if inherit::hold(&mut request.secrets, &mut request.program, peer).is_some() {
-            // Those of an agent's process decide nothing: the successor takes the settings of its start.
-            request.settings = None;
-        }
+        // The settings of an agent's process decide nothing: the successor takes those of its start.
+        let _who = inherit::hold(&mut request.secrets, &mut request.program, peer);
         let id = match self.resolve_free(query) {
             Ok(id) => id,
             Err(error) => return answer_to(reply, Err(error)),
@@ -111,9 +109,9 @@ impl Owner {
             before.ok_or_else(|| ApiError::new(ErrorCode::NotFound, format!("agent {old} is gone")))?;
         // Another agent may have taken the label meanwhile.
         self.check_label(&mut spec)?;
-        spec.env.remove(ASKED_SETTINGS);
-        spec.env.extend(request.settings.map(|settings| (ASKED_SETTINGS.to_owned(), settings)));
-        let secrets = resume::merged(request.secrets, self.secrets_of(old)?, Heard::Yes);
+        let mut secrets = self.secrets_of(old)?;
+        secrets.remove(ASKED_SETTINGS);
+        let secrets = resume::merged(request.secrets, secrets, Heard::Yes);
         let id = self.new_id()?;
         let now = crate::wall_ms();
         if let Err(error) = spawn::write_files(&self.places, id, &spec, &secrets) {
@@ -132,7 +130,7 @@ impl Owner {
             runs: 1,
             after: self.still_ahead(&before.after),
             program: request.program.unwrap_or(before.program),
-            has_secrets: !secrets.is_empty(),
+            has_secrets: spawn::are_needed(&secrets),
             resume_prompt: None,
             note: None,
             created_at: now,

@@ -110,9 +110,6 @@ impl Owner {
     /// The secrets that an agent has; none when they are gone, with a reboot. What cannot be read just now is not given
     /// up.
     pub(super) fn secrets_of(&self, id: AgentId) -> Result<BTreeMap<String, String>, ApiError> {
-        if !self.agents.get(&id).is_some_and(|agent| agent.record.has_secrets) {
-            return Ok(BTreeMap::new());
-        }
         match start::read_secrets(&self.places.agent_secrets(id)) {
             Ok(secrets) => Ok(secrets),
             Err(StartError::Later(text)) => Err(ApiError::new(ErrorCode::Internal, text).hint("try again")),

@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use caliban_contract::variables::ASKED_SETTINGS;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status};
 use caliban_core::names::Slug;
@@ -214,7 +215,7 @@ impl Owner {
             runs: 1,
             after,
             program,
-            has_secrets: !request.secrets.is_empty(),
+            has_secrets: are_needed(&request.secrets),
             resume_prompt: None,
             note: None,
             created_at: now,
@@ -285,6 +286,11 @@ pub(super) fn write_queued(dir: &Path, record: &Record) {
     if let Err(error) = records::write(dir, records::QUEUED, &queued) {
         tracing::warn!(id = %record.id, "queued.json cannot be written: {error}");
     }
+}
+
+/// Whether an agent cannot run without these secrets: it can without the copy of its settings.
+pub(super) fn are_needed(secrets: &BTreeMap<String, String>) -> bool {
+    secrets.keys().any(|name| name != ASKED_SETTINGS)
 }
 
 /// Secrets for an agent, for our eyes only. Their directory may have been taken away under us.

@@ -312,8 +312,10 @@ fn launch(order: &Order, spec: &SpawnSpec) -> Result<Launched, StartError> {
         let write = if resume.messages.is_empty() { records::write } else { records::write_durably };
         write(&dir, records::RESUME, &resume).map_err(|error| passing("resume.json", &error))?;
     }
-    let secrets =
-        if order.has_secrets { read_secrets(&places.agent_secrets(order.id))? } else { BTreeMap::new() };
+    let secrets = match read_secrets(&places.agent_secrets(order.id)) {
+        Err(StartError::Never(_)) if !order.has_secrets => BTreeMap::new(),
+        read => read?,
+    };
     let args = ShimArgs {
         dir: dir.clone(),
         program: order.program.clone(),

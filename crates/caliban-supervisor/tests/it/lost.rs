@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use caliban_contract::variables::ASKED_SETTINGS;
 use caliban_contract::{PlaceSources, Places};
 use caliban_control::protocol::{FleetEvent, WakeRequest};
 use caliban_control::{Client, ClientError, Ended, end_by_signal};
@@ -224,4 +225,28 @@ async fn a_sleeper_whose_secrets_went_with_the_directory_is_woken_with_the_calle
     let pid = fleet.until_row(&mut client, agent, |row| row.pid.is_some()).await.pid.unwrap();
     let environ = fs::read(format!("/proc/{pid}/environ")).unwrap();
     assert!(environ.split(|byte| *byte == 0).any(|variable| variable == b"API_KEY=second"));
+}
+
+#[tokio::test]
+async fn an_agent_can_do_without_the_copy_of_its_settings_that_went_with_the_directory() {
+    let fleet = Fleet::new();
+    let mut client = fleet.client().await;
+    let mut request = fleet.request("serve");
+    request.secrets = [(ASKED_SETTINGS.to_owned(), "first".to_owned())].into();
+    let agent = client.spawn(request).await.unwrap().id;
+    let name = agent.to_string();
+    fleet.until_state(&mut client, agent, State::Idle).await;
+    let has_copy = |pid: i32| {
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap();
+        String::from_utf8_lossy(&environ).contains(ASKED_SETTINGS)
+    };
+    assert!(has_copy(client.show(&name).await.unwrap().pid.unwrap()));
+    fleet.tell(agent, "sleep");
+    fleet.until_row(&mut client, agent, |row| row.hibernated).await;
+    drop(client);
+    wipe(&fleet);
+    let mut client = fleet.client().await;
+    client.wake(&name).await.unwrap();
+    let pid = fleet.until_row(&mut client, agent, |row| row.pid.is_some()).await.pid.unwrap();
+    assert!(!has_copy(pid));
 }

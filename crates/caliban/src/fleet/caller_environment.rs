@@ -8,9 +8,7 @@ use std::{
     path::Path,
 };
 
-use caliban_contract::variables::{
-    AGENT_ID, ASKED_SETTINGS, HIDDEN, VEILED_RESUME, VEILED_SETTINGS, VEILED_TASK,
-};
+use caliban_contract::variables::{AGENT_ID, ASKED_SETTINGS, HIDDEN, VEILED_RESUME, VEILED_TASK};
 use caliban_core::redact::{self, Redactor, secret_parts};
 use caliban_providers::ProviderKind;
 
@@ -27,17 +25,8 @@ const PREFIXES: [&str; 8] =
     ["CAFLEET_", "CALIBAN_", "ANTHROPIC_", "OPENAI_", "GOOGLE_", "GEMINI_", "OPENROUTER_", "OLLAMA_"];
 
 /// Names that would be wrong in another process.
-const DROPPED: [&str; 9] = [
-    "PWD",
-    "OLDPWD",
-    AGENT_ID,
-    caliban_tools::JOB_MARK,
-    HIDDEN,
-    VEILED_TASK,
-    VEILED_RESUME,
-    ASKED_SETTINGS,
-    VEILED_SETTINGS,
-];
+const DROPPED: [&str; 8] =
+    ["PWD", "OLDPWD", AGENT_ID, caliban_tools::JOB_MARK, HIDDEN, VEILED_TASK, VEILED_RESUME, ASKED_SETTINGS];
 
 /// Bytes of the longest variable that a process can be started with, and some less.
 const VARIABLE_CAP: usize = 100_000;
@@ -101,20 +90,12 @@ impl Caller {
         *text = veiled;
     }
 
-    /// The settings of this moment without their secrets, which are handed over beside them. None when that is not possible:
-    /// then the agent takes the settings of its start.
-    pub(super) fn settings(&mut self, loaded: &Loaded) -> Option<String> {
-        let copy = Files::copy(loaded)?;
-        let (veiled, taken) = self.redactor.veil(&copy);
-        // A secret that is written otherwise in the copy (with an escaped character) would stay in it.
-        let texts = loaded.user.iter().map(Vec::as_slice).chain(repo_files(loaded));
-        let found: usize = texts.map(|text| self.redactor.veil(&String::from_utf8_lossy(text)).1.len()).sum();
-        let secrets = serde_json::to_string(&taken).ok()?;
-        if veiled.len() > VARIABLE_CAP || secrets.len() > VARIABLE_CAP || found > taken.len() {
-            return None;
+    /// Hands over the settings of this moment, with the secrets and so on no disk: a token may stand in any of their lines.
+    /// Too long or no text, they are left out: then the agent takes the settings of its start.
+    pub(super) fn hand_settings(&mut self, loaded: &Loaded) {
+        if let Some(copy) = Files::copy(loaded).filter(|copy| copy.len() < VARIABLE_CAP) {
+            self.secrets.insert(ASKED_SETTINGS.to_owned(), copy);
         }
-        hand(&mut self.secrets, VEILED_SETTINGS, &taken);
-        Some(veiled)
     }
 
     /// Keeps what an agent that is started again must not write down, from the shell before. `socket` is the agent's: what
@@ -247,17 +228,11 @@ mod tests {
             "UV_INDEX_URL",
         ];
         assert_eq!(names(&got.secrets), handed);
-        // Nor do they stand in the copy of the settings, which is whole again where it is used.
-        let text = format!("{settings}\n# canary-five\n");
-        let mut with = loaded.clone();
-        with.user = Some(text.into_bytes());
-        let copy = got.settings(&with).unwrap();
-        assert!(!copy.contains("canary"), "{copy}");
-        let there =
-            [(ASKED_SETTINGS, copy.as_str()), (VEILED_SETTINGS, got.secrets[VEILED_SETTINGS].as_str())];
-        let (_, handed) = Files::handed(there.into_iter().collect());
-        assert_eq!(handed.unwrap().user, with.user);
-        got.secrets.remove(VEILED_SETTINGS);
+        // The copy of the settings is whole, and with the secrets.
+        got.hand_settings(&loaded);
+        let copy = got.secrets.remove(ASKED_SETTINGS).unwrap();
+        let (_, copied) = Files::handed([(ASKED_SETTINGS, copy.as_str())].into_iter().collect());
+        assert_eq!(copied.unwrap().user, loaded.user);
         // It does not get this one, and knows it all the same when it sees it.
         let there: Environment = got.secrets.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         let known = Redactor::new(secrets(&there, &loaded.settings));

@@ -22,9 +22,9 @@ pub(super) async fn respawn(
     let row = client.show(&args.agent.id).await.map_err(worded)?;
     let (mut caller, loaded) = fleet.caller_for(&row)?;
     caller.keep_hidden(&row.socket);
-    let settings = caller.settings(&loaded);
+    caller.hand_settings(&loaded);
     let program = Some(crate::compose::own_program()?);
-    let request = RespawnRequest { secrets: caller.secrets, program, settings };
+    let request = RespawnRequest { secrets: caller.secrets, program };
     let made = client.respawn(&args.agent.id, &request).await.map_err(worded)?;
     if let Err(problem) = crate::broker::leave_for_good(&made.archived).await {
         say(&format!("{} is still registered with the broker: {problem}", made.old));

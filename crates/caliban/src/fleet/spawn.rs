@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use caliban_contract::variables::{ASKED_SETTINGS, VEILED_TASK};
+use caliban_contract::variables::VEILED_TASK;
 use caliban_control::{
     Client,
     protocol::{SpawnRequest, Spawned as Registered},
@@ -153,9 +153,8 @@ pub(super) async fn register(
 ) -> Result<Registered, Failure> {
     let mut caller = caller_environment::caller(fleet.environment, loaded);
     caller.veil(&mut spec.prompt, VEILED_TASK);
-    let settings = caller.settings(loaded);
+    caller.hand_settings(loaded);
     spec.env = caller.env;
-    spec.env.extend(settings.map(|settings| (ASKED_SETTINGS.to_owned(), settings)));
     let program = Some(crate::compose::own_program()?);
     let request = SpawnRequest { spec, secrets: caller.secrets, program, key: None };
     client.spawn(request).await.map_err(worded)

@@ -1,13 +1,11 @@
 //! The files that settings come from, as they were read at one moment, and their copy for an agent that starts later.
 //!
 //! A background agent is composed with the files of the moment at which somebody asked for it: it may wait in the queue
-//! while they are being edited. The copy travels in the environment of the agent's spec ([`ASKED_SETTINGS`]). Secrets in it
-//! are cut out by the caller and travel apart.
+//! while they are being edited. The copy travels with the agent's secrets ([`ASKED_SETTINGS`]) and is on no disk.
 
 use std::path::Path;
 
-use caliban_contract::variables::{ASKED_SETTINGS, VEILED_SETTINGS};
-use caliban_core::redact::unveil;
+use caliban_contract::variables::ASKED_SETTINGS;
 use serde::{Deserialize, Serialize};
 
 use super::{Environment, Loaded, Paths, SettingsError, file};
@@ -64,12 +62,21 @@ impl Files {
     /// one of another version.
     pub(crate) fn handed(environment: Environment) -> (Environment, Option<Self>) {
         let text = environment.raw(ASKED_SETTINGS).and_then(|text| text.to_str());
-        let secrets = environment.raw(VEILED_SETTINGS).and_then(|json| json.to_str());
-        let secrets = secrets.and_then(|json| serde_json::from_str::<Vec<String>>(json).ok());
-        let files = text.and_then(|text| Self::of_copy(&unveil(text, &secrets.unwrap_or_default())));
-        let is_ours = |name: &std::ffi::OsStr| name == ASKED_SETTINGS || name == VEILED_SETTINGS;
-        let rest = environment.iter().filter(|(name, _)| !is_ours(name));
+        let files = text.and_then(Self::of_copy).map(|files| files.as_trusted_now(&environment));
+        let rest = environment.iter().filter(|(name, _)| *name != ASKED_SETTINGS);
         (rest.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(), files)
+    }
+
+    /// The content is of the asking, the permission is of now (a15): the user may have taken the trust back while the agent
+    /// waited. A store that cannot be read vouches for nobody.
+    fn as_trusted_now(mut self, environment: &Environment) -> Self {
+        if let Trust::Trusted(files) = &self.trust {
+            let store = environment.paths().and_then(|paths| TrustStore::read(&paths));
+            if !store.is_ok_and(|store| store.lists(files.root())) {
+                self.trust = Trust::Untrusted(files.names());
+            }
+        }
+        self
     }
 
     fn of_copy(text: &str) -> Option<Self> {
@@ -90,7 +97,7 @@ mod tests {
     use crate::settings::{Layer, load};
 
     #[test]
-    fn what_was_loaded_can_be_handed_on_and_is_the_same_later() {
+    fn a15_what_was_loaded_is_the_same_later_as_long_as_it_is_trusted() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let write = |path: &str, text: &str| {
@@ -111,8 +118,8 @@ mod tests {
         assert!(matches!(then.trust, Trust::Trusted(_)));
         let copy = Files::copy(&then).unwrap();
         let mut worker: Vec<(&str, &str)> = vec![("HOME", home), ("PATH", "/bin")];
-        worker.extend([(ASKED_SETTINGS, copy.as_str()), (VEILED_SETTINGS, "[]")]);
-        let (rest, handed) = Files::handed(worker.into_iter().collect());
+        worker.push((ASKED_SETTINGS, copy.as_str()));
+        let (rest, handed) = Files::handed(worker.iter().copied().collect());
         assert_eq!(rest, environment);
         // Whatever becomes of the files.
         write(".config/caliban/settings.toml", "[[[");
@@ -120,6 +127,14 @@ mod tests {
         assert!(load(&environment, &repo, Layer::default()).is_err());
         let later = super::super::load_files(&rest, &repo, Layer::default(), handed.unwrap()).unwrap();
         assert_eq!((later.settings, later.trust), (then.settings, then.trust));
+        // Trust that was taken back counts at once, whatever the copy says (a15).
+        TrustStore::remove(&paths, &repo).unwrap();
+        let (_, handed) = Files::handed(worker.iter().copied().collect());
+        let names = vec![".caliban/settings.toml".to_owned(), ".caliban/agents/tester.md".to_owned()];
+        assert_eq!(handed.unwrap().trust, Trust::Untrusted(names.clone()));
+        write(".local/share/caliban/trusted.toml", "[[[");
+        let (_, handed) = Files::handed(worker.into_iter().collect());
+        assert_eq!(handed.unwrap().trust, Trust::Untrusted(names));
         // Nothing, or nonsense, is no copy.
         assert!(Files::handed(environment.clone()).1.is_none());
         assert!(Files::handed([(ASKED_SETTINGS, "{}")].into_iter().collect()).1.is_none());

@@ -131,7 +131,7 @@ impl Order {
 }
 
 async fn work(order: &Order) -> Result<End, Failure> {
-    let waking = Waking::of(&order.directory);
+    let waking = Waking::of(&order.directory, &order.nonce);
     let mut status = Status::new(&order.directory, &order.nonce);
     match run(order, waking, &mut status).await {
         Ok(end) => Ok(end),
@@ -279,9 +279,11 @@ enum Waking {
 }
 
 impl Waking {
-    fn of(directory: &Path) -> Self {
+    fn of(directory: &Path, nonce: &str) -> Self {
         let last: Option<WorkerStatus> = records::read(directory, records::STATUS);
         match last {
+            // The daemon writes the order for every run but the first; what the last run left may have been put aside.
+            None if resume_messages::order(directory, nonce).is_some() => Self::Resumed,
             None => Self::First,
             Some(last) if last.hibernated => Self::Asleep,
             Some(_) => Self::Resumed,

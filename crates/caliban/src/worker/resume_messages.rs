@@ -12,10 +12,14 @@ use caliban_contract::variables::VEILED_RESUME;
 
 use crate::{compose::chain, fleet::caller_environment::unveiled, report::Failure, settings::Environment};
 
+/// The order for this run; the first run of an agent has none.
+pub(super) fn order(directory: &Path, nonce: &str) -> Option<ResumeOrder> {
+    records::read(directory, records::RESUME).filter(|order: &ResumeOrder| order.nonce == nonce)
+}
+
 /// What the worker of this run has to hear, with the secrets that were taken out of it.
 pub(super) fn told(directory: &Path, nonce: &str, environment: &Environment) -> Vec<Told> {
-    let order: Option<ResumeOrder> = records::read(directory, records::RESUME);
-    let told = order.filter(|order| order.nonce == nonce).map(|order| order.messages).unwrap_or_default();
+    let told = order(directory, nonce).map(|order| order.messages).unwrap_or_default();
     // The gaps are counted through all messages. Nobody knew the nonce when they were written.
     let between = format!("\0{nonce}\0");
     let texts: Vec<&str> = told.iter().map(|told| told.text.as_str()).collect();

@@ -64,6 +64,23 @@ fn a12_the_token_of_a_setup_command_that_fails_is_in_no_file() {
 }
 
 #[test]
+fn a12_a_token_anywhere_in_the_settings_is_on_no_disk_but_in_them() {
+    let fleet = Fleet::new(script![text("all done").forever()]);
+    let own = fleet.place.env.config().join("caliban/settings.toml");
+    fleet.settings(&format!(
+        "[mcp.servers.x]\ncommand = 'false'\nargs = ['--token', '{CANARY}']\nenabled = false\n\
+         [[hooks.Stop]]\ncommand = 'true {CANARY}'\n"
+    ));
+    let id = fleet.bg("the task", []);
+    fleet.run(["agents", "wait", &id]).ok();
+    let new = fleet.run(["respawn", &id]).ok().stdout.trim().to_owned();
+    fleet.run(["agents", "wait", &new]).ok();
+    fleet.run(["daemon", "stop"]).ok();
+    assert_eq!(holding(&disk(&fleet), CANARY), Vec::<PathBuf>::new());
+    assert!(fleet.place.env.read(own).contains(CANARY));
+}
+
+#[test]
 fn a12_secrets_under_innocent_names_are_handed_over_and_on_no_disk() {
     let mut fleet = Fleet::new(script![
         bash(
