@@ -46,22 +46,34 @@ impl Tail {
     /// file that is not there yet has nothing.
     pub fn lines(&mut self) -> io::Result<Vec<String>> {
         // First what is left of the file that we know, wherever it is now.
-        if self.read()? == 0 {
-            self.turn()?;
-            self.read()?;
-        }
-        let end = match self.rest.iter().rposition(|byte| *byte == b'\n') {
-            Some(end) => end + 1,
-            None if self.rest.len() > LINE_CAP => self.rest.len(),
-            None => return Ok(Vec::new()),
+        let end = match self.read_on()? {
+            Some(end) => Some(end),
+            None => self.turn()?,
         };
-        let whole: Vec<u8> = self.rest.drain(..end).collect();
+        let whole: Vec<u8> = self.rest.drain(..end.unwrap_or(0)).collect();
         let text = String::from_utf8_lossy(&whole);
         Ok(text.lines().map(str::to_owned).collect())
     }
 
+    /// Reads on in the open file until a line has ended: it may be longer than one chunk. Returns where the last whole line
+    /// ends, none when the file ends before.
+    fn read_on(&mut self) -> io::Result<Option<usize>> {
+        loop {
+            let read = self.read()?;
+            // What was there before has no end of a line.
+            let before = self.rest.len().saturating_sub(read);
+            let new = self.rest.get(before..).unwrap_or_default();
+            match new.iter().rposition(|byte| *byte == b'\n') {
+                Some(end) => return Ok(Some(before + end + 1)),
+                None if self.rest.len() > LINE_CAP => return Ok(Some(self.rest.len())),
+                None if read == 0 => return Ok(None),
+                None => {}
+            }
+        }
+    }
+
     /// Reads on in the open file; how many bytes there were.
-    fn read(&mut self) -> io::Result<u64> {
+    fn read(&mut self) -> io::Result<usize> {
         let Some((file, _)) = &mut self.open else { return Ok(0) };
         if file.metadata()?.len() < self.offset {
             // It was begun anew in its place.
@@ -69,29 +81,33 @@ impl Tail {
             self.rest.clear();
         }
         file.seek(SeekFrom::Start(self.offset))?;
-        let read = file.take(CHUNK).read_to_end(&mut self.rest)? as u64;
-        self.offset += read;
+        let read = file.take(CHUNK).read_to_end(&mut self.rest)?;
+        self.offset += read as u64;
         Ok(read)
     }
 
-    /// Goes on with the file that has the name now, when that is another one.
-    fn turn(&mut self) -> io::Result<()> {
+    /// Goes on with the file that has the name now, when that is another one. Like [`read_on`](Self::read_on).
+    fn turn(&mut self) -> io::Result<Option<usize>> {
         let file = match File::open(&self.path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
         let inode = file.metadata()?.ino();
         match &self.open {
-            Some((_, known)) if *known == inode => {}
+            Some((_, known)) if *known == inode => return Ok(None),
             Some(_) => {
-                self.open = Some((file, inode));
+                // It has grown between our last look at it and the moment when it was put aside.
+                if let Some(end) = self.read_on()? {
+                    return Ok(Some(end));
+                }
                 self.offset = 0;
                 self.rest.clear();
             }
-            None => self.open = Some((file, inode)),
+            None => {}
         }
-        Ok(())
+        self.open = Some((file, inode));
+        self.read_on()
     }
 
     /// All that is there now.
@@ -158,6 +174,22 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_is_longer_than_a_chunk_is_read_at_one_look() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let long = "x".repeat(usize::try_from(2 * CHUNK + 1).unwrap());
+        std::fs::write(&path, format!("one\n{long}\ntwo\n{long}")).unwrap();
+        let mut tail = Tail::at(path.clone(), 4);
+        assert_eq!(tail.lines().unwrap(), [long.as_str(), "two"]);
+        // One that has no end yet is read when it has.
+        let position = tail.position();
+        assert_eq!((tail.lines().unwrap(), tail.position()), (Vec::<String>::new(), position));
+        File::options().append(true).open(&path).unwrap().write_all(b"\n").unwrap();
+        assert_eq!(Tail::at(path, position).lines().unwrap(), [long.as_str()]);
+        assert_eq!(tail.lines().unwrap(), [long]);
+    }
+
+    #[test]
     fn r21_what_was_written_before_a_rotation_or_a_move_is_read_after_it() {
         let dir = tempfile::tempdir().unwrap();
         let (path, aside) = (dir.path().join("log"), dir.path().join("log.1"));
@@ -169,6 +201,15 @@ mod tests {
         std::fs::rename(&path, &aside).unwrap();
         std::fs::write(&path, "three\n").unwrap();
         assert_eq!(tail.all().unwrap(), ["two", "three"]);
+        // Also what is written between the last look at the old file and the look for a new one.
+        assert_eq!(tail.read_on().unwrap(), None);
+        let mut old = File::options().append(true).open(&path).unwrap();
+        old.write_all(b"between\n").unwrap();
+        std::fs::rename(&path, &aside).unwrap();
+        std::fs::write(&path, "behind\n").unwrap();
+        assert_eq!(tail.turn().unwrap(), Some("between\n".len()));
+        tail.rest.clear();
+        assert_eq!(tail.all().unwrap(), ["behind"]);
         // Moved away for good: the end of it is not missed.
         let mut last = File::options().append(true).open(&path).unwrap();
         std::fs::rename(&path, dir.path().join("archived")).unwrap();
