@@ -8,7 +8,7 @@ use caliban_store::broker::{Agent, Broker, IdPrefix, SessionId};
 use crate::args::Cli;
 use crate::failure::Failure;
 use crate::settings::Settings;
-use crate::speaker::speaker;
+use crate::speaker;
 
 /// Said when a command needs a session and got none.
 const SESSION_REQUIRED: &str = "--session-id <uuid> is required for this subcommand. Create a session with \
@@ -31,10 +31,7 @@ impl Context {
     pub(crate) async fn broker(&mut self) -> Result<&mut Broker, Failure> {
         let broker = match self.broker.take() {
             Some(broker) => broker,
-            None => {
-                let speaker = speaker(self.settings.fleet_mark.as_deref());
-                Broker::open(&self.settings.database()?, speaker).await?
-            }
+            None => speaker::open(&self.settings).await?,
         };
         Ok(self.broker.insert(broker))
     }

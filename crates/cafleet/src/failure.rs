@@ -136,6 +136,23 @@ impl From<BrokerError> for Failure {
                 ("id_taken", format!("--id {id} is already used by a different message; nothing was sent"))
             }
             BrokerError::NotYours { agent, by, own } => ("not_yours", not_yours(agent, by.as_ref(), &own)),
+            BrokerError::Unproven(agent) => {
+                let words = format!(
+                    "this process runs in a pid namespace (a container, a sandbox, unshare) that does not show who started \
+                     it, and the session was made outside: it cannot act as its Director or Administrator ({agent})"
+                );
+                return Self::refused("unproven", words).hint(
+                    "run it where the session was made ('cafleet setup' keeps claude and codex from running cafleet in \
+                     their sandbox); in another container, or after a restart of this one, make a session there",
+                );
+            }
+            BrokerError::NotThisMember { agent, member } => {
+                let words = format!(
+                    "this process runs in the pane of member {member} and cannot act as {agent}; pass --agent-id {member}"
+                );
+                return Self::refused("not_yours", words)
+                    .hint("a person uses another pane to speak as somebody else");
+            }
             BrokerError::TaskNotYours(id) => (
                 "not_yours",
                 format!(

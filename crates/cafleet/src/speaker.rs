@@ -1,17 +1,64 @@
-//! Who uses the store through this process: a fleet agent, or a person (a11).
+//! Who uses the store through this process: a fleet agent, a member in its pane, a person, or somebody who cannot be told
+//! (a11). Read from the processes above; what the environment says can only take rights away.
 
 use caliban_contract::ancestry::{self, Ancestry};
-use caliban_store::broker::{Owner, Speaker};
+use caliban_process::{View, boot_id, stat, view};
+use caliban_store::broker::{Broker, Enclosure, Owner, Speaker};
+
+use crate::failure::Failure;
+use crate::pane::{here, process};
+use crate::settings::Settings;
+
+/// How many processes above are looked at for the first one of a pane. A person's are fewer.
+const DEPTH: usize = 1024;
+
+/// Opens the store for whoever we are.
+pub(crate) async fn open(settings: &Settings) -> Result<Broker, Failure> {
+    let (view, own) = view();
+    let place = match &view {
+        View::Whole => Some(Enclosure::NONE),
+        View::Within(namespace) => Some(namespace.as_str()),
+        View::Unclear => None,
+    };
+    let speaker = speaker(&view, own, settings.fleet_mark.as_deref());
+    let may_be_member = matches!(speaker, Speaker::Anybody | Speaker::Within(_));
+    let mut broker = Broker::open(&settings.database()?, speaker).await?;
+    if let Some(place) = place {
+        broker.is_at(place);
+    }
+    if may_be_member && let Ok(host) = here::host() {
+        let member = broker.member_in_pane(&host, &above(own), here::said(settings)).await?;
+        if let Some(member) = member {
+            broker.speak_as(Speaker::Member(member));
+        }
+    }
+    Ok(broker)
+}
 
 /// Who speaks. `marker` is the variable that the fleet's processes carry: it proves nothing for its bearer, but a process that
 /// has it is no person's.
-pub(crate) fn speaker(marker: Option<&str>) -> Speaker {
-    let own = i32::try_from(std::process::id()).unwrap_or_default();
-    match ancestry::above(own, &[]) {
-        Ancestry::Person if marker.is_none() => Speaker::Anybody,
-        Ancestry::Person | Ancestry::Unknown => Speaker::Only(Vec::new()),
-        Ancestry::Agents(agents) => {
+fn speaker(view: &View, own: Option<i32>, marker: Option<&str>) -> Speaker {
+    match (ancestry::above(own.unwrap_or_default(), &[]), view) {
+        (Ancestry::Agents(agents), _) => {
             Speaker::Only(agents.iter().map(|agent| Owner::of_directory(&agent.dir)).collect())
         }
+        (Ancestry::Person, View::Whole) if marker.is_none() => Speaker::Anybody,
+        (Ancestry::Person, View::Within(namespace)) if marker.is_none() => {
+            Speaker::Within(Enclosure::of(namespace.as_str()))
+        }
+        (Ancestry::Person | Ancestry::Unknown, _) => Speaker::Only(Vec::new()),
     }
+}
+
+/// The processes above us, the nearest first, as placements record them.
+fn above(own: Option<i32>) -> Vec<(i64, String)> {
+    let Ok(boot) = boot_id() else { return Vec::new() };
+    let mut next = own;
+    let walk = std::iter::from_fn(|| {
+        let pid = next.filter(|pid| *pid > 0)?;
+        let found = stat(pid)?;
+        next = Some(found.parent);
+        Some((i64::from(pid), process::started_in(&boot, found)))
+    });
+    walk.take(DEPTH).collect()
 }

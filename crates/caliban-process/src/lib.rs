@@ -9,9 +9,11 @@ mod handle;
 mod keepers;
 mod patience;
 mod stat;
+mod view;
 
 pub use children::{all, children, listed_children, scanned_children};
 pub use handle::open;
 pub use keepers::{DAEMON_LOCK, JOB_LOCK, Keeper, Keepers, SHIM_LOCK};
 pub use patience::{Patience, Spent};
 pub use stat::{Stat, boot_id, machine, read, stat, try_stat};
+pub use view::{PidNamespace, View, view};

@@ -18,7 +18,7 @@ pub enum StoreError {
     Foreign(PathBuf),
     /// Written before the first release. Such tables are not upgraded.
     #[error(
-        "{file} has schema {found}, this build knows {known} and upgrades none older (move the file away)"
+        "{file} has schema {found}, this build knows {known} and upgrades none older than {oldest} (move the file away)"
     )]
     Older {
         /// The database file.
@@ -27,6 +27,8 @@ pub enum StoreError {
         found: i64,
         /// The version that this build knows.
         known: i64,
+        /// The oldest that it upgrades.
+        oldest: i64,
     },
     /// Written by a newer program.
     #[error("{file} has schema {found}, this build knows {known}; refusing to downgrade (use a newer build)")]

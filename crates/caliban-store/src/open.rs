@@ -11,8 +11,10 @@
 //! After a commit that failed the connection is not used again, because the state of its transaction is unknown. The next
 //! use opens another connection (r12).
 //!
-//! Refuses: upgrading and downgrading (there is one version so far), guessing about files of other programs, retrying a
-//! failed commit.
+//! A file of an older version gets the steps that it lacks in the same way: one lock, one transaction (r22).
+//!
+//! Refuses: downgrading, upgrading from before the first version with steps, guessing about files of other programs,
+//! retrying a failed commit.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -35,6 +37,8 @@ pub const WAL_LIMIT: u64 = 256 * 1024;
 /// A process that stays lets the log grow to this many times the limit before it folds it back
 /// in the middle of its work.
 const WAL_PATIENCE: u64 = 4;
+/// How many rows the connection's thread may be ahead of the reader.
+const ROWS_AT_ONCE: usize = 2048;
 /// How long folding back may wait for readers before it is left to the next writer.
 const TIDY_TIMEOUT: Duration = Duration::from_millis(20);
 
@@ -60,10 +64,21 @@ macro_rules! patiently {
 pub struct Schema {
     /// SQLite's mark in the file header that tells our files from others'.
     pub application_id: i64,
-    /// Which tables these are. Another number is another shape.
-    pub version: i64,
+    /// Which tables `tables` makes. Another number is another shape.
+    pub base: i64,
     /// The statements that make them.
     pub tables: &'static str,
+    /// What has changed since, in order: each one makes the next version out of the one before. A new file gets all of
+    /// them, so that there is one way to every version. A step that was released never changes.
+    pub steps: &'static [&'static str],
+}
+
+impl Schema {
+    /// The version that this build makes and knows.
+    #[must_use]
+    pub const fn version(&self) -> i64 {
+        self.base + self.steps.len() as i64
+    }
 }
 
 /// What opening did.
@@ -73,6 +88,8 @@ pub enum Prepared {
     Current,
     /// The tables were made.
     Created,
+    /// The tables were of this older version.
+    Upgraded(i64),
 }
 
 /// An open store with its single connection.
@@ -107,7 +124,7 @@ impl Db {
     async fn open_file(file: &SqliteFile, schema: &Schema) -> Result<Self, StoreError> {
         if file.path().exists() {
             let mut conn = connect(file).await?;
-            if has_current_tables(&mut conn, file, schema).await? {
+            if found(&mut conn, file, schema).await? == Found::Current {
                 return Ok(Self::of(conn, file, schema, Prepared::Current));
             }
             close(conn).await;
@@ -222,19 +239,31 @@ impl Db {
         }
         let mut conn = connect(file).await?;
         let words = |error| StoreError::from_sqlx(file.path(), error);
-        if has_current_tables(&mut conn, file, schema).await? {
-            return Ok(Self::of(conn, file, schema, Prepared::Current));
-        }
+        let prepared = match found(&mut conn, file, schema).await? {
+            Found::Current => return Ok(Self::of(conn, file, schema, Prepared::Current)),
+            Found::Nothing => Prepared::Created,
+            Found::Older(version) => Prepared::Upgraded(version),
+        };
         patiently!(file, conn.execute("PRAGMA journal_mode = WAL"))?;
         let mut tx = conn.begin_with("BEGIN IMMEDIATE").await.map_err(words)?;
-        tx.execute(schema.tables).await.map_err(words)?;
+        let missing = match prepared {
+            Prepared::Upgraded(version) => usize::try_from(version - schema.base).unwrap_or_default(),
+            _ => {
+                tx.execute(schema.tables).await.map_err(words)?;
+                0
+            }
+        };
+        for step in schema.steps.iter().skip(missing) {
+            tx.execute(*step).await.map_err(words)?;
+        }
         let mark = format!(
             "PRAGMA application_id = {}; PRAGMA user_version = {}",
-            schema.application_id, schema.version
+            schema.application_id,
+            schema.version()
         );
         tx.execute(sqlx::AssertSqlSafe(mark)).await.map_err(words)?;
         tx.commit().await.map_err(words)?;
-        Ok(Self::of(conn, file, schema, Prepared::Created))
+        Ok(Self::of(conn, file, schema, prepared))
     }
 }
 
@@ -287,6 +316,8 @@ async fn connect(file: &SqliteFile) -> Result<SqliteConnection, StoreError> {
         .create_if_missing(false)
         .busy_timeout(BUSY_LIMIT)
         .foreign_keys(true)
+        // A long answer is handed over in few pieces: each one wakes the other thread.
+        .row_buffer_size(ROWS_AT_ONCE)
         .synchronous(SqliteSynchronous::Full)
         // A checkpoint of SQLite's own starts over in the next process; `tidy` finishes.
         .pragma("wal_autocheckpoint", "0")
@@ -299,23 +330,31 @@ async fn close(conn: SqliteConnection) {
     let _ = conn.close().await;
 }
 
-/// Whether the file has the tables of `schema`. `false` for an empty database; any other content is an error.
-async fn has_current_tables(
-    conn: &mut SqliteConnection,
-    file: &SqliteFile,
-    schema: &Schema,
-) -> Result<bool, StoreError> {
+/// What a file has of a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// An older version, which has steps to the present one.
+    Older(i64),
+    Current,
+}
+
+/// What the file has. Anything that is neither empty nor a version with steps to the present one is an error.
+async fn found(conn: &mut SqliteConnection, file: &SqliteFile, schema: &Schema) -> Result<Found, StoreError> {
     const MARKS: &str = "SELECT application_id, user_version, (SELECT COUNT(*) FROM sqlite_master) \
                          FROM pragma_application_id, pragma_user_version";
     let row = patiently!(file, conn.fetch_one(MARKS))?;
     let (mark, found, tables): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
-    let (file, known) = (file.path().to_owned(), schema.version);
+    let (file, known) = (file.path().to_owned(), schema.version());
     match (mark, found) {
-        (0, 0) if tables == 0 => Ok(false),
+        (0, 0) if tables == 0 => Ok(Found::Nothing),
         (mark, _) if mark != schema.application_id => Err(StoreError::Foreign(file)),
         (_, found) if found > known => Err(StoreError::Newer { file, found, known }),
-        (_, found) if found < known => Err(StoreError::Older { file, found, known }),
-        _ => Ok(true),
+        (_, found) if found < schema.base => {
+            Err(StoreError::Older { file, found, known, oldest: schema.base })
+        }
+        (_, found) if found < known => Ok(Found::Older(found)),
+        _ => Ok(Found::Current),
     }
 }
 
@@ -348,9 +387,10 @@ mod tests {
 
     const SCHEMA: Schema = Schema {
         application_id: 7,
-        version: 1,
+        base: 1,
         tables: "CREATE TABLE a (x INTEGER PRIMARY KEY); \
                  CREATE TABLE b (y INTEGER REFERENCES a(x) DEFERRABLE INITIALLY DEFERRED);",
+        steps: &[],
     };
 
     async fn write(db: &mut Db, sql: &'static str) -> Result<(), StoreError> {

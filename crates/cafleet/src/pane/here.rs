@@ -26,6 +26,11 @@ pub(crate) async fn find(settings: &Settings, command: &str) -> Result<Here, Fai
     Ok(Here { socket: socket.to_owned(), facts })
 }
 
+/// The socket and the pane that the environment names, whether or not they are there.
+pub(crate) fn said(settings: &Settings) -> Option<(&str, &str)> {
+    Some((settings.tmux.as_deref().and_then(socket_of)?, settings.tmux_pane.as_deref()?))
+}
+
 /// The machine that this command runs on.
 pub(crate) fn host() -> std::io::Result<HostId> {
     caliban_process::machine().map(|name| HostId::of(&name))

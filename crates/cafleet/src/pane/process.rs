@@ -15,8 +15,12 @@ const INTERPRETERS: [&str; 4] = ["node", "nodejs", "bun", "deno"];
 
 /// When a process started, in a form that no other process of that number has, ever.
 pub(crate) fn started(pid: i64) -> Option<String> {
-    let ticks = stat(pid)?.start_time;
-    Some(format!("{}/{ticks}", boot_id().ok()?))
+    Some(started_in(&boot_id().ok()?, stat(pid)?))
+}
+
+/// The same for what is known of a process of this boot.
+pub(crate) fn started_in(boot: &str, stat: Stat) -> String {
+    format!("{boot}/{}", stat.start_time)
 }
 
 /// The process of the coding agent `name` that has the terminal `tty` in the foreground, given the

@@ -22,11 +22,12 @@ pub(crate) fn text(agent: &Agent, detail: Detail) -> String {
         Detail::Compact(_) => format!("{} {name} {}", agent.id.short(), agent.status),
         Detail::Full => format!(
             "  agent_id:        {}\n  name:            {name}\n  description:     {}\n  status:          {}\n  \
-             agent_card_json: {}",
+             agent_card_json: {}\n  number:          {}",
             agent.id,
             inert::line(&agent.description),
             agent.status,
             inert::line(&agent.card),
+            agent.number.map_or_else(|| "-".to_owned(), |number| number.to_string()),
         ),
     }
 }
@@ -43,6 +44,7 @@ pub(crate) fn json(agent: &Agent, detail: Detail, view: View) -> Value {
             if let Some(placement) = &agent.placement {
                 value["coding_agent"] = json!(placement.coding_agent);
             }
+            value["number"] = json!(agent.number);
             value
         }
         Detail::Full => {
@@ -54,6 +56,7 @@ pub(crate) fn json(agent: &Agent, detail: Detail, view: View) -> Value {
                 "status": agent.status.as_str(),
                 "registered_at": agent.registered_at.to_string(),
                 "agent_card_json": card,
+                "number": agent.number,
             });
             if view == View::Show {
                 value["kind"] = json!(agent.kind.as_str());

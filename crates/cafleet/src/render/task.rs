@@ -3,8 +3,11 @@
 //! Owns where provenance stands: in a line of its own, which no body can imitate. A body's further
 //! lines are indented, and so is a first line that looks like such a line.
 
+use std::borrow::Cow;
+
 use caliban_core::inert;
 use caliban_store::broker::{Task, TaskKind, TaskState};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Detail, cut};
@@ -26,10 +29,7 @@ pub(crate) fn text(task: &Task, detail: Detail, state: StateShown) -> String {
 }
 
 pub(crate) fn json(task: &Task, detail: Detail) -> Value {
-    match detail {
-        Detail::Compact(limit) => compact_json(task, limit),
-        Detail::Full => full_json(task),
-    }
+    json!(shown(task, detail))
 }
 
 fn compact_text(task: &Task, limit: usize, state: StateShown) -> String {
@@ -52,6 +52,7 @@ fn compact_text(task: &Task, limit: usize, state: StateShown) -> String {
 }
 
 fn full_text(task: &Task) -> String {
+    let number = task.number.map_or_else(|| "-".to_owned(), |number| number.to_string());
     let mut lines = vec![
         format!("  id:       {}", task.id),
         format!("  state:    {}", task.state),
@@ -61,6 +62,7 @@ fn full_text(task: &Task) -> String {
     lines.push(format!("  type:     {}", task.kind));
     lines.push(format!("  text:     {}", indented(&task.text, "            ")));
     lines.push(format!("  seq:      {}", task.seq));
+    lines.push(format!("  number:   {number}"));
     lines.push(format!("  created:  {}", task.created_at));
     lines.push(format!("  changed:  {}", task.status_at));
     lines.extend(task.origin.map(|origin| format!("  origin:   {origin}")));
@@ -74,48 +76,94 @@ fn full_text(task: &Task) -> String {
     lines.join("\n")
 }
 
-fn compact_json(task: &Task, limit: usize) -> Value {
-    let mut value = json!({
-        "id": task.id.short(),
-        "from": task.from.short(),
-        "ts": task.status_at.to_string(),
-        "text": cut(&task.text, limit),
-    });
-    if task.kind != TaskKind::Unicast {
-        value["kind"] = json!(task.kind.as_str());
-    }
-    if let Some(origin) = task.origin {
-        value["origin"] = json!(origin.short());
-    }
-    value["state"] = json!(task.state.as_str());
-    value["seq"] = json!(task.seq);
-    value
+/// A task as JSON, written without a tree in between: a mailbox may have ten thousand.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum Shown<'a> {
+    Compact(CompactTask<'a>),
+    Full(Box<FullTask<'a>>),
 }
 
-fn full_json(task: &Task) -> Value {
-    let mut value = json!({
-        "task_id": task.id.to_string(),
-        "context_id": task.context.to_string(),
-        "from_agent_id": task.from.to_string(),
-        "to_agent_id": task.to.map(|to| to.to_string()).unwrap_or_default(),
-        "type": task.kind.as_str(),
-        "created_at": task.created_at.to_string(),
-        "status_state": task.state.as_str(),
-        "status_timestamp": task.status_at.to_string(),
-        "origin_task_id": task.origin.map(|origin| origin.to_string()),
-        "text": task.text,
-        "seq": task.seq,
-        "delivery": delivery_json(task),
-    });
-    // Only what fleet agents answer each other has any.
-    if task.hops > 0 {
-        value["hops"] = json!(task.hops);
+#[derive(Serialize)]
+pub(crate) struct CompactTask<'a> {
+    id: String,
+    from: String,
+    ts: String,
+    text: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
+    state: &'static str,
+    seq: i64,
+    number: Option<i64>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct FullTask<'a> {
+    task_id: String,
+    context_id: String,
+    from_agent_id: String,
+    to_agent_id: String,
+    r#type: &'static str,
+    created_at: String,
+    status_state: &'static str,
+    status_timestamp: String,
+    origin_task_id: Option<String>,
+    text: &'a str,
+    seq: i64,
+    number: Option<i64>,
+    delivery: DeliveryShown<'a>,
+    /// Only what fleet agents answer each other has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hops: Option<u32>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct DeliveryShown<'a> {
+    state: &'static str,
+    note: Option<&'a str>,
+}
+
+/// What is printed of a task.
+pub(crate) fn shown(task: &Task, detail: Detail) -> Shown<'_> {
+    match detail {
+        Detail::Compact(limit) => Shown::Compact(CompactTask {
+            id: task.id.short(),
+            from: task.from.short(),
+            ts: task.status_at.to_string(),
+            text: cut(&task.text, limit),
+            kind: (task.kind != TaskKind::Unicast).then(|| task.kind.as_str()),
+            origin: task.origin.map(|origin| origin.short()),
+            state: task.state.as_str(),
+            seq: task.seq,
+            number: task.number,
+        }),
+        Detail::Full => Shown::Full(Box::new(FullTask {
+            task_id: task.id.to_string(),
+            context_id: task.context.to_string(),
+            from_agent_id: task.from.to_string(),
+            to_agent_id: task.to.map(|to| to.to_string()).unwrap_or_default(),
+            r#type: task.kind.as_str(),
+            created_at: task.created_at.to_string(),
+            status_state: task.state.as_str(),
+            status_timestamp: task.status_at.to_string(),
+            origin_task_id: task.origin.map(|origin| origin.to_string()),
+            text: &task.text,
+            seq: task.seq,
+            number: task.number,
+            delivery: delivery(task),
+            hops: (task.hops > 0).then_some(task.hops),
+        })),
     }
-    value
+}
+
+fn delivery(task: &Task) -> DeliveryShown<'_> {
+    DeliveryShown { state: task.delivery.state.as_str(), note: task.delivery.note.as_deref() }
 }
 
 pub(crate) fn delivery_json(task: &Task) -> Value {
-    json!({"state": task.delivery.state.as_str(), "note": task.delivery.note})
+    json!(delivery(task))
 }
 
 /// A body with its further lines moved to the right.

@@ -30,6 +30,7 @@ pub(crate) async fn run(context: &mut Context, args: &AgentRegisterArgs) -> Resu
             "agent_id": agent.id.to_string(),
             "name": agent.name,
             "registered_at": agent.registered_at.to_string(),
+            "number": agent.number,
         }),
     ))
 }

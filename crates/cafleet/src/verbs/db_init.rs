@@ -1,4 +1,4 @@
-//! `db init`: makes the database, or says that it is there.
+//! `db init`: makes the database or brings it to the present schema, or says that it is there.
 
 use caliban_store::StoreUrl;
 use caliban_store::broker::SCHEMA;
@@ -11,9 +11,12 @@ use crate::failure::{Failure, shown};
 
 pub(crate) async fn run(context: &mut Context) -> Result<Answer, Failure> {
     let StoreUrl::Sqlite(file) = context.settings.database()?;
-    let (file, head) = (file.path().display().to_string(), SCHEMA.version);
+    let (file, head) = (file.path().display().to_string(), SCHEMA.version());
     let (text, done) = match context.broker().await?.prepared() {
         Prepared::Created => (format!("Database created at schema {head}: {}", shown(&file)), "created"),
+        Prepared::Upgraded(from) => {
+            (format!("Database upgraded from schema {from} to {head}: {}", shown(&file)), "upgraded")
+        }
         Prepared::Current => {
             (format!("Database already at head (schema {head}): {}", shown(&file)), "current")
         }

@@ -1,6 +1,6 @@
 //! `message show`: one message with an end in the session. A process of a fleet agent sees what its identity sent or got.
 
-use caliban_store::broker::{BrokerError, IdPrefix, Speaker};
+use caliban_store::broker::{BrokerError, IdPrefix};
 use serde_json::json;
 
 use crate::answer::Answer;
@@ -16,7 +16,8 @@ pub(crate) async fn run(context: &mut Context, args: &MessageShowArgs) -> Result
     let task = IdPrefix::parse(&args.task_id).map_err(|error| BrokerError::TaskNotFound(error.0))?;
     let broker = context.broker().await?;
     let task = broker.task(acting.session, &task).await?;
-    if *broker.speaker() != Speaker::Anybody && task.from != acting.id && task.context != acting.id {
+    let is_end = task.from == acting.id || task.context == acting.id;
+    if !is_end && !broker.sees_all(acting.session).await? {
         return Err(BrokerError::TaskNotYours(task.id).into());
     }
     Ok(Answer::new(

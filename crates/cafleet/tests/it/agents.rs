@@ -33,7 +33,7 @@ fn m05_register_list_and_show() {
     world.name("bob", made["agent_id"].as_str().expect("id"));
     assert_eq!(
         world.mask(&made.to_string()),
-        "{\"agent_id\":\"<bob>\",\"name\":\"bob\",\"registered_at\":\"<ts>\"}"
+        "{\"agent_id\":\"<bob>\",\"name\":\"bob\",\"registered_at\":\"<ts>\",\"number\":4}"
     );
 
     let listed = world.run(&["--session-id", "@S8", "agent", "list", "--agent-id", "@bob8"]);
@@ -51,7 +51,7 @@ fn m05_register_list_and_show() {
         full,
         ok(&format!(
             "  agent_id:        <bob>\n  name:            bob\n  description:     {long}\n  status:          active\n  \
-         agent_card_json: {{\"name\":\"bob\",\"description\":\"{long}\",\"skills\":[\"rust\"]}}"
+         agent_card_json: {{\"name\":\"bob\",\"description\":\"{long}\",\"skills\":[\"rust\"]}}\n  number:          4"
         ))
     );
     let compact =
@@ -59,7 +59,7 @@ fn m05_register_list_and_show() {
     assert_eq!(
         compact,
         ok(&format!(
-            "{{\"id\":\"<bob8>\",\"name\":\"bob\",\"description\":\"{}\\u2026\",\"status\":\"active\"}}",
+            "{{\"id\":\"<bob8>\",\"name\":\"bob\",\"description\":\"{}\\u2026\",\"status\":\"active\",\"number\":4}}",
             "x".repeat(60)
         ))
     );
@@ -81,7 +81,7 @@ fn m05_register_list_and_show() {
             "{\"agent_id\":\"<ADMIN>\",\"name\":\"Administrator\",\"description\":\"Built-in Administrator of this session\",\
          \"status\":\"active\",\"registered_at\":\"<ts>\",\"agent_card_json\":{\"name\":\"Administrator\",\
          \"description\":\"Built-in Administrator of this session\",\"skills\":[],\
-         \"cafleet\":{\"kind\":\"builtin-administrator\"}},\"kind\":\"builtin-administrator\",\"placement\":null}"
+         \"cafleet\":{\"kind\":\"builtin-administrator\"}},\"number\":2,\"kind\":\"builtin-administrator\",\"placement\":null}"
         )
     );
 }
@@ -121,6 +121,23 @@ fn m05_a10_nobody_else_is_called_administrator() {
             register(name),
             refused(&format!("the name '{shown}' is reserved for the built-in agent; choose another"))
         );
+    }
+    // Nor anything that a reader takes for it: Cyrillic, fullwidth and mathematical letters, a small L for a capital I.
+    for name in [
+        "\u{410}dministrator",
+        "Аdmіnіstrаtоr",
+        "Ａｄｍｉｎｉｓｔｒａｔｏｒ",
+        "𝐀𝐝𝐦𝐢𝐧𝐢𝐬𝐭𝐫𝐚𝐭𝐨𝐫",
+        "ADMlNlSTRATOR",
+        "Adrninistrator",
+    ] {
+        assert_eq!(
+            register(name),
+            refused(&format!("the name '{name}' is reserved for the built-in agent; choose another"))
+        );
+    }
+    for name in ["Administrators", "Администратор", "管理者"] {
+        assert_eq!(register(name).code, 0, "{name}");
     }
     // Not with an invisible character inside either.
     assert_eq!(

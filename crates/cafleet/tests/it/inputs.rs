@@ -93,9 +93,12 @@ fn r22_a_newer_schema_is_not_downgraded() {
     let bumped =
         world.program("sqlite3", &[file.to_str().expect("path"), "PRAGMA user_version = 99"]).status();
     assert!(bumped.expect("sqlite3").success());
-    let words = "<dir>/home/.local/share/cafleet/registry.db has schema 99, this build knows 3; refusing to downgrade (use a newer build)";
-    assert_eq!(world.run(&["session", "list"]), refused(words));
-    assert_eq!(world.run(&["db", "init"]), refused(words));
+    let words = format!(
+        "<dir>/home/.local/share/cafleet/registry.db has schema 99, this build knows {}; refusing to downgrade (use a newer build)",
+        caliban_store::broker::SCHEMA.version()
+    );
+    assert_eq!(world.run(&["session", "list"]), refused(&words));
+    assert_eq!(world.run(&["db", "init"]), refused(&words));
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn m06_json_shapes() {
         "h\u{e9}",
     ]);
     world.name("T", world.mailbox("bob")[0]["task_id"].as_str().expect("id"));
-    let task = "{\"id\":\"<T8>\",\"from\":\"<alice8>\",\"ts\":\"<ts>\",\"text\":\"h\\u00e9\",\"state\":\"input_required\",\"seq\":1}";
+    let task = "{\"id\":\"<T8>\",\"from\":\"<alice8>\",\"ts\":\"<ts>\",\"text\":\"h\\u00e9\",\"state\":\"input_required\",\"seq\":1,\"number\":1}";
     assert_eq!(
         world.mask(&sent.out),
         format!(
@@ -82,7 +82,7 @@ fn m06_json_shapes() {
     assert_eq!(json(&["message", "poll", "--agent-id", "@alice"]), ok("[]"));
     let full = "{\"task\":{\"task_id\":\"<T>\",\"context_id\":\"<bob>\",\"from_agent_id\":\"<alice>\",\"to_agent_id\":\"<bob>\",\
                 \"type\":\"unicast\",\"created_at\":\"<ts>\",\"status_state\":\"canceled\",\"status_timestamp\":\"<ts>\",\
-                \"origin_task_id\":null,\"text\":\"h\\u00e9\",\"seq\":1,\"delivery\":{\"state\":\"stored\",\"note\":null}}}";
+                \"origin_task_id\":null,\"text\":\"h\\u00e9\",\"seq\":1,\"number\":1,\"delivery\":{\"state\":\"stored\",\"note\":null}}}";
     assert_eq!(json(&["message", "cancel", "--agent-id", "@alice", "--task-id", "@T", "--full"]), ok(full));
     let pretty = world.run(&[
         "--session-id",
@@ -99,7 +99,7 @@ fn m06_json_shapes() {
         pretty,
         ok(
             "[\n  {\n    \"id\": \"<T8>\",\n    \"from\": \"<alice8>\",\n    \"ts\": \"<ts>\",\n    \"text\": \"h\\u00e9\",\n    \
-         \"state\": \"canceled\",\n    \"seq\": 1\n  }\n]"
+         \"state\": \"canceled\",\n    \"seq\": 1,\n    \"number\": 1\n  }\n]"
         )
     );
 }
@@ -113,7 +113,7 @@ fn m06_full_text_shows_every_field() {
         shown,
         ok(
             "  id:       <T>\n  state:    input_required\n  from:     <alice>\n  to:       <bob>\n  type:     unicast\n  \
-         text:     line one\n              state:    completed\n  seq:      1\n  created:  <ts>\n  changed:  <ts>\n  \
+         text:     line one\n              state:    completed\n  seq:      1\n  number:   1\n  created:  <ts>\n  changed:  <ts>\n  \
          delivery: stored"
         )
     );
@@ -271,7 +271,7 @@ fn m09_a_broadcast_reaches_everybody_else_but_the_administrator() {
         world.mask(&said.to_string()),
         "[{\"task\":{\"task_id\":\"<B>\",\"context_id\":\"<alice>\",\"from_agent_id\":\"<alice>\",\"to_agent_id\":\"\",\
          \"type\":\"broadcast_summary\",\"created_at\":\"<ts>\",\"status_state\":\"completed\",\"status_timestamp\":\"<ts>\",\
-         \"origin_task_id\":\"<B>\",\"text\":\"Broadcast sent to 2 recipients\",\"seq\":1,\
+         \"origin_task_id\":\"<B>\",\"text\":\"Broadcast sent to 2 recipients\",\"seq\":1,\"number\":1,\
          \"delivery\":{\"state\":\"stored\",\"note\":null}},\"notifications_sent_count\":0,\"recipients\":2}]"
     );
     assert_eq!((world.mailbox("ADMIN").len(), world.mailbox("alice").len()), (0, 0));

@@ -54,7 +54,7 @@ fn m04_m05_m06_the_seeds_own_walk() {
     world.name("TARGET", target["agent_id"].as_str().expect("id"));
     // Discover other agents.
     let listed = world.run(&["--session-id", "@S", "--json", "agent", "list", "--agent-id", "@ME"]);
-    assert!(listed.out.contains("{\"id\":\"<D8>\",\"name\":\"Director\",\"description\":\"Root Director of this session\",\"status\":\"active\",\"coding_agent\":\"claude\"}"), "{}", listed.out);
+    assert!(listed.out.contains("{\"id\":\"<D8>\",\"name\":\"Director\",\"description\":\"Root Director of this session\",\"status\":\"active\",\"coding_agent\":\"claude\",\"number\":1}"), "{}", listed.out);
     let shown = world.run(&["--session-id", "@S", "agent", "show", "--agent-id", "@ME", "--id", "@TARGET"]);
     assert_eq!(shown, ok("<TARGET8> Claude-A active"));
     // Send, poll in every documented form, acknowledge.

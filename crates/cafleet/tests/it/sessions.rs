@@ -145,8 +145,11 @@ fn m12_a_deleted_session_takes_nobody_and_keeps_its_messages() {
 fn m03_the_database_is_where_the_environment_says() {
     let mut world = World::new();
     world.set("CAFLEET_DATABASE_URL", format!("sqlite:///{}", world.path("else/where.db").display()));
-    assert_eq!(world.run(&["db", "init"]), ok("Database created at schema 3: <dir>/else/where.db"));
-    assert_eq!(world.run(&["db", "init"]), ok("Database already at head (schema 3): <dir>/else/where.db"));
+    let head = caliban_store::broker::SCHEMA.version();
+    let made = format!("Database created at schema {head}: <dir>/else/where.db");
+    assert_eq!(world.run(&["db", "init"]), ok(&made));
+    let there = format!("Database already at head (schema {head}): <dir>/else/where.db");
+    assert_eq!(world.run(&["db", "init"]), ok(&there));
     assert!(!world.path("home").exists());
     world.set("CAFLEET_DATABASE_URL", "sqlite://");
     assert_eq!(
@@ -156,7 +159,7 @@ fn m03_the_database_is_where_the_environment_says() {
     world.set("CAFLEET_DATABASE_URL", "");
     assert_eq!(
         world.json(&["--json", "db", "init"]),
-        json!({"database": world.database(), "schema": 3, "result": "created"})
+        json!({"database": world.database(), "schema": head, "result": "created"})
     );
 }
 

@@ -9,7 +9,7 @@ use super::resolve::{find_agent, find_session};
 use super::row::{self, agent_columns};
 use super::speaker::{Owner, Seal, Speaker};
 use super::types::{Agent, AgentKind, AgentStatus, NewAgent};
-use super::{ADMINISTRATOR, Broker, BrokerError, limits};
+use super::{Broker, BrokerError, limits, names};
 use crate::Stamp;
 use crate::open::Tx;
 
@@ -25,9 +25,7 @@ impl Broker {
         new: &NewAgent,
         now: Stamp,
     ) -> Result<Agent, BrokerError> {
-        if new.name.trim().eq_ignore_ascii_case(ADMINISTRATOR) {
-            return Err(BrokerError::ReservedName(new.name.clone()));
-        }
+        names::refuse_reserved(&new.name)?;
         let (id, speaker) = (AgentId::random(), self.speaker.clone());
         speaker.must_be_known()?;
         let mut tx = self.db.begin().await?;
@@ -44,8 +42,9 @@ impl Broker {
                 limits::take_one(tx, &speaker, now).await?;
             }
             let card = json!({"name": new.name, "description": new.description, "skills": new.skills});
-            let agent = Agent {
+            let mut agent = Agent {
                 id,
+                number: None,
                 session: found.id,
                 name: new.name.clone(),
                 description: new.description.clone(),
@@ -54,10 +53,10 @@ impl Broker {
                 registered_at: now,
                 card: card.to_string(),
                 placement: None,
-                owner: speaker.limited().cloned(),
+                owner: speaker.new_owner(),
                 seal: speaker.new_seal(),
             };
-            insert_agent(tx, &agent).await?;
+            agent.number = Some(insert_agent(tx, &agent).await?);
             Ok(agent)
         }
         .await;
@@ -155,15 +154,25 @@ async fn refuse_taken(tx: &mut Tx<'_>, session: SessionId, name: &str) -> Result
             .fetch_all(tx.conn())
             .await
             .map_err(|e| tx.words(e))?;
-    let same = |taken: &String| taken.trim().to_lowercase() == name.trim().to_lowercase();
-    if taken.iter().any(same) { Err(BrokerError::NameTaken(name.to_owned())) } else { Ok(()) }
+    if taken.iter().any(|taken| names::alike(taken, name)) {
+        Err(BrokerError::NameTaken(name.to_owned()))
+    } else {
+        Ok(())
+    }
 }
 
-/// Writes an agent and its placement.
-pub(super) async fn insert_agent(tx: &mut Tx<'_>, agent: &Agent) -> Result<(), BrokerError> {
+/// Writes an agent and its placement, and gives it its number.
+pub(super) async fn insert_agent(tx: &mut Tx<'_>, agent: &Agent) -> Result<i64, BrokerError> {
+    let number: i64 = sqlx::query_scalar(
+        "UPDATE sessions SET last_agent = last_agent + 1 WHERE session_id = $1 RETURNING last_agent",
+    )
+    .bind(agent.session.to_string())
+    .fetch_one(tx.conn())
+    .await
+    .map_err(|e| tx.words(e))?;
     sqlx::query(
         "INSERT INTO agents (agent_id, session_id, name, description, status, kind, registered_at, \
-         agent_card_json, owner, seal) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+         agent_card_json, owner, seal, number) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
     )
     .bind(agent.id.to_string())
     .bind(agent.session.to_string())
@@ -175,10 +184,11 @@ pub(super) async fn insert_agent(tx: &mut Tx<'_>, agent: &Agent) -> Result<(), B
     .bind(&agent.card)
     .bind(agent.owner.as_ref().map(Owner::as_str))
     .bind(agent.seal.as_ref().map(Seal::as_str))
+    .bind(number)
     .execute(tx.conn())
     .await
     .map_err(|e| tx.words(e))?;
-    let Some(placement) = &agent.placement else { return Ok(()) };
+    let Some(placement) = &agent.placement else { return Ok(number) };
     let identity = placement.identity.as_ref();
     sqlx::query(
         "INSERT INTO agent_placements (agent_id, director_agent_id, tmux_session, tmux_window_id, tmux_pane_id, \
@@ -200,5 +210,5 @@ pub(super) async fn insert_agent(tx: &mut Tx<'_>, agent: &Agent) -> Result<(), B
     .execute(tx.conn())
     .await
     .map_err(|e| tx.words(e))?;
-    Ok(())
+    Ok(number)
 }

@@ -82,6 +82,17 @@ pub enum BrokerError {
         /// Whom that one may be in the session, at most a handful.
         own: Vec<AgentId>,
     },
+    /// A process in a pid namespace wants to be the root Director or the Administrator of a session that was made elsewhere.
+    #[error("nobody can tell who stands above a process in a pid namespace: it cannot be {0}")]
+    Unproven(AgentId),
+    /// A process in a member's pane acts as somebody else.
+    #[error("the pane of member {member} cannot act as {agent}")]
+    NotThisMember {
+        /// Whom it wanted to be.
+        agent: AgentId,
+        /// Whose pane it is in.
+        member: AgentId,
+    },
     /// A process of a fleet agent reads a message that its identity neither sent nor got.
     #[error("message {0} is not yours")]
     TaskNotYours(TaskId),

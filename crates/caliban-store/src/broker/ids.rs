@@ -1,10 +1,12 @@
-//! Identities of the broker: sessions, agents, tasks, and prefixes of them.
+//! Identities of the broker: sessions, agents, tasks, prefixes of them, and numbers beside them.
 //!
-//! Owns what an id looks like. `broker::AgentId` is a mailbox, not a supervised run.
+//! Owns what an id looks like, and what can be a number: up to seven digits, because ids are shown with eight characters. `broker::AgentId` is a mailbox, not a supervised run.
 
 use std::fmt;
 
 use uuid::Uuid;
+
+use super::types::Agent;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -28,7 +30,7 @@ macro_rules! id {
             /// The first eight characters, which people and panes see.
             #[must_use]
             pub fn short(&self) -> String {
-                self.to_string().chars().take(8).collect()
+                format!("{:08x}", self.0.as_fields().0)
             }
         }
 
@@ -53,40 +55,47 @@ id!(
     TaskId
 );
 
-/// An id as somebody typed it: the whole, or enough of its beginning.
+/// An id as somebody typed it: the whole, enough of its beginning, or the number that an agent or a task has in its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdPrefix {
     given: String,
-    low: String,
+    /// The beginning of an id, unless it is too short for one.
+    low: Option<String>,
+    number: Option<i64>,
 }
 
 /// The text cannot be the beginning of an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is neither an id nor the first {min} or more characters of one", min = IdPrefix::MIN_LEN)]
+#[error("'{0}' is neither an id, nor the first {min} or more characters of one, nor a number", min = IdPrefix::MIN_LEN)]
 pub struct IdPrefixError(pub String);
 
 impl IdPrefix {
     /// The shortest prefix accepted; fewer characters are more likely a mistake.
     pub const MIN_LEN: usize = 4;
+    /// The longest number. An id that is shown with eight characters is never taken for one.
+    const MAX_DIGITS: usize = 7;
 
-    /// Reads a whole id or a prefix.
+    /// Reads a whole id, a prefix or a number. Four digits and more can be both; then the store says which there is.
     ///
     /// # Errors
-    /// When it is too short or not the beginning of any id.
+    /// When it is neither a number nor the beginning of any id.
     pub fn parse(text: &str) -> Result<Self, IdPrefixError> {
         let given = text.to_owned();
         if let Ok(whole) = Uuid::try_parse(text) {
-            return Ok(Self { given, low: whole.as_hyphenated().to_string() });
+            return Ok(Self { given, low: Some(whole.as_hyphenated().to_string()), number: None });
         }
         let low = text.to_ascii_lowercase();
         let fits = |(at, byte): (usize, u8)| match at {
             8 | 13 | 18 | 23 => byte == b'-',
             _ => byte.is_ascii_hexdigit(),
         };
-        if (Self::MIN_LEN..36).contains(&low.len()) && low.bytes().enumerate().all(fits) {
-            Ok(Self { given, low })
-        } else {
-            Err(IdPrefixError(given))
+        let is_prefix = (Self::MIN_LEN..36).contains(&low.len()) && low.bytes().enumerate().all(fits);
+        let is_number = (1..=Self::MAX_DIGITS).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_digit())
+            && !text.starts_with('0');
+        match (is_prefix.then_some(low), is_number.then(|| text.parse().ok()).flatten()) {
+            (None, None) => Err(IdPrefixError(given)),
+            (low, number) => Ok(Self { given, low, number }),
         }
     }
 
@@ -96,19 +105,25 @@ impl IdPrefix {
         &self.given
     }
 
-    /// Whether it is the beginning of this agent's id.
-    pub(crate) fn begins(&self, id: AgentId) -> bool {
-        id.to_string().starts_with(&self.low)
+    /// Whether it can mean this agent.
+    pub(crate) fn means(&self, agent: &Agent) -> bool {
+        self.low.as_ref().is_some_and(|low| agent.id.to_string().starts_with(low))
+            || (self.number.is_some() && self.number == agent.number)
     }
 
-    /// The smallest id that it can mean.
+    /// The smallest id that it can mean. What is no beginning of an id means none: `g` sorts after all of them.
     pub(crate) fn low(&self) -> &str {
-        &self.low
+        self.low.as_deref().unwrap_or("g")
     }
 
     /// Greater than every id that it can mean: `g` sorts after all hexadecimal digits and `-`.
     pub(crate) fn high(&self) -> String {
-        format!("{}g", self.low)
+        format!("{}g", self.low())
+    }
+
+    /// The number that it can mean; nothing has a number below 1.
+    pub(crate) fn number(&self) -> i64 {
+        self.number.unwrap_or_default()
     }
 }
 
@@ -116,7 +131,7 @@ macro_rules! from_id {
     ($name:ident) => {
         impl From<$name> for IdPrefix {
             fn from(id: $name) -> Self {
-                Self { given: id.to_string(), low: id.to_string() }
+                Self { given: id.to_string(), low: Some(id.to_string()), number: None }
             }
         }
     };
@@ -131,7 +146,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, low: Option<&str>) {
-        assert_eq!(IdPrefix::parse(text).ok().map(|p| p.low), low.map(str::to_owned), "{text}");
+        assert_eq!(IdPrefix::parse(text).ok().and_then(|p| p.low), low.map(str::to_owned), "{text}");
     }
 
     #[test]
@@ -144,6 +159,19 @@ mod tests {
         check("0a1b2c3d-", Some("0a1b2c3d-"));
         for bad in ["", "0a1", "zzzz", "0a1b2c3d0", "0a1b-2c3", "0a1b%", "--json"] {
             check(bad, None);
+        }
+    }
+
+    #[test]
+    fn up_to_seven_digits_are_a_number_and_four_may_be_both() {
+        let read = |text| IdPrefix::parse(text).ok().map(|id| (id.low, id.number));
+        assert_eq!(read("7"), Some((None, Some(7))));
+        assert_eq!(read("123"), Some((None, Some(123))));
+        assert_eq!(read("1234567"), Some((Some("1234567".to_owned()), Some(1_234_567))));
+        assert_eq!(read("12345678"), Some((Some("12345678".to_owned()), None)));
+        assert_eq!(read("0123"), Some((Some("0123".to_owned()), None)));
+        for bad in ["0", "007", "-1", "+1", "1.", "#1", "12345678901234567890"] {
+            assert_eq!(read(bad), None, "{bad}");
         }
     }
 }

@@ -11,6 +11,7 @@ mod delivery;
 mod error;
 mod ids;
 mod limits;
+mod names;
 mod poll;
 mod resolve;
 mod row;
@@ -28,7 +29,7 @@ pub use poll::{DEFAULT_PAGE, MAX_PAGE, Page, PollQuery, Scope};
 pub use schema::SCHEMA;
 pub use send::{Broadcast, Freshness, NewBroadcast, NewMessage, Sent};
 pub use sessions::{Created, DeletedSession, NewSession};
-pub use speaker::{Capability, Owner, Seal, Speaker};
+pub use speaker::{Capability, Enclosure, Owner, Seal, Speaker};
 pub use types::{
     Agent, AgentKind, AgentStatus, Delivery, DeliveryState, NewAgent, PaneIdentity, Placement, Session,
     SessionSummary, Task, TaskKind, TaskState,
@@ -56,6 +57,8 @@ pub struct Broker {
     db: Db,
     signals: Box<dyn Signals>,
     speaker: Speaker,
+    /// Where sessions are made, for [`Speaker::Within`].
+    place: Option<String>,
 }
 
 impl Broker {
@@ -76,7 +79,7 @@ impl Broker {
         speaker: Speaker,
         signals: Box<dyn Signals>,
     ) -> Result<Self, StoreError> {
-        Ok(Self { db: Db::open(url, &SCHEMA).await?, signals, speaker })
+        Ok(Self { db: Db::open(url, &SCHEMA).await?, signals, speaker, place: None })
     }
 
     /// What opening had to do.

@@ -1,6 +1,7 @@
 //! From what somebody typed to the one thing it means.
 //!
-//! Owns: a prefix means an id when it is the beginning of exactly one that the caller may name.
+//! Owns: a prefix means an id when it is the beginning of exactly one that the caller may name; a number means what has it in
+//! the session. What is one thing's number and the beginning of another one's id is ambiguous.
 //! Refuses: guessing. An ambiguous prefix is an error that lists what it could mean.
 
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
@@ -87,12 +88,14 @@ pub(super) async fn find_agent(
     let rows = sqlx::query(concat!(
         "SELECT ",
         agent_columns!(),
-        " WHERE a.agent_id >= $1 AND a.agent_id < $2 AND a.session_id = $3 ORDER BY a.agent_id LIMIT $4"
+        " WHERE ((a.agent_id >= $1 AND a.agent_id < $2) OR a.number = $5) AND a.session_id = $3 \
+         ORDER BY a.agent_id LIMIT $4"
     ))
     .bind(given.low())
     .bind(given.high())
     .bind(session.to_string())
     .bind(CANDIDATES)
+    .bind(given.number())
     .fetch_all(conn)
     .await?;
     one_of(&rows, row::agent, |agent| agent.id.to_string())
@@ -116,7 +119,7 @@ pub(super) async fn find_task(
     let rows = sqlx::query(concat!(
         "SELECT ",
         task_columns!(),
-        " FROM tasks WHERE task_id >= $1 AND task_id < $2 AND EXISTS (SELECT 1 FROM agents a \
+        " FROM tasks WHERE ((task_id >= $1 AND task_id < $2) OR number = $5) AND EXISTS (SELECT 1 FROM agents a \
          WHERE a.agent_id IN (tasks.context_id, tasks.from_agent_id) AND a.session_id = $3) \
          ORDER BY task_id LIMIT $4"
     ))
@@ -124,6 +127,7 @@ pub(super) async fn find_task(
     .bind(given.high())
     .bind(session.to_string())
     .bind(CANDIDATES)
+    .bind(given.number())
     .fetch_all(conn)
     .await?;
     one_of(&rows, row::task, |task| task.id.to_string())

@@ -16,17 +16,27 @@ use crate::{HostId, Stamp};
 macro_rules! task_columns {
     () => {
         "seq, task_id, context_id, from_agent_id, to_agent_id, type, created_at, status_state, \
-         status_timestamp, origin_task_id, text, delivery_state, delivery_note, hops"
+         status_timestamp, origin_task_id, text, delivery_state, delivery_note, hops, number"
     };
 }
 pub(super) use task_columns;
+
+/// The same in two columns, for many rows at once: what is small and simple as one list, and the text. The driver pays for
+/// each column of each row.
+macro_rules! packed_task_columns {
+    () => {
+        "json_array(seq, task_id, context_id, from_agent_id, to_agent_id, type, created_at, status_state, \
+         status_timestamp, origin_task_id, delivery_state, delivery_note, hops, number), text"
+    };
+}
+pub(super) use packed_task_columns;
 
 macro_rules! agent_columns {
     () => {
         "a.agent_id, a.session_id, a.name, a.description, a.status, a.kind, a.registered_at, \
          a.agent_card_json, p.agent_id, p.director_agent_id, p.tmux_session, p.tmux_window_id, p.tmux_pane_id, \
          p.coding_agent, p.created_at, p.tmux_socket, p.tmux_server_pid, p.tmux_pane_pid, p.tmux_pane_started, \
-         a.owner, a.seal, p.host \
+         a.owner, a.seal, p.host, a.number \
          FROM agents a LEFT JOIN agent_placements p ON p.agent_id = a.agent_id"
     };
 }
@@ -43,6 +53,7 @@ pub(super) fn task(row: &SqliteRow) -> Result<Task, sqlx::Error> {
     Ok(Task {
         seq: row.try_get(0)?,
         id: read(row, 1, TaskId::parse)?,
+        number: row.try_get(14)?,
         context: read(row, 2, AgentId::parse)?,
         from: read(row, 3, AgentId::parse)?,
         to: row.try_get::<Option<&str>, _>(4)?.and_then(AgentId::parse),
@@ -57,10 +68,64 @@ pub(super) fn task(row: &SqliteRow) -> Result<Task, sqlx::Error> {
     })
 }
 
+/// A task out of [`packed_task_columns`].
+pub(super) fn packed_task(row: &SqliteRow) -> Result<Task, sqlx::Error> {
+    type Packed<'a> = (
+        i64,
+        &'a str,
+        &'a str,
+        &'a str,
+        &'a str,
+        &'a str,
+        &'a str,
+        &'a str,
+        &'a str,
+        Option<&'a str>,
+        &'a str,
+        Option<String>,
+        i64,
+        Option<i64>,
+    );
+    let list: &str = row.try_get(0)?;
+    let (
+        seq,
+        id,
+        context,
+        from,
+        to,
+        kind,
+        created_at,
+        state,
+        status_at,
+        origin,
+        delivery,
+        note,
+        hops,
+        number,
+    ): Packed<'_> = serde_json::from_str(list).map_err(|_| odd(0, list))?;
+    Ok(Task {
+        seq,
+        id: TaskId::parse(id).ok_or_else(|| odd(1, id))?,
+        number,
+        context: AgentId::parse(context).ok_or_else(|| odd(2, context))?,
+        from: AgentId::parse(from).ok_or_else(|| odd(3, from))?,
+        to: AgentId::parse(to),
+        kind: TaskKind::parse(kind).ok_or_else(|| odd(5, kind))?,
+        created_at: stamp(created_at).ok_or_else(|| odd(6, created_at))?,
+        state: TaskState::parse(state).ok_or_else(|| odd(7, state))?,
+        status_at: stamp(status_at).ok_or_else(|| odd(8, status_at))?,
+        origin: origin.map(|id| TaskId::parse(id).ok_or_else(|| odd(9, id))).transpose()?,
+        text: row.try_get(1)?,
+        delivery: Delivery { state: DeliveryState::parse(delivery).ok_or_else(|| odd(11, delivery))?, note },
+        hops: u32::try_from(hops).unwrap_or(u32::MAX),
+    })
+}
+
 pub(super) fn agent(row: &SqliteRow) -> Result<Agent, sqlx::Error> {
     let placed = row.try_get::<Option<&str>, _>(8)?.is_some();
     Ok(Agent {
         id: read(row, 0, AgentId::parse)?,
+        number: row.try_get(22)?,
         session: read(row, 1, SessionId::parse)?,
         name: row.try_get(2)?,
         description: row.try_get(3)?,

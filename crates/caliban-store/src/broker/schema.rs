@@ -2,6 +2,8 @@
 //!
 //! `seq` is the order of sessions, agents and tasks. It is SQLite's row number, which only grows because no row of these
 //! three tables is ever deleted and there is one writer at a time. A placement names a pane of one machine, its `host`.
+//! `number` is a short name beside the id: 1, 2, 3 … for the agents of a session, and for its tasks. `pid_namespace` is where
+//! a session was made, when that does not show every process of its machine.
 //! `owner`, `seal`, `hops` and `owners` say which fleet agent an identity belongs to, and limit that agent (a11, ADR 0040).
 
 use crate::open::Schema;
@@ -10,8 +12,9 @@ use crate::open::Schema;
 pub const SCHEMA: Schema = Schema {
     // "cafl"
     application_id: 0x6361_666c,
-    version: 3,
+    base: 3,
     tables: TABLES,
+    steps: &[NUMBERS],
 };
 
 const TABLES: &str = "
@@ -77,4 +80,26 @@ CREATE TABLE owners (
   used_until BIGINT NOT NULL,
   answering BIGINT
 );
+";
+
+/// Version 4: numbers, and where a session was made. A row that an older program writes meanwhile has no number.
+const NUMBERS: &str = "
+ALTER TABLE sessions ADD COLUMN pid_namespace TEXT;
+ALTER TABLE sessions ADD COLUMN last_agent BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN last_task BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE agents ADD COLUMN number BIGINT;
+ALTER TABLE tasks ADD COLUMN number BIGINT;
+UPDATE agents SET number = given.number FROM
+  (SELECT seq, ROW_NUMBER() OVER (PARTITION BY session_id ORDER BY seq) AS number FROM agents) AS given
+  WHERE given.seq = agents.seq;
+UPDATE tasks SET number = given.number FROM
+  (SELECT t.seq, ROW_NUMBER() OVER (PARTITION BY a.session_id ORDER BY t.seq) AS number
+   FROM tasks t JOIN agents a ON a.agent_id = t.context_id) AS given
+  WHERE given.seq = tasks.seq;
+UPDATE sessions SET
+  last_agent = (SELECT COUNT(*) FROM agents a WHERE a.session_id = sessions.session_id),
+  last_task = (SELECT COUNT(*) FROM tasks t JOIN agents a ON a.agent_id = t.context_id
+    WHERE a.session_id = sessions.session_id);
+CREATE UNIQUE INDEX agents_by_number ON agents (session_id, number);
+CREATE INDEX tasks_by_number ON tasks (number);
 ";

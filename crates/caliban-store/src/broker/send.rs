@@ -166,16 +166,15 @@ async fn known_message(
     refusal: BrokerError,
 ) -> Result<Sent, BrokerError> {
     let known = task_by_id(tx.conn(), id).await.map_err(|e| tx.words(e))?;
-    let same = |task: &Task| {
-        task.kind == TaskKind::Unicast
-            && task.origin.is_none()
-            && new.from.begins(task.from)
-            && new.to.begins(task.context)
-            && task.text == new.text
-    };
+    let same = |task: &Task| task.kind == TaskKind::Unicast && task.origin.is_none() && task.text == new.text;
     let Some(task) = known.filter(same) else { return Err(refusal) };
+    let sender = agent_by_id(tx.conn(), task.from).await.map_err(|e| tx.words(e))?;
     match agent_by_id(tx.conn(), task.context).await.map_err(|e| tx.words(e))? {
-        Some(recipient) if recipient.session == new.session => {
+        Some(recipient)
+            if recipient.session == new.session
+                && new.to.means(&recipient)
+                && sender.is_some_and(|sender| new.from.means(&sender)) =>
+        {
             Ok(Sent { task, recipient, freshness: Freshness::Repeated })
         }
         _ => Err(refusal),
@@ -258,6 +257,7 @@ async fn others(tx: &mut Tx<'_>, from: &Agent) -> Result<Vec<Agent>, BrokerError
 fn message(id: TaskId, from: &Agent, to: &Agent, text: &str, origin: Option<TaskId>, now: Stamp) -> Task {
     Task {
         seq: 0,
+        number: None,
         id,
         context: to.id,
         from: from.id,
@@ -276,10 +276,12 @@ fn message(id: TaskId, from: &Agent, to: &Agent, text: &str, origin: Option<Task
 /// Writes a task and gives it its place; `None` when its id is taken.
 async fn insert_task(tx: &mut Tx<'_>, mut task: Task) -> Result<Option<Task>, BrokerError> {
     let to: Option<AgentId> = task.to;
-    let seq: Option<i64> = sqlx::query_scalar(
+    let stored: Option<(i64, i64)> = sqlx::query_as(
         "INSERT INTO tasks (task_id, context_id, from_agent_id, to_agent_id, type, created_at, status_state, \
-         status_timestamp, origin_task_id, text, delivery_state, hops) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (task_id) DO NOTHING RETURNING seq",
+         status_timestamp, origin_task_id, text, delivery_state, hops, number) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
+         (SELECT s.last_task + 1 FROM sessions s JOIN agents a ON a.session_id = s.session_id WHERE a.agent_id = $2)) \
+         ON CONFLICT (task_id) DO NOTHING RETURNING seq, number",
     )
     .bind(task.id.to_string())
     .bind(task.context.to_string())
@@ -296,8 +298,16 @@ async fn insert_task(tx: &mut Tx<'_>, mut task: Task) -> Result<Option<Task>, Br
     .fetch_optional(tx.conn())
     .await
     .map_err(|e| tx.words(e))?;
-    Ok(seq.map(|seq| {
-        task.seq = seq;
-        task
-    }))
+    let Some((seq, number)) = stored else { return Ok(None) };
+    sqlx::query(
+        "UPDATE sessions SET last_task = $1 WHERE session_id = (SELECT session_id FROM agents WHERE agent_id = $2)",
+    )
+    .bind(number)
+    .bind(task.context.to_string())
+    .execute(tx.conn())
+    .await
+    .map_err(|e| tx.words(e))?;
+    task.seq = seq;
+    task.number = Some(number);
+    Ok(Some(task))
 }

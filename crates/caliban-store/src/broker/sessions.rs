@@ -49,10 +49,11 @@ impl Broker {
     /// # Errors
     /// The store's; for processes of fleet agents also `TooManyIdentities`, `TooFast`, `NotYours`.
     pub async fn create_session(&mut self, new: &NewSession, now: Stamp) -> Result<Created, BrokerError> {
-        let (id, speaker) = (SessionId::random(), self.speaker.clone());
+        let (id, speaker, place) = (SessionId::random(), self.speaker.clone(), self.place.clone());
         speaker.must_be_known()?;
-        let director = Agent {
+        let mut director = Agent {
             id: AgentId::random(),
+            number: None,
             session: id,
             name: DIRECTOR.to_owned(),
             description: "Root Director of this session".to_owned(),
@@ -62,7 +63,7 @@ impl Broker {
             card: json!({"name": DIRECTOR, "description": "Root Director of this session", "skills": []})
                 .to_string(),
             placement: new.placement.clone(),
-            owner: speaker.limited().cloned(),
+            owner: speaker.new_owner(),
             seal: None,
         };
         let words = "Built-in Administrator of this session";
@@ -89,18 +90,21 @@ impl Broker {
             director: Some(director.id),
         };
         let mut tx = self.db.begin().await?;
-        let outcome: Result<(), BrokerError> = async {
+        let outcome: Result<i64, BrokerError> = async {
             let tx = &mut tx;
             limits::one_more_identity(tx, &speaker).await?;
             limits::take_one(tx, &speaker, now).await?;
-            sqlx::query("INSERT INTO sessions (session_id, label, created_at) VALUES ($1, $2, $3)")
-                .bind(id.to_string())
-                .bind(&session.label)
-                .bind(now.to_string())
-                .execute(tx.conn())
-                .await
-                .map_err(|e| tx.words(e))?;
-            insert_agent(tx, &director).await?;
+            sqlx::query(
+                "INSERT INTO sessions (session_id, label, created_at, pid_namespace) VALUES ($1, $2, $3, $4)",
+            )
+            .bind(id.to_string())
+            .bind(&session.label)
+            .bind(now.to_string())
+            .bind(&place)
+            .execute(tx.conn())
+            .await
+            .map_err(|e| tx.words(e))?;
+            let number = insert_agent(tx, &director).await?;
             insert_agent(tx, &administrator).await?;
             sqlx::query("UPDATE sessions SET director_agent_id = $1 WHERE session_id = $2")
                 .bind(director.id.to_string())
@@ -108,10 +112,10 @@ impl Broker {
                 .execute(tx.conn())
                 .await
                 .map_err(|e| tx.words(e))?;
-            Ok(())
+            Ok(number)
         }
         .await;
-        tx.finish(outcome).await?;
+        director.number = Some(tx.finish(outcome).await?);
         Ok(Created { session, director, administrator: administrator.id })
     }
 

@@ -1,9 +1,10 @@
 //! Which process may act under which identity (a11).
 //!
 //! Owns the rule. An identity that a fleet agent owns may be used by that agent's processes, by its worker with the
-//! capability, and by people. An identity without an owner may be used by people only. Every operation checks this inside
-//! its transaction, before it writes. Refuses: finding out which agent a process belongs to; whoever opens the store says
-//! so (ADR 0040 has the limits of that).
+//! capability, and by people. An identity without an owner may be used by people only. The pane of a member is that
+//! member's. Who is in a pid namespace and cannot be seen to be a person is nobody whom a session made outside trusts: neither
+//! its root Director nor its Administrator. Every operation checks this inside its transaction, before it writes. Refuses:
+//! finding out which agent a process belongs to; whoever opens the store says so (ADR 0040 has the limits of that).
 
 use std::fmt;
 use std::path::Path;
@@ -12,8 +13,9 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::ids::{AgentId, SessionId};
-use super::types::Agent;
+use super::types::{Agent, AgentKind};
 use super::{Broker, BrokerError};
+use crate::HostId;
 use crate::open::Tx;
 
 /// How many own identities a refusal names.
@@ -36,12 +38,32 @@ impl Owner {
         Path::new(&self.0).file_name().and_then(|name| name.to_str()).unwrap_or(&self.0)
     }
 
+    /// What the member `id` registers from its pane belongs to it.
+    fn of_member(id: AgentId) -> Self {
+        Self(format!("member:{id}"))
+    }
+
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
 
     pub(super) fn parse(text: &str) -> Option<Self> {
         Some(Self(text.to_owned()))
+    }
+}
+
+/// A pid namespace that does not show who stands above a process. The same text is the same namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Enclosure(String);
+
+impl Enclosure {
+    /// The place of sessions that are made where every process shows.
+    pub const NONE: &'static str = "whole";
+
+    /// The namespace with this name.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        Self(name.to_owned())
     }
 }
 
@@ -90,6 +112,11 @@ pub enum Speaker {
     /// A process of these fleet agents, the innermost first: may use the identities that they own. An empty list may use
     /// none.
     Only(Vec<Owner>),
+    /// A process in a pid namespace, above which nobody can look. May use identities that no fleet agent owns, but not the
+    /// root Director and the Administrator of a session that was made elsewhere.
+    Within(Enclosure),
+    /// A process in the pane of a member: may be that member, and what it registered.
+    Member(AgentId),
     /// The worker of a fleet agent: may use the identities that it has sealed.
     Worker {
         /// The agent.
@@ -100,12 +127,14 @@ pub enum Speaker {
 }
 
 impl Speaker {
-    /// Whether it may act as this agent and read its mail.
+    /// Whether it may act as this agent and read its mail, whatever the session.
     #[must_use]
     pub fn may_be(&self, agent: &Agent) -> bool {
         match self {
             Self::Anybody => true,
             Self::Only(above) => agent.owner.as_ref().is_some_and(|owner| above.contains(owner)),
+            Self::Within(_) => false,
+            Self::Member(id) => agent.id == *id || agent.owner == Some(Owner::of_member(*id)),
             Self::Worker { capability, .. } => agent.seal.as_ref() == Some(&capability.seal()),
         }
     }
@@ -114,7 +143,7 @@ impl Speaker {
     /// an agent gets no further allowance by starting another agent.
     pub(super) fn limited(&self) -> Option<&Owner> {
         match self {
-            Self::Anybody => None,
+            Self::Anybody | Self::Within(_) | Self::Member(_) => None,
             Self::Only(above) => above.last(),
             Self::Worker { owner, .. } => Some(owner),
         }
@@ -122,8 +151,16 @@ impl Speaker {
 
     pub(super) fn new_seal(&self) -> Option<Seal> {
         match self {
-            Self::Anybody | Self::Only(_) => None,
+            Self::Anybody | Self::Only(_) | Self::Within(_) | Self::Member(_) => None,
             Self::Worker { capability, .. } => Some(capability.seal()),
+        }
+    }
+
+    /// To whom belongs what it registers.
+    pub(super) fn new_owner(&self) -> Option<Owner> {
+        match self {
+            Self::Member(id) => Some(Owner::of_member(*id)),
+            _ => self.limited().cloned(),
         }
     }
 
@@ -139,15 +176,32 @@ impl Speaker {
 
     /// Refuses to act as somebody else.
     pub(super) async fn check(&self, tx: &mut Tx<'_>, agent: &Agent) -> Result<(), BrokerError> {
-        if self.may_be(agent) {
-            return Ok(());
-        }
-        let own = own_of(tx.conn(), self, agent.session).await.map_err(|e| tx.words(e))?;
-        Err(self.refusal(agent, own))
+        let judged = self.judge(tx.conn(), agent).await.map_err(|e| tx.words(e))?;
+        judged.map_or(Ok(()), Err)
     }
 
-    fn refusal(&self, agent: &Agent, own: Vec<AgentId>) -> BrokerError {
-        BrokerError::NotYours { agent: Some(agent.id), by: self.limited().cloned(), own }
+    /// Why it may not be this agent, if it may not.
+    async fn judge(
+        &self,
+        conn: &mut sqlx::SqliteConnection,
+        agent: &Agent,
+    ) -> Result<Option<BrokerError>, sqlx::Error> {
+        if self.may_be(agent) {
+            return Ok(None);
+        }
+        match self {
+            Self::Within(enclosure) if agent.owner.is_none() => {
+                let is_trusted = Role::of(conn, agent).await? == Role::Ordinary
+                    || is_home(conn, agent.session, enclosure).await?;
+                Ok((!is_trusted).then_some(BrokerError::Unproven(agent.id)))
+            }
+            Self::Member(member) => Ok(Some(BrokerError::NotThisMember { agent: agent.id, member: *member })),
+            _ => {
+                let own = own_of(conn, self, agent.session).await?;
+                let by = self.limited().cloned();
+                Ok(Some(BrokerError::NotYours { agent: Some(agent.id), by, own }))
+            }
+        }
     }
 }
 
@@ -157,13 +211,62 @@ impl Broker {
     /// # Errors
     /// `NotYours`, or the store's.
     pub async fn check_reader(&mut self, agent: &Agent) -> Result<(), BrokerError> {
-        if self.speaker.may_be(agent) {
-            return Ok(());
-        }
         let speaker = self.speaker.clone();
-        let conn = self.db.conn().await?;
-        let own = own_of(conn, &speaker, agent.session).await.map_err(|e| self.db.words(e))?;
-        Err(speaker.refusal(agent, own))
+        let judged = speaker.judge(self.db.conn().await?, agent).await.map_err(|e| self.db.words(e))?;
+        judged.map_or(Ok(()), Err)
+    }
+
+    /// Whether the speaker sees what others sent each other in the session, as people do.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn sees_all(&mut self, session: SessionId) -> Result<bool, BrokerError> {
+        match self.speaker.clone() {
+            Speaker::Anybody => Ok(true),
+            Speaker::Within(enclosure) => {
+                let conn = self.db.conn().await?;
+                is_home(conn, session, &enclosure).await.map_err(|e| self.db.words(e).into())
+            }
+            Speaker::Only(_) | Speaker::Member(_) | Speaker::Worker { .. } => Ok(false),
+        }
+    }
+
+    /// Says where sessions are made from now on: in the namespace with this name, or [`Enclosure::NONE`].
+    pub fn is_at(&mut self, place: &str) {
+        self.place = Some(place.to_owned());
+    }
+
+    /// The active member in whose pane on `host` one of these processes is the first (id, and when it started), or that
+    /// has this pane: the innermost one.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn member_in_pane(
+        &mut self,
+        host: &HostId,
+        processes: &[(i64, String)],
+        pane: Option<(&str, &str)>,
+    ) -> Result<Option<AgentId>, BrokerError> {
+        type Row = (String, Option<i64>, Option<String>, Option<String>, Option<String>);
+        let rows: Vec<Row> = sqlx::query_as(
+            "SELECT a.agent_id, p.tmux_pane_pid, p.tmux_pane_started, p.tmux_socket, p.tmux_pane_id \
+             FROM agent_placements p JOIN agents a ON a.agent_id = p.agent_id \
+             WHERE p.director_agent_id IS NOT NULL AND p.host = $1 AND a.status = 'active'",
+        )
+        .bind(host.as_str())
+        .fetch_all(self.db.conn().await?)
+        .await
+        .map_err(|e| self.db.words(e))?;
+        let is_first = |row: &&Row, (pid, started): &(i64, String)| {
+            row.1 == Some(*pid) && row.2.as_deref() == Some(started.as_str())
+        };
+        let above = processes.iter().find_map(|process| rows.iter().find(|row| is_first(row, process)));
+        // What the environment says is no proof for its bearer, but it counts against.
+        let said = || {
+            let (socket, id) = pane?;
+            rows.iter().find(|row| row.3.as_deref() == Some(socket) && row.4.as_deref() == Some(id))
+        };
+        Ok(above.or_else(said).and_then(|row| AgentId::parse(&row.0)))
     }
 
     /// Who uses the store.
@@ -204,6 +307,42 @@ impl Broker {
         .await;
         tx.finish(outcome).await
     }
+}
+
+/// What an agent is in its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// The root Director or the Administrator.
+    Trusted,
+    Ordinary,
+}
+
+impl Role {
+    async fn of(conn: &mut sqlx::SqliteConnection, agent: &Agent) -> Result<Self, sqlx::Error> {
+        let director: Option<String> =
+            sqlx::query_scalar("SELECT director_agent_id FROM sessions WHERE session_id = $1")
+                .bind(agent.session.to_string())
+                .fetch_optional(conn)
+                .await?
+                .flatten();
+        let is_trusted =
+            agent.kind == AgentKind::Administrator || director.is_none_or(|id| id == agent.id.to_string());
+        Ok(if is_trusted { Self::Trusted } else { Self::Ordinary })
+    }
+}
+
+/// Whether a session was made in this namespace. Of sessions of an older version nobody knows; they are not held up.
+async fn is_home(
+    conn: &mut sqlx::SqliteConnection,
+    session: SessionId,
+    enclosure: &Enclosure,
+) -> Result<bool, sqlx::Error> {
+    let place: Option<Option<String>> =
+        sqlx::query_scalar("SELECT pid_namespace FROM sessions WHERE session_id = $1")
+            .bind(session.to_string())
+            .fetch_optional(conn)
+            .await?;
+    Ok(place.is_some_and(|place| place.is_none_or(|place| place == enclosure.0)))
 }
 
 /// The active identities of a session that the speaker may act as, the latest first.

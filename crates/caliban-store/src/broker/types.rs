@@ -37,6 +37,8 @@ pub struct SessionSummary {
 pub struct Agent {
     /// Its id.
     pub id: AgentId,
+    /// Its number in the session.
+    pub number: Option<i64>,
     /// The session it belongs to.
     pub session: SessionId,
     /// Its name.
@@ -129,6 +131,8 @@ pub struct Task {
     pub seq: i64,
     /// Its id.
     pub id: TaskId,
+    /// Its number in the session.
+    pub number: Option<i64>,
     /// Whose mailbox it is in: the recipient, or the sender of a broadcast for its summary.
     pub context: AgentId,
     /// Who sent it.

@@ -6,8 +6,9 @@ use crate::open::Schema;
 pub const SCHEMA: Schema = Schema {
     // "calf"
     application_id: 0x6361_6c66,
-    version: 2,
+    base: 2,
     tables: TABLES,
+    steps: &[],
 };
 
 /// Answers to requests. Made with the first one: a registry without it is of the same version.

@@ -112,12 +112,16 @@ async fn r22_a_store_of_another_shape_is_refused_and_left_as_it_was() {
     let file = dir.path().join("store.db");
     let url = StoreUrl::sqlite(&file);
     Broker::open(&url, Speaker::Anybody).await.expect("open").close().await;
-    let known = SCHEMA.version;
+    let known = SCHEMA.version();
     for (mark, version, refusal) in [
         (
             SCHEMA.application_id,
-            known - 1,
-            format!("has schema {}, this build knows {known} and upgrades none older", known - 1),
+            SCHEMA.base - 1,
+            format!(
+                "has schema {}, this build knows {known} and upgrades none older than {}",
+                SCHEMA.base - 1,
+                SCHEMA.base
+            ),
         ),
         (
             SCHEMA.application_id,
