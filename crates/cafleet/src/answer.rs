@@ -12,19 +12,27 @@ use crate::failure::Failure;
 use crate::render::json::{self, Style};
 
 /// The result of a verb.
-#[derive(Debug)]
 pub(crate) struct Answer {
-    /// For people; lines without a final line end.
-    pub(crate) text: String,
-    /// For programs.
-    pub(crate) json: Value,
+    data: Data,
     /// Remarks for people, on standard error.
-    pub(crate) notes: Vec<String>,
+    notes: Vec<String>,
+}
+
+enum Data {
+    /// For people, lines without a final line end; and for programs.
+    Small { text: String, json: Value },
+    /// Written when it is known for whom.
+    Large(Box<dyn FnOnce(Style) -> String>),
 }
 
 impl Answer {
     pub(crate) fn new(text: impl Into<String>, json: Value) -> Self {
-        Self { text: text.into(), json, notes: Vec::new() }
+        Self { data: Data::Small { text: text.into(), json }, notes: Vec::new() }
+    }
+
+    /// An answer that is worth making only in the style that is printed.
+    pub(crate) fn large(write: impl FnOnce(Style) -> String + 'static) -> Self {
+        Self { data: Data::Large(Box::new(write)), notes: Vec::new() }
     }
 
     pub(crate) fn note(mut self, note: Option<String>) -> Self {
@@ -32,14 +40,16 @@ impl Answer {
         self
     }
 
-    pub(crate) fn print(&self, style: Style) -> ExitCode {
-        let data = match style {
-            Style::Text => self.text.clone(),
-            style => json::write(&self.json, style),
+    pub(crate) fn print(self, style: Style) -> ExitCode {
+        let mut data = match (self.data, style) {
+            (Data::Small { text, .. }, Style::Text) => text,
+            (Data::Small { json, .. }, style) => json::write(&json, style),
+            (Data::Large(write), style) => write(style),
         };
+        data.push('\n');
         let mut out = io::stdout().lock();
         // One write, so that an answer is never seen by halves.
-        if let Err(error) = out.write_all(format!("{data}\n").as_bytes()).and_then(|()| out.flush())
+        if let Err(error) = out.write_all(data.as_bytes()).and_then(|()| out.flush())
             && error.kind() != io::ErrorKind::BrokenPipe
         {
             return report(&Failure::internal(format!("cannot write the answer: {error}")), style);

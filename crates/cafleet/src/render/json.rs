@@ -1,6 +1,9 @@
 //! JSON as it is printed: compact or indented, ASCII only.
 
-use serde_json::Value;
+use std::io;
+
+use serde::Serialize;
+use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
 
 /// How an answer is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,23 +28,77 @@ impl Style {
 
 /// Writes a value. Everything outside printable ASCII becomes `\uXXXX`, so that it is the same in
 /// every locale and inert in every terminal.
-pub(crate) fn write(value: &Value, style: Style) -> String {
-    let text = if style == Style::PrettyJson { format!("{value:#}") } else { value.to_string() };
-    if text.bytes().all(|byte| byte == b'\n' || (b' '..=b'~').contains(&byte)) {
-        return text;
-    }
-    let mut ascii = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if c == '\n' || (' '..='~').contains(&c) {
-            ascii.push(c);
-        } else {
-            // Only strings hold such characters, so an escape is always in its place here.
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                ascii.push_str(&format!("\\u{unit:04x}"));
+pub(crate) fn write(value: &impl Serialize, style: Style) -> String {
+    let mut out = Vec::new();
+    let done = match style {
+        Style::PrettyJson => {
+            value.serialize(&mut Serializer::with_formatter(&mut out, Ascii(PrettyFormatter::new())))
+        }
+        Style::Text | Style::Json => {
+            value.serialize(&mut Serializer::with_formatter(&mut out, Ascii(CompactFormatter)))
+        }
+    };
+    // What we print has text for keys, and memory takes every byte.
+    debug_assert!(done.is_ok());
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// A layout, with strings in ASCII.
+struct Ascii<F>(F);
+
+impl<F: Formatter> Formatter for Ascii<F> {
+    fn write_string_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, text: &str) -> io::Result<()> {
+        let is_plain = |byte: u8| (b' '..=b'~').contains(&byte);
+        if text.bytes().all(is_plain) {
+            return writer.write_all(text.as_bytes());
+        }
+        for c in text.chars() {
+            if (' '..='~').contains(&c) {
+                writer.write_all(c.encode_utf8(&mut [0; 4]).as_bytes())?;
+            } else {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    write!(writer, "\\u{unit:04x}")?;
+                }
             }
         }
+        Ok(())
     }
-    ascii
+
+    fn begin_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_array(writer)
+    }
+
+    fn end_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_array(writer)
+    }
+
+    fn begin_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_array_value(writer, first)
+    }
+
+    fn end_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_array_value(writer)
+    }
+
+    fn begin_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_object(writer)
+    }
+
+    fn end_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object(writer)
+    }
+
+    fn begin_object_key<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_object_key(writer, first)
+    }
+
+    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_object_value(writer)
+    }
+
+    fn end_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object_value(writer)
+    }
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use caliban_store::Stamp;
 use caliban_store::broker::{DEFAULT_PAGE, PollQuery, Scope};
-use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::args::MessagePollArgs;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::render::json::Style;
 use crate::render::task::StateShown;
 use crate::render::{self, Detail};
 use crate::usage;
@@ -35,12 +35,19 @@ pub(crate) async fn run(context: &mut Context, args: &MessagePollArgs) -> Result
         None => broker.poll(&query).await?,
         Some(seconds) => broker.wait(&query, Duration::from_secs(u64::from(seconds))).await?,
     };
-    let blocks: Vec<String> =
-        page.tasks.iter().map(|task| render::task::text(task, detail, StateShown::IfEnded)).collect();
-    let text = if blocks.is_empty() { "No messages found.".to_owned() } else { blocks.join("\n\n") };
-    let json: Value = page.tasks.iter().map(|task| render::task::json(task, detail)).collect();
     // A page that the caller asked for is no news; one that we cut is.
     let cut = page.more && args.page_size.is_none();
     let note = cut.then(|| format!("there are more than {DEFAULT_PAGE}; walk through them with --after SEQ"));
-    Ok(Answer::new(text, json).note(note))
+    let write = move |style| match style {
+        Style::Text if page.tasks.is_empty() => "No messages found.".to_owned(),
+        Style::Text => {
+            let blocks = page.tasks.iter().map(|task| render::task::text(task, detail, StateShown::IfEnded));
+            blocks.collect::<Vec<_>>().join("\n\n")
+        }
+        style => {
+            let tasks: Vec<_> = page.tasks.iter().map(|task| render::task::shown(task, detail)).collect();
+            render::json::write(&tasks, style)
+        }
+    };
+    Ok(Answer::large(write).note(note))
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ids::AgentId;
-use super::row::{self, task_columns};
+use super::row::{self, packed_task_columns};
 use super::types::Task;
 use super::{Broker, BrokerError};
 use crate::Stamp;
@@ -57,7 +57,7 @@ macro_rules! poll_sql {
     ($scope:literal, $order:literal) => {
         concat!(
             "SELECT ",
-            task_columns!(),
+            packed_task_columns!(),
             " FROM tasks WHERE context_id = $1 AND seq > $2 AND status_timestamp >= $3 AND type = 'unicast'",
             $scope,
             " ORDER BY seq",
@@ -90,7 +90,7 @@ impl Broker {
             .await
             .map_err(|e| self.db.words(e))?;
         let more = rows.len() > limit;
-        let tasks = rows.iter().take(limit).map(row::task).collect::<Result<Vec<_>, _>>();
+        let tasks = rows.iter().take(limit).map(row::packed_task).collect::<Result<Vec<_>, _>>();
         Ok(Page { tasks: tasks.map_err(|e| self.db.words(e))?, more })
     }
 
