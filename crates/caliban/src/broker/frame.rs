@@ -74,6 +74,7 @@ mod tests {
 
     fn agent(name: &str) -> Agent {
         Agent {
+            number: None,
             id: AgentId::parse("edf416af-c947-41bf-80c3-2db1584dd4a8").unwrap(),
             session: SessionId::parse("fa9b1dea-b2be-4faf-8f84-5cf4a8c9be41").unwrap(),
             name: name.to_owned(),
@@ -91,6 +92,7 @@ mod tests {
     fn task(text: &str) -> Task {
         Task {
             seq: 1,
+            number: None,
             id: TaskId::parse("c9606d05-0000-4000-8000-000000000001").unwrap(),
             context: AgentId::random(),
             from: agent("").id,
