@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         let _ = writeln!(starts, "{}", std::process::id());
     }
     let mut slow = Value::Null;
+    let mut more = (mode == "learns").then_some("learn");
     for line in io::stdin().lock().lines() {
         let Ok(message) =
             line.map_err(drop).and_then(|line| serde_json::from_str::<Value>(&line).map_err(drop))
@@ -77,7 +78,7 @@ fn main() -> ExitCode {
                 }
                 continue;
             }
-            "tools/list" => page(&message),
+            "tools/list" => page(&message, more),
             "tools/call" => match message["params"]["name"].as_str().unwrap_or_default() {
                 "slow" => {
                     slow = id;
@@ -87,6 +88,12 @@ fn main() -> ExitCode {
                 "die" => {
                     let _ = writeln!(io::stderr(), "out of cheese");
                     return ExitCode::from(7);
+                }
+                "learn" => {
+                    more = Some("skill");
+                    let mut result = text("learned");
+                    result["list_changed"] = true.into();
+                    result
                 }
                 "last_words" => {
                     let answer = json!({"jsonrpc": "2.0", "id": id, "result": text("farewell")});
@@ -145,7 +152,7 @@ fn client(directory: PathBuf) -> ExitCode {
     })
 }
 
-fn page(message: &Value) -> Value {
+fn page(message: &Value, more: Option<&str>) -> Value {
     let tool = |name: &str| json!({"name": name, "description": format!("does {name}"), "inputSchema": {"type": "object"}});
     match message["params"]["cursor"].as_str() {
         None => json!({"tools": [
@@ -154,11 +161,12 @@ fn page(message: &Value) -> Value {
              "annotations": {"readOnlyHint": true}},
             tool("big"), tool("die"), {"description": "nameless"},
         ], "nextCursor": "2"}),
-        Some(_) => json!({"tools": [
+        Some("2") => json!({"tools": [
             tool("picture"), tool("fail"), tool("slow"), tool("env"), tool("spawn"), tool("last_words"), tool("structured"),
             tool("orphan"),
             {"name": "odd name/ä", "description": "x".repeat(5_000)},
-        ]}),
+        ], "nextCursor": more.map(|_| "3")}),
+        Some(_) => json!({"tools": more.map(tool).into_iter().collect::<Vec<_>>()}),
     }
 }
 

@@ -36,6 +36,13 @@ pub enum Endpoint {
         /// Its working directory.
         cwd: PathBuf,
     },
+    /// A URL that speaks the older way: a stream of events, and requests to an address that it names.
+    Sse {
+        /// The URL of the stream.
+        url: String,
+        /// Headers of every request (`Authorization`).
+        headers: Vec<(String, String)>,
+    },
     /// A URL that speaks streamable HTTP.
     Http {
         /// The URL.
@@ -58,7 +65,7 @@ impl std::fmt::Debug for Endpoint {
                     .field("cwd", cwd)
                     .finish()
             }
-            Self::Http { url, headers } => {
+            Self::Http { url, headers } | Self::Sse { url, headers } => {
                 let names: Vec<_> = headers.iter().map(|(name, _)| name).collect();
                 f.debug_struct("Http").field("url", url).field("headers", &names).finish()
             }

@@ -13,33 +13,54 @@ use caliban_keeper::{Environment, Launch, Streams};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{config::Endpoint, error::McpError, http::HttpConnection, message, stdio::StdioConnection};
+use crate::{
+    config::Endpoint, error::McpError, heard::Heard, http::HttpConnection, message, stdio::StdioConnection,
+    stream::StreamConnection,
+};
 
 /// The version that we ask for.
 const VERSION: &str = "2025-06-18";
+/// How long telling the server of a cancelled call may take: the caller wants to go.
+pub(crate) const CANCEL: Duration = Duration::from_millis(50);
 /// The versions that we can speak; for tools they are the same.
 const KNOWN_VERSIONS: [&str; 4] = ["2025-11-25", VERSION, "2025-03-26", "2024-11-05"];
+
+/// However often a call says that it goes on, it ends.
+const LONGEST: Duration = Duration::from_secs(3600);
 
 pub(crate) struct Connection {
     way: Way,
     next: AtomicU64,
+    heard: Arc<Heard>,
 }
 
 enum Way {
     Stdio(StdioConnection),
     Http(HttpConnection),
+    Stream(StreamConnection),
+}
+
+/// What a server offers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Offers {
+    pub(crate) tools: bool,
+    pub(crate) resources: bool,
 }
 
 /// When a request ends without an answer.
 pub(crate) struct Limits<'a> {
     pub(crate) what: &'static str,
+    /// From the start, or from the last sign of progress.
     pub(crate) timeout: Duration,
     pub(crate) cancel: &'a CancellationToken,
+    /// Takes signs of progress.
+    pub(crate) progress: &'a (dyn Fn(&str) + Send + Sync),
 }
 
 impl Connection {
-    /// Connects and agrees on a version; tells whether there are tools.
-    pub(crate) async fn open(endpoint: &Endpoint, http: &Arc<Client>) -> Result<(Self, bool), McpError> {
+    /// Connects and agrees on a version; tells what there is.
+    pub(crate) async fn open(endpoint: &Endpoint, http: &Arc<Client>) -> Result<(Self, Offers), McpError> {
+        let heard = Arc::<Heard>::default();
         let way = match endpoint {
             Endpoint::Stdio { helper, command, args, env, cwd } => {
                 let launch = Launch {
@@ -49,11 +70,17 @@ impl Connection {
                     environment: Environment::Exactly(env.clone()),
                     streams: Streams::Live,
                 };
-                Way::Stdio(StdioConnection::start(helper, &launch).await?)
+                Way::Stdio(StdioConnection::start(helper, &launch, Arc::clone(&heard)).await?)
             }
-            Endpoint::Http { url, headers } => Way::Http(HttpConnection::new(Arc::clone(http), url, headers)),
+            Endpoint::Http { url, headers } => {
+                Way::Http(HttpConnection::new(Arc::clone(http), url, headers, Arc::clone(&heard)))
+            }
+            Endpoint::Sse { url, headers } => {
+                let opened = StreamConnection::open(Arc::clone(http), url, headers, Arc::clone(&heard));
+                Way::Stream(opened.await?)
+            }
         };
-        let connection = Self { way, next: AtomicU64::new(1) };
+        let connection = Self { way, next: AtomicU64::new(1), heard };
         let params = json!({
             "protocolVersion": VERSION,
             "capabilities": {},
@@ -71,8 +98,10 @@ impl Connection {
             http.use_version(version);
         }
         connection.notify(message::notification("notifications/initialized", &json!({}))).await;
-        let has_tools = answer.get("capabilities").is_some_and(|offered| offered.get("tools").is_some());
-        Ok((connection, has_tools))
+        let offers =
+            |what: &str| answer.get("capabilities").is_some_and(|offered| offered.get(what).is_some());
+        let offers = Offers { tools: offers("tools"), resources: offers("resources") };
+        Ok((connection, offers))
     }
 
     /// Sends a request and waits for its answer; the server is told when nobody waits any more.
@@ -83,18 +112,42 @@ impl Connection {
         limits: Limits<'_>,
     ) -> Result<Value, McpError> {
         let id = self.next();
-        let (error, reason) = tokio::select! {
-            biased;
-            () = limits.cancel.cancelled() => (McpError::Cancelled, "the user cancelled it"),
-            answer = self.send(id, method, params) => return answer,
-            () = tokio::time::sleep(limits.timeout) => {
-                (McpError::Timeout { what: limits.what, limit: limits.timeout }, "it took too long")
+        let mut beats = self.heard.beats(id);
+        let mut params = params.clone();
+        if let Some(params) = params.as_object_mut() {
+            params.insert("_meta".to_owned(), json!({"progressToken": id}));
+        }
+        let (error, reason) = {
+            let answer = self.send(id, method, &params);
+            let longest = tokio::time::sleep(LONGEST.max(limits.timeout));
+            let patience = tokio::time::sleep(limits.timeout);
+            tokio::pin!(answer, longest, patience);
+            let timeout =
+                || (McpError::Timeout { what: limits.what, limit: limits.timeout }, "it took too long");
+            loop {
+                tokio::select! {
+                    biased;
+                    () = limits.cancel.cancelled() => break (McpError::Cancelled, "the user cancelled it"),
+                    answer = &mut answer => return answer,
+                    Some(beat) = beats.next.recv() => {
+                        patience.as_mut().reset(tokio::time::Instant::now() + limits.timeout);
+                        if !beat.is_empty() {
+                            (limits.progress)(&beat);
+                        }
+                    }
+                    () = &mut patience => break timeout(),
+                    () = &mut longest => break timeout(),
+                }
             }
         };
         let message = message::cancelled(id, reason);
         match &self.way {
             Way::Stdio(stdio) => stdio.notify(message),
             Way::Http(http) => http.cancel(message).await,
+            Way::Stream(stream) => {
+                // The caller wants to go.
+                let _best_effort = tokio::time::timeout(CANCEL, stream.notify(message)).await;
+            }
         }
         Err(error)
     }
@@ -104,6 +157,7 @@ impl Connection {
         match &self.way {
             Way::Stdio(stdio) => stdio.is_over(),
             Way::Http(http) => http.is_over(),
+            Way::Stream(stream) => stream.is_over(),
         }
     }
 
@@ -111,7 +165,7 @@ impl Connection {
     pub(crate) fn log(&self) -> String {
         match &self.way {
             Way::Stdio(stdio) => stdio.log(),
-            Way::Http(_) => String::new(),
+            Way::Http(_) | Way::Stream(_) => String::new(),
         }
     }
 
@@ -119,7 +173,13 @@ impl Connection {
         match &self.way {
             Way::Stdio(stdio) => stdio.close().await,
             Way::Http(http) => http.close().await,
+            Way::Stream(stream) => stream.close(),
         }
+    }
+
+    /// Whether the server has said since the last time that its tools are others.
+    pub(crate) fn take_other_tools(&self) -> bool {
+        self.heard.take_other_tools()
     }
 
     fn next(&self) -> u64 {
@@ -130,6 +190,7 @@ impl Connection {
         match &self.way {
             Way::Stdio(stdio) => stdio.request(id, method, params).await,
             Way::Http(http) => http.request(id, method, params).await,
+            Way::Stream(stream) => stream.request(id, method, params).await,
         }
     }
 
@@ -137,6 +198,7 @@ impl Connection {
         match &self.way {
             Way::Stdio(stdio) => stdio.notify(message),
             Way::Http(http) => http.notify(message).await,
+            Way::Stream(stream) => stream.notify(message).await,
         }
     }
 }

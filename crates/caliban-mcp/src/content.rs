@@ -34,64 +34,78 @@ impl Outputs {
 
     /// The result of `tools/call`.
     pub(crate) fn output(&self, result: &Value) -> ToolOutput {
-        let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
-        let mut texts = Vec::new();
-        let mut images = Vec::new();
-        for part in result.get("content").and_then(Value::as_array).into_iter().flatten() {
-            match Part::of(part) {
-                Part::Text(text) => texts.push(text),
-                Part::Image(..) if images.len() >= IMAGES => {
-                    texts.push("[one more picture left out]".to_owned())
-                }
-                Part::Image(media_type, data) => images.push(ResultPart::Image { media_type, data }),
-            }
-        }
-        if texts.is_empty()
-            && images.is_empty()
+        let mut parts: Vec<Part> =
+            result.get("content").and_then(Value::as_array).into_iter().flatten().map(Part::of).collect();
+        if parts.is_empty()
             && let Some(structured) = result.get("structuredContent").filter(|value| !value.is_null())
         {
-            texts.push(serde_json::to_string_pretty(structured).unwrap_or_default());
+            parts.push(Part::Text(serde_json::to_string_pretty(structured).unwrap_or_default()));
         }
-        let text = texts.join("\n");
-        let mut output = self.capped(&text);
-        output.is_error = is_error;
-        let lines = text.lines().count();
-        output.summary = match (images.len(), lines) {
+        let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
+        self.parts(parts, is_error)
+    }
+
+    /// Texts and pictures in the server's order, within the cap.
+    pub(crate) fn parts(&self, parts: Vec<Part>, is_error: bool) -> ToolOutput {
+        let texts = parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.as_str()),
+            Part::Image(..) => None,
+        });
+        let all = texts.collect::<Vec<_>>().join("\n");
+        let (mut content, mut room, mut images) = (Vec::<ResultPart>::new(), self.chars, 0);
+        for part in parts {
+            let text = match part {
+                Part::Image(media_type, data) if images < IMAGES => {
+                    images += 1;
+                    content.push(ResultPart::Image { media_type, data });
+                    continue;
+                }
+                Part::Image(..) => "[one more picture left out]".to_owned(),
+                // Of what follows a text that is too long nothing more is shown.
+                Part::Text(_) if room == 0 => continue,
+                Part::Text(text) => {
+                    let shown = cap::middle(&text, Cap::Chars(room)).into_owned();
+                    room =
+                        if shown.len() < text.len() { 0 } else { room.saturating_sub(text.chars().count()) };
+                    shown
+                }
+            };
+            match content.last_mut() {
+                Some(ResultPart::Text { text: before }) => {
+                    before.push('\n');
+                    before.push_str(&text);
+                }
+                _ => content.push(ResultPart::Text { text }),
+            }
+        }
+        let mut output = ToolOutput { is_error, content, ..ToolOutput::default() };
+        let is_cut = all.chars().count() > self.chars;
+        if is_cut {
+            let note = match self.keep(&all) {
+                Ok(path) => {
+                    let note = format!("[whole output: {}]", path.display());
+                    output.whole = Some(path);
+                    note
+                }
+                Err(error) => format!("[the whole output could not be kept: {error}]"),
+            };
+            match output.content.last_mut() {
+                Some(ResultPart::Text { text }) => *text = format!("{}\n{note}", text.trim_end_matches('\n')),
+                _ => output.content.push(ResultPart::Text { text: note }),
+            }
+        }
+        output.summary = match (images, all.lines().count()) {
+            _ if is_error => all.lines().next().unwrap_or("failed").chars().take(200).collect(),
             (0, 0) => "no output".to_owned(),
             (0, 1) => "1 line".to_owned(),
             (0, lines) => format!("{lines} lines"),
             (images, _) => format!("{images} pictures"),
         };
-        if output.is_error {
-            output.summary = text.lines().next().unwrap_or("failed").chars().take(200).collect();
-        }
-        output.content.extend(images);
+        output.content.retain(|part| !matches!(part, ResultPart::Text { text } if text.is_empty()));
         if output.content.is_empty() {
             output.content.push(ResultPart::Text { text: "(no output)".to_owned() });
         }
         output
-    }
-
-    fn capped(&self, text: &str) -> ToolOutput {
-        if text.is_empty() {
-            return ToolOutput::default();
-        }
-        let shown = cap::middle(text, Cap::Chars(self.chars));
-        if shown.len() == text.len() {
-            return ToolOutput {
-                content: vec![ResultPart::Text { text: text.to_owned() }],
-                ..ToolOutput::default()
-            };
-        }
-        let (note, whole) = match self.keep(text) {
-            Ok(path) => (format!("[whole output: {}]", path.display()), Some(path)),
-            Err(error) => (format!("[the whole output could not be kept: {error}]"), None),
-        };
-        ToolOutput {
-            content: vec![ResultPart::Text { text: format!("{}\n{note}", shown.trim_end_matches('\n')) }],
-            whole,
-            ..ToolOutput::default()
-        }
     }
 
     fn keep(&self, text: &str) -> io::Result<PathBuf> {
@@ -114,12 +128,34 @@ impl Outputs {
     }
 }
 
-enum Part {
+/// A part of an answer.
+pub(crate) enum Part {
     Text(String),
     Image(String, String),
 }
 
 impl Part {
+    /// What a resource holds.
+    pub(crate) fn of_resource(resource: &Value) -> Self {
+        let field = |name: &str| resource.get(name).and_then(Value::as_str);
+        let kind = field("mimeType").unwrap_or_default();
+        match (field("text"), field("blob")) {
+            (Some(text), _) => Self::Text(text.to_owned()),
+            (None, Some(data)) if kind.starts_with("image/") => {
+                Self::of(&serde_json::json!({"type": "image", "mimeType": kind, "data": data}))
+            }
+            _ => Self::Text(format!("[{}: binary, left out]", field("uri").unwrap_or_default())),
+        }
+    }
+
+    /// As text; a picture only says that it is one.
+    pub(crate) fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Image(kind, _) => format!("[a picture of type {kind}, left out]"),
+        }
+    }
+
     fn of(part: &Value) -> Self {
         let text = |pointer: &str| part.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         match text("/type") {

@@ -1,6 +1,6 @@
 //! A server at a URL: each message is a POST, answered by JSON or by a stream of events.
 //!
-//! No stream is kept open beside the requests: what a server would say unasked is of no use to us.
+//! No stream is kept open beside the requests: what a server says unasked (progress, other tools) comes with an answer.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -12,7 +12,9 @@ use caliban_http::{Client, Method, Response};
 use serde_json::Value;
 
 use crate::{
+    connection::CANCEL,
     error::McpError,
+    heard::Heard,
     message::{self, Incoming, MESSAGE_BYTES},
     sse::Events,
 };
@@ -23,14 +25,13 @@ const HINT_CHARS: usize = 300;
 const NOTIFICATION: Duration = Duration::from_secs(10);
 /// How long the end of a session may take.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// How long telling the server of a cancelled call may take: the caller wants to go.
-const CANCEL: Duration = Duration::from_millis(50);
 
 pub(crate) struct HttpConnection {
     client: Arc<Client>,
     url: String,
     headers: Vec<(String, String)>,
     session: Mutex<Session>,
+    heard: Arc<Heard>,
 }
 
 #[derive(Default, Clone)]
@@ -41,8 +42,13 @@ struct Session {
 }
 
 impl HttpConnection {
-    pub(crate) fn new(client: Arc<Client>, url: &str, headers: &[(String, String)]) -> Self {
-        Self { client, url: url.to_owned(), headers: headers.to_vec(), session: Mutex::default() }
+    pub(crate) fn new(
+        client: Arc<Client>,
+        url: &str,
+        headers: &[(String, String)],
+        heard: Arc<Heard>,
+    ) -> Self {
+        Self { client, url: url.to_owned(), headers: headers.to_vec(), session: Mutex::default(), heard }
     }
 
     pub(crate) async fn request(&self, id: u64, method: &str, params: &Value) -> Result<Value, McpError> {
@@ -66,10 +72,10 @@ impl HttpConnection {
         let messages = message::read(&body.bytes)
             .map_err(|error| McpError::Protocol(format!("its answer is no JSON: {error}")))?;
         for incoming in messages {
-            if let Incoming::Answer { id: of, result } = incoming
-                && of == id
-            {
-                return Ok(result?);
+            match incoming {
+                Incoming::Answer { id: of, result } if of == id => return Ok(result?),
+                Incoming::Notification { method, params } => self.heard.take(&method, &params),
+                Incoming::Answer { .. } | Incoming::Request { .. } | Incoming::Other => {}
             }
         }
         Err(McpError::Protocol("its answer is to something else".to_owned()))
@@ -136,6 +142,16 @@ impl HttpConnection {
                 self.session().over = true;
                 Err(McpError::SessionOver)
             }
+            // Servers that were restarted and know no session of ours say so in various ways.
+            400 if session.id.is_some() => {
+                let body = response.bytes_up_to(HINT_CHARS * 4).await;
+                let hint = body.map(|body| hint(&body.bytes)).unwrap_or_default();
+                if hint.to_ascii_lowercase().contains("session") {
+                    self.session().over = true;
+                    return Err(McpError::SessionOver);
+                }
+                Err(McpError::Status { status: 400, hint })
+            }
             status => {
                 let hint = match status {
                     300..=399 => {
@@ -163,8 +179,8 @@ impl HttpConnection {
     async fn answer_in_events(&self, id: u64, response: &mut Response) -> Result<Value, McpError> {
         let mut events = Events::default();
         while let Some(piece) = response.chunk().await? {
-            for data in events.push(&piece, MESSAGE_BYTES).map_err(|_| too_large())? {
-                let messages = message::read(&data)
+            for event in events.push(&piece, MESSAGE_BYTES).map_err(|_| too_large())? {
+                let messages = message::read(&event.data)
                     .map_err(|error| McpError::Protocol(format!("an event is no JSON: {error}")))?;
                 for incoming in messages {
                     match incoming {
@@ -172,6 +188,7 @@ impl HttpConnection {
                         Incoming::Request { id, method } => {
                             self.tell(message::reply(&id, &method), NOTIFICATION).await
                         }
+                        Incoming::Notification { method, params } => self.heard.take(&method, &params),
                         Incoming::Answer { .. } | Incoming::Other => {}
                     }
                 }
@@ -181,7 +198,7 @@ impl HttpConnection {
     }
 }
 
-fn too_large() -> McpError {
+pub(crate) fn too_large() -> McpError {
     McpError::Protocol(format!("a message of more than {} MiB", MESSAGE_BYTES >> 20))
 }
 

@@ -1,7 +1,7 @@
 //! MCP servers as tools: connects to the configured servers, lists what they offer and calls it.
 //!
-//! Owns the client side of the Model Context Protocol over stdio and streamable HTTP, as far as tools need it:
-//! no resources, prompts, sampling or elicitation. A server gets only the environment that the caller passes.
+//! Owns the client side of the Model Context Protocol over stdio, streamable HTTP and the older stream of events, as far as
+//! tools and resources need it: no prompts, sampling or elicitation. A server gets only the environment that the caller passes.
 //! Whether a call is allowed is judged elsewhere; what a server says about itself is never trusted further than
 //! a label.
 
@@ -9,17 +9,21 @@ mod config;
 mod connection;
 mod content;
 mod error;
+mod heard;
 mod http;
 mod log;
 mod message;
 mod names;
+mod resources;
 mod server;
 mod sse;
 mod stdio;
+mod stream;
 mod tool;
 
 pub use config::{DEFAULT_STARTUP_TIMEOUT, DEFAULT_TIMEOUT, Endpoint, ServerConfig};
 pub use content::Outputs;
 pub use error::McpError;
+pub use resources::{NAME as RESOURCE_TOOL, expanded, resource_tool};
 pub use server::{RemoteTool, Server, connect};
 pub use tool::tools;

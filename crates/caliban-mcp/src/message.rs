@@ -16,7 +16,9 @@ pub(crate) enum Incoming {
     Answer { id: u64, result: Result<Value, RpcError> },
     /// A request to us.
     Request { id: Value, method: String },
-    /// A notification, or something without meaning for us.
+    /// Something that the server says unasked.
+    Notification { method: String, params: Value },
+    /// Something without meaning for us.
     Other,
 }
 
@@ -62,15 +64,15 @@ pub(crate) fn read(text: &[u8]) -> Result<Vec<Incoming>, serde_json::Error> {
     })
 }
 
-// List-changed notifications are ignored on purpose: a changed tool list would change the beginning of every
-// request and cost the whole prompt cache.
 fn one(mut value: Value) -> Incoming {
     let id = value.get_mut("id").map(Value::take).unwrap_or(Value::Null);
     if let Some(method) = value.get("method").and_then(Value::as_str) {
+        let method = method.to_owned();
+        let params = value.get_mut("params").map(Value::take).unwrap_or(Value::Null);
         return if id.is_null() {
-            Incoming::Other
+            Incoming::Notification { method, params }
         } else {
-            Incoming::Request { id, method: method.to_owned() }
+            Incoming::Request { id, method }
         };
     }
     let Some(id) = id.as_u64() else { return Incoming::Other };

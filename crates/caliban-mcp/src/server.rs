@@ -33,6 +33,7 @@ pub struct Server {
     reconnecting: Semaphore,
     tools: Vec<RemoteTool>,
     left_out: Vec<String>,
+    has_resources: bool,
 }
 
 /// A tool as its server describes it.
@@ -68,12 +69,12 @@ impl Server {
         cancel: &CancellationToken,
     ) -> Result<Self, McpError> {
         let starting = async {
-            let (connection, has_tools) = Connection::open(&config.endpoint, &http).await?;
+            let (connection, offers) = Connection::open(&config.endpoint, &http).await?;
             let listed =
-                if has_tools { list(&connection, &config, cancel).await? } else { Listed::default() };
-            Ok((connection, listed))
+                if offers.tools { list(&connection, &config, cancel).await? } else { Listed::default() };
+            Ok((connection, listed, offers.resources))
         };
-        let (connection, listed) = within(&config, cancel, starting).await?;
+        let (connection, listed, has_resources) = within(&config, cancel, starting).await?;
         Ok(Self {
             config,
             http,
@@ -81,6 +82,7 @@ impl Server {
             reconnecting: Semaphore::new(1),
             tools: listed.tools,
             left_out: listed.left_out,
+            has_resources,
         })
     }
 
@@ -89,8 +91,8 @@ impl Server {
         &self.config.name
     }
 
-    /// What it offered when it was connected, by name. Later changes are not looked at: the tool list stands at
-    /// the beginning of every request, and changing it would cost the whole prompt cache.
+    /// What it offered when it was connected, by name. The tool list stands at the beginning of every request, and changing
+    /// it would cost the whole prompt cache: of later changes the model is told ([`Server::call`]).
     pub fn remote_tools(&self) -> &[RemoteTool] {
         &self.tools
     }
@@ -98,6 +100,45 @@ impl Server {
     /// Tools that were not taken, and why.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
+    }
+
+    /// Whether it has resources.
+    pub fn has_resources(&self) -> bool {
+        self.has_resources
+    }
+
+    /// Asks for something that changes nothing.
+    pub(crate) async fn ask(
+        &self,
+        method: &str,
+        params: &Value,
+        cancel: &CancellationToken,
+    ) -> Result<Value, McpError> {
+        let limits =
+            || Limits { what: "the request", timeout: self.config.timeout, cancel, progress: &|_| {} };
+        let connection = self.living(cancel).await?;
+        match connection.request(method, params, limits()).await {
+            Err(McpError::SessionOver) => self.living(cancel).await?.request(method, params, limits()).await,
+            answer => answer,
+        }
+    }
+
+    /// What has become of its tools, if the server said that they are others.
+    pub(crate) async fn other_tools(&self, cancel: &CancellationToken) -> Option<String> {
+        let connection = self.current();
+        if !connection.take_other_tools() {
+            return None;
+        }
+        let listed = list(&connection, &self.config, cancel).await.ok()?;
+        let names = |tools: &[RemoteTool], known: &[RemoteTool]| {
+            let is_new = |tool: &&RemoteTool| known.iter().all(|other| other.name != tool.name);
+            tools.iter().filter(is_new).map(|tool| tool.name.clone()).collect::<Vec<_>>().join(", ")
+        };
+        let (new, gone) = (names(&listed.tools, &self.tools), names(&self.tools, &listed.tools));
+        let parts = [("new", new), ("gone", gone)].into_iter().filter(|(_, names)| !names.is_empty());
+        let parts: Vec<String> = parts.map(|(what, names)| format!("{what}: {names}")).collect();
+        let what = if parts.is_empty() { "described anew".to_owned() } else { parts.join("; ") };
+        Some(format!("[the tools of {} have changed ({what}); a new session has them]", self.name()))
     }
 
     /// The last of what it said on standard error.
@@ -112,9 +153,10 @@ impl Server {
         tool: &str,
         arguments: Value,
         cancel: &CancellationToken,
+        progress: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Value, McpError> {
         let params = json!({"name": tool, "arguments": arguments});
-        let limits = || Limits { what: "the call", timeout: self.config.timeout, cancel };
+        let limits = || Limits { what: "the call", timeout: self.config.timeout, cancel, progress };
         let connection = self.living(cancel).await?;
         match connection.request("tools/call", &params, limits()).await {
             // The server refused it before doing anything.
@@ -181,7 +223,8 @@ async fn list(
     let mut listed = Listed::default();
     let mut params = json!({});
     for _ in 0..PAGES {
-        let limits = Limits { what: "listing the tools", timeout: config.startup_timeout, cancel };
+        let timeout = config.startup_timeout;
+        let limits = Limits { what: "listing the tools", timeout, cancel, progress: &|_| {} };
         let mut page = connection.request("tools/list", &params, limits).await?;
         let Some(Value::Array(tools)) = page.get_mut("tools").map(Value::take) else {
             return Err(McpError::Protocol("its tool list is no list".to_owned()));

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::McpError,
+    heard::Heard,
     log::Log,
     message::{self, Incoming, MESSAGE_BYTES, RpcError},
 };
@@ -41,6 +42,7 @@ pub(crate) struct StdioConnection {
 }
 
 struct Shared {
+    heard_unasked: Arc<Heard>,
     program: String,
     pending: Mutex<Pending>,
     log: Log,
@@ -80,12 +82,17 @@ impl End {
 }
 
 impl StdioConnection {
-    pub(crate) async fn start(helper: &Path, launch: &Launch) -> Result<Self, McpError> {
+    pub(crate) async fn start(
+        helper: &Path,
+        launch: &Launch,
+        heard_unasked: Arc<Heard>,
+    ) -> Result<Self, McpError> {
         let program = launch.program.to_string_lossy().into_owned();
         let failed = |source| McpError::Start { program: program.clone(), source };
         let (serving, stdout, stderr) = Serving::start(helper, launch).await.map_err(failed)?;
         let (outgoing, messages) = mpsc::channel(OUTGOING);
         let shared = Arc::new(Shared {
+            heard_unasked,
             program,
             pending: Mutex::default(),
             log: Log::default(),
@@ -264,6 +271,7 @@ async fn listen(stdout: ChildStdout, outgoing: mpsc::Sender<String>, shared: Arc
                         tracing::debug!("an answer was not taken by the MCP server");
                     }
                 }
+                Incoming::Notification { method, params } => shared.heard_unasked.take(&method, &params),
                 Incoming::Other => {}
             }
         }

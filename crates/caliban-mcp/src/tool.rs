@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use caliban_core::{access::Access, message::ToolSpec};
+use caliban_core::{
+    access::Access,
+    message::{ResultPart, ToolSpec},
+};
 use caliban_http::Error as HttpError;
 use caliban_tools::{BoxFuture, Call, Tool, ToolOutput};
 use serde_json::Value;
@@ -60,8 +63,14 @@ impl Tool for McpTool {
     fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             let arguments = if input.is_null() { Value::Object(serde_json::Map::new()) } else { input };
-            match self.server.call(&self.name, arguments, call.cancel).await {
-                Ok(result) => self.outputs.output(&result),
+            let progress = |text: &str| (call.progress)(&format!("{text}\n"));
+            match self.server.call(&self.name, arguments, call.cancel, &progress).await {
+                Ok(result) => {
+                    let mut output = self.outputs.output(&result);
+                    let news = self.server.other_tools(call.cancel).await;
+                    output.content.extend(news.map(|text| ResultPart::Text { text }));
+                    output
+                }
                 Err(McpError::Cancelled) => ToolOutput::error("cancelled"),
                 Err(error) => ToolOutput::error(self.told(&error)),
             }

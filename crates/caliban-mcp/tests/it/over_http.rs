@@ -91,7 +91,9 @@ async fn a_call_goes_with_session_version_and_key() {
         ]
     );
     assert!(seen.iter().all(|request| request.header("authorization") == Some("Bearer x")));
-    assert_eq!(seen[3].body["params"], json!({"name": "echo", "arguments": {"text": "x"}}));
+    let params =
+        json!({"name": "echo", "arguments": {"text": "x"}, "_meta": {"progressToken": seen[3].body["id"]}});
+    assert_eq!(seen[3].body["params"], params);
     assert_eq!(seen[0].header("accept"), Some("application/json, text/event-stream"));
 }
 
@@ -225,4 +227,133 @@ async fn nobody_there_is_told_at_the_start() {
     config.endpoint = Endpoint::Http { url: "http://127.0.0.1:1/mcp".to_owned(), headers: Vec::new() };
     let error = connected(config).await.map(|_| ()).unwrap_err();
     assert_eq!(error.to_string(), "nothing answers at 127.0.0.1:1: connection refused");
+}
+
+#[tokio::test]
+async fn a_restarted_server_that_knows_no_session_gets_a_new_one() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let web = Web::new(move |request| {
+        let calls = Arc::clone(&counted);
+        answer(request, move |id| match calls.fetch_add(1, Ordering::SeqCst) {
+            // What the official servers say, which is not what the protocol says.
+            0 => {
+                let body = json!({"jsonrpc": "2.0", "error": {"code": -32000, "message": "Bad Request: No valid session ID provided"}, "id": null});
+                Reply::Answer(400, vec![("content-type", "application/json".to_owned())], body.to_string())
+            }
+            _ => json_reply(id, said("back")),
+        })
+    });
+    let hub = hub(&web).await;
+    assert_eq!(hub.call("echo", json!({})).await.content, vec![text("back")]);
+    let starts = web.seen().iter().filter(|request| request.body["method"] == "initialize").count();
+    assert_eq!((starts, calls.load(Ordering::SeqCst)), (2, 2));
+}
+
+#[tokio::test]
+async fn progress_extends_the_time_limit_and_is_shown() {
+    /// No sign stays away for so long, on a loaded machine either.
+    const LIMIT: std::time::Duration = std::time::Duration::from_secs(4);
+    let (send, events) = std::sync::mpsc::channel();
+    let events = std::sync::Mutex::new(Some(events));
+    let web =
+        Web::new(move |request| answer(request, |_| Reply::Events(events.lock().unwrap().take().unwrap())));
+    let mut config = config(&web);
+    config.timeout = LIMIT;
+    let hub = Hub::of(TempDir::new().unwrap(), connected(config).await.unwrap());
+    let seen = Arc::new(std::sync::Mutex::new(String::new()));
+    let (noted, cancel) = (Arc::clone(&seen), CancellationToken::new());
+    let progress = move |text: &str| noted.lock().unwrap().push_str(text);
+    let call = caliban_tools::Call { id: "c1", cancel: &cancel, progress: &progress };
+    let (output, ()) = tokio::join!(hub.tool("echo").call(json!({}), call), async {
+        until(|| web.seen().iter().any(|request| request.body["method"] == "tools/call")).await;
+        let call =
+            web.seen().into_iter().find(|request| request.body["method"] == "tools/call").unwrap().body;
+        let token = &call["params"]["_meta"]["progressToken"];
+        // Longer than the limit in all, never so long without a sign.
+        let begun = std::time::Instant::now();
+        for step in 1.. {
+            let params = json!({"progressToken": token, "progress": step, "total": 9, "message": "at it"});
+            let event = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
+            send.send(format!("data: {event}\n\n")).unwrap();
+            until(|| seen.lock().unwrap().contains(&format!("{step}/9 at it\n"))).await;
+            if begun.elapsed() > 2 * LIMIT {
+                break;
+            }
+        }
+        let event = json!({"jsonrpc": "2.0", "id": call["id"], "result": said("done")});
+        send.send(format!("data: {event}\n\n")).unwrap();
+    });
+    assert_eq!(output.content, vec![text("done")]);
+}
+
+#[tokio::test]
+async fn a_server_may_speak_the_older_way() {
+    let (send, events) = std::sync::mpsc::channel();
+    let events = std::sync::Mutex::new(Some(events));
+    let sender = std::sync::Mutex::new(send);
+    let web = Web::new(move |request| {
+        if request.method == "GET" {
+            let sender = sender.lock().unwrap();
+            sender.send("event: endpoint\ndata: /messages?session=7\n\n".to_owned()).unwrap();
+            return Reply::Events(events.lock().unwrap().take().unwrap());
+        }
+        assert_eq!(request.path, "/messages?session=7");
+        // The answer goes into the stream.
+        if let Reply::Answer(200, _, body) = answer(request, |id| json_reply(id, said("streamed"))) {
+            sender.lock().unwrap().send(format!("event: message\ndata: {body}\n\n")).unwrap();
+        }
+        Reply::Answer(202, Vec::new(), String::new())
+    });
+    let mut config = config(&web);
+    config.endpoint =
+        Endpoint::Sse { url: web.url.clone(), headers: vec![("x-key".to_owned(), "k".to_owned())] };
+    let hub = Hub::of(TempDir::new().unwrap(), connected(config).await.unwrap());
+    assert_eq!(hub.call("echo", json!({})).await.content, vec![text("streamed")]);
+    assert!(web.seen().iter().all(|request| request.header("x-key") == Some("k")));
+}
+
+#[tokio::test]
+async fn resources_are_listed_read_and_put_into_prompts() {
+    let web = Web::new(|request| {
+        let id = &request.body["id"];
+        match request.body["method"].as_str() {
+            Some("initialize") => {
+                json_reply(id, json!({"protocolVersion": "2025-06-18", "capabilities": {"resources": {}}}))
+            }
+            Some("resources/list") => json_reply(
+                id,
+                json!({"resources": [{"uri": "db://users", "name": "users", "description": "all of them"}]}),
+            ),
+            Some("resources/read") if request.body["params"]["uri"] == "db://users" => {
+                json_reply(id, json!({"contents": [{"uri": "db://users", "text": "ada, bob"}]}))
+            }
+            Some("resources/read") => {
+                let body =
+                    json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32002, "message": "not found"}});
+                Reply::Answer(200, vec![("content-type", "application/json".to_owned())], body.to_string())
+            }
+            _ => Reply::Answer(202, Vec::new(), String::new()),
+        }
+    });
+    let server = connected(config(&web)).await.unwrap();
+    let directory = TempDir::new().unwrap();
+    let outputs = Arc::new(caliban_mcp::Outputs::new(directory.path().join("outputs"), 1_000, None));
+    let servers = [server];
+    let tool = caliban_mcp::resource_tool(&servers, &outputs).unwrap();
+    let cancel = CancellationToken::new();
+    let call = async |input: Value| {
+        let call = caliban_tools::Call { id: "c1", cancel: &cancel, progress: &|_| {} };
+        tool.call(input, call).await.content
+    };
+    assert_eq!(call(json!({"server": "hub"})).await, vec![text("db://users users all of them")]);
+    assert_eq!(call(json!({"server": "hub", "uri": "db://users"})).await, vec![text("ada, bob")]);
+    let prompt = "compare @hub:db://users, with @hub:db://none and @other:x and a@hub:b";
+    assert_eq!(
+        caliban_mcp::expanded(&servers, prompt, &cancel).await,
+        [
+            "[@hub:db://users]\nada, bob",
+            "[@hub:db://none]\ncannot be read: the server answered with error -32002: not found"
+        ]
+    );
 }

@@ -60,15 +60,32 @@ async fn answers_become_texts_and_pictures() {
         |content, summary: &str| ToolOutput { content, summary: summary.to_owned(), ..ToolOutput::default() };
     assert_eq!(hub.call("echo", json!({"text": "hi"})).await, output(vec![text("hi")], "1 line"));
     let picture = ResultPart::Image { media_type: "image/png".to_owned(), data: "AAAA".to_owned() };
-    let rest = "look:\n[a picture of type image/tiff, 3 bytes, left out]\n[a part of type `audio`, left out]\n[file:///a]\ninside\n\
+    let rest = "[a picture of type image/tiff, 3 bytes, left out]\n[a part of type `audio`, left out]\n[file:///a]\ninside\n\
                 [file:///b] b";
-    assert_eq!(hub.call("picture", json!({})).await, output(vec![text(rest), picture], "1 pictures"));
+    // In the server's order: what is said about a picture stands beside it.
+    let parts = vec![text("look:"), picture, text(rest)];
+    assert_eq!(hub.call("picture", json!({})).await, output(parts, "1 pictures"));
     assert_eq!(hub.call("structured", json!({})).await, output(vec![text("{\n  \"a\": 1\n}")], "3 lines"));
     assert_eq!(
         hub.call("fail", json!({})).await,
         ToolOutput { is_error: true, ..output(vec![text("no such issue")], "no such issue") }
     );
     assert_eq!(hub.server.log(), "Welcome to the fake server!\n");
+    hub.server.close().await;
+}
+
+#[tokio::test]
+async fn the_model_is_told_when_the_tools_of_a_server_change() {
+    let hub = Hub::new("learns").await;
+    // The server says it behind its answer: with that, or with the next.
+    let news = text("[the tools of hub have changed (new: skill; gone: learn); a new session has them]");
+    let mut content = hub.call("learn", json!({})).await.content;
+    assert_eq!(content[0], text("learned"));
+    while content.len() < 2 {
+        content = hub.call("echo", json!({"text": "hi"})).await.content;
+    }
+    assert_eq!(content[1], news);
+    assert_eq!(hub.call("echo", json!({"text": "hi"})).await.content, vec![text("hi")]);
     hub.server.close().await;
 }
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) method: String,
+    pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Value,
 }
@@ -27,6 +28,8 @@ pub(crate) enum Reply {
     Answer(u16, Vec<(&'static str, String)>, String),
     Break,
     Hang,
+    /// A stream of events that stays open: each text comes when the function has it.
+    Events(std::sync::mpsc::Receiver<String>),
 }
 
 pub(crate) struct Web {
@@ -70,6 +73,18 @@ fn serve(mut stream: TcpStream, seen: &Mutex<Vec<Request>>, answer: &dyn Fn(&Req
                     body.len()
                 );
             }
+            Reply::Events(events) => {
+                let head =
+                    "HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+                let _ = stream.write_all(head.as_bytes());
+                for event in events {
+                    if write!(stream, "{:x}\r\n{event}\r\n", event.len()).is_err() {
+                        return;
+                    }
+                }
+                let _ = stream.write_all(b"0\r\n\r\n");
+                return;
+            }
             Reply::Break => return,
             Reply::Hang => {
                 let _ = reader.read(&mut [0]);
@@ -87,7 +102,8 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
         }
         head.push(line);
     }
-    let method = head.first().and_then(|line| line.split(' ').next()).map(str::to_owned)?;
+    let mut first = head.first()?.split(' ').map(str::to_owned);
+    let (method, path) = (first.next()?, first.next()?);
     let headers: Vec<(String, String)> = head[1..]
         .iter()
         .filter_map(|line| line.split_once(": "))
@@ -97,5 +113,5 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
         headers.iter().find(|(name, _)| name == "content-length").and_then(|(_, value)| value.parse().ok());
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body).unwrap();
-    Some(Request { method, headers, body: serde_json::from_slice(&body).unwrap_or(Value::Null) })
+    Some(Request { method, path, headers, body: serde_json::from_slice(&body).unwrap_or(Value::Null) })
 }
