@@ -58,9 +58,28 @@ pub fn list(directory: &Path) -> Vec<PathBuf> {
     paths.into_iter().collect()
 }
 
+/// The `SKILL.md` in the directories of a directory, in order, without a look into them; at most [`MAX_FILES`] and one more.
+pub fn list_skills(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let files = entries.filter_map(|entry| Some(entry.ok()?.path().join("SKILL.md")));
+    let mut paths: Vec<PathBuf> = files.filter(|path| path.symlink_metadata().is_ok()).collect();
+    paths.sort();
+    paths.truncate(MAX_FILES + 1);
+    paths
+}
+
 /// Reads the definition files in a directory.
 pub fn read(directory: &Path) -> Vec<DefinitionFile> {
-    let files = list(directory).into_iter().enumerate().map(|(index, path)| {
+    read_all(list(directory))
+}
+
+/// Reads the `SKILL.md` in the directories of a directory.
+pub fn read_skills(directory: &Path) -> Vec<DefinitionFile> {
+    read_all(list_skills(directory))
+}
+
+fn read_all(paths: Vec<PathBuf>) -> Vec<DefinitionFile> {
+    let files = paths.into_iter().enumerate().map(|(index, path)| {
         let content = if index < MAX_FILES {
             read_file(&path)
         } else {
@@ -88,7 +107,8 @@ pub fn parse_all<'a>(files: impl IntoIterator<Item = &'a DefinitionFile>) -> (Ve
 }
 
 impl DefinitionFile {
-    fn definition(&self) -> Result<Definition, String> {
+    /// What the file defines, or why it defines nothing.
+    pub fn definition(&self) -> Result<Definition, String> {
         let bytes = self.content.as_ref().map_err(Clone::clone)?;
         let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8")?;
         let stem = self.path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();

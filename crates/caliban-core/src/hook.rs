@@ -50,7 +50,7 @@ impl HookEvent {
 pub struct CommandHook {
     /// When it is asked.
     pub event: HookEvent,
-    /// For which tools: names with `*`, alternatives with `|`; all when absent.
+    /// For which tools: a name, names with `*`, alternatives with `|`, or a regular expression; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matcher: Option<String>,
     /// The command line, for `sh -c`.

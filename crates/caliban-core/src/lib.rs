@@ -4,6 +4,7 @@
 //! arguments. `clippy.toml` in this crate holds that.
 
 pub mod access;
+pub mod alias;
 pub mod background;
 pub mod budget;
 pub mod cap;

@@ -16,6 +16,7 @@ use crate::{
 };
 
 mod page;
+pub(crate) mod search;
 
 /// Markdown first: pages that have it are shorter and need no conversion.
 const ACCEPT: &str = "text/markdown, text/html;q=0.9, text/plain;q=0.8, application/json;q=0.8, */*;q=0.1";
@@ -66,7 +67,7 @@ impl WebFetch {
         let fetched = tokio::select! {
             biased;
             () = call.cancel.cancelled() => return Err(blocking::INTERRUPTED.into()),
-            fetched = tokio::time::timeout(limit, get(&self.workspace.http, url)) => match fetched {
+            fetched = tokio::time::timeout(limit, get(&self.workspace.http, url, &[])) => match fetched {
                 Ok(fetched) => fetched?,
                 Err(_) => return Err(format!("{host} did not answer within {} s", limit.as_secs_f64())),
             },
@@ -83,14 +84,19 @@ impl Tool for WebFetch {
 
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
         let url = checked(input)?;
-        let host = url.host_str().unwrap_or_default();
-        let host = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_lowercase();
+        let host = host_of(&url);
         Ok(vec![Access::Fetch { url: url.into(), host }])
     }
 
     fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move { self.fetch(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
+}
+
+/// The host as the permission rules know it.
+fn host_of(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_lowercase()
 }
 
 fn checked(input: &Value) -> Result<Url, String> {
@@ -112,10 +118,13 @@ fn checked(input: &Value) -> Result<Url, String> {
 
 /// Gets the page. A redirect on the same host is followed; one to another host, which the permission
 /// rules have not judged, is only told.
-async fn get(client: &Client, mut url: Url) -> Result<Fetched, String> {
+async fn get(client: &Client, mut url: Url, headers: &[(&str, &str)]) -> Result<Fetched, String> {
+    let mut all = vec![("accept", ACCEPT)];
+    all.retain(|(name, _)| headers.iter().all(|(given, _)| !given.eq_ignore_ascii_case(name)));
+    all.extend(headers);
     for _ in 0..=REDIRECTS {
         let mut response = client
-            .send(Method::GET, url.as_str(), &[("accept", ACCEPT)], Bytes::new())
+            .send(Method::GET, url.as_str(), &all, Bytes::new())
             .await
             .map_err(|error| format!("WebFetch: {error}"))?;
         match response.status {

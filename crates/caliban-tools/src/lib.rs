@@ -41,12 +41,15 @@ pub use crate::{
         JOB_MARK,
         jobs::{JobInfo, JobState},
     },
+    fetch::search::QUERY as SEARCH_QUERY,
     full_output::Redact,
     limits::Limits,
     patch::NAME as APPLY_PATCH,
     read::pdf::pdf_main,
     todo::{Todo, TodoStatus},
-    workspace::{DetachPlace, OffLimits, PrivateAddresses, Workspace, WorkspaceError, WorkspaceOptions},
+    workspace::{
+        DetachPlace, OffLimits, PrivateAddresses, SearchService, Workspace, WorkspaceError, WorkspaceOptions,
+    },
 };
 
 /// A boxed future, as trait objects need it.
@@ -129,7 +132,10 @@ pub fn apply_patch(workspace: &Arc<Workspace>) -> Arc<dyn Tool> {
 
 /// The built-in tools of one agent, in the order in which the model is told of them.
 pub fn builtin(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
-    vec![
+    let search = workspace.options.search.as_ref();
+    let search =
+        search.map(|service| Arc::new(fetch::search::WebSearch::new(workspace, service)) as Arc<dyn Tool>);
+    let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(read::Read::new(workspace)),
         Arc::new(write::Write::new(workspace)),
         Arc::new(edit::Edit::new(workspace)),
@@ -141,5 +147,7 @@ pub fn builtin(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
         Arc::new(grep::Grep::new(workspace)),
         Arc::new(fetch::WebFetch::new(workspace)),
         Arc::new(todo::TodoWrite::new(workspace)),
-    ]
+    ];
+    tools.extend(search);
+    tools
 }

@@ -46,8 +46,19 @@ pub struct WorkspaceOptions {
     pub redact: Option<Redact>,
     /// Time limits and caps.
     pub limits: Limits,
+    /// Where WebSearch asks; none where there is no such tool.
+    pub search: Option<SearchService>,
     /// Where commands are recorded that outlive the agent; none where the agent may have none.
     pub detach: Option<DetachPlace>,
+}
+
+/// A search service.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SearchService {
+    /// Its address, with `{query}` where the query goes.
+    pub url: String,
+    /// Headers of the request (`Authorization`).
+    pub headers: Vec<(String, String)>,
 }
 
 /// Where detached commands are recorded.

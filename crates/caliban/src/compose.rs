@@ -24,13 +24,14 @@ use caliban_contract::{
     detached, modes,
 };
 use caliban_core::{
-    budget, ids::AgentId, price::Billing, redact::Redactor, setup::AgentSetup, spec::AfterTurn, wait::Wait,
+    alias, budget, ids::AgentId, price::Billing, redact::Redactor, setup::AgentSetup, spec::AfterTurn,
+    wait::Wait,
 };
 use caliban_keeper::Variables;
 use caliban_mcp::Server;
 use caliban_permissions::Policy;
 use caliban_providers::{Provider, ProviderKind};
-use caliban_tools::{DetachPlace, PrivateAddresses, WorkspaceOptions};
+use caliban_tools::{DetachPlace, PrivateAddresses, SearchService, WorkspaceOptions};
 use caliban_worktrees::{Keep, Setup};
 use tokio_util::sync::CancellationToken;
 
@@ -44,8 +45,10 @@ use crate::{
         Environment, Files, Loaded,
         provider::{Choice, Endpoint, Patience, Target, nothing_set},
         schema::{Fleet, Settings},
-        tool_environment::{secrets, tool_environment},
+        tool_environment::{secrets, tool_environment, with_set},
     },
+    skills::{self, Skill},
+    tool_names,
     trust::Trust,
 };
 
@@ -74,6 +77,8 @@ pub(crate) struct Composition {
     pub background: caliban_agent::background::Limits,
     /// Commands that people wrote.
     pub commands: Vec<Custom>,
+    /// Skills, by which the model does special tasks.
+    skills: Vec<Skill>,
     /// Connected MCP servers; they end with the last who holds them.
     servers: Vec<Arc<Server>>,
 }
@@ -142,13 +147,13 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     let provider = provider(&loaded, &target, environment, patience)?;
     // A model that was asked for is stronger than that of the agent type.
     let model = match kind.and_then(|kind| kind.model.clone()).filter(|_| setup.model.is_none()) {
-        Some(model) => model,
+        Some(model) => alias::resolved(&model, claude_names(&target)),
         None => model(&target, provider.as_ref()).await?,
     };
     let tools = setup.tools.clone().or_else(|| kind.and_then(|kind| kind.tools.clone()));
     let role = kind.map(|kind| kind.role.clone());
     let settings = &loaded.settings;
-    let env = tool_environment(environment, &settings.bash.env_allow);
+    let env = with_set(tool_environment(environment, &settings.bash.env_allow), &settings.bash.env);
     let helper = own_program()?;
     let redactor = Redactor::new(secrets(environment, settings));
     let tree = worktree.map(canonical).transpose()?;
@@ -175,12 +180,19 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
             move |text: &str| redactor.redact(text).into_owned()
         })),
         limits: tool_limits(settings),
+        search: search(settings),
         detach: detach_place(&loaded.paths.repo(&loaded.root)),
         http: caliban_http::Options { proxy: environment.proxy(), ..Default::default() },
     };
     notes.extend(problems);
+    notes.extend(hook_problems(settings));
     let (commands, problems) = commands::custom::all(&loaded);
     notes.extend(problems);
+    let (skills, problems) = skills::all(&loaded);
+    notes.extend(problems);
+    let mut policy = policy(&loaded, tree.as_deref());
+    // Their further files can be read like the project's, wherever they are.
+    policy.read_dirs.extend(skills.iter().map(|skill| skill.directory.clone()));
     let spawner = FleetSpawner::new(environment.clone(), setup.clone());
     let spawner = match fleet_agent {
         Some((id, depth)) => spawner.child_of(id, depth),
@@ -204,7 +216,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         repo: tree.clone().or_else(|| repo.clone()),
         date: jiff::Zoned::now().date().to_string(),
         foreign_tools: Vec::new(),
-        policy: inherit(setup, policy(&loaded, tree.as_deref())).map_err(Failure::new)?,
+        policy: inherit(setup, policy).map_err(Failure::new)?,
         hooks: hooks(settings, setup, HookPlace { root: loaded.root.clone(), env, ..HookPlace::default() }),
         budget: budget_limits(settings),
         limits: Limits { max_turns: settings.limits.max_turns.get() },
@@ -234,9 +246,18 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         fleet,
         background,
         commands,
+        skills,
         servers,
         after_turn,
     })
+}
+
+/// The search service that the settings name.
+fn search(settings: &Settings) -> Option<SearchService> {
+    let url = settings.web.search_url.clone()?;
+    let headers = settings.web.search_headers.iter();
+    let headers = headers.map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect();
+    Some(SearchService { url, headers })
 }
 
 /// Where detached commands are recorded. An agent that runs inside another one, in a command of it, may have none: that one's
@@ -293,10 +314,17 @@ impl Composition {
         }
     }
 
+    /// A prompt, with the MCP resources behind it that it names as `@server:uri`.
+    pub(crate) async fn with_resources(&self, prompt: String) -> String {
+        let texts = caliban_mcp::expanded(&self.servers, &prompt, &CancellationToken::new()).await;
+        if texts.is_empty() { prompt } else { format!("{prompt}\n\n{}", texts.join("\n\n")) }
+    }
+
     /// The kit of one agent, with the tools of MCP servers. Whole outputs are kept in the agent's directory.
     pub(crate) fn kit(&mut self, mut wanted: Wanted) -> Result<Kit, Failure> {
         let outputs = wanted.directory.join(OUTPUTS);
         self.blueprint.foreign_tools = mcp::tools(&self.servers, &outputs, &self.workspace);
+        self.blueprint.foreign_tools.extend(skills::tool(&self.skills));
         if let WorkspaceSource::New(options) = &mut wanted.workspace {
             options.output_dir = outputs;
             if let Some(place) = &mut options.detach {
@@ -368,7 +396,27 @@ pub(crate) fn agent_types(loaded: &Loaded) -> (Vec<Definition>, Vec<String>) {
         Trust::NoFiles | Trust::Untrusted(_) | Trust::Changed(_) => Vec::new(),
     };
     files.extend(loaded.paths.own_agent_directories().iter().flat_map(|dir| definitions::read(dir)));
-    definitions::parse_all(&files)
+    let (mut definitions, mut problems) = definitions::parse_all(&files);
+    for definition in &mut definitions {
+        let path = definition.path.display().to_string();
+        let Some(tools) = &mut definition.tools else { continue };
+        // Names that Claude Code has for tools of ours.
+        for tool in tools.iter_mut() {
+            if let Some(ours) = tool_names::ours(tool) {
+                *tool = ours.to_owned();
+            }
+        }
+        tools.retain(|tool| {
+            let is_known = tool_names::is_known(tool);
+            if !is_known {
+                let hint = tool_names::hint(tool);
+                problems
+                    .push(format!("{path}: there is no tool `{}`; {hint}", caliban_core::inert::line(tool)));
+            }
+            is_known
+        });
+    }
+    (definitions, problems)
 }
 
 fn named_type<'a>(definitions: &'a [Definition], name: &str) -> Result<&'a Definition, Failure> {
@@ -411,9 +459,18 @@ fn provider(
     caliban_providers::build(target.config(&loaded.settings, environment, patience)).map_err(from_provider)
 }
 
+/// How the names of Claude's models begin there.
+fn claude_names(target: &Target) -> &'static str {
+    match target.provider.value {
+        ProviderKind::Anthropic => "claude-",
+        ProviderKind::OpenRouter => "anthropic/",
+        _ => "",
+    }
+}
+
 async fn model(target: &Target, provider: &dyn Provider) -> Result<String, Failure> {
     if let Some(model) = &target.model {
-        return Ok(model.value.clone());
+        return Ok(alias::resolved(&model.value, claude_names(target)));
     }
     let models = provider.list_models(&CancellationToken::new()).await.map_err(from_provider)?;
     models.into_iter().next().ok_or_else(|| {
@@ -438,6 +495,25 @@ fn from_provider(error: caliban_providers::ProviderError) -> Failure {
         Some(hint) => failure.hint(hint),
         None => failure,
     }
+}
+
+/// Hooks that can never be asked, in words: one that shall keep something from happening would keep nothing.
+fn hook_problems(settings: &Settings) -> Vec<String> {
+    let names = tool_names::all();
+    let mut problems = Vec::new();
+    for (event, hooks) in settings.hooks.by_event() {
+        if !matches!(event, "PreToolUse" | "PostToolUse") {
+            continue;
+        }
+        for hook in hooks {
+            let Some(matcher) = &hook.matcher else { continue };
+            if let Err(why) = caliban_agent::hooks::check(matcher, &names) {
+                let command = caliban_core::inert::line(&hook.command);
+                problems.push(format!("the hook {event} `{command}` never runs: {why}"));
+            }
+        }
+    }
+    problems
 }
 
 fn hooks(settings: &Settings, setup: &AgentSetup, place: HookPlace) -> Hooks {

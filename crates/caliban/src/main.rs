@@ -20,6 +20,7 @@ mod report;
 mod screen;
 mod sessions;
 mod settings;
+mod skills;
 mod tool_names;
 mod trust;
 mod types;

@@ -7,7 +7,7 @@ use caliban_mcp::{Endpoint, Outputs, Server, ServerConfig};
 use caliban_tools::{Tool, WorkspaceOptions};
 use tokio_util::sync::CancellationToken;
 
-use crate::settings::schema::{McpServer, Settings};
+use crate::settings::schema::{McpServer, McpTransport, Settings};
 
 /// The servers that the settings name, as far as they are switched on.
 pub(crate) fn configured(settings: &Settings, workspace: &WorkspaceOptions) -> Vec<ServerConfig> {
@@ -35,6 +35,10 @@ pub(crate) fn brought(servers: &[Brought], workspace: &WorkspaceOptions) -> Vec<
                 let headers = http.headers.iter().map(|header| (header.name.clone(), header.value.clone()));
                 let endpoint = Endpoint::Http { url: http.url.clone(), headers: headers.collect() };
                 (http.name.clone(), endpoint)
+            }
+            Brought::Sse(sse) => {
+                let headers = sse.headers.iter().map(|header| (header.name.clone(), header.value.clone()));
+                (sse.name.clone(), Endpoint::Sse { url: sse.url.clone(), headers: headers.collect() })
             }
             // Not among the capabilities that we announce.
             _ => continue,
@@ -77,7 +81,10 @@ pub(crate) fn tools(
     workspace: &WorkspaceOptions,
 ) -> Vec<Arc<dyn Tool>> {
     let outputs = Outputs::new(outputs.to_owned(), workspace.limits.output_chars, workspace.redact.clone());
-    caliban_mcp::tools(servers, &Arc::new(outputs))
+    let outputs = Arc::new(outputs);
+    let mut tools = caliban_mcp::tools(servers, &outputs);
+    tools.extend(caliban_mcp::resource_tool(servers, &outputs));
+    tools
 }
 
 fn config(name: &str, server: &McpServer, workspace: &WorkspaceOptions) -> Option<ServerConfig> {
@@ -92,7 +99,13 @@ fn config(name: &str, server: &McpServer, workspace: &WorkspaceOptions) -> Optio
             env: environment(&workspace.env, secrets(&server.env)),
             cwd: server.cwd.clone().unwrap_or_else(|| workspace.root.clone()),
         },
-        (None, Some(url)) => Endpoint::Http { url: url.clone(), headers: secrets(&server.headers) },
+        (None, Some(url)) => {
+            let (url, headers) = (url.clone(), secrets(&server.headers));
+            match server.transport {
+                McpTransport::Http => Endpoint::Http { url, headers },
+                McpTransport::Sse => Endpoint::Sse { url, headers },
+            }
+        }
         // The settings refuse a server with neither.
         (None, None) => return None,
     };

@@ -18,9 +18,12 @@ const ALWAYS: [&str; 12] = [
     "AgentTool",
 ];
 
-/// The tools of models of the GPT family, of a session with a person, and those of an agent with a mailbox.
-const SOMETIMES: [&str; 7] = [
+/// The tools of models of the GPT family, of whoever has skills or MCP resources, of a session with a person, and those of an agent with a mailbox.
+const SOMETIMES: [&str; 10] = [
     "apply_patch",
+    "Skill",
+    "McpResource",
+    "WebSearch",
     "spawn_background",
     "BrokerAgents",
     "BrokerSend",
@@ -43,6 +46,22 @@ pub(crate) fn is_known(name: &str) -> bool {
 /// Whether every agent can have a tool of this name.
 pub(crate) fn is_for_all(name: &str) -> bool {
     ALWAYS.contains(&name) || name.starts_with(FOREIGN)
+}
+
+/// Our tool for a name of Claude Code's, where ours is called differently.
+pub(crate) fn ours(theirs: &str) -> Option<&'static str> {
+    Some(match theirs {
+        "MultiEdit" | "NotebookEdit" => "Edit",
+        "NotebookRead" | "LS" => "Read",
+        "Task" | "Agent" => "AgentTool",
+        "KillBash" => "KillShell",
+        _ => return None,
+    })
+}
+
+/// All names but those of MCP servers' tools.
+pub(crate) fn all() -> Vec<&'static str> {
+    ALWAYS.into_iter().chain(SOMETIMES).collect()
 }
 
 /// What to say to somebody who named a tool that there is not.
@@ -70,6 +89,7 @@ mod tests {
             helper: "/bin/false".into(),
             private_addresses: caliban_tools::PrivateAddresses::Refuse,
             detach: None,
+            search: None,
             redact: None,
             limits: caliban_tools::Limits::default(),
             http: caliban_http::Options::default(),
@@ -79,8 +99,14 @@ mod tests {
             caliban_tools::builtin(&workspace).iter().map(|tool| tool.spec().name.clone()).collect();
         names.push(caliban_agent::subagent::NAME.to_owned());
         assert_eq!(names, ALWAYS);
-        let mut names = vec![caliban_tools::APPLY_PATCH, caliban_agent::background::TOOL];
+        let mut names = vec![
+            caliban_tools::APPLY_PATCH,
+            crate::skills::TOOL,
+            caliban_mcp::RESOURCE_TOOL,
+            caliban_agent::background::TOOL,
+        ];
         names.extend(crate::broker::tool_names());
+        names.insert(3, "WebSearch");
         assert_eq!(names, SOMETIMES);
     }
 }

@@ -1,6 +1,6 @@
 //! Which repos the user trusts (a15): a path, and the content that was there when it was trusted.
 //!
-//! Owns `trusted.toml`, the reading of a repo's files (settings, MCP servers, agent types, commands) and the judgement. A
+//! Owns `trusted.toml`, the reading of a repo's files (settings, MCP servers, agent types, commands, skills) and the judgement. A
 //! repo that is not in the store has its files neither read nor parsed; one whose files have changed since is
 //! judged by their digest alone. Context files (AGENTS.md, CLAUDE.md) are not its business: they are only text for the model.
 
@@ -25,6 +25,8 @@ use crate::settings::{Paths, Place, SettingsError, file};
 const AGENT_DIRECTORIES: [&str; 2] = [".caliban/agents", ".claude/agents"];
 /// Where a repo has its slash commands, the strongest first.
 const COMMAND_DIRECTORIES: [&str; 2] = [".caliban/commands", ".claude/commands"];
+/// Where a repo has its skills, the strongest first.
+const SKILL_DIRECTORIES: [&str; 2] = [".caliban/skills", ".claude/skills"];
 /// So many agent files of one directory are named one by one in a line for people.
 const NAMED_AGENT_FILES: usize = 3;
 
@@ -38,10 +40,18 @@ pub(crate) enum RepoFile {
     LocalSettings,
     /// MCP servers in Claude's format.
     McpJson,
+    /// Claude Code's settings for everybody.
+    ClaudeSettings,
+    /// Claude Code's settings of one person.
+    ClaudeLocalSettings,
 }
 
 impl RepoFile {
-    const ALL: [Self; 3] = [Self::Settings, Self::LocalSettings, Self::McpJson];
+    const ALL: [Self; 5] =
+        [Self::Settings, Self::LocalSettings, Self::McpJson, Self::ClaudeSettings, Self::ClaudeLocalSettings];
+
+    /// Those of another program whose denials hold without trust: they only narrow.
+    pub(crate) const NARROWING: [Self; 2] = [Self::ClaudeSettings, Self::ClaudeLocalSettings];
 
     /// The path below the root.
     pub(crate) fn name(self) -> &'static str {
@@ -49,7 +59,16 @@ impl RepoFile {
             Self::Settings => ".caliban/settings.toml",
             Self::LocalSettings => ".caliban/settings.local.toml",
             Self::McpJson => ".mcp.json",
+            Self::ClaudeSettings => ".claude/settings.json",
+            Self::ClaudeLocalSettings => ".claude/settings.local.json",
         }
+    }
+
+    /// Its path in a repo. Where the "repo" is the user's home, Claude's settings in it are the user's own.
+    pub(crate) fn path(self, paths: &Paths, root: &Path) -> Option<PathBuf> {
+        let home = paths.home.as_ref().and_then(|home| home.canonicalize().ok());
+        let is_users = Self::NARROWING.contains(&self) && home.is_some_and(|home| home == root);
+        (!is_users).then(|| root.join(self.name()))
     }
 }
 
@@ -60,6 +79,7 @@ pub(crate) struct RepoFiles {
     settings: Vec<(RepoFile, Vec<u8>)>,
     agents: Vec<DefinitionFile>,
     commands: Vec<DefinitionFile>,
+    skills: Vec<DefinitionFile>,
 }
 
 /// The files of a repo as text, for an agent that starts later.
@@ -69,6 +89,8 @@ pub(crate) struct KeptFiles {
     settings: Vec<(RepoFile, String)>,
     agents: Vec<KeptDefinition>,
     commands: Vec<KeptDefinition>,
+    #[serde(default)]
+    skills: Vec<KeptDefinition>,
 }
 
 /// The path of a definition, and its text or why there is none.
@@ -100,6 +122,7 @@ impl RepoFiles {
             settings: settings.collect::<Option<_>>()?,
             agents: kept(&self.agents)?,
             commands: kept(&self.commands)?,
+            skills: kept(&self.skills)?,
         })
     }
 
@@ -111,6 +134,7 @@ impl RepoFiles {
             settings: settings.collect(),
             agents: of_kept(kept.agents),
             commands: of_kept(kept.commands),
+            skills: of_kept(kept.skills),
         }
     }
 
@@ -118,14 +142,17 @@ impl RepoFiles {
     pub(crate) fn read(paths: &Paths, root: &Path) -> Result<Self, SettingsError> {
         let mut settings = Vec::new();
         for kind in RepoFile::ALL {
-            if let Some(bytes) = file::read(&root.join(kind.name()))? {
+            let Some(path) = kind.path(paths, root) else { continue };
+            if let Some(bytes) = file::read(&path)? {
                 settings.push((kind, bytes));
             }
         }
         let agents = agent_directories(paths, root).iter().flat_map(|dir| definitions::read(dir)).collect();
         let commands =
             command_directories(paths, root).iter().flat_map(|dir| definitions::read(dir)).collect();
-        Ok(Self { root: root.to_owned(), settings, agents, commands })
+        let skills =
+            skill_directories(paths, root).iter().flat_map(|dir| definitions::read_skills(dir)).collect();
+        Ok(Self { root: root.to_owned(), settings, agents, commands, skills })
     }
 
     /// Where they are.
@@ -148,11 +175,20 @@ impl RepoFiles {
         &self.commands
     }
 
+    /// The skills.
+    pub(crate) fn skills(&self) -> &[DefinitionFile] {
+        &self.skills
+    }
+
+    /// All that is defined in files of their own.
+    fn definitions(&self) -> impl Iterator<Item = &DefinitionFile> {
+        self.agents.iter().chain(&self.commands).chain(&self.skills)
+    }
+
     /// The names of the ones that are there, for people.
     pub(crate) fn names(&self) -> Vec<String> {
         let settings = self.settings.iter().map(|(kind, _)| *kind).collect();
-        let files = self.agents.iter().chain(&self.commands);
-        names(&self.root, settings, files.map(|file| file.path.as_path()))
+        names(&self.root, settings, self.definitions().map(|file| file.path.as_path()))
     }
 
     /// A digest over the names, the lengths and the content.
@@ -169,7 +205,7 @@ impl RepoFiles {
         for (kind, bytes) in &self.settings {
             add(kind.name().as_bytes(), Some(bytes));
         }
-        for file in self.agents.iter().chain(&self.commands) {
+        for file in self.definitions() {
             let name = file.path.strip_prefix(&self.root).unwrap_or(&file.path);
             add(name.as_os_str().as_bytes(), file.content.as_deref().ok());
         }
@@ -188,6 +224,11 @@ fn command_directories(paths: &Paths, root: &Path) -> Vec<PathBuf> {
     directories(COMMAND_DIRECTORIES, &paths.own_command_directories(), root)
 }
 
+/// The same for skills.
+fn skill_directories(paths: &Paths, root: &Path) -> Vec<PathBuf> {
+    directories(SKILL_DIRECTORIES, &paths.own_skill_directories(), root)
+}
+
 fn directories(names: [&str; 2], own: &[PathBuf], root: &Path) -> Vec<PathBuf> {
     let own: Vec<PathBuf> = own.iter().filter_map(|dir| dir.canonicalize().ok()).collect();
     names
@@ -201,7 +242,7 @@ fn directories(names: [&str; 2], own: &[PathBuf], root: &Path) -> Vec<PathBuf> {
 fn names<'a>(root: &Path, settings: Vec<RepoFile>, files: impl Iterator<Item = &'a Path>) -> Vec<String> {
     let mut names: Vec<String> = settings.into_iter().map(|kind| kind.name().to_owned()).collect();
     let files: Vec<&Path> = files.filter_map(|path| path.strip_prefix(root).ok()).collect();
-    for directory in AGENT_DIRECTORIES.into_iter().chain(COMMAND_DIRECTORIES) {
+    for directory in AGENT_DIRECTORIES.into_iter().chain(COMMAND_DIRECTORIES).chain(SKILL_DIRECTORIES) {
         let here: Vec<&&Path> = files.iter().filter(|path| path.starts_with(directory)).collect();
         if here.len() > NAMED_AGENT_FILES {
             names.push(format!("{directory} ({} files)", here.len()));
@@ -291,11 +332,13 @@ impl TrustStore {
     /// Judges the repo at a canonical root.
     pub(crate) fn judge(&self, paths: &Paths, root: &Path) -> Result<Trust, SettingsError> {
         let Some(entry) = self.repos.iter().find(|repo| repo.path == root) else {
-            let there = |kind: &RepoFile| root.join(kind.name()).symlink_metadata().is_ok();
+            let there =
+                |kind: &RepoFile| kind.path(paths, root).is_some_and(|path| path.symlink_metadata().is_ok());
             let settings = RepoFile::ALL.into_iter().filter(there).collect();
             let directories =
                 agent_directories(paths, root).into_iter().chain(command_directories(paths, root));
-            let files: Vec<PathBuf> = directories.flat_map(|dir| definitions::list(&dir)).collect();
+            let mut files: Vec<PathBuf> = directories.flat_map(|dir| definitions::list(&dir)).collect();
+            files.extend(skill_directories(paths, root).iter().flat_map(|dir| definitions::list_skills(dir)));
             let names = names(root, settings, files.iter().map(PathBuf::as_path));
             return Ok(if names.is_empty() { Trust::NoFiles } else { Trust::Untrusted(names) });
         };

@@ -158,6 +158,7 @@ impl World {
                 http: Default::default(),
                 private_addresses: PrivateAddresses::Refuse,
                 detach: None,
+                search: None,
                 redact: None,
                 limits: caliban_tools::Limits::default(),
             }),

@@ -17,6 +17,7 @@ use std::{
 };
 
 use caliban_core::{
+    alias,
     background::{BackgroundRow, BackgroundStatus},
     budget,
 };
@@ -171,7 +172,8 @@ impl Background {
     /// Starts one. It works when this returns; its number is the answer.
     pub async fn start(&self, order: Order, spawner: Spawner) -> Result<u32, Refusal> {
         let inner = &self.0;
-        let model = order.model.unwrap_or_else(|| inner.starter.blueprint.model.clone());
+        let main = &inner.starter.blueprint.model;
+        let model = order.model.map_or_else(|| main.clone(), |model| alias::resolved(&model, main));
         let ground = order.ground.unwrap_or(inner.limits.ground);
         if ground == Ground::Worktree {
             self.check_worktree().map_err(Refusal::Impossible)?;

@@ -71,8 +71,15 @@ fn yes() -> bool {
 
 impl Input {
     pub(super) fn parse(input: &Value) -> Result<Self, String> {
-        let raw: Raw =
-            serde_json::from_value(input.clone()).map_err(|error| format!("AgentTool: {error}"))?;
+        let mut input = input.clone();
+        // Some models send a list as a text of JSON.
+        if let Some(list) = input.get_mut("tool_allowlist")
+            && let Some(parsed @ Value::Array(_)) =
+                list.as_str().and_then(|text| serde_json::from_str(text).ok())
+        {
+            *list = parsed;
+        }
+        let raw: Raw = serde_json::from_value(input).map_err(|error| format!("AgentTool: {error}"))?;
         if raw.prompt.trim().is_empty() {
             return Err("AgentTool: `prompt` is empty; say what the sub-agent shall do".to_owned());
         }
@@ -143,5 +150,20 @@ pub(super) fn spec(definitions: &[Definition]) -> ToolSpec {
         name: super::NAME.to_owned(),
         description,
         input_schema: json!({"type": "object", "properties": properties, "required": ["prompt"]}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_list_may_be_a_text_of_json() {
+        for list in [json!(["Read", "Grep"]), json!("[\"Read\", \"Grep\"]")] {
+            let input = Input::parse(&json!({"prompt": "look", "tool_allowlist": list})).unwrap();
+            assert_eq!(input.tool_allowlist.unwrap(), ["Read", "Grep"]);
+        }
+        assert!(Input::parse(&json!({"prompt": "look", "tool_allowlist": "Read"})).is_err());
     }
 }

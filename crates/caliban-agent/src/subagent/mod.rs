@@ -12,7 +12,9 @@ use std::{
 };
 
 use caliban_contract::grants::Grant;
-use caliban_core::{access::Access, message::ToolSpec, redact::Redactor, setup::AgentSetup, spec::SpawnSpec};
+use caliban_core::{
+    access::Access, alias, message::ToolSpec, redact::Redactor, setup::AgentSetup, spec::SpawnSpec,
+};
 use caliban_permissions::{Effect, Mode, Policy};
 use caliban_tools::{BoxFuture, Call, Tool, ToolOutput, Workspace};
 use serde_json::Value;
@@ -111,7 +113,7 @@ impl Starter {
         let mut blueprint = self.blueprint.clone();
         blueprint.limits = Limits { max_turns: MAX_TURNS.min(blueprint.limits.max_turns) };
         if let Some(model) = input.model.clone().or_else(|| definition.and_then(|it| it.model.clone())) {
-            blueprint.model = model;
+            blueprint.model = alias::resolved(&model, &blueprint.model);
         }
         if !input.inherit_hooks {
             blueprint.hooks = blueprint.hooks.binding();

@@ -41,6 +41,7 @@ impl Bench {
             helper: helper(),
             http: caliban_http::Options::default(),
             private_addresses: PrivateAddresses::Refuse,
+            search: None,
             detach: Some(DetachPlace { jobs: base.join("data/caliban/repos/0/jobs"), agent: "a1".into() }),
             redact: None,
             limits: Limits::default(),

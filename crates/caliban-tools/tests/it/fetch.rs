@@ -8,7 +8,7 @@ use std::{
 };
 
 use caliban_core::access::Access;
-use caliban_tools::{PrivateAddresses, ToolOutput};
+use caliban_tools::{PrivateAddresses, SearchService, ToolOutput};
 use serde_json::json;
 
 use crate::bench::Bench;
@@ -160,4 +160,25 @@ async fn a14_large_pages_and_silent_servers_are_bounded() {
     };
     let (output, ()) = tokio::join!(call, cancel);
     assert_eq!(output, ToolOutput::error("interrupted before it was done"));
+}
+
+#[tokio::test]
+async fn a_search_asks_the_service_that_the_user_named_and_shows_its_results() {
+    let base = serve(|path| {
+        assert_eq!(path, "/find?q=rust+%22pty%22+%26+more");
+        let body =
+            json!({"results": [{"title": "A pty", "url": "https://a.example", "content": "how\n to"}]});
+        answer("200 OK", "content-type: application/json\r\n", body.to_string())
+    });
+    // The service may be on this machine although pages there may not be fetched.
+    let bench = Bench::with(|options| {
+        let headers = vec![("x-key".to_owned(), "secret".to_owned())];
+        options.search = Some(SearchService { url: format!("{base}/find?q={{query}}"), headers });
+    });
+    let query = json!({"query": "rust \"pty\" & more"});
+    assert_eq!(bench.ok("WebSearch", query.clone()).await, "A pty\nhttps://a.example\nhow to");
+    let access = bench.access("WebSearch", query).unwrap();
+    assert!(matches!(&access[..], [Access::Fetch { host, .. }] if host == "127.0.0.1"), "{access:?}");
+    assert_eq!(bench.err("WebSearch", json!({"query": " "})).await, "WebSearch: the query is empty");
+    assert!(Bench::new().tools().iter().all(|tool| tool.spec().name != "WebSearch"));
 }

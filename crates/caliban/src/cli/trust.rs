@@ -85,11 +85,11 @@ fn add(environment: &Environment, dir: &Path, out: &mut dyn Write) -> Result<(),
     let root = settings::project_root(dir)?;
     let files = RepoFiles::read(&paths, &root)?;
     let mut merged = Layer::default();
-    for layer in settings::repo_layers(&files, &root, paths.home.as_deref())? {
-        merged.add(layer);
-    }
+    let (layers, notes) = settings::repo_layers(&files, &root, paths.home.as_deref())?;
+    layers.into_iter().for_each(|layer| merged.add(layer));
     let mut consequences = consequences(&settings::typed(&merged)?);
     consequences.extend(agent_types(&files));
+    consequences.extend(notes.iter().map(|note| inert(note).into_owned()));
     TrustStore::trust(&paths, &root, &files)?;
     writeln!(out, "trusted: {}", root.display())?;
     match files.names().as_slice() {
@@ -127,6 +127,7 @@ fn consequences(settings: &Settings) -> Vec<String> {
     if let Some(setup) = &settings.worktrees.setup {
         lines.push(format!("command in new worktrees: {}", inert(setup)));
     }
+    lines.extend(settings.bash.env.keys().map(|name| format!("variable for commands: {}", inert(name))));
     lines.extend(
         settings
             .permissions
@@ -137,7 +138,7 @@ fn consequences(settings: &Settings) -> Vec<String> {
     lines
 }
 
-/// One line for each agent type and each command, and for each file that is none.
+/// One line for each agent type, each command and each skill, and for each file that is none.
 fn agent_types(files: &RepoFiles) -> Vec<String> {
     let (definitions, problems) = definitions::parse_all(files.agents());
     let described = definitions.iter().map(|definition| {
@@ -149,8 +150,11 @@ fn agent_types(files: &RepoFiles) -> Vec<String> {
     let (commands, more) = crate::commands::custom::parse_all(files.commands());
     let commands =
         commands.into_iter().map(|command| format!("command /{}: {}", command.name, inert(&command.about)));
-    let left_out = problems.iter().chain(&more).map(|problem| format!("left out: {}", inert(problem)));
-    described.chain(commands).chain(left_out).collect()
+    let (skills, still_more) = crate::skills::parse_all(files.skills());
+    let skills = skills.iter().map(|skill| format!("skill {}: {}", inert(&skill.name), inert(&skill.about)));
+    let problems = problems.iter().chain(&more).chain(&still_more);
+    let left_out = problems.map(|problem| format!("left out: {}", inert(problem)));
+    described.chain(commands).chain(skills).chain(left_out).collect()
 }
 
 fn list(environment: &Environment, json: bool, out: &mut dyn Write) -> Result<(), Failure> {

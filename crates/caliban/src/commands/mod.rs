@@ -343,7 +343,10 @@ fn permissions(arguments: &str, host: &SessionHost) -> Result<String, String> {
         "deny" => Effect::Deny,
         _ => return Err("/permissions, /permissions allow RULE or /permissions deny RULE".to_owned()),
     };
-    let parsed = rule.trim().parse().map_err(|error: caliban_permissions::RuleError| error.to_string())?;
+    let parsed = crate::settings::parse_rule(rule.trim()).map_err(|(wrong, hint)| match hint {
+        Some(hint) => format!("{wrong}; {hint}"),
+        None => wrong,
+    })?;
     host.policy().write().unwrap_or_else(PoisonError::into_inner).add(effect, parsed, "/permissions");
     Ok(format!("{verb} {} holds until this session is closed.", rule.trim()))
 }

@@ -59,6 +59,10 @@ pub(crate) async fn print(cli: &Cli, environment: &Environment, cwd: &Path) -> R
     for note in &composition.notes {
         report::note(note);
     }
+    let prompt = match prompt {
+        Some(prompt) => Some(composition.with_resources(prompt).await),
+        None => None,
+    };
     let agent = open(cli, composition).await?;
     if prompt.is_none() && !agent.has_unfinished_turn() {
         agent.close().await;

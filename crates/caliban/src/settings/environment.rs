@@ -247,6 +247,17 @@ impl Paths {
         [self.config.join("commands")].into_iter().chain(claude).collect()
     }
 
+    /// The user's settings of Claude Code.
+    pub(crate) fn claude_settings(&self) -> Option<PathBuf> {
+        self.home.as_ref().map(|home| home.join(".claude/settings.json"))
+    }
+
+    /// Where the user's own skills are, the strongest first.
+    pub(crate) fn own_skill_directories(&self) -> Vec<PathBuf> {
+        let claude = self.home.as_ref().map(|home| home.join(".claude/skills"));
+        [self.config.join("skills")].into_iter().chain(claude).collect()
+    }
+
     /// The directory for everything about one repo: `<data>/repos/<hash>`.
     pub(crate) fn repo(&self, root: &Path) -> PathBuf {
         self.data.join("repos").join(repo_hash(root))

@@ -3,13 +3,13 @@
 //! A background agent is composed with the files of the moment at which somebody asked for it: it may wait in the queue
 //! while they are being edited. The copy travels with the agent's secrets ([`ASKED_SETTINGS`]) and is on no disk.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use caliban_contract::variables::ASKED_SETTINGS;
 use serde::{Deserialize, Serialize};
 
 use super::{Environment, Loaded, Paths, SettingsError, file};
-use crate::trust::{KeptFiles, RepoFiles, Trust, TrustStore};
+use crate::trust::{KeptFiles, RepoFile, RepoFiles, Trust, TrustStore};
 
 /// The files of one moment.
 #[derive(Debug, Clone)]
@@ -18,6 +18,10 @@ pub(crate) struct Files {
     pub user: Option<Vec<u8>>,
     /// Those of the repo, with the judgement about them.
     pub trust: Trust,
+    /// The user's settings of Claude Code, when the user's own settings want them.
+    pub claude: Option<Vec<u8>>,
+    /// Files of a repo that is not trusted whose denials hold all the same, with their paths.
+    pub narrowing: Vec<(PathBuf, Vec<u8>)>,
 }
 
 /// Their copy.
@@ -25,6 +29,10 @@ pub(crate) struct Files {
 struct Copy {
     user: Option<String>,
     repo: Judged,
+    #[serde(default)]
+    claude: Option<String>,
+    #[serde(default)]
+    narrowing: Vec<(PathBuf, String)>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -40,7 +48,21 @@ impl Files {
     /// The files as they are now.
     pub(crate) fn read(paths: &Paths, root: &Path) -> Result<Self, SettingsError> {
         let user = file::read(&paths.user_settings())?;
-        Ok(Self { user, trust: TrustStore::read(paths)?.judge(paths, root)? })
+        let trust = TrustStore::read(paths)?.judge(paths, root)?;
+        let claude = match paths.claude_settings().filter(|_| wants_claude(&user)) {
+            Some(path) => file::read(&path)?,
+            None => None,
+        };
+        let narrowing = match &trust {
+            Trust::Trusted(_) | Trust::NoFiles => Vec::new(),
+            // One that cannot be read narrows nothing.
+            Trust::Untrusted(_) | Trust::Changed(_) => RepoFile::NARROWING
+                .into_iter()
+                .filter_map(|kind| kind.path(paths, root))
+                .filter_map(|path| Some((path.clone(), file::read(&path).ok()??)))
+                .collect(),
+        };
+        Ok(Self { user, trust, claude, narrowing })
     }
 
     /// The copy of what was loaded, as text; none when a file is no text.
@@ -55,7 +77,14 @@ impl Files {
             Trust::Untrusted(names) => Judged::Untrusted(names.clone()),
             Trust::Changed(names) => Judged::Changed(names.clone()),
         };
-        serde_json::to_string(&Copy { user, repo }).ok()
+        let claude = match &loaded.claude {
+            Some(bytes) => Some(String::from_utf8(bytes.clone()).ok()?),
+            None => None,
+        };
+        let narrowing = loaded.narrowing.iter();
+        let narrowing = narrowing
+            .filter_map(|(path, bytes)| Some((path.clone(), String::from_utf8(bytes.clone()).ok()?)));
+        serde_json::to_string(&Copy { user, repo, claude, narrowing: narrowing.collect() }).ok()
     }
 
     /// The copy that came with the environment of a worker, and that environment without it. None when there is no copy, or
@@ -80,15 +109,28 @@ impl Files {
     }
 
     fn of_copy(text: &str) -> Option<Self> {
-        let Copy { user, repo } = serde_json::from_str(text).ok()?;
+        let Copy { user, repo, claude, narrowing } = serde_json::from_str(text).ok()?;
         let trust = match repo {
             Judged::NoFiles => Trust::NoFiles,
             Judged::Trusted(kept) => Trust::Trusted(RepoFiles::of_kept(kept)),
             Judged::Untrusted(names) => Trust::Untrusted(names),
             Judged::Changed(names) => Trust::Changed(names),
         };
-        Some(Self { user: user.map(String::into_bytes), trust })
+        let narrowing = narrowing.into_iter().map(|(path, text)| (path, text.into_bytes())).collect();
+        Some(Self {
+            user: user.map(String::into_bytes),
+            trust,
+            claude: claude.map(String::into_bytes),
+            narrowing,
+        })
     }
+}
+
+/// Whether the user's own settings want those of Claude Code, too. A file that is wrong is told about later.
+fn wants_claude(user: &Option<Vec<u8>>) -> bool {
+    let text = user.as_deref().and_then(|bytes| std::str::from_utf8(bytes).ok());
+    let table = text.and_then(|text| text.parse::<toml::Table>().ok()).unwrap_or_default();
+    table.get("claude").and_then(|claude| claude.get("user_settings")) == Some(&toml::Value::Boolean(true))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! `.mcp.json`, Claude's format for a repo's MCP servers, as a layer.
+//! `.mcp.json`, Claude's format for a repo's MCP servers, as a layer. A server that is not understood is left out, with a
+//! line; it does not spoil the others.
 //!
-//! `{"mcpServers": {"name": {"command": …, "args": […], "env": {…}} | {"type": "http", "url": …}}}`
+//! `{"mcpServers": {"name": {"command": …, "args": […], "env": {…}} | {"type": "http" | "sse", "url": …}}}`
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -11,13 +12,13 @@ use super::{
     error::{Place, SettingsError},
     file,
     layer::{Layer, Source, bad_server_name},
+    values::BaseUrl,
 };
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Document {
     #[serde(rename = "mcpServers", default)]
-    servers: BTreeMap<String, Server>,
+    servers: BTreeMap<String, serde_json::Value>,
 }
 
 #[derive(Deserialize)]
@@ -34,8 +35,8 @@ struct Server {
     headers: BTreeMap<String, String>,
 }
 
-/// The layer that the file makes. Keys that only Claude knows are left alone.
-pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Layer, SettingsError> {
+/// The layer that the file makes, and which servers are left out. Keys that only Claude knows are left alone.
+pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<(Layer, Vec<String>), SettingsError> {
     let text = file::text(path, bytes)?;
     let document: Document = serde_json::from_str(text).map_err(|error| {
         let place = Place::Position { path: path.to_owned(), line: error.line(), column: error.column() };
@@ -45,25 +46,40 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Layer, SettingsError> {
             "expected {\"mcpServers\": {\"name\": {\"command\": …} or {\"type\": \"http\", \"url\": …}}}",
         )
     })?;
-    let mut layer = Layer::default();
-    for (name, server) in document.servers {
-        let wrong = |message: String| SettingsError::new(Place::File(path.to_owned()), message);
-        if let Some(message) = bad_server_name(&name) {
-            return Err(wrong(message));
-        }
-        if let Some(kind) = server.kind.as_deref()
-            && !matches!(kind, "stdio" | "http" | "streamable-http")
-        {
-            return Err(wrong(format!(
-                "server `{name}`: found the type `{kind}`, expected `stdio` or `http`"
-            )));
-        }
-        let source = Source::File { path: path.to_owned(), line: 0 };
-        for (key, value) in fields(server) {
-            layer.set(&["mcp", "servers", &name, key], value, source.clone());
+    let (mut layer, mut left_out) = (Layer::default(), Vec::new());
+    for (name, value) in document.servers {
+        match server(&name, value) {
+            Ok(server) => {
+                let source = Source::File { path: path.to_owned(), line: 0 };
+                for (key, value) in fields(server) {
+                    layer.set(&["mcp", "servers", &name, key], value, source.clone());
+                }
+            }
+            Err(why) => left_out.push(format!("{}: {why}; it is left out", path.display())),
         }
     }
-    Ok(layer)
+    Ok((layer, left_out))
+}
+
+fn server(name: &str, value: serde_json::Value) -> Result<Server, String> {
+    if let Some(message) = bad_server_name(name) {
+        return Err(message);
+    }
+    let server: Server =
+        serde_json::from_value(value).map_err(|error| format!("server `{name}`: {error}"))?;
+    if let Some(kind) = server.kind.as_deref()
+        && !matches!(kind, "stdio" | "http" | "streamable-http" | "sse")
+    {
+        return Err(format!("server `{name}`: found the type `{kind}`, expected `stdio`, `http` or `sse`"));
+    }
+    if server.command.is_some() == server.url.is_some() {
+        let found = if server.command.is_some() { "both" } else { "neither" };
+        return Err(format!("server `{name}`: found {found} of `command` and `url`, expected one of them"));
+    }
+    if let Some(url) = server.url.as_deref().filter(|url| !url.contains("${")) {
+        BaseUrl::parse_any(url).map_err(|message| format!("server `{name}`: {message}"))?;
+    }
+    Ok(server)
 }
 
 /// The fields that are set, under the names of our own settings.
@@ -79,6 +95,7 @@ fn fields(server: Server) -> Vec<(&'static str, Value)> {
         ("args", (!args.is_empty()).then_some(Value::Array(args))),
         ("env", strings(server.env)),
         ("url", server.url.map(Value::String)),
+        ("transport", server.kind.filter(|kind| kind == "sse").map(Value::String)),
         ("headers", strings(server.headers)),
     ]
     .into_iter()

@@ -4,6 +4,7 @@
 //! Nothing of a repo is parsed unless `trust` vouches for it. Everything else in the program receives
 //! structs from here; nobody else reads a settings file or the environment.
 
+mod claude;
 pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod file;
@@ -36,6 +37,7 @@ pub(crate) use self::{
     error::{Place, SettingsError},
     files::Files,
     layer::{Layer, Source},
+    permissions::parse_rule,
     schema::Settings,
 };
 use crate::trust::{RepoFile, RepoFiles, Trust};
@@ -55,6 +57,10 @@ pub(crate) struct Loaded {
     pub user: Option<Vec<u8>>,
     /// Whether the repo's settings are in use.
     pub trust: Trust,
+    /// The user's settings of Claude Code, where they are used, as they were read.
+    pub claude: Option<Vec<u8>>,
+    /// Files of a repo that is not trusted whose denials hold, as they were read.
+    pub narrowing: Vec<(PathBuf, Vec<u8>)>,
     /// Lines for stderr: what was left out, and what to do about it.
     pub notes: Vec<String>,
     sources: BTreeMap<layer::KeyPath, Source>,
@@ -93,19 +99,31 @@ pub(crate) fn load_files(
     flags: Layer,
     files: Files,
 ) -> Result<Loaded, SettingsError> {
-    let Files { user, trust } = files;
+    let Files { user, trust, claude, narrowing } = files;
     let paths = environment.paths()?;
     let root = project_root(cwd)?;
     let mut merged = Layer::default();
+    let mut foreign = Vec::new();
+    if let (Some(bytes), Some(path)) = (&claude, paths.claude_settings()) {
+        let claude::Understood { mut layer, note } = claude::parse(&path, bytes);
+        layer.resolve_paths(paths.home.as_deref().unwrap_or(&paths.config), paths.home.as_deref());
+        merged.add(layer);
+        foreign.extend(note);
+    }
     if let Some(bytes) = &user {
         let mut layer = Layer::parse(&paths.user_settings(), bytes)?;
         layer.resolve_paths(paths.home.as_deref().unwrap_or(&paths.config), paths.home.as_deref());
         merged.add(layer);
     }
     if let Trust::Trusted(files) = &trust {
-        for layer in repo_layers(files, &root, paths.home.as_deref())? {
-            merged.add(layer);
-        }
+        let (layers, notes) = repo_layers(files, &root, paths.home.as_deref())?;
+        layers.into_iter().for_each(|layer| merged.add(layer));
+        foreign.extend(notes);
+    }
+    for (path, bytes) in &narrowing {
+        let claude::Understood { layer, note } = claude::denials(path, bytes);
+        merged.add(layer);
+        foreign.extend(note);
     }
     let from_files = typed(&merged)?;
     merged.add(environment.layer(&from_files)?);
@@ -114,33 +132,64 @@ pub(crate) fn load_files(
     merged.add(flags);
     let mut settings = typed(&merged)?;
     let sources = merged.sources;
-    let mut notes: Vec<String> = trust.note(&root).into_iter().collect();
+    let mut notes: Vec<String> = trust.note(&root).into_iter().chain(foreign).collect();
     notes.extend(mcp_servers::finish(&mut settings, environment, |name| {
         source_below(&sources, &["mcp", "servers", name])
     })?);
+    if let Some(wrong) = settings.web.search_url.as_deref().and_then(wrong_search_url) {
+        let source = source_of(&sources, &["web", "search_url"]);
+        return Err(SettingsError::new(source.into(), format!("`web.search_url`: {wrong}"))
+            .hint("for example https://search.example.org/search?format=json&q={query}"));
+    }
     let rules = permissions::rules(&settings, |path| source_of(&sources, path))?;
-    Ok(Loaded { settings, paths, root, rules, user, trust, notes, sources })
+    Ok(Loaded { settings, paths, root, rules, user, trust, claude, narrowing, notes, sources })
 }
 
-/// The layers of a repo's files, weakest first.
+/// What is wrong with the address of a search service, when something is.
+fn wrong_search_url(url: &str) -> Option<String> {
+    if !url.contains(caliban_tools::SEARCH_QUERY) {
+        return Some(format!(
+            "found `{url}`, expected an address with {} in it",
+            caliban_tools::SEARCH_QUERY
+        ));
+    }
+    values::BaseUrl::parse_any(&url.replace(caliban_tools::SEARCH_QUERY, "x")).err()
+}
+
+/// The layers of a repo's files, weakest first, and what is to be said about those of other programs.
 pub(crate) fn repo_layers(
     files: &RepoFiles,
     root: &Path,
     home: Option<&Path>,
-) -> Result<Vec<Layer>, SettingsError> {
-    let mut layers = Vec::new();
+) -> Result<(Vec<Layer>, Vec<String>), SettingsError> {
+    let (mut layers, mut notes) = (Vec::new(), Vec::new());
     // The repo's own settings are stronger than what it has for another program.
-    for kind in [RepoFile::McpJson, RepoFile::Settings, RepoFile::LocalSettings] {
+    for kind in [
+        RepoFile::ClaudeSettings,
+        RepoFile::ClaudeLocalSettings,
+        RepoFile::McpJson,
+        RepoFile::Settings,
+        RepoFile::LocalSettings,
+    ] {
         let Some(bytes) = files.get(kind) else { continue };
         let path = root.join(kind.name());
         let mut layer = match kind {
-            RepoFile::McpJson => mcp_json::parse(&path, bytes)?,
+            RepoFile::ClaudeSettings | RepoFile::ClaudeLocalSettings => {
+                let understood = claude::parse(&path, bytes);
+                notes.extend(understood.note);
+                understood.layer
+            }
+            RepoFile::McpJson => {
+                let (layer, left_out) = mcp_json::parse(&path, bytes)?;
+                notes.extend(left_out);
+                layer
+            }
             RepoFile::Settings | RepoFile::LocalSettings => Layer::parse(&path, bytes)?,
         };
         layer.resolve_paths(root, home);
         layers.push(layer);
     }
-    Ok(layers)
+    Ok((layers, notes))
 }
 
 /// The nearest directory upwards that has a `.git`, else `cwd` itself. Canonical.

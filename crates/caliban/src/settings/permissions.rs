@@ -20,18 +20,26 @@ pub(super) fn rules(
     ] {
         for (index, text) in texts.iter().enumerate() {
             let source = source_of(&["permissions", key, &index.to_string()]);
-            // A rule about a tool that there is not would never apply, and a denial that never applies protects nothing.
-            if let Some(name) = tool(text).filter(|name| !tool_names::is_known(name)) {
-                let wrong = format!("rule `{text}`: there is no tool `{name}`");
-                return Err(SettingsError::new(source.into(), wrong).hint(tool_names::hint(name)));
-            }
-            let rule: Rule = text
-                .parse()
-                .map_err(|error| SettingsError::new(source.clone().into(), format!("{error}")))?;
+            let rule = parse_rule(text).map_err(|(wrong, hint)| {
+                let error = SettingsError::new(source.clone().into(), wrong);
+                match hint {
+                    Some(hint) => error.hint(hint),
+                    None => error,
+                }
+            })?;
             parsed.push(SourcedRule { effect, rule, source: source.to_string() });
         }
     }
     Ok(parsed)
+}
+
+/// A rule as somebody wrote it; the error has a hint where there is one. A rule about a tool that there is not would never
+/// apply, and a denial that never applies protects nothing.
+pub(crate) fn parse_rule(text: &str) -> Result<Rule, (String, Option<String>)> {
+    if let Some(name) = tool(text).filter(|name| !tool_names::is_known(name)) {
+        return Err((format!("rule `{text}`: there is no tool `{name}`"), Some(tool_names::hint(name))));
+    }
+    text.parse().map_err(|error: caliban_permissions::RuleError| (error.to_string(), None))
 }
 
 /// The tool that a rule names; none where the rule has no name that a tool could have.

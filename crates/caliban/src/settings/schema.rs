@@ -64,6 +64,8 @@ pub(crate) struct Settings {
     pub ui: Ui,
     /// What is done about a model that does not answer.
     pub retry: Retry,
+    /// What is taken over from Claude Code.
+    pub claude: Claude,
 }
 
 impl Default for Settings {
@@ -88,8 +90,17 @@ impl Default for Settings {
             fleet: Fleet::default(),
             ui: Ui::default(),
             retry: Retry::default(),
+            claude: Claude::default(),
         }
     }
+}
+
+/// `[claude]`: what is taken over from Claude Code. What a trusted repo has for it is used in any case.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Claude {
+    /// Whether `~/.claude/settings.json` counts: its permissions, hooks and variables. Only in the user's own settings.
+    pub user_settings: bool,
 }
 
 /// `[providers.NAME]`: one table for each provider.
@@ -217,7 +228,7 @@ impl Hooks {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Hook {
-    /// Which tools it is for: names with `*`, alternatives with `|`; all when not set.
+    /// Which tools it is for: a name, names with `*`, alternatives with `|`, or a regular expression; all when not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matcher: Option<String>,
     /// The command line, run by the shell with the event as JSON on stdin.
@@ -259,6 +270,8 @@ pub(crate) struct McpServer {
     pub cwd: Option<PathBuf>,
     /// The address of a server that is reached over HTTP.
     pub url: Option<String>,
+    /// How the server at the address speaks.
+    pub transport: McpTransport,
     /// Headers that go with each request.
     pub headers: BTreeMap<String, Secret>,
     /// Seconds until a start or a call is given up.
@@ -275,11 +288,23 @@ impl Default for McpServer {
             env: BTreeMap::new(),
             cwd: None,
             url: None,
+            transport: McpTransport::default(),
             headers: BTreeMap::new(),
             timeout: nonzero32::<60>(),
             enabled: true,
         }
     }
+}
+
+/// How a server at an address speaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum McpTransport {
+    /// Streamable HTTP.
+    #[default]
+    Http,
+    /// The older way: a stream of events, and requests to an address that it names.
+    Sse,
 }
 
 /// `[context]`: the files that tell the model about the project.
@@ -304,6 +329,10 @@ impl Default for Context {
 pub(crate) struct Web {
     /// Whether addresses of this machine and of private networks may be fetched.
     pub allow_private: bool,
+    /// Where WebSearch asks: an address with `{query}` in it. Without one there is no WebSearch.
+    pub search_url: Option<String>,
+    /// Headers that go with each search.
+    pub search_headers: BTreeMap<String, Secret>,
 }
 
 /// `[bash]`: running commands.
@@ -316,13 +345,15 @@ pub(crate) struct Bash {
     pub job_wait_seconds: u64,
     /// More variables that commands get: names, or prefixes that end in `*`. Adds up across layers.
     pub env_allow: Vec<String>,
+    /// Variables that are set for commands, over those of the environment.
+    pub env: BTreeMap<String, Secret>,
 }
 
 impl Default for Bash {
     fn default() -> Self {
         let time = caliban_tools::Limits::default().command_time.as_millis();
         let time = u64::try_from(time).ok().and_then(NonZeroU64::new).unwrap_or(NonZeroU64::MIN);
-        Self { timeout_ms: time, job_wait_seconds: 120, env_allow: Vec::new() }
+        Self { timeout_ms: time, job_wait_seconds: 120, env_allow: Vec::new(), env: BTreeMap::new() }
     }
 }
 

@@ -393,11 +393,17 @@ fn a_server_is_a_command_or_an_address() {
 #[test]
 fn mcp_json_errors_have_a_position() {
     let world = World::new();
-    world.write("repo/.mcp.json", "{\"mcpServers\": {\n \"a\": 3}}");
+    world.write("repo/.mcp.json", "{\"mcpServers\": {\n \"a\": 3}, oops}");
     world.trust();
     let (message, hint) = world.error();
-    assert_eq!(message, "repo/.mcp.json:2:7: invalid type: integer `3`, expected struct Server");
+    assert_eq!(message, "repo/.mcp.json:2:11: key must be a string");
     assert!(hint.unwrap().starts_with("expected {\"mcpServers\""));
+    // One server that is wrong does not spoil the others.
+    world.write("repo/.mcp.json", "{\"mcpServers\": {\"a\": 3, \"b\": {\"command\": \"x\"}}}");
+    world.trust();
+    let loaded = world.load().unwrap();
+    assert_eq!(loaded.settings.mcp.servers.keys().collect::<Vec<_>>(), ["b"]);
+    assert!(loaded.notes[0].ends_with("expected struct Server; it is left out"), "{:?}", loaded.notes);
 }
 
 fn target(choice: &Choice) -> &Target {

@@ -3,13 +3,16 @@
 //! An allow list: a variable that nobody thought of does not pass. What looks like a secret does not pass
 //! either, unless the settings name it exactly.
 
-use std::{collections::BTreeSet, ffi::OsString};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+};
 
 use caliban_contract::variables::HIDDEN;
 use caliban_core::redact::{header_secrets, is_secret_name, secret_parts};
 use caliban_providers::ProviderKind;
 
-use super::{Settings, environment::Environment};
+use super::{Settings, environment::Environment, values::Secret};
 
 /// Names that commands get. Sockets of agents and daemons (ssh, docker, tmux, dbus) are left out on purpose.
 const NAMES: &[&str] = &[
@@ -128,6 +131,16 @@ pub(crate) fn tool_environment(environment: &Environment, more: &[String]) -> Ve
         .collect()
 }
 
+/// The environment of commands with what the settings set for them (`bash.env`).
+pub(crate) fn with_set(
+    mut env: Vec<(OsString, OsString)>,
+    set: &BTreeMap<String, Secret>,
+) -> Vec<(OsString, OsString)> {
+    env.retain(|(name, _)| name.to_str().is_none_or(|name| !set.contains_key(name)));
+    env.extend(set.iter().map(|(name, value)| (name.into(), value.reveal().into())));
+    env
+}
+
 /// Every value that must not be written to disk, with the name to put in its place: keys of the settings and
 /// of the environment, also those inside variables with innocent names, and what MCP servers are given. For
 /// `caliban_core::redact::Redactor::new`, which leaves out values that are too short or too ordinary to look for.
@@ -142,6 +155,12 @@ pub(crate) fn secrets(environment: &Environment, settings: &Settings) -> Vec<(St
             found.push((format!("{provider} key"), key.reveal().to_owned()));
         }
     }
+    for (name, value) in &settings.bash.env {
+        found.extend(secret_parts(name, value.reveal()).into_iter().map(|part| (name.clone(), part)));
+    }
+    let headers = settings.web.search_headers.iter();
+    let headers = headers.flat_map(|(name, value)| header_secrets(name, value.reveal()));
+    found.extend(headers.map(|value| ("header of the search".to_owned(), value)));
     for (server, settings) in &settings.mcp.servers {
         for (name, value) in &settings.env {
             found.extend(secret_parts(name, value.reveal()).into_iter().map(|part| (name.clone(), part)));

@@ -116,6 +116,8 @@ fn the_model_the_effort_and_a_rule_are_changed_in_a_session() {
     tmux.wait_for_text("another-model, effort high");
     says(&tmux, "/permissions allow Bash(touch *)");
     tmux.wait_for_text("holds until this session is closed");
+    says(&tmux, "/permissions deny Raed");
+    tmux.wait_for_text("there is no tool `Raed`");
     says(&tmux, "hello");
     tmux.wait_for_text("answered");
     assert!(heard(&place).contains(r#""model":"another-model""#), "{}", heard(&place));

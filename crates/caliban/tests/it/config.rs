@@ -65,6 +65,7 @@ retry.attempts = 5                                            # default
 retry.outage_seconds = 600                                    # default
 retry.print_outage_seconds = 15                               # default
 retry.patience_seconds = 1800                                 # default
+claude.user_settings = false                                  # default
 "#;
     let squeezed = |text: &str| {
         text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()

@@ -55,6 +55,8 @@ pages! {
     the_terminal_guide_shows_what_happens: "terminal.md",
     the_agent_view_guide_shows_what_happens: "agent-view.md",
     the_broker_guide_shows_what_happens: "broker.md",
+    the_tools_guide_shows_what_happens: "tools.md",
+    coming_from_claude_code_shows_what_happens: "from-claude-code.md",
 }
 
 /// Runs what a page shows, and panics with every command that did something else.

@@ -60,3 +60,26 @@ fn a_server_that_does_not_start_is_left_out_in_words() {
     assert_eq!(output.stdout, "ok\n");
     assert!(output.stderr.contains("the MCP server broken is left out"), "{}", output.stderr);
 }
+
+#[test]
+fn a_resource_named_in_the_prompt_goes_with_it() {
+    let server = r#"#!/bin/sh
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":"2025-06-18","capabilities":{"resources":{}}}}' ;;
+    *'"resources/read"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"contents":[{"uri":"db://users","text":"ada, bob"}]}}' ;;
+  esac
+done
+"#;
+    let place = Place::new(script![text("two")]);
+    let server = place.env.write(place.env.root().join("server.sh"), server);
+    let settings =
+        format!("[mcp.servers.db]\ncommand = \"sh\"\nargs = [{:?}]\n", server.display().to_string());
+    place.env.write(place.env.config().join("caliban/settings.toml"), settings);
+    place.ask("how many are in @db:db://users?", []).ok();
+    let request = &place.server.model_requests()[0].body;
+    assert!(request["messages"].to_string().contains("[@db:db://users]\\nada, bob"), "{request}");
+    let names: Vec<&Value> = request["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert!(names.contains(&&json!("McpResource")), "{names:?}");
+}

@@ -1,0 +1,132 @@
+//! WebSearch: a query to the search service that the user named, as an address with `{query}` in it.
+
+use std::sync::Arc;
+
+use caliban_core::{access::Access, message::ToolSpec};
+use caliban_http::{AddressPolicy, Client};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use url::Url;
+
+use super::{decoded, get, host_of, told};
+use crate::{BoxFuture, Call, Tool, ToolOutput, Workspace, blocking, input, workspace::SearchService};
+
+/// What stands for the query in an address.
+pub const QUERY: &str = "{query}";
+/// Results that are shown.
+const RESULTS: usize = 20;
+/// Characters of a result's text.
+const SNIPPET_CHARS: usize = 500;
+
+/// The WebSearch tool.
+pub(crate) struct WebSearch {
+    workspace: Arc<Workspace>,
+    service: SearchService,
+    /// The user named the address: it may be on this machine.
+    http: Client,
+    spec: ToolSpec,
+}
+
+#[derive(Deserialize)]
+struct Input {
+    query: String,
+}
+
+impl WebSearch {
+    pub(crate) fn new(workspace: &Arc<Workspace>, service: &SearchService) -> Self {
+        let spec = ToolSpec {
+            name: "WebSearch".into(),
+            description: "Search the web; WebFetch then reads a result.".into(),
+            input_schema: json!({"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}),
+        };
+        let options =
+            caliban_http::Options { address_policy: AddressPolicy::Any, ..workspace.options.http.clone() };
+        let http = Client::new(options);
+        Self { workspace: workspace.clone(), service: service.clone(), http, spec }
+    }
+
+    fn url(&self, input: &Value) -> Result<Url, String> {
+        let Input { query } = input::parse("WebSearch", input)?;
+        if query.trim().is_empty() {
+            return Err("WebSearch: the query is empty".into());
+        }
+        let encoded: String = url::form_urlencoded::byte_serialize(query.trim().as_bytes()).collect();
+        let address = self.service.url.replace(QUERY, &encoded);
+        Url::parse(&address).map_err(|error| format!("WebSearch: the configured address is no URL ({error})"))
+    }
+
+    async fn search(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
+        let url = self.url(input)?;
+        let host = host_of(&url);
+        let limit = self.workspace.options.limits.fetch_time;
+        let headers: Vec<(&str, &str)> =
+            self.service.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let fetched = tokio::select! {
+            biased;
+            () = call.cancel.cancelled() => return Err(blocking::INTERRUPTED.into()),
+            fetched = tokio::time::timeout(limit, get(&self.http, url, &headers)) => match fetched {
+                Ok(fetched) => fetched?,
+                Err(_) => return Err(format!("{host} did not answer within {} s", limit.as_secs_f64())),
+            },
+        };
+        let body = decoded(&fetched.body, fetched.charset.as_deref());
+        if let Some(text) = serde_json::from_str(&body).ok().and_then(|json| results(&json)) {
+            let summary = format!("{host}: {} results", text.matches("\n\n").count() + 1);
+            return Ok(ToolOutput::text(text, summary));
+        }
+        let workspace = self.workspace.clone();
+        Ok(blocking::run(call.cancel, move |_| told(&workspace, &host, &fetched)).await)
+    }
+}
+
+impl Tool for WebSearch {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
+        let url = self.url(input)?;
+        let host = host_of(&url);
+        Ok(vec![Access::Fetch { url: url.into(), host }])
+    }
+
+    fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move { self.search(&input, &call).await.unwrap_or_else(ToolOutput::error) })
+    }
+}
+
+/// The results in an answer of any shape: the first list of things with a title and an address.
+fn results(json: &Value) -> Option<String> {
+    let text = |thing: &Value, names: &[&str]| {
+        names.iter().find_map(|name| thing.get(name)?.as_str()).map(str::to_owned)
+    };
+    let result = |thing: &Value| {
+        let (title, url) = (text(thing, &["title", "name"])?, text(thing, &["url", "link", "href"])?);
+        let about = text(thing, &["content", "description", "snippet", "text", "body"]).unwrap_or_default();
+        let about: String = about.split_whitespace().collect::<Vec<_>>().join(" ");
+        let about: String = about.chars().take(SNIPPET_CHARS).collect();
+        Some(format!("{title}\n{url}\n{about}").trim_end().to_owned())
+    };
+    match json {
+        Value::Array(things) => {
+            let found: Vec<String> = things.iter().filter_map(result).take(RESULTS).collect();
+            if found.is_empty() { things.iter().find_map(results) } else { Some(found.join("\n\n")) }
+        }
+        Value::Object(fields) => fields.values().find_map(results),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_found_in_answers_of_any_shape() {
+        let searx = json!({"query": "x", "results": [{"title": "A", "url": "https://a", "content": "about  a"}, {"x": 1}]});
+        assert_eq!(results(&searx).unwrap(), "A\nhttps://a\nabout a");
+        let brave = json!({"web": {"results": [{"title": "A", "url": "https://a"}, {"title": "B", "url": "https://b", "description": "b"}]}});
+        assert_eq!(results(&brave).unwrap(), "A\nhttps://a\n\nB\nhttps://b\nb");
+        assert_eq!(results(&json!({"results": []})), None);
+    }
+}
