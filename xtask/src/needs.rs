@@ -16,7 +16,7 @@ struct Need {
     why: &'static str,
 }
 
-const NEEDS: [Need; 10] = [
+const NEEDS: [Need; 12] = [
     Need {
         probe: ("cc", "--version"),
         package: "gcc libc6-dev",
@@ -28,6 +28,8 @@ const NEEDS: [Need; 10] = [
     Need { probe: ("faketime", "--version"), package: "faketime", why: "clocks that jump" },
     Need { probe: ("make", "--version"), package: "make", why: "commands of the guides" },
     Need { probe: ("jq", "--version"), package: "jq", why: "commands of the guides" },
+    Need { probe: ("zsh", "--version"), package: "zsh", why: "its completions" },
+    Need { probe: ("fish", "--version"), package: "fish", why: "its completions" },
     Need { probe: ("curl", "--version"), package: "curl", why: "requests to the daemon's socket" },
     Need { probe: ("sqlite3", "--version"), package: "sqlite3", why: "databases that somebody else holds" },
     Need { probe: ("setpriv", "--version"), package: "util-linux", why: "other users and fewer rights" },

@@ -55,6 +55,10 @@ fn main() -> ExitCode {
         }
         Some(modes::NOTIFY) => return worker::notify_main(),
         Some(modes::WORKER) => return worker::worker_main(args.get(2..).unwrap_or_default()),
+        Some(cli::complete::MODE) => {
+            cli::complete::print(args.get(2..).unwrap_or_default());
+            return ExitCode::SUCCESS;
+        }
         Some("--version" | "-V") if args.len() == 2 => return finish(print_version()),
         _ => {}
     }

@@ -3,6 +3,7 @@
 //! One file for each verb. What a verb of the agent does is not here, only its arguments.
 
 pub(crate) mod agents;
+pub(crate) mod complete;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod daemon;

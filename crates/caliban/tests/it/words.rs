@@ -1,6 +1,10 @@
 //! Help, version, completions, manual pages and a wrong command line.
 
-use testkit::{Env, Run};
+use std::path::Path;
+
+use testkit::{Env, Run, script, text};
+
+use crate::fleet::Fleet;
 
 #[test]
 fn version_is_one_line() {
@@ -91,12 +95,65 @@ fn a_prompt_that_is_no_text_is_refused_in_words() {
 #[test]
 fn completions_are_there_for_every_shell() {
     let env = Env::new();
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+    for shell in ["elvish", "powershell"] {
         let script = env.run(["completions", shell]).ok().stdout;
         assert!(script.contains("permission-mode") && script.contains("worktrees"), "{shell}");
     }
-    let script = env.write("caliban.bash", env.run(["completions", "bash"]).ok().stdout);
-    Run::new(env.program("bash")).args(["-n", script.to_str().unwrap()]).output().ok();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = env.run(["completions", shell]).ok().stdout;
+        let script = env.write(format!("caliban.{shell}"), script);
+        Run::new(env.program(shell)).args(["-n", script.to_str().unwrap()]).output().ok();
+    }
+}
+
+/// What a shell itself would offer for the last word of a line.
+fn offered(place: &Path, env: &Env, shell: &str, line: &str) -> Vec<String> {
+    let script = env.write(format!("caliban.{shell}"), env.run(["completions", shell]).ok().stdout);
+    let script = script.display();
+    let words: Vec<String> = line.split(' ').map(|word| format!("'{word}'")).collect();
+    let (count, words) = (words.len(), words.join(" "));
+    let program = match shell {
+        "bash" => format!(
+            "source '{script}'; COMP_WORDS=({words}); COMP_CWORD={}; _caliban; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            count - 1
+        ),
+        // Its own functions need a terminal; ours hands the last one what it has found.
+        "zsh" => format!(
+            "compdef() {{ : }}; _describe() {{ local -a all=(\"${{(@P)3}}\"); print -rl -- ${{all%%:*}} }}; \
+             source '{script}'; words=({words}); CURRENT={count}; _caliban"
+        ),
+        _ => format!("source '{script}'; complete -C '{line}' | string split -f 1 \\t; true"),
+    };
+    let caliban = env.cmd("caliban").get_program().to_owned();
+    let path = format!("{}:/usr/bin:/bin", Path::new(&caliban).parent().unwrap().display());
+    let run = Run::new(env.program(shell)).args(["-c", program.as_str()]).env("PATH", path).dir(place);
+    let mut found: Vec<String> = run.output().ok().stdout.lines().map(str::to_owned).collect();
+    found.retain(|word| !word.is_empty() && !word.starts_with('-'));
+    found.sort();
+    found
+}
+
+#[test]
+fn shells_complete_nested_commands_values_and_ids() {
+    let fleet = Fleet::new(script![text("done")]);
+    let id = fleet.bg("a task", ["--label", "mine"]);
+    fleet.wait_for(&id, "done");
+    let (env, repo) = (&fleet.place.env, &fleet.place.repo);
+    for shell in ["bash", "zsh", "fish"] {
+        let has = |line: &str, expected: &[&str]| {
+            let mut wanted: Vec<&str> = expected.to_vec();
+            wanted.sort_unstable();
+            assert_eq!(offered(repo, env, shell, line), wanted, "{shell}: {line}");
+        };
+        has("caliban worktrees resc", &["rescue"]);
+        has("caliban worktrees rescue ", &["list", "restore", "rm"]);
+        has("caliban jobs ", &["list", "stop"]);
+        has("caliban --permission-mode ", &["default", "accept-edits", "plan", "unattended"]);
+        has("caliban agents spawn --isolation ", &["worktree", "none"]);
+        has("caliban attach ", &[&id]);
+        has(&format!("caliban agents logs {}", &id[..3]), &[&id]);
+        has("caliban list --js", &[]);
+    }
 }
 
 #[test]
