@@ -7,7 +7,10 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::event::{Answer, Ask};
+use crate::{
+    event::{Answer, Ask},
+    feed::{Entry, Feed},
+};
 
 /// The open asks of an agent.
 #[derive(Debug, Clone, Default)]
@@ -49,8 +52,36 @@ impl Asks {
         (answered, Parked { asks: self.clone(), id })
     }
 
+    /// Puts a question that is no call of the model's to whoever answers asks, and shows it in the live log; none when it was
+    /// closed without an answer.
+    pub async fn put(&self, feed: &Feed, ask: Ask) -> Option<Answer> {
+        let (answered, _parked) = self.park(ask.clone());
+        let _shown = Shown::new(feed, ask);
+        answered.await.ok()
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Open>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An ask that is shown in a live log for as long as it is open.
+pub(crate) struct Shown<'a> {
+    feed: &'a Feed,
+    id: String,
+}
+
+impl<'a> Shown<'a> {
+    pub(crate) fn new(feed: &'a Feed, ask: Ask) -> Self {
+        let id = ask.id.clone();
+        feed.push(Entry::SubAsked(ask));
+        Self { feed, id }
+    }
+}
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        self.feed.push(Entry::SubAnswered { id: self.id.clone() });
     }
 }
 

@@ -23,10 +23,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::{Agent, Attendance, Kit, Refused},
-    asks::Asks,
+    asks::{Asks, Shown},
     conversation::{INTERRUPTED, OpenCall},
     event::{Answer, Ask, Author, Decision, Event, Outcome, Verdict},
-    feed::{Entry, Feed},
+    feed::Entry,
     guard::{ENDED_AFTER, Progress, TOLD_AFTER},
     hooks::{HookEvent, HookPermission},
     pictures,
@@ -435,7 +435,7 @@ impl Runner<'_> {
         let resting = self.kit.purse.rest();
         let (answered, _parked) = self.asks.park(ask.clone());
         self.record(Event::AskOpened(ask.clone()), Durability::Synced).await?;
-        let _mirrored = self.kit.mirror.as_ref().map(|feed| Mirrored::show(feed, ask));
+        let _mirrored = self.kit.mirror.as_ref().map(|feed| Shown::new(feed, ask));
         let details = json!({"message": format!("caliban needs your permission to use {}", call.name)});
         let notify = self.kit.hooks.ask(HookEvent::Notification, None, details, self.cancel);
         let answer_recorded = async {
@@ -581,26 +581,6 @@ impl Runner<'_> {
             self.record(Event::Note { text }, Durability::Written).await?;
         }
         Ok(())
-    }
-}
-
-/// An ask that is shown at the parent's for as long as it is open.
-struct Mirrored<'a> {
-    feed: &'a Feed,
-    id: String,
-}
-
-impl<'a> Mirrored<'a> {
-    fn show(feed: &'a Feed, ask: Ask) -> Self {
-        let id = ask.id.clone();
-        feed.push(Entry::SubAsked(ask));
-        Self { feed, id }
-    }
-}
-
-impl Drop for Mirrored<'_> {
-    fn drop(&mut self) {
-        self.feed.push(Entry::SubAnswered { id: self.id.clone() });
     }
 }
 

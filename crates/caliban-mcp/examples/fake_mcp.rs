@@ -147,7 +147,7 @@ fn client(directory: PathBuf) -> ExitCode {
     };
     runtime.block_on(async {
         let http = Arc::new(caliban_http::Client::new(caliban_http::Options::default()));
-        let _connected = connect(&[config], &http, &CancellationToken::new()).await;
+        let _connected = connect(&[config], &http, None, &CancellationToken::new()).await;
         std::future::pending().await
     })
 }

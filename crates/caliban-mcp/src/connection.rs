@@ -59,8 +59,12 @@ pub(crate) struct Limits<'a> {
 
 impl Connection {
     /// Connects and agrees on a version; tells what there is.
-    pub(crate) async fn open(endpoint: &Endpoint, http: &Arc<Client>) -> Result<(Self, Offers), McpError> {
-        let heard = Arc::<Heard>::default();
+    pub(crate) async fn open(
+        endpoint: &Endpoint,
+        http: &Arc<Client>,
+        heard: Heard,
+    ) -> Result<(Self, Offers), McpError> {
+        let heard = Arc::new(heard);
         let way = match endpoint {
             Endpoint::Stdio { helper, command, args, env, cwd } => {
                 let launch = Launch {
@@ -80,10 +84,11 @@ impl Connection {
                 Way::Stream(opened.await?)
             }
         };
+        let capabilities = if heard.can_be_asked() { json!({"elicitation": {}}) } else { json!({}) };
         let connection = Self { way, next: AtomicU64::new(1), heard };
         let params = json!({
             "protocolVersion": VERSION,
-            "capabilities": {},
+            "capabilities": capabilities,
             "clientInfo": {"name": "caliban", "version": env!("CARGO_PKG_VERSION")},
         });
         let id = connection.next();
@@ -135,7 +140,12 @@ impl Connection {
                             (limits.progress)(&beat);
                         }
                     }
-                    () = &mut patience => break timeout(),
+                    () = &mut patience => {
+                        if !self.heard.is_somebody_thinking() {
+                            break timeout();
+                        }
+                        patience.as_mut().reset(tokio::time::Instant::now() + limits.timeout);
+                    }
                     () = &mut longest => break timeout(),
                 }
             }

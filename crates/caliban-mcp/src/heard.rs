@@ -1,15 +1,20 @@
-//! What a server says unasked: that a call goes on, and that its tools are others now.
+//! What a server says unasked: that a call goes on, that its tools are others now, and what it asks.
 
 use std::{
     collections::HashMap,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
 use serde_json::Value;
 use tokio::sync::mpsc;
+
+use crate::{
+    elicitation::{Elicit, Question},
+    message,
+};
 
 /// Characters of a progress message that are passed on.
 const MESSAGE_CHARS: usize = 500;
@@ -19,6 +24,10 @@ const MESSAGE_CHARS: usize = 500;
 pub(crate) struct Heard {
     beats: Mutex<HashMap<u64, mpsc::UnboundedSender<String>>>,
     has_other_tools: AtomicBool,
+    /// The server's name, and who puts its questions to a person.
+    elicit: Option<(String, Elicit)>,
+    /// Questions that a person has not answered.
+    open_questions: AtomicUsize,
 }
 
 /// Listens for the progress of one request; forgotten when this is dropped.
@@ -34,6 +43,33 @@ impl Heard {
         let (send, next) = mpsc::unbounded_channel();
         self.table().insert(id, send);
         Beats { heard: self, id, next }
+    }
+
+    /// For a server whose questions somebody puts.
+    pub(crate) fn new(server: &str, elicit: Option<Elicit>) -> Self {
+        Self { elicit: elicit.map(|elicit| (server.to_owned(), elicit)), ..Self::default() }
+    }
+
+    /// Whether the server may ask.
+    pub(crate) fn can_be_asked(&self) -> bool {
+        self.elicit.is_some()
+    }
+
+    /// Whether a person has to answer something: that may take as long as it takes.
+    pub(crate) fn is_somebody_thinking(&self) -> bool {
+        self.open_questions.load(Ordering::Relaxed) > 0
+    }
+
+    /// Our answer to a server's request.
+    pub(crate) async fn reply(&self, id: &Value, method: &str, params: &Value) -> String {
+        let Some((server, elicit)) = self.elicit.as_ref().filter(|_| method == "elicitation/create") else {
+            return message::reply(id, method);
+        };
+        let question = Question::of(server, params);
+        self.open_questions.fetch_add(1, Ordering::Relaxed);
+        let said = elicit(question.clone()).await;
+        self.open_questions.fetch_sub(1, Ordering::Relaxed);
+        message::result(id, &question.result(said))
     }
 
     /// Takes a notification in.

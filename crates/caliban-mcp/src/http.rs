@@ -185,8 +185,9 @@ impl HttpConnection {
                 for incoming in messages {
                     match incoming {
                         Incoming::Answer { id: of, result } if of == id => return Ok(result?),
-                        Incoming::Request { id, method } => {
-                            self.tell(message::reply(&id, &method), NOTIFICATION).await
+                        Incoming::Request { id, method, params } => {
+                            let reply = self.heard.reply(&id, &method, &params).await;
+                            self.tell(reply, NOTIFICATION).await;
                         }
                         Incoming::Notification { method, params } => self.heard.take(&method, &params),
                         Incoming::Answer { .. } | Incoming::Other => {}

@@ -15,7 +15,7 @@ pub(crate) enum Incoming {
     /// The answer to a request of ours.
     Answer { id: u64, result: Result<Value, RpcError> },
     /// A request to us.
-    Request { id: Value, method: String },
+    Request { id: Value, method: String, params: Value },
     /// Something that the server says unasked.
     Notification { method: String, params: Value },
     /// Something without meaning for us.
@@ -56,6 +56,11 @@ pub(crate) fn reply(id: &Value, method: &str) -> String {
     .to_string()
 }
 
+/// A result for a server's request.
+pub(crate) fn result(id: &Value, result: &Value) -> String {
+    json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()
+}
+
 /// All messages in a text: one, or a batch of an older server.
 pub(crate) fn read(text: &[u8]) -> Result<Vec<Incoming>, serde_json::Error> {
     Ok(match serde_json::from_slice(text)? {
@@ -72,7 +77,7 @@ fn one(mut value: Value) -> Incoming {
         return if id.is_null() {
             Incoming::Notification { method, params }
         } else {
-            Incoming::Request { id, method }
+            Incoming::Request { id, method, params }
         };
     }
     let Some(id) = id.as_u64() else { return Incoming::Other };

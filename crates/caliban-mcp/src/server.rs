@@ -12,7 +12,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::ServerConfig,
     connection::{Connection, Limits},
+    elicitation::Elicit,
     error::McpError,
+    heard::Heard,
 };
 
 /// Pages of a tool list that are asked for.
@@ -28,6 +30,7 @@ const SCHEMA_BYTES: usize = 64 << 10;
 pub struct Server {
     config: ServerConfig,
     http: Arc<Client>,
+    elicit: Option<Elicit>,
     connection: Mutex<Arc<Connection>>,
     /// One connects again at a time.
     reconnecting: Semaphore,
@@ -49,14 +52,16 @@ pub struct RemoteTool {
     pub read_only: bool,
 }
 
-/// Connects to all servers at the same time; each with its own outcome, in the same order.
+/// Connects to all servers at the same time; each with its own outcome, in the same order. `elicit` puts their questions to a
+/// person.
 pub async fn connect(
     servers: &[ServerConfig],
     http: &Arc<Client>,
+    elicit: Option<&Elicit>,
     cancel: &CancellationToken,
 ) -> Vec<(String, Result<Arc<Server>, McpError>)> {
     join_all(servers.iter().map(async |config| {
-        let server = Server::connect(config.clone(), Arc::clone(http), cancel).await;
+        let server = Server::connect(config.clone(), Arc::clone(http), elicit.cloned(), cancel).await;
         (config.name.clone(), server.map(Arc::new))
     }))
     .await
@@ -66,10 +71,12 @@ impl Server {
     async fn connect(
         config: ServerConfig,
         http: Arc<Client>,
+        elicit: Option<Elicit>,
         cancel: &CancellationToken,
     ) -> Result<Self, McpError> {
         let starting = async {
-            let (connection, offers) = Connection::open(&config.endpoint, &http).await?;
+            let heard = Heard::new(&config.name, elicit.clone());
+            let (connection, offers) = Connection::open(&config.endpoint, &http, heard).await?;
             let listed =
                 if offers.tools { list(&connection, &config, cancel).await? } else { Listed::default() };
             Ok((connection, listed, offers.resources))
@@ -78,6 +85,7 @@ impl Server {
         Ok(Self {
             config,
             http,
+            elicit,
             connection: Mutex::new(Arc::new(connection)),
             reconnecting: Semaphore::new(1),
             tools: listed.tools,
@@ -187,7 +195,8 @@ impl Server {
         if !connection.is_over() {
             return Ok(connection);
         }
-        let opening = Connection::open(&self.config.endpoint, &self.http);
+        let heard = Heard::new(&self.config.name, self.elicit.clone());
+        let opening = Connection::open(&self.config.endpoint, &self.http, heard);
         let (connection, _) = within(&self.config, cancel, opening).await?;
         let connection = Arc::new(connection);
         *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&connection);

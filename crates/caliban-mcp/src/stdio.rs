@@ -266,10 +266,15 @@ async fn listen(stdout: ChildStdout, outgoing: mpsc::Sender<String>, shared: Arc
                         let _best_effort = answer.send(result);
                     }
                 }
-                Incoming::Request { id, method } => {
-                    if outgoing.try_send(message::reply(&id, &method)).is_err() {
-                        tracing::debug!("an answer was not taken by the MCP server");
-                    }
+                Incoming::Request { id, method, params } => {
+                    // Not in the way of what comes behind it: a person may have to think.
+                    let (heard, outgoing) = (Arc::clone(&shared.heard_unasked), outgoing.clone());
+                    tokio::spawn(async move {
+                        let reply = heard.reply(&id, &method, &params).await;
+                        if outgoing.try_send(reply).is_err() {
+                            tracing::debug!("an answer was not taken by the MCP server");
+                        }
+                    });
                 }
                 Incoming::Notification { method, params } => shared.heard_unasked.take(&method, &params),
                 Incoming::Other => {}

@@ -191,10 +191,13 @@ async fn listen(
                             let _best_effort = answer.send(result);
                         }
                     }
-                    Incoming::Request { id, method } => {
+                    Incoming::Request { id, method, params } => {
                         // Not in our way: a further event may be what the server waits for.
-                        let (outgoing, reply) = (outgoing.clone(), message::reply(&id, &method));
-                        tokio::spawn(async move { outgoing.tell(reply).await });
+                        let (outgoing, heard) = (outgoing.clone(), Arc::clone(&heard));
+                        tokio::spawn(async move {
+                            let reply = heard.reply(&id, &method, &params).await;
+                            outgoing.tell(reply).await;
+                        });
                     }
                     Incoming::Notification { method, params } => heard.take(&method, &params),
                     Incoming::Other => {}

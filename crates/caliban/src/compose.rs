@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     commands::{self, custom::Custom},
     fleet::spawner::FleetSpawner,
-    mcp,
+    mcp::{self, questions::Questions},
     place::{Found, Sessions},
     report::Failure,
     settings::{
@@ -81,6 +81,8 @@ pub(crate) struct Composition {
     skills: Vec<Skill>,
     /// Connected MCP servers; they end with the last who holds them.
     servers: Vec<Arc<Server>>,
+    /// Where their questions go.
+    questions: Questions,
 }
 
 /// What an agent is composed for.
@@ -231,7 +233,9 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     };
     let mut configs = mcp::configured(settings, &workspace);
     configs.extend(mcp::brought(mcp_servers, &workspace));
-    let (servers, left_out) = mcp::connect(&configs, &workspace.http).await;
+    let questions = Questions::default();
+    let elicit = questions.elicit(attendance);
+    let (servers, left_out) = mcp::connect(&configs, &workspace.http, elicit.as_ref()).await;
     notes.extend(left_out);
     let repo_dir = loaded.paths.repo(&loaded.root);
     let background = settings.background_agents.limits();
@@ -248,6 +252,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         commands,
         skills,
         servers,
+        questions,
         after_turn,
     })
 }
@@ -331,7 +336,9 @@ impl Composition {
                 place.agent.clone_from(&wanted.session);
             }
         }
-        self.blueprint.kit(wanted).map_err(|error| Failure::new(chain(&error)))
+        let kit = self.blueprint.kit(wanted).map_err(|error| Failure::new(chain(&error)))?;
+        self.questions.go_to(&kit);
+        Ok(kit)
     }
 
     /// The agent of one conversation of this repo.

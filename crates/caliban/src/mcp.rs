@@ -1,9 +1,11 @@
 //! MCP servers: from the settings, and from an editor that brings its own, to connected ones.
 
+pub(crate) mod questions;
+
 use std::{collections::BTreeMap, ffi::OsString, path::Path, sync::Arc, time::Duration};
 
 use caliban_acp::v1::McpServer as Brought;
-use caliban_mcp::{Endpoint, Outputs, Server, ServerConfig};
+use caliban_mcp::{Elicit, Endpoint, Outputs, Server, ServerConfig};
 use caliban_tools::{Tool, WorkspaceOptions};
 use tokio_util::sync::CancellationToken;
 
@@ -57,13 +59,14 @@ pub(crate) fn brought(servers: &[Brought], workspace: &WorkspaceOptions) -> Vec<
 pub(crate) async fn connect(
     configs: &[ServerConfig],
     http: &caliban_http::Options,
+    elicit: Option<&Elicit>,
 ) -> (Vec<Arc<Server>>, Vec<String>) {
     if configs.is_empty() {
         return (Vec::new(), Vec::new());
     }
     let client = Arc::new(caliban_http::Client::new(http.clone()));
     let (mut servers, mut notes) = (Vec::new(), Vec::new());
-    for (name, result) in caliban_mcp::connect(configs, &client, &CancellationToken::new()).await {
+    for (name, result) in caliban_mcp::connect(configs, &client, elicit, &CancellationToken::new()).await {
         match result {
             Ok(server) => servers.push(server),
             Err(error) => {

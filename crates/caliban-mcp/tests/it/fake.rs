@@ -41,7 +41,7 @@ pub(crate) fn config(directory: &Path, mode: &str) -> ServerConfig {
 
 pub(crate) async fn connected(config: ServerConfig) -> Result<Arc<Server>, McpError> {
     let http = Arc::new(Client::new(Options::default()));
-    let mut all = connect(&[config], &http, &CancellationToken::new()).await;
+    let mut all = connect(&[config], &http, None, &CancellationToken::new()).await;
     let (name, server) = all.remove(0);
     assert_eq!((name.as_str(), all.len()), ("hub", 0));
     server

@@ -357,3 +357,44 @@ async fn resources_are_listed_read_and_put_into_prompts() {
         ]
     );
 }
+
+#[tokio::test]
+async fn a_question_of_a_server_is_put_to_a_person_and_the_time_limit_does_not_run_meanwhile() {
+    let (send, events) = std::sync::mpsc::channel();
+    let events = std::sync::Mutex::new(Some(events));
+    let sender = std::sync::Mutex::new(send);
+    let web = Web::new(move |request| {
+        // The person's answer is the server's result.
+        if request.body.get("result").is_some() {
+            let result = said(&request.body["result"].to_string());
+            let event = json!({"jsonrpc": "2.0", "id": request.body["id"], "result": result});
+            sender.lock().unwrap().send(format!("data: {event}\n\n")).unwrap();
+        }
+        answer(request, |id| {
+            let schema = json!({"type": "object", "properties": {"ok": {"type": "boolean"}}});
+            let params = json!({"message": "Delete it?", "requestedSchema": schema});
+            let event = json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params});
+            sender.lock().unwrap().send(format!("data: {event}\n\n")).unwrap();
+            Reply::Events(events.lock().unwrap().take().unwrap())
+        })
+    });
+    let limit = std::time::Duration::from_secs(2);
+    let config = ServerConfig { timeout: limit, ..config(&web) };
+    let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = Arc::clone(&asked);
+    let elicit: caliban_mcp::Elicit = Arc::new(move |question| {
+        noted.lock().unwrap().push((question.server, question.message));
+        Box::pin(async move {
+            // Longer than the limit of the call.
+            tokio::time::sleep(2 * limit).await;
+            caliban_mcp::Reply::Yes
+        })
+    });
+    let http = Arc::new(caliban_http::Client::new(caliban_http::Options::default()));
+    let mut all = caliban_mcp::connect(&[config], &http, Some(&elicit), &CancellationToken::new()).await;
+    let hub = Hub::of(TempDir::new().unwrap(), all.remove(0).1.unwrap());
+    let output = hub.call("echo", json!({})).await;
+    assert_eq!(output.content, vec![text(r#"{"action":"accept","content":{"ok":true}}"#)]);
+    assert_eq!(*asked.lock().unwrap(), [("hub".to_owned(), "Delete it?".to_owned())]);
+    assert_eq!(web.seen()[0].body["params"]["capabilities"], json!({"elicitation": {}}));
+}

@@ -261,7 +261,7 @@ async fn starting_can_be_cancelled() {
     let http = std::sync::Arc::new(caliban_http::Client::new(caliban_http::Options::default()));
     let cancel = CancellationToken::new();
     cancel.cancel();
-    let mut all = caliban_mcp::connect(&[config(directory.path(), "silent")], &http, &cancel).await;
+    let mut all = caliban_mcp::connect(&[config(directory.path(), "silent")], &http, None, &cancel).await;
     assert!(matches!(all.remove(0).1.map(|_| ()), Err(McpError::Cancelled)));
     assert_eq!(LONG, config(directory.path(), "").timeout);
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::{script, text, tool};
 
-use crate::place::Place;
+use crate::{fleet::Fleet, place::Place};
 
 /// A server of one tool, in shell: it answers `initialize`, `tools/list` and `tools/call`.
 const SERVER: &str = r#"#!/bin/sh
@@ -82,4 +82,40 @@ done
     assert!(request["messages"].to_string().contains("[@db:db://users]\\nada, bob"), "{request}");
     let names: Vec<&Value> = request["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
     assert!(names.contains(&&json!("McpResource")), "{names:?}");
+}
+
+/// A server whose tool asks before it does something.
+const ASKING: &str = r#"#!/bin/sh
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}}' ;;
+    *'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"tools":[{"name":"wipe","inputSchema":{"type":"object"}}]}}' ;;
+    *'"tools/call"'*)
+      call=$id
+      echo '{"jsonrpc":"2.0","id":900,"method":"elicitation/create","params":{"message":"Wipe all of it?","requestedSchema":{"type":"object","properties":{"sure":{"type":"boolean"}}}}}' ;;
+    *'"accept"'*) echo '{"jsonrpc":"2.0","id":'"$call"',"result":{"content":[{"type":"text","text":"wiped"}]}}' ;;
+    *'"decline"'*) echo '{"jsonrpc":"2.0","id":'"$call"',"result":{"content":[{"type":"text","text":"left alone"}]}}' ;;
+  esac
+done
+"#;
+
+#[test]
+fn a_server_asks_a_person_through_the_agents_own_questions() {
+    for (verb, outcome) in [("approve", "wiped"), ("deny", "left alone")] {
+        let fleet = Fleet::new(script![tool("mcp__db__wipe", json!({})), text("done")]);
+        let server = fleet.place.env.write(fleet.place.env.root().join("server.sh"), ASKING);
+        fleet.settings(&format!(
+            "[mcp.servers.db]\ncommand = \"sh\"\nargs = [{:?}]\n",
+            server.display().to_string()
+        ));
+        let id = fleet.bg("wipe it", ["--allow", "mcp__db", "--isolation", "none"]);
+        fleet.wait_for_ask(&id);
+        let asks = fleet.row(&id)["asks"].to_string();
+        assert!(asks.contains("Wipe all of it?") && asks.contains("the MCP server db asks"), "{asks}");
+        fleet.run([verb, &id]).ok();
+        fleet.wait_for(&id, "done");
+        let told = fleet.place.server.model_requests()[1].body["messages"].to_string();
+        assert!(told.contains(outcome), "{verb}: {told}");
+    }
 }

@@ -1,0 +1,71 @@
+//! Questions of MCP servers, put to whoever answers the agent's own asks.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
+
+use caliban_agent::{
+    Attendance, Kit,
+    asks::Asks,
+    event::{Answer, Ask},
+    feed::Feed,
+};
+use caliban_core::inert;
+use caliban_mcp::{Elicit, Form, Question, Reply};
+use serde_json::json;
+
+/// Where the questions of a composition's servers go: to the first agent that is made of it.
+#[derive(Clone, Default)]
+pub(crate) struct Questions(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    agent: OnceLock<(Asks, Feed)>,
+    asked: AtomicU64,
+}
+
+impl Questions {
+    /// From now on they go to whoever answers this agent's asks.
+    pub(crate) fn go_to(&self, kit: &Kit) {
+        let _the_first = self.0.agent.set((kit.asks.clone(), kit.feed.clone()));
+    }
+
+    /// How a server's question is put; none where nobody can be asked.
+    pub(crate) fn elicit(&self, attendance: Attendance) -> Option<Elicit> {
+        let questions = self.clone();
+        (attendance != Attendance::Nobody).then(|| -> Elicit {
+            Arc::new(move |question| {
+                let questions = questions.clone();
+                Box::pin(async move { questions.put(question).await })
+            })
+        })
+    }
+
+    async fn put(&self, question: Question) -> Reply {
+        let Some((asks, feed)) = self.0.agent.get() else { return Reply::No };
+        let how = match &question.form {
+            Form::Confirm(_) => String::new(),
+            Form::Text { name, choices, .. } if choices.is_empty() => {
+                format!("; type the {}", inert::line(name))
+            }
+            Form::Text { choices, .. } => format!("; type one of {}", inert::line(&choices.join(", "))),
+            Form::Other => return Reply::No,
+        };
+        let number = self.0.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        let server = inert::line(&question.server).into_owned();
+        let ask = Ask {
+            id: format!("mcp-{server}-{number}"),
+            agent: None,
+            name: format!("mcp__{server}"),
+            input: json!({"prompt": question.message}),
+            why: format!("the MCP server {server} asks{how}"),
+            suggestions: Vec::new(),
+        };
+        match asks.put(feed, ask).await {
+            Some(Answer::Once | Answer::Always) => Reply::Yes,
+            Some(Answer::No(Some(text))) => Reply::Text(text),
+            Some(Answer::No(None)) | None => Reply::No,
+        }
+    }
+}
