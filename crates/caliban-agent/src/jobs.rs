@@ -36,7 +36,10 @@ impl Agent {
         if let Some(news) = self.news_of_jobs() {
             return Ok(Jobs::News(news));
         }
-        let running = running(&workspace.jobs());
+        // One in a terminal waits for the model, not the other way round.
+        let mut jobs = workspace.jobs();
+        jobs.retain(|job| !job.has_terminal);
+        let running = running(&jobs);
         if running.is_empty() || was_told {
             return Ok(Jobs::Over);
         }

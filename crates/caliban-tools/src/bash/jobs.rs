@@ -37,6 +37,8 @@ pub struct JobInfo {
     pub description: Option<String>,
     /// How it is.
     pub state: JobState,
+    /// Whether it runs in a terminal: then it may wait for somebody who types.
+    pub has_terminal: bool,
 }
 
 /// See the module.
@@ -132,6 +134,7 @@ impl Jobs {
                 command: job.command.clone(),
                 description: job.description.clone(),
                 state: *job.state.borrow(),
+                has_terminal: job.keyboard.is_some(),
             })
             .collect()
     }

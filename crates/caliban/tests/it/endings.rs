@@ -99,6 +99,23 @@ fn a_run_waits_for_its_background_commands_and_tells_the_model() {
 }
 
 #[test]
+fn a_run_does_not_wait_for_a_program_that_waits_for_somebody_who_types() {
+    let place = Place::new(script![
+        tool("Bash", json!({"command": "cat", "tty": true})),
+        tool("BashInput", json!({"bash_id": "bash_1", "text": "hello\n"})),
+        text("typed"),
+    ]);
+    // Without an end of the wait the test would not end.
+    place.env.write(place.env.config().join("caliban/settings.toml"), "[bash]\njob_wait_seconds = 100000\n");
+    let output = place.ask("type", ["--output-format", "json", UNATTENDED[0], UNATTENDED[1]]).ok();
+    let result: Value = output.json();
+    let note = "background commands still ran and were ended: bash_1 (cat)";
+    assert_eq!((&result["result"], &result["notes"]), (&json!("typed"), &json!([note])));
+    let told = last_message(&place, 2);
+    assert!(told.contains("hello\\nhello"), "{told}");
+}
+
+#[test]
 fn a_command_that_does_not_end_is_ended_with_the_run_and_that_is_said() {
     let place = Place::new(script![
         background("sleep 600"),
