@@ -342,6 +342,8 @@ mod tests {
             check(&[init, shim, own], &[("/a", other)], agents(&[], Which::Command));
         }
         check(&[init, shim, own], &[], agents(&[], Which::Command));
+        // What an agent detached is still an agent's.
+        check(&[init, (40, 1, 3, modes::DETACHED, "/jobs/a"), own], &[], agents(&[], Which::Command));
         // The worker alone, when its shim was killed. Shim and worker are one agent.
         let (worker, below) = ((50, 40, 5, modes::WORKER, "/a"), (100, 50, 9, "", ""));
         check(&[init, shell, worker, below], &[("/a", record(7, 7))], agents(&["/a"], Which::Command));

@@ -50,6 +50,11 @@ impl RepoFile {
     const ALL: [Self; 5] =
         [Self::Settings, Self::LocalSettings, Self::McpJson, Self::ClaudeSettings, Self::ClaudeLocalSettings];
 
+    /// In the order in which they count, the weakest first: what a repo has for us is stronger than what it has for another
+    /// program.
+    pub(crate) const WEAKEST_FIRST: [Self; 5] =
+        [Self::ClaudeSettings, Self::ClaudeLocalSettings, Self::McpJson, Self::Settings, Self::LocalSettings];
+
     /// Those of another program whose denials hold without trust: they only narrow.
     pub(crate) const NARROWING: [Self; 2] = [Self::ClaudeSettings, Self::ClaudeLocalSettings];
 

@@ -124,8 +124,11 @@ fn path(json: bool, environment: &Environment, cwd: &Path, out: &mut dyn Write) 
 fn files(loaded: &Loaded) -> Vec<SettingsFile> {
     let user = loaded.paths.user_settings();
     let state = if user.exists() { "read" } else { "absent" };
-    let mut files = vec![SettingsFile { path: user.display().to_string(), state }];
-    for kind in [RepoFile::McpJson, RepoFile::Settings, RepoFile::LocalSettings] {
+    let claude = loaded.paths.claude_settings().filter(|_| loaded.claude.is_some());
+    let claude = claude.map(|path| SettingsFile { path: path.display().to_string(), state: "read" });
+    let user = SettingsFile { path: user.display().to_string(), state };
+    let mut files: Vec<SettingsFile> = claude.into_iter().chain([user]).collect();
+    for kind in RepoFile::WEAKEST_FIRST {
         let path = loaded.root.join(kind.name());
         let state = match &loaded.trust {
             Trust::Trusted(files) if files.get(kind).is_some() => "read",
@@ -135,7 +138,10 @@ fn files(loaded: &Loaded) -> Vec<SettingsFile> {
             }
             Trust::NoFiles | Trust::Trusted(_) | Trust::Untrusted(_) | Trust::Changed(_) => "absent",
         };
-        files.push(SettingsFile { path: path.display().to_string(), state });
+        // What another program might have is worth a line only where it is.
+        if state != "absent" || !RepoFile::NARROWING.contains(&kind) {
+            files.push(SettingsFile { path: path.display().to_string(), state });
+        }
     }
     files
 }

@@ -163,14 +163,7 @@ pub(crate) fn repo_layers(
     home: Option<&Path>,
 ) -> Result<(Vec<Layer>, Vec<String>), SettingsError> {
     let (mut layers, mut notes) = (Vec::new(), Vec::new());
-    // The repo's own settings are stronger than what it has for another program.
-    for kind in [
-        RepoFile::ClaudeSettings,
-        RepoFile::ClaudeLocalSettings,
-        RepoFile::McpJson,
-        RepoFile::Settings,
-        RepoFile::LocalSettings,
-    ] {
+    for kind in RepoFile::WEAKEST_FIRST {
         let Some(bytes) = files.get(kind) else { continue };
         let path = root.join(kind.name());
         let mut layer = match kind {
