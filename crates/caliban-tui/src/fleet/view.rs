@@ -178,6 +178,9 @@ impl FleetState {
             };
             put(buffer, area, area.y + 1, &Line::styled(text, self.theme.style(Role::Dim)));
         }
+        let columns = usize::from(area.width);
+        // Names of one width, so that what agents do stands in one column.
+        let names = rows.iter().map(|row| self.name(row).width()).max().unwrap_or_default().min(columns / 3);
         for (line, y) in lines(&rows).into_iter().skip(self.top).zip(area.y..area.bottom()) {
             let line = match line {
                 ListLine::Blank => Line::default(),
@@ -191,7 +194,7 @@ impl FleetState {
                     Line::styled(format!("{name} ({count})"), self.theme.style(role))
                 }
                 ListLine::Row(number) => match rows.get(number) {
-                    Some(row) => self.row_line(row, area.width.into()),
+                    Some(row) => self.row_line(row, names, columns),
                     None => Line::default(),
                 },
             };
@@ -199,10 +202,8 @@ impl FleetState {
         }
     }
 
-    fn row_line(&self, row: &FleetRow, columns: usize) -> Line<'static> {
-        let is_chosen = self.chosen.as_ref() == Some(&row.key);
-        let choice = if is_chosen { "›" } else { " " };
-        let mark = if self.marked.contains(&row.key) { "*" } else { " " };
+    /// Its repo, when there are several, its id, its label, and whether there is a draft for it.
+    fn name(&self, row: &FleetRow) -> String {
         let label = row.label.as_ref().map(|label| format!(" {}", foreign::line(label))).unwrap_or_default();
         let repo = match self.scope {
             Scope::Repo => String::new(),
@@ -212,8 +213,16 @@ impl FleetState {
             }
         };
         let draft = if self.drafts.contains_key(&row.key) { " ✎" } else { "" };
-        let head = format!("{choice}{mark}{repo}{}{label}{draft}", spaced(&repo, &row.key.id));
-        let head = cut(&head, columns / 2);
+        format!("{repo}{}{label}{draft}", spaced(&repo, &row.key.id))
+    }
+
+    fn row_line(&self, row: &FleetRow, names: usize, columns: usize) -> Line<'static> {
+        let is_chosen = self.chosen.as_ref() == Some(&row.key);
+        let choice = if is_chosen { "›" } else { " " };
+        let mark = if self.marked.contains(&row.key) { "*" } else { " " };
+        let name = cut(&self.name(row), names.max((columns / 2).saturating_sub(2)));
+        let fill = " ".repeat(names.saturating_sub(name.width()));
+        let head = format!("{choice}{mark}{name}{fill}");
         let state = format!("  {:<8} ", foreign::line(&row.state));
         let waiting = row.waiting.as_ref().map(|time| format!("waiting {time}  ")).unwrap_or_default();
         let spent = format!("  {}", foreign::line(&row.spent));

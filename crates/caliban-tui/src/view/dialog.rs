@@ -95,7 +95,9 @@ pub(crate) fn draw(
     put(buffer, area, bottom - 3, &Line::styled(cut(&why, area.width.into()), theme.style(Role::Dim)));
     let rules = match asked.rules.as_slice() {
         [] => "  there is no rule that could allow this always",
-        _ => "  the rules that `always` adds are listed at the end of the call",
+        // They stand below the call, and are seen.
+        _ if below == 0 => "",
+        _ => "  what `always` adds is listed at the end of the call",
     };
     put(buffer, area, bottom - 2, &Line::styled(cut(rules, area.width.into()), theme.style(Role::Dim)));
     if let Some(reason) = &open.reason {
@@ -108,19 +110,24 @@ pub(crate) fn draw(
         put(buffer, area, bottom - 1, &Line::from(spans));
         return Some(Position::new(x, bottom - 1));
     }
-    let key = |key: &'static str, word: &str, can: bool| {
-        let role = if can { Role::Strong } else { Role::Dim };
-        Span::styled(format!("{key} {word}   "), theme.style(role))
-    };
-    let is_read = open.is_read(typed, now);
-    let spans = vec![
-        Span::raw("  "),
-        key("y", "allow once", may_allow == Ok(())),
-        key("a", "always", may_allow == Ok(()) && !asked.rules.is_empty()),
-        key("n", "refuse", is_read),
-        key("r", "refuse, with a reason", is_read),
-        key("Esc", "back", true),
-    ];
-    put(buffer, area, bottom - 1, &Line::from(spans));
+    let (may, is_read) = (may_allow == Ok(()), open.is_read(typed, now));
+    let can = [may, may && !asked.rules.is_empty(), is_read, is_read, true];
+    let fits = |line: &Line<'_>| line.width() <= usize::from(area.width);
+    let [long, short] = KEYS.map(|words| keys(words, can, theme));
+    put(buffer, area, bottom - 1, if fits(&long) { &long } else { &short });
     None
+}
+
+/// The keys of the dialog, and the same for a narrow screen. The places of `y` and `n` differ from width to width, never
+/// from question to question.
+const KEYS: [[&str; 5]; 2] = [
+    ["y allow once   ", "a always   ", "n refuse   ", "r refuse, with a reason   ", "Esc back"],
+    ["y allow once  ", "a always  ", "n refuse  ", "r with a reason  ", "Esc"],
+];
+
+fn keys(words: [&'static str; 5], can: [bool; 5], theme: Theme) -> Line<'static> {
+    let word = |(word, can): (&'static str, bool)| {
+        Span::styled(word, theme.style(if can { Role::Strong } else { Role::Dim }))
+    };
+    [Span::raw("  ")].into_iter().chain(words.into_iter().zip(can).map(word)).collect()
 }
