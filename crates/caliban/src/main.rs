@@ -30,6 +30,7 @@ mod worktrees;
 use std::{ffi::OsString, io::Write as _, path::PathBuf, process::ExitCode};
 
 use caliban_contract::modes;
+use caliban_core::redact::Redactor;
 
 use crate::{
     cli::{Cli, Command},
@@ -72,6 +73,11 @@ fn main() -> ExitCode {
 /// Carries a command line out.
 fn run(cli: &Cli) -> Result<Code, Failure> {
     let environment = Environment::of_process();
+    let told = environment.clone();
+    report::tell_panics(
+        move || Redactor::new(settings::tool_environment::spoken_secrets(&told)),
+        "a session is on disk up to its last step: `caliban --continue` goes on with it",
+    );
     let cwd = working_directory(cli, &environment)?;
     if cli.everywhere.debug {
         if screen::takes_terminal(cli, &environment) {

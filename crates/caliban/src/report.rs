@@ -7,6 +7,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
+use caliban_core::redact::Redactor;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::settings::{Place, SettingsError};
@@ -110,6 +111,17 @@ pub(crate) fn note(text: &str) {
     let _gone = say(&mut anstream::stderr().lock(), "note", AnsiColor::Yellow, text);
 }
 
+/// From now on a panic is told without secrets: what it says may quote anything. On stderr, whoever has the terminal: the
+/// screen has given it back by then.
+pub(crate) fn tell_panics(redactor: impl Fn() -> Redactor + Send + Sync + 'static, hint: &'static str) {
+    std::panic::set_hook(Box::new(move |panic| panic_report(&panic.to_string(), &redactor(), hint).show()));
+}
+
+fn panic_report(panic: &str, redactor: &Redactor, hint: &str) -> Failure {
+    let text = format!("caliban has a fault, please report it: {}", redactor.redact(panic));
+    Failure::new(text).hint(hint)
+}
+
 /// `label: text`; further lines stand below the first.
 fn say(out: &mut dyn std::io::Write, label: &str, color: AnsiColor, text: &str) -> std::io::Result<()> {
     let style = Style::new().bold().fg_color(Some(color.into()));
@@ -174,4 +186,21 @@ fn log_filter() -> tracing_subscriber::EnvFilter {
     tracing_subscriber::EnvFilter::new(
         "caliban=debug,caliban_agent=debug,caliban_providers=debug,caliban_tools=debug",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_told_without_secrets_and_says_how_to_go_on() {
+        let redactor = Redactor::new([("API_KEY".to_owned(), "sk-very-secret-value".to_owned())]);
+        let panic = "panicked at src/x.rs:1:2:\nthe key is sk-very-secret-value";
+        let report = panic_report(panic, &redactor, "`caliban --continue` goes on");
+        assert!(
+            report.message.contains("src/x.rs:1:2") && !report.message.contains("very-secret"),
+            "{report}"
+        );
+        assert_eq!(report.hint.as_deref(), Some("`caliban --continue` goes on"));
+    }
 }

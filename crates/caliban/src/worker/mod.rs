@@ -184,7 +184,8 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     let files = files(asked, waking, &environment, ground, status);
     let settings = load_with(&environment, ground, Layer::default(), files.clone())?.settings;
     let redactor = Redactor::new(secrets(&environment, &settings));
-    tell_panics_without_secrets(redactor.clone());
+    let told = redactor.clone();
+    crate::report::tell_panics(move || told.clone(), "caliban resume goes on after its last step");
     status.redact(redactor);
     // Held to the end: as long as we work in it, nobody removes it.
     let worktree = isolation::worktree(&spec, &order.directory, &settings, &environment, status).await?;
@@ -240,13 +241,6 @@ fn take_over(spec: &SpawnSpec, directory: &Path) -> Result<(), Failure> {
         ))
         .hint("is the session still there? `caliban sessions list`")
     })
-}
-
-/// What a panic says may quote anything; it goes to `worker.log` like all that is said here.
-fn tell_panics_without_secrets(redactor: Redactor) {
-    std::panic::set_hook(Box::new(move |panic| {
-        crate::report::note(&redactor.redact(&panic.to_string()));
-    }));
 }
 
 /// The settings files of a run; none for those of now. The first run has those of the moment when the agent was asked for.
