@@ -42,6 +42,9 @@ use crate::{
 /// Events of the agent that are taken before the next key and the next frame.
 const BATCH: usize = 256;
 
+/// How long a signal may take that came with the end of the editor.
+const AFTER_EDITOR: std::time::Duration = std::time::Duration::from_millis(20);
+
 /// How the screen is opened.
 #[derive(Debug)]
 pub struct Options {
@@ -405,7 +408,8 @@ impl Runner {
                     edited = desk::edit(&editor, &text) => edited,
                     () = signals.end() => return Ok(None),
                 };
-                // Ctrl+C in the editor was meant for the editor.
+                // Ctrl+C in the editor was meant for the editor. It may be told a moment after the editor's end.
+                tokio::time::sleep(AFTER_EDITOR).await;
                 signals.forget_interrupts();
                 self.take_terminal()?;
                 self.take(Event::Agent(AgentEvent::Edited(edited)), Instant::now())?;

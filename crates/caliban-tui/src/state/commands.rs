@@ -69,7 +69,14 @@ impl State {
                 .min_by_key(|(distance, _)| *distance);
             let hint =
                 near.map_or("/help lists them".to_owned(), |(_, near)| format!("did you mean /{near}?"));
-            self.say(format!("there is no command /{name}; {hint} Nothing was sent."), now);
+            let why = if self.is_opening() {
+                format!(
+                    "the session is not open yet, and /{name} may be a command of it: Enter again in a moment"
+                )
+            } else {
+                format!("there is no command /{name}; {hint} Nothing was sent.")
+            };
+            self.say(why, now);
             return Some(Vec::new());
         }
         if !self.is_own(&name) {

@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn b10_a_kept_background_agent_goes_on_in_the_fleet_with_its_conversation() {
+fn a_kept_background_agent_goes_on_in_the_fleet_with_its_conversation() {
     let fleet = Fleet::new(script![
         text("finished in the fleet").on("You are an agent of the fleet"),
         bash("echo begun > begun; sleep 1000").on_first("the side task"),
@@ -46,7 +46,7 @@ fn b10_a_kept_background_agent_goes_on_in_the_fleet_with_its_conversation() {
 }
 
 #[test]
-fn b10_a_background_agent_that_nobody_would_take_works_on() {
+fn a_background_agent_that_nobody_would_take_works_on() {
     let fleet = Fleet::new(script![bash("echo begun > begun; sleep 1000").on_first("the side task")]);
     settings(&fleet.place, "");
     let mut editor = Editor::open(&fleet.place);
@@ -134,7 +134,7 @@ fn b02_of_two_that_write_one_file_both_are_told() {
 }
 
 #[test]
-fn b04_a_compaction_after_a_persons_background_agent_begins_no_turn() {
+fn a_compaction_after_a_persons_background_agent_begins_no_turn() {
     let place = Place::new(script![
         text("first").on_first("the main task"),
         text("side done").on_first("the side task"),

@@ -145,6 +145,7 @@ fn a15_commands_of_a_repo_are_there_when_it_is_trusted_and_arguments_reach_the_m
     tmux.send_keys(&["clear", "Enter"]);
     tmux.wait_for("the screen is clear", |screen| !screen.contains("left with"));
     start(&tmux, &place, "");
+    tmux.wait_for_text("default");
     says(&tmux, "/fix 12");
     tmux.wait_for_text("fixed");
     let heard = heard(&place);

@@ -95,7 +95,7 @@ fn a_session_in_a_terminal() {
     tmux.wait_for_text("It is made.");
     assert!(place.repo.join("made").exists());
     assert_eq!(events(&place, "ask_answered")[0]["answer"], "once");
-    for (columns, rows) in [("60", "20"), ("140", "45"), ("100", "30")] {
+    for (columns, rows) in [("60", "20"), ("140", "45"), ("40", "16"), ("300", "60"), ("100", "30")] {
         tmux.tmux(&["resize-window", "-t", "main", "-x", columns, "-y", rows]);
         let screen =
             tmux.wait_for("it fits", |screen| screen.contains("It is made.") && screen.contains("default"));

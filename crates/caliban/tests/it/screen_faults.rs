@@ -1,10 +1,11 @@
 //! The screen when something else has the terminal, when the program is killed, and without the alternate screen.
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use testkit::{StepExt as _, Tmux, script, text, tool, wait_until};
 
 use crate::{
+    fleet::Fleet,
     place::Place,
     screen::{assert_restored, leave, open, pid, start},
 };
@@ -34,6 +35,33 @@ fn the_editor_does_not_keep_the_agent_from_its_work_and_ctrl_c_in_it_is_for_the_
     let screen = tmux.wait_for_text("worked meanwhile");
     assert!(screen.contains("the draft is as it was"), "{screen}");
     leave(&tmux);
+    assert_restored(&tmux);
+}
+
+#[test]
+fn r04_attached_it_outlives_the_daemon_and_says_when_the_agent_is_gone() {
+    let fleet = Fleet::new(script![text("first answer"), text("second answer")]);
+    let id = fleet.bg("the task", ["--interactive"]);
+    fleet.wait_for(&id, "idle");
+    let tmux = Tmux::start(&fleet.place.env, 100, 30);
+    let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
+    let repo = fleet.place.repo.display();
+    tmux.send_text(&format!("cd {repo} && {program} attach {id}; echo left with $?"));
+    tmux.send_keys(&["Enter"]);
+    tmux.wait_for_text("first answer");
+    let status = fleet.run(["daemon", "status", "--json"]).ok().json::<serde_json::Value>();
+    let daemon = i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
+    kill_process(Pid::from_raw(daemon).unwrap(), Signal::KILL).unwrap();
+    tmux.wait_for_text("> what shall I do?");
+    tmux.send_keys(&["and now?", "Enter"]);
+    tmux.wait_for_text("second answer");
+    tmux.wait_for_text("> what shall I do?");
+    fleet.run(["kill", &id]).ok();
+    tmux.wait_for_text("Ctrl+D leaves; what you typed stays here");
+    tmux.send_keys(&["too late", "Enter"]);
+    tmux.wait_for_text("the agent is gone: nothing was sent");
+    tmux.send_keys(&["C-c", "C-d"]);
+    tmux.wait_for_text("left with");
     assert_restored(&tmux);
 }
 
