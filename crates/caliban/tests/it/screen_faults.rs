@@ -39,7 +39,7 @@ fn the_editor_does_not_keep_the_agent_from_its_work_and_ctrl_c_in_it_is_for_the_
 }
 
 #[test]
-fn r04_attached_it_outlives_the_daemon_and_says_when_the_agent_is_gone() {
+fn attached_it_outlives_the_daemon_and_says_when_the_agent_is_gone() {
     let fleet = Fleet::new(script![text("first answer"), text("second answer")]);
     let id = fleet.bg("the task", ["--interactive"]);
     fleet.wait_for(&id, "idle");
