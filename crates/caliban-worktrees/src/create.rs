@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use caliban_contract::room;
 use caliban_core::names::Slug;
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
@@ -530,9 +531,7 @@ impl Repo {
 
     /// git does not always say why it could not write a file (`couldn't write 'refs/heads/x.lock'`); a disk without room does.
     fn full_disk(&self, error: Error) -> Error {
-        let left = |path: &Path| {
-            rustix::fs::statvfs(path).map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
-        };
+        let left = |path: &Path| room::left(path).unwrap_or(u64::MAX);
         let room = left(self.common_dir()).min(left(&self.root().join(PLACE)));
         match error {
             Error::Git { command, stderr, .. }

@@ -5,6 +5,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use caliban_contract::room;
 use caliban_core::names::NameError;
 
 /// This crate's result.
@@ -317,11 +318,7 @@ impl Error {
 
     pub(crate) fn io(doing: impl Into<String>, source: impl Into<io::Error>) -> Self {
         let (doing, source) = (doing.into(), source.into());
-        if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
-            Self::DiskFull { doing }
-        } else {
-            Self::Io { doing, source }
-        }
+        if room::is_full(&source) { Self::DiskFull { doing } } else { Self::Io { doing, source } }
     }
 
     pub(crate) fn at(doing: &str, path: &Path, source: impl Into<io::Error>) -> Self {

@@ -6,10 +6,15 @@
 //! `config.worktree` is read only where `config` says so, and ours does not. Refs are not found through this directory: git
 //! follows `commondir` in GIT_DIR for them.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::time::Duration;
+
+use caliban_contract::places::private_dir;
 
 use crate::beneath;
 use crate::error::{Error, Result};
@@ -20,6 +25,9 @@ const LINKED: [&str; 6] = ["objects", "refs", "HEAD", "packed-refs", "worktrees"
 /// What it links to when it is a plain file: git would wait for a pipe in its place.
 const LINKED_FILES: [&str; 2] = ["info/exclude", "shallow"];
 
+/// How old a view is at least that is deleted because its process is gone: a git that outlives its process may still use it.
+const LEFT_AFTER: Duration = Duration::from_secs(10 * 60);
+
 /// What git has to know about a repository whose configuration it does not read. Found when the repository is opened.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StoreFormat {
@@ -29,25 +37,38 @@ pub(crate) struct StoreFormat {
     pub(crate) core: Vec<(&'static str, String)>,
 }
 
-/// One view, deleted when dropped.
+/// One view, deleted when dropped. The views of a user are in one directory. Each is locked for as long as its process lives,
+/// and the first view of every process deletes those that killed processes left.
 #[derive(Debug)]
 pub(crate) struct StoreView {
     path: PathBuf,
+    /// The directory itself, with our lock on it.
+    _held: Option<File>,
 }
 
 impl StoreView {
     /// Makes a view of the store `common` in `scratch`, where no agent looks; beside the store where that is impossible.
     pub(crate) fn new(common: &Path, scratch: &Path, format: &StoreFormat) -> Result<Self> {
-        Self::make(common, scratch, format)
+        Self::make_swept(common, scratch, format)
+            .or_else(|_| Self::make(common, scratch, format))
             .or_else(|_| Self::make(common, common, format))
             .map_err(|e| Error::at("making a view of", common, e))
+    }
+
+    fn make_swept(common: &Path, scratch: &Path, format: &StoreFormat) -> io::Result<Self> {
+        static SWEPT: Once = Once::new();
+        let views = views_dir(scratch)?;
+        SWEPT.call_once(|| sweep(&views, LEFT_AFTER));
+        Self::make(common, &views, format)
     }
 
     fn make(common: &Path, parent: &Path, format: &StoreFormat) -> io::Result<Self> {
         let path = parent.join(nonce_name("caliban-git"));
         fs::DirBuilder::new().mode(0o700).create(&path)?;
+        // Without the lock it may be deleted as a left one when it is old.
+        let held = File::open(&path).ok().filter(|dir| dir.try_lock().is_ok());
         // From here on a view that is half made is deleted.
-        let view = Self { path };
+        let view = Self { path, _held: held };
         let path = &view.path;
         fs::create_dir(path.join("info"))?;
         for name in LINKED {
@@ -72,8 +93,32 @@ impl Drop for StoreView {
         if let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name())
             && let Ok(parent) = beneath::open_dir(parent)
         {
-            // Best effort by name: what stays is links in a directory for temporary files.
-            let _tried = beneath::delete(std::os::fd::AsFd::as_fd(&parent), name);
+            // Best effort: what stays is links in a directory for temporary files.
+            let _tried = beneath::delete(parent.as_fd(), name);
+        }
+    }
+}
+
+/// The directory of this user's views. Others may write where it is: one that is not ours alone is not used (a01).
+fn views_dir(scratch: &Path) -> io::Result<PathBuf> {
+    if !scratch.is_dir() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let views = scratch.join(format!("caliban-git-{}", rustix::process::getuid().as_raw()));
+    private_dir(&views).map_err(io::Error::other)?;
+    Ok(views)
+}
+
+/// Deletes the views of processes that are gone. Best effort: the next process tries again.
+fn sweep(views: &Path, left_after: Duration) {
+    let Ok(parent) = beneath::open_dir(views) else { return };
+    for entry in fs::read_dir(views).into_iter().flatten().flatten() {
+        let is_old = |dir: &File| {
+            let made = dir.metadata().and_then(|found| found.modified()).ok();
+            made.and_then(|made| made.elapsed().ok()).is_some_and(|age| age >= left_after)
+        };
+        if File::open(entry.path()).is_ok_and(|dir| is_old(&dir) && dir.try_lock().is_ok()) {
+            let _tried = beneath::delete(parent.as_fd(), &entry.file_name());
         }
     }
 }
@@ -125,9 +170,33 @@ mod tests {
         );
         assert!(path.join("objects").is_dir() && path.join("info/exclude").is_file());
         assert!(!path.join("info/attributes").exists() && !path.join("info/grafts").exists());
+        assert_eq!(path.parent().and_then(Path::parent), Some(scratch.as_path()));
         drop(view);
         assert!(!path.exists() && common.join("info/exclude").exists() && common.join("objects").exists());
         let beside = StoreView::new(&common, &dir.path().join("absent"), &format).unwrap();
         assert_eq!(beside.path().parent(), Some(common.as_path()));
+        // A directory that is not ours alone is not used.
+        let views = views_dir(&scratch).unwrap();
+        fs::remove_dir(&views).unwrap();
+        symlink(dir.path(), &views).unwrap();
+        let alone = StoreView::new(&common, &scratch, &format).unwrap();
+        assert_eq!(alone.path().parent(), Some(scratch.as_path()));
+    }
+
+    #[test]
+    fn views_of_processes_that_are_gone_are_deleted_and_those_in_use_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let common = dir.path().join("store");
+        fs::create_dir_all(common.join("objects/kept")).unwrap();
+        let views = views_dir(dir.path()).unwrap();
+        // As a killed process leaves it.
+        let left = views.join(nonce_name("caliban-git"));
+        fs::create_dir(&left).unwrap();
+        symlink(common.join("objects"), left.join("objects")).unwrap();
+        let used = StoreView::make(&common, &views, &StoreFormat::default()).unwrap();
+        sweep(&views, LEFT_AFTER);
+        assert!(left.is_dir());
+        sweep(&views, Duration::ZERO);
+        assert!(!left.exists() && used.path().is_dir() && common.join("objects/kept").is_dir());
     }
 }

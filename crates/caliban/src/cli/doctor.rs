@@ -13,6 +13,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
+use caliban_contract::room;
 use caliban_providers::ProviderKind;
 use clap::Args;
 use serde::Serialize;
@@ -204,10 +205,9 @@ fn data(paths: &Paths) -> Check {
 fn disk(paths: &Paths) -> Check {
     const NAME: &str = "disk";
     let existing = paths.data.ancestors().find(|dir| dir.exists());
-    let Some(Ok(stat)) = existing.map(rustix::fs::statvfs) else {
+    let Some(free) = existing.and_then(room::left) else {
         return Check::bad(NAME, State::Warn, "the free space is not known", "look with `df -h`");
     };
-    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let found = format!("{} MiB free at {}", free >> 20, paths.data.display());
     match free {
         _ if free < DISK_FAIL_BYTES => {

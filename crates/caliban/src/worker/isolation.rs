@@ -2,6 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
+use caliban_contract::room;
 use caliban_core::{
     names::Slug,
     spec::{Isolation, SpawnSpec},
@@ -16,8 +17,10 @@ use crate::{
     settings::{Environment, Settings},
 };
 
-/// How often a worktree that finds no room is tried again.
-const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
+/// How often an agent whose worktree found no room looks how much is left.
+const ROOM_LOOK: Duration = Duration::from_secs(1);
+/// The longest time after which it tries again although no more is left: a quota is not seen.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
 
 /// The agent's worktree, held for as long as the value lives; none when it works in the caller's directory.
 pub(super) async fn worktree(
@@ -47,12 +50,19 @@ pub(super) async fn worktree(
         holder: Some(directory.to_owned()),
         ..CreateRequest::new(name)
     };
+    let mut tries = FullDisk::default();
     let worktree = loop {
         match repo.take_up(request.clone(), &|_| {}, &cancel).await {
             // As with a transcript: it waits, says so, and goes on when there is room. Nothing half-made is left meanwhile.
             Err(caliban_worktrees::Error::DiskFull { .. }) => {
                 status.waits_for_room(repo.root());
-                tokio::time::sleep(FULL_DISK_PAUSE).await;
+                tries.failed(room::left(repo.root()));
+                loop {
+                    tokio::time::sleep(ROOM_LOOK).await;
+                    if tries.is_due(room::left(repo.root()), ROOM_LOOK) {
+                        break;
+                    }
+                }
             }
             other => break other.map_err(worded)?,
         }
@@ -63,6 +73,35 @@ pub(super) async fn worktree(
     }
     status.worktree(&worktree.created.path, &worktree.created.branch, worktree.created.base.as_str());
     Ok(Some(worktree))
+}
+
+/// When a worktree that found no room is tried again. A try fills the disk for everybody and takes it all back, so it waits
+/// until more is left than what was not enough.
+#[derive(Debug, Default)]
+struct FullDisk {
+    /// What was not enough; none when the file system does not say.
+    too_little: Option<u64>,
+    /// How long it waits at most, and has waited.
+    pause: Duration,
+    waited: Duration,
+}
+
+impl FullDisk {
+    /// There was no room. So much is left without what was tried.
+    fn failed(&mut self, left: Option<u64>) {
+        self.too_little = self.too_little.max(left);
+        self.waited = Duration::ZERO;
+        self.pause = (self.pause * 2).clamp(ROOM_LOOK, LONGEST_PAUSE);
+    }
+
+    /// Whether the next try begins, after another look.
+    fn is_due(&mut self, left: Option<u64>, since: Duration) -> bool {
+        self.waited += since;
+        // What others write and delete all the time is no room.
+        let enough = self.too_little.map(|bytes| bytes.saturating_add(bytes / 8));
+        let has_more = left.is_some() && left > enough;
+        has_more || self.waited >= self.pause
+    }
 }
 
 /// Where the caller stood, and what of it is not there any more: the user may have changed to a branch without it, and who
@@ -83,5 +122,26 @@ fn worded(error: caliban_worktrees::Error) -> Failure {
     match error.hint() {
         Some(hint) => failure.hint(hint),
         None => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r11_a_worktree_is_tried_again_when_more_is_left_and_otherwise_ever_more_seldom() {
+        let mut tries = FullDisk::default();
+        let mut looks = |left: Option<u64>, then: Option<u64>| {
+            tries.failed(left);
+            (1..1000).find(|_| tries.is_due(then, ROOM_LOOK))
+        };
+        let waits: Vec<_> = (0..11).map(|_| looks(Some(100), Some(100))).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300].map(Some));
+        // More is left than ever was too little.
+        assert_eq!(looks(Some(50), Some(112)), Some(300));
+        assert_eq!(looks(Some(50), Some(113)), Some(1));
+        // Nobody knows.
+        assert_eq!(looks(None, None), Some(300));
     }
 }
