@@ -27,6 +27,8 @@ use caliban_contract::places::Places;
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// How often the others look.
 const LOOK: Duration = Duration::from_millis(5);
+/// How many daemons are started one after another when each ends without a word.
+const TRIES: u32 = 4;
 /// The most that a daemon says while it starts.
 const WORD_CAP: u64 = 16 * 1024;
 
@@ -66,15 +68,26 @@ pub(super) async fn start(places: &Places, options: &StartOptions) -> Result<Con
     let own = places;
     let places = &where_agents_are(places);
     let give_up = Instant::now() + START_LIMIT;
+    let mut tries = TRIES;
     loop {
         let taken = Held::try_take(&places.start_lock())
             .map_err(|error| ClientError::Start(format!("{}: {error}", places.start_lock().display())))?;
         if let Some(_lock) = taken {
             // The last holder may have started one.
-            return match connect(places).await {
-                Err(ClientError::NotRunning(_)) => launch(own, places, options, give_up).await,
-                other => other,
-            };
+            match connect(places).await {
+                Err(ClientError::NotRunning(_)) => {}
+                other => return other,
+            }
+            tries -= 1;
+            match launch(own, places, options, give_up).await? {
+                Launched::Listens(connection) => return Ok(*connection),
+                // Somebody killed it, which says nothing about the next one.
+                Launched::Gone if tries > 0 => continue,
+                Launched::Gone => {
+                    let text = format!("it ended without a word (see {})", places.log().display());
+                    return Err(ClientError::Start(text));
+                }
+            }
         }
         match connect(places).await {
             Err(ClientError::NotRunning(_)) if Instant::now() < give_up => sleep(LOOK).await,
@@ -84,6 +97,23 @@ pub(super) async fn start(places: &Places, options: &StartOptions) -> Result<Con
                 ));
             }
             other => return other,
+        }
+    }
+}
+
+/// What came of a launch.
+enum Launched {
+    Listens(Box<Connection>),
+    /// It ended while it started, or right after.
+    Gone,
+}
+
+impl Launched {
+    fn of(connected: Result<Connection, ClientError>) -> Result<Self, ClientError> {
+        match connected {
+            Ok(connection) => Ok(Self::Listens(Box::new(connection))),
+            Err(ClientError::NotRunning(_)) => Ok(Self::Gone),
+            Err(error) => Err(error),
         }
     }
 }
@@ -114,7 +144,7 @@ async fn launch(
     places: &Places,
     options: &StartOptions,
     give_up: Instant,
-) -> Result<Connection, ClientError> {
+) -> Result<Launched, ClientError> {
     let settings = serde_json::to_string(&options.options).map_err(|e| ClientError::Start(e.to_string()))?;
     let mut missing = Vec::new();
     for (program, arguments) in &options.programs {
@@ -161,7 +191,7 @@ async fn wait_ready(
     places: &Places,
     mut word: tokio::process::ChildStdout,
     give_up: Instant,
-) -> Result<Connection, ClientError> {
+) -> Result<Launched, ClientError> {
     let mut text = Vec::new();
     let read = async {
         let mut chunk = [0; 1024];
@@ -180,14 +210,14 @@ async fn wait_ready(
     }
     let said = String::from_utf8_lossy(&text).trim().to_owned();
     match said.as_str() {
-        READY => connect(places).await,
+        READY => Launched::of(connect(places).await),
         RUNNING_ALREADY => loop {
             match connect(places).await {
                 Err(ClientError::NotRunning(_)) if Instant::now() < give_up => sleep(LOOK).await,
-                other => return other,
+                other => return Launched::of(other),
             }
         },
-        "" => Err(ClientError::Start(format!("it ended without a word (see {})", places.log().display()))),
+        "" => Ok(Launched::Gone),
         other => Err(ClientError::Start(other.to_owned())),
     }
 }

@@ -52,6 +52,8 @@ const HEAD_LIMIT: Duration = Duration::from_secs(30);
 const LENT_HEAD_LIMIT: Duration = Duration::from_millis(500);
 /// How long a body may take.
 const BODY_LIMIT: Duration = Duration::from_secs(30);
+/// The same for a connection on spare descriptors.
+const LENT_BODY_LIMIT: Duration = Duration::from_secs(1);
 /// The longest name of a request.
 const NAME_CAP: usize = 128;
 /// The largest head.
@@ -74,7 +76,8 @@ pub(super) async fn serve(
     stop: CancellationToken,
 ) {
     let Some((mut listener, mut bound)) = listeners.recv().await else { return };
-    let door = Arc::new(Door { places: places.clone(), inbox, stop: stop.clone(), git: TaskTracker::new() });
+    let (landings, looks) = (TaskTracker::new(), TaskTracker::new());
+    let door = Arc::new(Door { places: places.clone(), inbox, stop: stop.clone(), landings, looks });
     let mut connections = JoinSet::new();
     let open = Connections::default();
     let mut spare = Spare::new();
@@ -121,13 +124,19 @@ pub(super) async fn serve(
     // First out of the way, so that new clients start another daemon, which waits for our lock.
     bound.remove();
     drop(listener);
-    door.git.close();
-    let drained = async { while connections.join_next().await.is_some() {} };
+    door.landings.close();
+    door.looks.close();
+    let drained = async {
+        while connections.join_next().await.is_some() {}
+        door.looks.wait().await;
+    };
     if tokio::time::timeout(DRAIN_LIMIT, drained).await.is_err() {
-        tracing::warn!("left {} requests unanswered after {DRAIN_LIMIT:?}", connections.len());
+        let count = connections.len().max(door.looks.len());
+        tracing::warn!("left {count} requests unanswered after {DRAIN_LIMIT:?}");
     }
-    // Without a limit: a merge that is cut short ends its hooks and puts the user's tree back.
-    door.git.wait().await;
+    // Without a limit: a merge that is cut short ends its hooks and puts the user's tree back. What only looks was left
+    // above: a git that hangs on a dead disk keeps no next daemon from starting.
+    door.landings.wait().await;
 }
 
 /// What every connection needs.
@@ -135,19 +144,19 @@ struct Door {
     places: Places,
     inbox: mpsc::Sender<Msg>,
     stop: CancellationToken,
-    /// What runs git for somebody. It ends by itself when the daemon leaves.
-    git: TaskTracker,
+    /// What lands work. It ends by itself when the daemon leaves.
+    landings: TaskTracker,
+    /// What runs git only to look. It ends by itself as well, unless its git hangs.
+    looks: TaskTracker,
 }
 
-impl Door {
-    /// Runs what must come to its own end in a task: a caller who hangs up does not leave a merge half done.
-    async fn run<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
-    ) -> Result<T, ApiError> {
-        let failed = |error: tokio::task::JoinError| ApiError::new(ErrorCode::Internal, error.to_string());
-        self.git.spawn(work).await.map_err(failed)?
-    }
+/// Runs what must come to its own end in a task: a caller who hangs up leaves neither a merge half done nor a git alone.
+async fn run<T: Send + 'static>(
+    tasks: &TaskTracker,
+    work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
+) -> Result<T, ApiError> {
+    let failed = |error: tokio::task::JoinError| ApiError::new(ErrorCode::Internal, error.to_string());
+    tasks.spawn(work).await.map_err(failed)?
 }
 
 async fn converse(
@@ -158,11 +167,11 @@ async fn converse(
     door: Arc<Door>,
 ) {
     let (stopping, leave, connection) = (door.stop.clone(), connection.leave.clone(), Arc::new(connection));
-    let (is_lent, shortage) = (lent.is_some(), lent.as_ref().map(Lent::shortage));
+    let (is_lent, lent) = (lent.is_some(), lent.map(Arc::new));
     let service = service_fn(move |request| {
-        let (door, connection) = (door.clone(), connection.clone());
+        let (door, connection, lent) = (door.clone(), connection.clone(), lent.clone());
         async move {
-            let mut response = respond(request, peer, &connection, shortage, &door).await;
+            let mut response = respond(request, peer, &connection, lent.as_deref(), &door).await;
             if is_lent {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
@@ -200,7 +209,7 @@ async fn respond(
     request: HttpRequest<Incoming>,
     peer: Peer,
     connection: &Connection,
-    lent: Option<Shortage>,
+    lent: Option<&Lent>,
     door: &Door,
 ) -> Response<Body> {
     connection.does(Doing::Asks);
@@ -245,9 +254,9 @@ enum Answered {
 }
 
 async fn answer(
-    request: HttpRequest<Incoming>,
+    mut request: HttpRequest<Incoming>,
     peer: Peer,
-    lent: Option<Shortage>,
+    lent: Option<&Lent>,
     door: &Door,
 ) -> Result<Answered, ApiError> {
     let Door { places, inbox, stop, .. } = door;
@@ -259,8 +268,14 @@ async fn answer(
         check_protocol(&request)?;
         check_data(&request, places.base())?;
     }
-    if let Some(shortage) = lent.filter(|_| waits(route.verb)) {
-        return Err(shortage.refusal());
+    // No connection that others need is given to what may take for ever, and not all to what takes its time.
+    let _slow = match (lent, pace(route.verb)) {
+        (Some(lent), Pace::Waits) => return Err(lent.shortage().refusal()),
+        (Some(lent), Pace::Slow) => Some(lent.begin_slow()?),
+        (Some(_), Pace::AtOnce) | (None, _) => None,
+    };
+    if lent.is_some() {
+        request.extensions_mut().insert(BodyLimit(LENT_BODY_LIMIT));
     }
     if judges_the_caller(route.verb) {
         has_descriptors()?;
@@ -303,14 +318,15 @@ async fn answer(
             // Nobody reads it when the caller hangs up.
             let cancel = stop.child_token();
             let _hung_up = cancel.clone().drop_guard();
-            return json(200, &door.run(diff::diff(row, whole, places.clone(), cancel)).await?);
+            return json(200, &run(&door.looks, diff::diff(row, whole, places.clone(), cancel)).await?);
         }
         Verb::Merge => {
             merge::check_caller(peer)?;
             let wanted = body_or_default::<MergeRequest>(request).await?;
             let row = Speaker { inbox, caller: None }.show(id).await?;
+            let tasks = if wanted.preview { &door.looks } else { &door.landings };
             let work = merge::merge(row, wanted, places.clone(), inbox.clone(), stop.child_token());
-            return json(200, &door.run(work).await?);
+            return json(200, &run(tasks, work).await?);
         }
         Verb::Approvals => Request::Approvals,
         Verb::Status => Request::Status,
@@ -350,16 +366,32 @@ async fn unless_stopped<T>(
     stop.run_until_cancelled(answer).await.unwrap_or_else(|| Err(stopping()))
 }
 
-/// Whether the answer may take for ever: no connection that is needed for others is given to it.
-fn waits(verb: Verb) -> bool {
+/// How long an answer takes.
+enum Pace {
+    /// The daemon has it.
+    AtOnce,
+    /// As long as processes and the disk do.
+    Slow,
+    /// Perhaps for ever.
+    Waits,
+}
+
+fn pace(verb: Verb) -> Pace {
     match verb {
         Verb::Events | Verb::Wake | Verb::Send | Verb::Approve | Verb::Deny | Verb::Diff | Verb::Merge => {
-            true
+            Pace::Waits
         }
-        Verb::Status | Verb::List | Verb::Show | Verb::Approvals | Verb::OpenApi | Verb::Shutdown => false,
-        Verb::Spawn | Verb::Kill | Verb::Respawn | Verb::Resume | Verb::Rm | Verb::Log => false,
+        Verb::Spawn | Verb::Kill | Verb::Respawn | Verb::Resume | Verb::Rm => Pace::Slow,
+        Verb::Status | Verb::List | Verb::Show | Verb::Approvals | Verb::OpenApi | Verb::Shutdown => {
+            Pace::AtOnce
+        }
+        Verb::Log => Pace::AtOnce,
     }
 }
+
+/// How long the body of a request may take, where that is not [`BODY_LIMIT`].
+#[derive(Debug, Clone, Copy)]
+struct BodyLimit(Duration);
 
 /// Whether it matters who asks, which is looked up in `/proc`.
 fn judges_the_caller(verb: Verb) -> bool {
@@ -454,14 +486,15 @@ async fn body_or_default<T: DeserializeOwned + Default>(
 }
 
 async fn read(request: HttpRequest<Incoming>) -> Result<Bytes, ApiError> {
+    let limit = request.extensions().get::<BodyLimit>().map_or(BODY_LIMIT, |limit| limit.0);
     let collected = Limited::new(request.into_body(), BODY_CAP).collect();
-    match tokio::time::timeout(BODY_LIMIT, collected).await {
+    match tokio::time::timeout(limit, collected).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
             Err(ApiError::new(ErrorCode::TooLarge, format!("a request has at most {BODY_CAP} bytes")))
         }
         Ok(Err(error)) => Err(ApiError::new(ErrorCode::BadRequest, error.to_string())),
-        Err(_) => Err(ApiError::new(ErrorCode::Timeout, format!("the body took more than {BODY_LIMIT:?}"))),
+        Err(_) => Err(ApiError::new(ErrorCode::Timeout, format!("the body took more than {limit:?}"))),
     }
 }
 

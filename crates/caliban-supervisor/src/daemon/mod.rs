@@ -99,6 +99,8 @@ pub(in crate::daemon) enum Msg {
     Disposed { id: AgentId, purpose: Box<worktree::Purpose>, outcome: Result<worktree::Disposed, String> },
     /// The directory of an agent that is removed was set aside, or could not be.
     SetAside { id: AgentId, reply: Reply, outcome: std::io::Result<Removed> },
+    /// The directory of an agent that was respawned is in the archive, if that was possible.
+    Archived { respawned: Respawned, reply: Reply },
     /// The sweep at start is over.
     Swept { count: u64, notes: Vec<String> },
 }
@@ -306,6 +308,7 @@ impl Owner {
             Msg::Gone { id, nonce, exit } => self.gone(id, &nonce, exit.as_ref()),
             Msg::Disposed { id, purpose, outcome } => self.disposed(id, *purpose, outcome),
             Msg::SetAside { id, reply, outcome } => self.set_aside(id, reply, outcome),
+            Msg::Archived { respawned, reply } => self.archived(respawned, reply),
             Msg::Swept { count, notes } => {
                 self.found.swept = count;
                 self.found.notes.extend(notes);

@@ -14,7 +14,7 @@ use super::phase::{Phase, Registering, Waiter};
 use super::resume::{self, Heard};
 use super::store::Then;
 use super::worktree::{Disposed, Purpose};
-use super::{Answer, Owner, Reply, answer_to, archive, inherit, spawn};
+use super::{Answer, Msg, Owner, Reply, answer_to, archive, inherit, spawn};
 use crate::protocol::{ApiError, ErrorCode, RespawnRequest, Respawned};
 use crate::row::About;
 
@@ -159,8 +159,6 @@ impl Owner {
     pub(super) fn respawned(&mut self, mut respawned: Respawned, reply: Reply) {
         let (old, id) = (respawned.old, respawned.id);
         tracing::info!(%id, "respawned from {old}");
-        respawned.archived = archive::put_if_possible(&self.places, old, Why::Respawned);
-        self.archive_has_grown = true;
         self.agents.remove(&old);
         self.watch.remove(old);
         self.events.removed(old);
@@ -169,6 +167,20 @@ impl Owner {
         }
         let _none = std::fs::remove_file(self.places.agent_secrets(old));
         self.spawned(id);
+        // Not here: on a slow disk everybody would wait for it.
+        let places = self.places.clone();
+        self.later(async move {
+            let put = move || archive::put_if_possible(&places, old, Why::Respawned);
+            if let Ok(archived) = tokio::task::spawn_blocking(put).await {
+                respawned.archived = archived;
+            }
+            Some(Msg::Archived { respawned, reply })
+        });
+    }
+
+    /// The directory of the old one is where it stays.
+    pub(super) fn archived(&mut self, respawned: Respawned, reply: Reply) {
+        self.archive_has_grown = true;
         answer_to(reply, Ok(Answer::Respawned(respawned)));
     }
 

@@ -129,11 +129,13 @@ fn set_aside(places: &Places, id: AgentId, request: RmRequest) -> io::Result<Opt
         // The name has to be there until the row is deleted.
         Err(error) if error.kind() == io::ErrorKind::NotFound => spawn::make_dir(&leaving)?,
         Err(error) if room::is_full(&error) => {
+            // The mark is final, so it comes last: an agent whose transcript cannot be deleted stays.
+            match fs::remove_file(dir.join(TRANSCRIPT)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
             stop_order::mark_removed(&dir)?;
-            return match fs::remove_file(dir.join(TRANSCRIPT)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(None),
-            };
+            return Ok(None);
         }
         moved => moved?,
     }

@@ -7,6 +7,8 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use super::no_descriptors;
 use crate::protocol::{ApiError, ErrorCode};
 
@@ -14,6 +16,8 @@ use crate::protocol::{ApiError, ErrorCode};
 const SPARE: usize = 16;
 /// Connections that get in on them at once.
 const AT_ONCE: usize = 4;
+/// Of these, how many may take long at once: a `list` is answered while slow kills go on.
+const SLOW_AT_ONCE: usize = AT_ONCE - 1;
 
 /// The descriptors.
 #[derive(Debug)]
@@ -24,12 +28,14 @@ pub(super) struct Spare {
     /// Whether somebody has come in since.
     is_used: bool,
     borrowers: Arc<()>,
+    slow: Arc<Semaphore>,
 }
 
 /// Held by a connection that got in on spare descriptors, or over the limit.
 #[derive(Debug)]
 pub(super) struct Lent {
     shortage: Shortage,
+    slow: Arc<Semaphore>,
     _borrower: Arc<()>,
 }
 
@@ -44,6 +50,11 @@ pub(super) enum Shortage {
 impl Lent {
     pub(super) fn shortage(&self) -> Shortage {
         self.shortage
+    }
+
+    /// Begins what takes as long as processes do, and takes it for begun until the permit is dropped.
+    pub(super) fn begin_slow(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        self.slow.clone().try_acquire_owned().map_err(|_| self.shortage.refusal())
     }
 }
 
@@ -60,7 +71,9 @@ impl Shortage {
 
 impl Spare {
     pub(super) fn new() -> Self {
-        let mut spare = Self { files: Vec::new(), is_out: true, is_used: false, borrowers: Arc::default() };
+        let slow = Arc::new(Semaphore::new(SLOW_AT_ONCE));
+        let mut spare =
+            Self { files: Vec::new(), is_out: true, is_used: false, borrowers: Arc::default(), slow };
         spare.set_aside();
         spare
     }
@@ -101,7 +114,7 @@ impl Spare {
 
     pub(super) fn lend(&mut self, shortage: Shortage) -> Lent {
         self.is_used = true;
-        Lent { shortage, _borrower: self.borrowers.clone() }
+        Lent { shortage, slow: self.slow.clone(), _borrower: self.borrowers.clone() }
     }
 
     fn lent(&self) -> usize {
@@ -124,6 +137,11 @@ mod tests {
         assert!(spare.is_out());
         let mut lent: Vec<Lent> = (0..AT_ONCE).map(|_| spare.lend(Shortage::Descriptors)).collect();
         assert!(!spare.has_place());
+        // One of them is for what is answered at once.
+        let mut slow: Vec<_> = lent.iter().filter_map(|lent| lent.begin_slow().ok()).collect();
+        assert_eq!(slow.len(), AT_ONCE - 1);
+        slow.pop();
+        assert!(lent[0].begin_slow().is_ok());
         lent.pop();
         spare.take_back();
         assert!(spare.has_place() && spare.is_out());

@@ -119,3 +119,25 @@ async fn r01_a_removal_and_a_respawn_under_which_the_daemon_dies_are_carried_out
         assert_eq!(processes_of(&name), Vec::<i32>::new());
     }
 }
+
+#[tokio::test]
+async fn r08_a_daemon_that_is_killed_while_it_starts_is_started_again() {
+    let mut fleet = Fleet::new();
+    // The first three are killed before they say a word.
+    let (program, count) = (fleet.temp.path().join("killed"), fleet.temp.path().join("count"));
+    let (daemon, arguments) = fleet.start.programs[0].clone();
+    let script = format!(
+        "#!/bin/sh\necho x >> '{count}'\n[ $(wc -l < '{count}') -gt 3 ] || kill -9 $$\nexec '{daemon}' \"$@\"\n",
+        count = count.display(),
+        daemon = daemon.display()
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fleet.start.programs = vec![(program, arguments)];
+    assert_eq!(fleet.client().await.list().await.unwrap(), []);
+    // One that never says a word is not started for ever.
+    fleet.kill_daemon();
+    fleet.start.programs = vec![("/bin/true".into(), Vec::new())];
+    let refused = caliban_control::Client::connect_or_start(&fleet.places, fleet.start.clone()).await;
+    assert!(refused.is_err_and(|error| error.to_string().contains("it ended without a word")));
+}
