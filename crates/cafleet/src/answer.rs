@@ -35,6 +35,14 @@ impl Answer {
         Self { data: Data::Large(Box::new(write)), notes: Vec::new() }
     }
 
+    /// The same with a further field in its JSON object.
+    pub(crate) fn with(mut self, name: &str, value: Value) -> Self {
+        if let Data::Small { json: Value::Object(fields), .. } = &mut self.data {
+            fields.insert(name.to_owned(), value);
+        }
+        self
+    }
+
     pub(crate) fn note(mut self, note: Option<String>) -> Self {
         self.notes.extend(note);
         self

@@ -84,6 +84,18 @@ pub(crate) enum Command {
     /// Print the identity of the tmux pane this runs in
     #[command(after_help = "Examples:\n  cafleet doctor\n  cafleet --json doctor")]
     Doctor,
+    /// Install the skills and rules that claude and codex need to use cafleet unasked
+    #[command(
+        after_help = "Without --claude or --codex: for those that are on this machine. What you changed is left alone, or \
+        kept as a copy beside the new file.\n\n\
+        Examples:\n  cafleet setup\n  cafleet setup --check\n  cafleet --json setup --check --claude"
+    )]
+    Setup(SetupArgs),
+    /// Print the manual page
+    #[command(
+        after_help = "Examples:\n  cafleet man | man -l -\n  cafleet man --dir ~/.local/share/man/man1"
+    )]
+    Man(ManArgs),
     /// Print the completions for a shell
     #[command(after_help = "Examples:\n  source <(cafleet completions bash)\n  \
                             cafleet completions fish > ~/.config/fish/completions/cafleet.fish")]
@@ -264,7 +276,7 @@ pub(crate) struct TextArgs {
     #[arg(long, value_name = "BODY", allow_hyphen_values = true, conflicts_with = "text_file")]
     text: Option<String>,
     /// The body from a file, or from standard input with '-'
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true, value_hint = clap::ValueHint::FilePath)]
     text_file: Option<String>,
 }
 
@@ -398,6 +410,26 @@ pub(crate) enum DbCommand {
     #[command(after_help = "Examples:\n  \
         cafleet db init")]
     Init,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SetupArgs {
+    /// For Claude Code
+    #[arg(long)]
+    pub(crate) claude: bool,
+    /// For Codex
+    #[arg(long)]
+    pub(crate) codex: bool,
+    /// Only say what is missing, old or in the way
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write the pages of all commands to this directory
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) dir: Option<std::path::PathBuf>,
 }
 
 #[derive(Debug, Args)]

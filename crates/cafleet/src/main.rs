@@ -14,6 +14,7 @@ mod input;
 mod pane;
 mod render;
 mod settings;
+mod setup;
 mod speaker;
 mod usage;
 mod verbs;

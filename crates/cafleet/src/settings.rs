@@ -25,8 +25,14 @@ pub(crate) struct Settings {
     pub(crate) tmux_pane: Option<String>,
     /// What every process of a fleet agent carries, unless it took it away.
     pub(crate) fleet_mark: Option<String>,
-    /// Where Claude Code keeps its state.
+    /// Where Claude Code keeps its settings, skills and sessions.
     pub(crate) claude_dir: Option<PathBuf>,
+    /// Claude Code's own state file.
+    pub(crate) claude_state: Option<PathBuf>,
+    /// Where Codex keeps everything.
+    pub(crate) codex_dir: Option<PathBuf>,
+    /// Where programs are.
+    pub(crate) path: Option<String>,
     database_url: Option<String>,
     home: Option<PathBuf>,
 }
@@ -46,6 +52,14 @@ impl Settings {
             fleet_mark: var("CALIBAN_AGENT_ID"),
             tmux: var("TMUX"),
             tmux_pane: var("TMUX_PANE"),
+            claude_state: var("CLAUDE_CONFIG_DIR")
+                .map(PathBuf::from)
+                .or_else(|| home.clone())
+                .map(|dir| dir.join(".claude.json")),
+            codex_dir: var("CODEX_HOME")
+                .map(PathBuf::from)
+                .or_else(|| home.as_ref().map(|home| home.join(".codex"))),
+            path: var("PATH"),
             claude_dir: var("CLAUDE_CONFIG_DIR")
                 .map(PathBuf::from)
                 .or_else(|| home.as_ref().map(|home| home.join(".claude"))),

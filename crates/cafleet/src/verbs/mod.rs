@@ -9,6 +9,7 @@ mod agent_show;
 mod completions;
 mod db_init;
 mod doctor;
+mod man;
 mod message_ack;
 mod message_broadcast;
 mod message_cancel;
@@ -20,6 +21,7 @@ mod session_create;
 mod session_delete;
 mod session_list;
 mod session_show;
+mod setup;
 
 use crate::answer::Answer;
 use crate::args::{AgentCommand, Command, DbCommand, MessageCommand, SessionCommand};
@@ -45,6 +47,8 @@ pub(crate) async fn run(context: &mut Context, command: Command) -> Result<Answe
         Command::Message(MessageCommand::Deliver(args)) => message_deliver::run(context, &args).await,
         Command::Db(DbCommand::Init) => db_init::run(context).await,
         Command::Doctor => doctor::run(context).await,
+        Command::Setup(args) => setup::run(context, &args),
+        Command::Man(args) => man::run(&args),
         Command::Completions(args) => Ok(completions::run(&args)),
     }
 }

@@ -3,6 +3,7 @@
 use caliban_store::Stamp;
 use caliban_store::broker::{NewSession, PaneIdentity, Placement};
 
+use super::setup;
 use crate::answer::Answer;
 use crate::args::{CodingAgent, SessionCreateArgs};
 use crate::context::Context;
@@ -16,10 +17,11 @@ pub(crate) async fn run(context: &mut Context, args: &SessionCreateArgs) -> Resu
     // Before the store is touched: outside tmux nothing is written.
     let placement = if args.no_tmux { None } else { Some(placement(context, args.coding_agent, now).await?) };
     let created = context.broker().await?.create_session(&NewSession { label, placement }, now).await?;
-    Ok(Answer::new(
+    let answer = Answer::new(
         render::session::created_text(&created, args.full),
         render::session::created_json(&created),
-    ))
+    );
+    Ok(answer.note(setup::old(&context.settings)))
 }
 
 async fn placement(context: &Context, agent: CodingAgent, now: Stamp) -> Result<Placement, Failure> {

@@ -22,5 +22,6 @@ mod poll;
 mod real_agents;
 mod seed;
 mod sessions;
+mod setup;
 mod usage;
 mod world;

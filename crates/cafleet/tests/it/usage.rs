@@ -240,31 +240,11 @@ fn m02_session_id_is_accepted_where_it_means_nothing() {
 #[test]
 fn help_is_there_for_every_command_with_an_example_and_without_colour() {
     let world = World::new();
-    for path in [
-        &[][..],
-        &["session"],
-        &["agent"],
-        &["message"],
-        &["db"],
-        &["doctor"],
-        &["completions"],
-        &["session", "create"],
-        &["session", "list"],
-        &["session", "show"],
-        &["session", "delete"],
-        &["agent", "register"],
-        &["agent", "list"],
-        &["agent", "show"],
-        &["agent", "deregister"],
-        &["message", "send"],
-        &["message", "broadcast"],
-        &["message", "poll"],
-        &["message", "ack"],
-        &["message", "cancel"],
-        &["message", "show"],
-        &["message", "deliver"],
-        &["db", "init"],
-    ] {
+    let paths = every_command(&world);
+    assert!(paths.iter().any(|path| *path == ["message", "poll"]), "{paths:?}");
+    for path in &paths {
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        let path = &path[..];
         let said = world.run(&[path, &["--help"]].concat());
         assert_eq!((said.code, said.err.as_str()), (0, ""), "{path:?}");
         assert!(
@@ -285,14 +265,82 @@ fn help_is_there_for_every_command_with_an_example_and_without_colour() {
     }
 }
 
+/// Every command and group that the help names, from the program itself downwards.
+pub(crate) fn every_command(world: &World) -> Vec<Vec<String>> {
+    let mut all: Vec<Vec<String>> = vec![Vec::new()];
+    let mut next = 0;
+    while let Some(path) = all.get(next).cloned() {
+        let words: Vec<&str> = path.iter().map(String::as_str).chain(["--help"]).collect();
+        let help = world.run(&words).out;
+        let commands = help.split_once("Commands:\n").map(|(_, rest)| rest).unwrap_or_default();
+        for line in commands.lines().take_while(|line| line.starts_with("  ")) {
+            // A second line of words about a command is indented further.
+            if let Some(name) = line.strip_prefix("  ").filter(|line| !line.starts_with(' ')) {
+                let name = name.split(' ').next().unwrap_or_default().to_owned();
+                all.push([&path[..], &[name]].concat());
+            }
+        }
+        next += 1;
+    }
+    all
+}
+
 #[test]
 fn completions_name_every_command() {
     let world = World::new();
     for shell in ["bash", "zsh", "fish"] {
         let said = world.run(&["completions", shell]);
         assert_eq!((said.code, said.err.as_str()), (0, ""), "{shell}");
-        for word in ["session", "deregister", "broadcast", "page-size", "no-tmux", "completions"] {
-            assert!(said.out.contains(word), "{shell} does not complete {word}");
+        for word in every_command(&world).iter().flatten() {
+            assert!(said.out.contains(word.as_str()), "{shell} does not complete {word}");
         }
     }
+}
+
+/// In bash itself: commands of commands, their flags, and the values of flags.
+#[test]
+fn completions_go_down_to_the_values() {
+    let world = World::new();
+    let complete = |line: &str| {
+        let script = format!(
+            "source <({} completions bash); COMP_WORDS=({line}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _cafleet cafleet \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"; echo \"${{COMPREPLY[@]}}\"",
+            env!("CARGO_BIN_EXE_cafleet")
+        );
+        let said = world.said(&world.program("bash", &["-c", &script]).output().expect("bash"));
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{line}");
+        said.out.trim().to_owned()
+    };
+    assert_eq!(complete("cafleet mes"), "message");
+    assert_eq!(complete("cafleet message pol"), "poll");
+    assert_eq!(complete("cafleet message poll --page"), "--page-size");
+    assert_eq!(complete("cafleet completions ba"), "bash");
+    assert!(complete("cafleet session create --coding-agent ''").starts_with("claude codex"));
+    assert!(complete("cafleet setup --c").contains("--check"));
+}
+
+#[test]
+fn the_manual_is_one_page_for_each_command() {
+    let world = World::new();
+    let page = world.run(&["man"]);
+    assert_eq!((page.code, page.err.as_str()), (0, ""));
+    assert!(
+        page.out.contains(".TH cafleet 1") && page.out.contains("cafleet session create"),
+        "{}",
+        page.out
+    );
+    let dir = world.path("man1");
+    let said = world.run(&["man", "--dir", dir.to_str().expect("path")]);
+    assert_eq!(said, crate::world::ok("Manual pages are in <dir>/man1"));
+    for path in every_command(&world) {
+        let name = std::iter::once("cafleet".to_owned()).chain(path).collect::<Vec<_>>().join("-");
+        assert!(dir.join(format!("{name}.1")).is_file(), "{name}");
+    }
+    let nowhere = world.run(&["man", "--dir", "/proc/nowhere"]);
+    assert_eq!(nowhere.code, 1);
+    assert!(
+        nowhere.err.starts_with("Error: cannot write the manual pages to /proc/nowhere: "),
+        "{}",
+        nowhere.err
+    );
 }

@@ -1,0 +1,172 @@
+//! A file that is ours as a whole, and whether somebody changed it.
+//!
+//! Its last line has a hash of the rest. So a file that nobody touched is told from one that a person changed, whatever
+//! version wrote it.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::{Client, Done, Item};
+
+/// The largest file that is read.
+const CAP: u64 = 1024 * 1024;
+/// How many copies of one file are kept before a person has to look.
+const COPIES: usize = 100;
+/// What our last line has, whatever the comment's sign.
+const MARK: &str = "written by cafleet setup; sha256 ";
+
+/// How a file stands to what this program would write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "state", content = "why")]
+pub(crate) enum State {
+    Current,
+    Missing,
+    /// Ours, of another version.
+    Old,
+    /// This version, changed by a person.
+    Changed,
+    /// Another version changed by a person, or a file of somebody else.
+    ChangedOld,
+    Unreadable(String),
+}
+
+/// One file of ours.
+#[derive(Debug, Clone)]
+pub(crate) struct Ours {
+    client: Client,
+    what: &'static str,
+    pub(crate) path: PathBuf,
+    text: String,
+    comment: (&'static str, &'static str),
+}
+
+impl Ours {
+    pub(crate) fn skill(client: Client, what: &'static str, path: PathBuf, text: &str) -> Self {
+        Self { client, what, path, text: text.to_owned(), comment: ("<!-- ", " -->") }
+    }
+
+    pub(crate) fn script(client: Client, what: &'static str, path: PathBuf, text: String) -> Self {
+        Self { client, what, path, text, comment: ("# ", "") }
+    }
+
+    /// What there is.
+    pub(crate) fn look(&self) -> Item {
+        Item {
+            client: self.client,
+            what: self.what,
+            file: self.path.clone(),
+            state: self.state(),
+            done: None,
+        }
+    }
+
+    /// Writes it where that takes nothing away from anybody.
+    pub(crate) fn install(&self) -> Done {
+        let whole = format!("{}{}{MARK}{}{}\n", self.text, self.comment.0, hash(&self.text), self.comment.1);
+        let written = |done: Done| match replace(&self.path, whole.as_bytes()) {
+            Ok(()) => done,
+            Err(error) => Done::Failed(error.to_string()),
+        };
+        match self.state() {
+            State::Current => Done::Nothing,
+            State::Changed => Done::Left,
+            State::Missing => written(Done::Installed),
+            State::Old => written(Done::Updated),
+            State::ChangedOld => match keep_copy(&self.path) {
+                Ok(copy) => written(Done::Replaced(copy)),
+                Err(error) => Done::Failed(error.to_string()),
+            },
+            State::Unreadable(why) => Done::Failed(why),
+        }
+    }
+
+    fn state(&self) -> State {
+        let found = match read(&self.path) {
+            Ok(Some(found)) => found,
+            Ok(None) => return State::Missing,
+            Err(error) => return State::Unreadable(error.to_string()),
+        };
+        let Some((text, mark)) = marked(&found, self.comment.1) else { return State::ChangedOld };
+        match (hash(text) == mark, hash(&self.text) == mark) {
+            (true, true) => State::Current,
+            (true, false) => State::Old,
+            (false, true) => State::Changed,
+            (false, false) => State::ChangedOld,
+        }
+    }
+}
+
+/// The text before our last line, and the hash in that line. With anything behind that line, all of it is the text.
+fn marked<'a>(found: &'a str, close: &str) -> Option<(&'a str, &'a str)> {
+    let at = found.rfind(MARK)?;
+    let (before, after) = found.split_at(at);
+    let line = before.rfind('\n').map_or(0, |end| end + 1);
+    let (mark, rest) = after.strip_prefix(MARK)?.split_at_checked(64)?;
+    let is_last = rest.strip_prefix(close).is_some_and(|rest| rest.trim_end().is_empty());
+    Some((if is_last { &before[..line] } else { found }, mark))
+}
+
+fn hash(text: &str) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A whole text file, up to a cap; none when there is none.
+pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
+    let size = match fs::metadata(path) {
+        Ok(found) => found.len(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if size > CAP {
+        return Err(io::Error::other(format!("it has {size} bytes; at most {CAP} are read")));
+    }
+    fs::read_to_string(path).map(Some)
+}
+
+/// Puts a file in place at once. A link stays a link; the file keeps its mode.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(dir)?;
+    let mut beside = path.clone().into_os_string();
+    beside.push(format!(".new-{}", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let written = (|| {
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&beside)?;
+        file.write_all(bytes)?;
+        if let Ok(former) = fs::metadata(&path) {
+            file.set_permissions(former.permissions())?;
+        }
+        file.sync_all()?;
+        fs::rename(&beside, &path)
+    })();
+    if written.is_err() {
+        // Best effort: what matters is said by the error.
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+/// Copies a file beside itself, under a name that nothing has.
+pub(super) fn keep_copy(path: &Path) -> io::Result<PathBuf> {
+    let bytes = fs::read(path)?;
+    for number in 1..=COPIES {
+        let mut name = path.to_owned().into_os_string();
+        name.push(format!(".kept-{number}"));
+        let copy = PathBuf::from(name);
+        match fs::OpenOptions::new().write(true).create_new(true).open(&copy) {
+            Ok(mut file) => {
+                file.write_all(&bytes)?;
+                file.set_permissions(fs::metadata(path)?.permissions())?;
+                return Ok(copy);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other(format!("there are {COPIES} copies of it already")))
+}

@@ -1,0 +1,193 @@
+//! What claude and codex need so that they can use `cafleet` unasked: skills, and rules that let literal calls pass.
+//!
+//! Owns what is installed where and what stands in the way. Everything is in this program; nothing is fetched. Refuses:
+//! overwriting what a person changed without a copy, guessing at files that cannot be read, blocking any other command.
+
+mod claude;
+mod codex;
+mod file;
+mod pattern;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+pub(crate) use file::State;
+
+/// Commands as our skills spell them. Rules are tried on these.
+const SAMPLES: [&str; 3] = [
+    "cafleet --session-id 0a1b2c3d-0000-4000-8000-000000000001 message poll --agent-id 0a1b2c3d-0000-4000-8000-000000000002",
+    "cafleet --session-id 0a1b2c3d-0000-4000-8000-000000000001 message send --agent-id 0a1b2c3d-0000-4000-8000-000000000002 \
+     --to 1 --text done",
+    "cafleet --session-id 0a1b2c3d-0000-4000-8000-000000000001 message ack --agent-id 0a1b2c3d-0000-4000-8000-000000000002 \
+     --task-id 7",
+];
+
+const MEMBER: &str = include_str!("../../skills/member.md");
+const DIRECTOR: &str = include_str!("../../skills/director.md");
+
+/// A program that we install things for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Client {
+    Claude,
+    Codex,
+}
+
+impl Client {
+    pub(crate) const ALL: [Self; 2] = [Self::Claude, Self::Codex];
+
+    /// The program's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+        }
+    }
+}
+
+/// Where everything is.
+#[derive(Debug, Clone)]
+pub(crate) struct Places {
+    /// Claude Code's directory.
+    pub(crate) claude: PathBuf,
+    /// Claude Code's state file, which says which directories are trusted.
+    pub(crate) claude_state: PathBuf,
+    /// Codex's directory.
+    pub(crate) codex: PathBuf,
+    /// What the machine's administrator decides.
+    pub(crate) etc: PathBuf,
+    /// The project.
+    pub(crate) project: PathBuf,
+    /// The broker's database.
+    pub(crate) database: PathBuf,
+}
+
+/// One thing that is installed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Item {
+    pub(crate) client: Client,
+    pub(crate) what: &'static str,
+    pub(crate) file: PathBuf,
+    #[serde(flatten)]
+    pub(crate) state: State,
+    /// What installing it did.
+    #[serde(flatten)]
+    pub(crate) done: Option<Done>,
+}
+
+/// What installing did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "result", content = "copy")]
+pub(crate) enum Done {
+    /// Nothing: it is as it should be.
+    Nothing,
+    /// It is there now.
+    Installed,
+    /// An older one of ours was replaced, or something was added.
+    Updated,
+    /// It was replaced; what a person had written is in this file.
+    Replaced(PathBuf),
+    /// Nothing: a person changed what is otherwise the present version.
+    Left,
+    /// Nothing: it cannot be read or written.
+    Failed(String),
+}
+
+/// A rule that keeps a call from passing unasked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Obstacle {
+    pub(crate) client: Client,
+    pub(crate) effect: Effect,
+    pub(crate) file: PathBuf,
+    /// The rule as the file has it, or the setting.
+    pub(crate) rule: String,
+    pub(crate) why: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Effect {
+    Denies,
+    Asks,
+}
+
+/// What there is, and what stands in the way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Report {
+    pub(crate) items: Vec<Item>,
+    pub(crate) obstacles: Vec<Obstacle>,
+}
+
+impl Report {
+    /// Whether literal calls pass, by the present skills.
+    pub(crate) fn is_good(&self) -> bool {
+        self.obstacles.is_empty()
+            && self.items.iter().all(|item| matches!(item.state, State::Current | State::Changed))
+    }
+
+    /// What is old, in one line; nothing when nothing is. What was never installed is not old.
+    pub(crate) fn old_in_words(&self) -> Option<String> {
+        let old = |item: &&Item| matches!(item.state, State::Old | State::ChangedOld);
+        let clients: Vec<&str> = Client::ALL
+            .into_iter()
+            .filter(|client| self.items.iter().filter(old).any(|item| item.client == *client))
+            .map(Client::name)
+            .collect();
+        if clients.is_empty() {
+            return None;
+        }
+        Some(format!(
+            "the cafleet skills of {} are old; 'cafleet setup' brings them up to date",
+            clients.join(" and ")
+        ))
+    }
+}
+
+/// Looks, and changes nothing.
+pub(crate) fn check(places: &Places, clients: &[Client]) -> Report {
+    let mut report = Report { items: Vec::new(), obstacles: Vec::new() };
+    for client in clients {
+        report.items.extend(files(places, *client).iter().map(file::Ours::look));
+        match client {
+            Client::Claude => claude::look(places, &mut report),
+            Client::Codex => codex::look(places, &mut report),
+        }
+    }
+    report
+}
+
+/// Installs what is missing or old, and looks again.
+pub(crate) fn install(places: &Places, clients: &[Client]) -> Report {
+    let mut done: Vec<(PathBuf, Done)> = Vec::new();
+    for client in clients {
+        for file in files(places, *client) {
+            done.push((file.path.clone(), file.install()));
+        }
+        if *client == Client::Claude {
+            done.push((claude::settings_file(places), claude::permit(places)));
+        }
+    }
+    let mut report = check(places, clients);
+    for item in &mut report.items {
+        item.done = done.iter().find(|(file, _)| *file == item.file).map(|(_, done)| done.clone());
+    }
+    report
+}
+
+/// The files that are ours as a whole.
+fn files(places: &Places, client: Client) -> Vec<file::Ours> {
+    let dir = match client {
+        Client::Claude => &places.claude,
+        Client::Codex => &places.codex,
+    };
+    let skill = |name: &str| Path::join(dir, "skills").join(name).join("SKILL.md");
+    let mut files = vec![
+        file::Ours::skill(client, "member skill", skill("cafleet-member"), MEMBER),
+        file::Ours::skill(client, "Director skill", skill("cafleet-director"), DIRECTOR),
+    ];
+    if client == Client::Codex {
+        files.push(codex::rules(places));
+    }
+    files
+}

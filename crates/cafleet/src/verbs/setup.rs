@@ -1,0 +1,151 @@
+//! `setup`: skills and rules for claude and codex; with `--check` only a look at them.
+
+use std::path::{Path, PathBuf};
+
+use caliban_store::StoreUrl;
+use serde_json::json;
+
+use crate::answer::Answer;
+use crate::args::SetupArgs;
+use crate::context::Context;
+use crate::failure::{Failure, shown};
+use crate::settings::Settings;
+use crate::setup::{self, Client, Done, Effect, Item, Places, Report, State};
+
+pub(crate) fn run(context: &Context, args: &SetupArgs) -> Result<Answer, Failure> {
+    let places = places(&context.settings)?;
+    let clients: Vec<Client> = match (args.claude, args.codex) {
+        (false, false) => present(&context.settings, &places),
+        (claude, codex) => {
+            let asked = [(claude, Client::Claude), (codex, Client::Codex)];
+            asked.into_iter().filter(|(asked, _)| *asked).map(|(_, client)| client).collect()
+        }
+    };
+    if clients.is_empty() {
+        return Err(Failure::refused("no_client", "neither claude nor codex was found on this machine")
+            .hint("'cafleet setup --claude' or 'cafleet setup --codex' installs the files anyway"));
+    }
+    let report = if args.check { setup::check(&places, &clients) } else { setup::install(&places, &clients) };
+    let failed = report.items.iter().find_map(|item| match &item.done {
+        Some(Done::Failed(why)) => Some((item.file.clone(), why.clone())),
+        _ => None,
+    });
+    if let Some((file, why)) = failed {
+        let words = format!("cannot set up {}: {}", shown(&file.display().to_string()), shown(&why));
+        return Err(Failure::refused("setup", words)
+            .hint("repair the file, or add the rules by hand: docs/reference/broker.md has them"));
+    }
+    let json = json!({"ok": report.is_good(), "items": report.items, "obstacles": report.obstacles});
+    Ok(Answer::new(text(&report), json))
+}
+
+/// What `doctor` says about it: nothing when there is nothing to say.
+pub(crate) fn looked(settings: &Settings) -> Option<Report> {
+    let places = places(settings).ok()?;
+    let used = used(&places);
+    (!used.is_empty()).then(|| setup::check(&places, &used))
+}
+
+/// Remarks for a person: what is missing or old, and what stands in the way.
+pub(crate) fn remarks(report: &Report) -> Vec<String> {
+    let items = report.items.iter().filter(|item| !matches!(item.state, State::Current | State::Changed));
+    let items = items.map(|item| {
+        format!(
+            "{}: {} {}: {}; 'cafleet setup' installs it",
+            item.client.name(),
+            item.what,
+            state_in_words(&item.state),
+            shown(&item.file.display().to_string())
+        )
+    });
+    items.chain(obstacles(report)).collect()
+}
+
+/// What `session create` and others say: only when something is old.
+pub(crate) fn old(settings: &Settings) -> Option<String> {
+    looked(settings)?.old_in_words()
+}
+
+fn obstacles(report: &Report) -> impl Iterator<Item = String> + '_ {
+    report.obstacles.iter().map(|it| {
+        let effect = match it.effect {
+            Effect::Denies => "denies",
+            Effect::Asks => "asks",
+        };
+        format!(
+            "{} {effect}: {}: {} ({})",
+            it.client.name(),
+            shown(&it.file.display().to_string()),
+            shown(&it.rule),
+            shown(&it.why)
+        )
+    })
+}
+
+fn text(report: &Report) -> String {
+    let mut lines: Vec<String> = report.items.iter().map(line).collect();
+    lines.extend(obstacles(report));
+    if report.is_good() {
+        lines.push("Literal calls of cafleet pass unasked.".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn line(item: &Item) -> String {
+    let word = match &item.done {
+        Some(Done::Installed) => "installed".to_owned(),
+        Some(Done::Updated) => "updated".to_owned(),
+        Some(Done::Replaced(copy)) => {
+            format!("updated; your version is kept as {}", shown(&copy.display().to_string()))
+        }
+        Some(Done::Left) => "left alone: you changed it".to_owned(),
+        Some(Done::Nothing | Done::Failed(_)) | None => state_in_words(&item.state),
+    };
+    format!("{:6} {:14} {}: {word}", item.client.name(), item.what, shown(&item.file.display().to_string()))
+}
+
+fn state_in_words(state: &State) -> String {
+    match state {
+        State::Current => "current".to_owned(),
+        State::Missing => "missing".to_owned(),
+        State::Old => "old".to_owned(),
+        State::Changed => "current, changed by you".to_owned(),
+        State::ChangedOld => "old, changed by you".to_owned(),
+        State::Unreadable(why) => format!("unreadable ({})", shown(why)),
+    }
+}
+
+/// The clients whose directory is there.
+fn used(places: &Places) -> Vec<Client> {
+    let dir = |client: &Client| match client {
+        Client::Claude => &places.claude,
+        Client::Codex => &places.codex,
+    };
+    Client::ALL.into_iter().filter(|client| dir(client).is_dir()).collect()
+}
+
+/// The clients whose directory or program is there.
+fn present(settings: &Settings, places: &Places) -> Vec<Client> {
+    let used = used(places);
+    let is_program = |client: &Client| {
+        std::env::split_paths(settings.path.as_deref().unwrap_or_default())
+            .any(|dir| dir.is_absolute() && dir.join(client.name()).is_file())
+    };
+    Client::ALL.into_iter().filter(|client| used.contains(client) || is_program(client)).collect()
+}
+
+fn places(settings: &Settings) -> Result<Places, Failure> {
+    let homeless = || Failure::refused("settings", "HOME is not set; set CLAUDE_CONFIG_DIR and CODEX_HOME");
+    let StoreUrl::Sqlite(database) = settings.database()?;
+    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    // A project is what git says it is, else the directory itself.
+    let project = here.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(&here).to_owned();
+    Ok(Places {
+        claude: settings.claude_dir.clone().ok_or_else(homeless)?,
+        claude_state: settings.claude_state.clone().ok_or_else(homeless)?,
+        codex: settings.codex_dir.clone().ok_or_else(homeless)?,
+        etc: Path::new("/etc").to_owned(),
+        project,
+        database: database.path().to_owned(),
+    })
+}
