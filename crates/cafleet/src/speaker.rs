@@ -2,6 +2,7 @@
 //! (a11). Read from the processes above; what the environment says can only take rights away.
 
 use caliban_contract::ancestry::{self, Ancestry};
+use caliban_contract::mark;
 use caliban_process::{View, boot_id, stat, view};
 use caliban_store::broker::{Broker, Enclosure, Owner, Speaker};
 
@@ -43,7 +44,7 @@ fn speaker(view: &View, own: Option<i32>, marker: Option<&str>) -> Speaker {
             Speaker::Only(agents.iter().map(|agent| Owner::of_directory(&agent.dir)).collect())
         }
         (Ancestry::Person, View::Whole) if marker.is_none() => Speaker::Anybody,
-        (Ancestry::Person, View::Within(namespace)) if marker.is_none() => {
+        (Ancestry::Person, View::Within(namespace)) if marker.is_none() && !mark::is_there() => {
             Speaker::Within(Enclosure::of(namespace.as_str()))
         }
         (Ancestry::Person | Ancestry::Unknown, _) => Speaker::Only(Vec::new()),

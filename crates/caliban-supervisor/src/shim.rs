@@ -119,6 +119,8 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
     let in_words = |what: &'static str| move |error: io::Error| Trouble::of(what, &error);
     // Before anything is started, so that nothing is missed.
     let subreaper = Subreaper::new().map_err(in_words("the shim cannot adopt orphans"))?;
+    // Best effort: it tells an agent's process in a pid namespace from a person's.
+    let _unmarked = caliban_contract::mark::put();
     let mut stops = Stops::new().map_err(in_words("signals"))?;
     let Some(_lock) = take_lock(args).await.map_err(in_words("shim.lock"))? else {
         say(&Word::Duplicate);

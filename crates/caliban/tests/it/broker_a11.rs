@@ -133,6 +133,9 @@ fn a11_a_process_of_an_agent_acts_as_that_agent_and_as_nobody_else() {
          try cleared-environment message send --agent-id \\$V --to \\$D --text lie\"\n\
          setsid -f bash -c '(try orphan message send --agent-id $V --to $D --text lie; touch $NOTES.orphan) & disown'\n\
          while ! test -e $NOTES.orphan; do :; done\n\
+         for who in $D $A $V $W; do for how in '' setsid; do env -i HOME=$HOME NOTES=$NOTES S=$S D=$D V=$V W=$who PATH=$PATH \
+         unshare -Urpf --mount-proc $how bash -c \"$(declare -f cafleet try note); \
+         try namespace message send --agent-id \\$W --to \\$D --text lie\"; done; done\n\
          try list agent list --agent-id $D\n\
          try show-agent agent show --agent-id $D --id $V\n\
          try sessions session list\n\
@@ -158,6 +161,15 @@ fn a11_a_process_of_an_agent_acts_as_that_agent_and_as_nobody_else() {
         "delete",
         "cleared-environment",
         "orphan",
+        // As Director, Administrator, victim and itself: in a pid namespace nobody can tell which agent it is.
+        "namespace",
+        "namespace",
+        "namespace",
+        "namespace",
+        "namespace",
+        "namespace",
+        "namespace",
+        "namespace",
     ];
     let allowed = ["list", "show-agent", "sessions", "send", "poll-own", "deliver-own"];
     let expected: Vec<String> = refused
