@@ -1,8 +1,8 @@
 //! Reading a mailbox, now or when something comes.
 //!
 //! Owns the order: the store's sequence, never a clock. A mailbox is read newest first; with
-//! `after` the reader walks forward, oldest first. Waiting is a bell plus a slow check; the time
-//! limit is measured on the monotonic clock.
+//! `after` the reader walks forward, oldest first. Waiting is a bell plus a slow check, which looks at the mailbox only
+//! when somebody has written to the store since; the time limit is measured on the monotonic clock.
 
 use std::time::Duration;
 
@@ -105,22 +105,41 @@ impl Broker {
         let mut bell = self.signals.listen(&query.agent.to_string()).await.ok();
         let deadline = Instant::now() + limit;
         loop {
+            let version = self.data_version().await?;
             let page = self.poll(query).await?;
             let left = deadline.saturating_duration_since(Instant::now());
             if !page.tasks.is_empty() || left.is_zero() || !self.is_active(query.agent).await? {
                 return Ok(page);
             }
-            let nap = left.min(SLOW_CHECK);
-            match &mut bell {
-                Some(ear) => {
-                    // A bell that fails is not listened to again.
-                    if let Ok(Err(_)) = tokio::time::timeout(nap, ear.rung()).await {
-                        bell = None;
+            loop {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let nap = left.min(SLOW_CHECK);
+                let rung = match &mut bell {
+                    Some(ear) => match tokio::time::timeout(nap, ear.rung()).await {
+                        Ok(Ok(())) => true,
+                        // A bell that fails is not listened to again.
+                        Ok(Err(_)) => {
+                            bell = None;
+                            true
+                        }
+                        Err(_) => false,
+                    },
+                    None => {
+                        tokio::time::sleep(nap).await;
+                        false
                     }
+                };
+                if rung || left.is_zero() || self.data_version().await? != version {
+                    break;
                 }
-                None => tokio::time::sleep(nap).await,
             }
         }
+    }
+
+    /// Another number whenever somebody else has written to the store. Costs next to nothing.
+    async fn data_version(&mut self) -> Result<i64, BrokerError> {
+        let read = sqlx::query_scalar("PRAGMA data_version").fetch_one(self.db.conn().await?).await;
+        read.map_err(|e| self.db.words(e).into())
     }
 
     async fn is_active(&mut self, agent: AgentId) -> Result<bool, BrokerError> {
