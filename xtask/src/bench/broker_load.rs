@@ -15,12 +15,16 @@ use crate::run;
 
 pub(super) const BENCH: Bench = Bench {
     name: "broker-load",
-    what: "100,000 messages, and 8 senders at once; × of the wall time is to the same command in a new database",
+    what: "100,000 messages, a poll of 10,000, and 8 senders at once; × of the wall time is to the same command in a new database",
     run,
 };
 
 /// How many times the wall time of a small database's poll a large one's may take.
 const AT_MOST: f64 = 1.5;
+
+/// How many messages one poll returns at most, and how long it may take with all of them, in milliseconds.
+const MAILBOX: usize = 10_000;
+const MAILBOX_MS: f64 = 100.0;
 
 const AGENTS: usize = 500;
 const BROADCASTS: usize = 200;
@@ -33,10 +37,13 @@ fn run(bed: &Bed) -> Result<Table> {
     let mut table = Table::of_costs();
     let small = Pair::create(bed, &bed.dir("broker-small")?.join("registry.db"))?;
     let large = Pair::large(bed)?;
-    let subjects = [&bed.bare(), &small.poll(), &large.poll(), &small.send(), &large.send()];
-    let [bare, small_poll, large_poll, small_send, large_send] = measure::costs(subjects, bed.runs)?;
+    let full = Pair::full(bed)?;
+    let subjects =
+        [&bed.bare(), &small.poll(), &large.poll(), &small.send(), &large.send(), &full.poll_all()];
+    let [bare, small_poll, large_poll, small_send, large_send, all] = measure::costs(subjects, bed.runs)?;
     row(&mut table, "poll, new database", small_poll, bare, small_poll.wall_us);
     row(&mut table, &format!("poll, {MESSAGES} messages"), large_poll, bare, small_poll.wall_us);
+    row(&mut table, &format!("poll of {MAILBOX}, all, JSON"), all, bare, small_poll.wall_us);
     row(&mut table, "send, new database", small_send, bare, small_send.wall_us);
     row(&mut table, &format!("send, {MESSAGES} messages"), large_send, bare, small_send.wall_us);
     let each_us = at_once(bed)?;
@@ -49,6 +56,7 @@ fn run(bed: &Bed) -> Result<Table> {
         SENDERS * SENDS
     ));
     table.promise("poll", large_poll.wall_us / small_poll.wall_us.max(1.0), AT_MOST, "×");
+    table.promise(&format!("poll of {MAILBOX}"), all.wall_us / 1000.0, MAILBOX_MS, " ms");
     Ok(table)
 }
 
@@ -104,6 +112,36 @@ impl Pair {
         let known = json!({"session": broker.session, "from": from, "to": to, "reader": reader});
         std::fs::write(dir.join(ids), known.to_string()).context("cannot note the ids")?;
         Ok(pair)
+    }
+
+    /// With a mailbox of as many messages as one poll returns.
+    fn full(bed: &Bed) -> Result<Self> {
+        let file = bed.dir("broker-full")?.join("registry.db");
+        let pair = Self::create(bed, &file)?;
+        let sql = format!(
+            "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < {MAILBOX}) \
+             INSERT INTO tasks (task_id, context_id, from_agent_id, to_agent_id, type, created_at, status_state, \
+             status_timestamp, text, delivery_state, number) SELECT printf('%08x-0000-4000-8000-000000000000', i), context_id, \
+             from_agent_id, to_agent_id, type, created_at, status_state, status_timestamp, \
+             'message ' || i || ': please review the change and say what you think of it', delivery_state, i FROM tasks, n"
+        );
+        let made = std::process::Command::new("sqlite3").arg(&file).arg(sql).status();
+        ensure!(made.context("cannot run sqlite3")?.success(), "sqlite3 failed");
+        Ok(pair)
+    }
+
+    fn poll_all(&self) -> measure::Subject {
+        let size = MAILBOX.to_string();
+        self.broker.subject(&[
+            "--json",
+            "message",
+            "poll",
+            "--agent-id",
+            &self.reader,
+            "--all",
+            "--page-size",
+            &size,
+        ])
     }
 
     fn known(bed: &Bed, file: &Path, ids: &Value) -> Option<Self> {
