@@ -320,6 +320,7 @@ impl Agent {
         kit.hooks.place.transcript = transcript.path().to_owned();
         kit.hooks.place.works_in = kit.workspace.root().to_owned();
         kit.hooks.place.helper = kit.workspace.helper().to_owned();
+        kit.asks.settle(&transcript);
         let handle = Handle::new(transcript.clone(), kit.asks.clone(), &conversation);
         kit.writers.join(
             &kit.session,

@@ -2,19 +2,24 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use tokio::sync::oneshot;
 
 use crate::{
-    event::{Answer, Ask},
+    event::{Answer, Ask, Event},
     feed::{Entry, Feed},
+    transcript::{Durability, Transcript},
 };
 
 /// The open asks of an agent.
 #[derive(Debug, Clone, Default)]
-pub struct Asks(Arc<Mutex<BTreeMap<String, Open>>>);
+pub struct Asks {
+    open: Arc<Mutex<BTreeMap<String, Open>>>,
+    /// The transcript of the agent, once it is made: where questions are recorded that no call of the model asks.
+    home: Arc<OnceLock<Transcript>>,
+}
 
 #[derive(Debug)]
 struct Open {
@@ -52,16 +57,27 @@ impl Asks {
         (answered, Parked { asks: self.clone(), id })
     }
 
-    /// Puts a question that is no call of the model's to whoever answers asks, and shows it in the live log; none when it was
-    /// closed without an answer.
-    pub async fn put(&self, feed: &Feed, ask: Ask) -> Option<Answer> {
+    /// The agent is made. Of several that share these asks (sub-agents) the first has the transcript.
+    pub(crate) fn settle(&self, transcript: &Transcript) {
+        let _the_first = self.home.set(transcript.clone());
+    }
+
+    /// Puts a question that is no call of the model's to whoever answers asks, and records both. None when there is no agent
+    /// yet, or when it ended without an answer.
+    pub async fn put(&self, ask: Ask) -> Option<Answer> {
+        let transcript = self.home.get()?;
+        let id = ask.id.clone();
         let (answered, _parked) = self.park(ask.clone());
-        let _shown = Shown::new(feed, ask);
-        answered.await.ok()
+        transcript.append(Event::AskOpened(ask), Durability::Synced).await.ok()?;
+        let answer = answered.await.ok();
+        let event = Event::AskAnswered { id, answer: answer.clone().unwrap_or(Answer::No(None)) };
+        // An answer counts when it is recorded.
+        transcript.append(event, Durability::Synced).await.ok()?;
+        answer
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Open>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

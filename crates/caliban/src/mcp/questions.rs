@@ -9,7 +9,6 @@ use caliban_agent::{
     Attendance, Kit,
     asks::Asks,
     event::{Answer, Ask},
-    feed::Feed,
 };
 use caliban_core::inert;
 use caliban_mcp::{Elicit, Form, Question, Reply};
@@ -21,14 +20,14 @@ pub(crate) struct Questions(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    agent: OnceLock<(Asks, Feed)>,
+    asks: OnceLock<Asks>,
     asked: AtomicU64,
 }
 
 impl Questions {
     /// From now on they go to whoever answers this agent's asks.
     pub(crate) fn go_to(&self, kit: &Kit) {
-        let _the_first = self.0.agent.set((kit.asks.clone(), kit.feed.clone()));
+        let _the_first = self.0.asks.set(kit.asks.clone());
     }
 
     /// How a server's question is put; none where nobody can be asked.
@@ -43,7 +42,7 @@ impl Questions {
     }
 
     async fn put(&self, question: Question) -> Reply {
-        let Some((asks, feed)) = self.0.agent.get() else { return Reply::No };
+        let Some(asks) = self.0.asks.get() else { return Reply::No };
         let how = match &question.form {
             Form::Confirm(_) => String::new(),
             Form::Text { name, choices, .. } if choices.is_empty() => {
@@ -62,7 +61,7 @@ impl Questions {
             why: format!("the MCP server {server} asks{how}"),
             suggestions: Vec::new(),
         };
-        match asks.put(feed, ask).await {
+        match asks.put(ask).await {
             Some(Answer::Once | Answer::Always) => Reply::Yes,
             Some(Answer::No(Some(text))) => Reply::Text(text),
             Some(Answer::No(None)) | None => Reply::No,
