@@ -91,17 +91,19 @@ impl Files {
     /// one of another version.
     pub(crate) fn handed(environment: Environment) -> (Environment, Option<Self>) {
         let text = environment.raw(ASKED_SETTINGS).and_then(|text| text.to_str());
-        let files = text.and_then(Self::of_copy).map(|files| files.as_trusted_now(&environment));
+        let files = text.and_then(Self::of_copy).map(|files| files.trusted_as_of_now(&environment));
         let rest = environment.iter().filter(|(name, _)| *name != ASKED_SETTINGS);
         (rest.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(), files)
     }
 
     /// The content is of the asking, the permission is of now (a15): the user may have taken the trust back while the agent
     /// waited. A store that cannot be read vouches for nobody.
-    fn as_trusted_now(mut self, environment: &Environment) -> Self {
+    fn trusted_as_of_now(mut self, environment: &Environment) -> Self {
         if let Trust::Trusted(files) = &self.trust {
             let store = environment.paths().and_then(|paths| TrustStore::read(&paths));
             if !store.is_ok_and(|store| store.lists(files.root())) {
+                let kept = |kind: RepoFile| Some((files.root().join(kind.name()), files.get(kind)?.to_vec()));
+                self.narrowing = RepoFile::NARROWING.into_iter().filter_map(kept).collect();
                 self.trust = Trust::Untrusted(files.names());
             }
         }
