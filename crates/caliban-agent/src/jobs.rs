@@ -1,6 +1,6 @@
 //! Background commands when the model has nothing more to do: a run that ends with its turn waits for them.
 
-use caliban_contract::detached::DetachedRecord;
+use caliban_contract::detached::left_running;
 use caliban_core::{spec::AfterTurn, wait::Wait};
 use caliban_tools::{JobInfo, JobState};
 use tokio_util::sync::CancellationToken;
@@ -83,13 +83,6 @@ impl Agent {
         let left = if is_helper { None } else { left_running(&self.kit.workspace.detached()) };
         ended.into_iter().chain(left).collect()
     }
-}
-
-/// Says which commands outlive the run.
-fn left_running(detached: &[DetachedRecord]) -> Option<String> {
-    let named = |record: &DetachedRecord| format!("{} ({})", record.id, quoted(&record.command));
-    let all: Vec<String> = detached.iter().map(named).collect();
-    (!all.is_empty()).then(|| format!("left running: {}; `caliban jobs stop ID` ends one", all.join("; ")))
 }
 
 fn quoted(command: &str) -> String {

@@ -4,9 +4,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use caliban_core::inert;
 use serde::{Deserialize, Serialize};
 
 use crate::{lock, records};
+
+/// Characters of a command that are quoted.
+const QUOTED_CHARACTERS: usize = 80;
 
 /// The directory of a repo's detached commands.
 pub const DIRECTORY: &str = "jobs";
@@ -87,6 +91,17 @@ pub fn list(jobs: &Path) -> Vec<DetachedRecord> {
     let mut found: Vec<DetachedRecord> = found.collect();
     found.sort_by(|a, b| (a.started_at, &a.id).cmp(&(b.started_at, &b.id)));
     found
+}
+
+/// What is said about commands that are left running; nothing when none is.
+#[must_use]
+pub fn left_running(records: &[DetachedRecord]) -> Option<String> {
+    let named = |record: &DetachedRecord| {
+        let command: String = inert::line(&record.command).chars().take(QUOTED_CHARACTERS).collect();
+        format!("{} ({command})", record.id)
+    };
+    let all: Vec<String> = records.iter().map(named).collect();
+    (!all.is_empty()).then(|| format!("left running: {}; `caliban jobs stop ID` ends one", all.join("; ")))
 }
 
 /// Those that an agent started and that run.

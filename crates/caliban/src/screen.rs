@@ -9,6 +9,7 @@ use std::{
 };
 
 use caliban_acp_host::{ServeOptions, Sessions as Served, serve};
+use caliban_contract::detached;
 use caliban_core::redact::Redactor;
 use caliban_tui::{
     Facts, FleetView, Left, Look, Open, Options, Why,
@@ -101,6 +102,7 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
         screen_reader: ui.screen_reader || cli.run.screen_reader,
         ..ui
     };
+    let jobs = repo_dir.join(detached::DIRECTORY);
     let options = Options {
         facts: Facts { place: place(&cwd, environment), ..facts(&cwd) },
         theme: theme(environment, &ui),
@@ -136,6 +138,12 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
         note(farewell);
     } else if let Some(session) = left.session.as_ref().filter(|_| !left.is_empty) {
         note(&format!("session {session}; `caliban --continue` goes on with it"));
+    }
+    if let Some(session) = &left.session {
+        let running = detached::running_of(&jobs, session);
+        if let Some(text) = detached::left_running(&running) {
+            note(&text);
+        }
     }
     Ok(code)
 }

@@ -26,7 +26,7 @@ fn heard(place: &Place) -> String {
     requests.iter().rev().find(|request| request.protocol.is_some()).unwrap().body.to_string()
 }
 
-fn says(tmux: &Tmux<'_>, line: &str) {
+pub(crate) fn says(tmux: &Tmux<'_>, line: &str) {
     tmux.wait_for_text("> what shall I do?");
     tmux.send_text(line);
     tmux.wait_for("it is typed", |screen| screen.contains(&format!("> {line}")));

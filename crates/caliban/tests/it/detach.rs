@@ -3,7 +3,12 @@
 use serde_json::{Value, json};
 use testkit::{script, script::Step, text, tool, wait_until};
 
-use crate::{fleet::Fleet, place::Place};
+use crate::{
+    commands::says,
+    fleet::Fleet,
+    place::Place,
+    screen::{leave, open},
+};
 
 const SERVICE: &str = "echo $$ > pid; echo ready; exec sleep 1000";
 
@@ -77,6 +82,24 @@ fn r06_without_detach_all_ends_with_the_agent_and_a_failed_service_is_told() {
     assert!(told.contains("no such port") && told.contains("ended at once"), "{told}");
     assert!(!runs(pid(&place, &place.repo.join("pid"))));
     assert_eq!(place.verb(["jobs", "stop", "--all"]).ok().stdout, "No detached commands run.\n");
+}
+
+#[test]
+fn a_session_on_the_screen_says_what_it_leaves_running() {
+    let place = Place::new(script![service(), text("it serves")]);
+    let tmux = open(&place, "--allow Bash --allow Edit --allow Detach");
+    says(&tmux, "serve");
+    tmux.wait_for_text("it serves");
+    let screen = leave(&tmux);
+    let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("left running: ") && words.contains("`caliban jobs stop ID` ends one"),
+        "{screen}"
+    );
+    let pid = pid(&place, &place.repo.join("pid"));
+    assert!(runs(pid));
+    place.verb(["jobs", "stop", "--all"]).ok();
+    assert!(!runs(pid));
 }
 
 #[test]
