@@ -82,7 +82,6 @@ fn encoded(picture: &DynamicImage, was: ImageFormat) -> Result<Fitted, String> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 mod tests {
     use super::*;
 
