@@ -70,10 +70,14 @@ pub fn fork(from: &Path, to: &Path, id: &str, before: Option<u32>) -> Result<Opt
     let ended = u32::try_from(ended).unwrap_or(u32::MAX);
     let point = match before {
         Some(turn) => Some(points.iter().find(|point| point.turn == turn).ok_or(ForkError::NoPoint(turn))?),
-        // A turn that is under way is left out.
         None => points.iter().find(|point| point.turn == ended),
     };
-    let end = point.map_or(u64::MAX, |point| point.seq);
+    let end = match before {
+        Some(_) => point.map(|point| point.seq),
+        // A turn that is under way is left out, whatever began it: both sessions would go on with its calls.
+        None => open_turn(&records),
+    };
+    let end = end.unwrap_or(u64::MAX);
     let kept: Vec<&Record> = records.iter().filter(|record| record.seq < end).collect();
     // Said, and heard only after the place where the fork ends: the fork would hear it by itself.
     let is_heard = |record: &&Record| match record.event {
@@ -150,8 +154,62 @@ fn write<'r>(
     Ok(())
 }
 
+/// The record that began the turn that has not ended, if there is one.
+fn open_turn(records: &[Record]) -> Option<u64> {
+    let ended = records.iter().rposition(|record| matches!(record.event, Event::TurnEnded { .. }));
+    let behind = records.iter().skip(ended.map_or(0, |ended| ended + 1));
+    let mut begun = behind.filter(|record| is_in_a_turn(&record.event));
+    begun.next().map(|record| record.seq)
+}
+
+/// Whether a turn is under way behind this record.
+fn is_in_a_turn(event: &Event) -> bool {
+    match event {
+        Event::Prompt { message, .. } => !message.blocks.is_empty(),
+        Event::Reply { .. } => true,
+        _ => false,
+    }
+}
+
 fn is_heard(records: &[&Record], number: u64) -> bool {
     records
         .iter()
         .any(|record| matches!(record.event, Event::Prompt { queued: Some(heard), .. } if heard == number))
+}
+
+#[cfg(test)]
+mod tests {
+    use caliban_core::{message::Message, usage::Usage};
+
+    use super::*;
+    use crate::event::Outcome;
+
+    #[test]
+    fn r17_a_fork_has_no_turn_that_is_under_way_whoever_began_it() {
+        let prompt = |author: Author| {
+            let event = Event::Prompt { message: Message::user("go"), author, context: 0, queued: None };
+            serde_json::to_value(event).unwrap()
+        };
+        let (outcome, usage) = (Outcome::Done, Usage::default());
+        let ended = Event::TurnEnded { outcome, usage, micro_usd: None, turns: 1 };
+        let ended = serde_json::to_value(ended).unwrap();
+        let note = serde_json::json!({"event": "note", "text": "n"});
+        let records = |events: &[&serde_json::Value]| -> Vec<Record> {
+            let record = |(seq, event): (usize, &&serde_json::Value)| {
+                let mut record = (*event).clone();
+                record["seq"] = seq.into();
+                record["at"] = "2026-01-01T00:00:00Z".into();
+                serde_json::from_value(record).unwrap()
+            };
+            events.iter().enumerate().map(record).collect()
+        };
+        let user = prompt(Author::User);
+        for author in [Author::User, Author::Parent, Author::Hook("Stop".to_owned()), Author::Caliban] {
+            let open = prompt(author);
+            assert_eq!(open_turn(&records(&[&user, &ended, &note, &open, &note])), Some(3));
+            assert_eq!(open_turn(&records(&[&open])), Some(0));
+        }
+        assert_eq!(open_turn(&records(&[&user, &ended, &note])), None);
+        assert_eq!(open_turn(&[]), None);
+    }
 }

@@ -28,6 +28,8 @@ use crate::{
 
 /// Characters of an answer that are taken for one token.
 const CHARS_PER_TOKEN: u64 = 4;
+/// How much more a provider has to count before that is written down again: this part of what was written.
+const COUNT_STEP: u64 = 10;
 
 /// What a request is made of beside the agent's own parts.
 pub(crate) struct Question<'a> {
@@ -246,9 +248,14 @@ impl Watch for Meter<'_> {
         match &delta {
             Delta::Text(text) | Delta::Thinking(text) => self.said += text.len() as u64,
             Delta::Usage(usage) => {
-                let is_news = self.unknown().total() < usage.total();
+                let is_more = self.unknown().total() < usage.total();
                 self.counted = Some(*usage);
-                if is_news {
+                // A provider may say it with every chunk: what is a little more is not written down again.
+                let written = match self.recorded.last() {
+                    Some(Event::Counted { usage }) => usage.total(),
+                    _ => 0,
+                };
+                if is_more && usage.total() >= written.saturating_add(written / COUNT_STEP) {
                     // A process that is killed now leaves a request that counts as much.
                     self.transcript.append_soon(Event::Counted { usage: *usage });
                     self.recorded.push(Event::Counted { usage: *usage });

@@ -344,11 +344,17 @@ impl Failure {
         }
     }
 
-    /// Whether the model was at work when the attempt failed. An answer that never began is not billed.
+    /// Whether the model was at work when the attempt failed. A request that was refused, or never came there, is not billed.
     pub(crate) fn billed(&self) -> Billed {
         match self {
             Self::Cut | Self::Stalled(_) | Self::TooLarge(_) | Self::Unreadable(_) => Billed::Perhaps,
-            Self::Network(caliban_http::Error::ClosedMidBody { .. }) => Billed::Perhaps,
+            Self::Network(
+                caliban_http::Error::ClosedMidBody { .. }
+                // The request may have been read, and the model at work.
+                | caliban_http::Error::Closed { .. },
+            ) => Billed::Perhaps,
+            // A gateway has waited for the model in vain.
+            Self::Status { status: 504, .. } => Billed::Perhaps,
             Self::Status { .. } | Self::Network(_) | Self::NotTheApi(_) | Self::Script(_) => Billed::No,
         }
     }
@@ -477,6 +483,17 @@ mod tests {
         };
         let error = Failure::from_body(status, body.to_string().as_bytes(), None).explain(&around);
         format!("{error} | {}", error.hint().unwrap_or_default())
+    }
+
+    #[test]
+    fn r20_a_request_that_may_have_come_to_the_model_counts() {
+        let status = |status| Failure::from_body(status, b"", None).billed();
+        let host = || "h".to_owned();
+        assert_eq!(status(504), Billed::Perhaps);
+        assert_eq!([400, 429, 500, 503, 529].map(status), [Billed::No; 5]);
+        let network = |error| Failure::Network(error).billed();
+        assert_eq!(network(caliban_http::Error::Closed { host: host() }), Billed::Perhaps);
+        assert_eq!(network(caliban_http::Error::ClosedMidBody { host: host() }), Billed::Perhaps);
     }
 
     #[test]

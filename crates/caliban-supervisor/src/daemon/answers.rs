@@ -135,7 +135,8 @@ impl Owner {
 pub(super) fn write_removed(dir: &Path, request: Option<&str>, work: Vec<String>) -> Vec<String> {
     let Some(request) = request else { return work };
     let before = records::read::<RemovedRecord>(dir, REMOVED).filter(|before| before.request == request);
-    // The daemon that removed the worktree may have died before it came here.
+    // The daemon that removed the worktree may have written this and died before the directory was set aside: asked again,
+    // there is no worktree left to tell of.
     let work = before.map(|before| before.work).filter(|_| work.is_empty()).unwrap_or(work);
     let record = RemovedRecord { request: request.to_owned(), work };
     if let Err(error) = records::write(dir, REMOVED, &record) {

@@ -1,6 +1,6 @@
 //! What the commands of a session say, in words.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, time::Instant};
 
 use caliban_agent::{
     checkpoint::{self, Undone},
@@ -10,6 +10,7 @@ use caliban_agent::{
 use caliban_control::protocol::Approval;
 use caliban_core::inert;
 use caliban_permissions::{Effect, Policy};
+use caliban_tools::limits::DIFF_TIME;
 use similar::TextDiff;
 
 use crate::place::Sessions;
@@ -29,6 +30,7 @@ pub(super) fn lines(lines: &[String], none: &str) -> String {
 /// What the tools of a session have changed, as a patch.
 pub(super) fn diff(session: &Path, cwd: &Path) -> String {
     let mut out = String::new();
+    let deadline = Instant::now() + DIFF_TIME;
     for changed in checkpoint::changed(session) {
         let now = std::fs::read(&changed.path).ok();
         if now == changed.before {
@@ -44,7 +46,10 @@ pub(super) fn diff(session: &Path, cwd: &Path) -> String {
         };
         let (from, to) = (head(&old, "a"), head(&new, "b"));
         let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
-        out.push_str(&TextDiff::from_lines(&old, &new).unified_diff().header(&from, &to).to_string());
+        // Behind the deadline the difference is coarser, not missing.
+        let mut diff = TextDiff::configure();
+        diff.deadline(deadline);
+        out.push_str(&diff.diff_lines(&old, &new).unified_diff().header(&from, &to).to_string());
         if out.len() > DIFF_CHARS {
             out = out.chars().take(DIFF_CHARS).collect();
             out.push_str("\n[…]");
