@@ -85,7 +85,7 @@ fn no_source_file_is_too_long() {
 }
 
 /// Documents in capitals that a user's repository has; the tests and guides speak of them.
-const OF_USERS: [&str; 5] = ["AGENTS.md", "CHANGES.md", "CLAUDE.md", "NAME.md", "NOTES.md"];
+const OF_USERS: [&str; 6] = ["AGENTS.md", "CHANGES.md", "CLAUDE.md", "NAME.md", "NOTES.md", "SKILL.md"];
 
 /// The documents in capitals that a text names, such as `README.md`.
 fn named_documents(text: &str) -> impl Iterator<Item = &str> {
