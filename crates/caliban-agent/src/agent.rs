@@ -13,6 +13,7 @@ use caliban_core::{
     access::Access,
     background::BackgroundStatus,
     message::{Block, Effort, Message, ToolSpec},
+    mode::Mode,
     price::{Billing, Price},
     redact::Redactor,
     spec::AfterTurn,
@@ -20,7 +21,7 @@ use caliban_core::{
 };
 use caliban_permissions::{Policy, Verdict};
 use caliban_providers::Provider;
-use caliban_tools::{Tool, Workspace};
+use caliban_tools::{OffLimits, Tool, Workspace};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
@@ -34,7 +35,9 @@ use crate::{
     guard::Guard,
     handle::Handle,
     hooks::{HookEvent, Hooks},
-    pictures, session_file, spent,
+    pictures,
+    prompt::{self, Instructions},
+    session_file, spent,
     transcript::{self, Durability, Standing, Transcript, TranscriptError},
     turn::Halt,
     writers::Writers,
@@ -65,6 +68,10 @@ pub struct Kit {
     pub system: String,
     /// Context for the first prompt: project files, facts about the place.
     pub context: Vec<String>,
+    /// The project's instruction files, as far as they were read.
+    pub instructions: Arc<Instructions>,
+    /// Whether a file must not be shown.
+    pub off_limits: OffLimits,
     /// The tools.
     pub tools: Vec<Arc<dyn Tool>>,
     /// What the model is told of them.
@@ -192,6 +199,8 @@ pub struct Agent {
     pub(crate) begun_answer: String,
     /// What the server says about its window: `None` until it was asked.
     pub(crate) told_window: Option<Option<u64>>,
+    /// The mode that the model knows of.
+    pub(crate) told_mode: Mode,
     /// What the model must be told of its working directory before it is asked again.
     pub(crate) lost_place: Option<String>,
     /// Stops the background agents, also when the agent is dropped without being closed.
@@ -247,6 +256,23 @@ pub(crate) struct Begun {
     micro_usd: u64,
 }
 
+impl Kit {
+    /// What may be done without a question, now.
+    pub(crate) fn mode(&self) -> Mode {
+        let own = self.policy.read().unwrap_or_else(PoisonError::into_inner).mode;
+        let above =
+            self.above.as_ref().map(|above| above.read().unwrap_or_else(PoisonError::into_inner).mode);
+        above.map_or(own, |above| own.narrower(above))
+    }
+
+    /// The tools that the model is offered now: in plan mode none that only writes.
+    pub(crate) fn offered(&self) -> Vec<ToolSpec> {
+        let is_plan = self.mode() == Mode::Plan;
+        let tools = self.tools.iter().filter(|tool| !is_plan || !tool.only_writes());
+        tools.map(|tool| tool.spec().clone()).collect()
+    }
+}
+
 impl Agent {
     /// A new conversation. Nothing is on disk before its directory is.
     pub async fn new(kit: Kit) -> Result<Self, TranscriptError> {
@@ -264,6 +290,10 @@ impl Agent {
         };
         agent.record(Event::Started(header), Durability::Written).await?;
         agent.opening_context = agent.kit.context.clone();
+        agent.told_mode = agent.kit.mode();
+        if agent.told_mode == Mode::Plan {
+            agent.opening_context.push(prompt::PLAN.to_owned());
+        }
         agent.greet("startup").await?;
         Ok(agent)
     }
@@ -340,6 +370,7 @@ impl Agent {
             notes: Vec::new(),
             begun_answer: String::new(),
             told_window: None,
+            told_mode: Mode::Default,
             lost_place: None,
             _stops_background: stop.map(CancellationToken::drop_guard),
         }

@@ -30,7 +30,7 @@ use crate::{
     definitions::Definition,
     feed::Feed,
     hooks::Hooks,
-    prompt::{self, ContextFiles, Place, Standing, SystemPrompt},
+    prompt::{self, ContextFiles, Instructions, Place, Standing, Surroundings, SystemPrompt},
     spawner::Spawner,
     subagent::{self, AgentTool, Isolation},
     writers::Writers,
@@ -61,6 +61,8 @@ pub struct Blueprint {
     pub repo: Option<PathBuf>,
     /// Today.
     pub date: String,
+    /// What else is known of the place.
+    pub surroundings: Surroundings,
     /// Tools of MCP servers.
     pub foreign_tools: Vec<Arc<dyn Tool>>,
     /// What may be done.
@@ -284,6 +286,7 @@ impl Blueprint {
         let system = SystemPrompt {
             has_helpers: is_independent && has(subagent::NAME),
             has_background: is_independent && has(background::TOOL),
+            is_alone: self.attendance == Attendance::Nobody,
             standing: match wanted.kin {
                 Kin::Independent => Standing::Main,
                 Kin::SubAgent(_) => Standing::SubAgent,
@@ -297,11 +300,22 @@ impl Blueprint {
             system.push_str("\n\n");
             system.push_str(instructions);
         }
+        let mode = policy.read().unwrap_or_else(PoisonError::into_inner).mode;
+        let is_the_callers = workspace.root() == self.cwd || self.repo.as_deref() == Some(workspace.root());
         let place = Place {
             directory: workspace.root().to_owned(),
             repo: self.repo.clone().filter(|repo| workspace.root().starts_with(repo)),
             date: self.date.clone(),
+            model: self.model.clone(),
+            mode: mode.name().to_owned(),
+            // A helper in a worktree of its own stands elsewhere.
+            surroundings: Surroundings {
+                git: if is_the_callers { self.surroundings.git.clone() } else { Vec::new() },
+                ..self.surroundings.clone()
+            },
         };
+        let top = place.repo.clone().unwrap_or_else(|| place.directory.clone());
+        let instructions = Instructions::new(self.context_files.clone(), top);
         Ok(Kit {
             session: wanted.session,
             label: wanted.label,
@@ -313,7 +327,9 @@ impl Blueprint {
             billing: self.billing,
             window: self.window,
             system,
-            context: prompt::opening(&place, &self.context_files, &*off_limits),
+            context: prompt::opening(&place, &instructions, &*off_limits),
+            instructions: Arc::new(instructions),
+            off_limits,
             specs: tools.iter().map(|tool| tool.spec().clone()).collect(),
             tools,
             policy,

@@ -52,6 +52,14 @@ fn written(access: Access) -> Option<PathBuf> {
     }
 }
 
+/// The one file that an access is about.
+fn touched(access: &Access) -> Option<PathBuf> {
+    match access {
+        Access::Read(path) | Access::Write(path) => Some(path.clone()),
+        _ => None,
+    }
+}
+
 impl Agent {
     pub(crate) async fn run_calls(
         &mut self,
@@ -486,6 +494,7 @@ impl Runner<'_> {
         let (id, name) = (call.id.clone(), call.name.clone());
         let event = Event::CallStarted { id, name, input: input.clone(), decision };
         self.record(event, durability).await?;
+        let touched: Vec<PathBuf> = accesses.iter().filter_map(touched).collect();
         let written: Vec<PathBuf> = accesses.into_iter().filter_map(written).collect();
         self.kit.checkpoints.before(written.clone()).await;
         let begun = Instant::now();
@@ -505,6 +514,12 @@ impl Runner<'_> {
         self.kit.checkpoints.after(written).await;
         ended.failed = output.is_error;
         output.content.extend(context.into_iter().map(|text| ResultPart::Text { text }));
+        if !output.is_error {
+            let blocks = touched
+                .iter()
+                .flat_map(|path| self.kit.instructions.first_touch(path, &*self.kit.off_limits));
+            output.content.extend(blocks.map(|text| ResultPart::Text { text }));
+        }
         let event = Event::CallEnded {
             id: call.id.clone(),
             content: output.content,

@@ -148,6 +148,7 @@ impl Agent {
         }
         let Some((summary, usage)) = self.ask_for_summary(cancel).await? else { return Ok(false) };
         self.record(Event::Summarised { summary, keep_tail, usage }, Durability::Synced).await?;
+        self.kit.instructions.forget_touched(self.kit.workspace.root());
         Ok(true)
     }
 
@@ -206,7 +207,7 @@ impl Agent {
             }
             _ => messages.push(Message::user(INSTRUCTION)),
         }
-        let specs = self.kit.specs.clone();
+        let specs = self.kit.offered();
         let question = Question {
             messages: Some(&messages),
             tools: &specs,

@@ -21,6 +21,7 @@ mod guard;
 pub mod handle;
 pub mod hooks;
 mod jobs;
+mod mentions;
 mod pictures;
 pub mod prompt;
 mod request;

@@ -5,7 +5,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use caliban_core::message::{Block, Message, ToolSpec};
+use caliban_core::{
+    message::{Block, Message, ToolSpec},
+    mode::Mode,
+};
 use caliban_providers::{Calls, ModelReply, ProviderError};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -17,6 +20,7 @@ use crate::{
     ending::{self, Reply},
     event::{Author, Event, Outcome},
     jobs::Jobs,
+    prompt,
     request::{Audience, Failed, Question},
     transcript::{Durability, TranscriptError},
 };
@@ -116,6 +120,7 @@ impl Agent {
             if let Some(text) = self.lost_place.take() {
                 self.say(text, Author::Caliban).await?;
             }
+            self.tell_mode().await?;
             let is_last = self.is_last_turn();
             let reply = self.ask_model(is_last, cancel).await?;
             let has_called = reply.message.tool_uses().next().is_some();
@@ -238,6 +243,22 @@ impl Agent {
         Ok(true)
     }
 
+    /// Tells the model when a person has changed what it may do, as far as that changes its work.
+    async fn tell_mode(&mut self) -> Result<(), Halt> {
+        let (now, told) = (self.kit.mode(), self.told_mode);
+        self.told_mode = now;
+        match (told, now) {
+            (told, Mode::Plan) if told != Mode::Plan => {
+                self.say(prompt::PLAN.to_owned(), Author::Caliban).await
+            }
+            (Mode::Plan, now) if now != Mode::Plan => {
+                let text = format!("[Permission mode {}: the plan can be carried out now.]", now.name());
+                self.say(text, Author::Caliban).await
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the next reply is the last one that the limit of turns allows, in the middle of the work: it has to be an
     /// answer.
     fn is_last_turn(&self) -> bool {
@@ -295,7 +316,7 @@ impl Agent {
         calls: Calls,
         cancel: &CancellationToken,
     ) -> Result<(ModelReply, u64), Failed> {
-        let specs = self.kit.specs.clone();
+        let specs = self.kit.offered();
         let question = Question {
             messages: None,
             tools: &specs,

@@ -116,6 +116,10 @@ impl Tool for Edit {
         &self.spec
     }
 
+    fn only_writes(&self) -> bool {
+        true
+    }
+
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
         let input = parse(input)?;
         let path = self.workspace.judge(&input.file_path)?;

@@ -64,6 +64,11 @@ pub trait Tool: Send + Sync {
     /// error here already, worded for the model.
     fn access(&self, input: &Value) -> Result<Vec<Access>, String>;
 
+    /// Whether all that it can do is to write files: then it is of no use to an agent that may only look.
+    fn only_writes(&self) -> bool {
+        false
+    }
+
     /// Carries the call out. Never panics, never fails: what goes wrong is an output with `is_error`.
     /// Returns within 100 ms of `call.cancel`.
     fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput>;

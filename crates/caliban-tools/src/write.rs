@@ -54,6 +54,10 @@ impl Tool for Write {
         &self.spec
     }
 
+    fn only_writes(&self) -> bool {
+        true
+    }
+
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
         let input: Input = input::parse("Write", input)?;
         let path = self.workspace.judge(&input.file_path)?;

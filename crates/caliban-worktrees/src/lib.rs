@@ -15,6 +15,7 @@ mod diff;
 mod error;
 mod exclude;
 mod git;
+mod glance;
 mod half_made;
 mod include;
 mod index;
@@ -40,6 +41,7 @@ pub use create::{BaseRef, CreateRequest, Created, OnProgress, Worktree};
 pub use diff::{Changes, Commit, FileChange, MergeKind, MergePreview, PATCH_CAP, Patch};
 pub use error::{Error, ErrorKind, Result};
 pub use git::{Environment, GitOptions};
+pub use glance::Glance;
 pub use inspect::{Inspection, Listed, Presence, Use};
 pub use landing::{
     CannotCommit, LandAs, LandNote, LandRequest, Landed, LandingTurn, NotLanded, Operation, Refusal,

@@ -16,7 +16,7 @@ use caliban_agent::{
     definitions::{self, Definition},
     feed::{Entry, Feed},
     hooks::{CommandHook, HookEvent, HookPlace, Hooks},
-    prompt::ContextFiles,
+    prompt::{ContextFiles, Surroundings},
     subagent::{Isolation, inherit, policy_in_worktree},
 };
 use caliban_contract::{
@@ -32,7 +32,7 @@ use caliban_mcp::Server;
 use caliban_permissions::Policy;
 use caliban_providers::{Provider, ProviderKind};
 use caliban_tools::{DetachPlace, PrivateAddresses, SearchService, WorkspaceOptions};
-use caliban_worktrees::{Keep, Setup};
+use caliban_worktrees::{GitOptions, Keep, Repo, Setup};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -45,13 +45,15 @@ use crate::{
         Environment, Files, Loaded,
         provider::{Choice, Endpoint, Patience, Target, nothing_set},
         schema::{Fleet, Settings},
-        tool_environment::{secrets, tool_environment, with_set},
+        tool_environment::{Breadth, left_out, secrets, tool_environment, with_set},
     },
     skills::{self, Skill},
     tool_names,
     trust::Trust,
 };
 
+/// How long the repository is looked at before a run begins.
+const GLANCE_TIME: Duration = Duration::from_millis(1_500);
 /// Whole outputs of tools, in a session's directory.
 const OUTPUTS: &str = "outputs";
 
@@ -155,7 +157,9 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     let tools = setup.tools.clone().or_else(|| kind.and_then(|kind| kind.tools.clone()));
     let role = kind.map(|kind| kind.role.clone());
     let settings = &loaded.settings;
-    let env = with_set(tool_environment(environment, &settings.bash.env_allow), &settings.bash.env);
+    let breadth = Breadth::of(&loaded);
+    let env = tool_environment(environment, &settings.bash.env_allow, breadth);
+    let env = with_set(env, &settings.bash.env);
     let helper = own_program()?;
     let redactor = Redactor::new(secrets(environment, settings));
     let tree = worktree.map(canonical).transpose()?;
@@ -212,11 +216,20 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
             names: settings.context.files.clone(),
             max_bytes: usize::try_from(settings.context.max_bytes).unwrap_or(usize::MAX),
             user_directory: Some(loaded.paths.config.clone()),
+            more_of_the_user: environment.absolute("HOME").as_deref().map(users_files).unwrap_or_default(),
         },
         cwd: canonical(cwd)?,
         // In a worktree, its own files are the project's.
         repo: tree.clone().or_else(|| repo.clone()),
         date: jiff::Zoned::now().date().to_string(),
+        surroundings: Surroundings {
+            git: match &tree.clone().or_else(|| repo.clone()) {
+                Some(_) => glance(&root).await,
+                None => Vec::new(),
+            },
+            shell: "bash".to_owned(),
+            left_out: left_out(environment, &settings.bash.env_allow, breadth),
+        },
         foreign_tools: Vec::new(),
         policy: inherit(setup, policy).map_err(Failure::new)?,
         hooks: hooks(settings, setup, HookPlace { root: loaded.root.clone(), env, ..HookPlace::default() }),
@@ -235,8 +248,8 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     configs.extend(mcp::brought(mcp_servers, &workspace));
     let questions = Questions::default();
     let elicit = questions.elicit(attendance);
-    let (servers, left_out) = mcp::connect(&configs, &workspace.http, elicit.as_ref()).await;
-    notes.extend(left_out);
+    let (servers, without) = mcp::connect(&configs, &workspace.http, elicit.as_ref()).await;
+    notes.extend(without);
     let repo_dir = loaded.paths.repo(&loaded.root);
     let background = settings.background_agents.limits();
     let fleet = settings.fleet.clone();
@@ -277,6 +290,33 @@ fn detach_place(repo_dir: &Path) -> Option<DetachPlace> {
         Ancestry::Unknown => false,
     };
     is_own.then(|| DetachPlace { jobs: repo_dir.join(detached::DIRECTORY), agent: String::new() })
+}
+
+/// What has changed in the repository and its last commits, for the model. Best effort, and not for long.
+async fn glance(root: &Path) -> Vec<String> {
+    let cancel = CancellationToken::new();
+    let looking = async {
+        let repo = Repo::open(root, GitOptions::default(), &cancel).await.ok()?;
+        repo.glance(&cancel).await.ok()
+    };
+    let Some(glance) = tokio::time::timeout(GLANCE_TIME, looking).await.ok().flatten() else {
+        return Vec::new();
+    };
+    let mut lines = Vec::new();
+    match (glance.changed.is_empty(), glance.more) {
+        (true, _) => lines.push("git status: clean".to_owned()),
+        (false, 0) => lines.push(format!("git status:\n{}", glance.changed.join("\n"))),
+        (false, more) => lines.push(format!("git status:\n{}\n… and {more} more", glance.changed.join("\n"))),
+    }
+    if !glance.commits.is_empty() {
+        lines.push(format!("last commits:\n{}", glance.commits.join("\n")));
+    }
+    lines
+}
+
+/// Instruction files of the user's own that other agents read, too.
+fn users_files(home: &Path) -> Vec<PathBuf> {
+    [".claude/CLAUDE.md", ".codex/AGENTS.md"].map(|name| home.join(name)).to_vec()
 }
 
 /// Where the user stands in their tree, in this one; the nearest directory above that is in it, else its root. `missing` is

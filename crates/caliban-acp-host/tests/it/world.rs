@@ -131,6 +131,7 @@ impl World {
             context_files: ContextFiles::default(),
             repo: None,
             date: "2026-11-15".into(),
+            surroundings: Default::default(),
             foreign_tools: Vec::new(),
             policy: Policy::new(self.root(), self.directory.path().join("home")),
             hooks: Hooks::default(),

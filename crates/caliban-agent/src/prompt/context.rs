@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    file::{self, Real},
-    git,
+    file, git,
+    instructions::{Instructions, IsOffLimits},
 };
 
+/// More than this is no description of a system.
+const MAX_RELEASE_BYTES: u64 = 16 * 1024;
+
 /// The names of instruction files, in the order in which they are read.
-pub const DEFAULT_FILES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
+pub const DEFAULT_FILES: [&str; 4] = ["AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md"];
 /// The most bytes of all instruction files together.
 pub const DEFAULT_CONTEXT_BYTES: usize = 32 * 1024;
 
@@ -21,6 +24,8 @@ pub struct ContextFiles {
     pub max_bytes: usize,
     /// A directory of the user's own, read first.
     pub user_directory: Option<PathBuf>,
+    /// Files of the user's own that other agents read, too.
+    pub more_of_the_user: Vec<PathBuf>,
 }
 
 impl Default for ContextFiles {
@@ -29,12 +34,24 @@ impl Default for ContextFiles {
             names: DEFAULT_FILES.map(str::to_owned).to_vec(),
             max_bytes: DEFAULT_CONTEXT_BYTES,
             user_directory: None,
+            more_of_the_user: Vec::new(),
         }
     }
 }
 
+/// What is known of the surroundings of an agent, beside its directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// What has changed in the repository and its last commits, one to a line.
+    pub git: Vec<String>,
+    /// The shell that commands run in.
+    pub shell: String,
+    /// Variables that commands do not get, and why, in words.
+    pub left_out: String,
+}
+
 /// Facts about the place.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
     /// Where the agent works.
     pub directory: PathBuf,
@@ -42,72 +59,60 @@ pub struct Place {
     pub repo: Option<PathBuf>,
     /// Today, as `2026-11-15`.
     pub date: String,
+    /// The model.
+    pub model: String,
+    /// What may be done without a question.
+    pub mode: String,
+    /// What else is known.
+    pub surroundings: Surroundings,
 }
 
-/// The context blocks, outermost directory first, the facts last. A file that must not be shown is not read.
-pub fn opening(place: &Place, files: &ContextFiles, is_off_limits: &dyn Fn(&Path) -> bool) -> Vec<String> {
-    let mut blocks = Vec::new();
-    let mut left = files.max_bytes;
-    let top = place.repo.as_deref().unwrap_or(&place.directory);
-    let mut directories: Vec<&Path> =
-        place.directory.ancestors().take_while(|directory| directory.starts_with(top)).collect();
-    directories.reverse();
-    // The user's own files may be kept wherever they like; a project's are the project's.
-    let user = files.user_directory.iter().map(|directory| (directory.as_path(), Path::new("/")));
-    for (directory, within) in user.chain(directories.into_iter().map(|directory| (directory, top))) {
-        for name in &files.names {
-            let path = directory.join(name);
-            let text = match file::real(&path, within) {
-                None => continue,
-                Some(Real::Outside) => "[not read: it leads out of the project]".to_owned(),
-                Some(Real::Inside(real)) if is_off_limits(&path) || is_off_limits(&real) => continue,
-                Some(Real::Inside(real)) => match instructions(&real, left) {
-                    Some(text) => text,
-                    None => continue,
-                },
-            };
-            // CLAUDE.md is often a copy of AGENTS.md, or a link to it.
-            if blocks.iter().any(|block: &String| block.contains(text.trim())) {
-                continue;
-            }
-            left = left.saturating_sub(text.len());
-            blocks.push(format!(
-                "<instructions file=\"{}\">\n{}\n</instructions>",
-                path.display(),
-                text.trim_end()
-            ));
-        }
-    }
+/// The context blocks: the instructions, outermost directory first, and the facts last. A file that must not be shown is
+/// not read.
+pub fn opening(place: &Place, instructions: &Instructions, is_off_limits: IsOffLimits<'_>) -> Vec<String> {
+    let mut blocks = instructions.opening(&place.directory, is_off_limits);
     blocks.push(facts(place));
     blocks
 }
 
 fn facts(place: &Place) -> String {
-    let git = match &place.repo {
-        Some(repo) => git::head(repo).unwrap_or_else(|| "a git repository".to_owned()),
-        None => "not a git repository".to_owned(),
-    };
-    format!(
-        "<environment>\ndirectory: {}\ngit: {git}\nplatform: {}\ndate: {}\n</environment>",
-        place.directory.display(),
-        std::env::consts::OS,
-        place.date
-    )
+    let mut lines = vec![format!("directory: {}", place.directory.display())];
+    let head =
+        place.repo.as_deref().map(|repo| git::head(repo).unwrap_or_else(|| "a git repository".to_owned()));
+    lines.push(format!("git: {}", head.as_deref().unwrap_or("not a git repository")));
+    lines.extend(place.surroundings.git.iter().cloned());
+    lines.push(format!("platform: {}", platform()));
+    let said =
+        [("shell", &place.surroundings.shell), ("model", &place.model), ("permission mode", &place.mode)];
+    lines.extend(
+        said.into_iter().filter(|(_, said)| !said.is_empty()).map(|(name, said)| format!("{name}: {said}")),
+    );
+    lines.push(format!("date: {}", place.date));
+    if !place.surroundings.left_out.is_empty() {
+        lines.push(format!("not passed on to commands: {}", place.surroundings.left_out));
+    }
+    format!("<environment>\n{}\n</environment>", lines.join("\n"))
 }
 
-/// The file's text, cut to the cap with a word on it; `None` when there is nothing to say.
-fn instructions(real: &Path, cap: usize) -> Option<String> {
-    let file::Start { bytes, size } = file::start(real, cap as u64)?;
-    let mut text = String::from_utf8_lossy(&bytes).into_owned();
-    if size > cap as u64 {
-        text.push_str(&format!("\n[cut: {size} bytes in all; read the file for the rest]"));
+/// `linux (Debian GNU/Linux 13 (trixie))`.
+fn platform() -> String {
+    let os = std::env::consts::OS;
+    let release = file::text(Path::new("/etc/os-release"), MAX_RELEASE_BYTES).unwrap_or_default();
+    let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    match name.map(|name| name.trim_matches('"')).filter(|name| !name.is_empty()) {
+        Some(name) => format!("{os} ({name})"),
+        None => os.to_owned(),
     }
-    (!text.trim().is_empty()).then_some(text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(place: &Place, files: &ContextFiles) -> Vec<String> {
+        let top = place.repo.as_ref().unwrap_or(&place.directory);
+        opening(place, &Instructions::new(files.clone(), top.clone()), &|_| false)
+    }
 
     fn write(path: &Path, text: &str) {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -122,9 +127,13 @@ mod tests {
         write(&repo.join("AGENTS.md"), "top");
         write(&repo.join("CLAUDE.md"), "top");
         write(&repo.join("sub/CLAUDE.md"), "below");
-        let place =
-            Place { directory: repo.join("sub"), repo: Some(repo.clone()), date: "2026-11-15".into() };
-        let blocks = opening(&place, &ContextFiles::default(), &|_| false);
+        let place = Place {
+            directory: repo.join("sub"),
+            repo: Some(repo.clone()),
+            date: "2026-11-15".into(),
+            ..Place::default()
+        };
+        let blocks = read(&place, &ContextFiles::default());
         let repo = repo.display();
         assert_eq!(
             blocks,
@@ -134,7 +143,7 @@ mod tests {
                 format!(
                     "<environment>\ndirectory: {repo}/sub\ngit: a git repository\nplatform: {}\n\
                      date: 2026-11-15\n</environment>",
-                    std::env::consts::OS
+                    platform()
                 ),
             ]
         );
@@ -145,9 +154,14 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         write(&temp.path().join("AGENTS.md"), &"a".repeat(90));
         write(&temp.path().join("CLAUDE.md"), &"b".repeat(90));
-        let place = Place { directory: temp.path().to_owned(), repo: None, date: "2026-11-15".into() };
+        let place = Place {
+            directory: temp.path().to_owned(),
+            repo: None,
+            date: "2026-11-15".into(),
+            ..Place::default()
+        };
         let files = ContextFiles { max_bytes: 100, ..ContextFiles::default() };
-        let blocks = opening(&place, &files, &|_| false);
+        let blocks = read(&place, &files);
         assert!(blocks[0].contains(&"a".repeat(90)), "{}", blocks[0]);
         assert!(blocks[1].contains(&"b".repeat(10)), "{}", blocks[1]);
         assert!(!blocks[1].contains(&"b".repeat(11)), "{}", blocks[1]);
@@ -179,10 +193,14 @@ mod tests {
         std::os::unix::fs::symlink("AGENTS.md", repo.join("sub/CLAUDE.md")).unwrap();
         std::fs::create_dir_all(repo.join(".git")).unwrap();
         fifo(&repo.join(".git/HEAD"));
-        let place =
-            Place { directory: repo.join("sub"), repo: Some(repo.clone()), date: "2026-11-15".into() };
+        let place = Place {
+            directory: repo.join("sub"),
+            repo: Some(repo.clone()),
+            date: "2026-11-15".into(),
+            ..Place::default()
+        };
         let files = ContextFiles { user_directory: Some(user.clone()), ..ContextFiles::default() };
-        let mut blocks = opening(&place, &files, &|_| false);
+        let mut blocks = read(&place, &files);
         let facts = blocks.pop().unwrap();
         assert!(facts.contains("\ngit: a git repository\n"), "{facts}");
         assert_eq!(
@@ -195,7 +213,8 @@ mod tests {
         );
         // What a rule keeps from being read is not read here either, by whatever name.
         let real = repo.join("docs/agents.md").canonicalize().unwrap();
-        let blocks = opening(&place, &files, &|path| path == real);
+        let instructions = Instructions::new(files, repo.clone());
+        let blocks = opening(&place, &instructions, &|path| path == real);
         assert!(!blocks.concat().contains("inside"), "{blocks:?}");
     }
 

@@ -75,6 +75,7 @@ impl World {
             context_files: ContextFiles::default(),
             repo: None,
             date: "2026-11-16".into(),
+            surroundings: Default::default(),
             foreign_tools: vec![Arc::new(Staged::new(self.stage.clone(), self.root()))],
             policy: Policy::new(self.root(), self.directory.path().join("home")),
             hooks: Hooks { closures: self.hooks.clone(), ..Hooks::default() },

@@ -104,13 +104,19 @@ fn absolute(path: Option<&OsStr>) -> OsString {
     }
 }
 
-/// Our setting for git, after those that the environment already has.
-fn git_setting(env: &[(OsString, OsString)]) -> [(OsString, OsString); 3] {
+/// Our setting for git, after those that the environment already has. One that it has of the same name stays.
+fn git_setting(env: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+    let is_ours = |(name, value): &(OsString, OsString)| {
+        name.to_str().is_some_and(|name| name.starts_with("GIT_CONFIG_KEY_")) && value == GIT_SETTING.0
+    };
+    if env.iter().any(is_ours) {
+        return Vec::new();
+    }
     let given = env.iter().find(|(name, _)| name == GIT_COUNT).and_then(|(_, count)| count.to_str());
     // Git refuses to work with a count that is no number.
     let given = given.and_then(|count| count.parse::<u16>().ok()).unwrap_or(0);
     let (key, value) = GIT_SETTING;
-    [
+    vec![
         (GIT_COUNT.into(), (u32::from(given) + 1).to_string().into()),
         (format!("GIT_CONFIG_KEY_{given}").into(), key.into()),
         (format!("GIT_CONFIG_VALUE_{given}").into(), value.into()),
@@ -213,13 +219,21 @@ mod tests {
     fn settings_for_git_that_are_given_stay() {
         let set = |count: &str| {
             let given = [(OsString::from(GIT_COUNT), OsString::from(count))];
-            git_setting(&given).map(|(name, value)| format!("{}={}", name.display(), value.display()))
+            let set = git_setting(&given).into_iter();
+            set.map(|(name, value)| format!("{}={}", name.display(), value.display())).collect::<Vec<_>>()
         };
         let third =
             ["GIT_CONFIG_COUNT=3", "GIT_CONFIG_KEY_2=safe.bareRepository", "GIT_CONFIG_VALUE_2=explicit"];
         assert_eq!(set("2"), third);
         assert_eq!(set("x")[0], "GIT_CONFIG_COUNT=1");
         assert_eq!(set("")[0], "GIT_CONFIG_COUNT=1");
+        let own = [
+            ("GIT_CONFIG_COUNT", "1"),
+            ("GIT_CONFIG_KEY_0", "safe.bareRepository"),
+            ("GIT_CONFIG_VALUE_0", "all"),
+        ];
+        let own = own.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        assert_eq!(git_setting(&own), []);
     }
 
     /// In a command's environment `cd x && git status` must not run what `x/config` names.

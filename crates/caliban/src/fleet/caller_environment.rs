@@ -15,7 +15,7 @@ use caliban_providers::ProviderKind;
 use crate::{
     settings::{
         Environment, Files, Loaded,
-        tool_environment::{secrets, tool_environment},
+        tool_environment::{Breadth, secrets, tool_environment},
     },
     trust::{RepoFile, Trust},
 };
@@ -47,10 +47,11 @@ pub(super) struct Caller {
 
 /// Picks what an agent with these settings needs. Values that are no text cannot be handed over and are left out.
 pub(super) fn caller(environment: &Environment, loaded: &Loaded) -> Caller {
-    let tools: BTreeSet<_> = tool_environment(environment, &loaded.settings.bash.env_allow)
-        .into_iter()
-        .filter_map(|(name, _)| name.into_string().ok())
-        .collect();
+    let tools: BTreeSet<_> =
+        tool_environment(environment, &loaded.settings.bash.env_allow, Breadth::of(loaded))
+            .into_iter()
+            .filter_map(|(name, _)| name.into_string().ok())
+            .collect();
     let keys: BTreeSet<String> = ProviderKind::all()
         .filter_map(|kind| loaded.settings.providers.api(kind)?.api_key_env.clone())
         .collect();

@@ -62,7 +62,10 @@ use self::caller_environment::Caller;
 use crate::{
     cli::{Cli, Command, agents::AgentsCommand},
     report::{self, Code, Failure},
-    settings::{Environment, Layer, Loaded, tool_environment::tool_environment},
+    settings::{
+        Environment, Layer, Loaded,
+        tool_environment::{Breadth, tool_environment},
+    },
 };
 
 pub(crate) use caliban_control::words::turns;
@@ -238,7 +241,7 @@ impl<'a> Fleet<'a> {
         let own = crate::compose::own_program()?;
         let start = StartOptions {
             programs: StartOptions::programs(&own, self.environment.raw("PATH")),
-            environment: tool_environment(self.environment, &[]).into_iter().collect(),
+            environment: tool_environment(self.environment, &[], Breadth::Listed).into_iter().collect(),
             options,
         };
         Client::connect_or_start(&self.places, start).await.map_err(|error| {

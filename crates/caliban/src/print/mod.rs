@@ -68,7 +68,12 @@ pub(crate) async fn print(cli: &Cli, environment: &Environment, cwd: &Path) -> R
         agent.close().await;
         return Err(nothing_to_do());
     }
-    drive(cli, agent, prompt).await
+    let mut message = prompt.map(Message::user);
+    if let (Some(message), Some(words)) = (&mut message, cli.run.prompt()) {
+        let along = agent.kit().mentioned(words);
+        message.blocks.splice(0..0, along);
+    }
+    drive(cli, agent, message).await
 }
 
 /// The words of the command line, with what comes on stdin behind them.
@@ -139,7 +144,7 @@ async fn open(cli: &Cli, composition: Composition) -> Result<Agent, Failure> {
     composition.open(which).await
 }
 
-async fn drive(cli: &Cli, mut agent: Agent, prompt: Option<String>) -> Result<Code, Failure> {
+async fn drive(cli: &Cli, mut agent: Agent, prompt: Option<Message>) -> Result<Code, Failure> {
     let mut printer = printer(cli, &agent);
     let handle = agent.handle();
     let cancel = CancellationToken::new();
@@ -150,7 +155,7 @@ async fn drive(cli: &Cli, mut agent: Agent, prompt: Option<String>) -> Result<Co
     let report = {
         let work = async {
             match prompt {
-                Some(prompt) => agent.prompt(Message::user(prompt), Author::User, &cancel).await,
+                Some(prompt) => agent.prompt(prompt, Author::User, &cancel).await,
                 None => agent.go_on(&cancel).await,
             }
         };

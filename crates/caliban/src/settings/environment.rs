@@ -199,7 +199,7 @@ impl Environment {
     }
 
     /// A variable that holds an absolute path; the XDG rules say that others are ignored.
-    fn absolute(&self, variable: &str) -> Option<PathBuf> {
+    pub(crate) fn absolute(&self, variable: &str) -> Option<PathBuf> {
         self.raw(variable).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 }

@@ -1,18 +1,21 @@
 //! What tools get to see of the environment (a12), and what must never reach disk.
 //!
-//! An allow list: a variable that nobody thought of does not pass. What looks like a secret does not pass
-//! either, unless the settings name it exactly.
+//! An allow list: a variable that nobody thought of does not pass. Where commands run without a question anyway (an
+//! unattended agent), or in a repo that is trusted, everything passes that is no secret. What looks like a secret does not
+//! pass in either case, unless the settings name it exactly. What is left out is told.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ffi::OsString,
+    ffi::{OsStr, OsString},
 };
 
 use caliban_contract::variables::HIDDEN;
+use caliban_core::mode::Mode;
 use caliban_core::redact::{header_secrets, is_secret_name, secret_parts};
 use caliban_providers::ProviderKind;
 
-use super::{Settings, environment::Environment, values::Secret};
+use super::{Loaded, Settings, environment::Environment, values::Secret};
+use crate::trust::Trust;
 
 /// Names that commands get. Sockets of agents and daemons (ssh, docker, tmux, dbus) are left out on purpose.
 const NAMES: &[&str] = &[
@@ -121,14 +124,95 @@ const GIT_NAMES: &[&str] = &[
     "GIT_TERMINAL_PROMPT",
 ];
 
+/// Never passed on by themselves: what lets a process act in somebody's name, or changes what every shell and git does.
+const HELD: &[&str] = &[
+    "SSH_AUTH_SOCK",
+    "SSH_AGENT_PID",
+    "GPG_AGENT_INFO",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DOCKER_HOST",
+    "TMUX",
+    "TMUX_PANE",
+    "BASH_ENV",
+    "ENV",
+    "PROMPT_COMMAND",
+    "LD_PRELOAD",
+    "LD_AUDIT",
+];
+
+/// Beginnings of names of the same kind, and of our own.
+const HELD_PREFIXES: &[&str] = &["GIT_", "CALIBAN", "CAFLEET", "BASH_FUNC_", "DYLD_", "SUDO_"];
+
+/// What nobody misses.
+const NOT_WORTH_TELLING: &[&str] =
+    &["_", "SHLVL", "OLDPWD", "LS_COLORS", "LESSOPEN", "LESSCLOSE", "LESS", "PS1"];
+
+/// Names that are told one by one.
+const TOLD: usize = 12;
+
+/// How much passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Breadth {
+    /// What is on the list.
+    Listed,
+    /// All that is no secret.
+    AllButSecrets,
+}
+
+impl Breadth {
+    /// What fits an agent with these settings.
+    pub(crate) fn of(loaded: &Loaded) -> Self {
+        let is_unattended = loaded.settings.permissions.mode == Mode::Unattended;
+        match &loaded.trust {
+            Trust::Trusted(_) => Self::AllButSecrets,
+            _ if is_unattended => Self::AllButSecrets,
+            Trust::NoFiles | Trust::Untrusted(_) | Trust::Changed(_) => Self::Listed,
+        }
+    }
+}
+
 /// The environment for commands, hooks and servers. `more` is `bash.env_allow`: names, or prefixes that end
 /// in `*`. An exact name passes even if it looks like a secret, because somebody asked for it.
-pub(crate) fn tool_environment(environment: &Environment, more: &[String]) -> Vec<(OsString, OsString)> {
-    environment
+pub(crate) fn tool_environment(
+    environment: &Environment,
+    more: &[String],
+    breadth: Breadth,
+) -> Vec<(OsString, OsString)> {
+    let passes = |name: &OsStr, value: &OsStr| {
+        name.to_str().is_some_and(|name| passes(name, value.to_str().unwrap_or_default(), more, breadth))
+    };
+    let mut passed: Vec<(OsString, OsString)> = environment
         .iter()
-        .filter(|(name, _)| name.to_str().is_some_and(|name| passes(name, more)))
+        .filter(|(name, value)| passes(name, value))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect()
+        .collect();
+    if breadth == Breadth::AllButSecrets {
+        // Commands may do anything here: a bare repository of the user's is not kept from them.
+        let setting = [
+            ("GIT_CONFIG_COUNT", "1"),
+            ("GIT_CONFIG_KEY_0", "safe.bareRepository"),
+            ("GIT_CONFIG_VALUE_0", "all"),
+        ];
+        passed.extend(setting.map(|(name, value)| (name.into(), value.into())));
+    }
+    passed
+}
+
+/// The variables that commands do not get, in words; empty when there are none.
+pub(crate) fn left_out(environment: &Environment, more: &[String], breadth: Breadth) -> String {
+    let names: Vec<&str> = environment
+        .iter()
+        .filter_map(|(name, value)| Some((name.to_str()?, value.to_str().unwrap_or_default())))
+        .filter(|(name, value)| !passes(name, value, more, breadth))
+        .map(|(name, _)| name)
+        .filter(|name| !NOT_WORTH_TELLING.contains(name) && !name.starts_with("CALIBAN"))
+        .collect();
+    let shown: String = names.iter().take(TOLD).copied().collect::<Vec<_>>().join(", ");
+    match names.len().checked_sub(TOLD) {
+        _ if names.is_empty() => String::new(),
+        None | Some(0) => format!("{shown} (the setting bash.env_allow passes one on)"),
+        Some(rest) => format!("{shown} and {rest} more (the setting bash.env_allow passes one on)"),
+    }
 }
 
 /// The environment of commands with what the settings set for them (`bash.env`).
@@ -181,7 +265,7 @@ pub(crate) fn spoken_secrets(environment: &Environment) -> Vec<(String, String)>
         .collect()
 }
 
-fn passes(name: &str, more: &[String]) -> bool {
+fn passes(name: &str, value: &str, more: &[String], breadth: Breadth) -> bool {
     if more.iter().any(|allowed| allowed == name) {
         return true;
     }
@@ -191,7 +275,11 @@ fn passes(name: &str, more: &[String]) -> bool {
         || more
             .iter()
             .any(|allowed| allowed.strip_suffix('*').is_some_and(|prefix| name.starts_with(prefix)));
-    listed && !is_secret_name(name)
+    let is_held = || {
+        HELD.contains(&name) || HELD_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || name == HIDDEN
+    };
+    let is_broad = breadth == Breadth::AllButSecrets && !is_held() && secret_parts(name, value).is_empty();
+    (listed || is_broad) && !is_secret_name(name)
 }
 
 #[cfg(test)]
@@ -201,7 +289,7 @@ mod tests {
     fn names(environment: &[(&str, &str)], more: &[&str]) -> Vec<String> {
         let environment: Environment = environment.iter().copied().collect();
         let more: Vec<String> = more.iter().map(|name| (*name).to_owned()).collect();
-        let passed = tool_environment(&environment, &more);
+        let passed = tool_environment(&environment, &more, Breadth::Listed);
         passed.into_iter().map(|(name, _)| name.into_string().unwrap()).collect()
     }
 
@@ -224,6 +312,37 @@ mod tests {
         assert_eq!(names(&environment, &[]), ["CARGO_HOME", "LC_ALL", "PATH"]);
         assert_eq!(names(&environment, &["MY_APP_*"]), ["CARGO_HOME", "LC_ALL", "MY_APP_MODE", "PATH"]);
         assert_eq!(names(&environment, &["MY_APP_TOKEN"]), ["CARGO_HOME", "LC_ALL", "MY_APP_TOKEN", "PATH"]);
+    }
+
+    #[test]
+    fn a12_where_everything_is_allowed_all_but_secrets_passes_and_the_rest_is_told() {
+        let environment: Environment = [
+            ("PATH", "/bin"),
+            ("HF_HOME", "/models"),
+            ("CUDA_VISIBLE_DEVICES", "0"),
+            ("DATABASE_URL", "postgres://postgres:postgres@localhost"),
+            ("OTHER_DATABASE", "postgres://me:x8Kq-Zw9p-secret@db.example.org"),
+            ("GITHUB_TOKEN", "canary"),
+            ("SSH_AUTH_SOCK", "/s"),
+            ("GIT_DIR", "/elsewhere"),
+            ("SHLVL", "1"),
+        ]
+        .into_iter()
+        .collect();
+        let passed = tool_environment(&environment, &[], Breadth::AllButSecrets);
+        let names: Vec<&str> = passed.iter().map(|(name, _)| name.to_str().unwrap()).collect();
+        let git = ["GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_0", "GIT_CONFIG_VALUE_0"];
+        assert_eq!(names[names.len() - 3..], git);
+        assert_eq!(
+            names[..names.len() - 3],
+            ["CUDA_VISIBLE_DEVICES", "DATABASE_URL", "HF_HOME", "PATH", "SHLVL"]
+        );
+        assert_eq!(
+            left_out(&environment, &[], Breadth::AllButSecrets),
+            "GITHUB_TOKEN, GIT_DIR, OTHER_DATABASE, SSH_AUTH_SOCK (the setting bash.env_allow passes one on)"
+        );
+        let listed = left_out(&environment, &["HF_HOME".to_owned()], Breadth::Listed);
+        assert!(listed.starts_with("CUDA_VISIBLE_DEVICES, DATABASE_URL, GITHUB_TOKEN, "), "{listed}");
     }
 
     #[test]

@@ -53,7 +53,7 @@ use crate::{
     settings::{
         Environment, Files, Layer, Settings, load_files, load_with,
         provider::Patience,
-        tool_environment::{secrets, tool_environment},
+        tool_environment::{Breadth, secrets, tool_environment},
     },
 };
 use notify::{News, Notifier};
@@ -161,7 +161,7 @@ async fn tell_outside(directory: &Path, news: News, text: &str) {
     let now = crate::settings::load(&environment, &stands, Layer::default());
     let then = |_| asked.and_then(|asked| load_files(&environment, &stands, Layer::default(), asked).ok());
     let Some(loaded) = now.map_or_else(then, Some) else { return };
-    let env = tool_environment(&environment, &loaded.settings.bash.env_allow);
+    let env = tool_environment(&environment, &loaded.settings.bash.env_allow, Breadth::Listed);
     let id = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let label = spec.label.as_ref().map(ToString::to_string).unwrap_or_default();
     let Ok(helper) = crate::compose::own_program() else { return };

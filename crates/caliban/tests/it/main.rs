@@ -66,6 +66,7 @@ mod sessions;
 mod skills;
 mod sub_agents;
 mod told;
+mod told_model;
 mod trust;
 mod verbs;
 mod words;

@@ -1,0 +1,95 @@
+//! `@path` in what a person says: the file goes along, as text or as a picture.
+//!
+//! Only what the rules let the agent read without a question; everything else stays a word. Whoever calls says which text
+//! a person has written: what comes through a pipe may name files that nobody meant.
+
+use std::{io::Read as _, path::Path, sync::PoisonError};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use caliban_core::{access::Access, message::Block};
+use caliban_permissions::Verdict;
+use caliban_tools::limits::{IMAGE_BYTES, READ_BYTES};
+
+use crate::agent::Kit;
+
+/// Files that one prompt brings along.
+const FILES: usize = 16;
+/// Names of a directory that are listed.
+const ENTRIES: usize = 200;
+
+impl Kit {
+    /// What goes along with these words.
+    pub fn mentioned(&self, words: &str) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        let mut seen = Vec::new();
+        for word in words.split_whitespace().filter_map(|word| word.strip_prefix('@')) {
+            let exact = self.workspace.cwd().join(word);
+            // A sentence may end behind a name.
+            let path = if exact.exists() {
+                exact
+            } else {
+                self.workspace
+                    .cwd()
+                    .join(word.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', '"', '\'']))
+            };
+            if word.is_empty() || seen.contains(&path) || seen.len() >= FILES || !self.may_read(&path) {
+                continue;
+            }
+            if let Some(block) = brought(&path) {
+                seen.push(path);
+                blocks.push(block);
+            }
+        }
+        blocks
+    }
+
+    fn may_read(&self, path: &Path) -> bool {
+        let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
+        matches!(policy.decide("Read", &[Access::Read(path.to_owned())]), Verdict::Allow { .. })
+    }
+}
+
+fn brought(path: &Path) -> Option<Block> {
+    // Follows links as the rules did; a pipe would make us wait.
+    let metadata = std::fs::metadata(path).ok()?;
+    let shown = path.display();
+    if metadata.is_dir() {
+        let mut names: Vec<String> = std::fs::read_dir(path)
+            .ok()?
+            .flatten()
+            .take(ENTRIES)
+            .map(|entry| {
+                let end = if entry.file_type().is_ok_and(|kind| kind.is_dir()) { "/" } else { "" };
+                format!("{}{end}", entry.file_name().to_string_lossy())
+            })
+            .collect();
+        names.sort();
+        return Some(Block::Text {
+            text: format!("<directory path=\"{shown}\">\n{}\n</directory>", names.join("\n")),
+        });
+    }
+    if !metadata.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).ok()?;
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let media_type = match extension.to_ascii_lowercase().as_str() {
+        "png" => Some("image/png"),
+        "jpg" | "jpeg" => Some("image/jpeg"),
+        "gif" => Some("image/gif"),
+        "webp" => Some("image/webp"),
+        _ => None,
+    };
+    if let Some(media_type) = media_type {
+        file.take(IMAGE_BYTES).read_to_end(&mut bytes).ok()?;
+        return Some(Block::Image { media_type: media_type.to_owned(), data: STANDARD.encode(bytes) });
+    }
+    file.take(READ_BYTES as u64).read_to_end(&mut bytes).ok()?;
+    if bytes.contains(&0) {
+        return None;
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let cut = if metadata.len() > READ_BYTES as u64 { "\n[cut; read the file for the rest]" } else { "" };
+    Some(Block::Text { text: format!("<file path=\"{shown}\">\n{}{cut}\n</file>", text.trim_end()) })
+}

@@ -1,0 +1,139 @@
+//! What the model is told: the system prompt, the place, the project's own instructions, files that are mentioned.
+
+use serde_json::{Value, json};
+use testkit::{script, text, tool};
+
+use crate::{fleet::bash, place::Place};
+
+fn messages(place: &Place, request: usize) -> String {
+    place.server.model_requests()[request].body["messages"].to_string()
+}
+
+fn system(place: &Place) -> String {
+    place.server.model_requests()[0].body["system"].to_string()
+}
+
+fn tool_names(place: &Place, request: usize) -> Vec<String> {
+    let body = &place.server.model_requests()[request].body;
+    body["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_system_prompt_says_how_to_finish_the_job() {
+    let place = Place::new(script![text("hi")]);
+    place.ask("hello", []).ok();
+    let system = system(&place);
+    for words in [
+        "Nobody answers questions in this run",
+        "say which you chose",
+        "First list what is required",
+        "as a stranger would",
+        "Remove what you made only to try something",
+        "Fix causes, not symptoms",
+        "after two failures test what you assume",
+        "Commands have no terminal",
+        "-y, -m and heredocs; tmux or expect",
+        "time limit",
+        "not again after",
+        "older parts of it are summarised",
+        "Background commands end with this session",
+    ] {
+        assert!(system.contains(words), "{words:?} is not in {system}");
+    }
+}
+
+#[test]
+fn the_place_is_described_with_what_has_changed_and_the_last_commits() {
+    let place = Place::new(script![text("hi")]);
+    place.env.write(place.repo.join("new file.txt"), "x");
+    place.ask("hello", ["--permission-mode", "accept-edits"]).ok();
+    let facts = messages(&place, 0);
+    for words in [
+        "git: branch main at ",
+        "git status:\\n?? \\\"new file.txt\\\"",
+        "last commits:\\n",
+        "platform: linux",
+        "shell: bash",
+        "model: test-model",
+        "permission mode: accept-edits",
+    ] {
+        assert!(facts.contains(words), "{words:?} is not in {facts}");
+    }
+}
+
+#[test]
+fn plan_mode_is_told_and_offers_nothing_that_writes() {
+    let place = Place::new(script![text("the plan"), text("done")]);
+    place.ask("plan it", ["--permission-mode", "plan"]).ok();
+    assert!(messages(&place, 0).contains("Permission mode plan: look, and change nothing"));
+    let names = tool_names(&place, 0);
+    assert!(!names.iter().any(|name| name == "Edit" || name == "Write"), "{names:?}");
+    assert!(names.iter().any(|name| name == "Read") && names.iter().any(|name| name == "Bash"), "{names:?}");
+    // The same session in another mode has them again.
+    place.ask("now do it", ["--continue", "--permission-mode", "accept-edits"]).ok();
+    let names = tool_names(&place, 1);
+    assert!(names.iter().any(|name| name == "Edit"), "{names:?}");
+}
+
+#[test]
+fn instructions_of_a_directory_come_with_the_first_file_of_it() {
+    let place = Place::new(script![
+        tool("Read", json!({"file_path": "web/src/a.js"})),
+        tool("Read", json!({"file_path": "web/src/b.js"})),
+        text("read"),
+    ]);
+    place.env.write(place.env.home().join(".claude/CLAUDE.md"), "my own habits");
+    place.env.write(place.env.home().join(".codex/AGENTS.md"), "habits for codex");
+    place.env.write(place.repo.join("CLAUDE.md"), "top, see @docs/style.md and @../../outside.md");
+    place.env.write(place.repo.join("docs/style.md"), "two spaces");
+    place.env.write(place.repo.join("CLAUDE.local.md"), "only mine");
+    place.env.write(place.repo.join("web/AGENTS.md"), "the web part");
+    place.env.write(place.repo.join("web/src/a.js"), "a");
+    place.env.write(place.repo.join("web/src/b.js"), "b");
+    place.ask("read them", []).ok();
+    let first = messages(&place, 0);
+    for words in ["my own habits", "habits for codex", "two spaces", "only mine"] {
+        assert!(first.contains(words), "{words} is not in {first}");
+    }
+    assert!(!first.contains("the web part"), "{first}");
+    let counts: Vec<usize> =
+        (0..3).map(|request| messages(&place, request).matches("the web part").count()).collect();
+    assert_eq!(counts, [0, 1, 1], "once");
+}
+
+#[test]
+fn a_mentioned_file_goes_along_and_one_that_may_not_be_read_does_not() {
+    let place = Place::new(script![text("seen")]);
+    place.env.write(place.repo.join("notes.txt"), "the word is plugh");
+    place.env.write(place.env.home().join("private.txt"), "not for models");
+    place.env.write(place.repo.join("denied.txt"), "nor this");
+    image::DynamicImage::new_rgb8(4, 4).save(place.repo.join("shot.png")).unwrap();
+    let prompt =
+        format!("read @notes.txt, @shot.png @denied.txt and @{}/private.txt", place.env.home().display());
+    let piped = "@notes2.txt";
+    place.env.write(place.repo.join("notes2.txt"), "from a pipe");
+    let run = place.caliban().args(["-p", &prompt, "--deny", "Read(denied.txt)"]).stdin(piped.to_owned());
+    run.output().ok();
+    let sent = messages(&place, 0);
+    assert!(sent.contains("the word is plugh") && sent.contains("image/png"), "{sent}");
+    for words in ["not for models", "nor this", "from a pipe"] {
+        assert!(!sent.contains(words), "{words} is in {sent}");
+    }
+}
+
+#[test]
+fn commands_of_an_unattended_agent_have_everything_but_secrets_and_bare_repositories_work() {
+    let command = "echo \"$HF_HOME|$GITHUB_TOKEN\"; git init -q --bare ../server.git && git -C ../server.git rev-parse --is-bare-repository";
+    for (mode, expected) in [("unattended", "/models|\\ntrue"), ("default", "|\\n")] {
+        let mut place = Place::new(script![bash(command), text("ran")]);
+        place.env.set("HF_HOME", "/models");
+        place.env.set("GITHUB_TOKEN", "ghp_0123456789abcdefghij0123456789abcdef");
+        place.ask("run it", ["--permission-mode", mode, "--allow", "Bash"]).ok();
+        let requests = place.server.model_requests();
+        let result: &Value = &requests[1].body["messages"][2]["content"][0]["content"];
+        assert!(result.to_string().contains(expected), "{mode}: {result}");
+        let facts = messages(&place, 0);
+        assert!(facts.contains("not passed on to commands: ") && facts.contains("GITHUB_TOKEN"), "{facts}");
+        assert_eq!(facts.contains("HF_HOME"), mode == "default", "{facts}");
+    }
+}
