@@ -22,9 +22,11 @@ use caliban_core::{
 use caliban_permissions::{Policy, Verdict};
 use caliban_providers::Provider;
 use caliban_tools::{OffLimits, Tool, Workspace};
+use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
+    answer::Form,
     asks::Asks,
     background::{self, Background},
     budget::{AtWork, Purse},
@@ -68,6 +70,10 @@ pub struct Kit {
     pub system: String,
     /// Context for the first prompt: project files, facts about the place.
     pub context: Vec<String>,
+    /// The form that its answers must have.
+    pub form: Option<Form>,
+    /// Who answers when the model cannot.
+    pub fallback: Option<Fallback>,
     /// The project's instruction files, as far as they were read.
     pub instructions: Arc<Instructions>,
     /// Whether a file must not be shown.
@@ -114,6 +120,15 @@ pub struct Kit {
     pub checkpoints: Arc<Checkpoints>,
     /// Knows which agent of the session wrote a file last.
     pub writers: Arc<Writers>,
+}
+
+/// Another model, for when the usual one does not answer.
+#[derive(Clone)]
+pub struct Fallback {
+    /// How it is reached.
+    pub provider: Arc<dyn Provider>,
+    /// Its name.
+    pub model: String,
 }
 
 /// How far an agent may go.
@@ -199,6 +214,8 @@ pub struct Agent {
     pub(crate) begun_answer: String,
     /// What the server says about its window: `None` until it was asked.
     pub(crate) told_window: Option<Option<u64>>,
+    /// The answer as a value, once it has the form that it must have.
+    pub(crate) structured: Option<Value>,
     /// The mode that the model knows of.
     pub(crate) told_mode: Mode,
     /// What the model must be told of its working directory before it is asked again.
@@ -235,6 +252,8 @@ pub struct TurnReport {
     pub turns: u32,
     /// Calls that were refused.
     pub refused: Vec<Refused>,
+    /// The answer as a value, where it had to have a form.
+    pub structured: Option<Value>,
     /// What else has to be known about the answer: a hook that was overruled, commands that were ended.
     pub notes: Vec<String>,
     /// How long it took.
@@ -371,6 +390,7 @@ impl Agent {
             begun_answer: String::new(),
             told_window: None,
             told_mode: Mode::Default,
+            structured: None,
             lost_place: None,
             _stops_background: stop.map(CancellationToken::drop_guard),
         }
@@ -509,6 +529,7 @@ impl Agent {
         self.refused.clear();
         self.notes.clear();
         self.begun_answer.clear();
+        self.structured = None;
         self.guard = Guard::default();
         if self.kit.parent.is_none() {
             self.kit.checkpoints.begin(self.conversation.turns_ended());
@@ -547,11 +568,12 @@ impl Agent {
         }
         TurnReport {
             outcome,
-            text: self.last_text(),
+            text: self.structured.as_ref().map_or_else(|| self.last_text(), Value::to_string),
             usage: spent_since(begun.usage, self.kit.purse.spent().usage),
             micro_usd: self.kit.purse.micro_usd().map(|now| now.saturating_sub(begun.micro_usd)),
             turns: self.turns,
             refused: std::mem::take(&mut self.refused),
+            structured: self.structured.take(),
             notes: std::mem::take(&mut self.notes),
             elapsed: begun.at.elapsed(),
         }

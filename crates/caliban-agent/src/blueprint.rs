@@ -22,7 +22,8 @@ use caliban_providers::Provider;
 use caliban_tools::{OffLimits, Tool, Workspace, WorkspaceOptions};
 
 use crate::{
-    agent::{Attendance, EarlierAnswers, Kit, Limits, TurnCount},
+    agent::{Attendance, EarlierAnswers, Fallback, Kit, Limits, TurnCount},
+    answer::Form,
     asks::Asks,
     background::{self, Background, tool::SpawnBackground},
     budget::Purse,
@@ -81,6 +82,8 @@ pub struct Blueprint {
     pub redactor: Redactor,
     /// Whether agents can start helpers.
     pub helpers: Helpers,
+    /// Who answers when the model cannot.
+    pub fallback: Option<Fallback>,
     /// Kinds of agents that a call can name.
     pub definitions: Arc<[Definition]>,
     /// How worktrees are made.
@@ -120,6 +123,8 @@ pub struct Wanted {
     pub own_tools: Vec<Arc<dyn Tool>>,
     /// What the system prompt says about those.
     pub instructions: Option<String>,
+    /// The form that its answers must have.
+    pub form: Option<Form>,
     /// What its turn limit counts.
     pub turn_count: TurnCount,
     /// Whether its process ends with the turn. A helper's work always does.
@@ -141,6 +146,7 @@ impl Wanted {
             role: None,
             own_tools: Vec::new(),
             instructions: None,
+            form: None,
             turn_count: TurnCount::Prompt,
             after_turn: AfterTurn::Stay,
             earlier_answers: EarlierAnswers::Forgotten,
@@ -296,7 +302,9 @@ impl Blueprint {
             append: self.append.clone(),
         };
         let mut system = system.render();
-        if let Some(instructions) = &wanted.instructions {
+        for instructions in
+            wanted.instructions.iter().chain(wanted.form.iter().map(|form| &form.instructions))
+        {
             system.push_str("\n\n");
             system.push_str(instructions);
         }
@@ -327,6 +335,8 @@ impl Blueprint {
             billing: self.billing,
             window: self.window,
             system,
+            form: wanted.form,
+            fallback: self.fallback.clone(),
             context: prompt::opening(&place, &instructions, &*off_limits),
             instructions: Arc::new(instructions),
             off_limits,

@@ -3,6 +3,7 @@
 //! Receives everything that it needs in a [`agent::Kit`]; reads no environment and prints nothing.
 
 pub mod agent;
+pub mod answer;
 pub mod asks;
 pub mod background;
 pub mod blueprint;
@@ -34,6 +35,8 @@ pub mod transcript;
 mod turn;
 pub mod writers;
 
-pub use agent::{Agent, Attendance, Change, EarlierAnswers, Kit, Limits, Refused, TurnCount, TurnReport};
+pub use agent::{
+    Agent, Attendance, Change, EarlierAnswers, Fallback, Kit, Limits, Refused, TurnCount, TurnReport,
+};
 pub use call_text::{Excerpt, excerpt, whole_call};
 pub use calls::quote as describe;

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent::{Agent, Heard, TurnCount, TurnReport},
+    agent::{Agent, Change, Heard, TurnCount, TurnReport},
+    answer::FORM_ROUNDS,
     budget::Estimated,
     conversation::has_results,
     ending::{self, Reply},
@@ -58,6 +59,8 @@ struct Rounds {
     asked_again: u32,
     /// By the stop hook; since the turn began.
     sent_back: u32,
+    /// For the form of the answer; since the turn began.
+    reformed: u32,
     /// That background commands still run.
     has_heard_of_jobs: bool,
 }
@@ -128,7 +131,8 @@ impl Agent {
                 return Err(Halt::Outcome(Outcome::TurnLimit { limit: self.kit.limits.max_turns }));
             }
             if has_called {
-                rounds = Rounds { sent_back: rounds.sent_back, ..Rounds::default() };
+                rounds =
+                    Rounds { sent_back: rounds.sent_back, reformed: rounds.reformed, ..Rounds::default() };
                 self.begun_answer.clear();
                 continue;
             }
@@ -221,6 +225,9 @@ impl Agent {
             Jobs::Interrupted => return Ok(false),
             Jobs::Over => {}
         }
+        if !self.has_form(rounds).await? {
+            return Ok(false);
+        }
         match self.ask_stop_hook(rounds.sent_back > 0, cancel).await? {
             Some(reason) if rounds.sent_back < STOP_HOOK_ROUNDS => {
                 rounds.sent_back += 1;
@@ -241,6 +248,29 @@ impl Agent {
             self.add_note(note).await?;
         }
         Ok(true)
+    }
+
+    /// Whether the answer has the form that it must have; the model hears what is wrong with it.
+    async fn has_form(&mut self, rounds: &mut Rounds) -> Result<bool, Halt> {
+        let Some(form) = self.kit.form.clone() else { return Ok(true) };
+        match (form.check)(&self.last_text()) {
+            Ok(value) => {
+                self.structured = Some(value);
+                Ok(true)
+            }
+            Err(why) if rounds.reformed < FORM_ROUNDS => {
+                rounds.reformed += 1;
+                let text = format!(
+                    "[Your answer does not have the form that it must have: {why}. Answer again with the JSON alone.]"
+                );
+                self.say(text, Author::Caliban).await?;
+                Ok(false)
+            }
+            Err(why) => Err(half_an_answer(
+                format!("the answer does not fit the schema, {} times in a row: {why}", FORM_ROUNDS + 1),
+                "look at the schema, or use another model",
+            )),
+        }
     }
 
     /// Tells the model when a person has changed what it may do, as far as that changes its work.
@@ -287,6 +317,17 @@ impl Agent {
             self.make_room(cancel).await?;
         }
         let mut reply = self.request_once(calls, cancel).await;
+        if let Err(Failed::Model(error)) = &reply
+            && error.may_another_model_answer()
+            && let Some(fallback) =
+                self.kit.fallback.take().filter(|fallback| fallback.model != self.kit.model)
+        {
+            let note = format!("{error}; going on with {}", fallback.model);
+            self.kit.provider = fallback.provider;
+            self.configure(&Change { model: Some(fallback.model), effort: None }).await?;
+            self.add_note(note).await?;
+            reply = self.request_once(calls, cancel).await;
+        }
         if is_too_long(&reply) {
             // It takes less than we thought: from now on at most what was just too much.
             self.kit.window = Some(self.window().min(self.conversation.estimated_tokens().max(1)));

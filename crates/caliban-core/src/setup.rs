@@ -23,6 +23,9 @@ pub struct AgentSetup {
     /// The model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The model that answers when that one cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallback_model: Option<String>,
     /// How hard the model thinks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
@@ -73,6 +76,7 @@ impl AgentSetup {
     pub fn below(mut self, parent: &Self) -> Self {
         self.provider = self.provider.or_else(|| parent.provider.clone());
         self.model = self.model.or_else(|| parent.model.clone());
+        self.fallback_model = self.fallback_model.or_else(|| parent.fallback_model.clone());
         self.effort = self.effort.or(parent.effort);
         self.script = self.script.or_else(|| parent.script.clone());
         self.max_turns = self.max_turns.or(parent.max_turns);

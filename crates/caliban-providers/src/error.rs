@@ -180,6 +180,18 @@ pub enum ProviderError {
 }
 
 impl ProviderError {
+    /// Whether another model of the same provider may answer where this one did not.
+    pub fn may_another_model_answer(&self) -> bool {
+        matches!(
+            self,
+            Self::Overloaded { .. }
+                | Self::RateLimited { .. }
+                | Self::UnknownModel { .. }
+                | Self::Cut { .. }
+                | Self::Stalled { .. }
+        )
+    }
+
     /// What to do about it, in one line.
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -11,7 +11,8 @@ use std::{
 };
 
 use caliban_agent::{
-    Agent, Attendance, Kit, Limits,
+    Agent, Attendance, Fallback, Kit, Limits,
+    answer::Form,
     blueprint::{Blueprint, Helpers, Wanted, WorkspaceSource},
     definitions::{self, Definition},
     feed::{Entry, Feed},
@@ -52,6 +53,8 @@ use crate::{
     trust::Trust,
 };
 
+/// How long a model is waited for that limits the rate, when another one can answer.
+const FALLBACK_PATIENCE: Duration = Duration::from_secs(20);
 /// How long the repository is looked at before a run begins.
 const GLANCE_TIME: Duration = Duration::from_millis(1_500);
 /// Whole outputs of tools, in a session's directory.
@@ -81,6 +84,8 @@ pub(crate) struct Composition {
     pub commands: Vec<Custom>,
     /// Skills, by which the model does special tasks.
     skills: Vec<Skill>,
+    /// The form that the answers must have.
+    pub form: Option<Form>,
     /// Connected MCP servers; they end with the last who holds them.
     servers: Vec<Arc<Server>>,
     /// Where their questions go.
@@ -148,7 +153,17 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     let (definitions, problems) = agent_types(&loaded);
     let kind = setup.agent_type.as_deref().map(|name| named_type(&definitions, name)).transpose()?;
     let target = decide(&loaded).await?;
-    let provider = provider(&loaded, &target, environment, patience)?;
+    let fallback_model = loaded.settings.fallback_model.clone();
+    let fallback = match &fallback_model {
+        Some(model) => {
+            let provider = provider(&loaded, &target, environment, patience, None)?;
+            Some(Fallback { provider, model: alias::resolved(model, claude_names(&target)) })
+        }
+        None => None,
+    };
+    // With another model at hand, a limited one is not waited for as long.
+    let limit = fallback_model.map(|_| FALLBACK_PATIENCE);
+    let provider = provider(&loaded, &target, environment, patience, limit)?;
     // A model that was asked for is stronger than that of the agent type.
     let model = match kind.and_then(|kind| kind.model.clone()).filter(|_| setup.model.is_none()) {
         Some(model) => alias::resolved(&model, claude_names(&target)),
@@ -239,6 +254,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         attendance,
         redactor,
         helpers: if settings.sub_agents { Helpers::Allowed } else { Helpers::Off },
+        fallback,
         definitions: definitions.into(),
         isolation: isolation(settings, repo, &workspace),
         background: None,
@@ -264,6 +280,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         background,
         commands,
         skills,
+        form: None,
         servers,
         questions,
         after_turn,
@@ -354,6 +371,7 @@ impl Composition {
         Wanted {
             tools: self.tools.clone(),
             role: self.role.clone(),
+            form: self.form.clone(),
             after_turn: self.after_turn,
             ..Wanted::new(session, directory, workspace)
         }
@@ -480,7 +498,7 @@ pub(crate) fn own_program() -> Result<PathBuf, Failure> {
 /// Whether somebody would answer, as far as that can be told without asking them.
 pub(crate) async fn check_provider(loaded: &Loaded, environment: &Environment) -> Result<(), Failure> {
     let target = decide(loaded).await?;
-    provider(loaded, &target, environment, Patience::Short).map(drop)
+    provider(loaded, &target, environment, Patience::Short, None).map(drop)
 }
 
 async fn decide(loaded: &Loaded) -> Result<Target, Failure> {
@@ -502,8 +520,13 @@ fn provider(
     target: &Target,
     environment: &Environment,
     patience: Patience,
+    limit: Option<Duration>,
 ) -> Result<Arc<dyn Provider>, Failure> {
-    caliban_providers::build(target.config(&loaded.settings, environment, patience)).map_err(from_provider)
+    let mut config = target.config(&loaded.settings, environment, patience);
+    if let Some(limit) = limit {
+        config.retry.patience = config.retry.patience.min(limit);
+    }
+    caliban_providers::build(config).map_err(from_provider)
 }
 
 /// How the names of Claude's models begin there.

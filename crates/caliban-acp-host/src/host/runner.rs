@@ -59,6 +59,7 @@ impl Shared {
             micro_usd: None,
             turns: 0,
             refused: Vec::new(),
+            structured: None,
             notes: Vec::new(),
             elapsed: Duration::ZERO,
         };
@@ -190,5 +191,6 @@ fn both(earlier: TurnReport, later: TurnReport) -> TurnReport {
         elapsed: earlier.elapsed + later.elapsed,
         outcome: later.outcome,
         text: later.text,
+        structured: later.structured,
     }
 }

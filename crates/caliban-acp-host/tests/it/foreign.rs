@@ -77,6 +77,7 @@ impl Echo {
             micro_usd: None,
             turns: 1,
             refused: Vec::new(),
+            structured: None,
             notes: Vec::new(),
             elapsed: std::time::Duration::ZERO,
         }

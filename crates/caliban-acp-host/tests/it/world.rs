@@ -132,6 +132,7 @@ impl World {
             repo: None,
             date: "2026-11-15".into(),
             surroundings: Default::default(),
+            fallback: None,
             foreign_tools: Vec::new(),
             policy: Policy::new(self.root(), self.directory.path().join("home")),
             hooks: Hooks::default(),

@@ -76,6 +76,7 @@ impl World {
             repo: None,
             date: "2026-11-16".into(),
             surroundings: Default::default(),
+            fallback: None,
             foreign_tools: vec![Arc::new(Staged::new(self.stage.clone(), self.root()))],
             policy: Policy::new(self.root(), self.directory.path().join("home")),
             hooks: Hooks { closures: self.hooks.clone(), ..Hooks::default() },

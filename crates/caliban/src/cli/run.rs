@@ -37,6 +37,9 @@ pub(crate) struct RunFlags {
     /// How the answer is printed
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = OutputFormat::Text)]
     pub output_format: OutputFormat,
+    /// With -p: the answer is JSON that the JSON Schema in this file allows; one that is not is asked for again
+    #[arg(long, value_name = "FILE", requires = "print")]
+    pub output_schema: Option<PathBuf>,
     /// Go on with the last session of this directory
     #[arg(short, long = "continue", conflicts_with = "resume")]
     pub continue_last: bool,
@@ -112,6 +115,9 @@ pub(crate) struct AgentFlags {
     /// The model, as the provider names it
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
+    /// The model that goes on when the other is overloaded, limited or not there
+    #[arg(long, value_name = "MODEL")]
+    pub fallback_model: Option<String>,
     /// How hard the model shall think; what it does not offer becomes the next lower that it does
     #[arg(long, value_name = "EFFORT", value_parser = PossibleValuesParser::new(Effort::ALL.map(Effort::word)).try_map(|word| effort(&word)))]
     pub effort: Option<Effort>,
@@ -172,6 +178,7 @@ impl AgentFlags {
         AgentSetup {
             provider: self.provider.clone(),
             model: self.model.clone(),
+            fallback_model: self.fallback_model.clone(),
             effort: self.effort,
             script: self.script.as_ref().map(absolute),
             max_turns: self.max_turns.map(|turns| turns.get().into()),

@@ -155,6 +155,9 @@ fn result(report: &TurnReport, session: &str, model: &str) -> Value {
         "total_cost_usd": report.micro_usd.map(|micro| micro as f64 / 1_000_000.0),
         "refused": report.refused,
     });
+    if let Some(value) = &report.structured {
+        result["structured_output"] = value.clone();
+    }
     if !report.notes.is_empty() {
         result["notes"] = json!(report.notes);
     }

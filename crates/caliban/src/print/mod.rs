@@ -5,6 +5,7 @@
 
 mod ask;
 mod json;
+mod schema;
 mod text;
 
 use std::{
@@ -55,7 +56,9 @@ pub(crate) async fn print(cli: &Cli, environment: &Environment, cwd: &Path) -> R
     let attendance = if is_attended { Attendance::Somebody } else { Attendance::Nobody };
     let setup =
         AgentSetup { system_prompt_append: cli.run.system_prompt_append.clone(), ..cli.agent.setup(cwd) };
-    let composition = compose(environment, Request::here(cwd, &setup, attendance)).await?;
+    let form = cli.run.output_schema.as_ref().map(|path| schema::form(&cwd.join(path))).transpose()?;
+    let mut composition = compose(environment, Request::here(cwd, &setup, attendance)).await?;
+    composition.form = form;
     for note in &composition.notes {
         report::note(note);
     }

@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     pub provider: Option<ProviderKind>,
     /// The model's name as the provider knows it; the provider's usual one when not set.
     pub model: Option<String>,
+    /// The model that answers when that one is overloaded, limited or not there; none when not set.
+    pub fallback_model: Option<String>,
     /// How hard the model shall think.
     pub effort: Effort,
     /// The most tokens that one answer may have.
@@ -73,6 +75,7 @@ impl Default for Settings {
         Self {
             provider: None,
             model: None,
+            fallback_model: None,
             effort: Effort::Default,
             max_output_tokens: None,
             context_window: None,

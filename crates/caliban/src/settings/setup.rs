@@ -25,6 +25,7 @@ impl From<&AgentSetup> for Layer {
         }
         set(&["provider"], text(&setup.provider), "--provider");
         set(&["model"], text(&setup.model), "--model");
+        set(&["fallback_model"], text(&setup.fallback_model), "--fallback-model");
         let effort = setup.effort.and_then(|effort| toml::Value::try_from(effort).ok());
         set(&["effort"], effort, "--effort");
         set(&["providers", "scripted", "script"], setup.script.as_deref().map(path_value), "--script");

@@ -54,6 +54,7 @@ mod models;
 mod moved;
 mod not_a_person;
 mod outages;
+mod output_schema;
 mod pictures;
 mod place;
 mod rescues;
