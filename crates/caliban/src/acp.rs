@@ -75,7 +75,15 @@ impl Editor {
             after_turn: AfterTurn::Stay,
             ..Request::here(&place.cwd, &setup, Attendance::Somebody)
         };
-        let mut composition = compose(&self.environment, request).await.map_err(failure)?;
+        let mut composition = compose(&self.environment, request).await.map_err(|error| {
+            let loaded = crate::settings::load(&self.environment, &place.cwd, (&setup).into());
+            // The protocol's own word for it: a client can say what to do instead of showing a failure.
+            let kind = match loaded {
+                Ok(loaded) if loaded.lacks_key() => FailureKind::AuthRequired,
+                _ => FailureKind::Internal,
+            };
+            AcpFailure { kind, ..failure(error) }
+        })?;
         composition.blueprint.background = Some(composition.background);
         for text in &composition.notes {
             match &self.noted {
@@ -103,7 +111,8 @@ impl Editor {
     }
 
     fn recorded(&self, cwd: &Path) -> Result<Vec<SessionInfo>, Failure> {
-        let root = crate::settings::project_root(cwd)?;
+        // What was done in a directory that is gone is still on record, under its path.
+        let root = if cwd.exists() { crate::settings::project_root(cwd)? } else { cwd.to_owned() };
         let sessions = Sessions::new(self.environment.paths()?.repo(&root));
         Ok(sessions.list().iter().filter_map(info).collect())
     }
@@ -127,6 +136,10 @@ impl Factory for Editor {
             };
             self.recorded(&cwd).map_err(failure)
         })
+    }
+
+    fn takes_mcp_over_http(&self) -> bool {
+        true
     }
 }
 

@@ -90,9 +90,14 @@ impl Shared {
         }
         let ended = Ended { at: self.handle.feed().end(), report: Arc::new(report) };
         board.last = Some(ended.clone());
+        let mut told = ended.clone();
         for waiter in std::mem::take(&mut board.waiting) {
             // A client that has gone needs no answer.
-            let _gone = waiter.send(ended.clone());
+            let _gone = waiter.send(told.clone());
+            // What the turn took is in one answer: whoever adds the answers up counts it once.
+            let micro_usd = ended.report.micro_usd.map(|_| 0);
+            let report = TurnReport { usage: Usage::default(), micro_usd, ..TurnReport::clone(&ended.report) };
+            told = Ended { report: Arc::new(report), ..ended.clone() };
         }
         board.next_turn()
     }

@@ -116,6 +116,17 @@ impl Loaded {
         self.target(Sourced { value: ProviderKind::Ollama, source: Source::Default }).map(Choice::IfRunning)
     }
 
+    /// Whether what is missing is a key: of the provider that is named, or of any.
+    pub(crate) fn lacks_key(&self) -> bool {
+        let has_key = |kind: ProviderKind| {
+            self.settings.providers.api(kind).is_none_or(|api| api.api_key.is_some() || api.base_url.is_some())
+        };
+        match self.settings.provider {
+            Some(kind) => kind.key_variable().is_some() && !has_key(kind),
+            None => !BY_KEY.into_iter().any(has_key),
+        }
+    }
+
     /// The target for a provider that has been decided on.
     pub(crate) fn target(&self, provider: Sourced<ProviderKind>) -> Result<Target, SettingsError> {
         let kind = provider.value;
