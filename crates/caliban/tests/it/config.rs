@@ -38,7 +38,7 @@ permissions.allow[1] = "Edit(src/**)"                         # ~/repo/.caliban/
 permissions.allow[2] = "Read"                                 # flag --allow
 hooks.Stop[0] = { command = "make check", timeout = 60 }      # ~/repo/.caliban/settings.toml:3
 context.max_bytes = 32768                                     # default
-context.files = ["AGENTS.md", "CLAUDE.md"]                    # default
+context.files = ["AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md"]                    # default
 web.allow_private = false                                     # default
 bash.timeout_ms = 120000                                      # default
 bash.job_wait_seconds = 120                                   # default
