@@ -96,7 +96,11 @@ const UNKNOWN_OUTPUT: u32 = 8_192;
 /// `claude-opus-4.5` for what its vendor calls `claude-opus-4-5`.
 pub fn family(model: &str) -> &'static Family {
     let name = bare(model);
-    CATALOGUE.families.iter().find(|family| name.starts_with(&family.begins)).unwrap_or(&CATALOGUE.unknown)
+    // The first version of a family goes by two names: `claude-opus-4` and `claude-opus-4-0`.
+    let is_of = |family: &&Family| {
+        name.starts_with(&family.begins) || family.begins.strip_suffix("-0") == Some(name.as_str())
+    };
+    CATALOGUE.families.iter().find(is_of).unwrap_or(&CATALOGUE.unknown)
 }
 
 /// Whether a family knows the model.

@@ -15,6 +15,8 @@ fn families_are_known_by_their_beginning() {
     assert_eq!(thinking("gpt-4.1-mini"), Thinking::None);
     assert_eq!(thinking("gpt-5.6-sol"), Thinking::Effort);
     assert_eq!((thinking("qwen3:8b"), is_known("qwen3:8b")), (Thinking::None, false));
+    assert_eq!(family("claude-opus-4"), family("claude-opus-4-0"));
+    assert_eq!(family("claude-sonnet-4").window, 200_000);
     // A version that is yet to come is taken for one like the newest.
     assert_eq!((thinking("claude-opus-9"), family("claude-opus-9").window), (Thinking::Effort, 1_000_000));
 }
