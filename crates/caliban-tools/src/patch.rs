@@ -89,6 +89,10 @@ impl Tool for ApplyPatch {
         &self.spec
     }
 
+    fn only_writes(&self) -> bool {
+        true
+    }
+
     fn access(&self, input: &Value) -> Result<Vec<Access>, String> {
         let changes = changes(input)?;
         paths(&changes).map(|path| Ok(Access::Write(self.workspace.judge(path)?))).collect()
