@@ -4,7 +4,7 @@
 
 use std::{ffi::OsString, io::Write as _, path::PathBuf};
 
-use caliban_contract::detached;
+use caliban_contract::detached::{self, DetachedState};
 use clap::{Arg, Command, ValueHint};
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate, complete};
 
@@ -75,8 +75,10 @@ fn ids(kind: Kind) -> Vec<CompletionCandidate> {
     };
     let shelves: &[Shelf] = match kind {
         Kind::Job => {
-            let all = detached::list(&base.join(detached::DIRECTORY)).into_iter();
-            return all.map(|record| candidate(record.id, Some(record.command))).collect();
+            let jobs = base.join(detached::DIRECTORY);
+            let left = detached::list(&jobs).into_iter();
+            let left = left.filter(|record| record.state(&jobs) != DetachedState::Ended);
+            return left.map(|record| candidate(record.id, Some(record.command))).collect();
         }
         Kind::Agent => &[Shelf::Agents],
         Kind::Session => &[Shelf::Sessions, Shelf::Agents],
