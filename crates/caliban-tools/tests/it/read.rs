@@ -95,7 +95,7 @@ async fn pictures_come_as_pictures() {
     bench.put("big.png", big);
     assert_eq!(
         bench.err("Read", json!({"file_path": "big.png"})).await,
-        "big.png is a picture of more than 20 MB; make a smaller copy and read that"
+        "big.png is a picture of more than 20.0 MB; make a smaller copy and read that"
     );
 }
 
