@@ -520,7 +520,7 @@ impl Agent {
     }
 
     /// Whether somebody has said something that the agent has not heard.
-    pub fn steering_waits(&self) -> bool {
+    pub(crate) fn steering_waits(&self) -> bool {
         self.handle.is_queue_waiting()
     }
 

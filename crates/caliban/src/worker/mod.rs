@@ -200,7 +200,7 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
         && match waking {
             Waking::First | Waking::Resumed => agent.has_unfinished_turn(),
             // Its turns had all ended; one that was cancelled stays so until somebody speaks.
-            Waking::Asleep => agent.conversation().is_turn_open() || agent.steering_waits(),
+            Waking::Asleep => agent.conversation().is_turn_open() || agent.handle().is_turn_wanted(),
         };
     let (workspace, redactor) = (agent.kit().workspace.clone(), agent.kit().redactor.clone());
     let mut notifier = Notifier::new(composition.fleet.notify.clone(), &agent, &composition.workspace);
