@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test | bench | soak | promises | mutants | ci`.
+//! The project's own commands: `cargo xtask test | bench | soak | real-clients | promises | mutants | ci`.
 //!
 //! Owns what a newcomer needs to see everything green. Nothing that ships depends on it.
 
@@ -7,6 +7,7 @@ mod ci;
 mod mutants;
 mod needs;
 mod promises;
+mod real_clients;
 mod run;
 mod soak;
 mod test;
@@ -27,6 +28,8 @@ cargo xtask soak           kills the daemon 1,000 times under load, at every wri
                            that live; checks that nothing is lost or doubled
     --kills N --agents N   other numbers
     --seed N               the seed that a run has printed
+cargo xtask soak members   1,000 messages into panes whose agents do what they like: none lost, doubled or executed
+cargo xtask real-clients   runs the pane tests with the real Claude Code and Codex (npm), and writes docs/real-clients.md
 cargo xtask promises       checks docs/promises.md and prints which tests hold each promise
     --write                writes the page's lists of test files
 cargo xtask mutants [CRATE…]  changes the code in small ways and counts the changes that no test notices (cargo-mutants);
@@ -59,6 +62,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
         bench::MEASURE => bench::measure::child(rest),
         "soak" => soak::run(rest),
         "promises" => promises::run(rest),
+        "real-clients" => real_clients::run(rest),
         "mutants" => mutants::run(rest),
         "ci" => ci::run(rest),
         "help" | "--help" | "-h" => {

@@ -1,6 +1,8 @@
 //! `cargo xtask soak`: the long version of the tests that kill the daemon: under load (r01), at every write (r02), and
 //! with many agents that must survive it (r03).
 //!
+//! `cargo xtask soak members` is the long version of the chaos in panes (m08).
+//!
 //! The same tests as in the ordinary run, with larger numbers; the seed is printed, and makes the same choices again.
 
 use std::process::ExitCode;
@@ -18,6 +20,14 @@ const BOUNDARIES: &str = "80";
 
 /// Runs the soak.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
+    if let [what] = args
+        && what == "members"
+    {
+        let mut command = run::command("cargo");
+        command.args(["test", "-p", "cafleet", "--test", "it", "--"]);
+        command.args(["m08_a_thousand_deliveries_in_chaos", "--ignored", "--nocapture"]);
+        return Ok(run::code(run::status(&mut command)?));
+    }
     let (mut kills, mut agents, mut seed) = (KILLS.to_owned(), AGENTS.to_owned(), None);
     let mut args = args.iter();
     while let Some(arg) = args.next() {

@@ -16,6 +16,8 @@ pub(crate) struct Answer {
     data: Data,
     /// Remarks for people, on standard error.
     notes: Vec<String>,
+    /// The exit code, where success has several.
+    exit: u8,
 }
 
 enum Data {
@@ -27,12 +29,12 @@ enum Data {
 
 impl Answer {
     pub(crate) fn new(text: impl Into<String>, json: Value) -> Self {
-        Self { data: Data::Small { text: text.into(), json }, notes: Vec::new() }
+        Self { data: Data::Small { text: text.into(), json }, notes: Vec::new(), exit: 0 }
     }
 
     /// An answer that is worth making only in the style that is printed.
     pub(crate) fn large(write: impl FnOnce(Style) -> String + 'static) -> Self {
-        Self { data: Data::Large(Box::new(write)), notes: Vec::new() }
+        Self { data: Data::Large(Box::new(write)), notes: Vec::new(), exit: 0 }
     }
 
     /// The same with a further field in its JSON object.
@@ -46,6 +48,10 @@ impl Answer {
     pub(crate) fn note(mut self, note: Option<String>) -> Self {
         self.notes.extend(note);
         self
+    }
+
+    pub(crate) fn exit(self, exit: u8) -> Self {
+        Self { exit, ..self }
     }
 
     pub(crate) fn print(self, style: Style) -> ExitCode {
@@ -65,7 +71,7 @@ impl Answer {
         for note in &self.notes {
             talk(&format!("note: {note}\n"));
         }
-        ExitCode::SUCCESS
+        ExitCode::from(self.exit)
     }
 }
 
@@ -74,12 +80,12 @@ pub(crate) fn report(failure: &Failure, style: Style) -> ExitCode {
     match style {
         Style::Text => {
             let banner = failure.banner.as_deref().unwrap_or_default();
-            let hint = failure.hint.map(|hint| format!("hint: {hint}\n")).unwrap_or_default();
+            let hint = failure.advice().map(|hint| format!("hint: {hint}\n")).unwrap_or_default();
             talk(&format!("{banner}Error: {}\n{hint}", failure.message));
         }
         style => {
             let mut value = json!({"error": {"code": failure.code, "message": failure.message}});
-            if let Some(hint) = failure.hint {
+            if let Some(hint) = failure.advice() {
                 value["error"]["hint"] = hint.into();
             }
             talk(&format!("{}\n", json::write(&value, style)));

@@ -3,7 +3,14 @@
 //! Global flags stand before the subcommand and nowhere else; `session create|list|show` take a
 //! `--json` of their own besides.
 
+mod member;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use self::member::{
+    ExecRunArgs, MemberCaptureArgs, MemberCommand, MemberCreateArgs, MemberDeleteArgs, MemberExecArgs,
+    MemberListArgs, MemberPingArgs, MemberRunArgs, MemberSendInputArgs, MonitorArgs, MonitorCommand,
+};
 
 use crate::input::Body;
 use crate::render::json::Style;
@@ -47,6 +54,7 @@ impl Cli {
             Command::Session(SessionCommand::Create(args)) => args.json,
             Command::Session(SessionCommand::List(args)) => args.json,
             Command::Session(SessionCommand::Show(args)) => args.json,
+            Command::Monitor(MonitorArgs { command: Some(MonitorCommand::Scan(args)), .. }) => args.json,
             _ => false,
         };
         Style::choose(self.json || trailing, self.pretty)
@@ -78,6 +86,26 @@ pub(crate) enum Command {
             cafleet --session-id <session-id> message poll --agent-id <my-agent-id>"
     )]
     Message(MessageCommand),
+    /// Start, list, watch, answer and end the coding agents of a Director
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        after_help = "Examples:\n  cafleet --session-id <session-id> member create --agent-id <director-id> --name reviewer --description \"Reviews\" -- \"Review what I send you\"\n  \
+            cafleet --session-id <session-id> member list --agent-id <director-id> --activity"
+    )]
+    Member(MemberCommand),
+    /// Watch the members on one screen, and deliver what is held
+    #[command(after_help = "Examples:\n  cafleet monitor\n  cafleet monitor scan --json")]
+    Monitor(MonitorArgs),
+    /// Run a command that a Director stored
+    #[command(hide = true)]
+    ExecRun(ExecRunArgs),
+    /// Become the program of a member in its new pane
+    #[command(hide = true)]
+    MemberRun(MemberRunArgs),
+    /// Type what is owed in a session until there is no more use for it
+    #[command(hide = true)]
+    DeliverRun,
     /// Look after the database
     #[command(subcommand, arg_required_else_help = true, after_help = "Examples:\n  cafleet db init")]
     Db(DbCommand),
@@ -119,7 +147,7 @@ pub(crate) enum SessionCommand {
     Show(SessionShowArgs),
     /// Delete a session softly: its agents leave, its messages stay
     #[command(after_help = "First stop whatever polls in a loop, then delete the session.\n\n\
-        Examples:\n  cafleet session delete <session-id>")]
+        Examples:\n  cafleet session delete <session-id>\n  cafleet session delete <session-id> --with-members")]
     Delete(SessionDeleteArgs),
 }
 
@@ -146,6 +174,22 @@ pub(crate) struct SessionCreateArgs {
 pub(crate) enum CodingAgent {
     Claude,
     Codex,
+    Caliban,
+    Gemini,
+    Opencode,
+}
+
+impl CodingAgent {
+    /// Its name in the table of backends.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Caliban => "caliban",
+            Self::Gemini => "gemini",
+            Self::Opencode => "opencode",
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -170,6 +214,9 @@ pub(crate) struct SessionDeleteArgs {
     /// The session
     #[arg(value_name = "SESSION_ID")]
     pub(crate) id: String,
+    /// End its members first: they are asked to leave, and their panes are closed after some seconds
+    #[arg(long)]
+    pub(crate) with_members: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -17,12 +17,14 @@ pub(crate) struct Failure {
     pub(crate) banner: Option<String>,
     /// What to do about it, on a line of its own.
     pub(crate) hint: Option<&'static str>,
+    /// The same, made for this failure.
+    pub(crate) hint_text: Option<String>,
 }
 
 impl Failure {
     /// A refusal: exit 1.
     pub(crate) fn refused(code: &'static str, message: impl Into<String>) -> Self {
-        Self { exit: 1, code, message: message.into(), banner: None, hint: None }
+        Self { exit: 1, code, message: message.into(), banner: None, hint: None, hint_text: None }
     }
 
     /// A failure of the machine: exit 1.
@@ -32,7 +34,24 @@ impl Failure {
 
     /// A wrong command line: exit 2.
     pub(crate) fn usage(banner: String, message: impl Into<String>) -> Self {
-        Self { exit: 2, code: "usage", message: message.into(), banner: Some(banner), hint: None }
+        Self {
+            exit: 2,
+            code: "usage",
+            message: message.into(),
+            banner: Some(banner),
+            hint: None,
+            hint_text: None,
+        }
+    }
+
+    /// The same failure with another exit code.
+    pub(crate) fn exit(self, exit: u8) -> Self {
+        Self { exit, ..self }
+    }
+
+    /// What to do about it.
+    pub(crate) fn advice(&self) -> Option<&str> {
+        self.hint_text.as_deref().or(self.hint)
     }
 
     /// The same failure with a hint.
@@ -122,6 +141,13 @@ impl From<BrokerError> for Failure {
             BrokerError::ReservedName(name) => (
                 "reserved_name",
                 format!("the name '{}' is reserved for the built-in agent; choose another", shown(&name)),
+            ),
+            BrokerError::NotADirector(id) => (
+                "not_a_director",
+                format!(
+                    "agent {} cannot be a Director: it must be an active agent of the session and not the Administrator.",
+                    shown(&id)
+                ),
             ),
             BrokerError::TaskNotFound(id) => ("task_not_found", format!("Task {} not found", shown(&id))),
             BrokerError::NotTheRecipient => {

@@ -69,6 +69,15 @@ pub(crate) fn name(what: &str, text: &str) -> Result<String, Failure> {
     Ok(trimmed.to_owned())
 }
 
+/// Checks a text that is typed as it is.
+pub(crate) fn harmless(what: &str, text: &str) -> Result<(), Failure> {
+    if inert::line(text) == text {
+        return Ok(());
+    }
+    let words = format!("{what} contains control or invisible characters: {}", inert::quoted(text));
+    Err(Failure::refused("bad_text", words))
+}
+
 /// Checks a description.
 pub(crate) fn description(text: &str) -> Result<String, Failure> {
     if text.len() > MAX_DESCRIPTION_BYTES {

@@ -12,6 +12,7 @@ mod context;
 mod failure;
 mod input;
 mod pane;
+mod prompt;
 mod render;
 mod settings;
 mod setup;

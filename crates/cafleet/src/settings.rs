@@ -14,6 +14,11 @@ const DEFAULT_MAX_TEXT_LEN: usize = 200;
 /// The database below the home directory when the environment does not say.
 const DEFAULT_DATABASE: &str = ".local/share/cafleet/registry.db";
 
+/// After how many seconds a message that is held, or a member that says nothing, is reported.
+const DEFAULT_NOTICE_AFTER: u64 = 300;
+/// What a member's program must have as its Director has it, besides the database.
+const PASSED_ON: [&str; 3] = ["PATH", "CLAUDE_CONFIG_DIR", "CODEX_HOME"];
+
 /// The environment, read once.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -33,6 +38,12 @@ pub(crate) struct Settings {
     pub(crate) codex_dir: Option<PathBuf>,
     /// Where programs are.
     pub(crate) path: Option<String>,
+    /// Variables that a member's program needs to have as its Director has them.
+    pub(crate) passed_on: Vec<(String, String)>,
+    /// Whether commands start a deliverer for what they leave to be typed.
+    pub(crate) starts_deliverer: bool,
+    /// After how many seconds something that waits is reported.
+    pub(crate) notice_after: u64,
     database_url: Option<String>,
     home: Option<PathBuf>,
 }
@@ -47,8 +58,22 @@ impl Settings {
                 Failure::refused("settings", words)
             })?,
         };
+        let notice_after = match var("CAFLEET_NOTICE_AFTER") {
+            None => DEFAULT_NOTICE_AFTER,
+            Some(text) => text.trim().parse().map_err(|_| {
+                let words =
+                    format!("CAFLEET_NOTICE_AFTER must be a number of seconds, not '{}'", shown(&text));
+                Failure::refused("settings", words)
+            })?,
+        };
         Ok(Self {
             max_text_len,
+            notice_after,
+            passed_on: PASSED_ON
+                .iter()
+                .filter_map(|name| var(name).map(|value| ((*name).to_owned(), value)))
+                .collect(),
+            starts_deliverer: var("CAFLEET_DELIVERER").is_none_or(|value| value != "off"),
             fleet_mark: var("CALIBAN_AGENT_ID"),
             tmux: var("TMUX"),
             tmux_pane: var("TMUX_PANE"),
@@ -66,6 +91,22 @@ impl Settings {
             database_url: var("CAFLEET_DATABASE_URL"),
             home,
         })
+    }
+
+    /// The database as a process with another working directory has to name it.
+    pub(crate) fn database_for_others(&self) -> Result<String, Failure> {
+        let StoreUrl::Sqlite(file) = self.database()?;
+        let path = std::path::absolute(file.path())
+            .map_err(|error| Failure::internal(format!("cannot tell where the database is: {error}")))?;
+        Ok(format!("sqlite:///{}", path.display()))
+    }
+
+    /// The directory that the database is in.
+    pub(crate) fn database_dir(&self) -> Result<PathBuf, Failure> {
+        let StoreUrl::Sqlite(file) = self.database()?;
+        let path = std::path::absolute(file.path())
+            .map_err(|error| Failure::internal(format!("cannot tell where the database is: {error}")))?;
+        Ok(path.parent().map(Path::to_owned).unwrap_or_default())
     }
 
     /// The database to use.

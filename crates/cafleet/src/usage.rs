@@ -58,6 +58,15 @@ pub(crate) fn parse(argv: &[OsString]) -> Result<Cli, Early> {
 
 /// A usage error that only a verb can find.
 pub(crate) fn invalid_value(path: &[&str], option: &str, why: &str) -> Failure {
+    wrong_use(path, format!("Invalid value for '{option}': {}", shown(why)))
+}
+
+/// An argument that one of several flags would have replaced.
+pub(crate) fn missing_argument(path: &[&str], name: &str) -> Failure {
+    wrong_use(path, format!("Missing argument '{name}'."))
+}
+
+fn wrong_use(path: &[&str], message: String) -> Failure {
     let root = Cli::command();
     let mut command = &root;
     for name in path {
@@ -67,7 +76,7 @@ pub(crate) fn invalid_value(path: &[&str], option: &str, why: &str) -> Failure {
         }
     }
     let words = std::iter::once("cafleet").chain(path.iter().copied()).collect::<Vec<_>>().join(" ");
-    Failure::usage(banner(&words, command), format!("Invalid value for '{option}': {}", shown(why)))
+    Failure::usage(banner(&words, command), message)
 }
 
 /// The parser cannot say "one of two" in the documented words.

@@ -1,106 +1,168 @@
-//! Whether a coding agent's input line can take a message, from what its pane shows.
+//! What a coding agent's pane shows, above all whether its input line can take a message.
 //!
-//! A pure decision. Free is only what is seen to be free: an input line that is there and empty.
-//! An agent at work with an empty input line is free, because it queues what is entered. A dialog,
-//! a draft, or a shape that is not known is not free.
+//! A pure decision. Free is only what is seen to be free: the agent rests, its input line is there and empty, and the
+//! cursor is in it. Where the cursor is, the keys go: a search field, a picker or a list has it elsewhere.
 
+use super::backend::{Backend, Knows};
 use super::tmux::PaneFacts;
 
-/// The state of the input line.
+/// What the pane shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Composer {
-    /// There, and empty.
+    /// An input line, empty, with the cursor in it, of an agent that rests.
     Free,
+    /// The agent works.
+    Working,
     /// Somebody has typed something and not entered it.
     Draft,
     /// The agent asks something; Enter would answer it.
     Dialog,
+    /// There is an input line, but the keys go elsewhere.
+    Elsewhere,
     /// No input line to be seen.
     Unknown,
 }
 
-/// The coding agent in a pane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Backend {
-    Claude,
-    Codex,
-}
+/// What stands before the words and the work of an agent.
+const SAID: [char; 9] = ['●', '•', '⏺', '✻', '✶', '✢', '◦', '⎿', '✦'];
+
+/// How many lines above the input line say that the agent works.
+const NEAR: usize = 6;
 
 impl Backend {
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        match name {
-            "claude" => Some(Self::Claude),
-            "codex" => Some(Self::Codex),
-            _ => None,
+    /// What tmux checks at the very moment of typing, as a format: that nothing that a look can see has changed since
+    /// the look, that no dialog has come, and for codex that its title asks for nothing.
+    pub(crate) fn condition(&self, looked: &PaneFacts) -> String {
+        let mut checks = vec![
+            format!("#{{==:#{{C/r:{}}},{}}}", self.dialog_pattern, looked.found_at),
+            format!("#{{==:#{{cursor_x}}/#{{cursor_y}},{}/{}}}", looked.cursor.0, looked.cursor.1),
+            "#{?pane_in_mode,0,1}".to_owned(),
+        ];
+        if self.knows == Knows::CodexTitle {
+            checks.push("#{cursor_flag}".to_owned());
+            checks.push("#{?#{m:*Action Required*,#{pane_title}},0,1}".to_owned());
         }
-    }
-
-    /// What may stand at the beginning of its input line.
-    fn prompts(self) -> &'static [char] {
-        match self {
-            Self::Claude => &['❯', '>'],
-            Self::Codex => &['›'],
-        }
-    }
-
-    /// What a dialog of it shows and an idle screen does not, as a regular expression for tmux. It may
-    /// also stand in what was said before; so what counts is whether the place changes.
-    pub(crate) fn dialog_pattern(self) -> &'static str {
-        match self {
-            Self::Claude => "(❯|>) +[0-9]+[.]|Esc to cancel",
-            Self::Codex => "› +[0-9]+[.]|Press enter to confirm",
-        }
-    }
-
-    /// What tmux checks at the very moment of typing, as a format: that no dialog has come since
-    /// the look, and for codex neither its "Action Required" title nor a hidden cursor.
-    pub(crate) fn condition(self, looked: &PaneFacts) -> String {
-        let unchanged = format!("#{{==:#{{C/r:{}}},{}}}", self.dialog_pattern(), looked.found_at);
-        match self {
-            Self::Claude => unchanged,
-            Self::Codex => format!(
-                "#{{&&:{unchanged},#{{&&:#{{cursor_flag}},#{{?#{{m:*Action Required*,#{{pane_title}}}},0,1}}}}}}"
-            ),
-        }
+        checks.into_iter().reduce(|all, check| format!("#{{&&:{all},{check}}}")).unwrap_or_default()
     }
 }
 
 /// Decides from the pane's facts and, for claude, from the word in its own status file.
-pub(crate) fn composer(backend: Backend, facts: &PaneFacts, status: Option<&str>) -> Composer {
-    let asks = match backend {
-        Backend::Claude => status == Some("waiting"),
-        Backend::Codex => facts.title.contains("Action Required"),
+pub(crate) fn composer(backend: &Backend, facts: &PaneFacts, status: Option<&str>) -> Composer {
+    let (asks, works) = match backend.knows {
+        Knows::ClaudeStatus => (status == Some("waiting"), status == Some("busy")),
+        Knows::CodexTitle => (
+            facts.title.contains("Action Required"),
+            facts.title.starts_with(|c| ('\u{2801}'..='\u{28ff}').contains(&c)),
+        ),
+        Knows::Screen => (false, false),
+        Knows::Itself | Knows::Nothing => return Composer::Unknown,
     };
     if asks {
         return Composer::Dialog;
     }
-    if backend == Backend::Codex && !facts.cursor_shown {
+    let input = input_line(backend, &facts.screen);
+    if input.kind == Composer::Dialog {
+        return Composer::Dialog;
+    }
+    // Its own word counts more than its screen.
+    let seen_working = status.is_none() && input.is_working;
+    if works || seen_working {
+        return Composer::Working;
+    }
+    if backend.knows == Knows::CodexTitle && !facts.cursor_shown {
         return Composer::Unknown;
     }
-    input_line(backend, &facts.screen)
+    match input.kind {
+        Composer::Free if input.place == Some(facts.cursor) => Composer::Free,
+        Composer::Free => Composer::Elsewhere,
+        Composer::Draft if !(input.first..=input.last).contains(&facts.cursor.1) => Composer::Elsewhere,
+        other => other,
+    }
 }
 
-/// Whether the message with this marker is on the screen above an empty input line.
-pub(crate) fn was_taken(backend: Backend, screen: &str, marker: &str) -> bool {
-    input_line(backend, screen) == Composer::Free
-        && styled(screen).iter().any(|line| visible(line).contains(marker))
+/// Whether the message with this marker is on the screen above the input line, and a turn began after it.
+pub(crate) fn was_taken(backend: &Backend, screen: &str, marker: &str) -> bool {
+    let input = input_line(backend, screen);
+    if !matches!(input.kind, Composer::Free | Composer::Draft) {
+        return false;
+    }
+    let lines: Vec<String> = styled(screen).iter().map(|line| visible(line)).take(input.first).collect();
+    let Some(at) = lines.iter().rposition(|line| line.contains(marker)) else { return false };
+    // The message itself ends at the first empty line. What comes after it is the agent's, if it has the agent's mark.
+    let mut after = lines.iter().skip(at).skip_while(|line| !is_edge(line));
+    input.is_working || after.any(|line| line.trim_start().starts_with(SAID))
 }
 
-fn input_line(backend: Backend, screen: &str) -> Composer {
+/// Whether the input line holds the message with this marker: it was typed, and Enter was not taken.
+pub(crate) fn is_in_composer(backend: &Backend, screen: &str, marker: &str) -> bool {
+    let input = input_line(backend, screen);
+    input.kind == Composer::Draft
+        && styled(screen)
+            .iter()
+            .take(input.last + 1)
+            .skip(input.first)
+            .any(|line| visible(line).contains(marker))
+}
+
+/// The numbered choices of a question on the screen, with their labels.
+pub(crate) fn choices(backend: &Backend, screen: &str) -> Vec<(u32, String)> {
+    let lines: Vec<String> = styled(screen).iter().map(|line| visible(line)).collect();
+    let marks: Vec<char> = backend.prompts.iter().copied().chain(['●']).collect();
+    lines
+        .iter()
+        .filter_map(|line| {
+            let line = line.trim_start_matches(FRAME).trim_start_matches(marks.as_slice()).trim_start();
+            let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+            let label = line.get(digits..)?.strip_prefix(['.', ')'])?;
+            Some((line.get(..digits)?.parse().ok()?, label.trim().to_owned()))
+        })
+        .collect()
+}
+
+/// The input line of a screen.
+struct Input {
+    kind: Composer,
+    /// Where the cursor is when it is empty.
+    place: Option<(usize, usize)>,
+    /// Its first and its last line.
+    first: usize,
+    last: usize,
+    is_working: bool,
+}
+
+fn input_line(backend: &Backend, screen: &str) -> Input {
     let lines = styled(screen);
+    let shown: Vec<String> = lines.iter().map(|line| visible(line)).collect();
+    let works = |at: usize| {
+        shown[at.saturating_sub(NEAR)..shown.len().min(at + NEAR)]
+            .iter()
+            .any(|line| !backend.at_work.is_empty() && line.contains(backend.at_work))
+    };
+    let none = Input { kind: Composer::Unknown, place: None, first: 0, last: 0, is_working: false };
+    if !backend.placeholders.is_empty() {
+        // A program that shows a placeholder when its input line is empty; anything else is not known.
+        let is_empty = |line: &String| backend.placeholders.iter().any(|words| line.contains(words));
+        let Some(at) = shown.iter().rposition(is_empty) else { return none };
+        let column = backend.placeholders.iter().find_map(|words| shown[at].split(words).next());
+        let column = column.map_or(0, |before| before.chars().count());
+        let place = Some((column, at));
+        return Input { kind: Composer::Free, place, first: at, last: at, is_working: works(at) };
+    }
     for (at, line) in lines.iter().enumerate().rev() {
-        let shown = visible(line);
-        let Some(rest) = after_prompt(&shown, backend.prompts()) else { continue };
+        let Some(rest) = after_prompt(&shown[at], backend.prompts) else { continue };
         if is_choice(rest) {
-            return Composer::Dialog;
+            return Input { kind: Composer::Dialog, first: at, last: at, ..none };
         }
         let typed = solid(line);
-        let typed = after_prompt(&typed, backend.prompts()).unwrap_or_default().trim_matches(FRAME);
+        let typed = after_prompt(&typed, backend.prompts).unwrap_or_default().trim_matches(FRAME);
         // Below an input of one line there is a rule or nothing; else it goes on there.
-        let ends = lines.get(at + 1).is_none_or(|below| is_edge(&visible(below)));
-        return if typed.is_empty() && ends { Composer::Free } else { Composer::Draft };
+        let below = shown[at + 1..].iter().take_while(|below| !is_edge(below)).count();
+        let kind = if typed.is_empty() && below == 0 { Composer::Free } else { Composer::Draft };
+        let prompt = shown[at].chars().position(|c| backend.prompts.contains(&c)).unwrap_or_default();
+        let place = Some((prompt + 2, at));
+        return Input { kind, place, first: at, last: at + below, is_working: works(at) };
     }
-    Composer::Unknown
+    Input { is_working: works(shown.len().saturating_sub(1)), ..none }
 }
 
 /// The frame that some versions draw around the input line.
@@ -197,62 +259,129 @@ fn apply(look: &mut Look, body: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Backend, Composer, input_line, was_taken};
+    use super::super::backend::Backend;
+    use super::super::tmux::PaneFacts;
+    use super::{Composer, choices, composer, input_line, is_in_composer, was_taken};
+
+    fn row(name: &str) -> &'static Backend {
+        Backend::named(name).expect("a row")
+    }
 
     #[track_caller]
-    fn check(backend: Backend, screen: &str, expected: Composer) {
-        assert_eq!(input_line(backend, screen), expected, "{screen}");
+    fn check(name: &str, screen: &str, expected: Composer) {
+        assert_eq!(input_line(row(name), screen).kind, expected, "{screen}");
     }
 
     #[test]
     fn claude_input_lines() {
         let rule = "────────────";
         let claude = |line: &str| format!("● Done.\n\n{rule}\n{line}\n{rule}\n  ? for shortcuts\n");
-        check(Backend::Claude, &claude("❯ "), Composer::Free);
-        check(Backend::Claude, &claude("❯\u{a0}"), Composer::Free);
-        check(
-            Backend::Claude,
-            &claude("❯ \u{1b}[7mT\u{1b}[0m\u{1b}[2mry \"edit foo\"\u{1b}[0m"),
-            Composer::Free,
-        );
-        check(Backend::Claude, &claude("❯ \u{1b}[38;5;2mx\u{1b}[0m"), Composer::Draft);
-        check(Backend::Claude, &claude("❯ fix the bug"), Composer::Draft);
-        check(Backend::Claude, &claude("❯ \n  second line"), Composer::Draft);
-        check(Backend::Claude, "╭────╮\n│ >      │\n╰────╯\n", Composer::Free);
-        check(Backend::Claude, "╭────╮\n│ > hi   │\n╰────╯\n", Composer::Draft);
-        check(Backend::Claude, "Do you want to proceed?\n ❯ 1. Yes\n   2. No\n", Composer::Dialog);
-        check(Backend::Claude, "$ ls\nfile\n$ \n", Composer::Unknown);
-        check(Backend::Claude, "", Composer::Unknown);
+        check("claude", &claude("❯ "), Composer::Free);
+        check("claude", &claude("❯\u{a0}"), Composer::Free);
+        check("claude", &claude("❯ \u{1b}[7mT\u{1b}[0m\u{1b}[2mry \"edit foo\"\u{1b}[0m"), Composer::Free);
+        check("claude", &claude("❯ \u{1b}[38;5;2mx\u{1b}[0m"), Composer::Draft);
+        check("claude", &claude("❯ fix the bug"), Composer::Draft);
+        check("claude", &claude("❯ \n  second line"), Composer::Draft);
+        check("claude", "╭────╮\n│ >      │\n╰────╯\n", Composer::Free);
+        check("claude", "╭────╮\n│ > hi   │\n╰────╯\n", Composer::Draft);
+        check("claude", "Do you want to proceed?\n ❯ 1. Yes\n   2. No\n", Composer::Dialog);
+        check("claude", "$ ls\nfile\n$ \n", Composer::Unknown);
+        check("claude", "", Composer::Unknown);
         // As tmux captures it: the look of one line is ended on the next.
         let captured =
             "\u{1b}[39m❯\u{a0}\u{1b}[7m \n\u{1b}[0m\u{1b}[38;5;244m────────\n\u{1b}[39m  auto mode on\n";
-        check(Backend::Claude, captured, Composer::Free);
+        check("claude", captured, Composer::Free);
         let queued = "❯ \u{1b}[2mPress up to edit\n\u{1b}[0m────────\n";
-        check(Backend::Claude, queued, Composer::Free);
+        check("claude", queued, Composer::Free);
     }
 
     #[test]
     fn codex_input_lines() {
         check(
-            Backend::Codex,
+            "codex",
             "• Hello\n\n› \u{1b}[2mAsk Codex to do anything\u{1b}[0m\n\n  100% left\n",
             Composer::Free,
         );
-        check(Backend::Codex, "› half a thought\n\n  100% left\n", Composer::Draft);
-        check(Backend::Codex, "Allow?\n› 1. Yes, proceed (y)\n  2. No\n", Composer::Dialog);
-        check(Backend::Codex, "› \n  a second line\n\n  100% left\n", Composer::Draft);
-        check(Backend::Codex, "$ \n", Composer::Unknown);
+        check("codex", "› half a thought\n\n  100% left\n", Composer::Draft);
+        check("codex", "Allow?\n› 1. Yes, proceed (y)\n  2. No\n", Composer::Dialog);
+        check("codex", "› \n  a second line\n\n  100% left\n", Composer::Draft);
+        check("codex", "$ \n", Composer::Unknown);
+    }
+
+    fn facts(title: &str, cursor: (usize, usize), screen: &str) -> PaneFacts {
+        PaneFacts {
+            server_pid: 1,
+            pane_pid: 2,
+            pane: "%0".to_owned(),
+            window: "@0".to_owned(),
+            tty: "/dev/pts/0".to_owned(),
+            dead: false,
+            cursor_shown: true,
+            in_mode: false,
+            cursor,
+            found_at: "0".to_owned(),
+            session: "main".to_owned(),
+            title: title.to_owned(),
+            screen: screen.to_owned(),
+        }
+    }
+
+    /// Screens of codex 0.166.0 and claude 2.1.325, with the cursor where they had it.
+    #[test]
+    fn a08_keys_go_where_the_cursor_is() {
+        let codex = |title: &str, cursor, footer: &str| {
+            let screen = format!(
+                "• Understood.\n\n› \u{1b}[2mAsk Codex to do anything\u{1b}[0m\n\n  gpt-5\n  {footer}\n"
+            );
+            composer(row("codex"), &facts(title, cursor, &screen), None)
+        };
+        assert_eq!(codex("work", (2, 2), "? for shortcuts"), Composer::Free);
+        assert_eq!(codex("work", (20, 5), "reverse-i-search: "), Composer::Elsewhere, "Ctrl+R");
+        assert_eq!(codex("⠼ work", (2, 2), "? for shortcuts"), Composer::Working);
+        assert_eq!(codex("[ ! ] Action Required", (2, 2), "? for shortcuts"), Composer::Dialog);
+        let claude = |cursor, status| {
+            let screen = "● Understood.\n\n────────\n❯\u{a0}\n────────\n  ? for shortcuts\n";
+            composer(row("claude"), &facts("✳ rev", cursor, screen), status)
+        };
+        assert_eq!(claude((2, 3), Some("idle")), Composer::Free);
+        assert_eq!(claude((2, 3), None), Composer::Free);
+        assert_eq!(claude((2, 3), Some("busy")), Composer::Working);
+        assert_eq!(claude((2, 3), Some("waiting")), Composer::Dialog);
+        assert_eq!(claude((6, 5), Some("idle")), Composer::Elsewhere);
+        let search = "❯ 28s ago  hello  ╰────╯\n╭────╮\n│ ⌕ Filter history… │\n╰────╯\n";
+        assert_eq!(composer(row("claude"), &facts("", (6, 2), search), Some("idle")), Composer::Elsewhere);
+        let working = "✻ Cogitating… (3s · esc to interrupt)\n\n────────\n❯\u{a0}\n────────\n";
+        assert_eq!(composer(row("claude"), &facts("", (2, 3), working), None), Composer::Working);
     }
 
     #[test]
-    fn a_message_is_taken_when_it_stands_above_an_empty_input_line() {
-        let screen = "> [cafleet msg 0a1b2c3d from …]\n  hello\n────\n❯ \n────\n";
-        assert!(was_taken(Backend::Claude, screen, "cafleet msg 0a1b2c3d"));
-        assert!(!was_taken(Backend::Claude, screen, "cafleet msg ffffffff"));
+    fn a_message_is_taken_when_a_turn_began_and_the_input_line_is_empty() {
+        let claude = row("claude");
+        let marker = "cafleet msg 0a1b2c3d";
+        let taken = "> [cafleet msg 0a1b2c3d from …]\n  hello\n\n● Understood.\n\n────\n❯ \n────\n";
+        assert!(was_taken(claude, taken, marker));
+        assert!(!was_taken(claude, taken, "cafleet msg ffffffff"));
+        let working =
+            "> [cafleet msg 0a1b2c3d from …]\n  hello\n\n✻ Mulling (esc to interrupt)\n────\n❯ \n────\n";
+        assert!(was_taken(claude, working, marker));
+        // On the screen, but no turn: a list that shows it is no evidence.
+        assert!(!was_taken(claude, "> [cafleet msg 0a1b2c3d from …]\n  hello\n────\n❯ \n────\n", marker));
+        // Below the input line, as in codex's search field.
         assert!(!was_taken(
-            Backend::Claude,
-            "────\n❯ [cafleet msg 0a1b2c3d from …]\n  hello\n────\n",
-            "cafleet msg 0a1b2c3d"
+            row("codex"),
+            "• Hi\n\n› \n\n  reverse-i-search: [cafleet msg 0a1b2c3d\n",
+            marker
         ));
+        let typed = "────\n❯ [cafleet msg 0a1b2c3d from …]\n  hello\n────\n";
+        assert!(!was_taken(claude, typed, marker));
+        assert!(is_in_composer(claude, typed, marker));
+        assert!(!is_in_composer(claude, taken, marker));
+    }
+
+    #[test]
+    fn choices_of_a_question() {
+        let screen = "Which color?\n\n❯ 1. Red\n     r\n  2. Blue\n  3. Type something.\n";
+        let expected = [(1, "Red"), (2, "Blue"), (3, "Type something.")];
+        assert_eq!(choices(row("claude"), screen), expected.map(|(n, label)| (n, label.to_owned())));
     }
 }

@@ -1,11 +1,11 @@
-//! The two lines that are typed into a pane.
+//! What is typed into a pane: the two lines of a message, and the fixed lines of commands.
 //!
 //! Owns their inertness: no control character of any kind is left in them, the body has no line
 //! break of its own, and the header comes first, so that a body beginning with `!` or `/` is not a
 //! command. The blank at the end keeps a final `\` or `@word` from changing what Enter does.
 
 use caliban_core::inert;
-use caliban_store::broker::Task;
+use caliban_store::broker::{AgentId, ExecId, SessionId, Task};
 
 use crate::render::cut;
 
@@ -22,6 +22,29 @@ pub(crate) fn marker(task: &Task) -> String {
     format!("cafleet msg {}", task.id.short())
 }
 
+/// The line that has a member run a command that its Director stored. Nothing of the command is typed. `program` is this
+/// program's own path.
+pub(crate) fn exec_line(program: Option<&str>, exec: ExecId) -> String {
+    format!("! {} exec-run {exec}", callable(program))
+}
+
+/// How a shell that has set its own path finds this program: by its name where every shell looks, else by its path, if
+/// that means nothing else to a shell.
+fn callable(program: Option<&str>) -> &str {
+    const NAME: &str = "cafleet";
+    let is_plain = |path: &&str| path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-+".contains(&b));
+    let Some(path) = program.filter(is_plain) else { return NAME };
+    match path.strip_suffix("/cafleet") {
+        Some("/usr/local/bin" | "/usr/bin" | "/bin") => NAME,
+        _ => path,
+    }
+}
+
+/// The line that has a member look into its mailbox. Nothing in it is anybody's words.
+pub(crate) fn ping_line(session: SessionId, member: AgentId) -> String {
+    format!("cafleet --session-id {session} message poll --agent-id {member} ")
+}
+
 fn header(task: &Task) -> String {
     format!("[{} from {} {}]", marker(task), task.from.short(), task.status_at)
 }
@@ -35,7 +58,16 @@ fn body(text: &str, limit: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::body;
+    use super::{body, callable};
+
+    #[test]
+    fn a_program_is_called_by_its_name_only_where_every_shell_finds_it() {
+        assert_eq!(callable(Some("/usr/local/bin/cafleet")), "cafleet");
+        assert_eq!(callable(Some("/home/u/.cargo/bin/cafleet")), "/home/u/.cargo/bin/cafleet");
+        assert_eq!(callable(Some("/home/u/my dir/cafleet")), "cafleet");
+        assert_eq!(callable(Some("/x;touch y/cafleet")), "cafleet");
+        assert_eq!(callable(None), "cafleet");
+    }
 
     #[test]
     fn a08_no_control_character_is_left_in_a_preview() {

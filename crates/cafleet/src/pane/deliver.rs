@@ -1,242 +1,308 @@
-//! Typing an agent's waiting messages into its pane, in order, each at most once.
+//! Typing what waits for an agent into its pane, one thing at a time, each at most once.
 //!
-//! Owns the order of effects: lock the pane, look, claim the message in the store, type, look
-//! again, record. A message that cannot be typed now holds back those behind it. A failure here does not fail the
-//! command that stored the message; it becomes the message's delivery state.
+//! Owns the order of effects: lock the pane, look, prove what was typed before, claim in the store, type, record. One
+//! step does one thing and never waits; whoever wants more takes another step. What a step needs to know about earlier
+//! ones is in the store, so that steps of several processes follow each other.
+//!
+//! Nothing is typed unless the pane is seen to be free, nothing is ever interrupted, and no message is typed twice. A
+//! failure here does not fail the command that stored the message; it becomes the message's delivery state.
 
-use std::fs::File;
+use std::collections::HashMap;
+use std::path::Path;
 use std::time::Duration;
 
+use caliban_store::Stamp;
 use caliban_store::broker::{
-    Agent, Broker, BrokerError, Delivery, DeliveryState, PaneIdentity, Placement, Task, TaskId,
+    Agent, Broker, BrokerError, Delivery, DeliveryState, Exec, ExecEnd, ExecState, Task, TaskId,
 };
 use tokio::time::Instant;
 
-use super::classify::{self, Backend, Composer};
-use super::tmux::{PaneFacts, Pasted, Tmux, TmuxError};
-use super::{compose, here, process};
+use super::backend::TextWay;
+use super::evidence::{self, Proof};
+use super::look::{Seen, State, Target};
+use super::tmux::Pasted;
+use super::{classify, compose};
 use crate::settings::Settings;
 
-/// How long to wait for another process that types into the same pane.
-const LOCK_LIMIT: Duration = Duration::from_secs(10);
-/// How long one command types what others have left before it; the rest is for the next.
-const DELIVER_LIMIT: Duration = Duration::from_secs(10);
-/// How long to look whether the agent took a message.
-const CONFIRM_LIMIT: Duration = Duration::from_millis(1500);
-/// How often to look.
+/// How long one command waits for another process that types into the same pane.
+const LOCK_LIMIT: Duration = Duration::from_millis(500);
+/// How long a command stays to see its messages taken; the rest is the deliverer's.
+const STAY: Duration = Duration::from_millis(1500);
+/// How often it looks meanwhile.
 const LOOK_INTERVAL: Duration = Duration::from_millis(40);
+/// How long a typed text may stand in the input line before Enter is pressed again.
+const ENTER_AGAIN: Duration = Duration::from_millis(400);
+/// How long a typed text is looked for before the next one may be typed.
+const SETTLE: Duration = Duration::from_secs(3);
 /// How often a paste is tried that tmux refuses because the screen moved.
 const PASTE_ATTEMPTS: usize = 3;
-/// The largest status file of a coding agent that is read.
-const STATUS_BYTES: u64 = 64 * 1024;
+/// What was typed and has not been acknowledged counts as pending for so long after a new process first sees it.
+const EXEC_BEGINS_WITHIN: Duration = Duration::from_secs(20);
 
-/// What a look at a pane decided.
-enum Verdict {
-    /// Type, if the pane is still as it was seen here.
-    Go(Backend, Box<PaneFacts>),
-    /// Not now.
-    Hold(String),
-    /// Never: the pane is not the one any more.
-    Gone(String),
+/// What a step did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// There is nothing to do for this agent.
+    Nothing,
+    /// Something was typed.
+    Typed,
+    /// Something was typed before and is still looked for, or runs.
+    Waiting(String),
+    /// The pane cannot take anything now.
+    Held(String),
 }
 
-/// A pane that an agent was placed in.
-struct Target<'a> {
-    tmux: Tmux,
-    pane: &'a str,
-    identity: &'a PaneIdentity,
-    agent: &'a str,
-    /// Whether the pane is on this machine.
-    is_here: bool,
+/// What one process remembers between its steps.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    typed: HashMap<TaskId, Instant>,
+    entered: HashMap<TaskId, Instant>,
 }
 
-/// Types what waits for `recipient` and says how many messages that were. Does nothing for an
-/// agent without a pane.
+/// Does the next thing for an agent's pane.
+pub(crate) async fn step(
+    broker: &mut Broker,
+    settings: &Settings,
+    agent: &Agent,
+    memory: &mut Memory,
+) -> Result<Step, BrokerError> {
+    let Some(target) = agent.placement.as_ref().and_then(Target::of) else { return Ok(Step::Nothing) };
+    if target.backend.text == TextWay::Mailbox {
+        return Ok(Step::Nothing);
+    }
+    let waiting = broker.undelivered(agent.id).await?;
+    let typed = broker.unconfirmed(agent.id).await?;
+    let mut execs = broker.open_execs(agent.session).await?;
+    execs.retain(|exec| exec.member == agent.id);
+    if waiting.is_empty() && typed.is_empty() && execs.is_empty() {
+        return Ok(Step::Nothing);
+    }
+    if !target.is_here {
+        return hold(broker, &waiting, "its pane is on another machine").await;
+    }
+    let Some(_lock) = broker.lock_pane(&target.lock_name(), LOCK_LIMIT).await else {
+        return Ok(Step::Waiting("another cafleet is typing into the pane".to_owned()));
+    };
+    let seen = target.look(settings).await;
+    match seen.state {
+        State::Gone => {
+            put_off(broker, &waiting, DeliveryState::Failed, &seen.why).await?;
+            for exec in &execs {
+                broker.end_exec(exec.id, &ExecEnd::Lost(seen.why.clone()), Stamp::now()).await?;
+            }
+            return Ok(Step::Held(seen.why));
+        }
+        State::Unreachable => return hold(broker, &waiting, &seen.why).await,
+        _ => {}
+    }
+    if let Some(why) = settle(broker, settings, &target, &seen, &typed, memory).await? {
+        hold(broker, &waiting, "an earlier message is not taken yet").await?;
+        return Ok(Step::Waiting(why));
+    }
+    if let Some(exec) = execs.first() {
+        return step_exec(broker, settings, &target, seen, exec, &waiting).await;
+    }
+    let Some(task) = waiting.first() else { return Ok(Step::Nothing) };
+    if seen.state != State::Free {
+        return hold(broker, &waiting, &seen.why).await;
+    }
+    if !broker.claim_delivery(task.id).await? {
+        // It was acknowledged or cancelled in the meantime.
+        return Ok(Step::Waiting("it is not wanted any more".to_owned()));
+    }
+    let text = compose::preview(task, settings.max_text_len);
+    match type_text(&target, settings, seen, &text, &format!("cafleet-{}", task.id.short())).await {
+        Written::Sent => {
+            memory.typed.insert(task.id, Instant::now());
+            memory.entered.insert(task.id, Instant::now());
+            record(broker, task.id, DeliveryState::Typed, None).await?;
+            Ok(Step::Typed)
+        }
+        Written::NotNow(why) => {
+            record(broker, task.id, DeliveryState::Held, Some(&why)).await?;
+            hold(broker, &waiting[1..], "an earlier message is held").await?;
+            Ok(Step::Held(why))
+        }
+        Written::Failed(why) => {
+            record(broker, task.id, DeliveryState::Failed, Some(&why)).await?;
+            Ok(Step::Held(why))
+        }
+    }
+}
+
+/// Takes steps until nothing is left, nothing goes on, or it takes too long; how many things were typed.
 pub(crate) async fn deliver(
     broker: &mut Broker,
     settings: &Settings,
-    recipient: &Agent,
+    agent: &Agent,
 ) -> Result<usize, BrokerError> {
-    let Some(target) = recipient.placement.as_ref().and_then(target) else { return Ok(0) };
-    let (lock, locked) = if target.is_here {
-        (broker.lock_pane(recipient.id, LOCK_LIMIT).await, "another cafleet is typing into the pane")
-    } else {
-        (None, "its pane is on another machine")
-    };
-    let waiting = broker.undelivered(recipient.id).await?;
-    if waiting.is_empty() {
-        return Ok(0);
-    }
-    if lock.is_none() {
-        put_off(broker, &waiting, DeliveryState::Held, locked).await?;
-        return Ok(0);
-    }
+    let mut memory = Memory::default();
     let mut typed = 0;
-    let enough = Instant::now() + DELIVER_LIMIT;
-    for (at, task) in waiting.iter().enumerate() {
-        if at > 0 && Instant::now() >= enough {
-            let why = "more was waiting than could be typed in one go";
-            put_off(broker, &waiting[at..], DeliveryState::Held, why).await?;
-            break;
-        }
-        match look(&target, settings).await {
-            Verdict::Go(..) => {}
-            Verdict::Hold(why) => {
-                put_off(broker, &waiting[at..], DeliveryState::Held, &why).await?;
-                break;
-            }
-            Verdict::Gone(why) => {
-                put_off(broker, &waiting[at..], DeliveryState::Failed, &why).await?;
-                break;
-            }
-        };
-        if !broker.claim_delivery(task.id).await? {
-            continue;
-        }
-        let done = type_one(&target, settings, task).await;
-        broker.record_delivery(task.id, &done).await?;
-        match done.state {
-            DeliveryState::Typed | DeliveryState::Confirmed => typed += 1,
-            DeliveryState::Held => {
-                let why = "an earlier message is held";
-                put_off(broker, &waiting[at + 1..], DeliveryState::Held, why).await?;
-                break;
-            }
-            DeliveryState::Stored | DeliveryState::Failed => {}
-        }
-    }
-    Ok(typed)
-}
-
-fn target(placement: &Placement) -> Option<Target<'_>> {
-    let pane = placement.tmux_pane.as_deref().filter(|pane| here::is_pane_id(pane))?;
-    let identity = placement.identity.as_ref()?;
-    Some(Target {
-        tmux: Tmux::at(&identity.socket),
-        pane,
-        identity,
-        agent: &placement.coding_agent,
-        is_here: here::host().is_ok_and(|host| host == placement.host),
-    })
-}
-
-async fn look(target: &Target<'_>, settings: &Settings) -> Verdict {
-    let pattern = Backend::named(target.agent).map_or("", Backend::dialog_pattern);
-    match target.tmux.look(target.pane, pattern).await {
-        Ok(Some(facts)) => judge(target, facts, settings),
-        Ok(None) => Verdict::Gone(format!("there is no pane {} any more", target.pane)),
-        // Another sender, or a later one, may have better luck.
-        Err(error @ (TmuxError::Missing | TmuxError::Silent)) => Verdict::Hold(error.words()),
-        Err(TmuxError::Failed(why)) => Verdict::Gone(format!("the tmux server is gone ({why})")),
-    }
-}
-
-/// From what tmux and the system know about the pane to what may be done with it.
-fn judge(target: &Target<'_>, facts: PaneFacts, settings: &Settings) -> Verdict {
-    let identity = target.identity;
-    if facts.server_pid != identity.server_pid {
-        return Verdict::Gone("another tmux server has the socket now".to_owned());
-    }
-    if facts.dead {
-        return Verdict::Gone("the pane is dead".to_owned());
-    }
-    let same = facts.pane_pid == identity.pane_pid
-        && process::started(facts.pane_pid).is_some_and(|started| started == identity.pane_started);
-    if !same {
-        return Verdict::Gone("the pane has another process now".to_owned());
-    }
-    let Some(backend) = Backend::named(target.agent) else {
-        return Verdict::Gone(format!("'{}' is no known coding agent", target.agent));
-    };
-    let Some(agent_pid) = process::foreground_agent(facts.pane_pid, &facts.tty, target.agent) else {
-        return Verdict::Hold(format!("{} is not the pane's foreground program", target.agent));
-    };
-    let status = match backend {
-        Backend::Claude => claude_status(settings, agent_pid),
-        Backend::Codex => None,
-    };
-    match classify::composer(backend, &facts, status.as_deref()) {
-        Composer::Free => Verdict::Go(backend, Box::new(facts)),
-        Composer::Draft => Verdict::Hold("there is a draft in its input line".to_owned()),
-        Composer::Dialog => Verdict::Hold("it waits for an answer from its user".to_owned()),
-        Composer::Unknown => Verdict::Hold("its input line is not to be seen".to_owned()),
-    }
-}
-
-/// Types a claimed message. The look that decides is repeated, because a screen that moves between
-/// look and paste makes tmux refuse.
-async fn type_one(target: &Target<'_>, settings: &Settings, task: &Task) -> Delivery {
-    let held = |why: String| Delivery { state: DeliveryState::Held, note: Some(why) };
-    for _ in 0..PASTE_ATTEMPTS {
-        let (backend, facts) = match look(target, settings).await {
-            Verdict::Go(backend, facts) => (backend, facts),
-            Verdict::Hold(why) | Verdict::Gone(why) => return held(why),
-        };
-        match paste(target, settings, backend, &facts, task).await {
-            Ok(Pasted::Sent) if confirmed(target, backend, task).await => {
-                return Delivery { state: DeliveryState::Confirmed, note: None };
-            }
-            Ok(Pasted::Sent) => return Delivery { state: DeliveryState::Typed, note: None },
-            Ok(Pasted::Refused) => {}
-            Err(error) => return Delivery { state: DeliveryState::Failed, note: Some(error.words()) },
-        }
-    }
-    held("the pane changed just before typing".to_owned())
-}
-
-async fn paste(
-    target: &Target<'_>,
-    settings: &Settings,
-    backend: Backend,
-    facts: &PaneFacts,
-    task: &Task,
-) -> Result<Pasted, TmuxError> {
-    let text = compose::preview(task, settings.max_text_len);
-    let buffer = format!("cafleet-{}", task.id.short());
-    // All that tmux itself can check is checked again at the moment of typing.
-    let condition = format!(
-        "#{{&&:#{{==:#{{pid}}/#{{pane_id}}/#{{pane_pid}}/#{{pane_dead}},{}/{}/{}/0}},{}}}",
-        target.identity.server_pid,
-        target.pane,
-        target.identity.pane_pid,
-        backend.condition(facts)
-    );
-    target.tmux.paste(target.pane, &buffer, &text, &condition).await
-}
-
-/// Looks until the message stands on the screen above an empty input line, or time is up.
-async fn confirmed(target: &Target<'_>, backend: Backend, task: &Task) -> bool {
-    let marker = compose::marker(task);
-    let give_up = Instant::now() + CONFIRM_LIMIT;
+    let mut enough = Instant::now() + STAY;
     loop {
-        if let Ok(Some(facts)) = target.tmux.look(target.pane, "").await
-            && classify::was_taken(backend, &facts.screen, &marker)
-        {
-            return true;
-        }
-        if Instant::now() >= give_up {
-            return false;
+        match step(broker, settings, agent, &mut memory).await? {
+            Step::Nothing | Step::Held(_) => return Ok(typed),
+            Step::Typed => {
+                typed += 1;
+                enough = Instant::now() + STAY;
+            }
+            Step::Waiting(_) if Instant::now() >= enough => return Ok(typed),
+            Step::Waiting(_) => {}
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
 }
 
-/// The word that Claude Code writes about itself: `idle`, `busy` or `waiting`.
-fn claude_status(settings: &Settings, pid: i64) -> Option<String> {
-    use std::io::Read;
-    let file = settings.claude_dir.as_ref()?.join("sessions").join(format!("{pid}.json"));
-    let mut text = String::new();
-    File::open(file).ok()?.take(STATUS_BYTES).read_to_string(&mut text).ok()?;
-    let value: serde_json::Value = serde_json::from_str(&text).ok()?;
-    value.get("status")?.as_str().map(str::to_owned)
+/// Looks what became of what was typed. A reason when something is still under way.
+async fn settle(
+    broker: &mut Broker,
+    settings: &Settings,
+    target: &Target<'_>,
+    seen: &Seen,
+    typed: &[Task],
+    memory: &mut Memory,
+) -> Result<Option<String>, BrokerError> {
+    let Some(facts) = &seen.facts else { return Ok(None) };
+    let mut under_way = None;
+    for task in typed {
+        let marker = compose::marker(task);
+        let proof = evidence::find(target.backend, settings, &seen.agents, &marker);
+        let is_taken = match proof {
+            Proof::Taken => true,
+            // Its own file counts more than its screen.
+            Proof::NotThere => false,
+            Proof::None => classify::was_taken(target.backend, &facts.screen, &marker),
+        };
+        if is_taken {
+            record(broker, task.id, DeliveryState::Confirmed, None).await?;
+            continue;
+        }
+        let since = *memory.typed.entry(task.id).or_insert_with(Instant::now);
+        if seen.state == State::Draft && classify::is_in_composer(target.backend, &facts.screen, &marker) {
+            // Our own text, whole, and nothing else: Enter was lost on the way.
+            let last = memory.entered.entry(task.id).or_insert(since);
+            if last.elapsed() >= ENTER_AGAIN {
+                *last = Instant::now();
+                // Best effort: refused means that the screen moved, and the next step looks again.
+                let _ = target.tmux.press(target.pane, "Enter", &target.condition(facts)).await;
+                if task.delivery.state == DeliveryState::Failed {
+                    record(broker, task.id, DeliveryState::Typed, None).await?;
+                }
+            }
+            under_way = Some("Enter was not taken".to_owned());
+        } else if task.delivery.state == DeliveryState::Typed && since.elapsed() < SETTLE {
+            under_way = Some("it was typed and is not seen to be taken".to_owned());
+        }
+    }
+    Ok(under_way)
 }
 
+/// The next thing for a command: type it, or wait for its end. Messages wait meanwhile.
+async fn step_exec(
+    broker: &mut Broker,
+    settings: &Settings,
+    target: &Target<'_>,
+    seen: Seen,
+    exec: &Exec,
+    waiting: &[Task],
+) -> Result<Step, BrokerError> {
+    let why = format!("a command runs in it (exec {})", exec.id.short());
+    hold(broker, waiting, &why).await?;
+    match exec.state {
+        ExecState::Running | ExecState::Typed => return Ok(Step::Waiting(why)),
+        ExecState::Done | ExecState::Lost => return Ok(Step::Nothing),
+        ExecState::Queued => {}
+    }
+    if seen.state != State::Free {
+        return Ok(Step::Held(seen.why));
+    }
+    if !broker.claim_exec(exec.id, Stamp::now()).await? {
+        return Ok(Step::Waiting(why));
+    }
+    let own = std::env::current_exe().ok();
+    let line = compose::exec_line(own.as_deref().and_then(Path::to_str), exec.id);
+    match type_text(target, settings, seen, &line, &format!("cafleet-{}", exec.id.short())).await {
+        Written::Sent => Ok(Step::Typed),
+        Written::NotNow(why) => {
+            broker.unclaim_exec(exec.id, &why, Stamp::now()).await?;
+            Ok(Step::Held(why))
+        }
+        Written::Failed(why) => {
+            broker.end_exec(exec.id, &ExecEnd::Lost(why.clone()), Stamp::now()).await?;
+            Ok(Step::Held(why))
+        }
+    }
+}
+
+/// Whether a command that was typed should have begun by now.
+pub(crate) fn is_overdue(exec: &Exec, now: Stamp) -> bool {
+    let waited = now.as_micros().saturating_sub(exec.changed_at.as_micros());
+    u128::try_from(waited).is_ok_and(|waited| waited > EXEC_BEGINS_WITHIN.as_micros())
+}
+
+/// What became of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// Typed and entered.
+    Sent,
+    /// Nothing was typed; another time.
+    NotNow(String),
+    /// Whether it was typed is not known.
+    Failed(String),
+}
+
+/// Types a text and Enter into a pane that was seen to be free. The look that decides is repeated, because a screen that
+/// moves between look and paste makes tmux refuse.
+pub(crate) async fn type_text(
+    target: &Target<'_>,
+    settings: &Settings,
+    mut seen: Seen,
+    text: &str,
+    buffer: &str,
+) -> Written {
+    for _ in 0..PASTE_ATTEMPTS {
+        let facts = match (seen.state, &seen.facts) {
+            (State::Free, Some(facts)) => facts,
+            _ => return Written::NotNow(seen.why),
+        };
+        match target.tmux.paste(target.pane, buffer, text, &target.condition(facts)).await {
+            Ok(Pasted::Sent) => return Written::Sent,
+            Ok(Pasted::Refused) => {}
+            Err(error) => return Written::Failed(error.words()),
+        }
+        seen = target.look(settings).await;
+    }
+    Written::NotNow("the pane changed just before typing".to_owned())
+}
+
+async fn record(
+    broker: &mut Broker,
+    task: TaskId,
+    state: DeliveryState,
+    why: Option<&str>,
+) -> Result<(), BrokerError> {
+    broker.record_delivery(task, &Delivery { state, note: why.map(str::to_owned) }).await
+}
+
+async fn hold(broker: &mut Broker, tasks: &[Task], why: &str) -> Result<Step, BrokerError> {
+    put_off(broker, tasks, DeliveryState::Held, why).await?;
+    Ok(Step::Held(why.to_owned()))
+}
+
+/// Writes only what changes: a pane is looked at often.
 async fn put_off(
     broker: &mut Broker,
     tasks: &[Task],
     state: DeliveryState,
     why: &str,
 ) -> Result<(), BrokerError> {
-    let ids: Vec<TaskId> = tasks.iter().map(|task| task.id).collect();
+    let ids: Vec<TaskId> = tasks
+        .iter()
+        .filter(|task| task.delivery.state != state || task.delivery.note.as_deref() != Some(why))
+        .map(|task| task.id)
+        .collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
     broker.put_off(&ids, &Delivery { state, note: Some(why.to_owned()) }).await
 }

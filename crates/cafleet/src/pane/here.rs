@@ -2,7 +2,9 @@
 
 use caliban_core::inert;
 use caliban_store::HostId;
+use caliban_store::broker::PaneIdentity;
 
+use super::process;
 use super::tmux::{PaneFacts, Tmux};
 use crate::failure::Failure;
 use crate::settings::Settings;
@@ -14,10 +16,34 @@ pub(crate) struct Here {
     pub(crate) facts: PaneFacts,
 }
 
+impl Here {
+    /// What tells this pane from every other. Without a start time a later pane could pass for it; then there is no
+    /// identity, and nothing is ever typed into it.
+    pub(crate) fn identity(&self) -> Option<PaneIdentity> {
+        Some(PaneIdentity {
+            socket: self.socket.clone(),
+            server_pid: self.facts.server_pid,
+            pane_pid: self.facts.pane_pid,
+            pane_started: process::started(self.facts.pane_pid)?,
+        })
+    }
+}
+
+/// Refuses a command that is not run inside tmux.
+pub(crate) fn must_be_inside(settings: &Settings, command: &str) -> Result<(), Failure> {
+    match settings.tmux.as_deref().and_then(socket_of) {
+        Some(_) => Ok(()),
+        None => Err(outside(command)),
+    }
+}
+
+fn outside(command: &str) -> Failure {
+    Failure::refused("not_in_tmux", format!("{command} must be run inside a tmux session"))
+}
+
 /// Finds our own pane. `command` is named when there is none.
 pub(crate) async fn find(settings: &Settings, command: &str) -> Result<Here, Failure> {
-    let outside = || Failure::refused("not_in_tmux", format!("{command} must be run inside a tmux session"));
-    let socket = settings.tmux.as_deref().and_then(socket_of).ok_or_else(outside)?;
+    let socket = settings.tmux.as_deref().and_then(socket_of).ok_or_else(|| outside(command))?;
     let pane = settings.tmux_pane.as_deref().filter(|pane| is_pane_id(pane));
     let pane = pane.ok_or_else(|| Failure::refused("not_in_tmux", "TMUX_PANE is not set to a pane id"))?;
     let failed = |why: String| Failure::refused("tmux", inert::line(&why).into_owned());

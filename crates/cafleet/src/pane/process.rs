@@ -10,6 +10,8 @@ use std::path::Path;
 use caliban_process::{Stat, boot_id};
 use rustix::fs::readlink;
 
+use super::backend::Backend;
+
 /// Programs that run a coding agent's script under their own name.
 const INTERPRETERS: [&str; 4] = ["node", "nodejs", "bun", "deno"];
 
@@ -23,15 +25,34 @@ pub(crate) fn started_in(boot: &str, stat: Stat) -> String {
     format!("{boot}/{}", stat.start_time)
 }
 
-/// The process of the coding agent `name` that has the terminal `tty` in the foreground, given the
+/// Which start of the machine this is.
+pub(crate) fn boot() -> Option<String> {
+    boot_id().ok()
+}
+
+/// A process in a form that names it and no other, for a row of the store.
+pub(crate) fn own() -> Option<String> {
+    let pid = i64::from(std::process::id());
+    Some(format!("{pid}@{}", started(pid)?))
+}
+
+/// The number of a process that [`own`] named, if it still runs.
+pub(crate) fn living(named: &str) -> Option<i64> {
+    let (pid, began) = named.split_once('@')?;
+    let pid = pid.parse().ok()?;
+    (started(pid)? == began).then_some(pid)
+}
+
+/// The processes of the coding agent `name` that have the terminal `tty` in the foreground, given the
 /// pane's first process. Standard input and output must be that terminal: in `claude | less` the
 /// keys go to `less`.
-pub(crate) fn foreground_agent(pane_pid: i64, tty: &str, name: &str) -> Option<i64> {
-    let group = stat(pane_pid)?.foreground_group;
+pub(crate) fn foreground_agents(pane_pid: i64, tty: &str, backend: &Backend) -> Vec<i64> {
+    let Some(group) = stat(pane_pid).map(|stat| stat.foreground_group) else { return Vec::new() };
     caliban_process::all()
         .map(i64::from)
         .filter(|pid| stat(*pid).is_some_and(|stat| stat.group == group))
-        .find(|pid| is_agent(*pid, name) && uses_terminal(*pid, tty))
+        .filter(|pid| is_agent(*pid, backend) && uses_terminal(*pid, tty))
+        .collect()
 }
 
 /// Ids are wider in the store than the system's are.
@@ -39,27 +60,25 @@ fn stat(pid: i64) -> Option<Stat> {
     caliban_process::stat(i32::try_from(pid).ok()?)
 }
 
-fn is_agent(pid: i64, name: &str) -> bool {
+fn is_agent(pid: i64, backend: &Backend) -> bool {
     let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let cmdline = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let args: Vec<&str> =
         cmdline.split(|byte| *byte == 0).map(|arg| std::str::from_utf8(arg).unwrap_or_default()).collect();
-    names_agent(comm.trim_end(), &args, name)
+    names_agent(comm.trim_end(), &args, backend)
 }
 
 /// Whether a process is the agent, by its own name, by how it was called, or by its script.
-fn names_agent(comm: &str, args: &[&str], name: &str) -> bool {
+fn names_agent(comm: &str, args: &[&str], backend: &Backend) -> bool {
+    let name = backend.name;
     let called = args.first().map_or("", |arg| base(arg));
     if comm == name || called == name {
         return true;
     }
     let script = args.iter().skip(1).find(|arg| !arg.starts_with('-')).copied().unwrap_or_default();
-    let package = match name {
-        "claude" => "/@anthropic-ai/claude-code/",
-        _ => "/@openai/codex/",
-    };
     INTERPRETERS.contains(&called)
-        && (base(script).strip_suffix(".js").unwrap_or(base(script)) == name || script.contains(package))
+        && (base(script).strip_suffix(".js").unwrap_or(base(script)) == name
+            || (!backend.package.is_empty() && script.contains(backend.package)))
 }
 
 fn uses_terminal(pid: i64, tty: &str) -> bool {
@@ -75,11 +94,14 @@ fn base(path: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{names_agent, started};
+    use super::super::backend::Backend;
+    use super::{living, names_agent, own, started};
 
     #[test]
     fn an_agent_is_known_by_name_call_or_script() {
-        let check = |comm: &str, args: &[&str], name: &str| names_agent(comm, args, name);
+        let check = |comm: &str, args: &[&str], name: &str| {
+            names_agent(comm, args, Backend::named(name).expect("a row"))
+        };
         assert!(check("claude", &["claude"], "claude"));
         assert!(check("2.1.325", &["/home/u/.local/bin/claude", "--x"], "claude"));
         assert!(check("node", &["node", "/usr/lib/node_modules/@anthropic-ai/claude-code/cli.js"], "claude"));
@@ -97,5 +119,9 @@ mod tests {
         assert_eq!(started(pid), started(pid));
         assert!(started(pid).is_some());
         assert_eq!(started(i64::MAX), None);
+        let named = own().expect("a name");
+        assert_eq!(living(&named), Some(pid));
+        assert_eq!(living(&format!("{named}0")), None);
+        assert_eq!(living("x"), None);
     }
 }

@@ -50,6 +50,10 @@ pub(crate) struct PaneFacts {
     pub(crate) tty: String,
     pub(crate) dead: bool,
     pub(crate) cursor_shown: bool,
+    /// Whether the pane is in copy mode or another mode of tmux's.
+    pub(crate) in_mode: bool,
+    /// Where keys go, as column and line of the screen.
+    pub(crate) cursor: (usize, usize),
     /// The line in which the given pattern is first found; `0` when it is not.
     pub(crate) found_at: String,
     pub(crate) session: String,
@@ -77,7 +81,7 @@ impl Tmux {
         // Only numbers, ids and a path; the free texts are on lines of their own.
         let facts = format!(
             "#{{pid}}|#{{pane_pid}}|#{{pane_id}}|#{{window_id}}|#{{pane_dead}}|#{{cursor_flag}}|#{{C/r:{pattern}}}|\
-             #{{pane_tty}}"
+             #{{?pane_in_mode,1,0}}|#{{cursor_x}}|#{{cursor_y}}|#{{pane_tty}}"
         );
         let said = self
             .call(
@@ -117,8 +121,8 @@ impl Tmux {
         }
     }
 
-    /// Pastes `text` and presses Enter if `condition` holds, in one call and so at one moment.
-    /// A pane in copy mode, where Enter would be lost, is taken out of it first.
+    /// Pastes `text` and presses Enter if `condition` holds, in one call and so at one moment. Line breaks of the text stay
+    /// what they are: to a program that takes no bracketed paste a carriage return would be a second Enter.
     pub(crate) async fn paste(
         &self,
         pane: &str,
@@ -127,34 +131,73 @@ impl Tmux {
         condition: &str,
     ) -> Result<Pasted, TmuxError> {
         let type_it = format!(
-            "if-shell -F -t {pane} '#{{pane_in_mode}}' 'send-keys -t {pane} -X cancel' ; \
-             paste-buffer -p -d -b {buffer} -t {pane} ; send-keys -t {pane} Enter ; display-message -p sent"
+            "paste-buffer -p -r -d -b {buffer} -t {pane} ; send-keys -t {pane} Enter ; display-message -p sent"
         );
         let leave_it = format!("delete-buffer -b {buffer} ; display-message -p refused");
-        let said = self
-            .call(
-                &[
-                    "load-buffer",
-                    "-b",
-                    buffer,
-                    "-",
-                    ";",
-                    "if-shell",
-                    "-F",
-                    "-t",
-                    pane,
-                    condition,
-                    &type_it,
-                    &leave_it,
-                ],
-                Some(text),
-            )
-            .await?;
-        match said.trim() {
+        let load = ["load-buffer", "-b", buffer, "-", ";"];
+        let guarded = ["if-shell", "-F", "-t", pane, condition, &type_it, &leave_it];
+        self.sent(&[&load[..], &guarded[..]].concat(), Some(text)).await
+    }
+
+    /// Presses keys if `condition` holds, in one call. `keys` are tmux's names of keys, or `-l` and letters and digits.
+    pub(crate) async fn press(&self, pane: &str, keys: &str, condition: &str) -> Result<Pasted, TmuxError> {
+        let press = format!("send-keys -t {pane} {keys} ; display-message -p sent");
+        let leave_it = "display-message -p refused";
+        self.sent(&["if-shell", "-F", "-t", pane, condition, &press, leave_it], None).await
+    }
+
+    async fn sent(&self, args: &[&str], stdin: Option<&str>) -> Result<Pasted, TmuxError> {
+        match self.call(args, stdin).await?.trim() {
             "sent" => Ok(Pasted::Sent),
             "refused" => Ok(Pasted::Refused),
             other => Err(TmuxError::Failed(format!("unexpected answer '{other}'"))),
         }
+    }
+
+    /// Makes a pane beside `beside` that runs `command`, without taking the focus; its `%n`.
+    pub(crate) async fn split(
+        &self,
+        beside: &str,
+        cwd: &str,
+        environment: &[(String, String)],
+        command: &[&str],
+    ) -> Result<String, TmuxError> {
+        let environment: Vec<String> = environment
+            .iter()
+            .flat_map(|(name, value)| ["-e".to_owned(), format!("{name}={value}")])
+            .collect();
+        let mut args = vec!["split-window", "-d", "-t", beside, "-c", cwd, "-P", "-F", "#{pane_id}"];
+        args.extend(environment.iter().map(String::as_str));
+        args.extend(command);
+        Ok(self.call(&args, None).await?.trim().to_owned())
+    }
+
+    /// Puts the first pane of a window on the left and the others on the right.
+    pub(crate) async fn lay_out(&self, window: &str) -> Result<(), TmuxError> {
+        self.call(&["select-layout", "-t", window, "main-vertical"], None).await.map(drop)
+    }
+
+    /// Closes a pane, whatever runs in it.
+    pub(crate) async fn kill_pane(&self, pane: &str, condition: &str) -> Result<Pasted, TmuxError> {
+        let kill = format!("kill-pane -t {pane} ; display-message -p sent");
+        self.sent(&["if-shell", "-F", "-t", pane, condition, &kill, "display-message -p refused"], None).await
+    }
+
+    /// The screen of a pane and so many lines above it.
+    pub(crate) async fn capture(&self, pane: &str, above: u32, ansi: bool) -> Result<String, TmuxError> {
+        let from = format!("-{above}");
+        let mut args = vec!["capture-pane", "-p", "-S", &from, "-t", pane];
+        if ansi {
+            args.push("-e");
+        }
+        self.call(&args, None).await
+    }
+
+    /// Shows a line to the people who look at the pane's session. Best effort.
+    pub(crate) async fn tell_user(&self, pane: &str, words: &str) {
+        // `#` begins a format.
+        let words = words.replace('#', "##");
+        let _ = self.call(&["display-message", "-t", pane, &words], None).await;
     }
 
     async fn call(&self, args: &[&str], stdin: Option<&str>) -> Result<String, TmuxError> {
@@ -190,7 +233,7 @@ impl Tmux {
 
 fn read_facts(said: &str) -> Option<PaneFacts> {
     let mut parts = said.splitn(4, '\n');
-    let mut fields = parts.next()?.splitn(8, '|');
+    let mut fields = parts.next()?.splitn(11, '|');
     let mut field = || fields.next();
     Some(PaneFacts {
         server_pid: field()?.parse().ok()?,
@@ -200,6 +243,8 @@ fn read_facts(said: &str) -> Option<PaneFacts> {
         dead: field()? == "1",
         cursor_shown: field()? == "1",
         found_at: field()?.to_owned(),
+        in_mode: field()? == "1",
+        cursor: (field()?.parse().ok()?, field()?.parse().ok()?),
         tty: field()?.to_owned(),
         session: parts.next()?.to_owned(),
         title: parts.next()?.to_owned(),

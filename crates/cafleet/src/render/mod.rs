@@ -5,6 +5,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod json;
+pub(crate) mod member;
 pub(crate) mod session;
 pub(crate) mod task;
 

@@ -167,6 +167,6 @@ pub(crate) fn delivery_json(task: &Task) -> Value {
 }
 
 /// A body with its further lines moved to the right.
-fn indented(body: &str, by: &str) -> String {
+pub(crate) fn indented(body: &str, by: &str) -> String {
     inert::block(body).trim_end_matches('\n').replace('\n', &format!("\n{by}"))
 }

@@ -1,33 +1,48 @@
-//! `doctor`: which tmux pane this is, and what claude and codex lack to use cafleet in it.
+//! `doctor`: which tmux pane this is, what claude and codex lack to use cafleet in it, who delivers for each session, and
+//! which members are gone.
 
-use serde_json::json;
+use caliban_store::broker::{Agent, Broker, Session};
+use serde_json::{Value, json};
 
 use super::setup;
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
-use crate::pane::here;
+use crate::pane::look::{State, look_at};
+use crate::pane::{here, process};
+use crate::settings::Settings;
+
+use super::monitor_scan;
 
 pub(crate) async fn run(context: &mut Context) -> Result<Answer, Failure> {
     let here = here::find(&context.settings, "cafleet doctor").await?;
     let facts = here.facts;
     let variable = context.settings.tmux_pane.clone().unwrap_or_default();
-    let setup = setup::looked(&context.settings);
-    let mut answer = Answer::new(
-        format!(
-            "tmux:\n  session_name: {}\n  window_id: {}\n  pane_id: {}\n  TMUX_PANE: {}",
-            shown(&facts.session),
-            facts.window,
-            facts.pane,
-            shown(&variable),
-        ),
-        json!({"tmux": {
-            "session_name": facts.session,
-            "window_id": facts.window,
-            "pane_id": facts.pane,
-            "tmux_pane_env": variable,
-        }}),
+    let mut text = format!(
+        "tmux:\n  session_name: {}\n  window_id: {}\n  pane_id: {}\n  TMUX_PANE: {}",
+        shown(&facts.session),
+        facts.window,
+        facts.pane,
+        shown(&variable),
     );
+    let mut json = json!({"tmux": {
+        "session_name": facts.session,
+        "window_id": facts.window,
+        "pane_id": facts.pane,
+        "tmux_pane_env": variable,
+    }});
+    let settings = context.settings.clone();
+    let mut rows = Vec::new();
+    for session in monitor_scan::sessions(context).await? {
+        let (words, row) = examine(context.broker().await?, &settings, &session).await?;
+        text.push_str(&words);
+        rows.push(row);
+    }
+    if !rows.is_empty() {
+        json["sessions"] = rows.into();
+    }
+    let setup = setup::looked(&settings);
+    let mut answer = Answer::new(text, json);
     // Where neither program has ever run there is nothing to say.
     if let Some(setup) = &setup {
         answer = answer.with("setup", json!(setup));
@@ -36,4 +51,63 @@ pub(crate) async fn run(context: &mut Context) -> Result<Answer, Failure> {
         answer = answer.note(Some(remark));
     }
     Ok(answer)
+}
+
+/// A session's deliverer, and its agents whose panes are gone.
+async fn examine(
+    broker: &mut Broker,
+    settings: &Settings,
+    session: &Session,
+) -> Result<(String, Value), Failure> {
+    let known = broker.deliverer(session.id).await?;
+    let is_locked = match broker.lock_deliverer(session.id).await {
+        Some(lock) => {
+            drop(lock);
+            false
+        }
+        None => true,
+    };
+    let process = known.as_ref().and_then(|known| process::living(&known.process)).filter(|_| is_locked);
+    let deliverer = match (is_locked, process) {
+        (true, Some(pid)) => format!("runs (process {pid})"),
+        (true, None) => "runs".to_owned(),
+        (false, _) => "does not run; the next message that is held starts it".to_owned(),
+    };
+    let label = session.label.as_deref().map(|label| format!(" {}", shown(label))).unwrap_or_default();
+    let mut text = format!("\nsession {}{label}:\n  deliverer: {deliverer}", session.id);
+    let mut gone = Vec::new();
+    for agent in broker.agents(session.id).await? {
+        if agent.placement.is_none() {
+            continue;
+        }
+        let seen = look_at(&agent, settings).await;
+        if seen.state != State::Gone {
+            continue;
+        }
+        text.push_str(&format!(
+            "\n  gone: {} {} ({}){}",
+            agent.id.short(),
+            shown(&agent.name),
+            shown(&seen.why),
+            way_back(session, &agent)
+        ));
+        gone.push(json!({"agent_id": agent.id.to_string(), "name": agent.name, "why": seen.why}));
+    }
+    let row = json!({
+        "session_id": session.id.to_string(),
+        "deliverer": {"running": is_locked, "pid": process},
+        "gone": gone,
+    });
+    Ok((text, row))
+}
+
+/// The command that brings a member back.
+fn way_back(session: &Session, agent: &Agent) -> String {
+    let director = agent.placement.as_ref().and_then(|placement| placement.director);
+    director.map_or_else(String::new, |director| {
+        format!(
+            "\n    bring it back: cafleet --session-id {} member create --agent-id {director} --recover {}",
+            session.id, agent.id
+        )
+    })
 }

@@ -1,16 +1,16 @@
 //! `message broadcast`: one message for every other agent, and a summary for the sender.
 
 use caliban_store::Stamp;
-use caliban_store::broker::{AgentId, Broker, NewBroadcast, PollQuery, Scope, Task, TaskId};
+use caliban_store::broker::{NewBroadcast, TaskId};
 use serde_json::json;
 
-use super::message_send::{delivery_trouble, sender, task_id, unconfirmed, was_notified};
+use super::message_send::{sender, task_id, unconfirmed};
 use crate::answer::Answer;
 use crate::args::MessageBroadcastArgs;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::input;
-use crate::pane::deliver::deliver;
+use crate::pane::deliverer;
 use crate::render::task::StateShown;
 use crate::render::{self, Detail};
 
@@ -23,12 +23,10 @@ pub(crate) async fn run(context: &mut Context, args: &MessageBroadcastArgs) -> R
     let settings = context.settings.clone();
     let broker = context.broker().await?;
     let done = broker.broadcast(&new, Stamp::now()).await.map_err(|error| unconfirmed(error, id))?;
-    let mut notified = 0_u64;
-    let mut trouble = None;
-    for recipient in done.recipients.iter().filter(|recipient| recipient.placement.is_some()) {
-        // The messages are stored: whatever goes wrong from here on is a remark, not a failure.
-        trouble = trouble.or(delivery_trouble(deliver(broker, &settings, recipient).await));
-        notified += u64::from(was_notified_of(broker, recipient.id, &done.summary).await);
+    // The messages are stored; typing them is the deliverer's, so that a broadcast does not wait for any pane.
+    let notified = done.recipients.iter().filter(|recipient| recipient.placement.is_some()).count();
+    if notified > 0 {
+        deliverer::ensure(broker, &settings, session).await;
     }
     let recipients = done.recipients.len();
     let text = match detail {
@@ -44,21 +42,5 @@ pub(crate) async fn run(context: &mut Context, args: &MessageBroadcastArgs) -> R
         "notifications_sent_count": notified,
         "recipients": recipients,
     }]);
-    Ok(Answer::new(text, json).note(trouble))
-}
-
-/// Whether the agent's copy of the broadcast was typed into its pane.
-async fn was_notified_of(broker: &mut Broker, agent: AgentId, summary: &Task) -> bool {
-    let query = PollQuery {
-        agent,
-        scope: Scope::All,
-        since: None,
-        // The copies follow their summary in the order of the store, one for each agent.
-        after: Some(summary.seq),
-        page_size: 1,
-    };
-    match broker.poll(&query).await {
-        Ok(page) => page.tasks.iter().any(|task| task.origin == Some(summary.id) && was_notified(task)),
-        Err(_) => false,
-    }
+    Ok(Answer::new(text, json))
 }

@@ -9,6 +9,7 @@ use crate::args::MessageSendArgs;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
 use crate::pane::deliver::deliver;
+use crate::pane::deliverer;
 use crate::render::task::StateShown;
 use crate::render::{self, Detail};
 use crate::{input, usage};
@@ -39,6 +40,9 @@ pub(crate) async fn run(context: &mut Context, args: &MessageSendArgs) -> Result
         trouble = delivery_trouble(deliver(broker, &settings, &sent.recipient).await);
         if let Ok(now) = broker.task(session, &task.id.into()).await {
             task = now;
+        }
+        if task.delivery.state != DeliveryState::Confirmed {
+            deliverer::ensure(broker, &settings, session).await;
         }
     }
     let json = json!({
@@ -91,7 +95,7 @@ pub(super) fn note(task: &Task) -> Option<String> {
     let why = task.delivery.note.as_deref().unwrap_or("unknown");
     match task.delivery.state {
         DeliveryState::Held => Some(format!(
-            "preview held: {}; the message is in the queue, and 'cafleet message deliver' tries again",
+            "preview held: {}; the message is in the queue and is typed when the pane is free",
             shown(why)
         )),
         DeliveryState::Failed => {

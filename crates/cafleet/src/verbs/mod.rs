@@ -8,8 +8,18 @@ mod agent_register;
 mod agent_show;
 mod completions;
 mod db_init;
+mod deliver_run;
 mod doctor;
+mod exec_run;
 mod man;
+mod member_capture;
+mod member_create;
+mod member_delete;
+mod member_exec;
+mod member_list;
+mod member_ping;
+mod member_run;
+mod member_send_input;
 mod message_ack;
 mod message_broadcast;
 mod message_cancel;
@@ -17,14 +27,19 @@ mod message_deliver;
 mod message_poll;
 mod message_send;
 mod message_show;
+mod monitor;
+mod monitor_scan;
 mod session_create;
 mod session_delete;
 mod session_list;
 mod session_show;
 mod setup;
+mod team;
 
 use crate::answer::Answer;
-use crate::args::{AgentCommand, Command, DbCommand, MessageCommand, SessionCommand};
+use crate::args::{
+    AgentCommand, Command, DbCommand, MemberCommand, MessageCommand, MonitorCommand, SessionCommand,
+};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -45,6 +60,20 @@ pub(crate) async fn run(context: &mut Context, command: Command) -> Result<Answe
         Command::Message(MessageCommand::Cancel(args)) => message_cancel::run(context, &args).await,
         Command::Message(MessageCommand::Show(args)) => message_show::run(context, &args).await,
         Command::Message(MessageCommand::Deliver(args)) => message_deliver::run(context, &args).await,
+        Command::Member(MemberCommand::Create(args)) => member_create::run(context, &args).await,
+        Command::Member(MemberCommand::Delete(args)) => member_delete::run(context, &args).await,
+        Command::Member(MemberCommand::List(args)) => member_list::run(context, &args).await,
+        Command::Member(MemberCommand::Capture(args)) => member_capture::run(context, &args).await,
+        Command::Member(MemberCommand::SendInput(args)) => member_send_input::run(context, &args).await,
+        Command::Member(MemberCommand::Exec(args)) => member_exec::run(context, &args).await,
+        Command::Member(MemberCommand::Ping(args)) => member_ping::run(context, &args).await,
+        Command::Monitor(args) => match args.command {
+            Some(MonitorCommand::Scan(_)) => monitor_scan::run(context).await,
+            None => monitor::run(context, args.once).await,
+        },
+        Command::ExecRun(args) => exec_run::run(context, &args).await,
+        Command::MemberRun(args) => member_run::run(context, &args).await,
+        Command::DeliverRun => deliver_run::run(context).await,
         Command::Db(DbCommand::Init) => db_init::run(context).await,
         Command::Doctor => doctor::run(context).await,
         Command::Setup(args) => setup::run(context, &args),

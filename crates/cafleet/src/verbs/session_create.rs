@@ -1,14 +1,14 @@
 //! `session create`: a session, its root Director in this pane, its Administrator.
 
 use caliban_store::Stamp;
-use caliban_store::broker::{NewSession, PaneIdentity, Placement};
+use caliban_store::broker::{NewSession, Placement};
 
 use super::setup;
 use crate::answer::Answer;
 use crate::args::{CodingAgent, SessionCreateArgs};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::pane::{here, process};
+use crate::pane::{deliverer, here};
 use crate::{input, render};
 
 pub(crate) async fn run(context: &mut Context, args: &SessionCreateArgs) -> Result<Answer, Failure> {
@@ -16,7 +16,13 @@ pub(crate) async fn run(context: &mut Context, args: &SessionCreateArgs) -> Resu
     let now = Stamp::now();
     // Before the store is touched: outside tmux nothing is written.
     let placement = if args.no_tmux { None } else { Some(placement(context, args.coding_agent, now).await?) };
-    let created = context.broker().await?.create_session(&NewSession { label, placement }, now).await?;
+    let has_pane = placement.is_some();
+    let settings = context.settings.clone();
+    let broker = context.broker().await?;
+    let created = broker.create_session(&NewSession { label, placement }, now).await?;
+    if has_pane {
+        deliverer::ensure(broker, &settings, created.session.id).await;
+    }
     let answer = Answer::new(
         render::session::created_text(&created, args.full),
         render::session::created_json(&created),
@@ -30,14 +36,8 @@ async fn placement(context: &Context, agent: CodingAgent, now: Stamp) -> Result<
             "'cafleet session create --no-tmux' makes a session without a pane; its Director polls for messages",
         )
     })?;
+    let identity = here.identity();
     let facts = here.facts;
-    // Without a start time a later pane could pass for this one; then nothing is ever typed into it.
-    let identity = process::started(facts.pane_pid).map(|pane_started| PaneIdentity {
-        socket: here.socket,
-        server_pid: facts.server_pid,
-        pane_pid: facts.pane_pid,
-        pane_started,
-    });
     Ok(Placement {
         host: here::host()
             .map_err(|error| Failure::internal(format!("cannot tell this machine: {error}")))?,
@@ -45,10 +45,7 @@ async fn placement(context: &Context, agent: CodingAgent, now: Stamp) -> Result<
         tmux_session: facts.session,
         tmux_window: facts.window,
         tmux_pane: Some(facts.pane),
-        coding_agent: match agent {
-            CodingAgent::Claude => "claude".to_owned(),
-            CodingAgent::Codex => "codex".to_owned(),
-        },
+        coding_agent: agent.name().to_owned(),
         created_at: now,
         identity,
     })

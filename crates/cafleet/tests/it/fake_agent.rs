@@ -1,24 +1,50 @@
 //! A coding agent's terminal face, played by this test binary under the name `claude` or `codex`.
 //!
-//! It draws an input line, takes bracketed pastes, submits on Enter, and writes all it gets into a
-//! log. What it shows is told by a file that the test changes: `free`, `draft`, `dialog`, `mute`.
+//! It draws an input line with the cursor in it, takes bracketed pastes, submits on Enter, works for a while, answers, and
+//! writes all it gets into a log. What it shows is told by a file that the test changes:
+//!
+//! `free`, `draft`, `mute`; `dialog`, which approves on Enter; `question`, which takes a digit; `search`, a field below the
+//! input line that has the cursor; `busy`, at work until told otherwise; `plain`, which takes no bracketed paste;
+//! `deaf`, which does not take the first Enter; and `chaos SEED`, all of these at random, which also loses Enters.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr};
 
 /// Runs only when the test binary is started as a fake agent in a pane.
 #[test]
 #[ignore = "not a test: the fake agent that the pane tests start"]
+#[expect(clippy::disallowed_methods, reason = "how a pane test tells the fake agent where and what it is")]
 fn play() {
-    #[expect(clippy::disallowed_methods, reason = "how a pane test tells the fake agent where it is")]
     let Some(dir) = std::env::var_os("FAKE_AGENT_DIR").map(PathBuf::from) else { return };
     let codex = std::env::args().next().is_some_and(|name| name.ends_with("codex"));
-    Face { dir, codex, transcript: Vec::new(), input: String::new(), pasting: false, pending: Vec::new() }
-        .live();
+    // A member has a directory of its own, named by its pane.
+    let arguments = std::env::var("FAKE_ARGS").unwrap_or_default();
+    let pane = std::env::var("TMUX_PANE").unwrap_or_default();
+    let dir = if arguments.is_empty() { dir } else { dir.join(pane) };
+    fs::create_dir_all(&dir).expect("directory");
+    if !arguments.is_empty() {
+        fs::write(dir.join("arguments"), &arguments).expect("arguments");
+        let cwd = std::env::current_dir().expect("cwd");
+        fs::write(dir.join("cwd"), cwd.display().to_string()).expect("cwd");
+    }
+    Face {
+        dir,
+        codex,
+        transcript: Vec::new(),
+        input: String::new(),
+        search: String::new(),
+        pasting: false,
+        pending: Vec::new(),
+        works_until: None,
+        deaf: 1,
+        chaos: None,
+    }
+    .live();
 }
 
 struct Face {
@@ -26,8 +52,35 @@ struct Face {
     codex: bool,
     transcript: Vec<String>,
     input: String,
+    search: String,
     pasting: bool,
     pending: Vec<u8>,
+    works_until: Option<Instant>,
+    /// How many Enters are still not taken in the mode `deaf`.
+    deaf: u32,
+    chaos: Option<Chaos>,
+}
+
+/// Moods that come and go by themselves.
+struct Chaos {
+    state: u64,
+    mood: &'static str,
+    former: &'static str,
+    since: Instant,
+    until: Instant,
+}
+
+/// Keys that come so soon after a mood were typed before anybody could see it: nobody can do better than the screen.
+const UNSEEN: Duration = Duration::from_millis(150);
+
+impl Chaos {
+    fn next(&mut self, bound: u64) -> u64 {
+        // xorshift: the same run for the same seed.
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state % bound
+    }
 }
 
 const PASTE_BEGIN: &[u8] = b"\x1b[200~";
@@ -39,18 +92,29 @@ impl Face {
         let mut raw = tcgetattr(&tty).expect("a terminal");
         raw.make_raw();
         tcsetattr(&tty, OptionalActions::Now, &raw).expect("raw mode");
-        print!("\x1b[?2004h");
         let mut shown = String::new();
         loop {
-            let mode = fs::read_to_string(self.dir.join("mode")).unwrap_or_default();
-            let now = format!("{mode}{}{}", self.input, self.transcript.len());
+            let told = fs::read_to_string(self.dir.join("mode")).unwrap_or_else(|_| "free".to_owned());
+            let mode = self.mood(told.trim());
+            if self.works_until.is_some_and(|until| Instant::now() >= until) {
+                self.works_until = None;
+                self.transcript.push("● Understood.".to_owned());
+            }
+            let size = tcgetwinsize(&tty).map(|size| (size.ws_row, size.ws_col)).unwrap_or((24, 80));
+            let now = format!(
+                "{mode}|{}|{}|{}|{}|{size:?}",
+                self.input,
+                self.search,
+                self.transcript.len(),
+                self.works_until.is_some()
+            );
             if now != shown {
-                self.draw(mode.trim());
+                self.draw(&mode, usize::from(size.0), usize::from(size.1));
                 shown = now;
-                fs::write(self.dir.join("shown"), mode).expect("shown");
+                fs::write(self.dir.join("shown"), &told).expect("shown");
             }
             let mut fds = [PollFd::new(&tty, PollFlags::IN)];
-            let wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+            let wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
             let Ok(1..) = poll(&mut fds, Some(&wait)) else { continue };
             let mut bytes = [0; 4096];
             let got = std::io::stdin().read(&mut bytes).unwrap_or(0);
@@ -58,12 +122,41 @@ impl Face {
                 return;
             }
             self.pending.extend_from_slice(&bytes[..got]);
-            self.take();
+            if self.take(&mode) {
+                print!("\x1b[2J\x1b[H\x1b[?2004l");
+                return;
+            }
         }
     }
 
-    /// Takes what has come: pastes, Enter, other keys.
-    fn take(&mut self) {
+    /// What is shown now: what was told, or a mood of the chaos.
+    fn mood(&mut self, told: &str) -> String {
+        let Some(seed) = told.strip_prefix("chaos ") else {
+            self.chaos = None;
+            return told.to_owned();
+        };
+        let seed: u64 = seed.parse().expect("a seed");
+        let chaos = self.chaos.get_or_insert_with(|| Chaos {
+            state: seed | 1,
+            mood: "free",
+            former: "free",
+            since: Instant::now(),
+            until: Instant::now(),
+        });
+        // A mood ends only when nothing that somebody typed stands in the way, as with a person at the keys.
+        if Instant::now() >= chaos.until && self.input.is_empty() {
+            let moods = ["free", "free", "free", "busy", "dialog", "search", "draft", "mute"];
+            let at = usize::try_from(chaos.next(moods.len() as u64)).expect("small");
+            chaos.former = std::mem::replace(&mut chaos.mood, moods[at]);
+            chaos.since = Instant::now();
+            chaos.until = Instant::now() + Duration::from_millis(160 + chaos.next(200));
+            self.search.clear();
+        }
+        chaos.mood.to_owned()
+    }
+
+    /// Takes what has come: pastes, Enter, other keys. Says whether it is to leave.
+    fn take(&mut self, mode: &str) -> bool {
         while !self.pending.is_empty() {
             if self.pending.starts_with(PASTE_BEGIN) {
                 self.pasting = true;
@@ -72,37 +165,104 @@ impl Face {
                 self.pasting = false;
                 self.pending.drain(..PASTE_END.len());
             } else if PASTE_BEGIN.starts_with(&self.pending) || PASTE_END.starts_with(&self.pending) {
-                return;
+                return false;
             } else {
                 let text = match std::str::from_utf8(&self.pending) {
                     Ok(text) => text,
                     Err(error) if error.valid_up_to() > 0 => {
                         std::str::from_utf8(&self.pending[..error.valid_up_to()]).expect("valid")
                     }
-                    Err(_) => return,
+                    Err(_) => return false,
                 };
                 let c = text.chars().next().expect("a character");
                 self.pending.drain(..c.len_utf8());
-                self.key(c);
+                if self.key(c, mode) {
+                    return true;
+                }
             }
         }
+        false
     }
 
-    fn key(&mut self, c: char) {
-        match (c, self.pasting) {
-            ('\r', true) => self.input.push('\n'),
-            ('\r', false) => {
-                let text = std::mem::take(&mut self.input);
-                self.log(&format!("submitted {text:?}"));
-                self.transcript.push(text);
+    fn key(&mut self, c: char, mode: &str) -> bool {
+        let unseen = |chaos: &Chaos| chaos.former == "free" && chaos.since.elapsed() < UNSEEN;
+        let mode = if self.chaos.as_ref().is_some_and(unseen) { "free" } else { mode };
+        match (mode, c) {
+            ("dialog", '\r') if !self.pasting => self.log("approved"),
+            ("dialog", c) => self.log(&format!("into the dialog {c:?}")),
+            ("question", c) if c.is_ascii_digit() && !self.pasting => {
+                self.log(&format!("chose {c}"));
+                self.set_mode("free");
+                if c == '4' {
+                    self.set_mode("answer");
+                }
             }
-            (c, _) if c.is_control() => self.log(&format!("control {c:?}")),
-            (c, true) => self.input.push(c),
-            (c, false) => {
+            ("question", c) => self.log(&format!("into the question {c:?}")),
+            ("search", '\r') if !self.pasting => self.log("searched"),
+            ("search", c) => {
+                self.log(&format!("into the search {c:?}"));
+                self.search.push(c);
+            }
+            ("mute", c) => self.log(&format!("into nothing {c:?}")),
+            (_, '\r') if !self.pasting => return self.enter(mode),
+            // Ctrl+J is a line break in the input line of both programs.
+            (_, '\r' | '\n') => self.input.push('\n'),
+            (_, c) if c.is_control() => self.log(&format!("control {c:?}")),
+            (_, c) if self.pasting || mode == "plain" => self.input.push(c),
+            (_, c) => {
                 self.log(&format!("key {c:?}"));
                 self.input.push(c);
             }
         }
+        false
+    }
+
+    fn enter(&mut self, mode: &str) -> bool {
+        let is_lost = match (mode, &mut self.chaos) {
+            ("deaf", _) if self.deaf > 0 => {
+                self.deaf -= 1;
+                true
+            }
+            (_, Some(chaos)) => chaos.next(5) == 0,
+            _ => false,
+        };
+        if is_lost || self.input.is_empty() {
+            return false;
+        }
+        let text = std::mem::take(&mut self.input);
+        if self.works_until.is_some() || mode == "busy" {
+            self.log(&format!("while working {text:?}"));
+            return false;
+        }
+        if mode == "draft" {
+            self.log(&format!("with the draft {text:?}"));
+            return false;
+        }
+        if mode == "answer" {
+            self.log(&format!("answered {text:?}"));
+            self.set_mode("free");
+            return false;
+        }
+        self.log(&format!("submitted {text:?}"));
+        if text.trim() == "/exit" {
+            return true;
+        }
+        self.transcript.push(format!("> {}", text.replace('\n', "\n  ")));
+        if let Some(line) = text.strip_prefix('!') {
+            let out = std::process::Command::new("/bin/sh").arg("-c").arg(line).output().expect("sh");
+            self.transcript.push(String::from_utf8_lossy(&out.stdout).trim_end().to_owned());
+        }
+        let works = fs::read_to_string(self.dir.join("works_ms")).ok();
+        let works = works.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        match works {
+            0 => self.transcript.push("● Understood.".to_owned()),
+            ms => self.works_until = Some(Instant::now() + Duration::from_millis(ms)),
+        }
+        false
+    }
+
+    fn set_mode(&self, mode: &str) {
+        fs::write(self.dir.join("mode"), mode).expect("mode");
     }
 
     fn log(&self, line: &str) {
@@ -111,36 +271,103 @@ impl Face {
         writeln!(log, "{line}").expect("log");
     }
 
-    fn draw(&self, mode: &str) {
-        let prompt = if self.codex { "›" } else { "❯" };
-        let rule = "─".repeat(60);
-        let mut screen = String::from("\x1b[2J\x1b[H");
+    fn draw(&self, mode: &str, height: usize, width: usize) {
+        let prompt = if self.codex { '›' } else { '❯' };
+        let rule = "─".repeat(width.min(60));
+        let is_working = self.works_until.is_some() || mode == "busy";
+        // The lower part, and where in it the cursor is.
+        let (lower, cursor): (Vec<String>, (usize, usize)) = match mode {
+            "mute" => (vec!["just text".to_owned()], (0, 0)),
+            "dialog" => (
+                vec![
+                    "Do you want to proceed?".to_owned(),
+                    format!(" {prompt} 1. Yes"),
+                    "   2. No".to_owned(),
+                    "   Esc to cancel".to_owned(),
+                ],
+                (1, 1),
+            ),
+            "question" => (
+                vec![
+                    "Which color?".to_owned(),
+                    format!(" {prompt} 1. Red"),
+                    "   2. Blue".to_owned(),
+                    "   3. Green".to_owned(),
+                    "   4. Type something.".to_owned(),
+                ],
+                (1, 1),
+            ),
+            mode => {
+                let draft = if mode == "draft" { "half a thought" } else { "" };
+                let typed = wrapped(&format!("{draft}{}", self.input), width.saturating_sub(3).max(10));
+                let (row, column) =
+                    (typed.len() - 1, 2 + typed.last().map_or(0, |line| line.chars().count()));
+                let is_empty = draft.is_empty() && self.input.is_empty();
+                let hint = if is_empty { "\x1b[2mTry \"fix the bug\"\x1b[0m" } else { "" };
+                let mut lines = vec![rule.clone()];
+                for (at, line) in typed.iter().enumerate() {
+                    let lead = if at == 0 { format!("{prompt} ") } else { "  ".to_owned() };
+                    lines.push(format!("{lead}{line}{hint}"));
+                }
+                lines.push(rule);
+                let mut cursor = (1 + row, column);
+                if mode == "search" {
+                    cursor = (lines.len(), 20 + self.search.chars().count());
+                    let shown: String = self.search.chars().take(30).filter(|c| !c.is_control()).collect();
+                    lines.push(format!("  reverse-i-search: {shown}"));
+                } else {
+                    lines.push("  ? for help".to_owned());
+                }
+                if is_working {
+                    lines.insert(0, "✻ Mulling… (2s · esc to interrupt)".to_owned());
+                    cursor.0 += 1;
+                }
+                (lines, cursor)
+            }
+        };
+        let mut upper: Vec<String> = Vec::new();
         for text in &self.transcript {
-            screen.push_str(&format!("> {}\r\n\r\n", text.replace('\n', "\r\n  ")));
+            for line in text.split('\n') {
+                upper.extend(wrapped(line, width.saturating_sub(1).max(10)));
+            }
+            upper.push(String::new());
         }
-        let title = if mode == "dialog" { "[ ! ] Action Required" } else { "agent" };
+        let room = height.saturating_sub(lower.len() + 1);
+        let upper: Vec<String> = upper.iter().skip(upper.len().saturating_sub(room)).cloned().collect();
+        let title = match (mode, is_working) {
+            ("dialog" | "question", _) => "[ ! ] Action Required",
+            (_, true) => "⠼ agent",
+            _ => "agent",
+        };
+        let mut screen = String::from("\x1b[?25l\x1b[2J\x1b[H");
+        screen.push_str(if mode == "plain" { "\x1b[?2004l" } else { "\x1b[?2004h" });
         if self.codex {
             screen.push_str(&format!("\x1b]2;{title}\x1b\\"));
         }
-        match mode {
-            "mute" => screen.push_str("just text\r\n"),
-            "dialog" => {
-                screen.push_str(&format!("Do you want to proceed?\r\n {prompt} 1. Yes\r\n   2. No\r\n"))
-            }
-            mode => {
-                let draft = if mode == "draft" { "half a thought" } else { "" };
-                let typed = self.input.replace('\n', "\r\n  ");
-                let hint = if typed.is_empty() && draft.is_empty() {
-                    "\x1b[2mTry \"fix the bug\"\x1b[0m"
-                } else {
-                    ""
-                };
-                screen.push_str(&format!(
-                    "{rule}\r\n{prompt} {draft}{typed}{hint}\r\n{rule}\r\n  ? for help\r\n"
-                ));
-            }
+        let all: Vec<&String> = upper.iter().chain(&lower).collect();
+        for (at, line) in all.iter().enumerate() {
+            screen.push_str(&format!("\x1b[{};1H{line}", at + 1));
+        }
+        let row = upper.len() + cursor.0 + 1;
+        screen.push_str(&format!("\x1b[{row};{}H", cursor.1 + 1));
+        if self.codex && !matches!(mode, "dialog" | "question") {
+            screen.push_str("\x1b[?25h");
         }
         print!("{screen}");
         std::io::stdout().flush().expect("draw");
     }
+}
+
+/// A text in lines of at most so many characters; at least one line.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    text.split('\n')
+        .flat_map(|line| {
+            let chars: Vec<char> = line.chars().collect();
+            let mut parts: Vec<String> = chars.chunks(width).map(|part| part.iter().collect()).collect();
+            if parts.is_empty() {
+                parts.push(String::new());
+            }
+            parts
+        })
+        .collect()
 }

@@ -27,12 +27,13 @@ impl Tmux {
         for dir in ["agent", "bin", "home"] {
             fs::create_dir_all(world.path(dir)).expect("mkdir");
         }
-        let exe = std::env::current_exe().expect("exe");
         for name in ["claude", "codex"] {
-            std::os::unix::fs::symlink(&exe, world.path("bin").join(name)).expect("symlink");
+            world.fake_program(name);
         }
         world.set("FAKE_AGENT_DIR", world.path("agent").to_str().expect("path"));
         world.set("TERM", "screen");
+        // A test that wants a deliverer says so.
+        world.set("CAFLEET_DELIVERER", "off");
         let mut tmux = Self { world };
         tmux.new_server();
         let variable = format!("{},{},0", tmux.world.path("tmux.sock").display(), tmux.ask("#{pid}"));
@@ -41,7 +42,7 @@ impl Tmux {
         tmux
     }
 
-    fn new_server(&self) {
+    pub(crate) fn new_server(&self) {
         let made = self
             .tmux(&["-f", "/dev/null", "new-session", "-d", "-s", "main", "-x", "120", "-y", "40", "exec sh"])
             .output();
@@ -49,38 +50,37 @@ impl Tmux {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     }
 
-    fn tmux(&self, args: &[&str]) -> Command {
+    pub(crate) fn tmux(&self, args: &[&str]) -> Command {
         let mut command = self.world.program("tmux", &["-u", "-S"]);
         command.arg(self.world.path("tmux.sock")).args(args).env_remove("TMUX");
         command
     }
 
-    fn ask(&self, format: &str) -> String {
+    pub(crate) fn ask(&self, format: &str) -> String {
         let said = self.tmux(&["display-message", "-p", "-t", "%0", format]).output().expect("tmux");
         String::from_utf8_lossy(&said.stdout).trim().to_owned()
     }
 
     /// Starts a fake agent in the pane's shell and waits until it shows what it should.
-    fn agent(&self, name: &str, mode: &str) {
+    pub(crate) fn agent(&self, name: &str, mode: &str) {
         self.mode(mode);
-        let line = format!(
-            "{} --exact fake_agent::play --ignored --nocapture",
-            self.world.path("bin").join(name).display()
-        );
+        let line = self.world.path("bin").join(name).display().to_string();
         let typed = self.tmux(&["send-keys", "-t", "%0", &line, "Enter"]).status().expect("tmux");
         assert!(typed.success());
         self.showing(mode);
     }
 
-    fn mode(&self, mode: &str) {
+    pub(crate) fn mode(&self, mode: &str) {
         fs::write(self.world.path("agent/mode"), mode).expect("mode");
     }
 
-    fn showing(&self, mode: &str) {
+    pub(crate) fn showing(&self, mode: &str) {
         let drawn = match mode {
             "mute" => "just text",
             "dialog" => "Do you want to proceed?",
             "draft" => "half a thought",
+            "search" => "reverse-i-search",
+            "busy" => "esc to interrupt",
             _ => "? for help",
         };
         eventually(&format!("the agent to show {mode}"), || {
@@ -101,7 +101,7 @@ impl Tmux {
     }
 
     /// What the agent got, line by line.
-    fn log(&self) -> Vec<String> {
+    pub(crate) fn log(&self) -> Vec<String> {
         let log = fs::read_to_string(self.world.path("agent/log")).unwrap_or_default();
         log.lines().map(str::to_owned).collect()
     }
@@ -235,8 +235,8 @@ fn a08_a_shell_in_the_pane_gets_no_key_and_the_message_is_held() {
         (sent.code, sent.err.as_str()),
         (
             0,
-            "note: preview held: claude is not the pane's foreground program; the message is in the queue, and \
-             'cafleet message deliver' tries again\n"
+            "note: preview held: claude is not the pane's foreground program; the message is in the queue and is typed \
+             when the pane is free\n"
         )
     );
     tmux.world.name("T", tmux.world.mailbox("D")[0]["task_id"].as_str().expect("id"));
@@ -473,18 +473,24 @@ fn m08_the_status_file_of_claude_counts() {
     tmux.world.send("T", "bob", "D", "x");
     assert_eq!(tmux.delivery("T"), held("it waits for an answer from its user"));
     fs::write(dir.join(format!("{agent}.json")), "{\"status\":\"busy\"}").expect("write");
+    assert_eq!(tmux.deliver().out, "delivered=0 held=1\n");
+    assert_eq!(tmux.delivery("T"), held("it is at work"));
+    fs::write(dir.join(format!("{agent}.json")), "{\"status\":\"idle\"}").expect("write");
     assert_eq!(tmux.deliver(), ok("delivered=1 held=0"));
 }
 
 #[test]
-fn m08_copy_mode_does_not_swallow_a_message() {
+fn m08_nothing_is_typed_while_a_person_reads_back_in_copy_mode() {
     let tmux = Tmux::start();
     tmux.session("claude");
     tmux.agent("claude", "free");
     tmux.tmux(&["copy-mode", "-t", "%0"]).status().expect("tmux");
     assert_eq!(tmux.ask("#{pane_in_mode}"), "1");
     tmux.world.send("T", "bob", "D", "x");
-    assert_eq!(tmux.delivery("T"), json!({"state": "confirmed", "note": null}));
+    assert_eq!(tmux.delivery("T"), held("the pane is in copy mode"));
+    assert_eq!((tmux.log(), tmux.ask("#{pane_in_mode}")), (vec![], "1".to_owned()));
+    tmux.tmux(&["send-keys", "-t", "%0", "-X", "cancel"]).status().expect("tmux");
+    assert_eq!(tmux.deliver(), ok("delivered=1 held=0"));
     assert_eq!(tmux.log().len(), 1);
 }
 
@@ -557,6 +563,8 @@ fn m09_a_broadcast_counts_recipients_and_notified() {
         "all",
     ]);
     assert_eq!((&said[0]["recipients"], &said[0]["notifications_sent_count"]), (&json!(2), &json!(1)));
+    assert_eq!(tmux.log(), Vec::<String>::new(), "it returned before anything was typed");
+    assert_eq!(tmux.deliver(), ok("delivered=1 held=0"));
     assert_eq!(tmux.log().len(), 1);
 }
 

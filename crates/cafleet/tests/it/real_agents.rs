@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::panes::Tmux;
-use crate::world::{eventually, ok};
+use crate::world::eventually;
 
 /// Ends in what `.claude.json` lists as approved.
 const KEY: &str = "sk-ant-dummy-0123456789abcdefghij";
@@ -35,7 +35,7 @@ fn m08_claude_code_takes_previews_and_its_dialogs_are_not_answered() {
     ] {
         real.export(name, &value);
     }
-    real.plays("claude --permission-mode default", "Do you want to proceed?");
+    real.plays("claude --permission-mode default", "Do you want to proceed?", &["C-r"]);
 }
 
 #[test]
@@ -55,6 +55,7 @@ fn m08_codex_takes_previews_and_its_dialogs_are_not_answered() {
     real.plays(
         "codex --no-daemon --sandbox read-only --ask-for-approval on-request",
         "Would you like to run",
+        &["C-r"],
     );
 }
 
@@ -64,6 +65,7 @@ struct Real {
     model: Model,
     agent: &'static str,
     exports: String,
+    path: String,
 }
 
 impl Real {
@@ -79,7 +81,8 @@ impl Real {
         let model = Model::start(tmux.world.path("approved"));
         fs::create_dir_all(tmux.world.path("work")).expect("mkdir");
         let exports = format!("export PATH='{path}' LANG=C.UTF-8");
-        Some(Self { tmux, model, agent, exports })
+        // What a member's program needs is passed on by tmux, whose server knows these from the start.
+        Some(Self { tmux, model, agent, exports, path })
     }
 
     fn url(&self) -> String {
@@ -92,6 +95,8 @@ impl Real {
 
     fn export(&mut self, name: &str, value: &str) {
         self.exports.push_str(&format!(" {name}='{value}'"));
+        let set = self.tmux.tmux(&["set-environment", "-g", name, value]).status().expect("tmux");
+        assert!(set.success());
     }
 
     /// Closes a dialog. A dialog that has just come takes no key, and two at once mean something else.
@@ -122,8 +127,21 @@ impl Real {
         ])
     }
 
-    /// One life of the agent: a held start, a message, a draft, a dialog.
-    fn plays(&self, command: &str, dialog: &str) {
+    /// Sends a message and waits for the proof that the agent has it.
+    fn says(&self, name: &str, text: &str) {
+        self.tmux.world.send(name, "bob", "D", text);
+        self.arrives(name);
+    }
+
+    fn arrives(&self, name: &str) {
+        eventually(&format!("{name} to be confirmed"), || {
+            self.delivers();
+            (self.tmux.delivery(name)["state"] == json!("confirmed")).then_some(())
+        });
+    }
+
+    /// One life of the agent: a held start, a message, a draft, a search, a dialog, a command, a leave.
+    fn plays(&self, command: &str, dialog: &str, search: &[&str]) {
         let tmux = &self.tmux;
         tmux.session(self.agent);
         // Sent before it runs: held, and typed when its input line is there.
@@ -132,10 +150,10 @@ impl Real {
         let line = format!("{}; cd '{}'; clear; {command}", self.exports, self.work().display());
         fs::write(tmux.world.path("run.sh"), line).expect("script");
         tmux.keys(&[&format!(". {}", tmux.world.path("run.sh").display()), "Enter"]);
-        assert_eq!(self.delivers(), ok("delivered=1 held=0"), "{}", tmux.screen());
+        self.arrives("EARLY");
         self.model.asked("!touch approved⏎@word");
 
-        tmux.world.send("T", "bob", "D", "Did the API schema change?");
+        self.says("T", "Did the API schema change?");
         self.model.asked("Did the API schema change?");
 
         tmux.keys(&["-l", "half a thought"]);
@@ -146,18 +164,82 @@ impl Real {
             json!({"state": "held", "note": "there is a draft in its input line"})
         );
         tmux.keys(&["C-u"]);
-        assert_eq!(self.delivers(), ok("delivered=1 held=0"), "{}", tmux.screen());
+        self.arrives("DRAFT");
         self.model.asked("after the draft");
 
-        tmux.world.send("TRIGGER", "bob", "D", "trigger a dialog");
+        // A search field takes every key; the old program called what landed there confirmed.
+        let before = tmux.screen();
+        tmux.keys(search);
+        eventually("the search", || (tmux.screen() != before).then_some(()));
+        tmux.world.send("SEARCH", "bob", "D", "during the search");
+        assert_eq!(tmux.delivery("SEARCH")["state"], json!("held"), "{}", tmux.screen());
+        assert!(!tmux.screen().contains("during the search"), "{}", tmux.screen());
+        tmux.keys(&["Escape"]);
+        self.arrives("SEARCH");
+        self.model.asked("during the search");
+
+        self.says("TRIGGER", "trigger a dialog");
         eventually("the dialog", || tmux.screen().contains(dialog).then_some(()));
         tmux.world.send("DIALOG", "bob", "D", "during the dialog");
         let why = json!({"state": "held", "note": "it waits for an answer from its user"});
         assert_eq!(tmux.delivery("DIALOG"), why, "{}", tmux.screen());
         self.escape(dialog);
-        assert_eq!(self.delivers(), ok("delivered=1 held=0"), "{}", tmux.screen());
+        self.arrives("DIALOG");
         self.model.asked("during the dialog");
         assert!(!self.work().join("approved").exists() && !tmux.world.path("approved").exists());
+        self.leads();
+    }
+
+    /// The agent as a Director with a member of its own kind: a message, a command, a leave.
+    fn leads(&self) {
+        let tmux = &self.tmux;
+        let path = self.path.as_str();
+        let run = |args: &[&str]| {
+            let mut command = tmux.world.command(args);
+            let done = command.env("PATH", path).current_dir(self.work()).output().expect("run");
+            let err = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert!(done.status.success(), "{args:?}: {err}\n{}", tmux.screen());
+            String::from_utf8_lossy(&done.stdout).into_owned()
+        };
+        let made = run(&[
+            "--session-id",
+            "@S",
+            "--json",
+            "member",
+            "create",
+            "--agent-id",
+            "@D",
+            "--name",
+            "rev",
+            "--description",
+            "d",
+            "--",
+            "You are a member.",
+        ]);
+        let made: Value = serde_json::from_str(&made).expect("json");
+        tmux.world.name("rev", made["agent_id"].as_str().expect("id"));
+        self.model.asked("You are a member.");
+        tmux.world.send("TASK", "bob", "rev", "your first task");
+        self.arrives("TASK");
+        self.model.asked("your first task");
+        let done = run(&[
+            "--session-id",
+            "@S",
+            "member",
+            "exec",
+            "--agent-id",
+            "@D",
+            "--member-id",
+            "@rev",
+            "echo $((40+2)); exit 3",
+            "--wait",
+            "--timeout",
+            "60",
+        ]);
+        assert!(done.ends_with(" exit=3\n42\n"), "{done}");
+        let gone =
+            run(&["--session-id", "@S", "member", "delete", "--agent-id", "@D", "--member-id", "@rev"]);
+        assert!(gone.ends_with("(closed)\n"), "{gone}");
     }
 }
 

@@ -68,6 +68,22 @@ impl World {
         self.dir.path().join(name)
     }
 
+    /// A fake coding agent on the path `bin`: a script, as the real ones are, that becomes this test binary.
+    pub(crate) fn fake_program(&self, name: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        let real = self.path("bin/real");
+        std::fs::create_dir_all(&real).expect("mkdir");
+        let exe = std::env::current_exe().expect("exe");
+        std::os::unix::fs::symlink(exe, real.join(name)).expect("symlink");
+        let script = format!(
+            "#!/bin/sh\nFAKE_ARGS=\"$*\"; export FAKE_ARGS\nexec {}/{name} --exact fake_agent::play --ignored --nocapture\n",
+            real.display()
+        );
+        let file = self.path("bin").join(name);
+        std::fs::write(&file, script).expect("script");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("mode");
+    }
+
     pub(crate) fn database(&self) -> PathBuf {
         self.path("home/.local/share/cafleet/registry.db")
     }

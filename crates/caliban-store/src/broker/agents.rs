@@ -8,7 +8,7 @@ use super::ids::{AgentId, IdPrefix, SessionId};
 use super::resolve::{find_agent, find_session};
 use super::row::{self, agent_columns};
 use super::speaker::{Owner, Seal, Speaker};
-use super::types::{Agent, AgentKind, AgentStatus, NewAgent};
+use super::types::{Agent, AgentKind, AgentStatus, NewAgent, Placement};
 use super::{Broker, BrokerError, limits, names};
 use crate::Stamp;
 use crate::open::Tx;
@@ -188,14 +188,25 @@ pub(super) async fn insert_agent(tx: &mut Tx<'_>, agent: &Agent) -> Result<i64, 
     .execute(tx.conn())
     .await
     .map_err(|e| tx.words(e))?;
-    let Some(placement) = &agent.placement else { return Ok(number) };
+    if let Some(placement) = &agent.placement {
+        insert_placement(tx, agent.id, placement).await?;
+    }
+    Ok(number)
+}
+
+/// Writes where an agent is, in place of where it was.
+pub(super) async fn insert_placement(
+    tx: &mut Tx<'_>,
+    agent: AgentId,
+    placement: &Placement,
+) -> Result<(), BrokerError> {
     let identity = placement.identity.as_ref();
     sqlx::query(
-        "INSERT INTO agent_placements (agent_id, director_agent_id, tmux_session, tmux_window_id, tmux_pane_id, \
+        "INSERT OR REPLACE INTO agent_placements (agent_id, director_agent_id, tmux_session, tmux_window_id, tmux_pane_id, \
          coding_agent, created_at, tmux_socket, tmux_server_pid, tmux_pane_pid, tmux_pane_started, host) \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
     )
-    .bind(agent.id.to_string())
+    .bind(agent.to_string())
     .bind(placement.director.map(|id| id.to_string()))
     .bind(&placement.tmux_session)
     .bind(&placement.tmux_window)
@@ -210,5 +221,5 @@ pub(super) async fn insert_agent(tx: &mut Tx<'_>, agent: &Agent) -> Result<i64, 
     .execute(tx.conn())
     .await
     .map_err(|e| tx.words(e))?;
-    Ok(number)
+    Ok(())
 }

@@ -3,13 +3,16 @@
 //! Owns the claim: a message is marked before the first key is sent, so that no crash and no second
 //! deliverer types it twice, and one that was acknowledged or cancelled first is never typed.
 
-use super::ids::{AgentId, TaskId};
+use super::ids::{AgentId, SessionId, TaskId};
 use super::row::{self, task_columns};
 use super::types::{Delivery, DeliveryState, Task};
 use super::{Broker, BrokerError};
 
 /// How many undelivered messages one look takes.
 const BATCH: i64 = 100;
+
+/// How many messages that were typed are looked for on a screen.
+const UNCONFIRMED: i64 = 5;
 
 /// The note of a message whose typing began and whose end nobody recorded.
 const INTERRUPTED: &str = "interrupted while typing";
@@ -33,6 +36,72 @@ impl Broker {
         .await
         .map_err(|e| self.db.words(e))?;
         rows.iter().map(|row| row::task(row).map_err(|e| self.db.words(e).into())).collect()
+    }
+
+    /// The messages for this agent that were typed, or whose typing was interrupted, and that it has not acknowledged;
+    /// the latest first.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn unconfirmed(&mut self, agent: AgentId) -> Result<Vec<Task>, BrokerError> {
+        let rows = sqlx::query(concat!(
+            "SELECT ",
+            task_columns!(),
+            " FROM tasks WHERE context_id = $1 AND status_state = 'input_required' AND type = 'unicast' \
+             AND (delivery_state = 'typed' OR (delivery_state = 'failed' AND delivery_note = $2)) \
+             ORDER BY seq DESC LIMIT $3"
+        ))
+        .bind(agent.to_string())
+        .bind(INTERRUPTED)
+        .bind(UNCONFIRMED)
+        .fetch_all(self.db.conn().await?)
+        .await
+        .map_err(|e| self.db.words(e))?;
+        rows.iter().map(|row| row::task(row).map_err(|e| self.db.words(e).into())).collect()
+    }
+
+    /// The member is in another pane now: what its former pane could not take is typed into the new one.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn hold_again(&mut self, agent: AgentId) -> Result<(), BrokerError> {
+        let mut tx = self.db.begin().await?;
+        let outcome: Result<(), BrokerError> = async {
+            let tx = &mut tx;
+            sqlx::query(
+                "UPDATE tasks SET delivery_state = 'held', delivery_note = 'its member has a new pane' \
+                 WHERE context_id = $1 AND status_state = 'input_required' AND type = 'unicast' \
+                 AND delivery_state = 'failed' AND delivery_note IS NOT $2",
+            )
+            .bind(agent.to_string())
+            .bind(INTERRUPTED)
+            .execute(tx.conn())
+            .await
+            .map_err(|e| tx.words(e))?;
+            Ok(())
+        }
+        .await;
+        tx.finish(outcome).await
+    }
+
+    /// How much is still to be done for the panes of a session: messages that are not typed or not seen to be taken, and
+    /// commands that have not ended.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn owed(&mut self, session: SessionId) -> Result<u64, BrokerError> {
+        let count: i64 = sqlx::query_scalar(
+            "SELECT (SELECT COUNT(*) FROM agents a JOIN agent_placements p ON p.agent_id = a.agent_id \
+             JOIN tasks t ON t.context_id = a.agent_id WHERE a.session_id = $1 AND a.status = 'active' \
+             AND t.status_state = 'input_required' AND t.type = 'unicast' AND t.from_agent_id <> t.context_id \
+             AND t.delivery_state IN ('stored', 'held', 'typed')) + \
+             (SELECT COUNT(*) FROM execs WHERE session_id = $1 AND state IN ('queued', 'typed', 'running'))",
+        )
+        .bind(session.to_string())
+        .fetch_one(self.db.conn().await?)
+        .await
+        .map_err(|e| self.db.words(e))?;
+        Ok(u64::try_from(count).unwrap_or_default())
     }
 
     /// Claims a message for typing. Until [`Broker::record_delivery`] it counts as failed halfway.

@@ -54,6 +54,9 @@ pub enum BrokerError {
     /// The name belongs to the built-in agent.
     #[error("the name '{0}' is reserved")]
     ReservedName(String),
+    /// The agent cannot have members: it has left, or is the Administrator.
+    #[error("agent {0} cannot be a Director")]
+    NotADirector(String),
     /// No task that the session may see matches.
     #[error("task {0} not found")]
     TaskNotFound(String),

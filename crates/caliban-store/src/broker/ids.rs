@@ -54,6 +54,10 @@ id!(
     /// A task: one message to one recipient, or the summary of a broadcast.
     TaskId
 );
+id!(
+    /// One command that a Director has a member run.
+    ExecId
+);
 
 /// An id as somebody typed it: the whole, enough of its beginning, or the number that an agent or a task has in its session.
 #[derive(Debug, Clone, PartialEq, Eq)]

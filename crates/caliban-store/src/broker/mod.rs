@@ -7,11 +7,15 @@
 //! Refuses: words for people (the binary has them), tmux, the clock.
 
 mod agents;
+mod deliverer;
 mod delivery;
 mod error;
+mod execs;
 mod ids;
 mod limits;
+mod members;
 mod names;
+mod notices;
 mod poll;
 mod resolve;
 mod row;
@@ -22,9 +26,13 @@ mod speaker;
 mod tasks;
 mod types;
 
+pub use deliverer::Deliverer;
 pub use error::BrokerError;
-pub use ids::{AgentId, IdPrefix, IdPrefixError, SessionId, TaskId};
+pub use execs::{Exec, ExecEnd, ExecState, NewExec};
+pub use ids::{AgentId, ExecId, IdPrefix, IdPrefixError, SessionId, TaskId};
 pub use limits::{BURST, EVERY, HOPS, IDENTITIES};
+pub use members::{Activity, NewMember};
+pub use notices::Notice;
 pub use poll::{DEFAULT_PAGE, MAX_PAGE, Page, PollQuery, Scope};
 pub use schema::SCHEMA;
 pub use send::{Broadcast, Freshness, NewBroadcast, NewMessage, Sent};
@@ -88,12 +96,12 @@ impl Broker {
         self.db.prepared()
     }
 
-    /// Takes the right to type into the pane of `agent`; waits up to `limit` for whoever has it. `None` when it cannot
+    /// Takes the right to type into a pane, which is named by what tells it from every other; waits up to `limit` for whoever has it. `None` when it cannot
     /// be had: then the caller must not type.
-    pub async fn lock_pane(&self, agent: AgentId, limit: Duration) -> Option<PaneLock> {
-        let (who, give_up) = (agent.to_string(), Instant::now() + limit);
+    pub async fn lock_pane(&self, pane: &str, limit: Duration) -> Option<PaneLock> {
+        let (who, give_up) = (pane, Instant::now() + limit);
         loop {
-            match self.signals.try_lock_pane(&who).await {
+            match self.signals.try_lock_pane(who).await {
                 Ok(Some(lock)) => return Some(lock),
                 Ok(None) if Instant::now() < give_up => tokio::time::sleep(LOCK_INTERVAL).await,
                 Ok(None) | Err(_) => return None,

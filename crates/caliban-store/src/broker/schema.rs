@@ -4,6 +4,8 @@
 //! three tables is ever deleted and there is one writer at a time. A placement names a pane of one machine, its `host`.
 //! `number` is a short name beside the id: 1, 2, 3 … for the agents of a session, and for its tasks. `pid_namespace` is where
 //! a session was made, when that does not show every process of its machine.
+//! `members` says how a member's program was started, `execs` what a Director had a member run, `notices` what was
+//! reported once, and `deliverers` which process types for a session.
 //! `owner`, `seal`, `hops` and `owners` say which fleet agent an identity belongs to, and limit that agent (a11, ADR 0040).
 
 use crate::open::Schema;
@@ -14,7 +16,7 @@ pub const SCHEMA: Schema = Schema {
     application_id: 0x6361_666c,
     base: 3,
     tables: TABLES,
-    steps: &[NUMBERS],
+    steps: &[NUMBERS, MEMBERS],
 };
 
 const TABLES: &str = "
@@ -102,4 +104,41 @@ UPDATE sessions SET
     WHERE a.session_id = sessions.session_id);
 CREATE UNIQUE INDEX agents_by_number ON agents (session_id, number);
 CREATE INDEX tasks_by_number ON tasks (number);
+";
+
+/// Version 5: members, their commands, what was reported, and who delivers.
+const MEMBERS: &str = "
+CREATE TABLE members (
+  agent_id TEXT NOT NULL PRIMARY KEY REFERENCES agents(agent_id) ON DELETE RESTRICT,
+  launch TEXT NOT NULL,
+  maker TEXT NOT NULL,
+  former_pane TEXT
+);
+CREATE TABLE execs (
+  seq INTEGER PRIMARY KEY,
+  exec_id TEXT NOT NULL UNIQUE,
+  session_id TEXT NOT NULL REFERENCES sessions(session_id) ON DELETE RESTRICT,
+  member_agent_id TEXT NOT NULL REFERENCES agents(agent_id) ON DELETE RESTRICT,
+  director_agent_id TEXT NOT NULL REFERENCES agents(agent_id) ON DELETE RESTRICT,
+  command TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('queued', 'typed', 'running', 'done', 'lost')),
+  created_at TEXT NOT NULL,
+  changed_at TEXT NOT NULL,
+  runner TEXT,
+  exit_code BIGINT,
+  output TEXT,
+  note TEXT
+);
+CREATE INDEX execs_open ON execs (session_id, seq) WHERE state IN ('queued', 'typed', 'running');
+CREATE TABLE notices (
+  session_id TEXT NOT NULL REFERENCES sessions(session_id) ON DELETE RESTRICT,
+  subject TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  PRIMARY KEY (session_id, subject)
+);
+CREATE TABLE deliverers (
+  session_id TEXT NOT NULL PRIMARY KEY REFERENCES sessions(session_id) ON DELETE RESTRICT,
+  process TEXT NOT NULL,
+  since TEXT NOT NULL
+);
 ";

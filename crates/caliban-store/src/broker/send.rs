@@ -254,7 +254,14 @@ async fn others(tx: &mut Tx<'_>, from: &Agent) -> Result<Vec<Agent>, BrokerError
     rows.iter().map(|row| row::agent(row).map_err(|e| tx.words(e).into())).collect()
 }
 
-fn message(id: TaskId, from: &Agent, to: &Agent, text: &str, origin: Option<TaskId>, now: Stamp) -> Task {
+pub(super) fn message(
+    id: TaskId,
+    from: &Agent,
+    to: &Agent,
+    text: &str,
+    origin: Option<TaskId>,
+    now: Stamp,
+) -> Task {
     Task {
         seq: 0,
         number: None,
@@ -274,7 +281,7 @@ fn message(id: TaskId, from: &Agent, to: &Agent, text: &str, origin: Option<Task
 }
 
 /// Writes a task and gives it its place; `None` when its id is taken.
-async fn insert_task(tx: &mut Tx<'_>, mut task: Task) -> Result<Option<Task>, BrokerError> {
+pub(super) async fn insert_task(tx: &mut Tx<'_>, mut task: Task) -> Result<Option<Task>, BrokerError> {
     let to: Option<AgentId> = task.to;
     let stored: Option<(i64, i64)> = sqlx::query_as(
         "INSERT INTO tasks (task_id, context_id, from_agent_id, to_agent_id, type, created_at, status_state, \

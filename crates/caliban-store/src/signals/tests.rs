@@ -172,18 +172,21 @@ async fn without_a_bell_a_waiter_looks_by_itself() {
 async fn a_pane_is_locked_by_one_and_waited_for_by_the_next() {
     let world = World::new().await;
     let (first, second) = (&world.sender, open(&world.url, &world.signals).await);
-    let held = first.lock_pane(world.director, Duration::ZERO).await.expect("free");
-    assert!(second.lock_pane(world.director, Duration::ZERO).await.is_none(), "it is held");
-    assert!(second.lock_pane(AgentId::random(), Duration::ZERO).await.is_some(), "another pane is free");
+    let held = first.lock_pane(&world.director.to_string(), Duration::ZERO).await.expect("free");
+    assert!(second.lock_pane(&world.director.to_string(), Duration::ZERO).await.is_none(), "it is held");
+    assert!(second.lock_pane("another", Duration::ZERO).await.is_some(), "another pane is free");
     let waiter = tokio::spawn({
         let director = world.director;
-        async move { second.lock_pane(director, Duration::from_secs(3600)).await.is_some() }
+        async move { second.lock_pane(&director.to_string(), Duration::from_secs(3600)).await.is_some() }
     });
     tokio::task::yield_now().await;
     drop(held);
     assert!(waiter.await.expect("join"), "it was waited for");
     world.signals.with(|shared| shared.is_broken = true);
-    assert!(first.lock_pane(world.director, Duration::from_secs(3600)).await.is_none(), "nobody can lock");
+    assert!(
+        first.lock_pane(&world.director.to_string(), Duration::from_secs(3600)).await.is_none(),
+        "nobody can lock"
+    );
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 
 mod faults;
 mod first_use;
+mod members;
 mod rules;
 mod speakers;
 mod story;

@@ -15,7 +15,7 @@ use page::{Block, Kind};
 use world::World;
 
 /// Blocks that no test can run: the page, the first line of the block, and why.
-const NOT_RUN: [(&str, &str, &str); 10] = [
+const NOT_RUN: [(&str, &str, &str); 11] = [
     ("README.md", "cargo run --release -- demo", "builds the whole program; `demo.rs` runs the demo"),
     ("README.md", "cargo install --locked --path crates/caliban", "installs programs"),
     ("README.md", "caliban    ", "needs a person at a terminal, and an editor"),
@@ -26,6 +26,11 @@ const NOT_RUN: [(&str, &str, &str); 10] = [
     ("terminal.md", "caliban ", "needs a person at a terminal; tests/it/screen.rs is one"),
     ("models.md", "caliban --provider ollama", "needs those providers"),
     ("models.md", "ANTHROPIC_BASE_URL=", "needs those providers"),
+    (
+        "team-in-tmux.md",
+        "",
+        "needs coding agents in tmux panes; crates/cafleet/tests/it/team_guide.rs runs the page",
+    ),
 ];
 
 /// Each page has a test of its own, so that they run side by side.
@@ -57,6 +62,7 @@ pages! {
     the_broker_guide_shows_what_happens: "broker.md",
     the_tools_guide_shows_what_happens: "tools.md",
     coming_from_claude_code_shows_what_happens: "from-claude-code.md",
+    the_team_guide_is_run_with_panes: "team-in-tmux.md",
 }
 
 /// Runs what a page shows, and panics with every command that did something else.

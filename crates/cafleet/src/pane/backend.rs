@@ -1,0 +1,299 @@
+//! The coding agents that can sit in a pane, one row each: how it starts, how its state is known, how text goes in, how
+//! it leaves. A new backend is a new row.
+//!
+//! Owns every fact about a foreign program's screen and command line. Refuses: looking and typing.
+
+use std::path::Path;
+
+/// How a backend's state is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Knows {
+    /// From the status file of Claude Code, and from its screen.
+    ClaudeStatus,
+    /// From the pane's title, as Codex sets it, and from its screen.
+    CodexTitle,
+    /// From its screen alone.
+    Screen,
+    /// It says so itself, over its own socket.
+    Itself,
+    /// Not at all.
+    Nothing,
+}
+
+/// How text goes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TextWay {
+    /// As one bracketed paste and one Enter.
+    Paste,
+    /// It takes its messages out of its mailbox by itself.
+    Mailbox,
+    /// Never by keys; the program polls.
+    Polls,
+}
+
+/// How the program is asked to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// By this line.
+    Line(&'static str),
+    /// By closing its terminal.
+    Hangup,
+}
+
+/// What a program is started with.
+#[derive(Debug, Clone)]
+pub(crate) struct Start<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) model: Option<&'a str>,
+    pub(crate) effort: Option<&'a str>,
+    pub(crate) prompt: &'a str,
+    /// The directory of the broker's database, which the member must be able to write.
+    pub(crate) database_dir: &'a Path,
+}
+
+/// A coding agent that can sit in a pane.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    pub(crate) name: &'static str,
+    /// How to get it.
+    pub(crate) install: &'static str,
+    pub(crate) knows: Knows,
+    pub(crate) text: TextWay,
+    pub(crate) leave: Leave,
+    /// Whether a line that begins with `!` runs a command of the user's.
+    pub(crate) has_shell_line: bool,
+    /// What may stand at the beginning of its input line.
+    pub(crate) prompts: &'static [char],
+    /// What its input line shows when it is empty, for a program whose input line is known by that alone.
+    pub(crate) placeholders: &'static [&'static str],
+    /// What it shows near its input line while it works.
+    pub(crate) at_work: &'static str,
+    /// What a dialog of it shows and an idle screen does not, as a regular expression for tmux. It may also stand in what
+    /// was said before; so what counts is whether the place changes.
+    pub(crate) dialog_pattern: &'static str,
+    /// A part of the path of its script, when an interpreter runs it.
+    pub(crate) package: &'static str,
+    arguments: fn(&Start<'_>) -> Vec<String>,
+}
+
+/// What begins the name of a backend that is any command.
+const COMMAND: &str = "command:";
+
+static ROWS: [Backend; 6] = [
+    Backend {
+        name: "claude",
+        install: "npm install -g @anthropic-ai/claude-code",
+        knows: Knows::ClaudeStatus,
+        text: TextWay::Paste,
+        leave: Leave::Line("/exit"),
+        has_shell_line: true,
+        prompts: &['❯', '>'],
+        placeholders: &[],
+        at_work: "esc to interrupt",
+        dialog_pattern: "(❯|>) +[0-9]+[.]|Esc to cancel",
+        package: "/@anthropic-ai/claude-code/",
+        arguments: claude,
+    },
+    Backend {
+        name: "codex",
+        install: "npm install -g @openai/codex",
+        knows: Knows::CodexTitle,
+        text: TextWay::Paste,
+        leave: Leave::Line("/exit"),
+        has_shell_line: true,
+        prompts: &['›'],
+        placeholders: &[],
+        at_work: "esc to interrupt",
+        dialog_pattern: "› +[0-9]+[.]|Press enter to confirm",
+        package: "/@openai/codex/",
+        arguments: codex,
+    },
+    Backend {
+        name: "caliban",
+        install: "cargo install --path crates/caliban",
+        knows: Knows::Itself,
+        text: TextWay::Mailbox,
+        leave: Leave::Hangup,
+        has_shell_line: false,
+        prompts: &[],
+        placeholders: &[],
+        at_work: "",
+        dialog_pattern: "",
+        package: "",
+        arguments: caliban,
+    },
+    Backend {
+        name: "gemini",
+        install: "npm install -g @google/gemini-cli",
+        knows: Knows::Screen,
+        text: TextWay::Paste,
+        leave: Leave::Line("/quit"),
+        has_shell_line: false,
+        prompts: &['>'],
+        placeholders: &["Type your message"],
+        at_work: "esc to cancel",
+        dialog_pattern: "● +[0-9]+[.]",
+        package: "/@google/gemini-cli/",
+        arguments: gemini,
+    },
+    Backend {
+        name: "opencode",
+        install: "npm install -g opencode-ai",
+        knows: Knows::Screen,
+        text: TextWay::Paste,
+        leave: Leave::Line("/exit"),
+        has_shell_line: false,
+        prompts: &[],
+        placeholders: &["Ask anything"],
+        at_work: "esc interrupt",
+        dialog_pattern: "Permission required",
+        package: "/opencode-ai/",
+        arguments: opencode,
+    },
+    Backend {
+        name: "command",
+        install: "",
+        knows: Knows::Nothing,
+        text: TextWay::Polls,
+        leave: Leave::Hangup,
+        has_shell_line: false,
+        prompts: &[],
+        placeholders: &[],
+        at_work: "",
+        dialog_pattern: "",
+        package: "",
+        arguments: |start| vec![start.prompt.to_owned()],
+    },
+];
+
+impl Backend {
+    /// The row of a backend by its full name; `command:…` is any command.
+    pub(crate) fn named(name: &str) -> Option<&'static Self> {
+        let name = if name.starts_with(COMMAND) { "command" } else { name };
+        ROWS.iter().find(|row| row.name == name)
+    }
+
+    /// The names that can be given.
+    pub(crate) fn names() -> Vec<String> {
+        ROWS.iter()
+            .map(|row| if row.name == "command" { "command:\"…\"".to_owned() } else { row.name.to_owned() })
+            .collect()
+    }
+
+    /// Reads a backend as somebody typed it.
+    pub(crate) fn parse(given: &str) -> Option<&'static Self> {
+        match given.strip_prefix(COMMAND) {
+            Some(command) if command.trim().is_empty() => None,
+            Some(_) => Self::named(given),
+            None if given == "command" => None,
+            None => Self::named(given),
+        }
+    }
+
+    /// The program and its arguments. Of `full` only `command:…` has more than the row's name.
+    pub(crate) fn command_line(&self, full: &str, start: &Start<'_>) -> (String, Vec<String>) {
+        match full.strip_prefix(COMMAND) {
+            // The prompt is the command's last argument, as it is for the others.
+            Some(command) => (
+                "/bin/sh".to_owned(),
+                vec![
+                    "-c".to_owned(),
+                    format!("exec {command} \"$@\""),
+                    "sh".to_owned(),
+                    start.prompt.to_owned(),
+                ],
+            ),
+            None => (self.name.to_owned(), (self.arguments)(start)),
+        }
+    }
+}
+
+fn options(pairs: &[(&str, Option<&str>)]) -> Vec<String> {
+    pairs
+        .iter()
+        .filter_map(|(flag, value)| value.map(|value| [(*flag).to_owned(), value.to_owned()]))
+        .flatten()
+        .collect()
+}
+
+fn with_prompt(mut arguments: Vec<String>, prompt: &str) -> Vec<String> {
+    arguments.push(prompt.to_owned());
+    arguments
+}
+
+fn claude(start: &Start<'_>) -> Vec<String> {
+    let mut arguments = options(&[
+        ("--permission-mode", Some("dontAsk")),
+        ("--name", Some(start.name)),
+        ("--model", start.model),
+        ("--effort", start.effort),
+    ]);
+    // A prompt that begins with a dash is no flag.
+    arguments.push("--".to_owned());
+    with_prompt(arguments, start.prompt)
+}
+
+fn codex(start: &Start<'_>) -> Vec<String> {
+    let database_dir = start.database_dir.display().to_string();
+    let effort = start.effort.map(|effort| format!("model_reasoning_effort=\"{effort}\""));
+    let mut arguments = options(&[
+        ("--ask-for-approval", Some("never")),
+        ("--sandbox", Some("workspace-write")),
+        // In its sandbox a member could not write the broker's database otherwise.
+        ("--add-dir", Some(&database_dir)),
+        ("--model", start.model),
+        ("--config", effort.as_deref()),
+    ]);
+    arguments.push("--".to_owned());
+    with_prompt(arguments, start.prompt)
+}
+
+fn caliban(start: &Start<'_>) -> Vec<String> {
+    let mut arguments = options(&[("--model", start.model), ("--label", Some(start.name))]);
+    arguments.extend(["--interactive".to_owned(), "--bg".to_owned()]);
+    with_prompt(arguments, start.prompt)
+}
+
+fn gemini(start: &Start<'_>) -> Vec<String> {
+    let mut arguments = options(&[("--model", start.model)]);
+    arguments.push("--prompt-interactive".to_owned());
+    with_prompt(arguments, start.prompt)
+}
+
+fn opencode(start: &Start<'_>) -> Vec<String> {
+    let mut arguments = options(&[("--model", start.model)]);
+    arguments.push("--prompt".to_owned());
+    with_prompt(arguments, start.prompt)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{Backend, Start};
+
+    #[test]
+    fn m10_each_backend_starts_with_the_documented_command_line() {
+        let line = |name: &str, model, effort| {
+            let start = Start { name: "rev", model, effort, prompt: "do it", database_dir: Path::new("/db") };
+            let (program, arguments) = Backend::parse(name).expect("a row").command_line(name, &start);
+            format!("{program} {}", arguments.join(" "))
+        };
+        assert_eq!(line("claude", None, None), "claude --permission-mode dontAsk --name rev -- do it");
+        assert_eq!(
+            line("claude", Some("opus"), Some("high")),
+            "claude --permission-mode dontAsk --name rev --model opus --effort high -- do it"
+        );
+        assert_eq!(
+            line("codex", Some("gpt-5"), Some("high")),
+            "codex --ask-for-approval never --sandbox workspace-write --add-dir /db --model gpt-5 \
+             --config model_reasoning_effort=\"high\" -- do it"
+        );
+        assert_eq!(line("gemini", Some("m"), None), "gemini --model m --prompt-interactive do it");
+        assert_eq!(line("opencode", None, None), "opencode --prompt do it");
+        assert_eq!(line("command:aider --x", None, None), "/bin/sh -c exec aider --x \"$@\" sh do it");
+        for wrong in ["", "vim", "command", "command:", "command: "] {
+            assert!(Backend::parse(wrong).is_none(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! The deliverer: one small process for each session, which types what is owed when panes come free, and reports what
+//! waits for too long.
+//!
+//! Any command that leaves something to be typed starts it. A lock makes sure that there is one. It leaves with its
+//! session, with the Director's pane, or with its database. Before it takes the lock's name it asks tmux: one that
+//! was started where tmux cannot be reached leaves at once.
+//!
+//! Refuses: pressing a key to make room. What is overdue becomes a notice to the Director and to the user.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use caliban_store::broker::{
+    Agent, Broker, BrokerError, ExecEnd, ExecState, IdPrefix, Notice, Session, SessionId, Speaker,
+};
+use caliban_store::{Stamp, StoreUrl};
+use tokio::time::Instant;
+
+use super::deliver::{Memory, Step, is_overdue, step};
+use super::here;
+use super::look::{State, Target, look_at};
+use super::process;
+use crate::failure::{Failure, shown};
+use crate::settings::Settings;
+
+/// How often panes are looked at while something is owed and something moves, ...
+const LIVELY: Duration = Duration::from_millis(60);
+/// ... while something is owed, ...
+const OWED: Duration = Duration::from_millis(300);
+/// ... and while nothing is.
+const IDLE: Duration = Duration::from_secs(2);
+/// How often the housekeeping is done.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
+
+/// Starts a deliverer for the session if there is none, and wakes it. Best effort: what is owed stays owed, and the next
+/// command tries again.
+pub(crate) async fn ensure(broker: &Broker, settings: &Settings, session: SessionId) {
+    broker.wake_deliverer(session).await;
+    // What a fleet agent starts ends with its command.
+    let outlives = matches!(broker.speaker(), Speaker::Anybody | Speaker::Member(_));
+    if !settings.starts_deliverer || !outlives {
+        return;
+    }
+    let Some(lock) = broker.lock_deliverer(session).await else { return };
+    drop(lock);
+    let (Ok(program), Ok(database)) = (std::env::current_exe(), settings.database_for_others()) else {
+        return;
+    };
+    let mut command = Command::new(program);
+    command.args(["--session-id", &session.to_string(), "deliver-run"]);
+    command.env("CAFLEET_DATABASE_URL", database).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // It is nobody's child soon: this command ends.
+    let _ = command.spawn();
+}
+
+/// Why a deliverer left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    Another,
+    NoTmux,
+    DirectorGone,
+    SessionGone,
+    DatabaseGone,
+    NothingToDo,
+}
+
+/// Delivers until there is no more use for it.
+pub(crate) async fn serve(
+    broker: &mut Broker,
+    settings: &Settings,
+    session: SessionId,
+) -> Result<Left, Failure> {
+    // Our own session, so that no terminal's end and no starter's end takes us along. A leader of a group has it already.
+    let _ = rustix::process::setsid();
+    if let Some(left) = may_serve(broker, settings, session).await? {
+        return Ok(left);
+    }
+    let Some(_lock) = broker.lock_deliverer(session).await else { return Ok(Left::Another) };
+    let own = process::own().unwrap_or_default();
+    broker.record_deliverer(session, &own, Stamp::now()).await?;
+    let mut bell = broker.deliverer_bell(session).await;
+    let mut rounds = Rounds::default();
+    loop {
+        let StoreUrl::Sqlite(file) = settings.database()?;
+        if !file.path().exists() {
+            return Ok(Left::DatabaseGone);
+        }
+        if let Some(left) = may_serve(broker, settings, session).await? {
+            return Ok(left);
+        }
+        let pace = rounds.round(broker, settings, session).await?;
+        match &mut bell {
+            Some(ear) => {
+                // A bell that fails is not listened to again.
+                if let Ok(Err(_)) = tokio::time::timeout(pace, ear.rung()).await {
+                    bell = None;
+                }
+            }
+            None => tokio::time::sleep(pace).await,
+        }
+    }
+}
+
+/// Why there is no use for a deliverer, if there is none.
+async fn may_serve(
+    broker: &mut Broker,
+    settings: &Settings,
+    session: SessionId,
+) -> Result<Option<Left>, Failure> {
+    let found = match broker.session(&IdPrefix::from(session)).await {
+        Ok(found) => found,
+        Err(BrokerError::SessionNotFound(_)) => return Ok(Some(Left::SessionGone)),
+        Err(other) => return Err(other.into()),
+    };
+    if found.deleted_at.is_some() {
+        return Ok(Some(Left::SessionGone));
+    }
+    let agents = broker.agents(session).await?;
+    let mut placed = agents.iter().filter(|agent| agent.placement.is_some());
+    if let Some(director) = root(&found, &agents).filter(|director| director.placement.is_some()) {
+        return Ok(match look_at(director, settings).await.state {
+            State::Gone => Some(Left::DirectorGone),
+            State::Unreachable => Some(Left::NoTmux),
+            _ => None,
+        });
+    }
+    // A Director without a pane: the members keep it here.
+    match placed.next() {
+        None => Ok(Some(Left::NothingToDo)),
+        Some(member) => {
+            let is_unreachable = look_at(member, settings).await.state == State::Unreachable;
+            Ok(is_unreachable.then_some(Left::NoTmux))
+        }
+    }
+}
+
+fn root<'a>(session: &Session, agents: &'a [Agent]) -> Option<&'a Agent> {
+    agents.iter().find(|agent| Some(agent.id) == session.director)
+}
+
+/// The rounds of one deliverer, or of a monitor that does its work.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds {
+    memory: Memory,
+    housekept: Option<Instant>,
+}
+
+impl Rounds {
+    /// Takes a step for every pane of a session; how long to wait for the next round.
+    pub(crate) async fn round(
+        &mut self,
+        broker: &mut Broker,
+        settings: &Settings,
+        session: SessionId,
+    ) -> Result<Duration, BrokerError> {
+        if self.housekept.is_none_or(|last| last.elapsed() >= HOUSEKEEPING) {
+            self.housekept = Some(Instant::now());
+            undo_unfinished(broker, session).await?;
+            close_lost_execs(broker, session).await?;
+            report(broker, settings, session).await?;
+        }
+        let mut moves = false;
+        for agent in broker.agents(session).await? {
+            if agent.placement.is_some() {
+                let step = step(broker, settings, &agent, &mut self.memory).await?;
+                moves |= matches!(step, Step::Typed | Step::Waiting(_));
+            }
+        }
+        let is_owed = moves || broker.owed(session).await? > 0;
+        Ok(match (is_owed, moves) {
+            (true, true) => LIVELY,
+            (true, false) => OWED,
+            (false, _) => IDLE,
+        })
+    }
+}
+
+/// Undoes members that were never finished, because the command that made them was killed.
+pub(crate) async fn undo_unfinished(broker: &mut Broker, session: SessionId) -> Result<(), BrokerError> {
+    let here = here::host().ok();
+    for agent in broker.agents(session).await? {
+        let Some(placement) = agent.placement.as_ref().filter(|placement| placement.tmux_pane.is_none())
+        else {
+            continue;
+        };
+        let is_ours = here.as_ref() == Some(&placement.host);
+        let maker = broker.launch(agent.id).await?.map(|(_, maker)| maker);
+        if is_ours && maker.is_some_and(|maker| process::living(&maker).is_none()) {
+            broker.undo_member(agent.id, Stamp::now()).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Closes commands that never began, or whose runner is gone, and reports them.
+async fn close_lost_execs(broker: &mut Broker, session: SessionId) -> Result<(), BrokerError> {
+    let now = Stamp::now();
+    for exec in broker.open_execs(session).await? {
+        let runner_gone = exec.runner.as_deref().is_some_and(|runner| process::living(runner).is_none());
+        let why = match exec.state {
+            ExecState::Running if runner_gone => "its process is gone",
+            ExecState::Typed if is_overdue(&exec, now) => "it was typed and never began",
+            _ => continue,
+        };
+        if broker.end_exec(exec.id, &ExecEnd::Lost(why.to_owned()), now).await? {
+            let text = format!(
+                "exec {} for member {} is lost: {why}. Look with 'cafleet member capture', then run it again if it must be.",
+                exec.id.short(),
+                exec.member.short()
+            );
+            let subject = format!("exec:{}", exec.id);
+            let notice = Notice { session, subject, director: Some(exec.director), to_user: true, text };
+            broker.notice(&notice, now).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Reports what waits for too long, to the Director and to the user.
+async fn report(broker: &mut Broker, settings: &Settings, session: SessionId) -> Result<(), BrokerError> {
+    let now = Stamp::now();
+    let overdue = |since: Stamp| {
+        let waited = now.as_micros().saturating_sub(since.as_micros()) / 1_000_000;
+        u64::try_from(waited).ok().filter(|waited| *waited >= settings.notice_after)
+    };
+    for agent in broker.agents(session).await? {
+        let Some(placement) = &agent.placement else { continue };
+        let name = format!("{} ({})", shown(&agent.name), agent.id.short());
+        let mut said = Vec::new();
+        let seen = look_at(&agent, settings).await;
+        if seen.state == State::Gone && placement.director.is_some() {
+            let pid = placement.identity.as_ref().map_or(0, |identity| identity.pane_pid);
+            let text = format!(
+                "member {name} is gone: {}. 'cafleet member create --recover' brings it back with its mailbox; \
+                 'cafleet member delete --force' removes it.",
+                seen.why
+            );
+            said.push((format!("gone:{}:{pid}", agent.id), text));
+        } else if let Some((task, waited)) = oldest(broker, &agent)
+            .await?
+            .and_then(|(task, since)| overdue(since).map(|waited| (task, waited)))
+        {
+            let text = format!(
+                "a message for {name} is held for {waited} s: {}. It is in the queue and is typed when the pane is free.",
+                if seen.why.is_empty() { "its pane is not free" } else { &seen.why }
+            );
+            said.push((format!("held:{task}"), text));
+        }
+        if placement.director.is_some()
+            && let Some(waited) = overdue(placement.created_at)
+            && seen.state != State::Gone
+        {
+            let activity = broker.activity(agent.id).await?;
+            if activity.sent.is_none() && activity.acked.is_none() {
+                let text = format!(
+                    "member {name} has said nothing for {waited} s since its start; its pane is {}.",
+                    seen.state.word()
+                );
+                said.push((format!("silent:{}", agent.id), text));
+            }
+        }
+        for (subject, text) in said {
+            // A Director that cannot be typed to is told nothing; its user is.
+            let notice =
+                Notice { session, subject, director: placement.director, to_user: true, text: text.clone() };
+            if broker.notice(&notice, now).await?
+                && let Some(target) = Target::of(placement)
+            {
+                target.tmux.tell_user(target.pane, &format!("cafleet: {text}")).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The oldest message that is still to be typed for an agent.
+async fn oldest(broker: &mut Broker, agent: &Agent) -> Result<Option<(String, Stamp)>, BrokerError> {
+    let waiting = broker.undelivered(agent.id).await?;
+    Ok(waiting.first().map(|task| (task.id.to_string(), task.created_at)))
+}

@@ -1,0 +1,201 @@
+//! What is the matter with an agent's pane: is it the very pane that was recorded, does the agent run in it, can it take
+//! a text.
+
+use caliban_store::broker::{Agent, PaneIdentity, Placement};
+
+use super::backend::{Backend, Knows, TextWay};
+use super::classify::{self, Composer};
+use super::tmux::{PaneFacts, Tmux, TmuxError};
+use super::{evidence, here, process};
+use crate::settings::Settings;
+
+/// The state of a pane, in a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It can take a text.
+    Free,
+    /// The agent works.
+    Working,
+    /// Somebody's half-written text is in the input line.
+    Draft,
+    /// The agent waits for an answer.
+    Asking,
+    /// A person reads back in the pane.
+    CopyMode,
+    /// What is shown is not known.
+    Unknown,
+    /// Another program has the terminal.
+    OtherProgram,
+    /// The agent takes its messages by itself.
+    OnItsOwn,
+    /// The pane is still to be made.
+    Pending,
+    /// tmux cannot be asked from here.
+    Unreachable,
+    /// The pane is not there any more, or is another one.
+    Gone,
+}
+
+impl State {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Working => "working",
+            Self::Draft => "draft",
+            Self::Asking => "asking",
+            Self::CopyMode => "copy-mode",
+            Self::Unknown => "unknown",
+            Self::OtherProgram => "other-program",
+            Self::OnItsOwn => "running",
+            Self::Pending => "pending",
+            Self::Unreachable => "unreachable",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+/// What a look at a pane found.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) state: State,
+    /// Why nothing can be typed; empty when it can.
+    pub(crate) why: String,
+    pub(crate) facts: Option<PaneFacts>,
+    /// The agent's processes in the foreground.
+    pub(crate) agents: Vec<i64>,
+}
+
+impl Seen {
+    fn not(state: State, why: impl Into<String>) -> Self {
+        Self { state, why: why.into(), facts: None, agents: Vec::new() }
+    }
+}
+
+/// A pane that an agent was placed in.
+pub(crate) struct Target<'a> {
+    pub(crate) tmux: Tmux,
+    pub(crate) pane: &'a str,
+    pub(crate) identity: &'a PaneIdentity,
+    pub(crate) backend: &'static Backend,
+    /// Whether the pane is on this machine.
+    pub(crate) is_here: bool,
+}
+
+impl<'a> Target<'a> {
+    /// Nothing for a placement whose pane is still to come.
+    pub(crate) fn of(placement: &'a Placement) -> Option<Self> {
+        let pane = placement.tmux_pane.as_deref().filter(|pane| here::is_pane_id(pane))?;
+        let identity = placement.identity.as_ref()?;
+        Some(Self {
+            tmux: Tmux::at(&identity.socket),
+            pane,
+            identity,
+            backend: Backend::named(&placement.coding_agent)?,
+            is_here: here::host().is_ok_and(|host| host == placement.host),
+        })
+    }
+
+    /// What the right to type into the pane is called: the pane, whoever is placed in it.
+    pub(crate) fn lock_name(&self) -> String {
+        format!("pane-{}-{}", self.identity.server_pid, self.pane.trim_start_matches('%'))
+    }
+
+    /// That it is this very pane, alive, as a format for tmux.
+    pub(crate) fn is_same(&self) -> String {
+        format!(
+            "#{{==:#{{pid}}/#{{pane_id}}/#{{pane_pid}}/#{{pane_dead}},{}/{}/{}/0}}",
+            self.identity.server_pid, self.pane, self.identity.pane_pid
+        )
+    }
+
+    /// All that tmux itself can check at the moment of typing.
+    pub(crate) fn condition(&self, facts: &PaneFacts) -> String {
+        format!("#{{&&:{},{}}}", self.is_same(), self.backend.condition(facts))
+    }
+
+    /// Looks at the pane.
+    pub(crate) async fn look(&self, settings: &Settings) -> Seen {
+        if !self.is_here {
+            return Seen::not(State::Unreachable, "its pane is on another machine");
+        }
+        match self.tmux.look(self.pane, self.backend.dialog_pattern).await {
+            Ok(Some(facts)) => self.judge(facts, settings),
+            Ok(None) => Seen::not(State::Gone, format!("there is no pane {} any more", self.pane)),
+            Err(TmuxError::Failed(why)) if proves_the_end(&why, self.identity) => {
+                Seen::not(State::Gone, format!("the tmux server is gone ({why})"))
+            }
+            Err(error) => Seen::not(State::Unreachable, error.words()),
+        }
+    }
+
+    /// From what tmux and the system know about the pane to what may be done with it.
+    fn judge(&self, facts: PaneFacts, settings: &Settings) -> Seen {
+        let identity = self.identity;
+        if facts.server_pid != identity.server_pid {
+            return Seen::not(State::Gone, "another tmux server has the socket now");
+        }
+        if facts.dead {
+            return Seen::not(State::Gone, "the pane is dead");
+        }
+        let same = facts.pane_pid == identity.pane_pid
+            && process::started(facts.pane_pid).is_some_and(|started| started == identity.pane_started);
+        if !same {
+            return Seen::not(State::Gone, "the pane has another process now");
+        }
+        let seen =
+            |state, why: &str, facts, agents| Seen { state, why: why.to_owned(), facts: Some(facts), agents };
+        match self.backend.text {
+            TextWay::Paste => {}
+            TextWay::Mailbox => {
+                return seen(State::OnItsOwn, "it takes its messages by itself", facts, Vec::new());
+            }
+            TextWay::Polls => {
+                return seen(
+                    State::OnItsOwn,
+                    "nothing is typed into it; it reads by polling",
+                    facts,
+                    Vec::new(),
+                );
+            }
+        }
+        let agents = process::foreground_agents(facts.pane_pid, &facts.tty, self.backend);
+        if agents.is_empty() {
+            let why = format!("{} is not the pane's foreground program", self.backend.name);
+            return seen(State::OtherProgram, &why, facts, agents);
+        }
+        if facts.in_mode {
+            return seen(State::CopyMode, "the pane is in copy mode", facts, agents);
+        }
+        let status = match self.backend.knows {
+            Knows::ClaudeStatus => evidence::claude_status(settings, &agents),
+            Knows::CodexTitle | Knows::Screen | Knows::Itself | Knows::Nothing => None,
+        };
+        let (state, why) = match classify::composer(self.backend, &facts, status.as_deref()) {
+            Composer::Free => (State::Free, ""),
+            Composer::Working => (State::Working, "it is at work"),
+            Composer::Draft => (State::Draft, "there is a draft in its input line"),
+            Composer::Dialog => (State::Asking, "it waits for an answer from its user"),
+            Composer::Elsewhere => {
+                (State::Unknown, "its keys go elsewhere: a search field, a picker or a list is open")
+            }
+            Composer::Unknown => (State::Unknown, "its input line is not to be seen"),
+        };
+        seen(state, why, facts, agents)
+    }
+}
+
+/// Looks at an agent's pane, also at one that is still to come.
+pub(crate) async fn look_at(agent: &Agent, settings: &Settings) -> Seen {
+    let Some(placement) = &agent.placement else { return Seen::not(State::Unknown, "it has no pane") };
+    match Target::of(placement) {
+        Some(target) => target.look(settings).await,
+        None => Seen::not(State::Pending, "its pane is not there yet"),
+    }
+}
+
+/// Whether tmux's refusal proves that the server is gone: nobody listens on its socket, or the machine was started again.
+/// A socket that cannot be seen or may not be used proves nothing: whoever looks may be in a sandbox.
+fn proves_the_end(why: &str, identity: &PaneIdentity) -> bool {
+    let boot = identity.pane_started.split('/').next().unwrap_or_default();
+    why.starts_with("no server running") || process::boot().is_some_and(|now| now != boot)
+}

@@ -1,0 +1,66 @@
+//! `member capture`: exactly the last lines of a member's pane.
+
+use caliban_core::inert;
+use serde_json::json;
+
+use super::team;
+use crate::answer::Answer;
+use crate::args::MemberCaptureArgs;
+use crate::context::Context;
+use crate::failure::{Failure, shown};
+use crate::pane::look::{State, Target};
+
+pub(crate) async fn run(context: &mut Context, args: &MemberCaptureArgs) -> Result<Answer, Failure> {
+    let lines = match usize::try_from(args.lines) {
+        Ok(lines @ 1..) => lines,
+        _ => {
+            return Err(Failure::refused(
+                "bad_lines",
+                format!("--lines must be positive, not {}", args.lines),
+            ));
+        }
+    };
+    let team = team::command(context, &args.agent_id, &args.member_id, "").await?;
+    let target = team.member.placement.as_ref().and_then(Target::of);
+    let target = target.ok_or_else(|| team::pending(&team.member, "capture"))?;
+    let failed = |why: &str| Failure::refused("capture", format!("capture failed: {}", shown(why)));
+    let seen = target.look(&context.settings).await;
+    if matches!(seen.state, State::Gone | State::Unreachable) {
+        return Err(failed(&seen.why));
+    }
+    let above = u32::try_from(lines).unwrap_or(u32::MAX).min(50_000);
+    let said = target.tmux.capture(target.pane, above, args.ansi).await;
+    let content = last_lines(&said.map_err(|error| failed(&error.words()))?, lines, args.ansi);
+    let json = json!({
+        "member_agent_id": team.member.id.to_string(),
+        "pane_id": target.pane,
+        "lines": lines,
+        "content": content,
+    });
+    let text = if args.ansi { content } else { inert::block(&content).into_owned() };
+    Ok(Answer::new(text, json))
+}
+
+/// The last lines that are not an empty tail. Of a line that was overwritten the last version counts.
+fn last_lines(screen: &str, count: usize, ansi: bool) -> String {
+    let lines: Vec<&str> = screen
+        .trim_end()
+        .lines()
+        .map(|line| if ansi { line } else { line.rsplit('\r').next().unwrap_or_default() })
+        .collect();
+    let skip = lines.len().saturating_sub(count);
+    lines.iter().skip(skip).map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::last_lines;
+
+    #[test]
+    fn m10_exactly_the_last_lines_without_the_empty_tail() {
+        assert_eq!(last_lines("a\nb\nc\nd\n\n\n\n", 2, false), "c\nd");
+        assert_eq!(last_lines("a\nb\n", 9, false), "a\nb");
+        assert_eq!(last_lines("10%\r20%\r30%  \n", 1, false), "30%");
+        assert_eq!(last_lines("\n\n", 3, false), "");
+    }
+}

@@ -1,0 +1,290 @@
+//! `member create`: a coding agent in a pane beside its Director's, all or nothing.
+//!
+//! The order makes it atomic: everything that can be wrong with the command line is found first; then the member is
+//! written with a pending place; then the pane is made, whose first process takes that place and becomes the program.
+//! A command that is killed in between leaves a pending member, which the next command undoes.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use caliban_core::names::Slug;
+use caliban_store::Stamp;
+use caliban_store::broker::{Agent, AgentId, Broker, IdPrefix, NewMember, Placement};
+use caliban_worktrees::{CreateRequest, GitOptions, Repo};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::team::{self, MEMBER_COMMANDS};
+use crate::answer::Answer;
+use crate::args::MemberCreateArgs;
+use crate::context::Context;
+use crate::failure::{Failure, shown};
+use crate::pane::backend::{Backend, Start, TextWay};
+use crate::pane::here::{self, Here};
+use crate::pane::launch::{self, Launch};
+use crate::pane::look::{State, Target, look_at};
+use crate::pane::tmux::Tmux;
+use crate::pane::{deliverer, process};
+use crate::prompt::{self, Ids};
+use crate::{input, render, usage};
+
+/// How long a pane may take to start its program.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// How long a program must have run to count as started: one that minds its arguments ends sooner.
+const STAYS: Duration = Duration::from_millis(250);
+/// How often it is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// What a Director is when nobody said it.
+const DEFAULT_BACKEND: &str = "claude";
+
+pub(crate) async fn run(context: &mut Context, args: &MemberCreateArgs) -> Result<Answer, Failure> {
+    let here = here::find(&context.settings, MEMBER_COMMANDS).await?;
+    let director = team::director(context, &args.agent_id).await?;
+    if let Some(given) = &args.recover {
+        return recover(context, &here, &director, given, args.full).await;
+    }
+    let name = input::name("--name", args.name.as_deref().unwrap_or_default())?;
+    let description = input::description(args.description.as_deref().unwrap_or_default())?;
+    let (full_name, backend) = backend_of(args, &director)?;
+    let ids = Ids { session: director.session, agent: AgentId::random(), director: director.id };
+    let prompt = prompt::read(args.prompt_file.as_deref(), &args.prompt, ids)?;
+    let database_dir = context.settings.database_dir()?;
+    let start = Start {
+        name: &name,
+        model: args.model.as_deref(),
+        effort: args.effort.as_deref(),
+        prompt: &prompt,
+        database_dir: &database_dir,
+    };
+    let (program, arguments) = backend.command_line(&full_name, &start);
+    let program = launch::find_program(&context.settings, &program).ok_or_else(|| {
+        let words = format!("binary {program} not found on PATH");
+        let failure = Failure::refused("no_program", words);
+        Failure { hint_text: Some(format!("install it: {}", backend.install)), ..failure }
+    })?;
+    let mut cwd = directory(args.cwd.as_deref())?;
+    let mut worktree = None;
+    if args.worktree {
+        let made = make_worktree(&cwd, &name, ids.agent).await?;
+        cwd = made.0;
+        worktree = Some(made.1);
+    }
+    let launch = Launch {
+        program: program.display().to_string(),
+        arguments,
+        cwd: cwd
+            .to_str()
+            .map(str::to_owned)
+            .ok_or_else(|| Failure::refused("bad_cwd", "the member's directory is not UTF-8"))?,
+        worktree,
+    };
+    let placement = Placement {
+        host: here::host()
+            .map_err(|error| Failure::internal(format!("cannot tell this machine: {error}")))?,
+        director: Some(director.id),
+        tmux_session: here.facts.session.clone(),
+        tmux_window: here.facts.window.clone(),
+        tmux_pane: None,
+        coding_agent: full_name,
+        created_at: Stamp::now(),
+        identity: None,
+    };
+    let new = NewMember {
+        id: ids.agent,
+        session: director.session,
+        name,
+        description,
+        placement,
+        launch: launch.to_text(),
+        maker: maker()?,
+    };
+    let broker = context.broker().await?;
+    let member = broker.create_member(&new, Stamp::now()).await?;
+    start_in_pane(context, &here, &director, &member, &launch, args.full).await
+}
+
+/// What the member runs: what was named, else what its Director is.
+fn backend_of(args: &MemberCreateArgs, director: &Agent) -> Result<(String, &'static Backend), Failure> {
+    let own = director.placement.as_ref().map(|placement| placement.coding_agent.clone());
+    let full = args.coding_agent.clone().or(own).unwrap_or_else(|| DEFAULT_BACKEND.to_owned());
+    let backend = Backend::parse(&full).ok_or_else(|| {
+        let names: Vec<String> = Backend::names().iter().map(|name| format!("'{name}'")).collect();
+        let why = format!("'{full}' is not one of {}.", names.join(", "));
+        usage::invalid_value(&["member", "create"], "--coding-agent", &why)
+    })?;
+    if backend.text == TextWay::Mailbox {
+        let words = "a caliban agent takes its messages by itself and needs no pane";
+        return Err(Failure::refused("no_pane_needed", words)
+            .hint("caliban --bg \"…\" --interactive --label NAME --session SESSION_ID"));
+    }
+    Ok((full, backend))
+}
+
+fn maker() -> Result<String, Failure> {
+    process::own().ok_or_else(|| Failure::internal("cannot tell this process from others"))
+}
+
+fn directory(given: Option<&str>) -> Result<PathBuf, Failure> {
+    let refused = |dir: &Path, why: &str| {
+        Failure::refused(
+            "bad_cwd",
+            format!("cannot work in {}: {}", shown(&dir.display().to_string()), shown(why)),
+        )
+    };
+    let dir = match given {
+        Some(dir) => PathBuf::from(dir),
+        None => std::env::current_dir().map_err(|error| refused(Path::new("."), &error.to_string()))?,
+    };
+    let dir = dir.canonicalize().map_err(|error| refused(&dir, &error.to_string()))?;
+    if dir.is_dir() { Ok(dir) } else { Err(refused(&dir, "it is not a directory")) }
+}
+
+/// A worktree of the repository that `cwd` is in, and its name.
+async fn make_worktree(cwd: &Path, name: &str, member: AgentId) -> Result<(PathBuf, String), Failure> {
+    let failed = |error: caliban_worktrees::Error| {
+        let failure = Failure::refused("worktree", shown(&error.to_string()));
+        Failure { hint_text: error.hint(), ..failure }
+    };
+    let slug = Slug::parse(name).or_else(|_| Slug::parse(&format!("member-{}", member.short())));
+    let slug = slug.map_err(|error| Failure::refused("worktree", shown(&error.to_string())))?;
+    let cancel = CancellationToken::new();
+    let repo = Repo::open(cwd, GitOptions::default(), &cancel).await.map_err(failed)?;
+    let request = CreateRequest { owner: Some(member.to_string()), ..CreateRequest::new(slug.clone()) };
+    let made = repo.create(request, &|_| {}, &cancel).await.map_err(failed)?;
+    Ok((made.created.path.clone(), slug.as_str().to_owned()))
+}
+
+/// Makes the pane of a pending member and waits until its program runs.
+async fn start_in_pane(
+    context: &mut Context,
+    here: &Here,
+    director: &Agent,
+    member: &Agent,
+    launch: &Launch,
+    full: bool,
+) -> Result<Answer, Failure> {
+    let settings = context.settings.clone();
+    let (tmux, beside) = beside(here, director, &settings).await;
+    let broker = context.broker().await?;
+    let started = match launch::open_pane(&settings, &tmux, &beside, launch, member.id).await {
+        Ok(pane) => wait_for(broker, member, &pane).await,
+        Err(failure) => Err(failure),
+    };
+    let started = match started {
+        Ok(started) => started,
+        Err(failure) => {
+            broker.unplace_member(member.id, Stamp::now()).await?;
+            let message = format!("{}. Rolled back registration of {}.", failure.message, member.id);
+            return Err(Failure { message, ..failure });
+        }
+    };
+    let window = started.placement.as_ref().map_or("", |placement| placement.tmux_window.as_str());
+    let note = tmux.lay_out(window).await.err().map(|error| format!("layout: {}", shown(&error.words())));
+    deliverer::ensure(broker, &settings, member.session).await;
+    Ok(Answer::new(render::member::created_text(&started, full), render::member::created_json(&started))
+        .note(note))
+}
+
+/// The pane beside which the member comes: the Director's, or our own when the Director has none here.
+async fn beside(here: &Here, director: &Agent, settings: &crate::settings::Settings) -> (Tmux, String) {
+    let ours = (Tmux::at(&here.socket), here.facts.pane.clone());
+    let Some(target) = director.placement.as_ref().and_then(Target::of) else { return ours };
+    match target.look(settings).await.state {
+        State::Gone | State::Unreachable => ours,
+        _ => (target.tmux.clone(), target.pane.to_owned()),
+    }
+}
+
+/// Waits until the pane's first process has taken the member's place and become the program.
+async fn wait_for(broker: &mut Broker, member: &Agent, pane: &str) -> Result<Agent, Failure> {
+    let failed = |why: &str| {
+        Failure::refused("start", format!("the member's program did not start in pane {pane}: {why}"))
+    };
+    let own = std::env::current_exe().ok();
+    let give_up = Instant::now() + START_LIMIT;
+    let mut runs_since: Option<Instant> = None;
+    loop {
+        let now = broker.find_member(member.session, &IdPrefix::from(member.id)).await?;
+        let now = now.ok_or_else(|| failed("it could not be executed"))?;
+        let identity = now.placement.as_ref().and_then(|placement| placement.identity.clone());
+        let is_placed = now.placement.as_ref().is_some_and(|placement| placement.tmux_pane.is_some());
+        if let (true, Some(identity)) = (is_placed, identity) {
+            let program = std::fs::read_link(format!("/proc/{}/exe", identity.pane_pid)).ok();
+            match process::started(identity.pane_pid) {
+                None => return Err(failed("it ended at once")),
+                Some(_) if program == own => {}
+                Some(_) if runs_since.get_or_insert_with(Instant::now).elapsed() >= STAYS => return Ok(now),
+                Some(_) => {}
+            }
+        }
+        if Instant::now() >= give_up {
+            return Err(failed("it takes too long"));
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// Brings a member back that lost its pane: the same identity and mailbox, the same program and prompt, another pane.
+async fn recover(
+    context: &mut Context,
+    here: &Here,
+    director: &Agent,
+    given: &str,
+    full: bool,
+) -> Result<Answer, Failure> {
+    let settings = context.settings.clone();
+    let team = team::command(context, &director.id.to_string(), given, "").await?;
+    let member = team.member;
+    let seen = look_at(&member, &settings).await;
+    match seen.state {
+        State::Gone => {}
+        State::Unreachable | State::Pending => {
+            return Err(Failure::refused(
+                "not_gone",
+                format!("member {} cannot be recovered: {}", member.id, seen.why),
+            ));
+        }
+        _ => {
+            let words =
+                format!("member {} is not gone: its pane is there ({})", member.id, seen.state.word());
+            return Err(Failure::refused("not_gone", words)
+                .hint("'cafleet member delete --force' closes it, and 'member create' makes a new one"));
+        }
+    }
+    let broker = context.broker().await?;
+    let launch = broker.launch(member.id).await?.and_then(|(launch, _)| Launch::from_text(&launch));
+    let launch = launch.ok_or_else(|| {
+        Failure::refused("no_launch", format!("it is not known how member {} was started", member.id))
+    })?;
+    let moved = move_director(broker, here, director, &settings).await?;
+    broker.place_again(member.id, &maker()?, Stamp::now()).await?;
+    let answer = start_in_pane(context, here, director, &member, &launch, full).await?;
+    let broker = context.broker().await?;
+    broker.hold_again(member.id).await?;
+    broker.wake_deliverer(member.session).await;
+    Ok(answer.note(moved))
+}
+
+/// A Director whose own pane is gone, too, sits where this command runs.
+async fn move_director(
+    broker: &mut Broker,
+    here: &Here,
+    director: &Agent,
+    settings: &crate::settings::Settings,
+) -> Result<Option<String>, Failure> {
+    let Some(placement) = &director.placement else { return Ok(None) };
+    if look_at(director, settings).await.state != State::Gone {
+        return Ok(None);
+    }
+    let placement = Placement {
+        tmux_session: here.facts.session.clone(),
+        tmux_window: here.facts.window.clone(),
+        tmux_pane: Some(here.facts.pane.clone()),
+        identity: here.identity(),
+        created_at: Stamp::now(),
+        ..placement.clone()
+    };
+    broker.move_to(director.id, &placement).await?;
+    broker.hold_again(director.id).await?;
+    Ok(Some(format!("the Director's pane was gone, too; it is {} now", here.facts.pane)))
+}

@@ -1,0 +1,39 @@
+//! `member-run`: the first process of a member's pane. It takes the member's place in the store, and only if it gets it
+//! becomes the member's program. A member that was undone meanwhile leaves a pane that closes at once.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use caliban_store::Stamp;
+use caliban_store::broker::AgentId;
+
+use crate::answer::Answer;
+use crate::args::MemberRunArgs;
+use crate::context::Context;
+use crate::failure::{Failure, shown};
+use crate::pane::here;
+use crate::pane::launch::Launch;
+
+use super::team::MEMBER_COMMANDS;
+
+pub(crate) async fn run(context: &mut Context, args: &MemberRunArgs) -> Result<Answer, Failure> {
+    let over = || Failure::refused("member_gone", format!("there is no member {} to start", shown(&args.id)));
+    let member = AgentId::parse(&args.id).ok_or_else(over)?;
+    let here = here::find(&context.settings, MEMBER_COMMANDS).await?;
+    let identity = here.identity().ok_or_else(|| Failure::internal("cannot tell this pane from others"))?;
+    if identity.pane_pid != i64::from(std::process::id()) {
+        return Err(Failure::refused("member_gone", "this is not the first process of a pane"));
+    }
+    let facts = &here.facts;
+    let broker = context.broker().await?;
+    let claimed =
+        broker.claim_placement(member, &facts.pane, &facts.window, &facts.session, &identity).await?;
+    let launch = claimed.as_deref().and_then(Launch::from_text).ok_or_else(over)?;
+    let mut program = Command::new(&launch.program);
+    program.args(&launch.arguments).current_dir(&launch.cwd);
+    // Comes back only when it fails.
+    let error = program.exec();
+    let why = format!("cannot start {}: {error}", shown(&launch.program));
+    broker.unplace_member(member, Stamp::now()).await?;
+    Err(Failure::refused("program", why))
+}

@@ -1,0 +1,99 @@
+//! `member send-input`: answers the question that a member's pane shows. Into any other pane nothing is typed.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::team;
+use crate::answer::Answer;
+use crate::args::MemberSendInputArgs;
+use crate::context::Context;
+use crate::failure::{Failure, shown};
+use crate::pane::classify;
+use crate::pane::look::{State, Target};
+use crate::pane::tmux::Pasted;
+use crate::{input, usage};
+
+/// How long to wait for another process that types into the pane.
+const LOCK_LIMIT: Duration = Duration::from_secs(2);
+/// The choice for an answer in words, where the question does not say another.
+const FREE_TEXT: u32 = 4;
+/// How long the question's field for words may take to open.
+const FIELD: Duration = Duration::from_millis(400);
+
+pub(crate) async fn run(context: &mut Context, args: &MemberSendInputArgs) -> Result<Answer, Failure> {
+    let path = ["member", "send-input"];
+    let words = args.freetext.as_deref();
+    if let Some(words) = words {
+        if words.trim().is_empty() || words.contains(['\n', '\r']) {
+            return Err(usage::invalid_value(&path, "--freetext", "it must be one line that is not empty."));
+        }
+        if words.trim_start().starts_with('!') {
+            return Err(usage::invalid_value(&path, "--freetext", "it must not begin with '!'."));
+        }
+        input::harmless("--freetext", words)?;
+    }
+    let team = team::command(context, &args.agent_id, &args.member_id, "").await?;
+    let target = team.member.placement.as_ref().and_then(Target::of);
+    let target = target.ok_or_else(|| team::pending(&team.member, "answer"))?;
+    let settings = context.settings.clone();
+    let failed = |why: &str| Failure::refused("send", format!("send failed: {}", shown(why)));
+    let broker = context.broker().await?;
+    let lock = broker.lock_pane(&target.lock_name(), LOCK_LIMIT).await;
+    let _lock = lock.ok_or_else(|| failed("another cafleet is typing into the pane"))?;
+    let seen = target.look(&settings).await;
+    let facts = match (seen.state, seen.facts) {
+        (State::Asking, Some(facts)) => facts,
+        (State::Gone | State::Unreachable, _) => return Err(failed(&seen.why)),
+        (state, _) => {
+            return Err(Failure::refused(
+                "no_question",
+                format!("the pane shows no question ({}); nothing was sent", state.word()),
+            )
+            .hint("look with 'cafleet member capture'; a message goes with 'cafleet message send'"));
+        }
+    };
+    let choices = classify::choices(target.backend, &facts.screen);
+    let digit = match args.choice {
+        Some(choice) => choice,
+        None => choices
+            .iter()
+            .find(|(_, label)| {
+                ["Type something", "Other", "Something else"].iter().any(|w| label.starts_with(w))
+            })
+            .map_or(FREE_TEXT, |(number, _)| *number),
+    };
+    if !choices.iter().any(|(number, _)| *number == digit) {
+        let words = format!("the question has no choice {digit}; nothing was sent");
+        return Err(Failure::refused("no_such_choice", words));
+    }
+    // The question must be the one that was seen, at the moment of the key.
+    let condition = target.condition(&facts);
+    match target.tmux.press(target.pane, &format!("-l {digit}"), &condition).await {
+        Ok(Pasted::Sent) => {}
+        Ok(Pasted::Refused) => return Err(failed("the question changed just before the key")),
+        Err(error) => return Err(failed(&error.words())),
+    }
+    if let Some(words) = words {
+        tokio::time::sleep(FIELD).await;
+        let buffer = format!("cafleet-answer-{}", team.member.id.short());
+        match target.tmux.paste(target.pane, &buffer, words, &target.is_same()).await {
+            Ok(Pasted::Sent) => {}
+            Ok(Pasted::Refused) => return Err(failed("the pane changed after the choice")),
+            Err(error) => return Err(failed(&error.words())),
+        }
+    }
+    let (action, value) = match words {
+        Some(words) => ("freetext", words.to_owned()),
+        None => ("choice", digit.to_string()),
+    };
+    Ok(Answer::new(
+        format!("Sent {action} to {} pane={}", team.member.id.short(), target.pane),
+        json!({
+            "member_agent_id": team.member.id.to_string(),
+            "pane_id": target.pane,
+            "action": action,
+            "value": value,
+        }),
+    ))
+}

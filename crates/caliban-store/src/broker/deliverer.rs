@@ -1,0 +1,84 @@
+//! Which process types for a session. The lock is the truth; the row says who has it.
+
+use sqlx::Row;
+
+use super::ids::SessionId;
+use super::{Broker, BrokerError};
+use crate::Stamp;
+use crate::signals::PaneLock;
+
+/// The process that types for a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deliverer {
+    /// The process, in a form that names it and no later one.
+    pub process: String,
+    /// Since when.
+    pub since: Stamp,
+}
+
+impl Broker {
+    /// Takes the right to be the deliverer of a session; `None` when another process has it, or nobody can.
+    pub async fn lock_deliverer(&self, session: SessionId) -> Option<PaneLock> {
+        self.signals.try_lock_pane(&bell_of(session)).await.ok().flatten()
+    }
+
+    /// Wakes the deliverer of a session.
+    pub async fn wake_deliverer(&self, session: SessionId) {
+        self.signals.ring(&bell_of(session)).await;
+    }
+
+    /// Starts to listen for [`Broker::wake_deliverer`].
+    pub async fn deliverer_bell(&self, session: SessionId) -> Option<Box<dyn crate::signals::Bell>> {
+        self.signals.listen(&bell_of(session)).await.ok()
+    }
+
+    /// Writes down who the deliverer is, for people.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn record_deliverer(
+        &mut self,
+        session: SessionId,
+        process: &str,
+        now: Stamp,
+    ) -> Result<(), BrokerError> {
+        let mut tx = self.db.begin().await?;
+        let outcome: Result<(), BrokerError> = async {
+            let tx = &mut tx;
+            sqlx::query("INSERT OR REPLACE INTO deliverers (session_id, process, since) VALUES ($1, $2, $3)")
+                .bind(session.to_string())
+                .bind(process)
+                .bind(now.to_string())
+                .execute(tx.conn())
+                .await
+                .map_err(|e| tx.words(e))?;
+            Ok(())
+        }
+        .await;
+        tx.finish(outcome).await
+    }
+
+    /// The last process that was the deliverer; whether it still is, the lock says.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn deliverer(&mut self, session: SessionId) -> Result<Option<Deliverer>, BrokerError> {
+        let found = sqlx::query("SELECT process, since FROM deliverers WHERE session_id = $1")
+            .bind(session.to_string())
+            .fetch_optional(self.db.conn().await?)
+            .await
+            .map_err(|e| self.db.words(e))?;
+        let read = |row: &sqlx::sqlite::SqliteRow| -> Result<Deliverer, sqlx::Error> {
+            let since: String = row.try_get(1)?;
+            Ok(Deliverer {
+                process: row.try_get(0)?,
+                since: Stamp::parse(&since).unwrap_or_else(|_| Stamp::from_micros(0)),
+            })
+        };
+        found.as_ref().map(read).transpose().map_err(|e| self.db.words(e).into())
+    }
+}
+
+fn bell_of(session: SessionId) -> String {
+    format!("deliverer-{session}")
+}

@@ -1,0 +1,313 @@
+//! Commands that a Director has a member run.
+//!
+//! Owns their states as guarded writes: `queued` (to be typed), `typed`, `running` (its runner has begun), and one of two
+//! ends, `done` or `lost`. A command begins at most once, and not after it was called lost.
+
+use std::fmt;
+
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+
+use super::ids::{AgentId, ExecId, SessionId};
+use super::row::read;
+use super::{Broker, BrokerError};
+use crate::Stamp;
+
+/// A command to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewExec {
+    /// Its id.
+    pub id: ExecId,
+    /// The session.
+    pub session: SessionId,
+    /// Who runs it.
+    pub member: AgentId,
+    /// Who wants it.
+    pub director: AgentId,
+    /// What to run.
+    pub command: String,
+}
+
+/// How far a command got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExecState {
+    /// To be typed when the pane is free.
+    Queued,
+    /// Typed; not begun.
+    Typed,
+    /// Begun.
+    Running,
+    /// Ended, with an exit code.
+    Done,
+    /// It never began, or its end is not known.
+    Lost,
+}
+
+impl ExecState {
+    /// The word for it in the database and in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Typed => "typed",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Lost => "lost",
+        }
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        [Self::Queued, Self::Typed, Self::Running, Self::Done, Self::Lost]
+            .into_iter()
+            .find(|state| state.as_str() == word)
+    }
+
+    /// Whether it can still change.
+    #[must_use]
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Queued | Self::Typed | Self::Running)
+    }
+}
+
+impl fmt::Display for ExecState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A command and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exec {
+    /// Its id.
+    pub id: ExecId,
+    /// The session.
+    pub session: SessionId,
+    /// Who runs it.
+    pub member: AgentId,
+    /// Who wants it.
+    pub director: AgentId,
+    /// What to run.
+    pub command: String,
+    /// How far it got.
+    pub state: ExecState,
+    /// When it was asked for.
+    pub created_at: Stamp,
+    /// When that last changed.
+    pub changed_at: Stamp,
+    /// The process that runs it.
+    pub runner: Option<String>,
+    /// Its exit code.
+    pub exit_code: Option<i64>,
+    /// The end of what it printed.
+    pub output: Option<String>,
+    /// Why it waits or is lost.
+    pub note: Option<String>,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExecEnd {
+    /// With this code and output.
+    Done {
+        /// Its exit code.
+        exit_code: i64,
+        /// The end of what it printed.
+        output: String,
+    },
+    /// Nobody knows, for this reason.
+    Lost(String),
+}
+
+const COLUMNS: &str = "exec_id, session_id, member_agent_id, director_agent_id, command, state, created_at, changed_at, \
+                       runner, exit_code, output, note";
+
+fn exec(row: &SqliteRow) -> Result<Exec, sqlx::Error> {
+    let stamp = |text: &str| Stamp::parse(text).ok();
+    Ok(Exec {
+        id: read(row, 0, ExecId::parse)?,
+        session: read(row, 1, SessionId::parse)?,
+        member: read(row, 2, AgentId::parse)?,
+        director: read(row, 3, AgentId::parse)?,
+        command: row.try_get(4)?,
+        state: read(row, 5, ExecState::parse)?,
+        created_at: read(row, 6, stamp)?,
+        changed_at: read(row, 7, stamp)?,
+        runner: row.try_get(8)?,
+        exit_code: row.try_get(9)?,
+        output: row.try_get(10)?,
+        note: row.try_get(11)?,
+    })
+}
+
+impl Broker {
+    /// Stores a command that is to be typed.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn queue_exec(&mut self, new: &NewExec, now: Stamp) -> Result<(), BrokerError> {
+        let mut tx = self.db.begin().await?;
+        let outcome: Result<(), BrokerError> = async {
+            let tx = &mut tx;
+            sqlx::query(
+                "INSERT INTO execs (exec_id, session_id, member_agent_id, director_agent_id, command, state, \
+                 created_at, changed_at) VALUES ($1, $2, $3, $4, $5, 'queued', $6, $6)",
+            )
+            .bind(new.id.to_string())
+            .bind(new.session.to_string())
+            .bind(new.member.to_string())
+            .bind(new.director.to_string())
+            .bind(&new.command)
+            .bind(now.to_string())
+            .execute(tx.conn())
+            .await
+            .map_err(|e| tx.words(e))?;
+            Ok(())
+        }
+        .await;
+        tx.finish(outcome).await
+    }
+
+    /// One command.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn exec(&mut self, id: ExecId) -> Result<Option<Exec>, BrokerError> {
+        let found =
+            sqlx::query(sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM execs WHERE exec_id = $1")))
+                .bind(id.to_string())
+                .fetch_optional(self.db.conn().await?)
+                .await
+                .map_err(|e| self.db.words(e))?;
+        found.as_ref().map(exec).transpose().map_err(|e| self.db.words(e).into())
+    }
+
+    /// The commands of a Director whose id begins so.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn execs_like(&mut self, director: AgentId, begins: &str) -> Result<Vec<Exec>, BrokerError> {
+        let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
+            "SELECT {COLUMNS} FROM execs WHERE director_agent_id = $1 AND substr(exec_id, 1, length($2)) = $2 \
+             ORDER BY seq LIMIT 5"
+        )))
+        .bind(director.to_string())
+        .bind(begins.to_lowercase())
+        .fetch_all(self.db.conn().await?)
+        .await
+        .map_err(|e| self.db.words(e))?;
+        rows.iter().map(|row| exec(row).map_err(|e| self.db.words(e).into())).collect()
+    }
+
+    /// The commands of a session that have not ended, oldest first.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn open_execs(&mut self, session: SessionId) -> Result<Vec<Exec>, BrokerError> {
+        let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
+            "SELECT {COLUMNS} FROM execs WHERE session_id = $1 AND state IN ('queued', 'typed', 'running') \
+             ORDER BY seq"
+        )))
+        .bind(session.to_string())
+        .fetch_all(self.db.conn().await?)
+        .await
+        .map_err(|e| self.db.words(e))?;
+        rows.iter().map(|row| exec(row).map_err(|e| self.db.words(e).into())).collect()
+    }
+
+    /// Claims a command for typing; `false` when it is not waiting any more.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn claim_exec(&mut self, id: ExecId, now: Stamp) -> Result<bool, BrokerError> {
+        self.change(
+            "UPDATE execs SET state = 'typed', changed_at = $2 WHERE exec_id = $1 AND state = 'queued'",
+            id,
+            now,
+            &[],
+        )
+        .await
+    }
+
+    /// A command that was claimed and could not be typed waits again.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn unclaim_exec(&mut self, id: ExecId, why: &str, now: Stamp) -> Result<bool, BrokerError> {
+        self.change(
+            "UPDATE execs SET state = 'queued', changed_at = $2, note = $3 WHERE exec_id = $1 AND state = 'typed'",
+            id,
+            now,
+            &[why],
+        )
+        .await
+    }
+
+    /// Its runner begins; `false` when it has begun before, or is called lost.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn begin_exec(&mut self, id: ExecId, runner: &str, now: Stamp) -> Result<bool, BrokerError> {
+        self.change(
+            "UPDATE execs SET state = 'running', changed_at = $2, runner = $3, note = NULL \
+             WHERE exec_id = $1 AND state = 'typed'",
+            id,
+            now,
+            &[runner],
+        )
+        .await
+    }
+
+    /// Records the end of a command; `false` when it had ended before.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn end_exec(&mut self, id: ExecId, end: &ExecEnd, now: Stamp) -> Result<bool, BrokerError> {
+        let ended = match end {
+            ExecEnd::Done { exit_code, output } => {
+                let code = exit_code.to_string();
+                self.change(
+                    "UPDATE execs SET state = 'done', changed_at = $2, exit_code = CAST($3 AS BIGINT), output = $4 \
+                     WHERE exec_id = $1 AND state = 'running'",
+                    id,
+                    now,
+                    &[&code, output],
+                )
+                .await?
+            }
+            ExecEnd::Lost(why) => {
+                self.change(
+                    "UPDATE execs SET state = 'lost', changed_at = $2, note = $3 \
+                     WHERE exec_id = $1 AND state IN ('queued', 'typed', 'running')",
+                    id,
+                    now,
+                    &[why],
+                )
+                .await?
+            }
+        };
+        // Whoever waits for the end listens for the command's id.
+        self.signals.ring(&id.to_string()).await;
+        Ok(ended)
+    }
+
+    async fn change(
+        &mut self,
+        sql: &'static str,
+        id: ExecId,
+        now: Stamp,
+        more: &[&str],
+    ) -> Result<bool, BrokerError> {
+        let mut tx = self.db.begin().await?;
+        let outcome: Result<bool, BrokerError> = async {
+            let tx = &mut tx;
+            let mut query = sqlx::query(sql).bind(id.to_string()).bind(now.to_string());
+            for value in more {
+                query = query.bind((*value).to_owned());
+            }
+            let changed = query.execute(tx.conn()).await.map_err(|e| tx.words(e))?;
+            Ok(changed.rows_affected() == 1)
+        }
+        .await;
+        tx.finish(outcome).await
+    }
+}

@@ -1,0 +1,78 @@
+//! Notices: what the broker itself reports, once for each subject.
+//!
+//! A notice is a message from the Administrator. It goes to a Director, and to the Administrator's own mailbox, where
+//! the user finds it.
+
+use super::ids::{AgentId, SessionId, TaskId};
+use super::resolve::agent_by_id;
+use super::send::{insert_task, message};
+use super::types::AgentStatus;
+use super::{Broker, BrokerError};
+use crate::Stamp;
+
+/// What to report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// The session.
+    pub session: SessionId,
+    /// What it is about; the same subject is reported once.
+    pub subject: String,
+    /// The Director to tell.
+    pub director: Option<AgentId>,
+    /// Whether the user is told, too.
+    pub to_user: bool,
+    /// The words.
+    pub text: String,
+}
+
+impl Broker {
+    /// Reports something, if it was not reported before; says whether it was new.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn notice(&mut self, notice: &Notice, now: Stamp) -> Result<bool, BrokerError> {
+        let mut tx = self.db.begin().await?;
+        let outcome: Result<Vec<AgentId>, BrokerError> = async {
+            let tx = &mut tx;
+            let new = sqlx::query(
+                "INSERT INTO notices (session_id, subject, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+            )
+            .bind(notice.session.to_string())
+            .bind(&notice.subject)
+            .bind(now.to_string())
+            .execute(tx.conn())
+            .await
+            .map_err(|e| tx.words(e))?;
+            if new.rows_affected() == 0 {
+                return Ok(Vec::new());
+            }
+            let administrator: Option<String> = sqlx::query_scalar(
+                "SELECT agent_id FROM agents WHERE session_id = $1 AND kind = 'builtin-administrator'",
+            )
+            .bind(notice.session.to_string())
+            .fetch_optional(tx.conn())
+            .await
+            .map_err(|e| tx.words(e))?;
+            let Some(administrator) = administrator.as_deref().and_then(AgentId::parse) else {
+                return Ok(Vec::new());
+            };
+            let Some(from) = agent_by_id(tx.conn(), administrator).await.map_err(|e| tx.words(e))? else {
+                return Ok(Vec::new());
+            };
+            let mut told = Vec::new();
+            for to in notice.director.into_iter().chain(notice.to_user.then_some(administrator)) {
+                let agent = agent_by_id(tx.conn(), to).await.map_err(|e| tx.words(e))?;
+                let Some(agent) = agent.filter(|agent| agent.status == AgentStatus::Active) else { continue };
+                insert_task(tx, message(TaskId::random(), &from, &agent, &notice.text, None, now)).await?;
+                told.push(to);
+            }
+            Ok(told)
+        }
+        .await;
+        let told = tx.finish(outcome).await?;
+        for agent in &told {
+            self.signals.ring(&agent.to_string()).await;
+        }
+        Ok(!told.is_empty())
+    }
+}
