@@ -23,7 +23,7 @@ fn r20_what_background_helpers_may_spend_comes_out_of_what_their_parent_has_left
     ]);
     let parent = fleet.bg(
         "the parent's task",
-        ["--permission-mode", "unattended", "--budget-tokens", "60000", "--isolation", "none"],
+        ["--permission-mode", "unattended", "--budget-tokens", "90000", "--isolation", "none"],
     );
     fleet.run(["agents", "wait", &parent]).ok();
     fleet.run(["resume", &parent, "--prompt", "one more"]).ok();
@@ -37,7 +37,7 @@ fn r20_what_background_helpers_may_spend_comes_out_of_what_their_parent_has_left
     let usage = fleet.row(&parent)["usage"].clone();
     let spent: u64 = ["input", "output"].iter().map(|kind| usage[kind].as_u64().unwrap()).sum();
     assert_eq!(given.len(), 4, "{rows:#?}");
-    assert!(given.iter().sum::<u64>() + spent <= 60_000, "{given:?} and {spent}");
+    assert!(given.iter().sum::<u64>() + spent <= 90_000, "{given:?} and {spent}");
     let told = fleet.run(["logs", &parent, "--json"]).ok().stdout;
     assert!(told.contains("It has half of the budget that you had left ("), "{told}");
     for row in rows.iter().filter(|row| row["parent"] == json!(parent)) {
