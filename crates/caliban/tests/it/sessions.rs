@@ -216,14 +216,14 @@ fn what_a_session_leaves_is_for_its_owner_alone() {
 #[test]
 fn continue_takes_the_latest_and_resume_the_one_that_is_named() {
     let place = Place::new(script![
-        text("one").on_first("first"),
-        text("two").on_first("second"),
-        text("one again").on_first("first"),
-        text("two again").on_first("second")
+        text("one").on_first("the one"),
+        text("two").on_first("the other"),
+        text("one again").on_first("the one"),
+        text("two again").on_first("the other")
     ]);
     let id = |output: testkit::Output| output.json::<Value>()["session_id"].as_str().unwrap().to_owned();
-    let first = id(place.ask("first", ["--output-format", "json"]).ok());
-    let second = id(place.ask("second", ["--output-format", "json"]).ok());
+    let first = id(place.ask("the one", ["--output-format", "json"]).ok());
+    let second = id(place.ask("the other", ["--output-format", "json"]).ok());
     assert_ne!(first, second);
     assert_eq!(place.ask("go on", ["--continue"]).ok().stdout, "two again\n");
     let prefix = (1..=8).map(|length| &first[..length]).find(|prefix| !second.starts_with(prefix)).unwrap();

@@ -49,7 +49,8 @@ fn a12_what_an_earlier_shell_kept_from_an_agent_it_still_does_not_write_down() {
 
 #[test]
 fn r17_a_transcript_that_lost_its_turns_is_not_gone_on_with_and_nothing_runs_twice() {
-    let work = || bash("echo x >> counter");
+    // Outside of the repo: what has changed there is part of what the agent is told first.
+    let work = || bash("echo x >> ../counter");
     for damage in ["empty", "missing", "cut"] {
         let fleet = Fleet::new(script![work(), work(), text("done"), work(), text("anew")]);
         let id = fleet.bg("the task", ["--permission-mode", "unattended", "--isolation", "none"]);
@@ -68,7 +69,7 @@ fn r17_a_transcript_that_lost_its_turns_is_not_gone_on_with_and_nothing_runs_twi
         let refused = fleet.run(["resume", &id]).expect_code(1);
         assert!(refused.stderr.contains("cannot go on where it was"), "{damage}: {}", refused.stderr);
         assert!(refused.stderr.contains("0 of the agent's 3 turns"), "{damage}: {}", refused.stderr);
-        let counter = || fleet.place.env.read(fleet.place.repo.join("counter")).lines().count();
+        let counter = || fleet.place.env.read(fleet.place.repo.join("../counter")).lines().count();
         assert_eq!(counter(), 2, "{damage}");
         fleet.run(["resume", &id, "--from-scratch"]).ok();
         fleet.run(["agents", "wait", &id]).ok();
