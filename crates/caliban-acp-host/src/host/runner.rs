@@ -96,7 +96,8 @@ impl Shared {
             let _gone = waiter.send(told.clone());
             // What the turn took is in one answer: whoever adds the answers up counts it once.
             let micro_usd = ended.report.micro_usd.map(|_| 0);
-            let report = TurnReport { usage: Usage::default(), micro_usd, ..TurnReport::clone(&ended.report) };
+            let report =
+                TurnReport { usage: Usage::default(), micro_usd, ..TurnReport::clone(&ended.report) };
             told = Ended { report: Arc::new(report), ..ended.clone() };
         }
         board.next_turn()

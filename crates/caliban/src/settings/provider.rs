@@ -119,7 +119,10 @@ impl Loaded {
     /// Whether what is missing is a key: of the provider that is named, or of any.
     pub(crate) fn lacks_key(&self) -> bool {
         let has_key = |kind: ProviderKind| {
-            self.settings.providers.api(kind).is_none_or(|api| api.api_key.is_some() || api.base_url.is_some())
+            self.settings
+                .providers
+                .api(kind)
+                .is_none_or(|api| api.api_key.is_some() || api.base_url.is_some())
         };
         match self.settings.provider {
             Some(kind) => kind.key_variable().is_some() && !has_key(kind),
