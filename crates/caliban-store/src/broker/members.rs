@@ -9,8 +9,8 @@ use serde_json::json;
 use sqlx::Row;
 
 use super::agents::{insert_agent, insert_placement};
-use super::names::refuse_reserved;
 use super::ids::{AgentId, IdPrefix, SessionId};
+use super::names::refuse_reserved;
 use super::resolve::{agent_by_id, find_agent, find_session};
 use super::row::{self, agent_columns};
 use super::types::{Agent, AgentKind, AgentStatus, PaneIdentity, Placement};

@@ -46,7 +46,7 @@ fn a_mistyped_command_line_is_refused_with_a_hint() {
             &["-p", "hi", "--deny", "Teleport"],
             2,
             "--deny: rule `Teleport`: there is no tool `Teleport`",
-            "the tools are Read, Write, Edit, Bash, BashOutput, KillShell, Glob, Grep, WebFetch, TodoWrite, AgentTool, and \
+            "the tools are Read, Write, Edit, Bash, BashOutput, BashInput, KillShell, Glob, Grep, WebFetch, TodoWrite, AgentTool, and \
              mcp__SERVER__TOOL",
         ),
         (
