@@ -8,6 +8,7 @@ mod broker;
 mod broker_load;
 mod capture;
 mod commit;
+mod fence;
 mod fleet;
 mod fleet_memory;
 mod fleet_model;
@@ -47,8 +48,12 @@ const RUNS: usize = 40;
 const PROGRAMS: [&str; 6] = ["-p", "caliban", "-p", "caliban-supervisor", "-p", "cafleet"];
 
 /// What benchmarks need beside them.
-const EXAMPLES: [(&str, &str); 3] =
-    [("testkit", "model-server"), ("caliban-worktrees", "create"), ("caliban-store", "commit")];
+const EXAMPLES: [(&str, &str); 4] = [
+    ("testkit", "model-server"),
+    ("caliban-worktrees", "create"),
+    ("caliban-store", "commit"),
+    ("caliban-fence", "start"),
+];
 
 /// A benchmark.
 struct Bench {
@@ -65,6 +70,7 @@ const BENCHES: [Bench; 11] = [
     help::BENCH,
     turn::BENCH,
     tool_turn::BENCH,
+    fence::BENCH,
     request::BENCH,
     worktree::BENCH,
     removal::BENCH,

@@ -16,7 +16,7 @@ struct Need {
     why: &'static str,
 }
 
-const NEEDS: [Need; 12] = [
+const NEEDS: [Need; 13] = [
     Need {
         probe: ("cc", "--version"),
         package: "gcc libc6-dev",
@@ -26,6 +26,7 @@ const NEEDS: [Need; 12] = [
     Need { probe: ("tmux", "-V"), package: "tmux", why: "terminals and panes in tests" },
     Need { probe: ("strace", "-V"), package: "strace", why: "faults injected at system calls" },
     Need { probe: ("faketime", "--version"), package: "faketime", why: "clocks that jump" },
+    Need { probe: ("python3", "--version"), package: "python3", why: "attempts to get out of the fence" },
     Need { probe: ("make", "--version"), package: "make", why: "commands of the guides" },
     Need { probe: ("jq", "--version"), package: "jq", why: "commands of the guides" },
     Need { probe: ("zsh", "--version"), package: "zsh", why: "its completions" },

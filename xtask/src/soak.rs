@@ -1,5 +1,5 @@
 //! `cargo xtask soak`: the long version of the tests that kill the daemon: under load (r01), at every write (r02), and
-//! with many agents that must survive it (r03).
+//! with many agents that must survive it (r03); and of the command lines that are thrown at the fence (a17).
 //!
 //! `cargo xtask soak members` is the long version of the chaos in panes (m08).
 //!
@@ -18,6 +18,9 @@ const AGENTS: &str = "1000";
 /// At how many writes of a spawn it is killed; a whole run has fewer.
 const BOUNDARIES: &str = "80";
 
+/// How many generated command lines are thrown at the fence in each mode.
+const LINES: &str = "100000";
+
 /// Runs the soak.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     if let [what] = args
@@ -28,14 +31,16 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
         command.args(["m08_a_thousand_deliveries_in_chaos", "--ignored", "--nocapture"]);
         return Ok(run::code(run::status(&mut command)?));
     }
-    let (mut kills, mut agents, mut seed) = (KILLS.to_owned(), AGENTS.to_owned(), None);
+    let (mut kills, mut agents, mut lines) = (KILLS.to_owned(), AGENTS.to_owned(), LINES.to_owned());
+    let mut seed = None;
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match (arg.as_str(), args.next()) {
             ("--kills", Some(value)) => kills.clone_from(value),
             ("--agents", Some(value)) => agents.clone_from(value),
+            ("--lines", Some(value)) => lines.clone_from(value),
             ("--seed", Some(value)) => seed = Some(value.clone()),
-            (other, _) => bail!("expected --kills N, --agents N or --seed N, found {other}"),
+            (other, _) => bail!("expected --kills N, --agents N, --lines N or --seed N, found {other}"),
         }
     }
     run::must(run::command("cargo").args(["build", "--workspace", "--bins"]))?;
@@ -45,8 +50,13 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     command.args(["r01_", "r02_", "r03_", "--nocapture", "--test-threads=1"]);
     command.env("CALIBAN_SOAK_KILLS", kills).env("CALIBAN_SOAK_AGENTS", agents);
     command.env("CALIBAN_SOAK_BOUNDARIES", BOUNDARIES);
+    let mut fence = run::command("cargo");
+    fence.args(["test", "-p", "caliban", "--test", "it", "--"]);
+    fence.args(["a17_no_generated_line", "--nocapture"]).env("CALIBAN_SOAK_LINES", lines);
     if let Some(seed) = seed {
-        command.env("CALIBAN_SOAK_SEED", seed);
+        command.env("CALIBAN_SOAK_SEED", &seed);
+        fence.env("CALIBAN_SOAK_SEED", seed);
     }
-    Ok(run::code(run::status(&mut command)?))
+    run::must(&mut command)?;
+    Ok(run::code(run::status(&mut fence)?))
 }

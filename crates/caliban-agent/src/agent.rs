@@ -12,6 +12,7 @@ use std::{
 use caliban_core::{
     access::Access,
     background::BackgroundStatus,
+    fence::Profile,
     message::{Block, Effort, Message, ToolSpec},
     mode::Mode,
     price::{Billing, Price},
@@ -19,7 +20,8 @@ use caliban_core::{
     spec::AfterTurn,
     usage::Usage,
 };
-use caliban_permissions::{Policy, Verdict};
+use caliban_fence::Fenced;
+use caliban_permissions::{Fencing, Policy, Verdict};
 use caliban_providers::Provider;
 use caliban_tools::{OffLimits, Tool, Workspace};
 use serde_json::Value;
@@ -34,6 +36,7 @@ use crate::{
     conversation::Conversation,
     event::{Author, Event, Header, Outcome, QueuedMessage, Record, TRANSCRIPT_VERSION},
     feed::Feed,
+    fence::{Fences, OwnPlaces},
     guard::Guard,
     handle::Handle,
     hooks::{HookEvent, Hooks},
@@ -44,6 +47,9 @@ use crate::{
     turn::Halt,
     writers::Writers,
 };
+
+/// The `/tmp` of fenced commands, in a session's directory.
+const TMP: &str = "tmp";
 
 /// Everything that an agent is made of.
 #[derive(Clone)]
@@ -86,6 +92,8 @@ pub struct Kit {
     pub policy: Arc<RwLock<Policy>>,
     /// What its parent may do: a mode that a person has narrowed there holds here at once.
     pub above: Option<Arc<RwLock<Policy>>>,
+    /// What its commands run in.
+    pub fences: Arc<Fences>,
     /// The user's hooks.
     pub hooks: Hooks,
     /// What it may spend.
@@ -183,11 +191,29 @@ impl Kit {
     pub(crate) fn decide(&self, tool: &str, accesses: &[Access]) -> Verdict {
         let read = |policy: &Arc<RwLock<Policy>>| policy.read().unwrap_or_else(PoisonError::into_inner).mode;
         let above = self.above.as_ref().map(read);
+        let runs = accesses.iter().any(|access| matches!(access, Access::Command { .. }));
+        // Only a command needs a fence, and trying one takes a moment.
+        let fencing = if runs { self.fences.fencing() } else { Fencing::Holds };
         let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
-        match above.map(|above| policy.mode.narrower(above)).filter(|mode| *mode != policy.mode) {
-            Some(mode) => Policy { mode, ..policy.clone() }.decide(tool, accesses),
-            None => policy.decide(tool, accesses),
+        let mode = above.map_or(policy.mode, |above| policy.mode.narrower(above));
+        if mode == policy.mode && fencing == policy.fencing {
+            policy.decide(tool, accesses)
+        } else {
+            Policy { mode, fencing, ..policy.clone() }.decide(tool, accesses)
         }
+    }
+
+    /// The fence of a call that touches this; none when it runs as the user.
+    pub(crate) fn fence(&self, profile: Profile, accesses: &[Access]) -> Result<Option<Fenced>, String> {
+        let cwd = accesses.iter().find_map(|access| match access {
+            Access::Command { cwd, .. } => Some(cwd.as_path()),
+            _ => None,
+        });
+        let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
+        let cwd = cwd.unwrap_or(self.workspace.root());
+        let tmp = self.directory.join(TMP);
+        let own = OwnPlaces { tmp: Some(&tmp), outputs: Some(self.workspace.output_dir()) };
+        self.fences.fence(profile, &policy, cwd, &own)
     }
 
     /// The hook event of this agent's end.

@@ -30,6 +30,7 @@ use crate::{
     checkpoint::Checkpoints,
     definitions::Definition,
     feed::Feed,
+    fence::Fences,
     hooks::Hooks,
     prompt::{self, ContextFiles, Instructions, Place, Standing, Surroundings, SystemPrompt},
     spawner::Spawner,
@@ -68,6 +69,8 @@ pub struct Blueprint {
     pub foreign_tools: Vec<Arc<dyn Tool>>,
     /// What may be done.
     pub policy: Policy,
+    /// What commands run in.
+    pub fences: Arc<Fences>,
     /// The user's hooks.
     pub hooks: Hooks,
     /// What may be spent, by the agent and all that it starts.
@@ -344,6 +347,7 @@ impl Blueprint {
             tools,
             policy,
             above,
+            fences: self.fences.clone(),
             hooks: self.hooks.clone(),
             purse,
             workspace,

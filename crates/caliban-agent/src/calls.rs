@@ -13,8 +13,10 @@ use std::{
 
 use caliban_core::{
     access::Access,
+    fence::Profile,
     message::{ResultPart, StopReason},
 };
+use caliban_fence::Fenced;
 use caliban_permissions::{Effect, Verdict as Rules};
 use caliban_tools::{Call, Tool, ToolOutput};
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -373,7 +375,14 @@ impl Runner<'_> {
     async fn run(&self, call: &OpenCall, prepared: Prepared<'_>) -> Result<Ended, TranscriptError> {
         let mut ended = Ended::default();
         match self.judge(call, &prepared.input, &prepared.accesses, prepared.permission).await? {
-            Judgement::May(decision) => self.carry_out(&mut ended, call, prepared, decision).await?,
+            Judgement::May(decision) => match self.kit.fence(decision.fence, &prepared.accesses) {
+                Ok(fence) => self.carry_out(&mut ended, call, prepared, decision, fence).await?,
+                Err(why) => {
+                    let why = format!("its fence cannot be put up: {why}");
+                    self.refuse(&mut ended, call, &prepared.input, refusal(Verdict::Denied, why), Vec::new())
+                        .await?;
+                }
+            },
             Judgement::MayNot(decision, suggestions) => {
                 self.refuse(&mut ended, call, &prepared.input, decision, suggestions).await?;
             }
@@ -395,17 +404,21 @@ impl Runner<'_> {
         let verdict = self.kit.decide(&call.name, accesses);
         let (why, suggestions) = match (verdict, hook) {
             (Rules::Deny { rule, why }, _) => {
-                return Ok(Judgement::MayNot(Decision { verdict: Verdict::Denied, rule, why }, Vec::new()));
+                return Ok(Judgement::MayNot(
+                    Decision { verdict: Verdict::Denied, rule, why, fence: Profile::None },
+                    Vec::new(),
+                ));
             }
             (Rules::Ask { .. }, Some(HookPermission::Allow)) => {
                 let why = "allowed by a hook".to_owned();
-                return Ok(Judgement::May(Decision { verdict: Verdict::Allowed, rule: None, why }));
+                let fence = Profile::None;
+                return Ok(Judgement::May(Decision { verdict: Verdict::Allowed, rule: None, why, fence }));
             }
             (Rules::Allow { rule, .. }, Some(HookPermission::Ask)) => {
                 ("a hook wants it asked".to_owned(), rule.into_iter().collect())
             }
-            (Rules::Allow { rule, why }, _) => {
-                return Ok(Judgement::May(Decision { verdict: Verdict::Allowed, rule, why }));
+            (Rules::Allow { rule, why, fence }, _) => {
+                return Ok(Judgement::May(Decision { verdict: Verdict::Allowed, rule, why, fence }));
             }
             (Rules::Ask { why, suggestions }, _) => (why, suggestions),
         };
@@ -463,11 +476,13 @@ impl Runner<'_> {
             return Ok(Judgement::MayNot(refusal(Verdict::Cancelled, "cancelled".to_owned()), Vec::new()));
         };
         Ok(match answer {
-            Answer::Once => Judgement::May(Decision { verdict: Verdict::Approved, rule: None, why }),
+            Answer::Once => {
+                Judgement::May(Decision { verdict: Verdict::Approved, rule: None, why, fence: Profile::None })
+            }
             Answer::Always => {
                 self.allow_from_now_on(&suggestions);
                 let rule = (!suggestions.is_empty()).then(|| suggestions.join(", "));
-                Judgement::May(Decision { verdict: Verdict::Approved, rule, why })
+                Judgement::May(Decision { verdict: Verdict::Approved, rule, why, fence: Profile::None })
             }
             Answer::No(reason) => {
                 let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -487,6 +502,7 @@ impl Runner<'_> {
         call: &OpenCall,
         prepared: Prepared<'_>,
         decision: Decision,
+        fence: Option<Fenced>,
     ) -> Result<(), TranscriptError> {
         let Prepared { tool, input, accesses, context, .. } = prepared;
         let changes = accesses.iter().any(Access::changes_something);
@@ -501,7 +517,7 @@ impl Runner<'_> {
         let feed = self.transcript.feed();
         let progress =
             |text: &str| feed.push(Entry::ToolOutput { id: call.id.clone(), text: text.to_owned() });
-        let going = Call { id: &call.id, cancel: self.cancel, progress: &progress };
+        let going = Call { id: &call.id, cancel: self.cancel, progress: &progress, fence };
         let mut output = tool.call(input.clone(), going).await;
         let ms = milliseconds(begun.elapsed());
         pictures::fit_parts(&mut output.content).await;
@@ -617,7 +633,7 @@ enum Judgement {
 }
 
 fn refusal(verdict: Verdict, why: String) -> Decision {
-    Decision { verdict, rule: None, why }
+    Decision { verdict, rule: None, why, fence: Profile::None }
 }
 
 fn allowing_flags(suggestions: &[String]) -> Option<String> {

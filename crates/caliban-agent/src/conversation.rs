@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use caliban_core::{
+    fence::Profile,
     message::{Block, Message, ResultPart, Role, StopReason},
     models,
     usage::Usage,
@@ -97,7 +98,7 @@ impl OpenCall {
             id,
             name,
             input: self.input.clone(),
-            decision: Decision { verdict: Verdict::Cancelled, rule: None, why },
+            decision: Decision { verdict: Verdict::Cancelled, rule: None, why, fence: Profile::None },
             message: NOT_RUN.to_owned(),
             suggestions: Vec::new(),
         }

@@ -10,6 +10,7 @@ pub use caliban_contract::records::AskAnswer as Answer;
 pub use caliban_core::turn::TurnOutcome as Outcome;
 use caliban_core::{
     background::BackgroundStatus,
+    fence::Profile,
     message::{Message, ResultPart, StopReason},
     usage::Usage,
 };
@@ -271,6 +272,13 @@ pub struct Decision {
     pub rule: Option<String>,
     /// Why, in words.
     pub why: String,
+    /// The fence that it runs in.
+    #[serde(default, skip_serializing_if = "is_unfenced")]
+    pub fence: Profile,
+}
+
+fn is_unfenced(fence: &Profile) -> bool {
+    *fence == Profile::None
 }
 
 /// The verdict on a call.

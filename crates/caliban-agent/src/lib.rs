@@ -17,6 +17,7 @@ pub mod definitions;
 mod ending;
 pub mod event;
 pub mod feed;
+pub mod fence;
 pub mod fork;
 mod guard;
 pub mod handle;

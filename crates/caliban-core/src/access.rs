@@ -18,6 +18,8 @@ pub enum Access {
         line: String,
         /// The absolute working directory.
         cwd: PathBuf,
+        /// Why the model wants it to run outside of the fence, when it does.
+        outside: Option<String>,
     },
     /// Fetches this URL.
     Fetch {

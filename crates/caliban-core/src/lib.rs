@@ -8,6 +8,7 @@ pub mod alias;
 pub mod background;
 pub mod budget;
 pub mod cap;
+pub mod fence;
 pub mod hook;
 pub mod ids;
 pub mod inert;

@@ -231,7 +231,8 @@ async fn keep(directory: &Path) -> io::Result<()> {
     };
     let main = goes_first(COMMAND_SCORE, || {
         let second = write.try_clone()?;
-        launch.command().stdin(Stdio::null()).stdout(write).stderr(second).spawn()
+        let (mut command, _no_fence) = launch.start(None, &[])?;
+        command.stdin(Stdio::null()).stdout(write).stderr(second).spawn()
     })?;
     std::thread::spawn(move || output.copy(File::from(said)));
     let mut tree = subreaper.keep(&main, spared, None);

@@ -5,18 +5,22 @@
 //! because the reaper itself runs without the agent's environment.
 //!
 //! Limits: the kernel's (the OOM score) are set by the keeper around the start ([`crate::goes_first`]); the time limit is
-//! held by whoever waits for the keeper ([`crate::Supervised`]). The fence of issue 15 is applied in [`Launch::command`].
+//! held by whoever waits for the keeper ([`crate::Supervised`]). A fence is put up by a helper program of our own
+//! (`caliban-fence`), which is then what is started: see [`Launch::start`].
 
 use std::{
     ffi::{OsStr, OsString},
+    fs::File,
     io::{self, Read},
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
         process::CommandExt,
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
 };
+
+use caliban_fence::{Fence, Order, Text};
 
 /// The largest encoded launch; a hook's input may hold pictures.
 const ENCODED_BYTES: u32 = 64 << 20;
@@ -37,6 +41,8 @@ pub struct Launch {
     pub environment: Environment,
     /// Its standard input and outputs.
     pub streams: Streams,
+    /// The fence that it runs in; none for a program that runs as the user.
+    pub fence: Option<Fence>,
 }
 
 /// The environment of a launched program.
@@ -79,11 +85,39 @@ impl Launch {
             directory,
             environment: Environment::Exactly(environment),
             streams,
+            fence: None,
         }
     }
 
-    /// The command, in a process group of its own. The keeper adds the streams.
-    pub fn command(&self) -> Command {
+    /// The command as it is started, in a process group of its own. The keeper adds the streams. With a fence this is the
+    /// helper that puts it up: our own program. The file has to live until the command was started.
+    ///
+    /// `more` is an argument that only the keeper knows, `descriptors` are those that the program gets besides its streams.
+    pub fn start(&self, more: Option<OsString>, descriptors: &[i32]) -> io::Result<(Command, Option<File>)> {
+        let Some(fence) = &self.fence else {
+            let mut command = self.command();
+            command.args(more);
+            return Ok((command, None));
+        };
+        let Environment::Exactly(variables) = &self.environment else {
+            return Err(io::Error::other("a fenced program inherits no environment"));
+        };
+        let text = |text: &OsString| Text(text.clone());
+        let order = Order {
+            fence: fence.clone(),
+            program: text(&self.program),
+            arguments: self.arguments.iter().chain(&more).map(text).collect(),
+            directory: self.directory.clone().into(),
+            environment: variables.iter().map(|(name, value)| (text(name), text(value))).collect(),
+            descriptors: descriptors.to_vec(),
+        };
+        let (mut command, file) = order.command(Path::new("/proc/self/exe"))?;
+        command.process_group(0);
+        Ok((command, Some(file)))
+    }
+
+    /// The command of a program without a fence.
+    fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(&self.directory).process_group(0);
         if let Environment::Exactly(variables) = &self.environment {
@@ -92,7 +126,7 @@ impl Launch {
         command
     }
 
-    /// A length, then NUL-terminated strings: directory, streams (with their input), number of arguments, program and
+    /// A length, then NUL-terminated strings: directory, streams (with their input), fence, number of arguments, program and
     /// arguments, `name=value` entries. What the reaper would inherit is empty.
     pub fn encode(&self) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; 4];
@@ -111,6 +145,8 @@ impl Launch {
         if let Streams::Apart { input } = &self.streams {
             put(&[input])?;
         }
+        let fence = self.fence.as_ref().map(serde_json::to_string).transpose()?.unwrap_or_default();
+        put(&[OsStr::new(&fence)])?;
         put(&[OsStr::new(&self.arguments.len().to_string())])?;
         put(&[&self.program])?;
         for argument in &self.arguments {
@@ -154,6 +190,10 @@ impl Launch {
             "apart" => Streams::Apart { input: parts.next()? },
             _ => return None,
         };
+        let fence = match parts.next()?.to_str()? {
+            "" => None,
+            fence => Some(serde_json::from_str(fence).ok()?),
+        };
         let count: usize = parts.next()?.to_str()?.parse().ok()?;
         let program = parts.next()?;
         let arguments: Vec<OsString> = parts.by_ref().take(count).collect();
@@ -166,7 +206,7 @@ impl Launch {
             Some((OsStr::from_bytes(name).into(), OsStr::from_bytes(&value[1..]).into()))
         });
         let environment = Environment::Exactly(variables.collect::<Option<Vec<_>>>()?);
-        Some(Self { program, arguments, directory, environment, streams })
+        Some(Self { program, arguments, directory, environment, streams, fence })
     }
 }
 
@@ -190,7 +230,7 @@ impl Streams {
 /// The values of variables may be secrets.
 impl std::fmt::Debug for Launch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { program, arguments, directory, environment: _, streams: _ } = self;
+        let Self { program, arguments, directory, environment: _, streams: _, fence: _ } = self;
         f.debug_tuple("Launch").field(program).field(arguments).field(directory).finish()
     }
 }
@@ -207,6 +247,7 @@ mod tests {
             directory: OsStr::from_bytes(b"/w\xff").into(),
             environment: Environment::Exactly(vec![("A".into(), "".into()), ("B".into(), "x=y".into())]),
             streams: Streams::Shell,
+            fence: None,
         };
         let through = |launch: &Launch| Launch::read(&mut &launch.encode().unwrap()[..]).unwrap();
         assert_eq!(through(&launch), launch);
@@ -214,6 +255,10 @@ mod tests {
         assert_eq!(through(&typed), typed);
         let joined = Launch { streams: Streams::Joined, ..launch };
         assert_eq!(through(&joined), joined);
+        let mut fence = Fence::new(caliban_core::fence::Profile::Edit, "/home/\u{e4}");
+        fence.show(Path::new(OsStr::from_bytes(b"/w\xff\n")), caliban_fence::Access::ReadWrite);
+        let fenced = Launch { fence: Some(fence), ..joined };
+        assert_eq!(through(&fenced), fenced);
         let hook = Launch::shell("true", "/".into(), Vec::new(), Streams::Apart { input: "{}\n".into() });
         assert_eq!(through(&hook), hook);
         // The bytes after the launch are left for the program.

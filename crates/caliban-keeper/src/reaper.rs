@@ -115,7 +115,8 @@ async fn run(streams: &mut Streams) -> io::Result<Report> {
     match stop {
         None if tree.gone_within(&mut Patience::new(NATURAL)).await => {}
         None => {
-            let alive = tree.left();
+            let mut alive = tree.left();
+            alive.retain(|pid| launch.fence.is_none() || !is_first_of_namespace(*pid));
             (left, names) = (alive.len(), alive.iter().take(NAMED).map(|pid| name(*pid)).collect());
             tree.end(LEFT_GRACE).await;
         }
@@ -141,13 +142,12 @@ async fn run(streams: &mut Streams) -> io::Result<Report> {
 
 /// Starts the command with its streams.
 fn begin(launch: &Launch, shell_cwd: OwnedFd, terminal: Option<&Terminal>) -> io::Result<Child> {
-    let mut command = launch.command();
+    let is_shell = launch.streams.is_shell();
+    let number = shell_cwd.as_raw_fd();
+    let more = is_shell.then(|| number.to_string().into());
+    let (mut command, _until_it_is_started) = launch.start(more, is_shell.then_some(number).as_slice())?;
+    let _for_the_shell_only = is_shell.then_some(shell_cwd);
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
-    if launch.streams.is_shell() {
-        command.arg(shell_cwd.as_raw_fd().to_string());
-    } else {
-        drop(shell_cwd);
-    }
     if let Some(terminal) = terminal {
         let [stdin, stdout, stderr] = terminal.ends()?;
         return command.stdin(stdin).stdout(stdout).stderr(stderr).spawn();
@@ -194,6 +194,13 @@ fn last_cwd(pipe: &OwnedFd) -> Option<Vec<u8>> {
 fn name(pid: i32) -> String {
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     String::from_utf8_lossy(&name).trim_end().to_owned()
+}
+
+/// Whether a process is the first of a process namespace: that of a fence is no process of the command.
+fn is_first_of_namespace(pid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    numbers.is_some_and(|numbers| numbers.split_whitespace().count() > 1 && numbers.ends_with("\t1"))
 }
 
 /// Reasons to stop the command.

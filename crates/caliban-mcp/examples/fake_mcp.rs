@@ -139,6 +139,7 @@ fn client(directory: PathBuf) -> ExitCode {
         args: vec![directory.clone().into(), "stays".into()],
         env: Vec::new(),
         cwd: directory,
+        fence: None,
     };
     let (timeout, startup_timeout) = (DEFAULT_TIMEOUT, DEFAULT_STARTUP_TIMEOUT);
     let config = ServerConfig { name: "hub".to_owned(), endpoint, timeout, startup_timeout };

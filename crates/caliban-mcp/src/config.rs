@@ -35,6 +35,8 @@ pub enum Endpoint {
         env: Vec<(OsString, OsString)>,
         /// Its working directory.
         cwd: PathBuf,
+        /// The fence that it runs in; none when it runs as the user.
+        fence: Option<caliban_fence::Fence>,
     },
     /// A URL that speaks the older way: a stream of events, and requests to an address that it names.
     Sse {
@@ -56,7 +58,7 @@ pub enum Endpoint {
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Stdio { helper: _, command, args, env, cwd } => {
+            Self::Stdio { helper: _, command, args, env, cwd, fence: _ } => {
                 let names: Vec<_> = env.iter().map(|(name, _)| name).collect();
                 f.debug_struct("Stdio")
                     .field("command", command)

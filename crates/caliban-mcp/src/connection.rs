@@ -66,13 +66,14 @@ impl Connection {
     ) -> Result<(Self, Offers), McpError> {
         let heard = Arc::new(heard);
         let way = match endpoint {
-            Endpoint::Stdio { helper, command, args, env, cwd } => {
+            Endpoint::Stdio { helper, command, args, env, cwd, fence } => {
                 let launch = Launch {
                     program: command.clone(),
                     arguments: args.clone(),
                     directory: cwd.clone(),
                     environment: Environment::Exactly(env.clone()),
                     streams: Streams::Live,
+                    fence: fence.clone(),
                 };
                 Way::Stdio(StdioConnection::start(helper, &launch, Arc::clone(&heard)).await?)
             }

@@ -1,14 +1,14 @@
 //! The verdict on a command line: each command, each redirection and each doubt on its own, and the
 //! strictest of them for the whole.
 
-use std::path::Path;
+use std::{cell::Cell, path::Path};
 
-use caliban_core::mode::Mode;
+use caliban_core::{fence::Profile, mode::Mode};
 
 use crate::{
-    command_pattern::Fit,
-    path::Reading,
-    policy::{Effect, FileAccess, Judge, by_rule, unattended},
+    command_pattern::{CommandPattern, Fit},
+    path::{Reading, normalise, resolve},
+    policy::{Effect, Fencing, FileAccess, Judge, by_rule, unattended},
     read_only,
     rule::{Covers, Rule},
     shell::{Analysis, FileUse, Run, Trust, analyse, dialect::Dialect, word::Word},
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Judge<'_> {
-    pub(crate) fn line(&self, tool: &str, line: &str, cwd: &Path) -> Verdict {
+    pub(crate) fn line(&self, tool: &str, line: &str, cwd: &Path, outside: Option<&str>) -> Verdict {
         let everything = |rule: &Rule| match &rule.covers {
             Covers::Everything => true,
             Covers::Tool(name) => name == tool || name == "Bash",
@@ -30,8 +30,37 @@ impl Judge<'_> {
         }
         let blanket = self.rules(Effect::Allow).find(|rule| everything(&rule.rule)).map(by_rule);
         let analysis = analyse(line, cwd, &self.policy.home, Dialect::here());
-        let line = Line { judge: self, line, blanket, variables: analysis.sets_variables() };
-        line.analysis(&analysis).unwrap_or_else(|| Verdict::allow("it runs nothing"))
+        let holds = self.policy.fencing == Fencing::Holds;
+        let mode = self.policy.mode;
+        let edits = mode == Mode::AcceptEdits || (mode == Mode::Default && self.policy.worktree.is_some());
+        let mut line = Line {
+            judge: self,
+            line,
+            blanket,
+            variables: analysis.sets_variables(),
+            reading: match (holds, outside.is_some()) {
+                (true, true) => Reads::Never,
+                (true, false) => Reads::Fenced,
+                (false, _) => Reads::Plain,
+            },
+            editing: holds && edits && outside.is_none() && !changes_git(&analysis),
+            fenced: true,
+            relies: Cell::new(false),
+            ruled: Cell::new(false),
+        };
+        let verdict = line.analysis(&analysis);
+        let fence = line.fence(&analysis);
+        line.fenced = fence != Profile::None;
+        let verdict = if line.fenced { verdict } else { line.analysis(&analysis) };
+        let verdict = verdict.unwrap_or_else(|| Verdict::allow("it runs nothing")).within(fence);
+        match (verdict, outside.filter(|_| holds)) {
+            (Verdict::Ask { why, suggestions }, Some(reason)) => {
+                let reason =
+                    if reason.trim().is_empty() { "the model gives no reason" } else { reason.trim() };
+                Verdict::ask(format!("{why}; outside of the fence: {reason}"), suggestions)
+            }
+            (verdict, _) => verdict,
+        }
     }
 }
 
@@ -42,6 +71,27 @@ pub(crate) struct Line<'a> {
     blanket: Option<Verdict>,
     /// Whether variables are set that a reading command may act on.
     variables: bool,
+    /// What a command gets that only reads.
+    reading: Reads,
+    /// Whether a command that nobody has looked at may run in the edit fence.
+    editing: bool,
+    /// Whether the whole line runs in a fence.
+    fenced: bool,
+    /// Whether some command is allowed only because of the edit fence.
+    relies: Cell<bool>,
+    /// Whether some command is allowed by a rule, or by the mode that allows all.
+    ruled: Cell<bool>,
+}
+
+/// What becomes of a command that is known to read only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    /// It is allowed, in a fence.
+    Fenced,
+    /// It is allowed if it is one of a few plain ones.
+    Plain,
+    /// It is asked about: it shall run outside of the fence.
+    Never,
 }
 
 impl Line<'_> {
@@ -56,10 +106,53 @@ impl Line<'_> {
         runs.chain(files).chain(doubts).reduce(Verdict::and)
     }
 
+    /// The fence of the whole line, once its commands were judged. A rule is somebody's word: what it allows runs as the
+    /// user, with the commands around it that only read.
+    fn fence(&self, analysis: &Analysis) -> Profile {
+        if self.judge.policy.fencing == Fencing::Missing {
+            Profile::None
+        } else if self.relies.get() {
+            Profile::Edit
+        } else if self.ruled.get() || self.reading == Reads::Never {
+            Profile::None
+        } else if self.judge.policy.mode != Mode::Plan && writes(analysis) {
+            Profile::Edit
+        } else {
+            Profile::Read
+        }
+    }
+
     fn file(&self, file: &FileUse) -> Verdict {
         match file {
-            FileUse::Read(path) => self.judge.path("Read", FileAccess::Read, path),
-            FileUse::Write(path) => self.judge.path("Write", FileAccess::Write, path),
+            FileUse::Read(path) => self.read(path),
+            FileUse::Write(path) => match self.judge.path("Write", FileAccess::Write, path) {
+                // A fenced command has a temporary directory of its own.
+                Verdict::Ask { .. } if self.editing && self.is_temporary(path) => self.relied_on(),
+                verdict => verdict,
+            },
+        }
+    }
+
+    /// Whether a path is in the temporary directory, which a fenced command has for itself. Not where the work lies there.
+    fn is_temporary(&self, path: &Path) -> bool {
+        let place = normalise(path);
+        let is_plain = || resolve(path).is_none_or(|real| real == place);
+        ["/tmp", "/var/tmp"]
+            .iter()
+            .any(|top| place.starts_with(top) && !self.judge.works_below(Path::new(top)))
+            && is_plain()
+    }
+
+    /// Reading a file. In the edit fence the system can be read, and what is not shown is not there; only for the home
+    /// directory somebody is asked, because that is where it is missed.
+    fn read(&self, path: &Path) -> Verdict {
+        match self.judge.path("Read", FileAccess::Read, path) {
+            Verdict::Ask { .. }
+                if self.editing && !self.judge.is_home(path) && !self.judge.is_ruled(path) =>
+            {
+                self.relied_on()
+            }
+            verdict => verdict,
         }
     }
 
@@ -76,7 +169,8 @@ impl Line<'_> {
             for rule in self.judge.rules(effect) {
                 let Covers::Command(pattern) = &rule.rule.covers else { continue };
                 let passed_on = || pattern.stands_among(&run.words) && read_only::reads(run).is_none();
-                match pattern.fit(&run.words, Reading::Wide) {
+                let script = script_of(&run.words).map_or(Fit::No, |words| pattern.fit(words, Reading::Wide));
+                match pattern.fit(&run.words, Reading::Wide).max(script) {
                     Fit::No if passed_on() => add(Verdict::ask(
                         format!("it may run what {} ({}) is about", rule.rule, rule.source),
                         Vec::new(),
@@ -90,7 +184,15 @@ impl Line<'_> {
                 }
             }
         }
-        self.mentioned(run, &mut add);
+        // In a fence the files of these rules are masked or cannot be changed: only what is named is refused right away.
+        self.mentioned(run, &mut |verdict| {
+            if !self.fenced || matches!(verdict, Verdict::Deny { .. }) {
+                add(verdict);
+            }
+        });
+        if let Some(verdict) = self.shown_by_git(run) {
+            add(verdict);
+        }
         if let Some(inner) = &run.inner {
             for run in &inner.analysis.runs {
                 if let Some(verdict) = self.forbidden(run) {
@@ -133,35 +235,61 @@ impl Line<'_> {
         }
         if !self.fears() {
             if let Some(blanket) = &self.blanket {
+                self.ruled.set(true);
                 return blanket.clone();
             }
             if self.judge.policy.mode == Mode::Unattended {
+                self.ruled.set(true);
                 return unattended();
+            }
+            if self.editing {
+                return self.relied_on();
             }
         }
         Verdict::ask(format!("the command line cannot be judged: {why}"), Vec::new())
+    }
+
+    /// Allowed, because the edit fence makes it harmless.
+    fn relied_on(&self) -> Verdict {
+        self.relies.set(true);
+        Verdict::allow("it stays inside the fence")
     }
 
     /// What the mode and the allow rules say about a command.
     fn permitted(&self, run: &Run) -> Verdict {
         let plan = self.judge.policy.mode == Mode::Plan;
         if !plan {
-            let allowing = self.judge.rules(Effect::Allow).find(|rule| {
-                matches!(&rule.rule.covers, Covers::Command(pattern) if pattern.fit(&run.words, Reading::Narrow) == Fit::Yes)
-            });
+            // Who names exactly one command does not mean it with other variables: `MAKEFILES=x make test`.
+            let fits = |pattern: &CommandPattern| {
+                pattern.fit(&run.words, Reading::Narrow) == Fit::Yes
+                    && (!self.variables || !pattern.is_exact())
+            };
+            let allowing = self
+                .judge
+                .rules(Effect::Allow)
+                .find(|rule| matches!(&rule.rule.covers, Covers::Command(pattern) if fits(pattern)));
             if let Some(rule) = allowing {
+                self.ruled.set(true);
                 return by_rule(rule);
             }
             if let Some(blanket) = &self.blanket {
+                self.ruled.set(true);
                 return blanket.clone();
             }
             if self.judge.policy.mode == Mode::Unattended {
+                self.ruled.set(true);
                 return unattended();
             }
         }
         let free = run.words[0].literal() == Some("export") || !self.variables;
+        let free = match self.reading {
+            // Outside of the fence a name of a file may become an option: `: > ./--pre=sh; rg x *`.
+            Reads::Fenced => free && (self.fenced || !read_only::may_become_option(run)),
+            Reads::Plain => free && read_only::is_plain(run),
+            Reads::Never => false,
+        };
         if let Some(files) = read_only::reads(run).filter(|_| free) {
-            let reads = files.iter().map(|path| self.judge.path("Read", FileAccess::Read, path));
+            let reads = files.iter().map(|path| self.read(path));
             return reads.fold(Verdict::allow("a command that only reads"), Verdict::and);
         }
         if let Some(inner) = run
@@ -175,6 +303,9 @@ impl Line<'_> {
         if plan {
             return Verdict::deny(format!("plan mode changes nothing, and {} may", shown(&run.words)));
         }
+        if self.editing {
+            return self.relied_on();
+        }
         match run.words[0].literal() {
             Some(name) if !name.is_empty() => Verdict::ask(
                 format!("runs {}", shown(&run.words)),
@@ -183,6 +314,38 @@ impl Line<'_> {
             _ => Verdict::ask(format!("runs {}", shown(&run.words)), Vec::new()),
         }
     }
+}
+
+/// The script that a shell is given, with its arguments: `sh -e deploy.sh x`.
+fn script_of(words: &[Word]) -> Option<&[Word]> {
+    let name = words.first()?.literal()?;
+    let name = name.rsplit('/').next().unwrap_or(name);
+    if !matches!(name, "sh" | "bash" | "dash" | "ash" | "zsh" | "ksh" | "source" | ".") {
+        return None;
+    }
+    let at = words
+        .iter()
+        .skip(1)
+        .position(|word| word.literal().is_none_or(|text| !text.starts_with(['-', '+'])))?;
+    words.get(at + 1..)
+}
+
+/// Whether a line may write a file by a redirection.
+fn writes(analysis: &Analysis) -> bool {
+    analysis.files.iter().any(|file| matches!(file, FileUse::Write(_))) || inner(analysis).any(writes)
+}
+
+/// Whether it has a command of git that does not only read: `.git` cannot be changed in a fence, so the rules decide.
+fn changes_git(analysis: &Analysis) -> bool {
+    let git = |run: &Run| {
+        let name = run.words[0].literal().unwrap_or_default();
+        name.rsplit('/').next() == Some("git") && read_only::reads(run).is_none()
+    };
+    analysis.runs.iter().any(git) || inner(analysis).any(changes_git)
+}
+
+fn inner(analysis: &Analysis) -> impl Iterator<Item = &Analysis> {
+    analysis.runs.iter().filter_map(|run| run.inner.as_ref()).map(|inner| &inner.analysis)
 }
 
 /// Programs whose first argument says what they do.

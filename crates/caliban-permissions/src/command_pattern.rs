@@ -43,12 +43,29 @@ impl CommandPattern {
         self.words.iter().all(|word| word == "*")
     }
 
+    /// Without a wildcard: exactly these words.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.words.iter().all(|word| !word.contains('*'))
+    }
+
     pub(crate) fn fit(&self, words: &[Word], reading: Reading) -> Fit {
         let fit = fit(&self.words, words, reading);
-        if reading == Reading::Narrow || fit == Fit::Yes {
+        if reading == Reading::Narrow {
+            // `./scripts/../../usr/bin/touch` is not below `./scripts`.
+            let climbs = words
+                .first()
+                .and_then(Word::literal)
+                .is_some_and(|name| name.split('/').any(|part| part == ".."));
+            let exact = self.words.first().zip(words.first().and_then(Word::literal));
+            return if climbs && exact.is_none_or(|(rule, name)| rule != name) { Fit::No } else { fit };
+        }
+        if fit == Fit::Yes {
             return fit;
         }
-        fit.max(widely(&self.words, words))
+        // A rule that names a script by its path is about the script, however its path is written.
+        let base = self.words.first().map(|name| name.rsplit('/').next().unwrap_or(name).to_owned());
+        let by_name: Vec<String> = base.into_iter().chain(self.words.iter().skip(1).cloned()).collect();
+        fit.max(widely(&self.words, words)).max(widely(&by_name, words))
     }
 
     /// Whether the rule's fixed beginning stands among the arguments of some other program, which may run it. Of

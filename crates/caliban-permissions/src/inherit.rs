@@ -8,7 +8,7 @@ use caliban_core::mode::Mode;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    policy::{Effect, Policy, SourcedRule},
+    policy::{Effect, Fencing, Policy, SourcedRule},
     rule::{Rule, RuleError},
 };
 
@@ -38,6 +38,7 @@ pub fn inherit(parent: &Policy, own: Policy) -> Policy {
         read_dirs: both(own.read_dirs, &parent.read_dirs),
         home: parent.home.clone(),
         worktree: parent.worktree.clone(),
+        fencing: own.fencing,
         tools: in_both(own.tools, parent.tools.clone()),
     }
 }
@@ -112,6 +113,7 @@ impl TryFrom<Stored> for Policy {
             read_dirs: stored.read_dirs,
             home: stored.home,
             worktree: stored.worktree,
+            fencing: Fencing::Holds,
             tools: stored.tools,
         })
     }

@@ -6,6 +6,7 @@
 
 mod command;
 mod command_pattern;
+mod fenced;
 mod git;
 mod glob;
 mod inherit;
@@ -19,8 +20,9 @@ mod shell;
 mod verdict;
 
 pub use caliban_core::mode::{Mode, ModeError};
+pub use fenced::Held;
 pub use inherit::inherit;
 pub use path::{normalise, resolve};
-pub use policy::{Effect, Policy, SourcedRule};
+pub use policy::{Effect, Fencing, Policy, SourcedRule};
 pub use rule::{Rule, RuleError};
 pub use verdict::Verdict;

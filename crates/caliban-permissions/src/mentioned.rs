@@ -56,17 +56,27 @@ impl Line<'_> {
                     add(verdict);
                 }
             }
-            if let Some(shown) = git::shown(run) {
-                let covers = |path: &Path| self.tree(path, Hidden::Too, &held, first).is_some();
-                if shown.may_hold(&|path| held(path).is_some(), &covers) {
-                    let why = format!(
-                        "git may show what {} ({}) is about (better: name the paths that are wanted behind `--`)",
-                        first.rule, first.source
-                    );
-                    add(Verdict::ask(why, Vec::new()));
-                }
-            }
         }
+    }
+
+    /// What rules about files say about a command of git that shows content. Git keeps it in objects, which no mask covers.
+    pub(crate) fn shown_by_git(&self, run: &Run) -> Option<Verdict> {
+        let shown = git::shown(run)?;
+        let rules: Vec<_> = [Effect::Deny, Effect::Ask]
+            .into_iter()
+            .flat_map(|effect| self.judge.rules(effect))
+            .filter(|rule| matches!(rule.rule.covers, Covers::Read(_)))
+            .collect();
+        let first = *rules.first()?;
+        let held = |path: &Path| rules.iter().copied().find(|rule| self.judge.matches(&rule.rule, path));
+        let covers = |path: &Path| self.tree(path, Hidden::Too, &held, first).is_some();
+        shown.may_hold(&|path| held(path).is_some(), &covers).then(|| {
+            let why = format!(
+                "git may show what {} ({}) is about (better: name the paths that are wanted behind `--`)",
+                first.rule, first.source
+            );
+            Verdict::ask(why, Vec::new())
+        })
     }
 
     /// Words that are known only when the shell has computed them.

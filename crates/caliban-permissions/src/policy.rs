@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use caliban_core::{access::Access, mode::Mode};
+use caliban_core::{access::Access, fence::Profile, mode::Mode};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -64,6 +64,8 @@ pub struct Policy {
     /// The agent's own worktree, when it has one: then only files there (and in `extra_dirs`) count as inside
     /// for writing, while `root` can still be read. Relative patterns start here too.
     pub worktree: Option<PathBuf>,
+    /// Whether what is allowed without a person's word can be fenced. Not part of what one agent hands to another.
+    pub fencing: Fencing,
     /// The only tools of the agent and of every agent that it starts; all when absent.
     pub tools: Option<BTreeSet<String>>,
 }
@@ -79,6 +81,7 @@ impl Policy {
             read_dirs: Vec::new(),
             home: home.into(),
             worktree: None,
+            fencing: Fencing::Holds,
             tools: None,
         }
     }
@@ -111,6 +114,15 @@ impl Policy {
     }
 }
 
+/// Whether commands can be fenced on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fencing {
+    /// They can. A verdict that counts on it names the fence.
+    Holds,
+    /// They cannot, or shall not: only a few plain commands are allowed without a question.
+    Missing,
+}
+
 /// A policy with its directories resolved.
 pub(crate) struct Judge<'a> {
     pub(crate) policy: &'a Policy,
@@ -128,7 +140,7 @@ pub(crate) enum FileAccess {
 }
 
 impl<'a> Judge<'a> {
-    fn new(policy: &'a Policy) -> Self {
+    pub(crate) fn new(policy: &'a Policy) -> Self {
         let own = policy.worktree.as_ref().unwrap_or(&policy.root);
         let both = |paths: Vec<&PathBuf>| -> Vec<PathBuf> {
             let plain = paths.iter().map(|path| normalise(path));
@@ -163,7 +175,7 @@ impl<'a> Judge<'a> {
         match access {
             Access::Read(path) => self.path(tool, FileAccess::Read, path),
             Access::Write(path) => self.path(tool, FileAccess::Write, path),
-            Access::Command { line, cwd } => self.line(tool, line, cwd),
+            Access::Command { line, cwd, outside } => self.line(tool, line, cwd, outside.as_deref()),
             Access::Fetch { host, .. } => {
                 let covers = |rule: &Rule| match &rule.covers {
                     Covers::Domain(domain) => domain.matches(host),
@@ -244,6 +256,13 @@ impl<'a> Judge<'a> {
     /// The path as given and where it leads: the stricter answer holds.
     pub(crate) fn path(&self, tool: &str, access: FileAccess, path: &Path) -> Verdict {
         let given = normalise(path);
+        if through_proc(&given) {
+            // What it leads to is the command's own, not ours.
+            return self.plain_path(tool, access, &given).and(Verdict::ask(
+                format!("{}: only the command knows where that leads", path.display()),
+                Vec::new(),
+            ));
+        }
         let Some(real) = resolve(path) else {
             return self
                 .plain_path(tool, access, &given)
@@ -327,6 +346,27 @@ impl<'a> Judge<'a> {
         }
     }
 
+    /// Whether a path, as given or where it leads, is in the home directory.
+    pub(crate) fn is_home(&self, path: &Path) -> bool {
+        let both = [Some(normalise(path)), resolve(path)];
+        both.into_iter().flatten().any(|path| self.home.iter().any(|home| path.starts_with(home)))
+    }
+
+    /// Whether the home directory or a directory of the work is below this one.
+    pub(crate) fn works_below(&self, top: &Path) -> bool {
+        self.home.iter().chain(&self.readable).any(|place| place.starts_with(top))
+    }
+
+    /// Whether a rule that denies or asks is about reading a path.
+    pub(crate) fn is_ruled(&self, path: &Path) -> bool {
+        let both: Vec<PathBuf> = [Some(normalise(path)), resolve(path)].into_iter().flatten().collect();
+        let covers = |rule: &SourcedRule| {
+            both.iter()
+                .any(|path| self.covers_path(&rule.rule, "Read", FileAccess::Read, path, Reading::Wide))
+        };
+        [Effect::Deny, Effect::Ask].into_iter().any(|effect| self.rules(effect).any(covers))
+    }
+
     /// Whether a rule about paths speaks of this one.
     pub(crate) fn matches(&self, rule: &Rule, path: &Path) -> bool {
         let bases = Bases { project: &self.project, home: &self.home };
@@ -380,6 +420,16 @@ impl<'a> Judge<'a> {
     }
 }
 
+/// Whether a path goes through a process in `/proc`.
+fn through_proc(path: &Path) -> bool {
+    let Ok(below) = path.strip_prefix("/proc") else { return false };
+    let mut parts = below.components().map(|part| part.as_os_str().to_str().unwrap_or_default());
+    let process = parts.next().is_some_and(|name| {
+        name == "self" || name == "thread-self" || name.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    process && parts.any(|part| matches!(part, "cwd" | "root" | "fd" | "task" | "map_files" | "exe"))
+}
+
 /// Why writing somewhere always asks.
 enum Protected {
     /// The name, and the path down to it.
@@ -390,7 +440,9 @@ enum Protected {
 pub(crate) fn by_rule(rule: &SourcedRule) -> Verdict {
     let named = format!("{} ({})", rule.rule, rule.source);
     match rule.effect {
-        Effect::Allow => Verdict::Allow { why: format!("allowed by {named}"), rule: Some(named) },
+        Effect::Allow => {
+            Verdict::Allow { why: format!("allowed by {named}"), rule: Some(named), fence: Profile::None }
+        }
         // No further rule helps: ask beats allow.
         Effect::Ask => Verdict::ask(format!("the rule {named} asks"), Vec::new()),
         Effect::Deny => Verdict::Deny { why: format!("denied by {named}"), rule: Some(named) },

@@ -1,7 +1,7 @@
 //! Places from which something is run or trusted later: writing there asks, whatever the mode but
 //! `unattended`, unless a rule names the place itself.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Directories and files that are protected at any depth. Of a path with two parts the second lies in the first.
 const ANYWHERE: &[&str] = &[
@@ -14,6 +14,7 @@ const ANYWHERE: &[&str] = &[
     ".mcp.json",
     // What editors run when they open the project.
     ".vscode",
+    ".cursor",
     ".idea",
     ".devcontainer",
     ".devcontainer.json",
@@ -36,6 +37,7 @@ const ANYWHERE: &[&str] = &[
     ".config/mise",
     ".tool-versions",
     ".husky",
+    ".github/workflows",
     ".pre-commit-config.yaml",
     ".pre-commit-config.yml",
     "lefthook.yml",
@@ -113,6 +115,11 @@ const ANYWHERE: &[&str] = &[
     ".login",
     ".inputrc",
 ];
+
+/// The protected places right in a directory, whether they are there or not.
+pub(crate) fn protected_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    ANYWHERE.iter().map(|name| directory.join(name))
+}
 
 /// The protected place in a path, if there is one, and how many components lead up to it, itself included.
 pub(crate) fn protected_name(path: &Path) -> Option<(&'static str, usize)> {

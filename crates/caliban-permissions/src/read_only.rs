@@ -40,6 +40,29 @@ pub(crate) fn reads(run: &Run) -> Option<Vec<PathBuf>> {
     }
 }
 
+/// The commands that are allowed where nothing can be fenced, when every word is plain.
+const FEW: &[&str] = &[
+    "true", "false", ":", "pwd", "echo", "whoami", "id", "uname", "cd", "ls", "cat", "head", "tail", "wc",
+    "stat", "basename", "dirname", "date", "test", "[", "which", "grep",
+];
+
+/// Whether a command is plain enough to run without a fence and without a question.
+pub(crate) fn is_plain(run: &Run) -> bool {
+    let plain = |word: &Word| word.literal().is_some();
+    run.words.first().and_then(Word::literal).is_some_and(|name| FEW.contains(&name))
+        && run.words.iter().all(plain)
+}
+
+/// Whether a word is a pattern that may become an option, by the name of some file.
+pub(crate) fn may_become_option(run: &Run) -> bool {
+    let before_dashes = run.words.iter().skip(1).take_while(|word| word.literal() != Some("--"));
+    let mut patterns = before_dashes.filter_map(|word| match word {
+        Word::Glob(pattern) => Some(pattern),
+        Word::Literal(_) | Word::Computed(_) => None,
+    });
+    patterns.any(|pattern| pattern.starts_with(['*', '?', '[', '{', '@', '+', '!']))
+}
+
 /// Whether a format of `printf` has a `%n`, which sets a variable.
 fn counts(format: &str) -> bool {
     let mut rest = format;

@@ -1,5 +1,7 @@
 //! What came of asking the rules.
 
+use caliban_core::fence::Profile;
+
 /// Whether a call may go ahead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
@@ -9,6 +11,8 @@ pub enum Verdict {
         rule: Option<String>,
         /// In words, for the audit.
         why: String,
+        /// The fence in which it must run: the answer holds only there.
+        fence: Profile,
     },
     /// A person must say.
     Ask {
@@ -56,11 +60,19 @@ impl Verdict {
     }
 
     pub(crate) fn allow(why: impl Into<String>) -> Self {
-        Self::Allow { rule: None, why: why.into() }
+        Self::Allow { rule: None, why: why.into(), fence: Profile::None }
     }
 
     pub(crate) fn deny(why: impl Into<String>) -> Self {
         Self::Deny { rule: None, why: why.into() }
+    }
+
+    /// The same answer, for a call that runs in this fence.
+    pub(crate) fn within(mut self, profile: Profile) -> Self {
+        if let Self::Allow { fence, .. } = &mut self {
+            *fence = profile;
+        }
+        self
     }
 
     fn strictness(&self) -> u8 {
@@ -85,8 +97,11 @@ impl Verdict {
                 let why = if why == more || why.contains(&more) { why } else { format!("{why}; {more}") };
                 Self::Ask { why, suggestions: if hopeless { Vec::new() } else { suggestions } }
             }
-            (mine @ Self::Allow { rule: Some(_), .. }, Self::Allow { .. }) => mine,
-            (Self::Allow { rule: None, .. }, other @ Self::Allow { rule: Some(_), .. }) => other,
+            // The rule is worth more than the mode, the narrower fence than the wider one.
+            (Self::Allow { rule, why, fence }, Self::Allow { rule: more, why: other, fence: second }) => {
+                let (rule, why) = if rule.is_none() && more.is_some() { (more, other) } else { (rule, why) };
+                Self::Allow { rule, why, fence: fence.narrower(second) }
+            }
             (mine, other) => {
                 if other.strictness() > mine.strictness() {
                     other

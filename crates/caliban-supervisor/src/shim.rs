@@ -273,8 +273,10 @@ fn start(args: &ShimArgs, output: std::os::fd::OwnedFd) -> Result<Child, Trouble
         directory: args.cwd.clone(),
         environment: Environment::Inherit,
         streams: Streams::Joined,
+        fence: None,
     };
-    let mut worker = launch.command();
+    let (mut worker, _no_fence) =
+        launch.start(None, &[]).map_err(|error| Trouble::of("the worker", &error))?;
     worker.stdin(Stdio::null()).stdout(output).stderr(second);
     let mut spent = Spent::new();
     let child = loop {

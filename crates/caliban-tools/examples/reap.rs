@@ -16,6 +16,9 @@ fn main() -> std::process::ExitCode {
         Some(mode) if mode == caliban_contract::modes::PDF => {
             caliban_tools::pdf_main(arguments.next().unwrap_or_default().as_ref())
         }
+        Some(mode) if mode == caliban_contract::modes::FENCE => {
+            caliban_fence::fence_main(&arguments.collect::<Vec<_>>())
+        }
         _ => caliban_keeper::reaper_main(),
     }
 }

@@ -12,6 +12,7 @@ use caliban_core::{
     access::Access,
     message::{ResultPart, ToolSpec},
 };
+use caliban_fence::Fenced;
 use caliban_keeper::{Outcome, Report, Streams};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -29,6 +30,7 @@ use crate::{
 
 mod capture;
 pub(crate) mod detach;
+mod fenced;
 mod job;
 pub(crate) mod jobs;
 pub(crate) mod keys;
@@ -54,6 +56,10 @@ pub(crate) fn unreported(workspace: &Workspace) -> Vec<String> {
 /// How long the first output of a command in a terminal is waited for.
 const FIRST_WORDS: Duration = Duration::from_secs(3);
 
+/// Why a detached command does not run.
+const NOT_DETACHED: &str = "a detached command runs without a fence, and no rule allows this one: call it again with \
+    outside: true and say why in description, and the user is asked";
+
 /// The Bash tool.
 pub(crate) struct Bash {
     workspace: Arc<Workspace>,
@@ -74,6 +80,8 @@ struct Input {
     detach: bool,
     #[serde(default, deserialize_with = "input::text")]
     description: Option<String>,
+    #[serde(default, deserialize_with = "input::flag")]
+    outside: bool,
 }
 
 impl Bash {
@@ -96,7 +104,9 @@ impl Bash {
                 "run_in_background": {"type": "boolean", "description": "returns an id for BashOutput and KillShell"},
                 "tty": {"type": "boolean", "description": "in the background, in a terminal: BashInput types into it"},
                 "detach": {"type": "boolean", "description": "a service that outlives you; the user must allow it"},
-                "description": {"type": "string", "description": "what it does, in a few words"}
+                "description": {"type": "string", "description": "what it does, in a few words"},
+                "outside": {"type": "boolean", "description": "asks the user to run it outside of the fence, when its \
+                    result says that the fence is in the way; say why in description"}
             }, "required": ["command"]}),
         };
         Self { workspace: workspace.clone(), spec }
@@ -112,16 +122,20 @@ impl Tool for Bash {
         let input = checked(input)?;
         let cwd = self.workspace.cwd();
         self.workspace.judged.note(&words(&input.command), &cwd);
+        let outside = input.outside.then(|| input.description.unwrap_or_default());
         let detached = input.detach.then(|| Access::Detach { line: input.command.clone() });
-        Ok([Access::Command { line: input.command, cwd }].into_iter().chain(detached).collect())
+        let command = Access::Command { line: input.command, cwd, outside };
+        Ok([command].into_iter().chain(detached).collect())
     }
 
     fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             let done = match checked(&input) {
+                // What outlives its agent cannot be kept in a fence: somebody has to allow the command itself.
+                Ok(input) if input.detach && call.fence.is_some() => Err(NOT_DETACHED.to_owned()),
                 Ok(input) if input.detach => self.detach(input).await,
                 Ok(input) if input.tty => self.terminal(input, &call).await,
-                Ok(input) if input.run_in_background => self.background(input),
+                Ok(input) if input.run_in_background => self.background(input, call.fence.clone()),
                 Ok(input) => self.foreground(input, &call).await,
                 Err(error) => Err(error),
             };
@@ -139,7 +153,8 @@ impl Bash {
         let limit = time(input.timeout).unwrap_or(limits.command_time).min(limits.command_time_max);
         let (cwd, note) = self.stand_somewhere(&input.command)?;
         let began = Stand { identity: identity(&cwd), cwd };
-        let request = self.request(input, &began.cwd, Some(limit), capture::Keep::WhenLarge);
+        let keep = capture::Keep::WhenLarge;
+        let request = self.request(input, &began.cwd, Some(limit), keep, call.fence.clone())?;
         let (job, mut live) = self.workspace.jobs.start(request)?;
         // However this future ends, the command ends.
         let _end = job.stop.clone().drop_guard();
@@ -164,10 +179,10 @@ impl Bash {
         Ok(self.told(&job, &ending, &began, limit, note))
     }
 
-    fn background(&self, input: Input) -> Result<ToolOutput, String> {
+    fn background(&self, input: Input, fence: Option<Fenced>) -> Result<ToolOutput, String> {
         let (cwd, note) = self.stand_somewhere(&input.command)?;
         let limit = time(input.timeout);
-        let request = self.request(input, &cwd, limit, capture::Keep::Always);
+        let request = self.request(input, &cwd, limit, capture::Keep::Always, fence)?;
         let (id, job) = self.workspace.jobs.start_background(request)?;
         let place = match job.file() {
             Some(path) => format!("; its output goes to {}", path.display()),
@@ -183,7 +198,7 @@ impl Bash {
     async fn terminal(&self, input: Input, call: &Call<'_>) -> Result<ToolOutput, String> {
         let (cwd, note) = self.stand_somewhere(&input.command)?;
         let limit = time(input.timeout);
-        let request = self.request(input, &cwd, limit, capture::Keep::Always);
+        let request = self.request(input, &cwd, limit, capture::Keep::Always, call.fence.clone())?;
         let (id, job) = self.workspace.jobs.start_background(request)?;
         tokio::select! {
             biased;
@@ -197,11 +212,25 @@ impl Bash {
         Ok(output)
     }
 
-    fn request(&self, input: Input, cwd: &Path, limit: Option<Duration>, keep: capture::Keep) -> Request {
+    fn request(
+        &self,
+        input: Input,
+        cwd: &Path,
+        limit: Option<Duration>,
+        keep: capture::Keep,
+        fence: Option<Fenced>,
+    ) -> Result<Request, String> {
         let options = &self.workspace.options;
         let streams = if input.tty { Streams::Terminal } else { Streams::Shell };
-        let (launch, mark) = script::launch(&input.command, cwd.to_owned(), &options.env, streams);
-        Request {
+        let (mut launch, mark) = script::launch(&input.command, cwd.to_owned(), &options.env, streams);
+        let steps = match fence.map(Fenced::begin).transpose()? {
+            Some((fence, steps)) => {
+                launch.fence = Some(fence);
+                Some(steps)
+            }
+            None => None,
+        };
+        Ok(Request {
             helper: options.helper.clone(),
             launch,
             mark,
@@ -209,7 +238,8 @@ impl Bash {
             limit,
             command: input.command,
             description: input.description,
-        }
+            steps,
+        })
     }
 
     /// The directory in which the command runs: the one that the permission rules saw. If it is gone, the root takes its
@@ -266,6 +296,7 @@ impl Bash {
             format!("{summary} after {seconds:.1} s")
         };
         let text = job.take();
+        notes.extend(ending.fence_notes(&text.text, code));
         if text.is_empty() && notes.is_empty() {
             notes.push("(no output)".into());
         }

@@ -10,6 +10,7 @@ use caliban_core::{
     access::Access,
     message::{ResultPart, ToolSpec},
 };
+use caliban_fence::Fenced;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -82,6 +83,8 @@ pub struct Call<'a> {
     pub cancel: &'a CancellationToken,
     /// Takes live output (a command's, a sub-agent's) for people who watch; the model does not see it.
     pub progress: &'a (dyn Fn(&str) + Send + Sync),
+    /// The fence that a command must run in; none when it runs as the user.
+    pub fence: Option<Fenced>,
 }
 
 /// What came of a call.

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use caliban_fence::{Access, Fence};
 use caliban_keeper::{Keep, Launch, Streams, Supervised, Why};
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +28,8 @@ pub struct Setup {
     pub environment: Vec<(OsString, OsString)>,
     /// The program whose hidden mode reaps commands (`caliban_contract::modes::REAP`).
     pub helper: PathBuf,
+    /// The fence that it runs in, to which the worktree is added; none when it runs as the user.
+    pub fence: Option<Fence>,
 }
 
 /// Runs it to its end; an error carries the end of what it printed.
@@ -40,9 +43,16 @@ pub(crate) async fn run(
     let ours = [("CALIBAN_WORKTREE", worktree), ("CALIBAN_REPO_ROOT", root)];
     let ours = ours.map(|(name, path)| (name.into(), path.into()));
     let environment = given.cloned().chain(ours).collect();
+    let fence = setup.fence.clone().map(|mut fence| {
+        fence.show(worktree, Access::ReadWrite);
+        fence
+    });
     let command = Supervised {
         helper: setup.helper.clone(),
-        launch: Launch::shell(&setup.command, worktree.to_owned(), environment, Streams::Joined),
+        launch: Launch {
+            fence,
+            ..Launch::shell(&setup.command, worktree.to_owned(), environment, Streams::Joined)
+        },
         limit: Duration::from_secs(setup.timeout_seconds.into()),
         keep: Keep::Last(OUTPUT_CAP),
     };

@@ -6,7 +6,7 @@
 use std::{
     num::NonZeroU64,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -16,6 +16,7 @@ use caliban_agent::{
     blueprint::{Blueprint, Helpers, Wanted, WorkspaceSource},
     definitions::{self, Definition},
     feed::{Entry, Feed},
+    fence::{Fences, Reach, Sandbox},
     hooks::{CommandHook, HookEvent, HookPlace, Hooks},
     prompt::{ContextFiles, Surroundings},
     subagent::{Isolation, inherit, policy_in_worktree},
@@ -28,6 +29,7 @@ use caliban_core::{
     alias, budget, ids::AgentId, price::Billing, redact::Redactor, setup::AgentSetup, spec::AfterTurn,
     wait::Wait,
 };
+use caliban_fence::{Fence, Hosts};
 use caliban_keeper::Variables;
 use caliban_mcp::Server;
 use caliban_permissions::Policy;
@@ -45,7 +47,7 @@ use crate::{
     settings::{
         Environment, Files, Loaded,
         provider::{Choice, Endpoint, Patience, Target, nothing_set},
-        schema::{Fleet, Settings},
+        schema::{FenceNetwork, Fleet, Settings},
         tool_environment::{Breadth, left_out, secrets, tool_environment, with_set},
     },
     skills::{self, Skill},
@@ -176,6 +178,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     let env = tool_environment(environment, &settings.bash.env_allow, breadth);
     let env = with_set(env, &settings.bash.env);
     let helper = own_program()?;
+    let fences = fences(&loaded, &env, helper.clone(), fleet_agent.is_some())?;
     let redactor = Redactor::new(secrets(environment, settings));
     let tree = worktree.map(canonical).transpose()?;
     let root = match &tree {
@@ -219,6 +222,11 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         Some((id, depth)) => spawner.child_of(id, depth),
         None => spawner,
     };
+    let policy = inherit(setup, policy).map_err(Failure::new)?;
+    let fence_of = |profile, cwd: &Path| fences.program(profile, &policy, cwd).map_err(unfenced);
+    let hook_fence = fence_of(settings.fence.hooks, &loaded.root)?;
+    let mcp_fence = fence_of(settings.fence.mcp, &root)?;
+    let setup_fence = fence_of(settings.fence.setup, &root)?;
     let blueprint = Blueprint {
         billing: billing(&target),
         provider,
@@ -246,8 +254,13 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
             left_out: left_out(environment, &settings.bash.env_allow, breadth),
         },
         foreign_tools: Vec::new(),
-        policy: inherit(setup, policy).map_err(Failure::new)?,
-        hooks: hooks(settings, setup, HookPlace { root: loaded.root.clone(), env, ..HookPlace::default() }),
+        policy,
+        fences: Arc::new(fences),
+        hooks: hooks(
+            settings,
+            setup,
+            HookPlace { root: loaded.root.clone(), env, fence: hook_fence, ..HookPlace::default() },
+        ),
         budget: budget_limits(settings),
         limits: Limits { max_turns: settings.limits.max_turns.get() },
         job_wait: Duration::from_secs(settings.bash.job_wait_seconds),
@@ -256,12 +269,12 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         helpers: if settings.sub_agents { Helpers::Allowed } else { Helpers::Off },
         fallback,
         definitions: definitions.into(),
-        isolation: isolation(settings, repo, &workspace),
+        isolation: isolation(settings, repo, &workspace, setup_fence),
         background: None,
         spawner: Arc::new(spawner),
     };
-    let mut configs = mcp::configured(settings, &workspace);
-    configs.extend(mcp::brought(mcp_servers, &workspace));
+    let mut configs = mcp::configured(settings, &workspace, mcp_fence.as_ref());
+    configs.extend(mcp::brought(mcp_servers, &workspace, mcp_fence.as_ref()));
     let questions = Questions::default();
     let elicit = questions.elicit(attendance);
     let (servers, without) = mcp::connect(&configs, &workspace.http, elicit.as_ref()).await;
@@ -354,6 +367,51 @@ fn policy(loaded: &Loaded, worktree: Option<&Path>) -> Policy {
         Some(worktree) => policy_in_worktree(policy, worktree),
         None => policy,
     }
+}
+
+fn unfenced(reason: String) -> Failure {
+    Failure::new(format!("a fence of the settings cannot be put up: {reason}"))
+}
+
+/// The fence of the setup command of a background agent's worktree: there is no agent yet, only the settings.
+pub(crate) fn setup_fence(loaded: &Loaded, env: &Variables) -> Result<Option<Fence>, Failure> {
+    let fences = fences(loaded, env, own_program()?, true)?;
+    fences.program(loaded.settings.fence.setup, &loaded.policy(), &loaded.root).map_err(unfenced)
+}
+
+/// What commands run in. An agent in the background whose commands must be fenced does not begin where that cannot be done.
+fn fences(loaded: &Loaded, env: &Variables, helper: PathBuf, is_background: bool) -> Result<Fences, Failure> {
+    let settings = &loaded.settings;
+    let usual = if is_background { Sandbox::Required } else { Sandbox::Auto };
+    let sandbox = settings.sandbox.unwrap_or(usual);
+    if sandbox == Sandbox::Required
+        && let Err(reason) = caliban_fence::probe(&helper)
+    {
+        return Err(Failure::new(format!("commands cannot be fenced on this machine: {reason}")).hint(
+            "`caliban doctor` says more; with sandbox = \"auto\" (or \"off\") in the settings agents run without a fence, and \
+             ask before nearly every command",
+        ));
+    }
+    Ok(Fences {
+        sandbox,
+        network: match settings.fence.network {
+            FenceNetwork::Off => Reach::Nothing,
+            FenceNetwork::On => Reach::Everything,
+            FenceNetwork::Domains => Reach::Hosts(
+                Hosts::new(settings.fence.domains.clone()),
+                if settings.web.allow_private {
+                    caliban_fence::PrivateAddresses::Allow
+                } else {
+                    caliban_fence::PrivateAddresses::Refuse
+                },
+            ),
+        },
+        proxy: OnceLock::new(),
+        show: settings.fence.show.clone(),
+        hidden: vec![loaded.paths.data.clone(), loaded.paths.config.clone()],
+        env: env.clone(),
+        helper,
+    })
 }
 
 /// Which conversation is wanted.
@@ -623,21 +681,31 @@ fn budget_limits(settings: &Settings) -> budget::Limits {
     }
 }
 
-fn isolation(settings: &Settings, repo: Option<PathBuf>, workspace: &WorkspaceOptions) -> Isolation {
+fn isolation(
+    settings: &Settings,
+    repo: Option<PathBuf>,
+    workspace: &WorkspaceOptions,
+    fence: Option<Fence>,
+) -> Isolation {
     let worktrees = &settings.worktrees;
     Isolation {
         repo,
         env: workspace.env.clone(),
         keep: if worktrees.keep { Keep::All } else { Keep::Remove },
-        setup: setup(settings, workspace.env.clone(), workspace.helper.clone()),
+        setup: setup(settings, workspace.env.clone(), workspace.helper.clone(), fence),
     }
 }
 
 /// The setup command of worktrees, if the settings name one.
-pub(crate) fn setup(settings: &Settings, environment: Variables, helper: PathBuf) -> Option<Setup> {
+pub(crate) fn setup(
+    settings: &Settings,
+    environment: Variables,
+    helper: PathBuf,
+    fence: Option<Fence>,
+) -> Option<Setup> {
     let worktrees = &settings.worktrees;
     let timeout_seconds = worktrees.setup_timeout.get();
-    worktrees.setup.clone().map(|command| Setup { command, timeout_seconds, environment, helper })
+    worktrees.setup.clone().map(|command| Setup { command, timeout_seconds, environment, helper, fence })
 }
 
 fn tool_limits(settings: &Settings) -> caliban_tools::Limits {

@@ -5,6 +5,7 @@ pub(crate) mod questions;
 use std::{collections::BTreeMap, ffi::OsString, path::Path, sync::Arc, time::Duration};
 
 use caliban_acp::v1::McpServer as Brought;
+use caliban_fence::Fence;
 use caliban_mcp::{Elicit, Endpoint, Outputs, Server, ServerConfig};
 use caliban_tools::{Tool, WorkspaceOptions};
 use tokio_util::sync::CancellationToken;
@@ -12,13 +13,21 @@ use tokio_util::sync::CancellationToken;
 use crate::settings::schema::{McpServer, McpTransport, Settings};
 
 /// The servers that the settings name, as far as they are switched on.
-pub(crate) fn configured(settings: &Settings, workspace: &WorkspaceOptions) -> Vec<ServerConfig> {
+pub(crate) fn configured(
+    settings: &Settings,
+    workspace: &WorkspaceOptions,
+    fence: Option<&Fence>,
+) -> Vec<ServerConfig> {
     let enabled = settings.mcp.servers.iter().filter(|(_, server)| server.enabled);
-    enabled.filter_map(|(name, server)| config(name, server, workspace)).collect()
+    enabled.filter_map(|(name, server)| config(name, server, workspace, fence)).collect()
 }
 
 /// The servers that an editor brings along.
-pub(crate) fn brought(servers: &[Brought], workspace: &WorkspaceOptions) -> Vec<ServerConfig> {
+pub(crate) fn brought(
+    servers: &[Brought],
+    workspace: &WorkspaceOptions,
+    fence: Option<&Fence>,
+) -> Vec<ServerConfig> {
     let mut configs = Vec::new();
     for server in servers {
         let (name, endpoint) = match server {
@@ -30,6 +39,7 @@ pub(crate) fn brought(servers: &[Brought], workspace: &WorkspaceOptions) -> Vec<
                     args: stdio.args.iter().map(OsString::from).collect(),
                     env: environment(&workspace.env, more),
                     cwd: workspace.root.clone(),
+                    fence: fence.cloned(),
                 };
                 (stdio.name.clone(), endpoint)
             }
@@ -90,7 +100,12 @@ pub(crate) fn tools(
     tools
 }
 
-fn config(name: &str, server: &McpServer, workspace: &WorkspaceOptions) -> Option<ServerConfig> {
+fn config(
+    name: &str,
+    server: &McpServer,
+    workspace: &WorkspaceOptions,
+    fence: Option<&Fence>,
+) -> Option<ServerConfig> {
     let secrets = |map: &BTreeMap<String, crate::settings::values::Secret>| -> Vec<(String, String)> {
         map.iter().map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect()
     };
@@ -101,6 +116,7 @@ fn config(name: &str, server: &McpServer, workspace: &WorkspaceOptions) -> Optio
             args: server.args.iter().map(OsString::from).collect(),
             env: environment(&workspace.env, secrets(&server.env)),
             cwd: server.cwd.clone().unwrap_or_else(|| workspace.root.clone()),
+            fence: fence.cloned(),
         },
         (None, Some(url)) => {
             let (url, headers) = (url.clone(), secrets(&server.headers));

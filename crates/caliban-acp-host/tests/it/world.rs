@@ -135,6 +135,7 @@ impl World {
             fallback: None,
             foreign_tools: Vec::new(),
             policy: Policy::new(self.root(), self.directory.path().join("home")),
+            fences: Arc::new(caliban_agent::fence::Fences::off(PathBuf::from("/bin/false"))),
             hooks: Hooks::default(),
             budget: self.budget,
             limits: Limits { max_turns: self.max_turns },

@@ -28,7 +28,10 @@ pub(super) async fn run(
     let command = Supervised {
         helper: place.helper.clone(),
         // Never where the agent works: the files there may be the agent's, and a hook is the user's.
-        launch: Launch::shell(&hook.command, place.root.clone(), environment(place), streams),
+        launch: Launch {
+            fence: place.fence.clone(),
+            ..Launch::shell(&hook.command, place.root.clone(), environment(place), streams)
+        },
         limit: hook.timeout,
         keep: Keep::First(OUTPUT_BYTES),
     };

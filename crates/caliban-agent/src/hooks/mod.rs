@@ -55,6 +55,8 @@ pub struct HookPlace {
     pub helper: PathBuf,
     /// The environment of the commands, whole.
     pub env: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+    /// The fence of the commands; none when they run as the user.
+    pub fence: Option<caliban_fence::Fence>,
 }
 
 /// What a hook said.

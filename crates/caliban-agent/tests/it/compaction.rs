@@ -30,7 +30,12 @@ fn reply(blocks: Vec<Block>) -> Event {
 }
 
 fn started(id: &str) -> Event {
-    let decision = Decision { verdict: Verdict::Allowed, rule: None, why: String::new() };
+    let decision = Decision {
+        verdict: Verdict::Allowed,
+        rule: None,
+        why: String::new(),
+        fence: caliban_core::fence::Profile::None,
+    };
     Event::CallStarted { id: id.into(), name: "T".into(), input: json!({}), decision }
 }
 

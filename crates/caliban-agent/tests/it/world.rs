@@ -79,6 +79,7 @@ impl World {
             fallback: None,
             foreign_tools: vec![Arc::new(Staged::new(self.stage.clone(), self.root()))],
             policy: Policy::new(self.root(), self.directory.path().join("home")),
+            fences: Arc::new(caliban_agent::fence::Fences::off(PathBuf::from("/bin/false"))),
             hooks: Hooks { closures: self.hooks.clone(), ..Hooks::default() },
             budget: self.budget,
             limits: Limits { max_turns: 50 },

@@ -8,7 +8,7 @@ fn what_can_change_something_outside_the_conversation() {
     for (access, wanted) in [
         (Access::Read("/a".into()), false),
         (Access::Write("/a".into()), true),
-        (Access::Command { line: "ls".to_owned(), cwd: "/".into() }, true),
+        (Access::Command { line: "ls".to_owned(), cwd: "/".into(), outside: None }, true),
         (Access::Fetch { url: "http://a/".to_owned(), host: "a".to_owned() }, false),
         (mcp(true), false),
         (mcp(false), true),

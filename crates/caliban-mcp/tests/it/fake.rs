@@ -33,6 +33,7 @@ pub(crate) fn config(directory: &Path, mode: &str) -> ServerConfig {
             args: vec![directory.into(), mode.into()],
             env: vec![("ONLY".into(), "this".into())],
             cwd: directory.to_owned(),
+            fence: None,
         },
         timeout: LONG,
         startup_timeout: LONG,
@@ -81,7 +82,7 @@ impl Hub {
         input: Value,
         cancel: &CancellationToken,
     ) -> ToolOutput {
-        self.tool(name).call(input, Call { id: "c1", cancel, progress: &|_| {} }).await
+        self.tool(name).call(input, Call { id: "c1", cancel, progress: &|_| {}, fence: None }).await
     }
 
     /// Waits for a trace of the server.

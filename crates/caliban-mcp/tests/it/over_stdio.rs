@@ -236,6 +236,7 @@ async fn a_server_that_cannot_start_says_why() {
         args: Vec::new(),
         env: Vec::new(),
         cwd: PathBuf::from("/"),
+        fence: None,
     };
     let Err(McpError::Start { program, source }) = connected(missing).await.map(|_| ()) else {
         panic!("it has started");

@@ -76,7 +76,9 @@ pub(super) fn unwrap(words: &[Word]) -> Option<Wrapped> {
             }
             wrapped(known, runs)
         }
-        name if RUNNERS.contains(&name) => wrapped(Trust::Opaque, somewhere_in(rest)),
+        name if RUNNERS.contains(&name) || name.starts_with("ld-linux") || name.starts_with("ld-musl") => {
+            wrapped(Trust::Opaque, somewhere_in(rest))
+        }
         "eval" | "trap" => wrapped(Trust::Opaque, joined(rest)),
         "alias" | "shopt" | "enable" | "hash" | "bind" | "complete" => {
             wrapped(Trust::Opaque, vec![What::Unknown("what it changes decides what later names run")])
@@ -121,6 +123,15 @@ const RUNNERS: &[&str] = &[
     "proxychains",
     "torsocks",
     "taskset",
+    "prlimit",
+    "setarch",
+    "linux32",
+    "linux64",
+    "i386",
+    "x86_64",
+    "choom",
+    "numactl",
+    "ld.so",
     "chrt",
     "systemd-run",
     "bwrap",

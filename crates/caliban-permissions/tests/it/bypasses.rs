@@ -1,6 +1,7 @@
 //! Ways around the rules that were once found: each ran a command, wrote or read what nobody had allowed.
 
-use caliban_permissions::{Mode, Policy};
+use caliban_core::fence::Profile;
+use caliban_permissions::{Fencing, Mode, Policy, Verdict};
 
 use crate::place::{Place, short};
 
@@ -10,13 +11,25 @@ fn wrong(place: &Place, policy: &Policy, lines: &[&str], expected: &str) -> Vec<
     wrong.map(|line| format!("{line}\n    expected {expected}, got {:?}", verdict(line))).collect()
 }
 
-/// In plan mode, which only reads, they are refused; elsewhere a person is asked.
+/// In plan mode, which only reads, they are refused; elsewhere a person is asked, unless the edit fence makes them harmless.
 #[track_caller]
 fn held(lines: &[&str]) {
     let place = Place::new();
     let mut all = Vec::new();
     for (mode, expected) in [(Mode::Plan, "deny"), (Mode::Default, "ask"), (Mode::AcceptEdits, "ask")] {
-        all.extend(wrong(&place, &place.policy(mode, &[]), lines, expected));
+        let mut policy = place.policy(mode, &[]);
+        if mode == Mode::AcceptEdits {
+            let fenced = |line: &&str| match policy.decide("Bash", &[place.command(line)]) {
+                Verdict::Allow { fence, .. } => fence == Profile::Edit,
+                Verdict::Ask { .. } => true,
+                Verdict::Deny { .. } => false,
+            };
+            all.extend(
+                lines.iter().filter(|line| !fenced(line)).map(|line| format!("{line}\n    not fenced")),
+            );
+            policy.fencing = Fencing::Missing;
+        }
+        all.extend(wrong(&place, &policy, lines, expected));
     }
     assert!(all.is_empty(), "{}", all.join("\n"));
 }

@@ -6,6 +6,7 @@ mod bypasses;
 mod commands;
 mod differential;
 mod junk;
+mod meaning;
 mod modes;
 mod narrowing;
 mod paths;

@@ -44,7 +44,8 @@ fn a_verdict_names_the_rule_and_its_source() {
         policy.decide("Bash", &[place.command("git pull")]),
         Verdict::Allow {
             rule: Some("Bash(git *) (test)".to_owned()),
-            why: "allowed by Bash(git *) (test)".to_owned()
+            why: "allowed by Bash(git *) (test)".to_owned(),
+            fence: caliban_core::fence::Profile::None
         }
     );
     assert_eq!(

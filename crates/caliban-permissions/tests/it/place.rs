@@ -46,7 +46,7 @@ impl Place {
     }
 
     pub(crate) fn command(&self, line: &str) -> Access {
-        Access::Command { line: line.to_owned(), cwd: self.root.clone() }
+        Access::Command { line: line.to_owned(), cwd: self.root.clone(), outside: None }
     }
 
     pub(crate) fn at(&self, path: &str) -> PathBuf {

@@ -15,6 +15,7 @@ use caliban_core::{
     cap::{self, Cap},
     message::ResultPart,
 };
+use caliban_fence::Steps;
 use caliban_keeper::{KILL_LIMIT, Launch, Report, STOP_GRACE, Streams, start_reaper};
 use caliban_process::Patience;
 use rustix::process::{Pid, Signal};
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     capture::{Capture, Taken},
+    fenced::Ran,
     jobs::JobState,
     keys::unfinished,
     plain::plain,
@@ -55,6 +57,8 @@ pub(super) struct Request {
     pub(super) limit: Option<Duration>,
     pub(super) command: String,
     pub(super) description: Option<String>,
+    /// What is done when nothing of it is left, for one in a fence.
+    pub(super) steps: Option<Steps>,
 }
 
 /// A command that was started.
@@ -66,6 +70,8 @@ pub(crate) struct Job {
     pub(super) state: watch::Receiver<JobState>,
     /// Counts pieces of output.
     pub(super) said: watch::Receiver<u64>,
+    /// Whether it runs in a fence.
+    pub(super) is_fenced: bool,
     /// What is typed into its terminal; none where it has none.
     pub(super) keyboard: Option<mpsc::Sender<Vec<u8>>>,
     typed_line: Mutex<String>,
@@ -84,6 +90,8 @@ pub(super) struct Ending {
     pub(super) swept: usize,
     pub(super) timed_out: bool,
     pub(super) took: Duration,
+    /// The fence that it ran in, and what the steps after it say.
+    pub(super) fenced: Option<Ran>,
 }
 
 impl Job {
@@ -109,6 +117,7 @@ impl Job {
             stop,
             state,
             said,
+            is_fenced: request.steps.is_some(),
             keyboard: (request.launch.streams == Streams::Terminal).then_some(keyboard),
             typed_line: Mutex::default(),
             capture: Mutex::new(request.capture),
@@ -118,7 +127,7 @@ impl Job {
         let mark = request.mark;
         let live = Live::new(live);
         let reaper = Reaper { child, control: Some(control), output, report, mark, live, count };
-        let task = run(job.clone(), reaper, Input { launch, typed }, request.limit, tell);
+        let task = run(job.clone(), reaper, Input { launch, typed }, request.limit, request.steps, tell);
         Ok((job, seen, task))
     }
 
@@ -238,6 +247,7 @@ async fn run(
     mut reaper: Reaper,
     input: Input,
     limit: Option<Duration>,
+    steps: Option<Steps>,
     tell: watch::Sender<JobState>,
 ) {
     let began = Instant::now();
@@ -253,7 +263,8 @@ async fn run(
     reaper.drain(&job).await;
     job.capture().finish();
     let code = report.as_ref().and_then(|report| super::exit_code(&report.outcome));
-    let ending = Ending { report, swept, timed_out, took: began.elapsed() };
+    let fenced = steps.map(|steps| Ran { fence: steps.fence().clone(), notes: steps.finish() });
+    let ending = Ending { report, swept, timed_out, took: began.elapsed(), fenced };
     *job.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
     let _nobody_asks = tell.send(JobState::Ended { code });
 }

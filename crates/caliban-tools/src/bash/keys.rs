@@ -91,7 +91,9 @@ impl Tool for BashInput {
         if line.chars().all(|c| c.is_control() || c.is_whitespace()) {
             return Ok(vec![Access::Nothing]);
         }
-        Ok(vec![Access::Command { line, cwd: self.workspace.cwd() }])
+        // A program that runs without a fence makes none for what is typed into it.
+        let outside = (!job.is_fenced).then(|| "it is typed into a command that runs without one".to_owned());
+        Ok(vec![Access::Command { line, cwd: self.workspace.cwd(), outside }])
     }
 
     fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {

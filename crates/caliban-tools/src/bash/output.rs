@@ -109,6 +109,7 @@ pub(crate) fn report_within(
                     exit_code = super::exit_code(&report.outcome);
                     notes.extend(memory_note(report));
                     notes.extend(left_notes(report));
+                    notes.extend(ending.fence_notes(&taken.text, exit_code));
                     outcome_note(&report.outcome)
                         .map_or("exit code 0".to_owned(), |note| note.trim_matches(['[', ']']).to_owned())
                 }

@@ -52,6 +52,7 @@ pub(super) fn launch(
         directory,
         environment: Environment::Exactly(variables),
         streams,
+        fence: None,
     };
     (launch, mark)
 }
@@ -70,6 +71,7 @@ pub(super) fn plain_launch(
         directory,
         environment: Environment::Exactly(variables),
         streams,
+        fence: None,
     }
 }
 

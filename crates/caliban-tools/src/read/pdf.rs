@@ -35,6 +35,7 @@ pub(super) async fn text(
         directory: "/".into(),
         environment: Environment::Exactly(Vec::new()),
         streams: Streams::Apart { input: "".into() },
+        fence: None,
     };
     let helper = workspace.helper().to_owned();
     let reading = Supervised { helper, launch, limit: TIME, keep: Keep::First(TEXT_BYTES) };

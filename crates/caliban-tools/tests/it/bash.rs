@@ -101,7 +101,7 @@ async fn the_working_directory_is_kept() {
     assert_eq!(bench.said("cd a").await, format!("[working directory is now {}]", a.display()));
     assert_eq!(
         bench.access("Bash", json!({"command": "x"})),
-        Ok(vec![Access::Command { line: "x".into(), cwd: a.clone() }])
+        Ok(vec![Access::Command { line: "x".into(), cwd: a.clone(), outside: None }])
     );
     assert_eq!(bench.said("pwd").await, format!("{}\n", a.display()));
     bench.said("cd b*; exit 7").await;
@@ -278,7 +278,11 @@ async fn a_command_in_a_terminal_is_typed_into() {
     let type_in = |text: &'static str| json!({"bash_id": "bash_1", "text": text});
     // Judged like a command, with what stands on the line already.
     let judged = |text| bench.access("BashInput", type_in(text)).unwrap();
-    let command = |line: &str| vec![Access::Command { line: line.into(), cwd: bench.root.clone() }];
+    // It runs without a fence, so what is typed is judged as if it did, too.
+    let outside = Some("it is typed into a command that runs without one".to_owned());
+    let command = |line: &str| {
+        vec![Access::Command { line: line.into(), cwd: bench.root.clone(), outside: outside.clone() }]
+    };
     assert_eq!(judged("Ada\n"), command("Ada\n"));
     assert_eq!(judged("\u{3}"), [Access::Nothing]);
     bench.ok("BashInput", type_in("A")).await;

@@ -75,7 +75,7 @@ impl Bench {
 
     pub(crate) async fn call_only(&self, name: &str, input: Value) -> ToolOutput {
         let progress = |text: &str| self.seen.lock().unwrap().push_str(text);
-        let call = Call { id: "c1", cancel: &self.cancel, progress: &progress };
+        let call = Call { id: "c1", cancel: &self.cancel, progress: &progress, fence: None };
         self.tool(name).call(input, call).await
     }
 

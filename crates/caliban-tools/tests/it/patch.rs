@@ -14,7 +14,7 @@ impl Bench {
         if let Err(error) = tool.access(&input) {
             return ToolOutput::error(error);
         }
-        tool.call(input, Call { id: "c1", cancel: &self.cancel, progress: &|_| {} }).await
+        tool.call(input, Call { id: "c1", cancel: &self.cancel, progress: &|_| {}, fence: None }).await
     }
 }
 

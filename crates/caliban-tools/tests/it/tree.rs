@@ -153,7 +153,7 @@ async fn r06_a_cancelled_call_returns_at_once_and_shutdown_waits_for_the_end() {
     let fresh = CancellationToken::new();
     let after = bench
         .tool("Bash")
-        .call(json!({"command": "true"}), Call { id: "c", cancel: &fresh, progress: &|_| {} });
+        .call(json!({"command": "true"}), Call { id: "c", cancel: &fresh, progress: &|_| {}, fence: None });
     assert_eq!(after.await.joined_text(), "the session is ending: no command is started any more");
 }
 
@@ -332,6 +332,7 @@ fn keeper_below_a_shell(root: &Path, command: &str) -> Child {
         directory: root.to_owned(),
         environment: Environment::Exactly(vec![("PATH".into(), "/usr/bin:/bin".into())]),
         streams: Streams::Shell,
+        fence: None,
     };
     fs::write(root.join("order"), launch.encode().unwrap()).unwrap();
     // The shell holds the write end of the keeper's input, as an agent does.
@@ -427,7 +428,7 @@ async fn jobs_of_a_child_workspace_end_with_it_and_with_its_parent() {
     let child = bench.workspace.child(&bench.root).unwrap();
     let tools = caliban_tools::builtin(&child);
     let bash = tools.iter().find(|tool| tool.spec().name == "Bash").unwrap();
-    let call = Call { id: "c", cancel: &bench.cancel, progress: &|_| {} };
+    let call = Call { id: "c", cancel: &bench.cancel, progress: &|_| {}, fence: None };
     let command = format!("{HARD} sleep 1000");
     let output = bash.call(json!({"command": command, "run_in_background": true}), call).await;
     assert!(!output.is_error, "{}", output.joined_text());

@@ -17,7 +17,7 @@ fn request(name: &str) -> CreateRequest {
 
 fn setup(lab: &Lab, command: &str, timeout_seconds: u32) -> Option<Setup> {
     let environment = lab.environment().into_iter().chain([("GIT_DIR".into(), "/nowhere".into())]).collect();
-    Some(Setup { command: command.into(), timeout_seconds, environment, helper: helper() })
+    Some(Setup { command: command.into(), timeout_seconds, environment, helper: helper(), fence: None })
 }
 
 /// The example `reap-setup` of this crate: cargo builds it beside the tests.

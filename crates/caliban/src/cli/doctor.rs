@@ -13,6 +13,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
+use caliban_agent::fence::Sandbox;
 use caliban_contract::room;
 use caliban_providers::ProviderKind;
 use clap::Args;
@@ -120,6 +121,7 @@ pub(crate) fn doctor(
     }
     match settings::load(environment, cwd, (&args.agent.setup(cwd)).into()) {
         Ok(loaded) => {
+            checks.push(sandbox(&loaded));
             checks.push(settings_files(&loaded));
             checks.push(trust(&loaded));
             checks.push(provider(&loaded, environment));
@@ -215,6 +217,31 @@ fn disk(paths: &Paths) -> Check {
         }
         _ if free < DISK_WARN_BYTES => Check::bad(NAME, State::Warn, found, "make room: worktrees need some"),
         _ => Check::ok(NAME, found),
+    }
+}
+
+/// Tries the fence with a command in it.
+fn sandbox(loaded: &Loaded) -> Check {
+    const NAME: &str = "sandbox";
+    let wanted = loaded.settings.sandbox;
+    let words = wanted.map_or("auto, and required for background agents", Sandbox::name);
+    if wanted == Some(Sandbox::Off) {
+        return Check::ok(NAME, "commands are not fenced, by the settings: nearly every one asks");
+    }
+    let tried = match crate::compose::own_program() {
+        Ok(helper) => caliban_fence::tried(&helper),
+        Err(failure) => Err(failure.to_string()),
+    };
+    match tried {
+        Ok(()) => Check::ok(NAME, format!("commands are fenced (tried; sandbox: {words})")),
+        Err(reason) => Check::bad(
+            NAME,
+            if wanted == Some(Sandbox::Required) { State::Fail } else { State::Warn },
+            format!("commands cannot be fenced: {reason}"),
+            "agents in the background do not start, and in the foreground nearly every command asks\n\
+             a kernel with user namespaces and Landlock (5.13 or newer) is needed; containers often switch them off\n\
+             sandbox = \"auto\" in the settings lets background agents start without a fence",
+        ),
     }
 }
 

@@ -81,7 +81,7 @@ impl Stage {
         write(at("script.json"), SCRIPT)?;
         let script = toml::Value::String(at("script.json").to_string_lossy().into_owned());
         let settings = format!(
-            "provider = \"scripted\"\n[providers.scripted]\nscript = {script}\n\
+            "provider = \"scripted\"\nsandbox = \"auto\"\n[providers.scripted]\nscript = {script}\n\
              [permissions]\nallow = [\"Bash(sh test.sh)\", \"Bash(sh tests/*)\", \"Bash(git add *)\", \
              \"Bash(git commit *)\", \"Bash(git log *)\"]\n"
         );

@@ -133,10 +133,10 @@ impl Layer {
                 *text = absolute(text, base, home);
             }
         };
-        if let Some(Value::Table(permissions)) = self.table.get_mut("permissions")
-            && let Some(Value::Array(dirs)) = permissions.get_mut("add_dirs")
-        {
-            dirs.iter_mut().for_each(resolve);
+        for (table, key) in [("permissions", "add_dirs"), ("fence", "show")] {
+            if let Some(Value::Array(paths)) = self.inner_mut(&[table]).and_then(|table| table.get_mut(key)) {
+                paths.iter_mut().for_each(resolve);
+            }
         }
         if let Some(script) =
             self.inner_mut(&["providers", "scripted"]).and_then(|table| table.get_mut("script"))
@@ -187,7 +187,10 @@ pub(crate) fn adds_up<S: AsRef<str>>(path: &[S]) -> bool {
     let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
     matches!(
         path.as_slice(),
-        ["permissions", "allow" | "ask" | "deny" | "add_dirs"] | ["hooks", _] | ["bash", "env_allow"]
+        ["permissions", "allow" | "ask" | "deny" | "add_dirs"]
+            | ["hooks", _]
+            | ["bash", "env_allow"]
+            | ["fence", "domains" | "show"]
     )
 }
 

@@ -11,10 +11,12 @@ use std::{
 };
 
 use caliban_agent::{
-    background, hooks,
+    background,
+    fence::Sandbox,
+    hooks,
     prompt::{DEFAULT_CONTEXT_BYTES, DEFAULT_FILES},
 };
-use caliban_core::message::Effort;
+use caliban_core::{fence::Profile, message::Effort};
 use caliban_permissions::Mode;
 use caliban_providers::{ProviderKind, RetryPolicy};
 use serde::{Deserialize, Serialize};
@@ -46,6 +48,11 @@ pub(crate) struct Settings {
     pub limits: Limits,
     /// What the agent may do.
     pub permissions: Permissions,
+    /// Whether commands that nobody has approved are fenced; `required` for background agents and `auto` in the foreground
+    /// when not set.
+    pub sandbox: Option<Sandbox>,
+    /// What fenced commands find.
+    pub fence: Fence,
     /// Commands that run at certain events.
     pub hooks: Hooks,
     /// Servers that bring tools of their own.
@@ -83,6 +90,8 @@ impl Default for Settings {
             providers: Providers::default(),
             limits: Limits::default(),
             permissions: Permissions::default(),
+            sandbox: None,
+            fence: Fence::default(),
             hooks: Hooks::default(),
             mcp: Mcp::default(),
             context: Context::default(),
@@ -197,6 +206,37 @@ pub(crate) struct Permissions {
     pub deny: Vec<String>,
     /// More directories that the agent works in; absolute once loaded.
     pub add_dirs: Vec<PathBuf>,
+}
+
+/// `[fence]`: what fenced commands find. The lists add up across layers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Fence {
+    /// Whether they have the machine's network.
+    pub network: FenceNetwork,
+    /// With `network = "domains"`: the hosts that they can reach, through a proxy of ours; `*.example.org` are those below.
+    pub domains: Vec<String>,
+    /// More files and directories that they can read; absolute once loaded.
+    pub show: Vec<PathBuf>,
+    /// The fence of hooks.
+    pub hooks: Profile,
+    /// The fence of MCP servers that are programs.
+    pub mcp: Profile,
+    /// The fence of the setup command of worktrees.
+    pub setup: Profile,
+}
+
+/// The network of fenced commands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FenceNetwork {
+    /// A loopback of their own.
+    #[default]
+    Off,
+    /// The machine's.
+    On,
+    /// Some hosts, through a proxy.
+    Domains,
 }
 
 /// `[hooks]`: commands by event. The lists add up across layers.

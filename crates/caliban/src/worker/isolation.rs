@@ -4,9 +4,11 @@ use std::{path::Path, time::Duration};
 
 use caliban_contract::room;
 use caliban_core::{
+    fence::Profile,
     names::Slug,
     spec::{Isolation, SpawnSpec},
 };
+use caliban_keeper::Variables;
 use caliban_worktrees::{BaseRef, CreateRequest, GitOptions, Repo, Worktree};
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +16,7 @@ use super::status::Status;
 use crate::{
     compose,
     report::Failure,
-    settings::{Environment, Settings},
+    settings::{Environment, Loaded},
 };
 
 /// How often an agent whose worktree found no room looks how much is left.
@@ -26,7 +28,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
 pub(super) async fn worktree(
     spec: &SpawnSpec,
     directory: &Path,
-    settings: &Settings,
+    loaded: &Loaded,
     environment: &Environment,
     status: &mut Status,
 ) -> Result<Option<Worktree>, Failure> {
@@ -38,8 +40,13 @@ pub(super) async fn worktree(
     if !repo.path_of(&name).is_dir() {
         status.activity("making the worktree");
     }
-    let variables = environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let setup = compose::setup(settings, variables, compose::own_program()?);
+    let variables: Variables =
+        environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let fence = match loaded.settings.fence.setup {
+        Profile::None => None,
+        Profile::Read | Profile::Edit => compose::setup_fence(loaded, &variables)?,
+    };
+    let setup = compose::setup(&loaded.settings, variables, compose::own_program()?, fence);
     let request = CreateRequest {
         base_ref: BaseRef::from(wanted.base_ref.clone()),
         base_commit: wanted.base_commit.clone(),

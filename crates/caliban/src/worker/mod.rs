@@ -182,13 +182,13 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     take_over(&spec, &order.directory)?;
     let ground = isolation::ground(&spec).0;
     let files = files(asked, waking, &environment, ground, status);
-    let settings = load_with(&environment, ground, Layer::default(), files.clone())?.settings;
-    let redactor = Redactor::new(secrets(&environment, &settings));
+    let loaded = load_with(&environment, ground, Layer::default(), files.clone())?;
+    let redactor = Redactor::new(secrets(&environment, &loaded.settings));
     let told = redactor.clone();
     crate::report::tell_panics(move || told.clone(), "caliban resume goes on after its last step");
     status.redact(redactor);
     // Held to the end: as long as we work in it, nobody removes it.
-    let worktree = isolation::worktree(&spec, &order.directory, &settings, &environment, status).await?;
+    let worktree = isolation::worktree(&spec, &order.directory, &loaded, &environment, status).await?;
     let path = worktree.as_ref().map(|worktree| worktree.created.path.as_path());
     let (agent, composition, identity) = prepare(order, &spec, path, (&environment, files), status).await?;
     // Others may have spoken to it before it heard its task: that comes first all the same.

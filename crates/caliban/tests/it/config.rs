@@ -36,6 +36,10 @@ permissions.mode = "plan"                                     # flag --permissio
 permissions.allow[0] = "Bash(git *)"                          # ~/config/caliban/settings.toml:4
 permissions.allow[1] = "Edit(src/**)"                         # ~/repo/.caliban/settings.toml:7
 permissions.allow[2] = "Read"                                 # flag --allow
+fence.network = "off"                                         # default
+fence.hooks = "none"                                          # default
+fence.mcp = "none"                                            # default
+fence.setup = "none"                                          # default
 hooks.Stop[0] = { command = "make check", timeout = 60 }      # ~/repo/.caliban/settings.toml:3
 context.max_bytes = 32768                                     # default
 context.files = ["AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md"]                    # default

@@ -17,8 +17,14 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
+    /// Without the sandbox: in a fence an agent in its own worktree asks nothing, and most of these tests are about asking.
+    /// `fence/background.rs` has those of the fence.
     pub(crate) fn new(script: Script) -> Self {
-        Self { place: Place::new(script) }
+        let fleet = Self { place: Place::new(script) };
+        let path = fleet.place.env.config().join("caliban/settings.toml");
+        let text = fleet.place.env.read(&path);
+        fleet.place.env.write(path, format!("sandbox = \"off\"\n{text}"));
+        fleet
     }
 
     /// More settings than those of every test.

@@ -52,6 +52,7 @@ pages! {
     the_hooks_guide_shows_what_happens: "hooks.md",
     the_models_guide_shows_what_happens: "models.md",
     the_permissions_guide_shows_what_happens: "permissions.md",
+    the_sandbox_guide_shows_what_happens: "sandbox.md",
     the_sessions_guide_shows_what_happens: "sessions.md",
     the_settings_guide_shows_what_happens: "settings.md",
     the_sub_agents_guide_shows_what_happens: "sub-agents.md",

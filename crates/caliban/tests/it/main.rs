@@ -24,6 +24,7 @@ mod demo;
 mod detach;
 mod doctor;
 mod endings;
+mod fence;
 mod fleet;
 mod fleet_all_repos;
 mod fleet_codes;

@@ -1,0 +1,354 @@
+//! The fence of an agent's commands: what the settings want, and what a command finds there.
+//!
+//! `caliban-permissions` says which command runs in which fence; here that becomes a value for `caliban-fence`.
+
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use caliban_core::fence::Profile;
+use caliban_fence::{Access, Around, Fence, Fenced, Hosts, Network, PrivateAddresses, Proxy, Text};
+use caliban_permissions::{Fencing, Policy};
+use serde::{Deserialize, Serialize};
+
+/// Whether commands are fenced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sandbox {
+    /// They are; where that cannot be done, nothing runs.
+    Required,
+    /// They are where that can be done; elsewhere only a few plain commands run without a question.
+    Auto,
+    /// They are not.
+    Off,
+}
+
+impl Sandbox {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Required => "required",
+            Self::Auto => "auto",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// What fenced commands reach over the network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// Nothing.
+    Nothing,
+    /// What the machine reaches.
+    Everything,
+    /// These hosts, through a proxy.
+    Hosts(Hosts, PrivateAddresses),
+}
+
+/// What the settings say about fences.
+#[derive(Debug)]
+pub struct Fences {
+    /// Whether commands are fenced.
+    pub sandbox: Sandbox,
+    /// The network of fenced commands.
+    pub network: Reach,
+    /// The proxy, once a command needed it.
+    pub proxy: OnceLock<Result<Proxy, String>>,
+    /// Files and directories that fenced commands can read besides the project and the system.
+    pub show: Vec<PathBuf>,
+    /// Files and directories that they never see: our own settings, sessions and sockets.
+    pub hidden: Vec<PathBuf>,
+    /// The environment of commands: some variables say where tools keep their files.
+    pub env: Vec<(OsString, OsString)>,
+    /// The program that puts fences up: our own.
+    pub helper: PathBuf,
+}
+
+/// Directories of an agent's own that its commands find.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OwnPlaces<'a> {
+    /// Their `/tmp`, from one command to the next.
+    pub tmp: Option<&'a Path>,
+    /// Where whole outputs are kept; they can read there.
+    pub outputs: Option<&'a Path>,
+}
+
+/// Directories of tools in the home directory that fenced commands can read.
+const TOOLS: &[&str] = &[
+    ".cargo",
+    ".rustup",
+    ".nvm",
+    ".npm",
+    ".volta",
+    ".fnm",
+    ".bun",
+    ".deno",
+    ".yarn",
+    ".pyenv",
+    ".rbenv",
+    ".asdf",
+    ".sdkman",
+    ".jenv",
+    ".goenv",
+    ".m2",
+    ".gradle",
+    ".ivy2",
+    ".gem",
+    ".bundle",
+    ".opam",
+    ".stack",
+    ".cabal",
+    ".ghcup",
+    ".nix-profile",
+    ".conda",
+    "miniconda3",
+    "anaconda3",
+    "go",
+    ".local/bin",
+    ".local/lib",
+    ".local/pipx",
+    ".local/share/mise",
+    ".local/share/pnpm",
+    ".local/share/uv",
+    ".local/share/fnm",
+    ".cache/pip",
+    ".cache/uv",
+    ".cache/go-build",
+    ".cache/ms-playwright",
+    ".cache/puppeteer",
+    ".gitconfig",
+    ".config/git/config",
+    ".config/git/ignore",
+    ".config/git/attributes",
+];
+
+/// Variables that name such a directory elsewhere.
+const TOOL_VARIABLES: &[&str] = &[
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "GOPATH",
+    "GOROOT",
+    "NVM_DIR",
+    "PYENV_ROOT",
+    "JAVA_HOME",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "PNPM_HOME",
+    "npm_config_cache",
+    "GIT_CONFIG_GLOBAL",
+];
+
+/// Secrets of tools, in those directories and in a home directory that is itself the project.
+const SECRETS: &[&str] = &[
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".m2/settings.xml",
+    ".m2/settings-security.xml",
+    ".gradle/gradle.properties",
+    ".gem/credentials",
+    ".bundle/config",
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/git/credentials",
+    ".git-credentials",
+    ".docker",
+    ".kube",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".password-store",
+    ".mozilla",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".local/share/keyrings",
+    ".bash_history",
+    ".zsh_history",
+    ".pgpass",
+    ".my.cnf",
+    ".vault-token",
+    ".terraform.d/credentials.tfrc.json",
+];
+
+impl Fences {
+    /// Without a fence.
+    pub fn off(helper: PathBuf) -> Self {
+        Self {
+            sandbox: Sandbox::Off,
+            network: Reach::Nothing,
+            proxy: OnceLock::new(),
+            show: Vec::new(),
+            hidden: Vec::new(),
+            env: Vec::new(),
+            helper,
+        }
+    }
+
+    /// Whether commands can be fenced here; tried once.
+    pub fn fencing(&self) -> Fencing {
+        match self.sandbox {
+            Sandbox::Off => Fencing::Missing,
+            // Where none can be put up, a required one fails when it is needed: closed, and in words.
+            Sandbox::Required => Fencing::Holds,
+            Sandbox::Auto if caliban_fence::probe(&self.helper).is_ok() => Fencing::Holds,
+            Sandbox::Auto => Fencing::Missing,
+        }
+    }
+
+    /// The fence of a command in this directory; none for one that runs as the user. An error, in words, means that the
+    /// command must not run.
+    pub fn fence(
+        &self,
+        profile: Profile,
+        policy: &Policy,
+        cwd: &Path,
+        own_places: &OwnPlaces<'_>,
+    ) -> Result<Option<Fenced>, String> {
+        if profile == Profile::None {
+            return Ok(None);
+        }
+        let held = policy.held(cwd)?;
+        let mut fence = Fence::new(profile, &policy.home);
+        fence.network = self.network()?;
+        self.tools(&mut fence, &policy.home);
+        let own = policy.worktree.as_ref().unwrap_or(&policy.root);
+        for place in [&policy.root].into_iter().chain(&policy.read_dirs) {
+            fence.show_if_there(place, Access::ReadOnly);
+        }
+        for place in git_places(&policy.root).into_iter().chain(git_places(own)) {
+            fence.show_if_there(&place, Access::ReadOnly);
+        }
+        let access = if profile == Profile::Edit { Access::ReadWrite } else { Access::ReadOnly };
+        fence.show(own, access);
+        if let Some(outputs) = own_places.outputs {
+            fence.show_if_there(outputs, Access::ReadOnly);
+        }
+        for place in &policy.extra_dirs {
+            fence.show_if_there(place, access);
+        }
+        let mut around: Vec<Arc<dyn Around>> = Vec::new();
+        if profile == Profile::Edit {
+            if let Some(tmp) = own_places.tmp {
+                fs::create_dir_all(tmp).map_err(|error| format!("{}: {error}", tmp.display()))?;
+                fence.tmp = Some(tmp.into());
+            }
+            for place in &held.fixed {
+                fence.show_if_there(place, Access::ReadOnly);
+            }
+            around.push(Arc::new(Unmade::new(held.absent)));
+        }
+        for mask in &held.masks {
+            fence.mask(mask);
+        }
+        // In the home directory they are not there anyway, and the outputs that are shown lie in one of them.
+        let is_shown = |path: &&PathBuf| fence.binds.iter().any(|bind| path.starts_with(bind.target.path()));
+        for hidden in self.hidden.iter().filter(is_shown).cloned().collect::<Vec<_>>() {
+            fence.mask(&hidden);
+        }
+        for secret in SECRETS {
+            fence.mask(&policy.home.join(secret));
+        }
+        Ok(Some(Fenced { fence, around }))
+    }
+
+    /// The fence of a program of the user's own (a hook, an MCP server, a setup command) that runs in this directory.
+    pub fn program(&self, profile: Profile, policy: &Policy, cwd: &Path) -> Result<Option<Fence>, String> {
+        Ok(self.fence(profile, policy, cwd, &OwnPlaces::default())?.map(|fenced| fenced.fence))
+    }
+
+    fn network(&self) -> Result<Network, String> {
+        Ok(match &self.network {
+            Reach::Nothing => Network::Off,
+            Reach::Everything => Network::On,
+            Reach::Hosts(hosts, private) => {
+                let start =
+                    || Proxy::start(hosts.clone(), *private).map_err(|error| format!("no proxy: {error}"));
+                let proxy = self.proxy.get_or_init(start).as_ref().map_err(Clone::clone)?;
+                Network::Proxy(Text::from(proxy.socket()))
+            }
+        })
+    }
+
+    fn tools(&self, fence: &mut Fence, home: &Path) {
+        for place in TOOLS {
+            fence.show_if_there(&home.join(place), Access::ReadOnly);
+        }
+        let value = |name: &str| self.env.iter().find(|(given, _)| given == name).map(|(_, value)| value);
+        let named = TOOL_VARIABLES.iter().filter_map(|name| value(name)).map(PathBuf::from);
+        let path = value("PATH").map(std::env::split_paths).into_iter().flatten();
+        for place in named.chain(path).chain(self.show.iter().cloned()) {
+            let in_system = caliban_fence::SYSTEM.iter().any(|system| place.starts_with(system));
+            // A name of the whole machine or of the whole home directory says nothing about a tool.
+            let is_small = place.parent().is_some() && !home.starts_with(&place);
+            if place.is_absolute() && is_small && !in_system {
+                fence.show_if_there(&place, Access::ReadOnly);
+            }
+        }
+    }
+}
+
+/// Where git keeps what belongs to this directory, when that is somewhere else.
+fn git_places(top: &Path) -> Vec<PathBuf> {
+    let pointer = |file: &Path, prefix: &str| {
+        let text = fs::read_to_string(file).ok()?;
+        Some(file.parent()?.join(text.trim_end().strip_prefix(prefix)?))
+    };
+    let Some(own) = pointer(&top.join(".git"), "gitdir: ") else { return Vec::new() };
+    let common = pointer(&own.join("commondir"), "").and_then(|common| common.canonicalize().ok());
+    [Some(own), common].into_iter().flatten().collect()
+}
+
+/// Protected places that are not there must not be there afterwards: no mount can cover what does not exist.
+struct Unmade {
+    places: Vec<(PathBuf, Option<PathBuf>)>,
+}
+
+impl Unmade {
+    /// With the links that some of them are.
+    fn new(absent: Vec<PathBuf>) -> Self {
+        Self { places: absent.into_iter().map(|place| (place.clone(), fs::read_link(place).ok())).collect() }
+    }
+}
+
+impl Around for Unmade {
+    fn before(&self, _: &mut Fence) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn after(&self, _: &Fence) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (place, link) in &self.places {
+            if place.symlink_metadata().is_err() || (link.is_some() && fs::read_link(place).ok() == *link) {
+                continue;
+            }
+            let Some(aside) = aside(place) else { continue };
+            let moved = fs::rename(place, &aside);
+            if let Some(link) = link {
+                let _best_effort = std::os::unix::fs::symlink(link, place);
+            }
+            let shown = place.display();
+            notes.push(match moved {
+                Ok(()) => format!(
+                    "[{shown} is protected: what the command made there is now {}; use Write for it, or ask with outside: true]",
+                    aside.display()
+                ),
+                Err(error) => format!("[{shown} is protected, and cannot be taken away: {error}]"),
+            });
+        }
+        notes
+    }
+}
+
+/// A free name beside a place.
+fn aside(place: &Path) -> Option<PathBuf> {
+    let name = place.file_name()?.to_str()?;
+    let names =
+        std::iter::once(format!("{name}.not-used")).chain((2..).map(|n| format!("{name}.not-used-{n}")));
+    names.map(|name| place.with_file_name(name)).find(|path| path.symlink_metadata().is_err())
+}

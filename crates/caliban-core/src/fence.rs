@@ -1,0 +1,41 @@
+//! Which fence a call runs in: its name and its words. `caliban-fence` puts one up.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The fence of a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Profile {
+    /// None: it runs as the user.
+    #[default]
+    None,
+    /// It can change what belongs to the work, and read the system.
+    Edit,
+    /// It can change nothing.
+    Read,
+}
+
+impl Profile {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Edit => "edit",
+            Self::Read => "read",
+        }
+    }
+
+    /// Of two, the one that allows less.
+    #[must_use]
+    pub fn narrower(self, other: Self) -> Self {
+        self.max(other)
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

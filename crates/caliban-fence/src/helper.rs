@@ -1,0 +1,181 @@
+//! The helper: the hidden mode that puts a fence up and starts one program in it.
+//!
+//! Three processes: the helper stays outside, so that its end is the program's end; the first process of the new process
+//! namespace builds the fence from within and reaps ([`crate::init`]); its child becomes the program. The helper is started
+//! with an empty environment: what the program is given is applied only when it is executed, so nothing of it (`LD_PRELOAD`)
+//! runs before the fence is up.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Read, Write},
+    os::fd::{OwnedFd, RawFd},
+    process::ExitCode,
+};
+
+use rustix::{
+    pipe::PipeFlags,
+    process::{Pid, Resource, Rlimit, Signal, WaitOptions},
+    thread::UnshareFlags,
+};
+
+use crate::{
+    NOT_FENCED, REFUSAL, init, loopback,
+    sys::{self, Disposition},
+    value::{Network, Order},
+};
+
+/// The largest order.
+const ORDER_BYTES: u64 = 64 << 20;
+/// The largest reason.
+const REASON_BYTES: u64 = 4 << 10;
+/// Signals that ask the program to end: whoever asks sends them to the program, too.
+const ENDING: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
+
+/// A step that failed, in words.
+pub(crate) type Words = String;
+
+/// Runs the mode: call it first thing in `main`. The argument is the number of a descriptor that holds an [`Order`].
+pub fn fence_main(arguments: &[OsString]) -> ExitCode {
+    match run(arguments) {
+        Ok(code) => code,
+        Err(reason) => {
+            let line = format!("{REFUSAL}: {}\n", reason.replace('\n', " "));
+            // Nobody may be left to read it.
+            let _best_effort = io::stderr().write_all(line.as_bytes());
+            ExitCode::from(NOT_FENCED)
+        }
+    }
+}
+
+fn run(arguments: &[OsString]) -> Result<ExitCode, Words> {
+    let parent = rustix::process::getppid();
+    let order = order(arguments)?;
+    close_others(&order.descriptors)?;
+    // The first line that comes back is why the program did not start; its end without one says that it did.
+    let (reason, tell_reason) = pipe()?;
+    let (ended, tell_ended) = pipe()?;
+    let listener = namespaces(&order.fence.network)?;
+    dies_with(parent)?;
+    let Some(init) = sys::fork().map_err(|error| format!("no second process: {error}"))? else {
+        drop((reason, ended, listener));
+        return Ok(init::run(&order, tell_reason, tell_ended));
+    };
+    drop((tell_reason, tell_ended));
+    init::drop_capabilities()?;
+    for signal in ENDING {
+        sys::dispose(signal, Disposition::Ignored);
+    }
+    let mut words = String::new();
+    let _until_it_runs = File::from(reason).take(REASON_BYTES).read_to_string(&mut words);
+    if !words.is_empty() {
+        return Err(words);
+    }
+    silence()?;
+    let mut said = Vec::new();
+    match (listener, &order.fence.network) {
+        (Some(listener), Network::Proxy(socket)) => {
+            said = loopback::forward(listener, socket.path(), ended).unwrap_or_default();
+        }
+        _ => {
+            let _nothing = File::from(ended).read_to_end(&mut said);
+        }
+    }
+    match <[u8; 4]>::try_from(said.as_slice()) {
+        Ok(status) => Ok(end_as(i32::from_ne_bytes(status))),
+        // The first process of the namespace was killed, and with it everything.
+        Err(_) => {
+            let waited = rustix::process::waitpid(Some(init), WaitOptions::empty());
+            let signal = waited.ok().flatten().and_then(|(_, status)| status.terminating_signal());
+            Ok(end_by(signal.unwrap_or(Signal::KILL.as_raw())))
+        }
+    }
+}
+
+fn order(arguments: &[OsString]) -> Result<Order, Words> {
+    let number: RawFd = arguments
+        .first()
+        .and_then(|number| number.to_str()?.parse().ok())
+        .filter(|number| *number > 2)
+        .ok_or("no order was given")?;
+    let mut text = Vec::new();
+    let file = File::open(format!("/proc/self/fd/{number}")).map_err(|error| format!("no order: {error}"))?;
+    file.take(ORDER_BYTES).read_to_end(&mut text).map_err(|error| format!("no order: {error}"))?;
+    serde_json::from_slice(&text).map_err(|error| format!("the order is not valid: {error}"))
+}
+
+/// Closes every descriptor that the program must not get.
+fn close_others(kept: &[RawFd]) -> Result<(), Words> {
+    let mut kept: Vec<RawFd> = kept.iter().copied().filter(|number| *number > 2).collect();
+    kept.sort_unstable();
+    let mut first = 3;
+    for number in kept.into_iter().chain([RawFd::MAX]) {
+        sys::close_range(first, number - 1).map_err(|error| format!("descriptors stay open: {error}"))?;
+        first = number.saturating_add(1);
+    }
+    Ok(())
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd), Words> {
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|error| format!("no pipe: {error}"))
+}
+
+/// New namespaces but that of mounts, which the first process in them makes. Where there is a proxy, what listens for it.
+fn namespaces(network: &Network) -> Result<Option<std::net::TcpListener>, Words> {
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let mut flags = UnshareFlags::NEWUSER | UnshareFlags::NEWPID | UnshareFlags::NEWIPC;
+    if *network != Network::On {
+        flags |= UnshareFlags::NEWNET;
+    }
+    sys::unshare(flags).map_err(|error| format!("no namespaces of its own (unshare: {error})"))?;
+    let write = |file: &str, text: String| {
+        std::fs::write(format!("/proc/self/{file}"), text).map_err(|error| format!("{file}: {error}"))
+    };
+    // Each id as itself: files belong to the same user inside and outside.
+    write("uid_map", format!("{user} {user} 1"))?;
+    write("setgroups", "deny".to_owned())?;
+    write("gid_map", format!("{group} {group} 1"))?;
+    if *network == Network::On {
+        return Ok(None);
+    }
+    loopback::up().map_err(|error| format!("no loopback: {error}"))?;
+    match network {
+        Network::Proxy(_) => loopback::listen().map(Some).map_err(|error| format!("no proxy: {error}")),
+        Network::Off | Network::On => Ok(None),
+    }
+}
+
+/// Ends with the process that started us. The kernel forgets this wish when the user namespace changes.
+pub(crate) fn dies_with(parent: Option<Pid>) -> Result<(), Words> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| format!("no death signal: {error}"))?;
+    if rustix::process::getppid() == parent { Ok(()) } else { Err("who asked for it is gone".to_owned()) }
+}
+
+/// Lets go of the program's streams: who reads them waits for their end.
+pub(crate) fn silence() -> Result<(), Words> {
+    let words = |error: io::Error| format!("/dev/null: {error}");
+    let null = File::options().read(true).write(true).open("/dev/null").map_err(words)?;
+    for dup in [rustix::stdio::dup2_stdin, rustix::stdio::dup2_stdout, rustix::stdio::dup2_stderr] {
+        dup(&null).map_err(|error| format!("/dev/null: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Ends as the program did.
+fn end_as(status: i32) -> ExitCode {
+    match status {
+        0..=0xff => ExitCode::from(u8::try_from(status).unwrap_or(NOT_FENCED)),
+        signal => end_by(signal >> 8),
+    }
+}
+
+fn end_by(signal: i32) -> ExitCode {
+    if let Some(signal) = Signal::from_named_raw(signal) {
+        let none = Rlimit { current: Some(0), maximum: Some(0) };
+        let _a_core_is_left = rustix::process::setrlimit(Resource::Core, none);
+        sys::dispose(signal, Disposition::Default);
+        let _below_says_it = rustix::process::kill_process(rustix::process::getpid(), signal);
+    }
+    ExitCode::from(128u8.saturating_add(u8::try_from(signal & 0x7f).unwrap_or_default()))
+}

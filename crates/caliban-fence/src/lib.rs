@@ -1,0 +1,46 @@
+//! The fence: what a program can do that nobody has looked at.
+//!
+//! [`Fence`] says what a fenced program finds. [`Order`] adds the program; [`fence_main`], a hidden mode of our own program,
+//! reads one, puts the fence up and starts the program in it. Every step has to succeed: otherwise one line says which one
+//! did not, the exit code is [`NOT_FENCED`], and nothing was started.
+//!
+//! The fence is built of namespaces of its own (users, mounts, processes, network, IPC) with a root directory that holds
+//! only what is shown, then Landlock, then a seccomp filter. Mounts are the fence; Landlock and seccomp hold what mounts
+//! cannot (see docs/adr/0070-the-fence.md).
+//!
+//! It judges nothing: which command runs in which fence is decided in `caliban-permissions`.
+
+#[cfg(target_os = "linux")]
+mod calls;
+#[cfg(target_os = "linux")]
+mod helper;
+#[cfg(target_os = "linux")]
+mod init;
+#[cfg(target_os = "linux")]
+mod loopback;
+#[cfg(target_os = "linux")]
+mod paths;
+#[cfg(target_os = "linux")]
+mod sys;
+#[cfg(target_os = "linux")]
+mod view;
+
+mod around;
+mod probe;
+mod proxy;
+mod text;
+mod value;
+
+pub use around::{Around, Fenced, Steps};
+pub use helper::fence_main;
+pub use loopback::PROXY_PORT;
+pub use probe::{probe, tried};
+pub use proxy::{Hosts, PrivateAddresses, Proxy, REFUSED};
+pub use text::Text;
+pub use value::{Access, Bind, Fence, Network, Order, SYSTEM, SYSTEM_MASKS};
+
+/// The exit code when the fence could not be put up, or the program not started in it.
+pub const NOT_FENCED: u8 = 125;
+
+/// What is said before the reason.
+pub const REFUSAL: &str = "caliban: the fence could not be put up, so nothing was run";

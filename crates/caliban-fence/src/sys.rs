@@ -1,0 +1,88 @@
+//! The system calls that no safe wrapper has. The only unsafe code of the workspace is in this file.
+//!
+//! Everything here is called by the helper program ([`crate::fence_main`]), which has one thread and has just been started.
+#![expect(unsafe_code, reason = "fork, mount_setattr and close_range have no safe wrapper in rustix")]
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, RawFd},
+};
+
+use rustix::{
+    process::{Pid, Signal},
+    thread::UnshareFlags,
+};
+
+/// What becomes of a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MountAttributes {
+    pub(crate) read_only: bool,
+    pub(crate) keeps_devices: bool,
+}
+
+/// The child, or none in the child.
+pub(crate) fn fork() -> io::Result<Option<Pid>> {
+    // SAFETY: this process has one thread, so that no lock is held by a thread that the child lacks.
+    match unsafe { libc::fork() } {
+        0 => Ok(None),
+        pid => Ok(Some(Pid::from_raw(pid).ok_or_else(io::Error::last_os_error)?)),
+    }
+}
+
+/// Leaves these namespaces for new ones.
+pub(crate) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
+    // SAFETY: `CLONE_FILES` is not among the flags of the callers; the others do not touch memory or descriptors.
+    unsafe { rustix::thread::unshare_unsafe(flags) }
+}
+
+/// Closes every descriptor from `first` to `last`, both included.
+pub(crate) fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
+    if first > last {
+        return Ok(());
+    }
+    // SAFETY: no value of ours owns one of these descriptors: the callers leave out the ones that they hold.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sets the attributes of a detached mount and of all mounts in it.
+pub(crate) fn set_mount(mount: impl AsFd, wanted: MountAttributes) -> io::Result<()> {
+    let mut set = libc::MOUNT_ATTR_NOSUID;
+    if wanted.read_only {
+        set |= libc::MOUNT_ATTR_RDONLY;
+    }
+    if !wanted.keeps_devices {
+        set |= libc::MOUNT_ATTR_NODEV;
+    }
+    let attributes = libc::mount_attr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let flags = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
+    // SAFETY: the path is a NUL-terminated constant, and the structure lives until the call is over.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What a signal does to this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disposition {
+    Default,
+    Ignored,
+}
+
+/// Changes what a signal does.
+pub(crate) fn dispose(signal: Signal, disposition: Disposition) {
+    let handler = match disposition {
+        Disposition::Default => libc::SIG_DFL,
+        Disposition::Ignored => libc::SIG_IGN,
+    };
+    // SAFETY: both are constants of the system, not functions of ours.
+    unsafe { libc::signal(signal.as_raw(), handler) };
+}

@@ -1,0 +1,114 @@
+//! Rules that mean what they say: the same words with another meaning are not what a rule allows, and other words with the
+//! same meaning are what it denies.
+
+use caliban_core::fence::Profile;
+use caliban_permissions::{Mode, Verdict};
+
+use crate::place::{Place, short};
+
+fn decided(rules: &[&str], line: &str) -> &'static str {
+    let place = Place::new();
+    short(&place.policy(Mode::Default, rules).decide("Bash", &[place.command(line)]))
+}
+
+/// Seen: `: > ./--pre=sh; rg x *` executed. In a fence that is harmless; beside a command that a rule names there is none.
+#[test]
+fn a_bare_pattern_beside_a_command_without_a_fence_asks() {
+    for (line, expected) in [
+        ("make; rg x *.txt", "ask"),
+        ("make; sort *.txt", "ask"),
+        ("make; sort ./*.txt", "allow"),
+        ("make; cat -- *.txt", "allow"),
+        ("make; cat src/*.rs", "allow"),
+        ("rg x *.txt", "allow"),
+    ] {
+        assert_eq!(decided(&["Bash(make)"], line), expected, "{line}");
+    }
+}
+
+#[test]
+fn a_rule_names_no_command_with_other_variables() {
+    for (line, expected) in [
+        ("make test", "allow"),
+        ("MAKEFILES=x make test", "ask"),
+        ("export MAKEFILES=x; make test", "ask"),
+        ("RUST_BACKTRACE=1 make test", "allow"),
+        ("env MAKEFILES=x make test", "ask"),
+    ] {
+        assert_eq!(decided(&["Bash(make test)"], line), expected, "{line}");
+    }
+}
+
+#[test]
+fn a_path_in_an_allow_rule_is_not_left_by_dots() {
+    let rules = ["Bash(./scripts/*)", "Bash(./scripts/* *)"];
+    assert_eq!(decided(&rules, "./scripts/run x"), "allow");
+    assert_eq!(decided(&rules, "./scripts/../../usr/bin/touch x"), "ask");
+}
+
+#[test]
+fn a_denied_script_is_denied_however_it_is_called() {
+    for line in [
+        "./deploy.sh",
+        "deploy.sh",
+        "./x/../deploy.sh now",
+        "sh deploy.sh",
+        "bash -e ./deploy.sh now",
+        ". ./deploy.sh",
+        "sudo ./deploy.sh",
+    ] {
+        assert_eq!(decided(&["Bash", "deny Bash(./deploy.sh *)"], line), "deny", "{line}");
+    }
+    assert_eq!(decided(&["Bash", "deny Bash(./deploy.sh *)"], "sh other.sh"), "allow");
+}
+
+#[test]
+fn further_wrappers_hide_nothing() {
+    for wrapper in
+        ["prlimit --cpu=1", "setarch -R", "choom -n 1 --", "/lib64/ld-linux-x86-64.so.2", "linux64"]
+    {
+        let line = format!("{wrapper} git push");
+        assert_eq!(decided(&["Bash", "deny Bash(git push *)"], &line), "deny", "{line}");
+    }
+}
+
+#[test]
+fn a_path_through_a_process_asks() {
+    for path in
+        ["/proc/self/cwd/notes.txt", "/proc/self/root/etc/hosts", "/proc/thread-self/cwd/x", "/proc/1/root/x"]
+    {
+        assert_eq!(decided(&[], &format!("cat {path}")), "ask", "{path}");
+    }
+}
+
+/// The fence of a line, in words.
+#[test]
+fn a_verdict_names_the_fence() {
+    let place = Place::new();
+    let fence =
+        |mode, line: &str| match place.policy(mode, &["Bash(make *)"]).decide("Bash", &[place.command(line)])
+        {
+            Verdict::Allow { fence, .. } => Some(fence),
+            _ => None,
+        };
+    for (mode, line, expected) in [
+        (Mode::Default, "ls", Some(Profile::Read)),
+        (Mode::Plan, "git log", Some(Profile::Read)),
+        (Mode::Plan, "touch x", None),
+        (Mode::Default, "touch x", None),
+        (Mode::AcceptEdits, "touch x", Some(Profile::Edit)),
+        (Mode::AcceptEdits, "echo x > src/new", Some(Profile::Edit)),
+        (Mode::AcceptEdits, "make all", Some(Profile::None)),
+        (Mode::AcceptEdits, "make all | tail -3", Some(Profile::None)),
+        (Mode::AcceptEdits, "make all; touch x", Some(Profile::Edit)),
+        (Mode::AcceptEdits, "git commit -m x", None),
+        (Mode::AcceptEdits, "touch x; git commit -m x", None),
+        (Mode::AcceptEdits, "cat /etc/hosts", Some(Profile::Edit)),
+        (Mode::AcceptEdits, "cat ~/notes", None),
+        (Mode::AcceptEdits, "echo x > /etc/x", None),
+        (Mode::AcceptEdits, "$(echo touch) x", Some(Profile::Edit)),
+        (Mode::Unattended, "touch x", Some(Profile::None)),
+    ] {
+        assert_eq!(fence(mode, line), expected, "{mode}: {line}");
+    }
+}

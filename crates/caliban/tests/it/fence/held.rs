@@ -1,0 +1,267 @@
+//! Attempts to get out, each of which works without the fence.
+
+use std::{
+    collections::BTreeMap,
+    net::TcpListener,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener},
+    },
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::json;
+
+use super::{go, picture, result, results, run, run_with, script, settings};
+use crate::place::Place;
+
+const PROBE: &str = include_str!("probe.py");
+
+/// What there is outside, and the command that tries to reach it.
+struct Outside {
+    _tcp: TcpListener,
+    _unix: UnixListener,
+    _abstract: UnixListener,
+    process: Child,
+    secret: PathBuf,
+    arguments: String,
+}
+
+impl Outside {
+    fn new(place: &Place) -> Self {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = place.env.root().join("run/outside.sock");
+        let unix = UnixListener::bind(&socket).unwrap();
+        let name = format!("caliban-test-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let hidden = UnixListener::bind_addr(&address).unwrap();
+        let process = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+        let secret = place.env.root().join("work/secret.txt");
+        place.env.write(&secret, "the secret\n");
+        place.env.write(place.env.root().join("home/.profile"), "x\n");
+        place.env.write(place.repo.join("probe.py"), PROBE);
+        place.env.write(place.repo.join(".envrc"), "x\n");
+        place.env.write(place.repo.join(".caliban/settings.toml"), "");
+        let port = tcp.local_addr().unwrap().port();
+        let arguments = format!(
+            "{port} '{}' {name} {} '{}' '{}'",
+            socket.display(),
+            process.id(),
+            secret.display(),
+            place.repo.display()
+        );
+        Self { _tcp: tcp, _unix: unix, _abstract: hidden, process, secret, arguments }
+    }
+
+    fn command(&self) -> String {
+        format!("/usr/bin/python3 probe.py {} 2>/dev/null", self.arguments)
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        let _gone = self.process.kill();
+        let _gone = self.process.wait();
+    }
+}
+
+fn probed(text: &str) -> BTreeMap<String, String> {
+    let line = text.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{text}"));
+    serde_json::from_str(line).unwrap()
+}
+
+/// The names of what was open.
+fn open(found: &BTreeMap<String, String>) -> Vec<&str> {
+    found.iter().filter(|(_, state)| *state == "open").map(|(name, _)| name.as_str()).collect()
+}
+
+#[test]
+fn a17_no_attempt_gets_out_of_the_edit_fence() {
+    let place = Place::new(script(&[]));
+    let outside = Outside::new(&place);
+    // Without the fence they work: the attempts are real.
+    let bare = Command::new("bash")
+        .args(["-c", &outside.command()])
+        .current_dir(&place.repo)
+        .env("HOME", place.env.root().join("home"))
+        .env("XDG_DATA_HOME", place.env.data())
+        .output()
+        .unwrap();
+    let bare = probed(&String::from_utf8_lossy(&bare.stdout));
+    for name in [
+        "tcp",
+        "unix path",
+        "unix abstract",
+        "signal",
+        "proc environ",
+        "proc cmdline",
+        "priority",
+        "affinity",
+        "prlimit",
+        "read outside",
+        "write outside",
+        "chmod outside",
+        "times outside",
+        "keyring",
+        "git config",
+        "git hook",
+        "move git",
+        "link git",
+        "envrc",
+        "move envrc",
+        "settings",
+        "home",
+        "user namespace",
+        "workspace",
+        "loopback",
+        "temporary",
+    ] {
+        assert_eq!(bare.get(name).map(String::as_str), Some("open"), "{name} outside: {bare:?}");
+    }
+    std::fs::remove_file(place.repo.join("linked")).unwrap();
+    std::fs::remove_file(place.repo.join(".git/hooks/post-checkout")).unwrap();
+    std::fs::remove_file(place.repo.join("made")).unwrap();
+    let before =
+        (picture(&place.repo.join(".git")), std::fs::metadata(&outside.secret).unwrap().modified().unwrap());
+    place.server.set_script(script(&[json!({"command": outside.command()})]));
+    go(&place, "accept-edits", &[]);
+    let (fence, text, code) = result(&place);
+    assert_eq!((fence.as_str(), code), ("edit", Some(0)), "{text}");
+    let found = probed(&text);
+    assert_eq!(found.len(), bare.len());
+    assert_eq!(open(&found), ["loopback", "temporary", "workspace"], "{found:?}");
+    let after =
+        (picture(&place.repo.join(".git")), std::fs::metadata(&outside.secret).unwrap().modified().unwrap());
+    assert_eq!(before, after);
+}
+
+#[test]
+fn a17_the_network_can_be_on_and_nothing_else_is_then() {
+    let place = Place::new(script(&[]));
+    settings(&place, "[fence]\nnetwork = \"on\"\n");
+    let outside = Outside::new(&place);
+    place.server.set_script(script(&[json!({"command": outside.command()})]));
+    go(&place, "accept-edits", &[]);
+    let found = probed(&result(&place).1);
+    let open: Vec<&str> = open(&found).into_iter().filter(|name| *name != "fastopen").collect();
+    assert_eq!(open, ["loopback", "mptcp", "tcp", "temporary", "workspace"], "{found:?}");
+}
+
+/// In default and plan mode only reading commands run, and they can change nothing whatever their words mean.
+#[test]
+fn a17_a_reading_command_changes_nothing() {
+    for mode in ["default", "plan"] {
+        let place = run(mode, &["ls; cat file.txt; pwd; git status --short; git log --oneline"]);
+        let (fence, text, code) = result(&place);
+        assert_eq!((fence.as_str(), code), ("read", Some(0)), "{text}");
+    }
+}
+
+/// Seen: a hostile `.git/config` that came in a tarball, and `git status`, which is allowed everywhere.
+#[test]
+fn a17_what_a_hostile_git_configuration_runs_is_fenced() {
+    let place = Place::new(script(&[json!({"command": "git status --short"})]));
+    let (mark, inside) = (place.env.root().join("work/mark"), place.repo.join("inside"));
+    let hook = format!("touch '{}' '{}'; echo", mark.display(), inside.display());
+    place.env.git(&place.repo, &["config", "core.fsmonitor", &hook]);
+    place.env.git(&place.repo, &["config", "--unset", "core.fsmonitor"]);
+    // By hand, so that no git of the test runs it.
+    let config = place.repo.join(".git/config");
+    let text = place.env.read(&config);
+    place.env.write(&config, format!("{text}[core]\n\tfsmonitor = \"{}\"\n", hook.replace('"', "\\\"")));
+    go(&place, "default", &[]);
+    let (fence, text, _) = result(&place);
+    assert_eq!(fence, "read", "{text}");
+    assert!(!mark.exists() && !inside.exists());
+}
+
+/// Seen: `: > ./--pre=sh; rg x *` ran a file of the project.
+#[test]
+fn a17_an_option_made_by_a_pattern_stays_inside() {
+    let mark = "../../mark";
+    let place = Place::new(script(&[
+        json!({"command": format!("echo 'touch {mark}; touch ~/mark; touch /tmp/mark' > x.sh; : > ./-xsh; grep x *; rg x * 2>/dev/null; sh x.sh")}),
+    ]));
+    let before = picture(&place.env.root().join("home"));
+    go(&place, "accept-edits", &[]);
+    let (fence, text, _) = result(&place);
+    assert_eq!(fence, "edit", "{text}");
+    assert_eq!(picture(&place.env.root().join("home")), before);
+    assert!(!place.repo.join(mark).exists());
+}
+
+#[test]
+fn a17_a_denied_file_is_not_there_for_any_command() {
+    let inputs = [
+        "cat $(printf .e)nv",
+        "/usr/bin/python3 -c \"print(open('.en'+'v').read())\"",
+        "ln $(printf .e)nv copy; cat copy",
+        "cat /proc/self/cwd/$(printf .e)nv; cat /proc/self/root$PWD/$(printf .e)nv",
+        "cp -r . /tmp/all; cat /tmp/all/$(printf .e)nv",
+        "mv $(printf .e)nv moved; cat moved",
+        "grep -r SECRET . ; cat hard",
+        "mkdir d; mv sub d/; cat d/sub/$(printf .e)nv",
+    ];
+    let place = Place::new(script(&inputs.map(|command| json!({"command": command}))));
+    place.env.write(place.repo.join(".env"), "SECRET=canary\n");
+    place.env.write(place.repo.join("sub/.env"), "SECRET=canary\n");
+    std::fs::hard_link(place.repo.join(".env"), place.repo.join("hard")).unwrap();
+    go(&place, "accept-edits", &["--deny", "Read(.env)"]);
+    for (input, (fence, text, _)) in inputs.iter().zip(results(&place)) {
+        assert!(matches!(fence.as_str(), "edit" | "read"), "{input}: {fence}: {text}");
+        assert!(!text.contains("canary"), "{input}: {text}");
+    }
+    assert_eq!(place.env.read(place.repo.join("hard")), "SECRET=canary\n");
+}
+
+/// A protected place that is not there cannot be covered: what is made there is put aside, and the model is told.
+#[test]
+fn a17_a_protected_place_that_a_command_makes_is_put_aside() {
+    let place = run(
+        "accept-edits",
+        &[
+            "/usr/bin/python3 -c \"import os; os.mkdir('.vscode'); open('.vscode/tasks.json','w').write('{}')\"; ln -s /tmp .idea",
+        ],
+    );
+    let (_, text, _) = result(&place);
+    assert!(text.contains(".vscode is protected: what the command made there is now"), "{text}");
+    assert!(!place.repo.join(".vscode").exists() && place.repo.join(".idea").symlink_metadata().is_err());
+    assert_eq!(place.env.read(place.repo.join(".vscode.not-used/tasks.json")), "{}");
+}
+
+/// A rule that names the place opens it.
+#[test]
+fn a17_a_rule_that_names_a_protected_place_opens_it() {
+    let line = "/usr/bin/python3 -c \"open('.envrc','a').write('y')\"";
+    let place = Place::new(script(&[json!({"command": line})]));
+    place.env.write(place.repo.join(".envrc"), "x");
+    go(&place, "accept-edits", &["--allow", "Edit(./.envrc)"]);
+    assert_eq!(result(&place).2, Some(0), "{:?}", result(&place));
+    assert_eq!(place.env.read(place.repo.join(".envrc")), "xy");
+}
+
+/// `setsid nohup … &` outlived the fence of Landlock alone.
+#[test]
+fn a17_nothing_of_a_fenced_command_is_left() {
+    let place =
+        run("accept-edits", &["setsid nohup sleep 4321 >/dev/null 2>&1 & (sleep 4321 &) ; echo started"]);
+    let (_, text, _) = result(&place);
+    assert!(text.contains("processes left running were ended (sleep"), "{text}");
+    let left = Command::new("pgrep").args(["-f", "sleep 4321"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&left.stdout), "");
+}
+
+/// What a rule names and what a person approves runs as the user.
+#[test]
+fn a17_a_rule_by_name_runs_without_a_fence() {
+    let place = run_with(
+        "default",
+        &[json!({"command": "touch ../outside | tail -1"}), json!({"command": "cp a b"})],
+        &["--allow", "Bash(touch *)"],
+    );
+    let results = results(&place);
+    assert_eq!((results[0].0.as_str(), results[0].2), ("none", Some(0)), "{results:?}");
+    assert_eq!(results[1].0, "unasked");
+    assert!(place.repo.parent().unwrap().join("outside").exists());
+}

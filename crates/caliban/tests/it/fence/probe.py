@@ -1,0 +1,129 @@
+# What a program can reach: each attempt prints its name and "open" or "held". Run outside of a fence it shows that the
+# attempts themselves work. Arguments: TCP port of a listener outside, path of a unix socket, abstract name, pid of a
+# process outside, path of a file outside, path of the workspace.
+import ctypes, errno, json, os, signal, socket, struct, subprocess, sys
+
+port, unix, abstract, outsider, secret, work = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5], sys.argv[6]
+libc = ctypes.CDLL(None, use_errno=True)
+results = {}
+
+def attempt(name):
+    def run(function):
+        try:
+            function()
+            results[name] = "open"
+        except BaseException as error:
+            results[name] = "held"
+            sys.stderr.write("%s: %s\n" % (name, error))
+    return run
+
+def call(number, *arguments):
+    result = libc.syscall(ctypes.c_long(number), *[ctypes.c_void_p(a) if isinstance(a, int) else a for a in arguments])
+    if result == -1:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+@attempt("tcp")
+def _(): socket.create_connection(("127.0.0.1", port), 2).close()
+@attempt("mptcp")
+def _():
+    s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262); s.settimeout(2); s.connect(("127.0.0.1", port))
+@attempt("fastopen")
+def _():
+    s = socket.socket(); s.settimeout(2); s.sendto(b"x", 0x20000000, ("127.0.0.1", port))
+@attempt("unix path")
+def _(): socket.socket(socket.AF_UNIX).connect(unix)
+@attempt("unix abstract")
+def _(): socket.socket(socket.AF_UNIX).connect("\0" + abstract)
+@attempt("vsock")
+def _(): socket.socket(40, socket.SOCK_STREAM)
+@attempt("packet")
+def _(): socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+@attempt("signal")
+def _(): os.kill(outsider, 0)
+@attempt("proc environ")
+def _(): open("/proc/%d/environ" % outsider, "rb").read()
+@attempt("proc cmdline")
+def _(): open("/proc/%d/cmdline" % outsider, "rb").read()
+@attempt("priority")
+def _(): os.setpriority(os.PRIO_PROCESS, outsider, os.getpriority(os.PRIO_PROCESS, outsider))
+@attempt("affinity")
+def _(): os.sched_setaffinity(outsider, os.sched_getaffinity(outsider))
+@attempt("prlimit")
+def _():
+    import resource
+    resource.prlimit(outsider, resource.RLIMIT_NOFILE)
+@attempt("ptrace")
+def _(): call(101, 16, outsider, 0, 0) and call(101, 17, outsider, 0, 0)
+@attempt("read outside")
+def _(): open(secret).read()
+@attempt("write outside")
+def _(): open(secret, "a").close()
+@attempt("chmod outside")
+def _(): os.chmod(secret, 0o644)
+@attempt("times outside")
+def _(): os.utime(secret)
+@attempt("shadow")
+def _(): open("/etc/shadow").read()
+@attempt("write system")
+def _():
+    open("/usr/caliban-probe", "w").close(); os.unlink("/usr/caliban-probe")
+@attempt("write etc")
+def _():
+    open("/etc/caliban-probe", "w").close(); os.unlink("/etc/caliban-probe")
+@attempt("sysctl")
+def _(): open("/proc/sys/kernel/core_pattern", "r+").close()
+@attempt("user namespace")
+def _(): call(272, 0x10000000)
+@attempt("mount namespace")
+def _(): call(272, 0x00020000)
+@attempt("keyring")
+def _(): call(250, 0, -3, 1)
+@attempt("io_uring")
+def _():
+    buffer = ctypes.create_string_buffer(120); call(425, 1, ctypes.addressof(buffer))
+@attempt("bpf")
+def _(): call(321, 5, 0, 0)
+@attempt("shared memory")
+def _():
+    # A segment of somebody outside with this key.
+    call(29, 0x63616c69, 0, 0)
+@attempt("git config")
+def _(): open(work + "/.git/config", "a").close()
+@attempt("git hook")
+def _(): open(work + "/.git/hooks/post-checkout", "w").close()
+@attempt("move git")
+def _():
+    os.rename(work + "/.git", work + "/moved"); os.rename(work + "/moved", work + "/.git")
+@attempt("link git")
+def _(): os.link(work + "/.git/config", work + "/linked")
+@attempt("envrc")
+def _(): open(work + "/.envrc", "a").close()
+@attempt("move envrc")
+def _():
+    os.rename(work + "/.envrc", work + "/moved"); os.rename(work + "/moved", work + "/.envrc")
+@attempt("settings")
+def _(): open(work + "/.caliban/settings.toml", "a").close()
+@attempt("home")
+def _(): open(os.environ["HOME"] + "/.profile").read()
+@attempt("daemon data")
+def _(): os.listdir(os.environ["XDG_DATA_HOME"] if "XDG_DATA_HOME" in os.environ else "/nonexistent")
+@attempt("descriptors")
+def _():
+    own = [n for n in os.listdir("/proc/self/fd") if int(n) > 2]
+    targets = [os.readlink("/proc/self/fd/" + n) for n in own if os.path.lexists("/proc/self/fd/" + n)]
+    extra = [t for t in targets if t.startswith("/") and not t.startswith("/proc")]
+    if not extra: raise OSError("none")
+@attempt("terminal")
+def _():
+    import fcntl
+    fcntl.ioctl(os.open("/dev/tty", os.O_RDWR), 0x5412, b"x")
+@attempt("workspace")
+def _(): open(work + "/made", "w").close()
+@attempt("loopback")
+def _():
+    s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen()
+    socket.create_connection(s.getsockname(), 2).close()
+@attempt("temporary")
+def _(): open("/tmp/caliban-probe-%d" % os.getpid(), "w").close()
+print(json.dumps(results))
