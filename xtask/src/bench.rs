@@ -65,7 +65,7 @@ struct Bench {
     run: fn(&Bed) -> Result<Table>,
 }
 
-const BENCHES: [Bench; 11] = [
+const BENCHES: [Bench; 12] = [
     version::BENCH,
     help::BENCH,
     turn::BENCH,

@@ -26,7 +26,7 @@ fn measured(bed: &Bed) -> Result<Table> {
     table.cost("true", plain, None);
     table.cost("true in the edit fence", fenced, Some(plain));
     let added = fenced.wall_us - plain.wall_us;
-    table.remark(&format!("added: {}", ms(added)));
+    table.remark(format!("added: {}", ms(added)));
     table.promise("added by the fence", added / 1_000.0, AT_MOST_MS, " ms");
     Ok(table)
 }

@@ -264,7 +264,7 @@ async fn progress_extends_the_time_limit_and_is_shown() {
     let seen = Arc::new(std::sync::Mutex::new(String::new()));
     let (noted, cancel) = (Arc::clone(&seen), CancellationToken::new());
     let progress = move |text: &str| noted.lock().unwrap().push_str(text);
-    let call = caliban_tools::Call { id: "c1", cancel: &cancel, progress: &progress };
+    let call = caliban_tools::Call { id: "c1", cancel: &cancel, progress: &progress, fence: None };
     let (output, ()) = tokio::join!(hub.tool("echo").call(json!({}), call), async {
         until(|| web.seen().iter().any(|request| request.body["method"] == "tools/call")).await;
         let call =
@@ -343,7 +343,7 @@ async fn resources_are_listed_read_and_put_into_prompts() {
     let tool = caliban_mcp::resource_tool(&servers, &outputs).unwrap();
     let cancel = CancellationToken::new();
     let call = async |input: Value| {
-        let call = caliban_tools::Call { id: "c1", cancel: &cancel, progress: &|_| {} };
+        let call = caliban_tools::Call { id: "c1", cancel: &cancel, progress: &|_| {}, fence: None };
         tool.call(input, call).await.content
     };
     assert_eq!(call(json!({"server": "hub"})).await, vec![text("db://users users all of them")]);
