@@ -196,6 +196,12 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
+    /// The private git of a worktree cannot be had, or what is in it cannot be shown to the user.
+    #[error("the private git: {why}")]
+    PrivateGit {
+        /// Why.
+        why: String,
+    },
     /// The caller gave up.
     #[error("cancelled")]
     Cancelled,
@@ -251,6 +257,7 @@ impl Error {
             | Self::DiskFull { .. }
             | Self::Git { .. }
             | Self::Answer { .. }
+            | Self::PrivateGit { .. }
             | Self::Io { .. } => ErrorKind::Environment,
             Self::Cancelled => ErrorKind::Cancelled,
         }

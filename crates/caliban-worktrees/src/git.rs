@@ -63,6 +63,8 @@ pub struct GitOptions {
     pub patience: Duration,
     /// Whether somebody sits at a terminal that hooks may ask. Without one, hooks are ended with a merge that is cut short.
     pub has_terminal: bool,
+    /// Our own program, which puts fences up: what an agent's private git holds is read in one.
+    pub helper: Option<PathBuf>,
 }
 
 impl Default for GitOptions {
@@ -73,6 +75,7 @@ impl Default for GitOptions {
             scratch: std::env::temp_dir(),
             patience: PATIENCE,
             has_terminal: true,
+            helper: std::env::current_exe().ok(),
         }
     }
 }
@@ -206,6 +209,46 @@ impl Call {
         let command = self.command.as_std_mut();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
+    }
+
+    /// Runs it to its end, for a caller that cannot await. It reads what we wrote and the repository, so it is not watched.
+    pub(crate) fn run_blocking(self) -> Result<Output> {
+        use std::io::Write as _;
+        let Self { mut command, name, stdin, view, .. } = self;
+        let _view = view?;
+        let std = command.as_std_mut();
+        std.stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() });
+        std.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let spawned = std.spawn();
+        let mut child =
+            spawned.map_err(|source| Error::GitMissing { program: std.get_program().into(), source })?;
+        let to = child.stdin.take();
+        let done = std::thread::scope(|scope| {
+            if let (Some(mut to), Some(bytes)) = (to, stdin) {
+                // A git that ends early closes its end; its exit code says why.
+                scope.spawn(move || to.write_all(&bytes));
+            }
+            child.wait_with_output()
+        });
+        let done = done.map_err(|e| Error::io(format!("waiting for git {name}"), e))?;
+        let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+        Ok(Output { status: done.status, stdout: done.stdout, stderr, command: name })
+    }
+
+    /// The same with this as its input.
+    pub(crate) fn run_blocking_from(self, stdin: Stdio) -> Result<Output> {
+        let Self { mut command, name, view, .. } = self;
+        let _view = view?;
+        let std = command.as_std_mut();
+        let done = std.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).output();
+        let done = done.map_err(|source| Error::GitMissing { program: std.get_program().into(), source })?;
+        let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+        Ok(Output { status: done.status, stdout: done.stdout, stderr, command: name })
+    }
+
+    /// Like [`Self::run_blocking`]; another exit code than 0 is an error.
+    pub(crate) fn ok_blocking(self) -> Result<Output> {
+        self.run_blocking()?.ok()
     }
 
     /// It ends when it makes no progress for so long.

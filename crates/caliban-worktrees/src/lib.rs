@@ -24,6 +24,7 @@ mod landing;
 mod links;
 mod lookup;
 mod marker;
+mod private_view;
 mod progress;
 mod recreate;
 mod remove;
@@ -50,6 +51,7 @@ pub use landing::{
 pub use links::check_links;
 pub use lookup::Lookup;
 pub use marker::{Making, Marker, Oid};
+pub use private_view::PrivateGit;
 pub use progress::{Phase, Progress};
 pub use remove::{BranchFate, Keep, RemovalOutcome, RemoveOptions, RemoveReport};
 pub use repo::{BRANCH_PREFIX, Lease, PLACE, Repo, branch_of};

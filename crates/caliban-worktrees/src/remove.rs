@@ -184,6 +184,8 @@ impl Repo {
             // Gone, or something else stands there: the survey says so.
             (None, Err(_)) => None,
         };
+        // What commands of an agent left that was killed is the user's to keep.
+        let published = self.publish_private(&at, cancel).await;
         // Before anything is looked for: what only a store in the worktree has would go with it.
         let stores = self.take_objects_in(&at).await?;
         // Before the lock: a survey reads what the agent left, and must not keep others waiting.
@@ -234,6 +236,7 @@ impl Repo {
             let _records = self.lock_records(&never).await?;
             self.delete_record(&at.admin, &records).await?;
         }
+        notes.extend(self.retire_private(&at, published).await);
         let branch_fate = self.settle_branch(&at, &weighed, ahead, &never).await?;
         if let Some((trash, hidden)) = trashed {
             let gone =

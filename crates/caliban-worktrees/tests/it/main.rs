@@ -11,6 +11,7 @@ mod making;
 mod merging;
 mod places;
 mod planted;
+mod private_git;
 mod records;
 mod removing;
 mod sweeping;

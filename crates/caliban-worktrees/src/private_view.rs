@@ -1,0 +1,342 @@
+//! The private git of an agent in a worktree of its own: a git directory that the agent's commands find in the place of the
+//! repository's, so that `git commit` works in a fence and nothing of the repository can be changed there.
+//!
+//! It lies in `.git/caliban/<name>/`. Its objects are its own; the repository's are read through a mount. Before a command it
+//! takes in what the user's git says ([`refresh`]), after a command the repository takes over what the agent's git says
+//! ([`publish`]): the branch, HEAD, the index, unfinished operations. Objects of the agent's stay in it until the worktree is
+//! removed. Everything in it may be hostile: it is read and written beneath open directories, and git reads it only in a fence.
+
+mod base;
+mod config;
+mod index_file;
+mod names;
+mod objects;
+mod plan;
+mod publish;
+mod refresh;
+mod side;
+mod state_files;
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use caliban_core::fence::Profile;
+use caliban_core::names::Slug;
+use caliban_fence::{Access, Around, Fence, Text};
+use rustix::fs::FlockOperation;
+use tokio_util::sync::CancellationToken;
+
+use self::base::Base;
+use self::names::Names;
+use crate::beneath;
+use crate::error::{Error, Result};
+use crate::repo::{Located, Repo};
+use crate::save::nonce_name;
+
+/// Where the private gits of a repository are, in its store.
+const PLACE: &str = "caliban";
+/// The configuration that is made from the user's; the agent's own includes it.
+const CONFIG: &str = "caliban-config";
+/// Where the user's hooks are in the fence.
+const HOOKS: &str = "/caliban/hooks";
+const LARGE: &str = "/caliban/lfs";
+
+fn words(why: &str) -> Error {
+    Error::PrivateGit { why: why.to_owned() }
+}
+
+/// The private git of one worktree.
+#[derive(Debug, Clone)]
+pub struct PrivateGit {
+    repo: Repo,
+    at: Located,
+    /// Where it lies.
+    dir: PathBuf,
+    /// The name of the worktree's record.
+    id: OsString,
+    names: Names,
+    /// Our own program, which puts fences up.
+    helper: PathBuf,
+    /// The configuration that the agent's git begins with.
+    config: String,
+}
+
+impl Repo {
+    /// The private git of a worktree, made when it is not there. An error says why commands there cannot have one.
+    pub async fn private_git(
+        &self,
+        name: &Slug,
+        helper: &Path,
+        cancel: &CancellationToken,
+    ) -> Result<PrivateGit> {
+        let at = self.locate(name)?;
+        at.marker.finished()?;
+        if at.moved.is_some() {
+            return Err(words("the worktree was moved"));
+        }
+        for (place, why) in [
+            (self.common_dir().join("reftable"), "the repository keeps its refs in tables"),
+            (
+                self.common_dir().join("objects/info/alternates"),
+                "the repository takes objects from another one",
+            ),
+            (
+                at.admin.join("config.worktree"),
+                "the worktree has a configuration of its own (sparse checkout)",
+            ),
+            (at.admin.join("info/sparse-checkout"), "the worktree is a sparse checkout"),
+            (at.admin.join("modules"), "the worktree has submodules"),
+        ] {
+            if place.symlink_metadata().is_ok() {
+                return Err(words(why));
+            }
+        }
+        let config = config::of(self, cancel).await?;
+        let id = at.admin.file_name().unwrap_or_default().to_owned();
+        let dir = self.common_dir().join(PLACE).join(name.as_str());
+        let names = Names::new(name.as_str());
+        let view = PrivateGit { repo: self.clone(), at, dir, id, names, helper: helper.to_owned(), config };
+        if Base::read(&view.dir)?.is_some_and(|base| base.made != view.at.marker.created) {
+            aside(&view.dir).map_err(|e| Error::at("setting aside", &view.dir, e))?;
+        }
+        // What cannot be read now could not be read after a command either.
+        view.outside()?;
+        Ok(view)
+    }
+
+    /// Publishes what commands of the agent's left in the private git of a worktree, if it has one. None when it has none.
+    pub(crate) async fn publish_private(
+        &self,
+        at: &Located,
+        cancel: &CancellationToken,
+    ) -> Result<Option<PrivateGit>> {
+        if self.common_dir().join(PLACE).join(at.name.as_str()).join("git").symlink_metadata().is_err() {
+            return Ok(None);
+        }
+        let helper =
+            self.git.options.helper.clone().ok_or_else(|| words("nobody said what puts fences up"))?;
+        let view = self.private_git(&at.name, &helper, cancel).await?;
+        let settled = tokio::task::spawn_blocking(move || view.settle().map(|_| view)).await;
+        settled.map_err(|e| Error::io("publishing", io::Error::other(e)))?.map(Some)
+    }
+
+    /// Deletes the private git of a worktree that is removed, when all of it was published. Otherwise it is kept under another
+    /// name, and the note says where.
+    pub(crate) async fn retire_private(
+        &self,
+        at: &Located,
+        published: Result<Option<PrivateGit>>,
+    ) -> Vec<String> {
+        let parent = self.common_dir().join(PLACE);
+        let has_modules = |view: &PrivateGit| {
+            let record = Path::new("worktrees").join(&view.id).join("modules");
+            [Path::new("modules"), &record]
+                .iter()
+                .any(|place| view.git_dir().join(place).symlink_metadata().is_ok())
+        };
+        let why = match &published {
+            Ok(None) => return Vec::new(),
+            Ok(Some(view)) if has_modules(view) => "it has submodules of the agent's".to_owned(),
+            Ok(Some(view)) => {
+                let gone = beneath::open_dir(&parent)
+                    .and_then(|dir| beneath::delete(dir.as_fd(), at.name.as_str().as_ref()));
+                let refs = view.refs().unwrap_or_default();
+                let held: Vec<&str> =
+                    refs.keys().map(String::as_str).filter(|name| view.names.holds(name)).collect();
+                let mut notes = Vec::new();
+                if !held.is_empty() {
+                    notes.push(format!("other refs of it stay: {}", held.join(", ")));
+                }
+                match gone {
+                    Ok(()) => return notes,
+                    Err(error) => error.to_string(),
+                }
+            }
+            Err(error) => error.to_string(),
+        };
+        let aside = aside(&parent.join(at.name.as_str()));
+        match aside {
+            Ok(path) => vec![format!("its private git is kept in {}: {why}", path.display())],
+            Err(error) => vec![format!("its private git stays: {why}; {error}")],
+        }
+    }
+}
+
+/// Gives it another name.
+fn aside(dir: &Path) -> io::Result<PathBuf> {
+    let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    // No worktree can have this name.
+    let path = dir.with_file_name(nonce_name(&format!("{name}.kept")));
+    fs::rename(dir, &path)?;
+    Ok(path)
+}
+
+impl PrivateGit {
+    /// What is done around one command of the agent's.
+    pub fn around(self: &Arc<Self>) -> Arc<dyn Around> {
+        Arc::new(Command { view: self.clone(), alive: Mutex::new(None) })
+    }
+
+    /// Publishes what is there; lines for the model.
+    pub fn settle(&self) -> Result<Vec<String>> {
+        let _turn = self.turn()?;
+        let Some(mut base) = Base::read(&self.dir)? else { return Ok(Vec::new()) };
+        if self.git_dir().symlink_metadata().is_err() {
+            return Ok(Vec::new());
+        }
+        let alive = self.alive()?;
+        if is_alone(&alive) {
+            self.sweep_locks()?;
+        }
+        self.publish(&mut base)
+    }
+
+    fn git_dir(&self) -> PathBuf {
+        self.dir.join("git")
+    }
+
+    /// Bytes of an object id.
+    fn id_bytes(&self) -> usize {
+        if self.repo.git.format.is_sha256 { 32 } else { 20 }
+    }
+
+    fn open_git(&self) -> Result<OwnedFd> {
+        beneath::open_dir(&self.git_dir()).map_err(|e| Error::at("opening", &self.git_dir(), e))
+    }
+
+    /// The worktree's record in the agent's git.
+    fn open_own_record(&self, git: &OwnedFd) -> Result<OwnedFd> {
+        let path = Path::new("worktrees").join(&self.id);
+        beneath::walk_to(git.as_fd(), &path).map_err(|e| Error::at("opening", &self.git_dir().join(path), e))
+    }
+
+    /// One at a time works on it.
+    fn turn(&self) -> Result<File> {
+        let failed = |e: io::Error| Error::at("locking", &self.dir, e);
+        fs::create_dir_all(&self.dir).map_err(failed)?;
+        let file = self.lock_file("lock").map_err(failed)?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(|e| failed(e.into()))?;
+        Ok(file)
+    }
+
+    /// Every command of the agent's holds this together with the others.
+    fn alive(&self) -> Result<File> {
+        self.lock_file("alive").map_err(|e| Error::at("locking", &self.dir, e))
+    }
+
+    fn lock_file(&self, name: &str) -> io::Result<File> {
+        File::options().read(true).write(true).create(true).truncate(false).open(self.dir.join(name))
+    }
+
+    /// Before a command: everything that was left is published, then the agent's git takes in what the user's says.
+    fn begin(&self) -> Result<File> {
+        let _turn = self.turn()?;
+        let mut base = match Base::read(&self.dir)? {
+            Some(base) => base,
+            None => {
+                let base = Base { made: self.at.marker.created, ..Base::default() };
+                base.write(&self.dir)?;
+                base
+            }
+        };
+        if self.git_dir().symlink_metadata().is_err() {
+            if !base.is_new() {
+                return Err(words(&format!("{} is gone", self.git_dir().display())));
+            }
+            self.make().map_err(|e| Error::at("making", &self.git_dir(), e))?;
+        }
+        let alive = self.alive()?;
+        if is_alone(&alive) {
+            self.sweep_locks()?;
+            if base.is_new() {
+                self.refresh(&mut base)?;
+            } else {
+                // What cannot be published must not be covered either. The agent may have to mend its git itself; what is
+                // wrong is told after the command.
+                let _told_then = self.publish(&mut base).and_then(|_| self.refresh(&mut base));
+            }
+        }
+        rustix::fs::flock(&alive, FlockOperation::LockShared)
+            .map_err(|e| Error::at("locking", &self.dir, e))?;
+        Ok(alive)
+    }
+
+    /// After a command.
+    fn end(&self, alive: File) -> Result<Vec<String>> {
+        let _turn = self.turn()?;
+        let mut base = Base::read(&self.dir)?.ok_or_else(|| words("its record is gone"))?;
+        if is_alone(&alive) {
+            self.sweep_locks()?;
+        }
+        self.publish(&mut base)
+    }
+
+    /// Makes an empty one, whole or not at all.
+    fn make(&self) -> io::Result<()> {
+        let new = self.dir.join(nonce_name("git"));
+        let record = new.join("worktrees").join(&self.id);
+        for made in ["objects/info", "objects/pack", "refs/heads", "refs/tags", "info"] {
+            fs::create_dir_all(new.join(made))?;
+        }
+        fs::create_dir_all(record.join("logs"))?;
+        let is_sha256 = self.repo.git.format.config(false);
+        fs::write(new.join("config"), format!("{is_sha256}[include]\npath = {CONFIG}\n"))?;
+        fs::write(new.join("objects/info/alternates"), format!("{}\n", objects::SHARED))?;
+        fs::write(new.join("HEAD"), "ref: refs/heads/main\n")?;
+        fs::write(record.join("HEAD"), format!("ref: {}\n", self.names.own()))?;
+        fs::write(record.join("commondir"), "../..\n")?;
+        fs::copy(self.at.admin.join("gitdir"), record.join("gitdir"))?;
+        fs::rename(&new, self.git_dir())
+    }
+
+    /// What the agent's command finds in the place of the repository's git directory.
+    fn show(&self, fence: &mut Fence) {
+        let common = self.repo.common_dir();
+        fence.binds.retain(|bind| !bind.target.path().starts_with(common));
+        let access = if fence.profile == Profile::Edit { Access::ReadWrite } else { Access::ReadOnly };
+        let mut shown = objects::bind(&self.git_dir(), "", access);
+        shown.target = Text::from(common);
+        fence.binds.push(shown);
+        fence.binds.push(objects::bind(&common.join("objects"), objects::SHARED, Access::ReadOnly));
+        for (name, place) in [("hooks", HOOKS), ("lfs", LARGE)] {
+            let mut shown = objects::bind(&common.join(name), place, Access::ReadOnly);
+            shown.optional = true;
+            fence.binds.push(shown);
+        }
+    }
+}
+
+/// Whether no other command of the agent's holds it. Asked in turn, so that none begins meanwhile.
+fn is_alone(alive: &File) -> bool {
+    rustix::fs::flock(alive, FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
+/// The steps around one command.
+struct Command {
+    view: Arc<PrivateGit>,
+    alive: Mutex<Option<File>>,
+}
+
+impl Around for Command {
+    fn before(&self, fence: &mut Fence) -> std::result::Result<(), String> {
+        let alive = self.view.begin().map_err(|error| error.to_string())?;
+        *self.alive.lock().unwrap_or_else(PoisonError::into_inner) = Some(alive);
+        self.view.show(fence);
+        Ok(())
+    }
+
+    fn after(&self, _: &Fence) -> Vec<String> {
+        let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(alive) = alive else { return Vec::new() };
+        self.view.end(alive).unwrap_or_else(|error| {
+            vec![format!(
+                "[what git did here is not visible outside of this worktree's private git yet: {error}; it is tried again with \
+                 the next command]"
+            )]
+        })
+    }
+}

@@ -1,0 +1,87 @@
+//! What both sides agreed on last, and what is being changed outside at this moment. Written whole or not at all.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::side::Mark;
+use super::words;
+use crate::beneath;
+use crate::error::{Error, Result};
+use crate::marker::Oid;
+use crate::save::nonce_name;
+
+const FILE: &str = "state.json";
+const CAP: u64 = 1 << 30;
+
+/// The agreed state.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Base {
+    /// When the worktree was made: another one of its name begins anew.
+    pub(super) made: u64,
+    pub(super) inside: Mark,
+    pub(super) outside: Mark,
+    pub(super) stash: BTreeSet<Oid>,
+    /// Of the agent's files when they were last published.
+    pub(super) signature: String,
+    /// Of the user's files beside refs and the record that the agent has copies of.
+    pub(super) copied: String,
+    pub(super) journal: Option<Journal>,
+}
+
+/// What a publisher that was killed may have left.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Journal {
+    /// The inode of the file that becomes the lock of the index, and then the index.
+    pub(super) lock: Option<u64>,
+    /// Refs that are changed.
+    pub(super) refs: Vec<String>,
+    /// When, in nanoseconds since 1970.
+    pub(super) at: u128,
+}
+
+impl Journal {
+    pub(super) fn time(&self) -> i128 {
+        i128::try_from(self.at).unwrap_or(i128::MAX)
+    }
+}
+
+impl Base {
+    /// Whether nothing was taken in yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.outside.refs.is_empty()
+    }
+
+    /// The one that is there, if there is one. One that cannot be read is an error: the agent's work may depend on it.
+    pub(super) fn read(dir: &Path) -> Result<Option<Self>> {
+        let path = dir.join(FILE);
+        match beneath::read_small(&path, CAP) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map(Some)
+                .map_err(|error| words(&format!("{} cannot be read: {error}", path.display()))),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::at("reading", &path, e)),
+        }
+    }
+
+    /// On the disk when it returns.
+    pub(super) fn write(&self, dir: &Path) -> Result<()> {
+        let (path, new) = (dir.join(FILE), dir.join(nonce_name(FILE)));
+        let write = || -> std::io::Result<()> {
+            let mut file = File::create_new(&new)?;
+            file.write_all(&serde_json::to_vec(self)?)?;
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            File::open(dir)?.sync_all()
+        };
+        let written = write();
+        if written.is_err() {
+            // Best effort by name: the error is told.
+            let _gone = fs::remove_file(&new);
+        }
+        written.map_err(|e| Error::at("writing", &path, e))
+    }
+}
