@@ -193,8 +193,8 @@ impl Kit {
         let above = self.above.as_ref().map(read);
         let runs = accesses.iter().any(|access| matches!(access, Access::Command { .. }));
         // Only a command needs a fence, and trying one takes a moment.
-        let fencing = if runs { self.fences.fencing() } else { Fencing::Holds };
         let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
+        let fencing = if runs { self.fences.fencing(&policy) } else { Fencing::Holds };
         let mode = above.map_or(policy.mode, |above| policy.mode.narrower(above));
         if mode == policy.mode && fencing == policy.fencing {
             policy.decide(tool, accesses)

@@ -3,16 +3,19 @@
 //! `caliban-permissions` says which command runs in which fence; here that becomes a value for `caliban-fence`.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-use caliban_core::fence::Profile;
+use caliban_core::{fence::Profile, names::Slug};
 use caliban_fence::{Access, Around, Fence, Fenced, Hosts, Network, PrivateAddresses, Proxy, Text};
 use caliban_permissions::{Fencing, Policy};
+use caliban_worktrees::{Environment, GitOptions, PrivateGit, Repo};
 use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
 
 /// Whether commands are fenced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +68,8 @@ pub struct Fences {
     pub env: Vec<(OsString, OsString)>,
     /// The program that puts fences up: our own.
     pub helper: PathBuf,
+    /// The private gits of worktrees, once a command needed one; none where there can be none.
+    pub gits: Mutex<BTreeMap<PathBuf, Option<Arc<PrivateGit>>>>,
 }
 
 /// Directories of an agent's own that its commands find.
@@ -187,11 +192,57 @@ impl Fences {
             hidden: Vec::new(),
             env: Vec::new(),
             helper,
+            gits: Mutex::default(),
         }
     }
 
-    /// Whether commands can be fenced here; tried once.
-    pub fn fencing(&self) -> Fencing {
+    /// Whether commands of an agent with this policy can be fenced here, and whether git in the fence has a git directory of its
+    /// own; tried once.
+    pub fn fencing(&self, policy: &Policy) -> Fencing {
+        match self.fenced() {
+            Fencing::Holds if self.git(policy).is_some() => Fencing::HoldsGit,
+            fencing => fencing,
+        }
+    }
+
+    /// The private git of the agent's own worktree. None where it has no worktree of its own, or cannot have a private git:
+    /// then commands that change something in `.git` are asked about.
+    fn git(&self, policy: &Policy) -> Option<Arc<PrivateGit>> {
+        let worktree = policy.worktree.as_ref()?;
+        let mut known = self.gits.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = || self.open_git(&policy.root, worktree);
+        known.entry(worktree.clone()).or_insert_with(open).clone()
+    }
+
+    fn open_git(&self, root: &Path, worktree: &Path) -> Option<Arc<PrivateGit>> {
+        let environment = Environment::Exactly(self.env.iter().cloned().collect());
+        let options = GitOptions { environment, has_terminal: false, ..GitOptions::default() };
+        let name = worktree.file_name().and_then(|name| Slug::parse(name.to_str()?).ok())?;
+        let open = async {
+            let cancel = CancellationToken::new();
+            let repo = Repo::open(root, options, &cancel).await?;
+            let git = repo.private_git(&name, &self.helper, &cancel).await?;
+            Ok::<_, caliban_worktrees::Error>((repo.path_of(&name), git))
+        };
+        // A thread of its own: whoever asks may be in a runtime, and does not await.
+        let opened = std::thread::scope(|scope| {
+            let run = || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+                Some(runtime.block_on(open))
+            };
+            scope.spawn(run).join().ok().flatten()
+        });
+        match opened? {
+            Ok((path, git)) if path == worktree => Some(Arc::new(git)),
+            Ok(_) => None,
+            Err(error) => {
+                tracing::info!(%error, "git in the fence changes nothing");
+                None
+            }
+        }
+    }
+
+    fn fenced(&self) -> Fencing {
         match self.sandbox {
             Sandbox::Off => Fencing::Missing,
             // Where none can be put up, a required one fails when it is needed: closed, and in words.
@@ -233,6 +284,7 @@ impl Fences {
             fence.show_if_there(place, access);
         }
         let mut around: Vec<Arc<dyn Around>> = Vec::new();
+        around.extend(self.git(policy).map(|git| git.around()));
         if profile == Profile::Edit {
             if let Some(tmp) = own_places.tmp {
                 fs::create_dir_all(tmp).map_err(|error| format!("{}: {error}", tmp.display()))?;

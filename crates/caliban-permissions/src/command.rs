@@ -30,7 +30,12 @@ impl Judge<'_> {
         }
         let blanket = self.rules(Effect::Allow).find(|rule| everything(&rule.rule)).map(by_rule);
         let analysis = analyse(line, cwd, &self.policy.home, Dialect::here());
-        let holds = self.policy.fencing == Fencing::Holds;
+        let holds = self.policy.fencing.holds();
+        // Objects of git are not masked: where something must not be read, a command of git that may show it is asked about.
+        let hides = [Effect::Deny, Effect::Ask]
+            .into_iter()
+            .any(|effect| self.rules(effect).any(|rule| matches!(rule.rule.covers, Covers::Read(_))));
+        let git_changes = (self.policy.fencing == Fencing::HoldsGit && !hides) || !changes_git(&analysis);
         let mode = self.policy.mode;
         let edits = mode == Mode::AcceptEdits || (mode == Mode::Default && self.policy.worktree.is_some());
         let mut line = Line {
@@ -43,7 +48,7 @@ impl Judge<'_> {
                 (true, false) => Reads::Fenced,
                 (false, _) => Reads::Plain,
             },
-            editing: holds && edits && outside.is_none() && !changes_git(&analysis),
+            editing: holds && edits && outside.is_none() && git_changes,
             fenced: true,
             relies: Cell::new(false),
             ruled: Cell::new(false),

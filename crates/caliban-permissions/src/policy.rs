@@ -119,8 +119,17 @@ impl Policy {
 pub enum Fencing {
     /// They can. A verdict that counts on it names the fence.
     Holds,
+    /// They can, and git in a fence has a git directory of its own to change.
+    HoldsGit,
     /// They cannot, or shall not: only a few plain commands are allowed without a question.
     Missing,
+}
+
+impl Fencing {
+    /// Whether there are fences.
+    pub fn holds(self) -> bool {
+        self != Self::Missing
+    }
 }
 
 /// A policy with its directories resolved.

@@ -411,6 +411,7 @@ fn fences(loaded: &Loaded, env: &Variables, helper: PathBuf, is_background: bool
         hidden: vec![loaded.paths.data.clone(), loaded.paths.config.clone()],
         env: env.clone(),
         helper,
+        gits: std::sync::Mutex::default(),
     })
 }
 

@@ -2,7 +2,7 @@
 //! same meaning are what it denies.
 
 use caliban_core::fence::Profile;
-use caliban_permissions::{Mode, Verdict};
+use caliban_permissions::{Effect, Fencing, Mode, Verdict};
 
 use crate::place::{Place, short};
 
@@ -111,4 +111,29 @@ fn a_verdict_names_the_fence() {
     ] {
         assert_eq!(fence(mode, line), expected, "{mode}: {line}");
     }
+}
+
+#[test]
+fn git_with_a_directory_of_its_own_runs_in_the_fence() {
+    let place = Place::new();
+    let fence = |rules: &[&str], line: &str| {
+        let mut policy = place.policy(Mode::AcceptEdits, &[]);
+        policy.fencing = Fencing::HoldsGit;
+        for rule in rules {
+            policy.add(Effect::Deny, rule.parse().unwrap(), "test");
+        }
+        match policy.decide("Bash", &[place.command(line)]) {
+            Verdict::Allow { fence, .. } => Some(fence),
+            _ => None,
+        }
+    };
+    for line in
+        ["git commit -m x", "touch x && git add x && git commit -m x", "git rebase -i HEAD~2", "git stash"]
+    {
+        assert_eq!(fence(&[], line), Some(Profile::Edit), "{line}");
+    }
+    // What must not be read is in git's objects, and a rule of the user's is one.
+    assert_eq!(fence(&["Read(secret.txt)"], "git show HEAD:secret.txt"), None);
+    assert_eq!(fence(&["Read(secret.txt)"], "git commit -m x"), None);
+    assert_eq!(fence(&["Bash(git commit *)"], "git commit -m x"), None);
 }

@@ -263,7 +263,15 @@ async fn run(
     reaper.drain(&job).await;
     job.capture().finish();
     let code = report.as_ref().and_then(|report| super::exit_code(&report.outcome));
-    let fenced = steps.map(|steps| Ran { fence: steps.fence().clone(), notes: steps.finish() });
+    let fenced = match steps {
+        Some(steps) => {
+            let fence = steps.fence().clone();
+            // It may have to wait for a git of the user's.
+            let notes = tokio::task::spawn_blocking(move || steps.finish()).await.unwrap_or_default();
+            Some(Ran { fence, notes })
+        }
+        None => None,
+    };
     let ending = Ending { report, swept, timed_out, took: began.elapsed(), fenced };
     *job.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(ending);
     let _nobody_asks = tell.send(JobState::Ended { code });

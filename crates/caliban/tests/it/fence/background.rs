@@ -16,6 +16,7 @@ fn a17_an_agent_in_its_own_worktree_works_unasked_and_changes_nothing_outside() 
     let line = "cat > try.py <<'E'
 import os
 open('made.txt', 'w').write('x')
+open('../../../.git/config', 'a').write('[x]\\n')
 for path in ['../../../outside.txt', '../../../.git/config', os.path.expanduser('~/.ssh/id')]:
     try: print(path, open(path, 'a+').read())
     except OSError as error: print(path, error)
@@ -24,10 +25,14 @@ E
     let fleet = fenced(script![tool("Bash", json!({"command": line})), text("done")]);
     fleet.place.env.write(fleet.place.env.root().join("home/.ssh/id"), "canary\n");
     let before = super::picture(&fleet.place.repo.join(".git/refs"));
+    let config = fleet.place.repo.join(".git/config");
+    let was = fleet.place.env.read(&config);
     let id = fleet.bg("the task", []);
     wait_until("it is done", || fleet.state(&id) == "done");
     let log = fleet.run(["logs", &id]).ok().stdout;
-    assert_eq!(log.matches("Read-only file system").count(), 2, "{log}");
+    assert_eq!(log.matches("Read-only file system").count(), 1, "{log}");
+    // What it finds in the place of the configuration is its own.
+    assert_eq!(fleet.place.env.read(&config), was);
     assert!(!log.contains("canary"), "{log}");
     let worktree = fleet.place.repo.join(".caliban/worktrees").join(&id);
     assert!(worktree.join("made.txt").exists(), "{log}");
@@ -37,9 +42,45 @@ E
     assert!(after.len() >= before.len());
 }
 
-/// Git that changes something is still the rules' matter, and a rule lets it through.
+/// Through its private git: nothing is asked, and nothing of the repository changes but what is the agent's.
 #[test]
-fn a17_a_commit_in_its_own_worktree_asks_unless_a_rule_allows_it() {
+fn a17_w01_an_agent_commits_in_its_own_worktree_without_a_question() {
+    let write = tool("Write", json!({"file_path": "made.txt", "content": "x\n"}));
+    let commit = json!({"command": "git add -A && git commit -qm work && git tag v1 && git checkout -q -b topic && \
+        git commit -q --allow-empty -m topic && echo y > staged && git add staged"});
+    let read = json!({"command": "git log --oneline -3; git status --short; git tag -l"});
+    let evil = json!({"command": "git config core.fsmonitor 'touch evil'; echo x > $(git rev-parse --git-common-dir)/hooks/pre-commit; \
+        git update-ref refs/heads/main HEAD; true"});
+    let fleet =
+        fenced(script![write, tool("Bash", commit), tool("Bash", read), tool("Bash", evil), text("done")]);
+    let (repo, env) = (fleet.place.repo.clone(), &fleet.place.env);
+    let git = |args: &[&str]| env.git(&repo, args).trim().to_owned();
+    let protected = || {
+        (
+            env.read(repo.join(".git/config")),
+            super::picture(&repo.join(".git/hooks")),
+            git(&["rev-parse", "main"]),
+        )
+    };
+    let before = protected();
+    let id = fleet.bg("the task", []);
+    wait_until("it is done", || fleet.state(&id) == "done");
+    let log = fleet.run(["logs", &id]).ok().stdout;
+    assert_eq!(git(&["log", "-1", "--format=%s", &format!("caliban/{id}")]), "work", "{log}");
+    assert_eq!(git(&["log", "-1", "--format=%s", &format!("caliban/{id}+topic")]), "topic", "{log}");
+    let tree = repo.join(".caliban/worktrees").join(&id);
+    assert_eq!(env.git(&tree, &["status", "--porcelain"]).trim(), "A  staged", "{log}");
+    assert_eq!(env.git(&tree, &["symbolic-ref", "HEAD"]).trim(), format!("refs/heads/caliban/{id}+topic"));
+    assert!(log.contains("v1"), "{log}");
+    assert_eq!(protected(), before);
+    fleet.run(["agents", "rm", &id]).ok();
+    assert!(!repo.join(".git/caliban").join(&id).exists());
+    assert_eq!(git(&["log", "-1", "--format=%s", &format!("caliban/{id}+topic")]), "topic");
+}
+
+/// A rule is somebody's word, and lets a commit through as the user.
+#[test]
+fn a17_a_commit_in_its_own_worktree_that_a_rule_allows_runs_outside() {
     let commit = json!({"command": "git add -A && git commit -qm work"});
     let write = tool("Write", json!({"file_path": "made.txt", "content": "x\n"}));
     let fleet = fenced(script![write, tool("Bash", commit), text("done")]);
