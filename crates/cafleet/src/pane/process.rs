@@ -15,9 +15,10 @@ use super::backend::Backend;
 /// Programs that run a coding agent's script under their own name.
 const INTERPRETERS: [&str; 4] = ["node", "nodejs", "bun", "deno"];
 
-/// When a process started, in a form that no other process of that number has, ever.
+/// When a process started, in a form that no other process of that number has, ever; none when it is gone or only waits to be
+/// reaped.
 pub(crate) fn started(pid: i64) -> Option<String> {
-    Some(started_in(&boot_id().ok()?, stat(pid)?))
+    Some(started_in(&boot_id().ok()?, stat(pid).filter(|stat| !stat.is_over())?))
 }
 
 /// The same for what is known of a process of this boot.

@@ -9,7 +9,7 @@ use testkit::{
 
 use crate::place::Place;
 
-const WINDOW: usize = 12_000;
+const WINDOW: usize = 14_000;
 /// Tokens of a text, by the rule of thumb that everybody here uses.
 const CHARS_PER_TOKEN: usize = 4;
 const FILES: usize = 16;
@@ -148,7 +148,7 @@ fn results_go_oldest_first_and_no_more_than_needed_and_a_summary_is_made_of_what
             assert!(marks[..=last].iter().filter(|is| !**is).count() <= 1, "{marks:?}");
             // What is left is most of what may be left: not everything that could have gone has gone.
             let left = tokens(after) * 100 / WINDOW;
-            assert!((45..70).contains(&left), "{left} % are left of the window");
+            assert!((45..75).contains(&left), "{left} % are left of the window");
         }
         if is_summary(after) && !is_summary(before) {
             times.1 += 1;
