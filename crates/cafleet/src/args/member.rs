@@ -72,7 +72,7 @@ pub(crate) struct MemberCreateArgs {
     /// The directory that it works in; the current one unless given
     #[arg(long, value_name = "DIR", conflicts_with = "recover")]
     pub(crate) cwd: Option<String>,
-    /// Work in a git worktree of its own, on the branch caliban/<name>
+    /// Work in a git worktree of its own, on the branch caliban/NAME
     #[arg(long, conflicts_with = "recover")]
     pub(crate) worktree: bool,
     /// Bring back a member that lost its pane, with its mailbox

@@ -59,6 +59,6 @@ pub(crate) async fn run(context: &mut Context, args: &MemberPingArgs) -> Result<
         (None, false) => format!("Pinged {} pane={}", id.short(), pane.unwrap_or_default()),
         (Some(why), false) => format!("Skipped {}: {}", id.short(), shown(why)),
     };
-    let note = skipped.filter(|_| args.quiet).map(|why| format!("skipped: {}", shown(&why)));
+    let note = skipped.filter(|_| args.quiet).map(|why| format!("nothing was typed: {}", shown(&why)));
     Ok(Answer::new(text, json).note(note))
 }
