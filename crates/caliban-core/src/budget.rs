@@ -21,8 +21,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use meter::{Estimate, Kind, Limits, Spent};
-use meter::{Held, Meter};
+pub use meter::{Estimate, Held, Kind, Limits, Meter, Spent};
 
 use crate::price::MicroUsd;
 use crate::usage::Usage;
@@ -44,6 +43,10 @@ pub enum Scope<Id> {
     Agent,
     /// That of this agent and all below it.
     Tree(Id),
+    /// That of all agents of the repo, for this day.
+    RepoDay,
+    /// That of all agents of the user on this machine, for this day.
+    Day,
     /// That of everybody together.
     Pool,
 }
@@ -400,12 +403,7 @@ impl<Id: Ord + Clone + fmt::Display + fmt::Debug> Ledger<Id> {
             self.chain(id).map(|(id, above)| (Scope::Tree(id.clone()), &above.tree, above.tree_limits));
         let pool = (Scope::Pool, &self.pool, self.limits);
         for (scope, meter, limits) in std::iter::once(own).chain(trees).chain(std::iter::once(pool)) {
-            if limits.usd.is_some() && estimate.cost.is_none() {
-                return Err(Refused::NoPrice(scope));
-            }
-            if let Some((kind, limit, spent, reserved, asked)) = meter.in_the_way(limits, estimate) {
-                return Err(Refused::Over { scope, kind, limit, spent, reserved, asked });
-            }
+            meter.check(limits, estimate, scope)?;
         }
         Ok(())
     }
@@ -455,6 +453,8 @@ fn in_words<Id: fmt::Display>(scope: &Scope<Id>) -> String {
     match scope {
         Scope::Agent => "this agent".to_owned(),
         Scope::Tree(id) => format!("{id} and those it started"),
+        Scope::RepoDay => "this repo's agents for today".to_owned(),
+        Scope::Day => "all agents for today".to_owned(),
         Scope::Pool => "all agents together".to_owned(),
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::{Refused, Scope};
 use crate::price::MicroUsd;
 use crate::usage::Usage;
 
@@ -71,37 +72,47 @@ pub enum Kind {
 
 /// What a reservation holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Held {
-    pub(super) tokens: u64,
+pub struct Held {
+    /// Tokens.
+    pub tokens: u64,
+    /// Money.
     #[serde(rename = "usd_micros")]
-    pub(super) usd: MicroUsd,
-    pub(super) turns: u64,
-    pub(super) priced: bool,
+    pub usd: MicroUsd,
+    /// Turns.
+    pub turns: u64,
+    /// Whether the money is known.
+    pub priced: bool,
 }
 
 /// A limit in the way: which, the limit, spent, reserved, asked.
-pub(super) type InTheWay = (Kind, u64, u64, u64, u64);
+type InTheWay = (Kind, u64, u64, u64, u64);
 
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Meter {
-    pub(super) spent: Spent,
-    held: Held,
+/// What is spent, and what requests in flight hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Meter {
+    /// Spent.
+    pub spent: Spent,
+    /// Held.
+    pub held: Held,
 }
 
 impl Meter {
-    pub(super) fn hold(&mut self, more: Held) {
+    /// More is held.
+    pub fn hold(&mut self, more: Held) {
         self.held.tokens = self.held.tokens.saturating_add(more.tokens);
         self.held.usd = MicroUsd(self.held.usd.0.saturating_add(more.usd.0));
         self.held.turns = self.held.turns.saturating_add(more.turns);
     }
 
-    pub(super) fn drop_hold(&mut self, less: Held) {
+    /// Less is held.
+    pub fn drop_hold(&mut self, less: Held) {
         self.held.tokens = self.held.tokens.saturating_sub(less.tokens);
         self.held.usd = MicroUsd(self.held.usd.0.saturating_sub(less.usd.0));
         self.held.turns = self.held.turns.saturating_sub(less.turns);
     }
 
-    pub(super) fn book(&mut self, held: Held, spent: Spent) {
+    /// Puts what was spent in place of what was held for it.
+    pub fn book(&mut self, held: Held, spent: Spent) {
         self.drop_hold(held);
         self.spent.usage += spent.usage;
         self.spent.usd = MicroUsd(self.spent.usd.0.saturating_add(spent.usd.0));
@@ -110,8 +121,45 @@ impl Meter {
         self.spent.unpriced = self.spent.unpriced.saturating_add(spent.unpriced);
     }
 
+    /// Whether a request fits within the limits. A limit in dollars cannot be held without a price.
+    ///
+    /// # Errors
+    /// The limit that is in the way.
+    pub fn check<Id: fmt::Display + fmt::Debug>(
+        &self,
+        limits: Limits,
+        estimate: Estimate,
+        scope: Scope<Id>,
+    ) -> Result<(), Refused<Id>> {
+        if limits.usd.is_some() && estimate.cost.is_none() {
+            return Err(Refused::NoPrice(scope));
+        }
+        match self.in_the_way(limits, estimate) {
+            Some((kind, limit, spent, reserved, asked)) => {
+                Err(Refused::Over { scope, kind, limit, spent, reserved, asked })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The kind of which at least this many percent are spent or held, the fullest; with its limit and what is used.
+    #[must_use]
+    pub fn is_near(&self, limits: Limits, percent: u64) -> Option<(Kind, u64, u64)> {
+        let rows = [
+            (Kind::Tokens, limits.tokens, self.spent.usage.total().saturating_add(self.held.tokens)),
+            (Kind::Usd, limits.usd.map(|usd| usd.0), self.spent.usd.0.saturating_add(self.held.usd.0)),
+            (Kind::Turns, limits.turns, self.spent.turns.saturating_add(self.held.turns)),
+            (Kind::Wall, limits.wall_ms, self.spent.wall_ms),
+        ];
+        let share = |limit: u64, used: u64| u128::from(used) * 100 / u128::from(limit.max(1));
+        rows.into_iter()
+            .filter_map(|(kind, limit, used)| Some((kind, limit?, used)))
+            .filter(|(_, limit, used)| share(*limit, *used) >= u128::from(percent))
+            .max_by_key(|(_, limit, used)| share(*limit, *used))
+    }
+
     /// The first limit that the estimate would pass.
-    pub(super) fn in_the_way(&self, limits: Limits, estimate: Estimate) -> Option<InTheWay> {
+    fn in_the_way(&self, limits: Limits, estimate: Estimate) -> Option<InTheWay> {
         let asked_usd = estimate.cost.unwrap_or_default().0;
         let rows = [
             (Kind::Tokens, limits.tokens, self.spent.usage.total(), self.held.tokens, estimate.tokens),
@@ -129,7 +177,8 @@ impl Meter {
     }
 
     /// What is left within the limits.
-    pub(super) fn left(&self, limits: Limits) -> Limits {
+    #[must_use]
+    pub fn left(&self, limits: Limits) -> Limits {
         let left = |limit: Option<u64>, spent: u64, held: u64| {
             limit.map(|limit| limit.saturating_sub(spent).saturating_sub(held))
         };
@@ -188,6 +237,17 @@ impl fmt::Display for Kind {
 }
 
 impl Kind {
+    /// "$4.10 of $5.00", "900 of 1000 tokens".
+    #[must_use]
+    pub fn part_in_words(self, used: u64, limit: u64) -> String {
+        match self {
+            Self::Tokens => format!("{used} of {limit} tokens"),
+            Self::Usd => format!("{} of {}", MicroUsd(used), MicroUsd(limit)),
+            Self::Turns => format!("{used} of {limit} turns"),
+            Self::Wall => format!("{} of {} seconds", used / 1_000, limit / 1_000),
+        }
+    }
+
     /// "40 of 50 tokens spent, 0 in flight, 20 needed".
     pub(super) fn sum_in_words(self, limit: u64, spent: u64, reserved: u64, asked: u64) -> String {
         match self {

@@ -4,6 +4,8 @@
 
 mod faults;
 mod first_use;
+mod ledger;
+mod ledger_model;
 mod members;
 mod rules;
 mod speakers;

@@ -1,0 +1,164 @@
+//! Accounts: opened by the agent's process when it starts, and again by each later one.
+
+use caliban_core::budget::{Held, Limits, Spent};
+use sqlx::Row;
+use sqlx::sqlite::SqliteConnection;
+
+use super::meters::{self, limits_of, limits_text};
+use super::{Account, AccountId, Ledger};
+use crate::{Stamp, StoreError};
+
+/// Whether an account was there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opened {
+    /// It is new: what an earlier process of the conversation spent is not in it.
+    New,
+    /// It was there, with all that was spent.
+    Known,
+}
+
+impl Ledger {
+    /// Opens an account, or finds it. Limits that the agent is started with replace those of the ledger when they are others
+    /// than at its last start; so what a person has set since holds until somebody starts it with another limit.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn open_account(&mut self, account: &Account, now: Stamp) -> Result<Opened, StoreError> {
+        let mut tx = self.db.begin().await?;
+        let opened = open(tx.conn(), account, now).await.map_err(|error| tx.words(error));
+        tx.finish(opened).await
+    }
+
+    /// Books what was spent before the ledger knew the agent. It counts for the agent and its trees, not for a day.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn carry_over(&mut self, account: &AccountId, spent: Spent) -> Result<(), StoreError> {
+        let mut tx = self.db.begin().await?;
+        let carried = carry_over(tx.conn(), account, spent).await.map_err(|error| tx.words(error));
+        tx.finish(carried).await
+    }
+
+    /// Changes what an agent and all below it may spend, from its next request on. Whether there is such an account.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn set_tree_limits(&mut self, account: &AccountId, limits: Limits) -> Result<bool, StoreError> {
+        let mut tx = self.db.begin().await?;
+        let changed = sqlx::query("UPDATE accounts SET tree_limits = $1 WHERE id = $2")
+            .bind(limits_text(limits))
+            .bind(account.as_str())
+            .execute(tx.conn())
+            .await;
+        let changed = changed.map(|done| done.rows_affected() > 0).map_err(|error| tx.words(error));
+        tx.finish(changed).await
+    }
+
+    /// The accounts whose short name is this or begins with it, or whose label it is, the newest first.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn find_accounts(&mut self, name: &str) -> Result<Vec<Account>, StoreError> {
+        let conn = self.db.conn().await?;
+        let rows = sqlx::query(
+            "SELECT a.*, p.id AS parent_id FROM accounts a LEFT JOIN accounts p ON p.seq = a.parent \
+             WHERE a.label = $1 OR substr(a.id, instr(a.id, '/') + 1, length($1)) = $1 ORDER BY a.seq DESC LIMIT 64",
+        )
+        .bind(name)
+        .fetch_all(conn)
+        .await
+        .map_err(|error| self.db.words(error))?;
+        let read = |row: &sqlx::sqlite::SqliteRow| Account {
+            id: AccountId(row.get("id")),
+            parent: row.get::<Option<String>, _>("parent_id").map(AccountId),
+            repo: row.get::<String, _>("repo").into(),
+            label: row.get("label"),
+            own: limits_of(row.get("own_limits")),
+            tree: limits_of(row.get("tree_limits")),
+        };
+        Ok(rows.iter().map(read).collect())
+    }
+}
+
+async fn carry_over(
+    conn: &mut SqliteConnection,
+    account: &AccountId,
+    spent: Spent,
+) -> Result<(), sqlx::Error> {
+    let meters: Vec<i64> = sqlx::query_scalar(
+        "WITH RECURSIVE up(id, parent, depth) AS (
+           SELECT id, parent, 0 FROM accounts WHERE id = $1
+           UNION ALL
+           SELECT a.id, a.parent, up.depth + 1 FROM accounts a JOIN up ON a.seq = up.parent WHERE up.depth < 64)
+         SELECT m.seq FROM up JOIN meters m ON m.subject = up.id
+           AND (m.kind = 'tree' OR (m.kind = 'agent' AND up.depth = 0))",
+    )
+    .bind(account.as_str())
+    .fetch_all(&mut *conn)
+    .await?;
+    meters::book(conn, &meters, Held::default(), spent).await
+}
+
+async fn open(conn: &mut SqliteConnection, account: &Account, now: Stamp) -> Result<Opened, sqlx::Error> {
+    let asked = limits_text(account.tree);
+    let found: Option<(i64, String)> =
+        sqlx::query_as("SELECT seq, asked_limits FROM accounts WHERE id = $1 AND asked_limits <> ''")
+            .bind(account.id.as_str())
+            .fetch_optional(&mut *conn)
+            .await?;
+    if let Some((seq, before)) = found {
+        let tree = if before == asked { None } else { Some(&asked) };
+        sqlx::query(
+            "UPDATE accounts SET repo = $1, label = $2, own_limits = $3, asked_limits = $4, \
+             tree_limits = coalesce($5, tree_limits) WHERE seq = $6",
+        )
+        .bind(account.repo.to_string_lossy())
+        .bind(&account.label)
+        .bind(limits_text(account.own))
+        .bind(&asked)
+        .bind(tree)
+        .bind(seq)
+        .execute(conn)
+        .await?;
+        return Ok(Opened::Known);
+    }
+    // An agent whose parent has no account yet: the parent fills its own in when it opens it.
+    if let Some(parent) = &account.parent {
+        insert(&mut *conn, parent, None, account, "", now).await?;
+    }
+    insert(conn, &account.id, account.parent.as_ref(), account, &asked, now).await?;
+    Ok(Opened::New)
+}
+
+async fn insert(
+    conn: &mut SqliteConnection,
+    id: &AccountId,
+    parent: Option<&AccountId>,
+    about: &Account,
+    asked: &str,
+    now: Stamp,
+) -> Result<(), sqlx::Error> {
+    let is_real = !asked.is_empty();
+    let none = limits_text(Limits::NONE);
+    sqlx::query(
+        "INSERT INTO accounts (id, parent, repo, label, own_limits, tree_limits, asked_limits, created_at)
+         VALUES ($1, (SELECT seq FROM accounts WHERE id = $2), $3, $4, $5, $6, $7, $8)
+         ON CONFLICT (id) DO UPDATE SET parent = coalesce(excluded.parent, parent), repo = excluded.repo, \
+           label = excluded.label, own_limits = excluded.own_limits, tree_limits = excluded.tree_limits, \
+           asked_limits = excluded.asked_limits WHERE asked_limits = '' AND excluded.asked_limits <> ''",
+    )
+    .bind(id.as_str())
+    .bind(parent.map(AccountId::as_str))
+    .bind(about.repo.to_string_lossy())
+    .bind(about.label.as_ref().filter(|_| is_real))
+    .bind(if is_real { limits_text(about.own) } else { none.clone() })
+    .bind(if is_real { asked.to_owned() } else { none })
+    .bind(asked)
+    .bind(now.to_string())
+    .execute(&mut *conn)
+    .await?;
+    for kind in ["agent", "tree"] {
+        meters::make(&mut *conn, kind, id.as_str()).await?;
+    }
+    Ok(())
+}

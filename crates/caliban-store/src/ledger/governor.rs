@@ -1,0 +1,289 @@
+//! The governor: one lane for each provider and key, shared by all agents of the machine.
+//!
+//! A lane says until when nobody sends, and how far apart requests are sent. While there is nothing to wait for, asking is
+//! one read. Who has to wait takes a ticket; tickets are served by priority, then in order, one at a time and apart, so that
+//! those who waited do not come back at once. All of it is in the ledger's file, so it outlives every process.
+
+use sqlx::Row;
+use sqlx::sqlite::SqliteConnection;
+
+use super::{Ledger, Owner};
+use crate::StoreError;
+
+/// How far apart those come back who have waited, in milliseconds.
+const STAGGER_MS: u64 = 25;
+/// How far apart they come back while nobody knows whether the server answers again.
+const PROBE_MS: u64 = 250;
+/// The first wait when the server names none; each further one is twice as long.
+const FIRST_WAIT_MS: u64 = 500;
+/// The longest wait of our own choosing.
+const LONGEST_WAIT_MS: u64 = 30_000;
+
+/// A provider and key: names nobody's key, only its hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lane(pub String);
+
+/// A place in the queue of a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket(i64);
+
+/// Whether a request may be sent now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Admission {
+    /// It may; the ticket is used up.
+    Go,
+    /// Not before then, by what is known now.
+    Wait {
+        /// In milliseconds since 1970.
+        until_ms: u64,
+        /// The place in the queue.
+        ticket: Ticket,
+        /// Why, in words.
+        reason: String,
+    },
+}
+
+/// How a lane stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LaneState {
+    /// Nobody sends before this, in milliseconds since 1970.
+    pub until_ms: u64,
+    /// The next one is sent then.
+    pub next_ms: u64,
+    /// How far apart.
+    pub interval_ms: u64,
+    /// How often in a row the server has refused.
+    pub strikes: u64,
+    /// What it said last.
+    pub reason: String,
+}
+
+impl LaneState {
+    /// When the one at this place of the queue may send.
+    fn turn(&self, now_ms: u64, ahead: u64) -> u64 {
+        let free = now_ms.max(self.until_ms).max(self.next_ms);
+        free.saturating_add(ahead.saturating_mul(self.apart()))
+    }
+
+    fn apart(&self) -> u64 {
+        let least = if self.strikes > 0 { PROBE_MS } else { 0 };
+        self.interval_ms.max(least)
+    }
+}
+
+impl Ledger {
+    /// Asks whether a request may be sent. Who has a ticket shows it.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn admit(
+        &mut self,
+        lane: &Lane,
+        priority: i64,
+        ticket: Option<Ticket>,
+        owner: &Owner,
+        now_ms: u64,
+    ) -> Result<Admission, StoreError> {
+        let conn = self.db.conn().await?;
+        let looked = look(conn, lane, None, priority).await;
+        let (state, waiting) = looked.map_err(|error| self.db.words(error))?;
+        let is_free = state.turn(now_ms, 0) <= now_ms && state.apart() == 0 && waiting == 0;
+        if ticket.is_none() && is_free {
+            return Ok(Admission::Go);
+        }
+        let mut tx = self.db.begin().await?;
+        let admitted = take_turn(tx.conn(), lane, priority, ticket, owner, now_ms).await;
+        let admitted = admitted.map_err(|error| tx.words(error));
+        tx.finish(admitted).await
+    }
+
+    /// Who waited does not want to send any more.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn give_up(&mut self, ticket: Ticket) -> Result<(), StoreError> {
+        let mut tx = self.db.begin().await?;
+        let gone = sqlx::query("DELETE FROM tickets WHERE seq = $1").bind(ticket.0).execute(tx.conn()).await;
+        let gone = gone.map(drop).map_err(|error| tx.words(error));
+        tx.finish(gone).await
+    }
+
+    /// The server has refused a request that was sent then: a rate limit or overload.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn limited(
+        &mut self,
+        lane: &Lane,
+        reason: &str,
+        asked_ms: Option<u64>,
+        sent_ms: u64,
+        now_ms: u64,
+    ) -> Result<LaneState, StoreError> {
+        self.change_lane(lane, |state| {
+            // What was sent before the lane was closed says nothing new.
+            let is_news = sent_ms >= state.until_ms;
+            if is_news {
+                state.strikes = state.strikes.saturating_add(1);
+            }
+            let doubled = FIRST_WAIT_MS.saturating_mul(1 << state.strikes.saturating_sub(1).min(16));
+            let wait = asked_ms.filter(|asked| *asked > 0).unwrap_or(doubled.min(LONGEST_WAIT_MS));
+            if is_news || asked_ms.is_some() {
+                state.until_ms = state.until_ms.max(now_ms.saturating_add(wait));
+            }
+            reason.clone_into(&mut state.reason);
+        })
+        .await
+    }
+
+    /// The server has answered, and said how much it still takes: `left` of `limit` requests until `reset_ms` from now. Writes
+    /// only what is new.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn answered(
+        &mut self,
+        lane: &Lane,
+        allowance: Option<(u64, u64, u64)>,
+        now_ms: u64,
+    ) -> Result<(), StoreError> {
+        let conn = self.db.conn().await?;
+        let (state, _) = look(conn, lane, None, 0).await.map_err(|error| self.db.words(error))?;
+        let (interval_ms, until_ms) = match allowance {
+            Some((_, 0, reset)) => (0, now_ms.saturating_add(reset)),
+            // While much is left nobody is slowed down.
+            Some((limit, left, reset)) if left.saturating_mul(2) < limit => (reset / left.max(1), 0),
+            _ => (0, 0),
+        };
+        if state.strikes == 0 && state.interval_ms == interval_ms && state.until_ms >= until_ms {
+            return Ok(());
+        }
+        self.change_lane(lane, |state| {
+            state.strikes = 0;
+            state.interval_ms = interval_ms;
+            state.until_ms = state.until_ms.max(until_ms);
+            if until_ms > now_ms {
+                "the allowance of this key is used up".clone_into(&mut state.reason);
+            }
+        })
+        .await
+        .map(drop)
+    }
+
+    /// How a lane stands, and how many wait for it.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn lane(&mut self, lane: &Lane) -> Result<(LaneState, u64), StoreError> {
+        let conn = self.db.conn().await?;
+        look(conn, lane, None, i64::MIN).await.map_err(|error| self.db.words(error))
+    }
+
+    async fn change_lane(
+        &mut self,
+        lane: &Lane,
+        change: impl Fn(&mut LaneState) + Send,
+    ) -> Result<LaneState, StoreError> {
+        let mut tx = self.db.begin().await?;
+        let changed = change_lane(tx.conn(), lane, change).await.map_err(|error| tx.words(error));
+        tx.finish(changed).await
+    }
+}
+
+async fn change_lane(
+    conn: &mut SqliteConnection,
+    lane: &Lane,
+    change: impl Fn(&mut LaneState) + Send,
+) -> Result<LaneState, sqlx::Error> {
+    let (mut state, _) = look(&mut *conn, lane, None, 0).await?;
+    change(&mut state);
+    write(conn, lane, &state).await?;
+    Ok(state)
+}
+
+/// The lane, and how many are ahead of this ticket; of one who has none, all of its priority and above.
+async fn look(
+    conn: &mut SqliteConnection,
+    lane: &Lane,
+    ticket: Option<Ticket>,
+    priority: i64,
+) -> Result<(LaneState, u64), sqlx::Error> {
+    let row = sqlx::query(
+        "SELECT l.*, (SELECT COUNT(*) FROM tickets t WHERE t.lane = $1 AND (t.priority > $2 OR \
+           (t.priority = $2 AND t.seq < $3))) AS ahead \
+         FROM (SELECT 1) LEFT JOIN lanes l ON l.lane = $1",
+    )
+    .bind(&lane.0)
+    .bind(priority)
+    .bind(ticket.map_or(i64::MAX, |ticket| ticket.0))
+    .fetch_one(conn)
+    .await?;
+    let number = |name| {
+        row.get::<Option<i64>, _>(name).and_then(|number| u64::try_from(number).ok()).unwrap_or_default()
+    };
+    let state = LaneState {
+        until_ms: number("until_ms"),
+        next_ms: number("next_ms"),
+        interval_ms: number("interval_ms"),
+        strikes: number("strikes"),
+        reason: row.get::<Option<String>, _>("reason").unwrap_or_default(),
+    };
+    Ok((state, number("ahead")))
+}
+
+async fn write(conn: &mut SqliteConnection, lane: &Lane, state: &LaneState) -> Result<(), sqlx::Error> {
+    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    sqlx::query(
+        "INSERT INTO lanes (lane, until_ms, next_ms, interval_ms, strikes, reason) VALUES ($1, $2, $3, $4, $5, $6) \
+         ON CONFLICT (lane) DO UPDATE SET until_ms = excluded.until_ms, next_ms = excluded.next_ms, \
+           interval_ms = excluded.interval_ms, strikes = excluded.strikes, reason = excluded.reason",
+    )
+    .bind(&lane.0)
+    .bind(number(state.until_ms))
+    .bind(number(state.next_ms))
+    .bind(number(state.interval_ms))
+    .bind(number(state.strikes))
+    .bind(&state.reason)
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+async fn take_turn(
+    conn: &mut SqliteConnection,
+    lane: &Lane,
+    priority: i64,
+    ticket: Option<Ticket>,
+    owner: &Owner,
+    now_ms: u64,
+) -> Result<Admission, sqlx::Error> {
+    let (mut state, ahead) = look(&mut *conn, lane, ticket, priority).await?;
+    if ahead == 0 && state.turn(now_ms, 0) <= now_ms {
+        if let Some(ticket) = ticket {
+            sqlx::query("DELETE FROM tickets WHERE seq = $1").bind(ticket.0).execute(&mut *conn).await?;
+        }
+        let apart = state.apart().max(if ticket.is_some() { STAGGER_MS } else { 0 });
+        state.next_ms = now_ms.saturating_add(apart);
+        write(conn, lane, &state).await?;
+        return Ok(Admission::Go);
+    }
+    let ticket = match ticket {
+        Some(ticket) => ticket,
+        None => {
+            let made = sqlx::query(
+                "INSERT INTO tickets (lane, priority, boot, pid, started) VALUES ($1, $2, $3, $4, $5)",
+            )
+            .bind(&lane.0)
+            .bind(priority)
+            .bind(&owner.boot)
+            .bind(owner.pid)
+            .bind(i64::try_from(owner.started).unwrap_or(i64::MAX))
+            .execute(&mut *conn)
+            .await?;
+            Ticket(made.last_insert_rowid())
+        }
+    };
+    let apart = state.apart().max(STAGGER_MS);
+    let until_ms = state.turn(now_ms, 0).saturating_add(ahead.saturating_mul(apart)).max(now_ms + 1);
+    Ok(Admission::Wait { until_ms, ticket, reason: state.reason })
+}

@@ -1,0 +1,130 @@
+//! What was spent, added up by day, repo, model, label or agent: what `caliban budget history` and the pages show.
+
+use std::path::PathBuf;
+
+use caliban_core::budget::Spent;
+use jiff::civil::Date;
+use sqlx::{AssertSqlSafe, Row};
+
+use super::{AccountId, Ledger, meters};
+use crate::StoreError;
+
+/// Lines of an answer, at most.
+const LINES: i64 = 10_000;
+
+/// What lines are added up by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum By {
+    /// The day, in the machine's time zone.
+    Day,
+    /// The repo.
+    Repo,
+    /// The model.
+    Model,
+    /// The agent's label; those without one together.
+    Label,
+    /// The agent.
+    Agent,
+}
+
+impl By {
+    fn column(self) -> &'static str {
+        match self {
+            Self::Day => "h.day",
+            Self::Repo => "a.repo",
+            Self::Model => "h.model",
+            Self::Label => "a.label",
+            Self::Agent => "a.id",
+        }
+    }
+}
+
+/// What is looked at; nothing set is everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// From this day on.
+    pub since: Option<Date>,
+    /// Up to this day.
+    pub until: Option<Date>,
+    /// Of this repo.
+    pub repo: Option<PathBuf>,
+}
+
+/// A sum. What it is not added up by is absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Line {
+    /// The day.
+    pub day: Option<Date>,
+    /// The repo's root.
+    pub repo: Option<PathBuf>,
+    /// The model.
+    pub model: Option<String>,
+    /// The label, where there is one.
+    pub label: Option<String>,
+    /// The agent.
+    pub agent: Option<AccountId>,
+    /// Requests.
+    pub requests: u64,
+    /// What they took.
+    pub spent: Spent,
+}
+
+impl Ledger {
+    /// What was settled, added up by all of `by` together: `[Day, Model]` has a line for each day and model. Ordered by
+    /// them. Requests in flight are not in it.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn history(&mut self, by: &[By], filter: &Filter) -> Result<Vec<Line>, StoreError> {
+        let mut columns: Vec<&str> = by.iter().map(|by| by.column()).collect();
+        // One group of all, and no line when there is nothing.
+        if columns.is_empty() {
+            columns.push("1");
+        }
+        let pick = |by_what: By, name: &str| {
+            let column = if by.contains(&by_what) { by_what.column() } else { "NULL" };
+            format!("{column} AS {name}")
+        };
+        let sums = [
+            "requests",
+            "input",
+            "output",
+            "cache_read",
+            "cache_write",
+            "usd",
+            "turns",
+            "wall_ms",
+            "unpriced",
+        ];
+        let sql = format!(
+            "SELECT {}, {}, {}, {}, {}, {} FROM history h JOIN accounts a ON a.seq = h.account \
+             WHERE ($1 IS NULL OR h.day >= $1) AND ($2 IS NULL OR h.day <= $2) AND ($3 IS NULL OR a.repo = $3) \
+             GROUP BY {group} ORDER BY {group} LIMIT {LINES}",
+            pick(By::Day, "day"),
+            pick(By::Repo, "repo"),
+            pick(By::Model, "model"),
+            pick(By::Label, "label"),
+            pick(By::Agent, "agent"),
+            sums.map(|sum| format!("SUM(h.{sum}) AS {sum}")).join(", "),
+            group = columns.join(", "),
+        );
+        let conn = self.db.conn().await?;
+        let rows = sqlx::query(AssertSqlSafe(sql))
+            .bind(filter.since.map(|day| day.to_string()))
+            .bind(filter.until.map(|day| day.to_string()))
+            .bind(filter.repo.as_ref().map(|repo| repo.to_string_lossy().into_owned()))
+            .fetch_all(conn)
+            .await
+            .map_err(|error| self.db.words(error))?;
+        let line = |row: &sqlx::sqlite::SqliteRow| Line {
+            day: row.get::<Option<&str>, _>("day").and_then(|day| day.parse().ok()),
+            repo: row.get::<Option<String>, _>("repo").map(PathBuf::from),
+            model: row.get("model"),
+            label: row.get("label"),
+            agent: row.get::<Option<String>, _>("agent").map(AccountId),
+            requests: meters::amount(row, "requests"),
+            spent: meters::spent(row),
+        };
+        Ok(rows.iter().map(line).collect())
+    }
+}

@@ -1,0 +1,188 @@
+//! Reserving: is there room in every pool, and if so, it is held in every pool. One transaction.
+
+use caliban_core::budget::{Held, Limits, Meter, Refused, Scope};
+use jiff::civil::Date;
+use sqlx::Row;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+
+use super::meters::{self, limits_of, limits_text, list, stored};
+use super::{AccountId, Granted, Ledger, LedgerError, NOTICE_PERCENT, Near, Request, Reservation};
+use crate::Stamp;
+use crate::open::Tx;
+
+/// The subject of the meter of everything.
+pub(super) const EVERYTHING: &str = "";
+
+/// The subject of a repo's meter for a day.
+pub(super) fn repo_day(day: Date, repo: &str) -> String {
+    format!("{day} {repo}")
+}
+
+/// A pool that the request counts in.
+struct InPool {
+    seq: i64,
+    scope: Scope<AccountId>,
+    meter: Meter,
+    limits: Limits,
+    noticed: Option<String>,
+}
+
+impl Ledger {
+    /// Reserves a request. When it returns `Ok`, the reservation is on the disk and the request may be sent.
+    ///
+    /// # Errors
+    /// The limit that is in the way, or a failure of the store.
+    pub async fn reserve(&mut self, request: &Request<'_>, now: Stamp) -> Result<Granted, LedgerError> {
+        let mut tx = self.db.begin().await?;
+        let outcome = reserve(&mut tx, request, now).await;
+        tx.finish(outcome).await
+    }
+}
+
+async fn reserve(tx: &mut Tx<'_>, request: &Request<'_>, now: Stamp) -> Result<Granted, LedgerError> {
+    let found = pools(tx.conn(), request).await.map_err(|error| tx.words(error))?;
+    let Some((account, mut pools)) = found else {
+        return Err(Refused::NoAccount(request.account.clone()).into());
+    };
+    let estimate = request.estimate();
+    for pool in &pools {
+        pool.meter.check(pool.limits, estimate, pool.scope.clone())?;
+    }
+    let held = Held::from(estimate);
+    let mut near = Vec::new();
+    for pool in &mut pools {
+        pool.meter.hold(held);
+        let Some((kind, limit, used)) = pool.meter.is_near(pool.limits, NOTICE_PERCENT) else { continue };
+        // Told again only when the limit was changed meanwhile.
+        let text = limits_text(pool.limits);
+        if pool.noticed.as_ref() != Some(&text) {
+            sqlx::query("UPDATE meters SET noticed = $1 WHERE seq = $2")
+                .bind(text)
+                .bind(pool.seq)
+                .execute(tx.conn())
+                .await
+                .map_err(|error| tx.words(error))?;
+            near.push(Near { scope: pool.scope.clone(), kind, limit, used });
+        }
+    }
+    let meters: Vec<i64> = pools.iter().map(|pool| pool.seq).collect();
+    meters::hold(tx.conn(), &meters, held, Held::default()).await.map_err(|error| tx.words(error))?;
+    let seq = write(tx.conn(), request, account, &meters, now).await.map_err(|error| tx.words(error))?;
+    let reservation =
+        Reservation { seq, account, meters, day: request.day, model: request.model.to_owned(), held };
+    Ok(Granted { reservation, near })
+}
+
+async fn write(
+    conn: &mut SqliteConnection,
+    request: &Request<'_>,
+    account: i64,
+    meters: &[i64],
+    now: Stamp,
+) -> Result<i64, sqlx::Error> {
+    let done = sqlx::query(
+        "INSERT INTO reservations (account, meters, day, model, input, output, cache_read, cache_write, usd, turns, \
+         boot, pid, started, made_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+    )
+    .bind(account)
+    .bind(list(meters))
+    .bind(request.day.to_string())
+    .bind(request.model)
+    .bind(stored(request.usage.input))
+    .bind(stored(request.usage.output))
+    .bind(stored(request.usage.cache_read))
+    .bind(stored(request.usage.cache_write))
+    .bind(request.cost.map(|cost| stored(cost.0)))
+    .bind(stored(request.turns))
+    .bind(&request.owner.boot)
+    .bind(request.owner.pid)
+    .bind(i64::try_from(request.owner.started).unwrap_or(i64::MAX))
+    .bind(now.to_string())
+    .execute(conn)
+    .await?;
+    Ok(done.last_insert_rowid())
+}
+
+/// The account's number and its pools, the narrowest first: its own, its trees', its repo's day, the day, everything.
+async fn pools(
+    conn: &mut SqliteConnection,
+    request: &Request<'_>,
+) -> Result<Option<(i64, Vec<InPool>)>, sqlx::Error> {
+    let chain = sqlx::query(
+        "WITH RECURSIVE up(seq, id, parent, repo, own_limits, tree_limits, depth) AS (
+           SELECT seq, id, parent, repo, own_limits, tree_limits, 0 FROM accounts WHERE id = $1
+           UNION ALL
+           SELECT a.seq, a.id, a.parent, a.repo, a.own_limits, a.tree_limits, up.depth + 1
+           FROM accounts a JOIN up ON a.seq = up.parent WHERE up.depth < 64)
+         SELECT up.seq AS account, up.id, up.repo, up.own_limits, up.tree_limits, up.depth, m.* FROM up \
+         JOIN meters m ON m.subject = up.id AND (m.kind = 'tree' OR (m.kind = 'agent' AND up.depth = 0)) \
+         ORDER BY up.depth, m.kind",
+    )
+    .bind(request.account.as_str())
+    .fetch_all(&mut *conn)
+    .await?;
+    let Some(own) = chain.first() else { return Ok(None) };
+    let (account, repo): (i64, String) = (own.get("account"), own.get("repo"));
+    let mut pools: Vec<InPool> = chain
+        .iter()
+        .map(|row| {
+            let (scope, limits) = if row.get::<&str, _>("kind") == "agent" {
+                (Scope::Agent, row.get::<&str, _>("own_limits"))
+            } else {
+                (Scope::Tree(AccountId(row.get("id"))), row.get("tree_limits"))
+            };
+            InPool {
+                seq: row.get("seq"),
+                scope,
+                meter: meters::meter(row),
+                limits: limits_of(limits),
+                noticed: row.get("noticed"),
+            }
+        })
+        .collect();
+    let (day, repo_day) = (request.day.to_string(), repo_day(request.day, &repo));
+    let wanted = [
+        ("repo_day", repo_day.as_str(), Scope::RepoDay, request.per_repo_day),
+        ("day", day.as_str(), Scope::Day, request.per_day),
+        ("all", EVERYTHING, Scope::Pool, Limits::NONE),
+    ];
+    let mut rows = shared(&mut *conn, &repo_day, &day, &repo).await?;
+    if rows.len() < wanted.len() {
+        for (kind, subject, _, _) in &wanted {
+            meters::make(&mut *conn, kind, subject).await?;
+        }
+        rows = shared(&mut *conn, &repo_day, &day, &repo).await?;
+    }
+    for (kind, _, scope, limits) in wanted {
+        if let Some(row) = rows.iter().find(|row| row.get::<&str, _>("kind") == kind) {
+            let set: Option<&str> = row.get("limits");
+            pools.push(InPool {
+                seq: row.get("seq"),
+                scope,
+                meter: meters::meter(row),
+                limits: set.map_or(limits, limits_of),
+                noticed: row.get("noticed"),
+            });
+        }
+    }
+    Ok(Some((account, pools)))
+}
+
+/// The meters that are not an agent's, with the limits that a person has set.
+async fn shared(
+    conn: &mut SqliteConnection,
+    repo_day: &str,
+    day: &str,
+    repo: &str,
+) -> Result<Vec<SqliteRow>, sqlx::Error> {
+    sqlx::query(
+        "SELECT m.*, l.limits FROM meters m LEFT JOIN limits l ON l.kind = m.kind \
+           AND l.subject = CASE m.kind WHEN 'repo_day' THEN $3 ELSE '' END \
+         WHERE (m.kind, m.subject) IN (('repo_day', $1), ('day', $2), ('all', ''))",
+    )
+    .bind(repo_day)
+    .bind(day)
+    .bind(repo)
+    .fetch_all(conn)
+    .await
+}

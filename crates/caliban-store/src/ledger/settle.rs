@@ -1,0 +1,249 @@
+//! Settling: what was spent takes the place of what was held. One transaction each.
+//!
+//! Shown sums never go down: what is held counts as nothing shown, and what is booked stays.
+
+use std::collections::BTreeSet;
+
+use caliban_core::budget::{Held, Spent};
+use caliban_core::price::MicroUsd;
+use caliban_core::usage::Usage;
+use sqlx::Row;
+use sqlx::sqlite::SqliteConnection;
+
+use super::meters::{self, listed, stored};
+use super::{Ledger, Owner, Reservation};
+use crate::StoreError;
+
+impl Ledger {
+    /// The request is over and took this much. A cost that is not known counts as what was held for it. Also when the
+    /// reservation was taken for a dead process's and booked: then what it took beyond that is booked.
+    ///
+    /// # Errors
+    /// See [`StoreError`]; the reservation is then held until its process is gone.
+    pub async fn settle(
+        &mut self,
+        reservation: &Reservation,
+        usage: Usage,
+        cost: Option<MicroUsd>,
+        wall_ms: u64,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.db.begin().await?;
+        let outcome = settle(tx.conn(), reservation, usage, cost, wall_ms).await;
+        let outcome = outcome.map_err(|error| tx.words(error));
+        tx.finish(outcome).await
+    }
+
+    /// The request was not billed: what it held is there for others.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn release(&mut self, reservation: &Reservation) -> Result<(), StoreError> {
+        let mut tx = self.db.begin().await?;
+        let outcome = release(tx.conn(), reservation).await.map_err(|error| tx.words(error));
+        tx.finish(outcome).await
+    }
+
+    /// The server says that the request takes more than was reserved: that is held from now on, and counts if the process is
+    /// killed.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn count(
+        &mut self,
+        reservation: &mut Reservation,
+        usage: Usage,
+        cost: Option<MicroUsd>,
+    ) -> Result<(), StoreError> {
+        let before = reservation.held;
+        let more = Held {
+            tokens: usage.total().max(before.tokens),
+            usd: cost.unwrap_or_default().max(before.usd),
+            ..before
+        };
+        let mut tx = self.db.begin().await?;
+        let outcome = count(tx.conn(), reservation, usage, more).await.map_err(|error| tx.words(error));
+        let is_open = tx.finish(outcome).await?;
+        if is_open {
+            reservation.held = more;
+        }
+        Ok(())
+    }
+
+    /// Books as spent what processes hold that are gone; how many requests that were.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn settle_dead(&mut self, is_dead: impl Fn(&Owner) -> bool) -> Result<u64, StoreError> {
+        let conn = self.db.conn().await?;
+        let rows = sqlx::query(
+            "SELECT DISTINCT boot, pid, started FROM reservations UNION SELECT boot, pid, started FROM tickets",
+        )
+        .fetch_all(conn)
+        .await;
+        let owners: BTreeSet<Owner> = rows
+            .map_err(|error| self.db.words(error))?
+            .iter()
+            .map(owner)
+            .filter(|owner| is_dead(owner))
+            .collect();
+        if owners.is_empty() {
+            return Ok(0);
+        }
+        let mut tx = self.db.begin().await?;
+        let outcome = book_dead(tx.conn(), &owners).await.map_err(|error| tx.words(error));
+        tx.finish(outcome).await
+    }
+
+    /// How many requests are in flight.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn in_flight(&mut self) -> Result<u64, StoreError> {
+        let conn = self.db.conn().await?;
+        let count = sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM reservations").fetch_one(conn).await;
+        count.map(|count| u64::try_from(count).unwrap_or_default()).map_err(|error| self.db.words(error))
+    }
+}
+
+fn owner(row: &sqlx::sqlite::SqliteRow) -> Owner {
+    Owner {
+        boot: row.get("boot"),
+        pid: i32::try_from(row.get::<i64, _>("pid")).unwrap_or_default(),
+        started: meters::amount(row, "started"),
+    }
+}
+
+async fn remove(conn: &mut SqliteConnection, seq: i64) -> Result<bool, sqlx::Error> {
+    let done = sqlx::query("DELETE FROM reservations WHERE seq = $1").bind(seq).execute(conn).await?;
+    Ok(done.rows_affected() > 0)
+}
+
+async fn settle(
+    conn: &mut SqliteConnection,
+    reservation: &Reservation,
+    usage: Usage,
+    cost: Option<MicroUsd>,
+    wall_ms: u64,
+) -> Result<(), sqlx::Error> {
+    let held = reservation.held;
+    let mut spent = Spent {
+        usage,
+        usd: cost.unwrap_or(held.usd),
+        turns: held.turns,
+        wall_ms,
+        unpriced: u64::from(cost.is_none() && !held.priced),
+    };
+    let mut requests = 1;
+    let mut gone = held;
+    if !remove(&mut *conn, reservation.seq).await? {
+        let beyond = usage.total().saturating_sub(held.tokens);
+        let usd = MicroUsd(spent.usd.0.saturating_sub(held.usd.0));
+        spent =
+            Spent { usage: Usage { input: beyond, ..Usage::default() }, usd, wall_ms, ..Spent::default() };
+        (gone, requests) = (Held::default(), 0);
+    }
+    meters::book(&mut *conn, &reservation.meters, gone, spent).await?;
+    let day = reservation.day.to_string();
+    keep(conn, &day, reservation.account, &reservation.model, requests, spent).await
+}
+
+async fn release(conn: &mut SqliteConnection, reservation: &Reservation) -> Result<(), sqlx::Error> {
+    if remove(&mut *conn, reservation.seq).await? {
+        meters::hold(conn, &reservation.meters, Held::default(), reservation.held).await?;
+    }
+    Ok(())
+}
+
+/// Whether the reservation is open.
+async fn count(
+    conn: &mut SqliteConnection,
+    reservation: &Reservation,
+    usage: Usage,
+    more: Held,
+) -> Result<bool, sqlx::Error> {
+    // Which kind of token the rest is, nobody knows yet: the sum is what a limit counts.
+    let input = more.tokens.saturating_sub(usage.total()).saturating_add(usage.input);
+    let done = sqlx::query(
+        "UPDATE reservations SET input = $1, output = $2, cache_read = $3, cache_write = $4, \
+         usd = CASE WHEN usd IS NULL THEN NULL ELSE $5 END WHERE seq = $6",
+    )
+    .bind(stored(input))
+    .bind(stored(usage.output))
+    .bind(stored(usage.cache_read))
+    .bind(stored(usage.cache_write))
+    .bind(stored(more.usd.0))
+    .bind(reservation.seq)
+    .execute(&mut *conn)
+    .await?;
+    let is_open = done.rows_affected() > 0;
+    if is_open {
+        meters::hold(conn, &reservation.meters, more, reservation.held).await?;
+    }
+    Ok(is_open)
+}
+
+async fn book_dead(conn: &mut SqliteConnection, owners: &BTreeSet<Owner>) -> Result<u64, sqlx::Error> {
+    let rows = sqlx::query("SELECT * FROM reservations ORDER BY seq").fetch_all(&mut *conn).await?;
+    let mut booked = 0;
+    for row in rows.iter().filter(|row| owners.contains(&owner(row))) {
+        let usage = meters::usage(row);
+        let usd = row.get::<Option<i64>, _>("usd").and_then(|usd| u64::try_from(usd).ok());
+        let turns = meters::amount(row, "turns");
+        let held = Held {
+            tokens: usage.total(),
+            usd: MicroUsd(usd.unwrap_or_default()),
+            turns,
+            priced: usd.is_some(),
+        };
+        let spent = Spent { usage, usd: held.usd, turns, wall_ms: 0, unpriced: u64::from(usd.is_none()) };
+        let meters = listed(row.get("meters"));
+        remove(&mut *conn, row.get("seq")).await?;
+        meters::book(&mut *conn, &meters, held, spent).await?;
+        keep(&mut *conn, row.get("day"), row.get("account"), row.get("model"), 1, spent).await?;
+        booked += 1;
+    }
+    for owner in owners {
+        sqlx::query("DELETE FROM tickets WHERE boot = $1 AND pid = $2 AND started = $3")
+            .bind(&owner.boot)
+            .bind(owner.pid)
+            .bind(i64::try_from(owner.started).unwrap_or(i64::MAX))
+            .execute(&mut *conn)
+            .await?;
+    }
+    Ok(booked)
+}
+
+/// Adds to the history.
+async fn keep(
+    conn: &mut SqliteConnection,
+    day: &str,
+    account: i64,
+    model: &str,
+    requests: i64,
+    spent: Spent,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "INSERT INTO history (day, account, model, requests, input, output, cache_read, cache_write, usd, turns, \
+           wall_ms, unpriced) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+         ON CONFLICT (day, account, model) DO UPDATE SET requests = requests + excluded.requests, \
+           input = input + excluded.input, output = output + excluded.output, \
+           cache_read = cache_read + excluded.cache_read, cache_write = cache_write + excluded.cache_write, \
+           usd = usd + excluded.usd, turns = turns + excluded.turns, wall_ms = wall_ms + excluded.wall_ms, \
+           unpriced = unpriced + excluded.unpriced",
+    )
+    .bind(day)
+    .bind(account)
+    .bind(model)
+    .bind(requests)
+    .bind(stored(spent.usage.input))
+    .bind(stored(spent.usage.output))
+    .bind(stored(spent.usage.cache_read))
+    .bind(stored(spent.usage.cache_write))
+    .bind(stored(spent.usd.0))
+    .bind(stored(spent.turns))
+    .bind(stored(spent.wall_ms))
+    .bind(stored(spent.unpriced))
+    .execute(conn)
+    .await
+    .map(drop)
+}

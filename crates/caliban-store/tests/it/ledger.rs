@@ -1,0 +1,295 @@
+//! The ledger's story: pools, dead processes, limits that change, history, the governor.
+
+use caliban_core::budget::{Kind, Limits, Refused, Scope, Spent};
+use caliban_core::price::MicroUsd;
+use caliban_core::usage::Usage;
+use caliban_store::ledger::{
+    Account, AccountId, Admission, By, Filter, Granted, Lane, Ledger, LedgerError, Near, Opened, Owner, Pool,
+    Request, SetLimit,
+};
+use caliban_store::{Stamp, StoreUrl};
+use jiff::civil::{Date, date};
+
+pub(crate) const DAY: Date = date(2026, 11, 17);
+
+pub(crate) fn id(name: &str) -> AccountId {
+    AccountId::new("9f", name)
+}
+
+pub(crate) fn tokens(tokens: u64) -> Limits {
+    Limits { tokens: Some(tokens), ..Limits::NONE }
+}
+
+pub(crate) fn owner(pid: i32) -> Owner {
+    Owner { boot: "boot".to_owned(), pid, started: 7 }
+}
+
+pub(crate) fn account(name: &str, parent: Option<&str>, tree: Limits) -> Account {
+    Account {
+        id: id(name),
+        parent: parent.map(id),
+        repo: "/repo".into(),
+        label: None,
+        own: Limits::NONE,
+        tree,
+    }
+}
+
+fn input(input: u64) -> Usage {
+    Usage { input, ..Usage::default() }
+}
+
+struct World {
+    ledger: Ledger,
+    _dir: tempfile::TempDir,
+}
+
+async fn world() -> World {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let url = StoreUrl::sqlite(dir.path().join("ledger.db"));
+    World { ledger: Ledger::open(&url).await.expect("open"), _dir: dir }
+}
+
+impl World {
+    async fn opens(&mut self, account: &Account) -> Opened {
+        self.ledger.open_account(account, Stamp::now()).await.expect("open account")
+    }
+
+    async fn asks(&mut self, name: &str, amount: u64) -> Result<Granted, LedgerError> {
+        self.asks_on(name, amount, DAY, Limits::NONE, 1).await
+    }
+
+    async fn asks_on(
+        &mut self,
+        name: &str,
+        amount: u64,
+        day: Date,
+        per_day: Limits,
+        pid: i32,
+    ) -> Result<Granted, LedgerError> {
+        let request = Request {
+            account: &id(name),
+            owner: &owner(pid),
+            model: "m",
+            usage: input(amount),
+            cost: Some(MicroUsd(amount)),
+            turns: 1,
+            day,
+            per_repo_day: Limits::NONE,
+            per_day,
+        };
+        self.ledger.reserve(&request, Stamp::now()).await
+    }
+
+    async fn pool(&mut self, pool: Pool) -> (u64, u64) {
+        let state = self.ledger.pool(&pool).await.expect("pool");
+        (state.meter.spent.usage.total(), state.meter.held.tokens)
+    }
+}
+
+fn over(refused: Result<Granted, LedgerError>) -> Option<Scope<AccountId>> {
+    match refused {
+        Err(LedgerError::Refused(Refused::Over { scope, kind: Kind::Tokens, .. })) => Some(scope),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn r20_a_child_spends_from_its_trees_pool_and_what_it_leaves_is_there_for_all() {
+    let mut world = world().await;
+    world.opens(&account("p", None, tokens(100))).await;
+    world.opens(&account("c", Some("p"), Limits::NONE)).await;
+    let first = world.asks("c", 60).await.expect("fits").reservation;
+    assert_eq!(over(world.asks("p", 50).await), Some(Scope::Tree(id("p"))));
+    // It took less than was held: the rest is the parent's again, without a grant.
+    world.ledger.settle(&first, input(20), Some(MicroUsd(1)), 5).await.expect("settle");
+    let second = world.asks("p", 50).await.expect("fits").reservation;
+    world.ledger.release(&second).await.expect("release");
+    assert_eq!(world.pool(Pool::Tree(id("p"))).await, (20, 0));
+    assert_eq!(world.pool(Pool::Agent(id("p"))).await, (0, 0));
+    assert_eq!(world.pool(Pool::Agent(id("c"))).await, (20, 0));
+    assert_eq!(world.pool(Pool::RepoDay("/repo".into(), DAY)).await, (20, 0));
+    assert_eq!(world.pool(Pool::Everything).await, (20, 0));
+}
+
+#[tokio::test]
+async fn r20_what_a_dead_process_holds_is_spent_once_and_not_given_out_again() {
+    let mut world = world().await;
+    world.opens(&account("a", None, tokens(100))).await;
+    let mut lost = world.asks_on("a", 30, DAY, Limits::NONE, 4).await.expect("fits").reservation;
+    world.ledger.count(&mut lost, input(50), Some(MicroUsd(50))).await.expect("count");
+    assert_eq!(world.pool(Pool::Tree(id("a"))).await, (0, 50));
+    assert_eq!(over(world.asks("a", 60).await), Some(Scope::Tree(id("a"))));
+    let living = world.asks("a", 10).await.expect("fits").reservation;
+    assert_eq!(world.ledger.settle_dead(|owner| owner.pid == 4).await.expect("dead"), 1);
+    assert_eq!(world.ledger.settle_dead(|owner| owner.pid == 4).await.expect("dead"), 0);
+    assert_eq!(world.pool(Pool::Tree(id("a"))).await, (50, 10));
+    // One that was taken for dead and is not: only what it took beyond that is booked.
+    world.ledger.settle(&lost, input(55), Some(MicroUsd(55)), 0).await.expect("settle");
+    world.ledger.settle(&living, input(10), Some(MicroUsd(10)), 0).await.expect("settle");
+    assert_eq!(world.pool(Pool::Tree(id("a"))).await, (65, 0));
+    let lines = world.ledger.history(&[By::Agent], &Filter::default()).await.expect("history");
+    assert_eq!((lines[0].requests, lines[0].spent.usage.total(), lines[0].spent.usd), (2, 65, MicroUsd(65)));
+}
+
+#[tokio::test]
+async fn r20_limits_of_days_hold_for_all_and_a_new_day_begins_anew() {
+    let mut world = world().await;
+    for name in ["a", "b"] {
+        world.opens(&account(name, None, Limits::NONE)).await;
+    }
+    let per_day = tokens(100);
+    world.asks_on("a", 70, DAY, per_day, 1).await.expect("fits");
+    assert_eq!(over(world.asks_on("b", 40, DAY, per_day, 1).await), Some(Scope::Day));
+    world.asks_on("b", 40, DAY.tomorrow().expect("day"), per_day, 1).await.expect("another day");
+    // What a person sets holds in place of the settings, at once.
+    world.ledger.change_limit(&SetLimit::Day, Some(tokens(200))).await.expect("set");
+    world.asks_on("b", 40, DAY, per_day, 1).await.expect("raised");
+    let repo = SetLimit::RepoDay("/repo".into());
+    world.ledger.change_limit(&repo, Some(tokens(120))).await.expect("set");
+    assert_eq!(over(world.asks_on("b", 40, DAY, per_day, 1).await), Some(Scope::RepoDay));
+    world.ledger.change_limit(&repo, None).await.expect("unset");
+    world.asks_on("b", 40, DAY, per_day, 1).await.expect("fits");
+}
+
+#[tokio::test]
+async fn r20_a_raised_limit_holds_until_the_agent_is_started_with_another() {
+    let mut world = world().await;
+    let own = account("a", None, tokens(10));
+    assert_eq!(world.opens(&own).await, Opened::New);
+    assert!(over(world.asks("a", 20).await).is_some());
+    assert!(world.ledger.set_tree_limits(&id("a"), tokens(100)).await.expect("set"));
+    assert!(!world.ledger.set_tree_limits(&id("nobody"), tokens(100)).await.expect("set"));
+    world.asks("a", 20).await.expect("raised");
+    assert_eq!(world.opens(&own).await, Opened::Known);
+    world.asks("a", 20).await.expect("the same start");
+    world.opens(&account("a", None, tokens(45))).await;
+    assert!(over(world.asks("a", 20).await).is_some(), "another start");
+}
+
+#[tokio::test]
+async fn r20_at_four_fifths_of_a_limit_one_notice_is_given() {
+    let mut world = world().await;
+    world.opens(&account("a", None, tokens(100))).await;
+    assert_eq!(world.asks("a", 79).await.expect("fits").near, []);
+    let near = Near { scope: Scope::Tree(id("a")), kind: Kind::Tokens, limit: 100, used: 80 };
+    assert_eq!(world.asks("a", 1).await.expect("fits").near, [near]);
+    assert_eq!(world.asks("a", 1).await.expect("fits").near, []);
+    world.ledger.set_tree_limits(&id("a"), tokens(101)).await.expect("set");
+    assert_eq!(world.asks("a", 1).await.expect("fits").near.len(), 1, "another limit");
+}
+
+#[tokio::test]
+async fn a_parent_that_opens_later_is_the_same_and_what_was_spent_before_counts() {
+    let mut world = world().await;
+    world.opens(&account("c", Some("p"), Limits::NONE)).await;
+    world.asks("c", 30).await.expect("fits");
+    assert_eq!(world.opens(&account("p", None, tokens(50))).await, Opened::New);
+    assert_eq!(over(world.asks("c", 30).await), Some(Scope::Tree(id("p"))));
+    world
+        .ledger
+        .carry_over(&id("c"), Spent { usage: input(15), ..Spent::default() })
+        .await
+        .expect("carry over");
+    assert_eq!(world.pool(Pool::Tree(id("p"))).await, (15, 30));
+    assert!(over(world.asks("c", 6).await).is_some());
+    assert_eq!(world.pool(Pool::Day(DAY)).await, (0, 30));
+}
+
+#[tokio::test]
+async fn history_adds_up_by_what_is_asked_for() {
+    let mut world = world().await;
+    let mut labelled = account("b", None, Limits::NONE);
+    (labelled.label, labelled.repo) = (Some("review".to_owned()), "/other".into());
+    for own in [account("a", None, Limits::NONE), labelled] {
+        world.opens(&own).await;
+    }
+    for (name, amount, day) in
+        [("a", 1, DAY), ("a", 2, DAY), ("b", 4, DAY), ("b", 8, DAY.yesterday().expect("day"))]
+    {
+        let granted = world.asks_on(name, amount, day, Limits::NONE, 1).await.expect("fits");
+        world.ledger.settle(&granted.reservation, input(amount), None, 10).await.expect("settle");
+    }
+    let mut sums = async |by: &[By], filter: &Filter| -> Vec<u64> {
+        let lines = world.ledger.history(by, filter).await.expect("history");
+        lines.iter().map(|line| line.spent.usage.total()).collect()
+    };
+    let all = Filter::default();
+    assert_eq!(sums(&[], &all).await, [15]);
+    assert_eq!(sums(&[By::Day], &all).await, [8, 7]);
+    assert_eq!(sums(&[By::Day, By::Repo], &all).await, [8, 4, 3]);
+    assert_eq!(sums(&[By::Label], &all).await, [3, 12]);
+    assert_eq!(sums(&[By::Agent], &Filter { since: Some(DAY), ..Filter::default() }).await, [3, 4]);
+    assert_eq!(sums(&[By::Model], &Filter { repo: Some("/other".into()), ..Filter::default() }).await, [12]);
+    assert_eq!(sums(&[], &Filter { until: Some(date(2020, 1, 1)), ..Filter::default() }).await, [0_u64; 0]);
+    let lines = world.ledger.history(&[By::Agent, By::Label], &all).await.expect("history");
+    assert_eq!(lines[1].agent.as_ref().map(AccountId::short), Some("b"));
+    assert_eq!(
+        (lines[1].label.as_deref(), lines[1].requests, lines[1].spent.wall_ms),
+        (Some("review"), 2, 20)
+    );
+}
+
+#[tokio::test]
+async fn r24_a_lane_is_closed_as_long_as_asked_and_those_who_wait_come_back_apart_and_by_priority() {
+    let mut world = world().await;
+    let (ledger, lane) = (&mut world.ledger, Lane("anthropic/1".to_owned()));
+    let me = owner(1);
+    assert_eq!(ledger.admit(&lane, 0, None, &me, 1_000).await.expect("admit"), Admission::Go);
+    ledger.limited(&lane, "429", Some(5_000), 1_000, 1_100).await.expect("limited");
+    let mut tickets = Vec::new();
+    for priority in [0, 0, 5] {
+        match ledger.admit(&lane, priority, None, &me, 1_200).await.expect("admit") {
+            Admission::Wait { until_ms, ticket, reason } => {
+                assert!(until_ms >= 6_100 && reason == "429", "{until_ms} {reason}");
+                tickets.push((priority, ticket));
+            }
+            Admission::Go => panic!("the lane is closed"),
+        }
+    }
+    // Another provider is not.
+    assert_eq!(ledger.admit(&Lane("x".to_owned()), 0, None, &me, 1_200).await.expect("admit"), Admission::Go);
+    let mut served = Vec::new();
+    let mut now = 6_100;
+    while !tickets.is_empty() && now < 20_000 {
+        let mut left = Vec::new();
+        for (priority, ticket) in tickets {
+            match ledger.admit(&lane, priority, Some(ticket), &me, now).await.expect("admit") {
+                Admission::Go => served.push((priority, now)),
+                Admission::Wait { .. } => left.push((priority, ticket)),
+            }
+        }
+        tickets = left;
+        now += 50;
+    }
+    let order: Vec<i64> = served.iter().map(|(priority, _)| *priority).collect();
+    assert_eq!(order, [5, 0, 0]);
+    assert!(served.windows(2).all(|two| two[1].1 >= two[0].1 + 250), "{served:?}");
+    ledger.answered(&lane, None, now).await.expect("answered");
+    assert_eq!(ledger.admit(&lane, 0, None, &me, now + 250).await.expect("admit"), Admission::Go);
+    assert_eq!(ledger.lane(&lane).await.expect("lane").0.strikes, 0);
+}
+
+#[tokio::test]
+async fn r24_requests_are_spaced_to_the_allowance_that_the_server_names() {
+    let mut world = world().await;
+    let (ledger, lane, me) = (&mut world.ledger, Lane("l".to_owned()), owner(1));
+    ledger.answered(&lane, Some((100, 90, 60_000)), 0).await.expect("answered");
+    for _ in 0..3 {
+        assert_eq!(ledger.admit(&lane, 0, None, &me, 1).await.expect("admit"), Admission::Go);
+    }
+    ledger.answered(&lane, Some((100, 10, 60_000)), 0).await.expect("answered");
+    assert_eq!(ledger.admit(&lane, 0, None, &me, 1).await.expect("admit"), Admission::Go);
+    let Admission::Wait { until_ms, ticket, .. } = ledger.admit(&lane, 0, None, &me, 2).await.expect("admit")
+    else {
+        panic!("the next one is six seconds later")
+    };
+    assert_eq!(until_ms, 6_001);
+    ledger.give_up(ticket).await.expect("give up");
+    ledger.answered(&lane, Some((100, 0, 60_000)), 10).await.expect("answered");
+    let closed = ledger.admit(&lane, 0, None, &me, 20).await.expect("admit");
+    assert!(matches!(closed, Admission::Wait { until_ms: 60_010, .. }), "{closed:?}");
+    // A process that is killed while it waits is in nobody's way.
+    ledger.settle_dead(|_| true).await.expect("dead");
+    assert_eq!(ledger.lane(&lane).await.expect("lane").1, 0);
+}

@@ -1,0 +1,153 @@
+//! The ledger against a model: whatever happens in whatever order, its answers and sums are those of the ledger in memory.
+
+use caliban_core::budget::{Estimate, Limits, Millis, Refused, Scope};
+use caliban_core::price::MicroUsd;
+use caliban_core::usage::Usage;
+use caliban_store::ledger::{Ledger, LedgerError, Pool, Request, Reservation};
+use caliban_store::{Stamp, StoreUrl};
+use proptest::prelude::*;
+
+use crate::ledger::{DAY, account, id, owner, tokens};
+
+const AGENTS: usize = 5;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Reserve { agent: usize, usage: u64, priced: bool, pid: i32 },
+    Settle { which: usize, usage: u64 },
+    Release { which: usize },
+    Kill { pid: i32 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..AGENTS, 0..60_u64, prop::bool::weighted(0.9), 1..4_i32)
+            .prop_map(|(agent, usage, priced, pid)| Step::Reserve { agent, usage, priced, pid }),
+        3 => (any::<usize>(), 0..90_u64).prop_map(|(which, usage)| Step::Settle { which, usage }),
+        1 => any::<usize>().prop_map(|which| Step::Release { which }),
+        1 => (1..4_i32).prop_map(|pid| Step::Kill { pid }),
+    ]
+}
+
+/// For each agent: whose child it is, and what its tree may spend.
+fn family() -> impl Strategy<Value = Vec<(Option<usize>, Option<u64>)>> {
+    let parents: Vec<_> = (0..AGENTS).map(|n| prop::option::weighted(0.7, 0..n.max(1))).collect();
+    (parents, prop::collection::vec(prop::option::of(0..300_u64), AGENTS)).prop_map(|(parents, limits)| {
+        let parents = parents.into_iter().enumerate();
+        parents.map(|(n, parent)| parent.filter(|parent| *parent < n)).zip(limits).collect()
+    })
+}
+
+type Model = caliban_core::budget::Ledger<String>;
+type Open = (Reservation, caliban_core::budget::Reservation, i32);
+
+fn name(agent: usize) -> String {
+    format!("a{agent}")
+}
+
+/// The refusal in a form that both have.
+fn refusal(error: LedgerError) -> String {
+    match error {
+        LedgerError::Refused(Refused::Over { scope: Scope::Day, .. }) => "day".to_owned(),
+        LedgerError::Refused(Refused::NoPrice(Scope::Day)) => "day has no price".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn models_refusal(error: Refused<String>) -> String {
+    match error {
+        Refused::Over { scope: Scope::Pool, .. } => "day".to_owned(),
+        Refused::NoPrice(Scope::Pool) => "day has no price".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+async fn check(family: Vec<(Option<usize>, Option<u64>)>, per_day: Limits, steps: Vec<Step>) {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let mut ledger = Ledger::open(&StoreUrl::sqlite(dir.path().join("ledger.db"))).await.expect("open");
+    let mut model = Model::new(per_day);
+    for (agent, (parent, limit)) in family.iter().enumerate() {
+        let tree = limit.map_or(Limits::NONE, tokens);
+        let above = parent.map(name);
+        let own = account(&name(agent), above.as_deref(), tree);
+        ledger.open_account(&own, Stamp::now()).await.expect("open account");
+        model.open_account(name(agent), above, Limits::NONE, tree).expect("a parent is before its child");
+    }
+    let mut open: Vec<Open> = Vec::new();
+    for step in steps {
+        match step {
+            Step::Reserve { agent, usage, priced, pid } => {
+                let cost = priced.then_some(MicroUsd(usage));
+                let request = Request {
+                    account: &id(&name(agent)),
+                    owner: &owner(pid),
+                    model: "m",
+                    usage: Usage { input: usage, ..Usage::default() },
+                    cost,
+                    turns: 1,
+                    day: DAY,
+                    per_repo_day: Limits::NONE,
+                    per_day,
+                };
+                let granted = ledger.reserve(&request, Stamp::now()).await;
+                let estimate = Estimate { tokens: usage, cost, turns: 1 };
+                let expected = model.reserve(&name(agent), estimate, Millis(0));
+                match (granted, expected) {
+                    (Ok(granted), Ok(expected)) => open.push((granted.reservation, expected, pid)),
+                    (Err(one), Err(other)) => assert_eq!(refusal(one), models_refusal(other)),
+                    (one, other) => panic!("{one:?} is not {other:?}"),
+                }
+            }
+            Step::Settle { which, usage } if !open.is_empty() => {
+                let (reservation, models, _) = open.swap_remove(which % open.len());
+                let usage = Usage { output: usage, ..Usage::default() };
+                let cost = Some(MicroUsd(usage.total()));
+                ledger.settle(&reservation, usage, cost, 0).await.expect("settle");
+                model.settle(models, usage, cost).expect("open");
+            }
+            Step::Release { which } if !open.is_empty() => {
+                let (reservation, models, _) = open.swap_remove(which % open.len());
+                ledger.release(&reservation).await.expect("release");
+                model.release(models).expect("open");
+            }
+            Step::Kill { pid } => {
+                let booked = ledger.settle_dead(|owner| owner.pid == pid).await.expect("dead");
+                let (dead, living): (Vec<Open>, Vec<Open>) = open.into_iter().partition(|open| open.2 == pid);
+                assert_eq!(booked, dead.len() as u64);
+                for (_, models, _) in dead {
+                    model.settle_unknown(models).expect("open");
+                }
+                open = living;
+            }
+            Step::Settle { .. } | Step::Release { .. } => {}
+        }
+        for agent in 0..AGENTS {
+            let tree = ledger.pool(&Pool::Tree(id(&name(agent)))).await.expect("pool").meter;
+            assert_eq!(Some(tree.spent), model.tree_spent(&name(agent)));
+            let own = ledger.pool(&Pool::Agent(id(&name(agent)))).await.expect("pool").meter;
+            assert_eq!(Some(own.spent), model.spent(&name(agent)));
+        }
+        for pool in [Pool::Day(DAY), Pool::RepoDay("/repo".into(), DAY), Pool::Everything] {
+            let state = ledger.pool(&pool).await.expect("pool").meter;
+            assert_eq!(state.spent, model.pool_spent(), "{pool:?}");
+        }
+        assert_eq!(ledger.in_flight().await.expect("count"), open.len() as u64);
+    }
+    ledger.close().await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn r20_the_ledger_does_what_its_model_does(
+        family in family(),
+        pool in prop::option::of(0..400_u64),
+        usd in prop::option::weighted(0.2, 0..400_u64),
+        steps in prop::collection::vec(step(), 1..40),
+    ) {
+        let per_day = Limits { tokens: pool, usd: usd.map(MicroUsd), ..Limits::NONE };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
+        runtime.block_on(check(family, per_day, steps));
+    }
+}
