@@ -12,6 +12,7 @@ use caliban_core::inert;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::text::Span;
 use serde_json::Value;
+use similar::{ChangeTag, TextDiff};
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use crate::{
@@ -27,6 +28,8 @@ pub(crate) const QUIET: Duration = Duration::from_secs(1);
 const BLANKS: usize = 16;
 /// The same for empty lines.
 const EMPTY_LINES: usize = 3;
+/// A comparison that takes longer is less exact.
+const COMPARED_WITHIN: Duration = Duration::from_millis(50);
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -280,65 +283,89 @@ impl Open {
     /// The whole call, and the rules that "always" would add.
     pub(crate) fn rows(&self, columns: usize, theme: Theme) -> Vec<Row> {
         let gutter = Gutter::blank(2);
-        let mut rows = Vec::new();
-        let mut text = self.asked.call();
+        let mut lines = self.asked.lines();
         if !self.asked.rules.is_empty() {
             let rules: Vec<String> =
                 self.asked.rules.iter().map(|rule| visible(&inert::line(rule))).collect();
-            text.push_str(&format!("\nalways would add: {}", rules.join(", ")));
+            lines.push((Role::Text, format!("always would add: {}", rules.join(", "))));
         }
-        for (number, line) in text.split('\n').enumerate() {
-            let style = theme.style(if number == 0 { Role::Strong } else { Role::Text });
+        let mut rows = Vec::new();
+        for (number, (role, line)) in lines.into_iter().enumerate() {
             let source = u32::try_from(number).unwrap_or(u32::MAX);
-            rows.extend(wrap(
-                &[Span::styled(line.to_owned(), style)],
-                columns,
-                &gutter,
-                Wrap::Anywhere,
-                source,
-            ));
+            let spans = [Span::styled(line, theme.style(role))];
+            rows.extend(wrap(&spans, columns, &gutter, Wrap::Anywhere, source));
         }
         rows
     }
 }
 
+/// Arguments that say what a call is about, the most telling first.
+const TELLING: [&str; 7] = ["command", "file_path", "path", "url", "pattern", "query", "prompt"];
+
 impl Asked {
-    /// The call with all its arguments, made visible.
-    pub(crate) fn call(&self) -> String {
-        let mut out = inert::line(&self.tool).into_owned();
-        match &self.input {
-            Value::Object(fields) => {
-                // The command first, wherever the model put it; all else is indented, so that no argument looks like one.
-                let command = fields.get("command").filter(|_| self.tool == "Bash");
-                if let Some(command) = command {
-                    out.push('\n');
-                    out.push_str(&shown(command));
-                }
-                for (name, value) in fields.iter().filter(|(name, _)| command.is_none() || *name != "command")
-                {
+    /// The call with all its arguments, made visible, line by line. What is changed is shown as a change.
+    fn lines(&self) -> Vec<(Role, String)> {
+        let mut lines = vec![(Role::Strong, inert::line(&self.tool).into_owned())];
+        let mut put =
+            |role: Role, text: &str| lines.extend(text.split('\n').map(|line| (role, line.to_owned())));
+        let Value::Object(fields) = &self.input else {
+            if !self.input.is_null() {
+                put(Role::Text, &shown(&self.input));
+            }
+            return lines;
+        };
+        // The command first, wherever the model put it; all else is indented, so that no argument looks like one.
+        let command = fields.get("command").filter(|_| self.tool == "Bash");
+        if let Some(command) = command {
+            put(Role::Text, &shown(command));
+        }
+        let change = change(fields.get("old_string"), fields.get("new_string"));
+        for (name, value) in fields {
+            match (name.as_str(), &change) {
+                ("command", _) if command.is_some() => {}
+                ("old_string", Some(change)) => change.iter().for_each(|(role, line)| put(*role, line)),
+                ("new_string", Some(_)) => {}
+                _ => {
                     let text = shown(value).replace('\n', "\n    ");
                     let apart = if text.contains('\n') { "\n    " } else { " " };
-                    out.push_str(&format!("\n  {}:{apart}{text}", visible(&inert::line(name))));
+                    put(Role::Text, &format!("  {}:{apart}{text}", visible(&inert::line(name))));
                 }
             }
-            Value::Null => {}
-            other => {
-                out.push('\n');
-                out.push_str(&shown(other));
-            }
         }
-        out
+        lines
     }
 
     /// One line that says what it is about.
     pub(crate) fn title(&self) -> String {
-        let call = self.call();
-        let mut lines = call.lines();
-        let tool = lines.next().unwrap_or_default();
-        let first = lines.next().unwrap_or_default().trim_start();
-        let more = if lines.next().is_some() { " …" } else { "" };
-        format!("{tool} {first}{more}")
+        let tool = inert::line(&self.tool);
+        let Value::Object(fields) = &self.input else {
+            let text = if self.input.is_null() { String::new() } else { shown(&self.input) };
+            return first_line(&tool, &text, false);
+        };
+        let telling = TELLING.iter().find_map(|name| fields.get(*name)).or_else(|| fields.values().next());
+        first_line(&tool, &telling.map(shown).unwrap_or_default(), fields.len() > 1)
     }
+}
+
+fn first_line(tool: &str, text: &str, has_more: bool) -> String {
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let more = if has_more || !rest.is_empty() { " …" } else { "" };
+    format!("{tool} {first}{more}").trim_end().to_owned()
+}
+
+/// Two texts as a change, every line of both; none when they are no texts.
+fn change(old: Option<&Value>, new: Option<&Value>) -> Option<Vec<(Role, String)>> {
+    let (old, new) = (shown(old.filter(|old| old.is_string())?), shown(new.filter(|new| new.is_string())?));
+    let diff = TextDiff::configure().timeout(COMPARED_WITHIN).diff_lines(&old, &new);
+    let line = |change: similar::Change<&str>| {
+        let (role, sign) = match change.tag() {
+            ChangeTag::Insert => (Role::Added, '+'),
+            ChangeTag::Delete => (Role::Removed, '-'),
+            ChangeTag::Equal => (Role::Text, ' '),
+        };
+        (role, format!("    {sign} {}", change.value().trim_end_matches('\n')))
+    };
+    Some(diff.iter_all_changes().map(line).collect())
 }
 
 /// A value with everything in it that could hide something made visible.
@@ -415,6 +442,13 @@ mod tests {
 
     use super::*;
 
+    impl Asked {
+        fn call(&self) -> String {
+            let lines: Vec<String> = self.lines().into_iter().map(|(_, line)| line).collect();
+            lines.join("\n")
+        }
+    }
+
     fn asked(input: Value) -> Asked {
         Asked { number: 1, tool: "Bash".into(), agent: None, input, why: "no rule".into(), rules: Vec::new() }
     }
@@ -458,9 +492,26 @@ mod tests {
         let mut edit = asked(json!({"file_path": "/w/a.rs", "old_string": "a\nb", "flag": true}));
         edit.tool = "Edit".into();
         assert_eq!(edit.call(), "Edit\n  file_path: /w/a.rs\n  old_string:\n    a\n    b\n  flag: true");
-        assert_eq!(edit.title(), "Edit file_path: /w/a.rs …");
+        assert_eq!(edit.title(), "Edit /w/a.rs …");
+        let bare = Asked { input: Value::Null, ..edit };
+        assert_eq!((bare.call(), bare.title()), ("Edit".to_owned(), "Edit".to_owned()));
         let bash = asked(json!({"description": "list)\nls -la\n(x", "command": "rm -rf ~"}));
         assert_eq!(bash.call(), "Bash\nrm -rf ~\n  description:\n    list)\n    ls -la\n    (x");
+    }
+
+    #[test]
+    fn an_edit_is_asked_as_a_change_of_which_nothing_is_left_out() {
+        let old: String = (1..=9).map(|n| format!("{n}\n")).collect();
+        let input = json!({"file_path": "a", "old_string": old, "new_string": old.replace('9', "ten\u{200b}"),
+            "replace_all": true});
+        let edit = Asked { tool: "Edit".into(), ..asked(input) };
+        let kept: String = (1..=8).map(|n| format!("      {n}\n")).collect();
+        assert_eq!(
+            edit.call(),
+            format!("Edit\n  file_path: a\n{kept}    - 9\n    + ten<U+200B>\n  replace_all: true")
+        );
+        let roles: Vec<Role> = edit.lines().into_iter().map(|(role, _)| role).collect();
+        assert_eq!((roles[10], roles[11]), (Role::Removed, Role::Added));
     }
 
     #[test]

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use caliban_acp::v1::{SessionInfo, SessionModeState, SessionUpdate};
 use crossterm::event::KeyEvent;
 
-use crate::asks::{Asked, Reply};
+use crate::{
+    asks::{Asked, Reply},
+    theme::Ground,
+};
 
 pub use caliban_core::background::{BackgroundRow, BackgroundStatus};
 
@@ -25,6 +28,8 @@ pub enum Event {
     Resize(u16, u16),
     /// The terminal has the focus, or has lost it.
     Focus(bool),
+    /// The terminal says what its letters stand on.
+    Ground(Ground),
     /// Time has passed.
     Tick,
     /// The agent said something.
@@ -105,8 +110,19 @@ pub enum AgentEvent {
     Told(String),
     /// No program of this machine took this for the clipboard.
     NotCopied(String),
+    /// What was in the clipboard, or why nothing is pasted.
+    Clipboard(Result<Clip, String>),
     /// The connection has ended.
     HungUp(String),
+}
+
+/// What was in the clipboard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Clip {
+    /// A text.
+    Text(String),
+    /// A picture, which is in this file now.
+    Picture(PathBuf),
 }
 
 /// What a turn has cost.
@@ -156,6 +172,12 @@ pub enum Effect {
     Fleet,
     /// Edit this text in the person's editor.
     Edit(String),
+    /// Show this text in the person's editor.
+    View(String),
+    /// Print this text into the terminal's own scrollback.
+    Print(String),
+    /// Look what is in the clipboard.
+    ReadClipboard,
     /// Put this into the clipboard.
     Copy(String),
     /// Let the terminal put this into its clipboard.

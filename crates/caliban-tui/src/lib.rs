@@ -19,6 +19,6 @@ mod text;
 pub mod theme;
 mod view;
 
-pub use runner::{FleetLeft, FleetView, Left, Open, Options, Why, run, run_fleet};
+pub use runner::{FleetLeft, FleetView, Left, Machine, Notice, Open, Options, Why, Words, run, run_fleet};
 pub use state::{Facts, Look, State, WHEEL_ROWS};
 pub use view::draw;

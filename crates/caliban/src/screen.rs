@@ -12,7 +12,7 @@ use caliban_acp_host::{ServeOptions, Sessions as Served, serve};
 use caliban_contract::detached;
 use caliban_core::redact::Redactor;
 use caliban_tui::{
-    Facts, FleetView, Left, Look, Open, Options, Why,
+    Facts, FleetView, Left, Look, Machine, Notice, Open, Options, Why, Words,
     theme::{Depth, Ground, Theme},
 };
 use tokio::sync::mpsc;
@@ -25,7 +25,7 @@ use crate::{
     report::{Code, Failure, note},
     settings::{
         Environment, Layer,
-        schema::{Ui, UiStart},
+        schema::{Ui, UiStart, UiTheme},
         tool_environment::spoken_secrets,
     },
 };
@@ -107,15 +107,13 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
         facts: Facts { place: place(&cwd, environment), ..facts(&cwd) },
         theme: theme(environment, &ui),
         look: look(environment, &ui),
-        clipboard: clipboard(environment),
+        machine: Machine { pictures: Some(repo_dir.join("pasted")), ..machine(environment, &ui) },
         cwd,
         open,
         prompt: cli.run.prompt().map(str::to_owned).filter(|prompt| !prompt.trim().is_empty()),
-        editor: editor(environment),
         history: Some(repo_dir.join("history.jsonl")),
         redactor: Redactor::new(spoken_secrets(environment)),
         notes: Some(notes),
-        shell: shell(environment),
         fleet: Some(fleet_view(environment, &view_cwd)),
     };
     let left = caliban_tui::run(client, events, options).await;
@@ -159,8 +157,72 @@ fn fleet_view(environment: &Environment, cwd: &Path) -> FleetView {
     }))
 }
 
+/// What is around the screen.
+pub(crate) fn machine(environment: &Environment, ui: &Ui) -> Machine {
+    let (paste_picture, paste_text) = pasting(environment);
+    Machine {
+        editor: editor(environment),
+        shell: shell(environment),
+        copy: clipboard(environment),
+        paste_picture,
+        paste_text,
+        pictures: None,
+        notice: notice(environment),
+        tells_ground: tells_ground(environment, ui),
+    }
+}
+
+/// Whether the terminal is asked for its ground: where a setting leaves that open, and colours depend on it.
+pub(crate) fn tells_ground(environment: &Environment, ui: &Ui) -> bool {
+    let depth = theme(environment, ui).depth;
+    ui.theme == UiTheme::Auto && matches!(depth, Depth::True | Depth::Indexed)
+}
+
+/// How this terminal tells the person something. In tmux it rings: what it does not know it does not pass on.
+fn notice(environment: &Environment) -> Notice {
+    let value = |name: &str| environment.raw(name).and_then(|value| value.to_str()).unwrap_or_default();
+    if environment.raw("TMUX").is_some() {
+        return Notice::Bell;
+    }
+    match (value("TERM_PROGRAM"), value("TERM")) {
+        ("iTerm.app" | "WezTerm" | "ghostty", _) => Notice::Nine,
+        (_, "xterm-kitty") => Notice::NinetyNine,
+        (_, term) if term.starts_with("foot") || term.starts_with("rxvt-unicode") => Notice::SevenHundred,
+        _ => Notice::Bell,
+    }
+}
+
+/// The programs that print the clipboard that the person sees: its picture, and its text.
+fn pasting(environment: &Environment) -> (Vec<Words>, Vec<Words>) {
+    let has = |name: &str| environment.raw(name).is_some();
+    let is_local = !is_remote(environment);
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Words>();
+    let (mut pictures, mut texts) = (Vec::new(), Vec::new());
+    if is_local && cfg!(target_os = "macos") {
+        pictures.push(words(&["pngpaste", "-"]));
+        texts.push(words(&["pbpaste"]));
+    }
+    if is_local && has("WAYLAND_DISPLAY") {
+        pictures.push(words(&["wl-paste", "--type", "image/png"]));
+        texts.push(words(&["wl-paste", "--no-newline"]));
+    }
+    if is_local && has("DISPLAY") {
+        pictures.push(words(&["xclip", "-selection", "clipboard", "-t", "image/png", "-o"]));
+        texts.push(words(&["xclip", "-selection", "clipboard", "-o"]));
+    }
+    if has("TMUX") {
+        texts.push(words(&["tmux", "save-buffer", "-"]));
+    }
+    (pictures, texts)
+}
+
+/// Whether the person sits at another machine.
+fn is_remote(environment: &Environment) -> bool {
+    ["SSH_CONNECTION", "SSH_TTY"].iter().any(|name| environment.raw(name).is_some())
+}
+
 /// The person's shell.
-pub(crate) fn shell(environment: &Environment) -> PathBuf {
+fn shell(environment: &Environment) -> PathBuf {
     let shell = environment.raw("SHELL").map(PathBuf::from).filter(|shell| shell.is_absolute());
     shell.unwrap_or_else(|| PathBuf::from("/bin/sh"))
 }
@@ -235,7 +297,7 @@ fn branch(cwd: &Path) -> Option<String> {
 }
 
 /// The person's editor.
-pub(crate) fn editor(environment: &Environment) -> Option<String> {
+fn editor(environment: &Environment) -> Option<String> {
     let editor = environment.raw("VISUAL").or_else(|| environment.raw("EDITOR"));
     editor.and_then(|editor| editor.to_str()).map(str::to_owned)
 }
@@ -264,9 +326,9 @@ fn is_control_mode(environment: &Environment) -> bool {
 
 /// The programs that put their input into the clipboard that the person sees: none over SSH, but for tmux, which asks the
 /// terminal.
-pub(crate) fn clipboard(environment: &Environment) -> Vec<Vec<String>> {
+fn clipboard(environment: &Environment) -> Vec<Vec<String>> {
     let has = |name: &str| environment.raw(name).is_some();
-    let is_remote = has("SSH_CONNECTION") || has("SSH_TTY");
+    let is_remote = is_remote(environment);
     let mut programs: Vec<&[&str]> = Vec::new();
     if !is_remote && cfg!(target_os = "macos") {
         programs.push(&["pbcopy"]);
@@ -310,5 +372,11 @@ pub(crate) fn theme(environment: &Environment, ui: &Ui) -> Theme {
     // `COLORFGBG` is "letters;ground": 7 and 15 are light.
     let colours = environment.raw("COLORFGBG").and_then(|value| value.to_str()).unwrap_or_default();
     let is_light = matches!(colours.rsplit(';').next(), Some("7" | "15"));
-    Theme { depth, ground: if is_light { Ground::Light } else { Ground::Dark } }
+    let ground = match ui.theme {
+        UiTheme::Light => Ground::Light,
+        UiTheme::Dark => Ground::Dark,
+        UiTheme::Auto if is_light => Ground::Light,
+        UiTheme::Auto => Ground::Dark,
+    };
+    Theme { depth, ground }
 }

@@ -23,7 +23,7 @@ use self::{asking::Asking, pages::Page};
 use crate::{
     asks::Reply,
     composer::{Composer, Draft},
-    theme::Theme,
+    theme::{Ground, Theme},
 };
 
 /// How long a message is shown at least, and how long each of its characters.
@@ -141,6 +141,8 @@ pub enum FleetEvent {
     Dispatched(Result<String, String>),
     /// A reply did not reach the agent: the text, and why.
     NotSent(AgentKey, String, String),
+    /// The terminal says what its letters stand on.
+    Ground(Ground),
     /// Time has passed.
     Tick,
 }
@@ -365,6 +367,7 @@ impl FleetState {
                 self.give_back(key, &text);
                 self.say(why, now);
             }
+            FleetEvent::Ground(ground) => self.theme.ground = ground,
             FleetEvent::Tick => {
                 if self.toast.as_ref().is_some_and(|(_, until)| now >= *until) {
                     self.toast = None;

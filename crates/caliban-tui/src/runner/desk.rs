@@ -8,9 +8,12 @@ use std::{
 };
 
 use base64::Engine as _;
-use tokio::{io::AsyncWriteExt as _, process::Command};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    process::Command,
+};
 
-use crate::events::AgentEvent;
+use crate::events::{AgentEvent, Clip};
 
 /// Files that are listed for `@`.
 const FILES: usize = 20_000;
@@ -20,6 +23,123 @@ const REMEMBERED: usize = 500;
 const COPY_WITHIN: Duration = Duration::from_secs(2);
 /// The longest history file that is read.
 const HISTORY_BYTES: u64 = 4 * 1024 * 1024;
+
+/// A longer text of the clipboard, or a larger picture, is not pasted.
+const CLIP_BYTES: u64 = 32 * 1024 * 1024;
+/// Pasted pictures that are kept in their directory.
+const PICTURES: usize = 50;
+
+/// A program and its arguments.
+pub type Words = Vec<String>;
+
+/// What is around the screen: the person's programs, and what the terminal can do.
+#[derive(Debug, Clone, Default)]
+pub struct Machine {
+    /// The person's editor.
+    pub editor: Option<String>,
+    /// The shell for `!command`.
+    pub shell: PathBuf,
+    /// Programs that put their input into the clipboard; the first that can does it.
+    pub copy: Vec<Words>,
+    /// Programs that print the picture of the clipboard as PNG.
+    pub paste_picture: Vec<Words>,
+    /// Programs that print the text of the clipboard.
+    pub paste_text: Vec<Words>,
+    /// Where pasted pictures are kept.
+    pub pictures: Option<PathBuf>,
+    /// How the person is told that something waits while they look elsewhere.
+    pub notice: Notice,
+    /// Whether the terminal is asked for its ground.
+    pub tells_ground: bool,
+}
+
+/// How a terminal tells the person something.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Notice {
+    /// It rings.
+    #[default]
+    Bell,
+    /// OSC 9: iTerm2, WezTerm, Ghostty.
+    Nine,
+    /// OSC 99: kitty.
+    NinetyNine,
+    /// OSC 777: foot, urxvt.
+    SevenHundred,
+}
+
+impl Notice {
+    /// The bytes that do it.
+    pub(super) fn sequence(self, text: &str) -> String {
+        let text = crate::foreign::line(text);
+        match self {
+            Self::Bell => "\x07".to_owned(),
+            Self::Nine => format!("\x1b]9;{text}\x1b\\"),
+            Self::NinetyNine => format!("\x1b]99;;{text}\x1b\\"),
+            Self::SevenHundred => format!("\x1b]777;notify;caliban;{}\x1b\\", text.replace(';', ",")),
+        }
+    }
+}
+
+/// What is in the clipboard: a picture before a text. A picture goes into a file.
+pub(super) async fn read_clipboard(machine: Machine) -> Result<Clip, String> {
+    if machine.paste_picture.is_empty() && machine.paste_text.is_empty() {
+        return Err("no program here reads the clipboard: paste with the key of your terminal".to_owned());
+    }
+    if let Some(directory) = &machine.pictures {
+        for words in &machine.paste_picture {
+            let Ok(bytes) = printed(words).await else { continue };
+            if bytes.starts_with(b"\x89PNG") {
+                let path = keep_picture(directory, &bytes);
+                return path.map(Clip::Picture).map_err(|error| format!("{}: {error}", directory.display()));
+            }
+        }
+    }
+    for words in &machine.paste_text {
+        if let Ok(bytes) = printed(words).await
+            && !bytes.is_empty()
+        {
+            return Ok(Clip::Text(String::from_utf8_lossy(&bytes).into_owned()));
+        }
+    }
+    Err("the clipboard is empty".to_owned())
+}
+
+/// What a program prints, when it succeeds in time.
+async fn printed(words: &[String]) -> io::Result<Vec<u8>> {
+    let (program, args) = words.split_first().ok_or_else(|| io::Error::other("no program"))?;
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    let mut child = command.spawn()?;
+    let mut bytes = Vec::new();
+    let work = async {
+        if let Some(stdout) = child.stdout.take() {
+            stdout.take(CLIP_BYTES + 1).read_to_end(&mut bytes).await?;
+        }
+        child.wait().await
+    };
+    let status = tokio::time::timeout(COPY_WITHIN, work).await??;
+    if !status.success() || u64::try_from(bytes.len()).unwrap_or(u64::MAX) > CLIP_BYTES {
+        return Err(io::Error::other("nothing that could be pasted"));
+    }
+    Ok(bytes)
+}
+
+/// Writes a picture into a file of its own; the oldest go when there are many.
+fn keep_picture(directory: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+    std::fs::create_dir_all(directory)?;
+    let mut file = tempfile::Builder::new().prefix("pasted-").suffix(".png").tempfile_in(directory)?;
+    file.write_all(bytes)?;
+    let (_, path) = file.keep().map_err(|error| error.error)?;
+    let mut kept: Vec<_> = std::fs::read_dir(directory)?
+        .filter_map(Result::ok)
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    kept.sort_unstable();
+    for (_, old) in kept.iter().rev().skip(PICTURES) {
+        let _best_effort = std::fs::remove_file(old);
+    }
+    Ok(path)
+}
 
 /// The files below a directory that git does not ignore, in order.
 pub(super) fn files(root: &Path) -> Vec<String> {
@@ -125,6 +245,37 @@ pub(super) fn remember(path: &PathBuf, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn says(script: &str) -> Vec<Words> {
+        vec![["sh", "-c", script].map(str::to_owned).to_vec()]
+    }
+
+    #[tokio::test]
+    async fn a_picture_is_pasted_as_a_file_and_else_the_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let pictures = Some(dir.path().join("pasted"));
+        let none = Machine { pictures: pictures.clone(), ..Machine::default() };
+        assert!(read_clipboard(none.clone()).await.unwrap_err().contains("key of your terminal"));
+        let text =
+            Machine { paste_picture: says("exit 1"), paste_text: says("printf 'a\nb'"), ..none.clone() };
+        assert_eq!(read_clipboard(text.clone()).await, Ok(Clip::Text("a\nb".to_owned())));
+        let picture = Machine { paste_picture: says(r"printf '\211PNG123'"), ..text };
+        let Ok(Clip::Picture(path)) = read_clipboard(picture).await else { panic!("no picture") };
+        assert_eq!(std::fs::read(path).unwrap(), b"\x89PNG123");
+        let empty = Machine { paste_text: says("true"), ..none };
+        assert_eq!(read_clipboard(empty).await, Err("the clipboard is empty".to_owned()));
+    }
+
+    #[test]
+    fn t27_a_notice_has_no_bytes_of_anybody_else() {
+        let text = "done\x1b]0;x\x07; rm";
+        assert_eq!(Notice::Bell.sequence(text), "\x07");
+        for notice in [Notice::Nine, Notice::NinetyNine, Notice::SevenHundred] {
+            let sequence = notice.sequence(text);
+            let inner = sequence.strip_prefix("\x1b]").unwrap().strip_suffix("\x1b\\").unwrap();
+            assert!(!inner.contains(['\x1b', '\x07']), "{inner:?}");
+        }
+    }
 
     #[test]
     fn of_a_long_history_the_end_is_remembered() {

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::{
-    input::Input,
+    input::{Happened, Input},
     painter::Painter,
     terminal::{self, Modes},
 };
@@ -32,17 +32,21 @@ pub enum FleetLeft {
 }
 
 /// Shows the agents until the person leaves or the terminal is needed for something else. News come in by `news`; what
-/// else is to be done goes out by `orders`. The terminal is as before when this returns.
+/// else is to be done goes out by `orders`; the terminal is asked for its ground if it may be. The terminal is as before when this returns.
 pub async fn run_fleet(
     state: &mut FleetState,
     news: &mut UnboundedReceiver<FleetEvent>,
     orders: &UnboundedSender<FleetEffect>,
+    tells_ground: bool,
 ) -> io::Result<FleetLeft> {
     let size = crossterm::terminal::size()?;
     state.update(FleetEvent::Resize(size.0, size.1), Instant::now());
     let _modes = Modes::enter(true, false)?;
     let mut painter = Painter::new(io::stdout(), size);
     let mut keys = Input::new()?;
+    if tells_ground {
+        keys.ask_ground()?;
+    }
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -68,11 +72,12 @@ pub async fn run_fleet(
             _ = interrupt.recv() => return Ok(FleetLeft::Signal),
             key = keys.next() => match key {
                 None => return Ok(FleetLeft::Signal),
-                Some(key) => match key? {
-                    TerminalEvent::Key(key) => FleetEvent::Key(key),
-                    TerminalEvent::Paste(text) => FleetEvent::Paste(text),
-                    TerminalEvent::Resize(columns, rows) => FleetEvent::Resize(columns, rows),
-                    TerminalEvent::FocusGained | TerminalEvent::FocusLost | TerminalEvent::Mouse(_) => continue,
+                Some(happened) => match happened? {
+                    Happened::Ground(ground) => FleetEvent::Ground(ground),
+                    Happened::Terminal(TerminalEvent::Key(key)) => FleetEvent::Key(key),
+                    Happened::Terminal(TerminalEvent::Paste(text)) => FleetEvent::Paste(text),
+                    Happened::Terminal(TerminalEvent::Resize(columns, rows)) => FleetEvent::Resize(columns, rows),
+                    Happened::Terminal(_) => continue,
                 },
             },
             Some(event) = news.recv() => event,

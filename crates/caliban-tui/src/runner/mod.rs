@@ -3,6 +3,7 @@
 //! Draws on demand: keys at once, what the agent says at most thirty times a second, and nothing at all when nothing has
 //! changed. Keys go before events of the agent, so a busy agent never makes typing slow.
 
+mod away;
 mod desk;
 mod fleet;
 mod inline;
@@ -29,10 +30,18 @@ use futures_util::FutureExt as _;
 use tokio::sync::{mpsc::UnboundedReceiver, oneshot};
 
 pub use self::{
+    desk::{Machine, Notice, Words},
     fleet::{FleetLeft, run_fleet},
     link::Open,
 };
-use self::{input::Input, link::Link, pace::Pace, presenter::Presenter, signals::Signals, terminal::Modes};
+use self::{
+    input::{Happened, Input},
+    link::Link,
+    pace::Pace,
+    presenter::Presenter,
+    signals::Signals,
+    terminal::Modes,
+};
 use crate::{
     events::{AgentEvent, Effect, Event, Failure, MouseAction},
     state::{Facts, Look, State},
@@ -41,9 +50,6 @@ use crate::{
 
 /// Events of the agent that are taken before the next key and the next frame.
 const BATCH: usize = 256;
-
-/// How long a signal may take that came with the end of the editor.
-const AFTER_EDITOR: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// How the screen is opened.
 #[derive(Debug)]
@@ -58,8 +64,6 @@ pub struct Options {
     pub open: Open,
     /// What is said first.
     pub prompt: Option<String>,
-    /// The person's editor.
-    pub editor: Option<String>,
     /// Where what was written is remembered.
     pub history: Option<PathBuf>,
     /// Takes secrets out of what is remembered.
@@ -68,10 +72,8 @@ pub struct Options {
     pub notes: Option<UnboundedReceiver<String>>,
     /// How the screen is used.
     pub look: Look,
-    /// Programs of this machine that put their input into the clipboard, with their arguments; the first that can does it.
-    pub clipboard: Vec<Vec<String>>,
-    /// The shell for `!command`.
-    pub shell: PathBuf,
+    /// What is around the screen.
+    pub machine: Machine,
     /// Shows the agents of the fleet.
     pub fleet: Option<FleetView>,
 }
@@ -138,7 +140,13 @@ pub async fn run(client: Client, events: Events, options: Options) -> io::Result
         state,
         options,
         shell: None,
+        title: String::new(),
     };
+    if runner.options.machine.tells_ground
+        && let Some(keys) = &mut runner.keys
+    {
+        keys.ask_ground()?;
+    }
     let why = runner.run().await;
     // First the terminal: whatever follows may take its time.
     runner.leave_terminal();
@@ -165,6 +173,8 @@ struct Runner {
     options: Options,
     /// Dropped, it ends the command of the person's that runs.
     shell: Option<oneshot::Sender<()>>,
+    /// What the window is called.
+    title: String,
 }
 
 /// What the loop does before it goes on.
@@ -172,6 +182,10 @@ enum Next {
     Quit,
     /// The person's editor has the terminal, and begins with this text.
     Edit(String),
+    /// The same, and what is changed there does not count.
+    View(String),
+    /// This text goes into the terminal's own scrollback, and the person looks at it there.
+    Print(String),
     /// The agent view has it.
     Fleet,
 }
@@ -179,7 +193,7 @@ enum Next {
 /// What woke the loop.
 #[expect(clippy::large_enum_variant, reason = "one at a time")]
 enum Woken {
-    Key(Option<io::Result<TerminalEvent>>),
+    Key(Option<io::Result<Happened>>),
     Agent(AgentEvent),
     Note(String),
     Deadline,
@@ -236,9 +250,12 @@ impl Runner {
             let now = Instant::now();
             let next = match woken {
                 Woken::Signal | Woken::Key(None) => return Ok(Why::Signal),
-                Woken::Key(Some(key)) => {
+                Woken::Key(Some(happened)) => {
                     pace.at_once(now);
-                    self.key(key?, now)?
+                    match happened? {
+                        Happened::Terminal(event) => self.key(event, now)?,
+                        Happened::Ground(ground) => self.take(Event::Ground(ground), now)?,
+                    }
                 }
                 Woken::Agent(event) => {
                     pace.soon(now);
@@ -331,14 +348,20 @@ impl Runner {
                 Effect::Shell(command) => {
                     let (stop, stopped) = oneshot::channel();
                     self.shell = Some(stop);
-                    let (shell, cwd) = (self.options.shell.clone(), self.options.cwd.clone());
+                    let (shell, cwd) = (self.options.machine.shell.clone(), self.options.cwd.clone());
                     self.link.later(shell::run(shell, command, cwd, stopped));
                 }
                 Effect::StopShell => self.shell = None,
                 Effect::Edit(text) => next = Some(Next::Edit(text)),
+                Effect::View(text) => next = Some(Next::View(text)),
+                Effect::Print(text) => next = Some(Next::Print(text)),
+                Effect::ReadClipboard => {
+                    let read = desk::read_clipboard(self.options.machine.clone());
+                    self.link.later(async move { AgentEvent::Clipboard(read.await) });
+                }
                 Effect::Fleet => next = Some(Next::Fleet),
                 Effect::Copy(text) => {
-                    let programs = self.options.clipboard.clone();
+                    let programs = self.options.machine.copy.clone();
                     self.link.later(desk::copy(programs, text));
                 }
                 Effect::SendToTerminal(text) => {
@@ -365,9 +388,9 @@ impl Runner {
                 Effect::Repaint => self.presenter.repaint(),
                 Effect::Suspend => self.suspend()?,
                 Effect::Notify(_) if self.state.has_focus => {}
-                Effect::Notify(_) => {
+                Effect::Notify(text) => {
                     let mut out = io::stdout().lock();
-                    out.write_all(b"\x07")?;
+                    out.write_all(self.options.machine.notice.sequence(&text).as_bytes())?;
                     out.flush()?;
                 }
                 Effect::Quit => next = Some(Next::Quit),
@@ -381,86 +404,11 @@ impl Runner {
         self.state.set_wall(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX));
         self.presenter.draw(&mut self.state, now)?;
         self.state.drawn(Instant::now());
-        Ok(())
-    }
-
-    /// Ctrl+Z: the shell has the terminal until it continues us.
-    fn suspend(&mut self) -> io::Result<()> {
-        self.give_terminal();
-        let _not_stopped =
-            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TSTP);
-        self.take_terminal()
-    }
-
-    /// Somebody else has the terminal for a while; the agent works on. None when a signal ends all of it.
-    async fn away_for(&mut self, next: Next, signals: &mut Signals) -> io::Result<Option<()>> {
-        let now = Instant::now();
-        match next {
-            Next::Quit => {}
-            Next::Edit(text) => {
-                let Some(editor) = self.options.editor.clone() else {
-                    let none = Err("there is no editor: set EDITOR".to_owned());
-                    self.take(Event::Agent(AgentEvent::Edited(none)), now)?;
-                    return Ok(Some(()));
-                };
-                self.give_terminal();
-                let edited = tokio::select! {
-                    edited = desk::edit(&editor, &text) => edited,
-                    () = signals.end() => return Ok(None),
-                };
-                // Ctrl+C in the editor was meant for the editor. It may be told a moment after the editor's end.
-                tokio::time::sleep(AFTER_EDITOR).await;
-                signals.forget_interrupts();
-                self.take_terminal()?;
-                self.take(Event::Agent(AgentEvent::Edited(edited)), Instant::now())?;
-            }
-            Next::Fleet => {
-                let Some(FleetView(show)) = &mut self.options.fleet else {
-                    let told = "Ctrl+D leaves this agent; `caliban agents` shows all of them".to_owned();
-                    self.take(Event::Agent(AgentEvent::Told(told)), now)?;
-                    return Ok(Some(()));
-                };
-                let shown = show();
-                self.give_terminal();
-                let shown = shown.await;
-                self.take_terminal()?;
-                if let Err(why) = shown {
-                    self.take(Event::Agent(AgentEvent::Told(why)), Instant::now())?;
-                }
-            }
+        let title = self.state.window_title();
+        if title != self.title {
+            terminal::set_title(&title)?;
+            self.title = title;
         }
-        Ok(Some(()))
-    }
-
-    /// The terminal is as it was before the screen.
-    fn give_terminal(&mut self) {
-        self.keys = None;
-        self.presenter.give_way();
-        self.modes.pause();
-    }
-
-    /// The screen has the terminal again.
-    fn take_terminal(&mut self) -> io::Result<()> {
-        self.modes.resume()?;
-        self.keys = Some(Input::new()?);
-        let size = crossterm::terminal::size()?;
-        self.state.update(Event::Resize(size.0, size.1), Instant::now());
-        self.state.returned(Instant::now());
-        self.presenter.resized(size.1);
-        self.presenter.repaint();
         Ok(())
-    }
-
-    /// The terminal is as it was, with the end of the conversation in its scrollback. Best effort: it may be gone.
-    fn leave_terminal(&mut self) {
-        self.presenter.give_way();
-        let lines = self.presenter.rest(&mut self.state);
-        self.modes.pause();
-        let mut out = io::stdout().lock();
-        for line in lines {
-            if writeln!(out, "{line}").is_err() {
-                return;
-            }
-        }
     }
 }

@@ -13,9 +13,11 @@ use std::{
 const ALTERNATE: &[u8] = b"\x1b[?1049h\x1b[?1007s\x1b[?1007l\x1b[2J\x1b[H";
 /// Bracketed paste, focus reports, kitty keys (disambiguated).
 const KEYS: &[u8] = b"\x1b[?2004h\x1b[?1004h\x1b[>1u";
-/// Keys and mouse as they were; the cursor is seen, and letters are plain.
+/// The title of the window is put aside (22) and comes back (23).
+const TITLE_ASIDE: &[u8] = b"\x1b[22;2t";
+/// Keys, mouse and title as they were; the cursor is seen, and letters are plain.
 const LEAVE: &[u8] =
-    b"\x1b[?2026l\x1b[<1u\x1b[?1004l\x1b[?2004l\x1b[?1006l\x1b[?1002l\x1b[?1000l\x1b[0m\x1b[?25h";
+    b"\x1b[?2026l\x1b[<1u\x1b[?1004l\x1b[?2004l\x1b[?1006l\x1b[?1002l\x1b[?1000l\x1b[0m\x1b[23;2t\x1b[?25h";
 const LEAVE_ALTERNATE: &[u8] = b"\x1b[?1007r\x1b[?1049l";
 /// Reports of buttons, the wheel and movements while a button is pressed.
 const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1002h\x1b[?1006h";
@@ -67,6 +69,16 @@ impl Drop for Modes {
     }
 }
 
+/// Names the window. The title must have no control characters.
+pub(super) fn set_title(title: &str) -> io::Result<()> {
+    write(format!("\x1b]2;{title}\x1b\\").as_bytes())
+}
+
+/// Asks what the letters stand on (OSC 11); the answer comes with the keys.
+pub(super) fn ask_ground() -> io::Result<()> {
+    write(b"\x1b]11;?\x1b\\")
+}
+
 /// Whether a panic has put the terminal back under the screen's feet.
 pub(super) fn has_panicked() -> bool {
     HAS_PANICKED.load(Ordering::SeqCst)
@@ -87,7 +99,7 @@ fn entering(is_alternate: bool, has_mouse: bool) -> Vec<u8> {
         // The terminal's own scrollback has its own wheel.
         (false, false) => b"",
     };
-    [alternate, KEYS, mouse].concat()
+    [alternate, TITLE_ASIDE, KEYS, mouse].concat()
 }
 
 /// Puts everything back, once. Best effort: a terminal that is gone needs nothing.

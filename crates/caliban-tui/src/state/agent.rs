@@ -12,7 +12,7 @@ use super::{Command, Focus, Mode, Phase, State};
 use crate::{
     cells::{Ask, Assistant, Failed, Kind, Notice, Status, Step, Thinking, Todo, Tool, User, Weight},
     conversation::Conversation,
-    events::{AgentEvent, Effect, Failure, Spent},
+    events::{AgentEvent, Clip, Effect, Failure, Spent},
     foreign,
 };
 
@@ -142,6 +142,11 @@ impl State {
             AgentEvent::Edited(Err(why)) => self.say(why, now),
             AgentEvent::Noted(text) => self.push(Kind::Notice(Notice::new(Weight::Warning, &text, ""))),
             AgentEvent::Told(text) => self.say(text, now),
+            AgentEvent::Clipboard(Ok(Clip::Text(text))) => return self.paste(&text, now),
+            AgentEvent::Clipboard(Ok(Clip::Picture(path))) => {
+                return self.paste(&format!("@{} ", path.display()), now);
+            }
+            AgentEvent::Clipboard(Err(why)) => self.say(why, now),
             AgentEvent::NotCopied(text) => return vec![Effect::SendToTerminal(text)],
             AgentEvent::HungUp(why) => {
                 self.is_gone = true;

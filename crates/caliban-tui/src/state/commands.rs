@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Commands of the screen: name, what goes behind it, what it does.
-pub(super) const OWN: [(&str, &str, &str); 15] = [
+pub(super) const OWN: [(&str, &str, &str); 17] = [
     ("help", "", "Keys and commands"),
     ("new", "", "Begin a new session"),
     ("clear", "", "The same as /new"),
@@ -21,6 +21,8 @@ pub(super) const OWN: [(&str, &str, &str); 15] = [
     ("todo", "", "Show or hide the todo list"),
     ("copy", "", "Copy the last answer"),
     ("export", "[file]", "Write the conversation into a file"),
+    ("view", "", "Read the conversation in your editor"),
+    ("print", "", "Print the conversation into the terminal's own scrollback"),
     ("theme", "light | dark", "Colours for a light or a dark ground"),
     ("mouse", "on | off", "Scroll with the wheel, or select with the mouse"),
     ("cost", "", "What this session has used"),
@@ -141,6 +143,8 @@ impl State {
                 let file = if rest.is_empty() { "conversation.md" } else { rest };
                 vec![Effect::Export(PathBuf::from(file), self.exported())]
             }
+            "view" => self.view(now),
+            "print" => self.print(now),
             "theme" => {
                 let ground = match rest {
                     "light" => Ground::Light,
@@ -180,6 +184,28 @@ impl State {
             self.say("the agent has no todo list", now);
         }
         self.shows_todo = !self.shows_todo;
+    }
+
+    /// The conversation in the person's editor.
+    pub(super) fn view(&mut self, now: Instant) -> Vec<Effect> {
+        self.shown_elsewhere(Effect::View, now)
+    }
+
+    /// The conversation in the terminal's own scrollback, where it is anyway without the alternate screen.
+    pub(super) fn print(&mut self, now: Instant) -> Vec<Effect> {
+        if !self.look.is_alternate {
+            self.say("it is in the scrollback already", now);
+            return Vec::new();
+        }
+        self.shown_elsewhere(Effect::Print, now)
+    }
+
+    fn shown_elsewhere(&mut self, shown: fn(String) -> Effect, now: Instant) -> Vec<Effect> {
+        if self.conversation.is_empty() {
+            self.say("nothing was said yet", now);
+            return Vec::new();
+        }
+        vec![shown(self.exported())]
     }
 
     fn last_answer(&self) -> Option<String> {

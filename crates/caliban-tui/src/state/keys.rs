@@ -30,6 +30,8 @@ impl State {
             match key.code {
                 KeyCode::Char('e') if control => return vec![Effect::Edit(self.composer.draft().whole())],
                 KeyCode::Char('a') => return vec![Effect::Fleet],
+                KeyCode::Char('v') => return self.view(now),
+                KeyCode::Char('[') => return self.print(now),
                 _ => {}
             }
         }
@@ -278,6 +280,10 @@ impl State {
                 return Vec::new();
             }
             (KeyCode::Char('g'), true, _) => return vec![Effect::Edit(self.composer.draft().whole())],
+            (KeyCode::Char('v'), true, _) => {
+                self.typed = Some(now);
+                return vec![Effect::ReadClipboard];
+            }
             (KeyCode::Char('x'), true, _) => {
                 self.prefix = true;
                 return Vec::new();

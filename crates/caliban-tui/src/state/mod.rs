@@ -32,6 +32,8 @@ use crate::{
 
 /// How long a message at the bottom is shown.
 const TOAST: Duration = Duration::from_secs(4);
+/// The longest title of a window.
+const TITLE_COLUMNS: usize = 80;
 /// Rows that one notch of the wheel moves, unless a setting says otherwise.
 pub const WHEEL_ROWS: u16 = 3;
 
@@ -274,6 +276,10 @@ impl State {
                 self.has_focus = has_focus;
                 Vec::new()
             }
+            Event::Ground(ground) => {
+                self.theme.ground = ground;
+                Vec::new()
+            }
             Event::Tick => {
                 if self.toast.as_ref().is_some_and(|(_, until)| now >= *until) {
                     self.toast = None;
@@ -282,6 +288,17 @@ impl State {
             }
             Event::Agent(event) => self.agent(event, now),
         }
+    }
+
+    /// What the window of the terminal is called: what this is about, and whether it works or needs the person.
+    pub fn window_title(&self) -> String {
+        let about = self.title.as_deref().unwrap_or(&self.facts.place);
+        let sign = match (self.asks.is_empty(), self.turn.is_running()) {
+            (false, _) => "! ",
+            (true, true) => "▶ ",
+            (true, false) => "",
+        };
+        crate::text::cut(&format!("{sign}caliban: {}", crate::foreign::line(about)), TITLE_COLUMNS)
     }
 
     /// The frame is on the screen.

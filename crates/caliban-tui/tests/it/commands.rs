@@ -5,8 +5,8 @@ use caliban_acp::v1::{
     SessionUpdate,
 };
 use caliban_tui::{
-    Facts,
-    events::{AgentEvent, Effect, Failure},
+    Facts, Look,
+    events::{AgentEvent, Clip, Effect, Failure},
 };
 use crossterm::event::{KeyCode, KeyModifiers};
 use serde_json::{Value, json};
@@ -138,4 +138,49 @@ fn somebody_who_decides_nothing_is_told_so() {
     world.open(false);
     let screen = world.screen();
     assert!(screen.contains("decides nothing · ") && screen.contains("agent a3f8b2c1"), "{screen}");
+}
+
+#[test]
+fn the_conversation_can_be_read_in_an_editor_and_in_the_scrollback() {
+    let mut world = World::new((80, 24));
+    world.control('x');
+    assert_eq!(world.key(KeyCode::Char('v')), []);
+    assert!(world.screen().contains("nothing was said yet"), "{}", world.screen());
+    world.streams("a", "An answer.");
+    for (key, command) in [('v', "/view"), ('[', "/print")] {
+        world.control('x');
+        let by_key = world.key(KeyCode::Char(key));
+        let ([Effect::View(text)] | [Effect::Print(text)]) = by_key.as_slice() else { panic!("{by_key:?}") };
+        assert_eq!(text, "An answer.\n");
+        world.types(command);
+        assert_eq!(world.key(KeyCode::Enter), by_key);
+    }
+    world.state.set_look(Look { is_alternate: false, ..Look::default() });
+    world.control('x');
+    assert_eq!(world.key(KeyCode::Char('[')), []);
+}
+
+#[test]
+fn ctrl_v_pastes_a_text_or_names_the_file_of_a_picture_and_answers_no_question() {
+    let mut world = World::new((80, 24));
+    world.types("see ");
+    assert_eq!(world.control('v'), [Effect::ReadClipboard]);
+    world.agent(AgentEvent::Clipboard(Ok(Clip::Text("y".into()))));
+    world.agent(AgentEvent::Clipboard(Ok(Clip::Picture("/data/pasted-1.png".into()))));
+    assert!(world.screen().contains("> see y@/data/pasted-1.png"), "{}", world.screen());
+    world.agent(AgentEvent::Clipboard(Err("the clipboard is empty".into())));
+    assert!(world.screen().contains("the clipboard is empty"), "{}", world.screen());
+}
+
+#[test]
+fn the_title_of_the_window_says_who_needs_whom() {
+    let mut world = World::new((80, 24));
+    assert_eq!(world.state.window_title(), "caliban: ~/work/project");
+    world.says("go");
+    assert_eq!(world.state.window_title(), "▶ caliban: ~/work/project");
+    world.asks(1, json!({"command": "ls"}));
+    assert_eq!(world.state.window_title(), "! caliban: ~/work/project");
+    let update = SessionInfoUpdate::new().title("a\u{1b}]0;b\u{7}".to_owned());
+    world.update(SessionUpdate::SessionInfoUpdate(update));
+    assert!(!world.state.window_title().contains(['\u{1b}', '\u{7}']));
 }

@@ -172,7 +172,7 @@ pub(super) async fn attach(
 
 /// Shows the agent on the screen until the person leaves.
 async fn screen(fleet: &Fleet<'_>, link: Link, agent: &AgentRow) -> Result<caliban_tui::Left, Failure> {
-    use crate::screen::{clipboard, editor, facts, look, place, theme, ui};
+    use crate::screen::{facts, look, machine, place, theme, ui};
     let environment = fleet.environment;
     let ui = ui(environment, &fleet.cwd);
     let facts = caliban_tui::Facts {
@@ -185,15 +185,13 @@ async fn screen(fleet: &Fleet<'_>, link: Link, agent: &AgentRow) -> Result<calib
         facts,
         theme: theme(environment, &ui),
         look: look(environment, &ui),
-        clipboard: clipboard(environment),
+        machine: machine(environment, &ui),
         cwd: link.cwd,
         open: caliban_tui::Open::Load(link.session),
         prompt: None,
-        editor: editor(environment),
         history: None,
         redactor: caliban_core::redact::Redactor::default(),
         notes: None,
-        shell: crate::screen::shell(environment),
         fleet: None,
     };
     caliban_tui::run(link.client, link.events, options)

@@ -463,6 +463,8 @@ impl BackgroundAgents {
 pub(crate) struct Ui {
     /// What `caliban` without a prompt opens on a terminal.
     pub start: UiStart,
+    /// Colours for which ground.
+    pub theme: UiTheme,
     /// Whether the terminal's alternate screen is used; else what is finished goes into its own scrollback.
     pub alt_screen: bool,
     /// Labelled lines and nothing that moves by itself, for a screen reader.
@@ -480,6 +482,7 @@ impl Default for Ui {
         let look = caliban_tui::Look::default();
         Self {
             start: UiStart::default(),
+            theme: UiTheme::default(),
             alt_screen: look.is_alternate,
             screen_reader: false,
             mouse: look.has_mouse,
@@ -498,6 +501,19 @@ pub(crate) enum UiStart {
     Session,
     /// The agent view.
     Agents,
+}
+
+/// Colours for which ground.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum UiTheme {
+    /// The terminal's: it is asked.
+    #[default]
+    Auto,
+    /// A light one.
+    Light,
+    /// A dark one.
+    Dark,
 }
 
 /// `[fleet]`: agents in the background.

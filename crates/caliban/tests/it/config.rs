@@ -60,6 +60,7 @@ fleet.sweep = true                                            # default
 fleet.archive_days = 30                                       # default
 fleet.archive_mb = 1024                                       # default
 ui.start = "session"                                          # default
+ui.theme = "auto"                                             # default
 ui.alt_screen = true                                          # default
 ui.screen_reader = false                                      # default
 ui.mouse = true                                               # default

@@ -8,6 +8,8 @@ use crossterm::event::{
     Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
 
+use crate::theme::Ground;
+
 /// How long the rest of a sequence may take. What is there by then is keys.
 const SEQUENCE_WITHIN: Duration = Duration::from_millis(25);
 /// How long a paste may pause. Its end got lost, then.
@@ -27,6 +29,8 @@ pub(super) struct Decoder {
     mode: Mode,
     /// In so many of them there is no end of a paste.
     searched: usize,
+    /// What the terminal said that its letters stand on.
+    ground: Option<Ground>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -76,11 +80,19 @@ impl Decoder {
                     self.bytes.drain(..count);
                     events.push(event);
                 }
-                Found::Nothing(count) => drop(self.bytes.drain(..count)),
+                Found::Nothing(count) => {
+                    self.ground = bytes.get(..count).and_then(ground).or(self.ground);
+                    self.bytes.drain(..count);
+                }
                 Found::More => break,
             }
         }
         events
+    }
+
+    /// What the terminal said that its letters stand on, once.
+    pub(super) fn take_ground(&mut self) -> Option<Ground> {
+        self.ground.take()
     }
 
     /// What was pasted, when its end is there. Of a paste whose end got lost, whatever is there.
@@ -202,7 +214,20 @@ fn character(bytes: &[u8]) -> Found {
     }
 }
 
-/// A string of the terminal: nobody has asked for one.
+/// The answer to "what do letters stand on": `ESC ] 11 ; rgb:RRRR/GGGG/BBBB`, with one to four digits for each.
+fn ground(sequence: &[u8]) -> Option<Ground> {
+    let text = std::str::from_utf8(sequence.strip_prefix(b"\x1b]11;rgb:")?).ok()?;
+    let text = text.trim_end_matches(['\x07', '\x1b', '\\']);
+    let mut parts = text.split('/').map(|digits| {
+        let most = 16_u32.checked_pow(u32::try_from(digits.len()).ok()?)?.checked_sub(1)?;
+        Some(f64::from(u32::from_str_radix(digits, 16).ok()?) / f64::from(most))
+    });
+    let (red, green, blue) = (parts.next()??, parts.next()??, parts.next()??);
+    let brightness = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+    Some(if brightness > 0.5 { Ground::Light } else { Ground::Dark })
+}
+
+/// A string of the terminal. Only one is asked for; see [`ground`].
 fn string(rest: &[u8]) -> Found {
     let end = rest.iter().position(|byte| *byte == 0x07).map(|at| at + 1);
     let end = end.or_else(|| position(rest, b"\x1b\\").map(|at| at + 2));

@@ -2,7 +2,12 @@
 
 mod decode;
 
-use std::{collections::VecDeque, io, os::fd::OwnedFd, time::Instant};
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::OwnedFd,
+    time::{Duration, Instant},
+};
 
 use crossterm::event::Event;
 use rustix::{
@@ -15,9 +20,23 @@ use tokio::{
 };
 
 use self::decode::Decoder;
+use super::terminal;
+use crate::theme::Ground;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
+
+/// How long the terminal may take to say what its letters stand on before the screen is left.
+const ANSWER_WITHIN: Duration = Duration::from_millis(100);
+
+/// What comes from the terminal.
+#[derive(Debug)]
+pub(super) enum Happened {
+    /// The person did something.
+    Terminal(Event),
+    /// The terminal says what its letters stand on.
+    Ground(Ground),
+}
 
 /// What the person does at the terminal. Dropped, the terminal's input is somebody else's.
 pub(super) struct Input {
@@ -28,6 +47,8 @@ pub(super) struct Input {
     came: Instant,
     ready: VecDeque<Event>,
     is_over: bool,
+    /// When the terminal was asked something that it has not answered.
+    asked: Option<Instant>,
 }
 
 impl Input {
@@ -46,14 +67,25 @@ impl Input {
             came: Instant::now(),
             ready: VecDeque::new(),
             is_over: false,
+            asked: None,
         })
     }
 
+    /// Asks the terminal what its letters stand on.
+    pub(super) fn ask_ground(&mut self) -> io::Result<()> {
+        self.asked = Some(Instant::now());
+        terminal::ask_ground()
+    }
+
     /// What comes next; nothing when the terminal is gone. Safe to drop at any await.
-    pub(super) async fn next(&mut self) -> Option<io::Result<Event>> {
+    pub(super) async fn next(&mut self) -> Option<io::Result<Happened>> {
         loop {
+            if let Some(ground) = self.decoder.take_ground() {
+                self.asked = None;
+                return Some(Ok(Happened::Ground(ground)));
+            }
             if let Some(event) = self.ready.pop_front() {
-                return Some(Ok(event));
+                return Some(Ok(Happened::Terminal(event)));
             }
             if self.is_over {
                 return None;
@@ -81,9 +113,26 @@ impl Input {
                     Err(error) => return Some(Err(error)),
                 },
                 _ = self.resized.recv() => {
-                    return Some(crossterm::terminal::size().map(|(columns, rows)| Event::Resize(columns, rows)));
+                    return Some(crossterm::terminal::size().map(|(columns, rows)| Happened::Terminal(Event::Resize(columns, rows))));
                 }
                 () = rest => self.ready.extend(self.decoder.rest()),
+            }
+        }
+    }
+}
+
+/// An answer that is still on its way must not be typed into the shell.
+impl Drop for Input {
+    fn drop(&mut self) {
+        let Some(until) = self.asked.map(|asked| asked + ANSWER_WITHIN) else { return };
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            match read_within(self.terminal.get_ref(), left) {
+                Ok(Read::Bytes(bytes)) => drop(self.decoder.feed(&bytes)),
+                Ok(Read::NothingYet) => {}
+                Ok(Read::Over) | Err(_) => return,
+            }
+            if self.decoder.take_ground().is_some() {
+                return;
             }
         }
     }
@@ -98,9 +147,14 @@ enum Read {
 
 /// What is there now. The terminal is shared with other programs, so it is never set to non-blocking: it is asked first.
 fn read(terminal: &OwnedFd) -> io::Result<Read> {
+    read_within(terminal, Duration::ZERO)
+}
+
+/// What is there within this time.
+fn read_within(terminal: &OwnedFd, time: Duration) -> io::Result<Read> {
     let mut asked = [PollFd::new(terminal, PollFlags::IN)];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    match poll(&mut asked, Some(&at_once)) {
+    let time = Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
+    match poll(&mut asked, Some(&time)) {
         Ok(0) | Err(Errno::INTR) => return Ok(Read::NothingYet),
         Ok(_) => {}
         Err(error) => return Err(error.into()),

@@ -137,7 +137,8 @@ async fn show<'a>(
 ) -> Result<FleetLeft, Failure> {
     let (news, mut told) = mpsc::unbounded_channel();
     let (orders, mut ordered) = mpsc::unbounded_channel();
-    let screen = caliban_tui::run_fleet(state, &mut told, &orders);
+    let tells_ground = screen::tells_ground(fleet.environment, &screen::ui(fleet.environment, &fleet.cwd));
+    let screen = caliban_tui::run_fleet(state, &mut told, &orders, tells_ground);
     tokio::pin!(screen);
     let follow = follow::follow(fleet, board, &news);
     tokio::pin!(follow);

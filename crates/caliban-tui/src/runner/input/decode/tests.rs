@@ -163,3 +163,25 @@ proptest! {
         prop_assert_eq!(decoder.feed(b"z"), vec![letter('z')]);
     }
 }
+
+#[test]
+fn the_ground_that_the_terminal_names_is_no_key() {
+    let grounds = [
+        ("\x1b]11;rgb:ffff/ffff/ffff\x1b\\", Some(Ground::Light)),
+        ("\x1b]11;rgb:fd/f6/e3\x07", Some(Ground::Light)),
+        ("\x1b]11;rgb:1e1e/1e1e/2e2e\x07", Some(Ground::Dark)),
+        ("\x1b]11;rgb://\x07", None),
+        ("\x1b]11;rgb:ffffffffff/0/0\x07", None),
+        ("\x1b]10;rgb:ffff/ffff/ffff\x07", None),
+    ];
+    for (answer, ground) in grounds {
+        let mut decoder = Decoder::default();
+        // It may come in two parts, and with keys around it.
+        let (first, second) = answer.split_at(9);
+        assert_eq!(decoder.feed(first.as_bytes()), vec![]);
+        let events = decoder.feed(format!("{second}x").as_bytes());
+        assert_eq!(events, vec![key(KeyCode::Char('x'), KeyModifiers::NONE)], "{answer:?}");
+        assert_eq!(decoder.take_ground(), ground, "{answer:?}");
+        assert_eq!(decoder.take_ground(), None);
+    }
+}
