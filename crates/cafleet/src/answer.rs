@@ -21,6 +21,8 @@ pub(crate) struct Answer {
 }
 
 enum Data {
+    /// It was all said before.
+    Said,
     /// For people, lines without a final line end; and for programs.
     Small { text: String, json: Value },
     /// Written when it is known for whom.
@@ -30,6 +32,11 @@ enum Data {
 impl Answer {
     pub(crate) fn new(text: impl Into<String>, json: Value) -> Self {
         Self { data: Data::Small { text: text.into(), json }, notes: Vec::new(), exit: 0 }
+    }
+
+    /// Nothing more: what there was to say was said.
+    pub(crate) fn said() -> Self {
+        Self { data: Data::Said, notes: Vec::new(), exit: 0 }
     }
 
     /// An answer that is worth making only in the style that is printed.
@@ -56,6 +63,7 @@ impl Answer {
 
     pub(crate) fn print(self, style: Style) -> ExitCode {
         let mut data = match (self.data, style) {
+            (Data::Said, _) => return ExitCode::from(self.exit),
             (Data::Small { text, .. }, Style::Text) => text,
             (Data::Small { json, .. }, style) => json::write(&json, style),
             (Data::Large(write), style) => write(style),
@@ -73,6 +81,13 @@ impl Answer {
         }
         ExitCode::from(self.exit)
     }
+}
+
+/// Says a line of data before the answer: what a command that stays has to tell at once. Best effort: a reader that has gone
+/// away keeps nobody from serving.
+pub(crate) fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    let _gone = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
 /// Reports a failure and gives its exit code.

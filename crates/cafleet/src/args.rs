@@ -15,7 +15,7 @@ pub(crate) use self::member::{
 use crate::input::Body;
 use crate::render::json::Style;
 
-/// A message broker for coding agents. It works on its database directly: no server has to run.
+/// A message broker for coding agents. Its commands work on the database directly: no server has to run.
 #[derive(Debug, Parser)]
 #[command(
     name = "cafleet",
@@ -97,6 +97,13 @@ pub(crate) enum Command {
     /// Watch the members on one screen, and deliver what is held
     #[command(after_help = "Examples:\n  cafleet monitor\n  cafleet monitor scan --json")]
     Monitor(MonitorArgs),
+    /// Serve the dashboard: sessions, agents, messages and the fleets, in the browser
+    #[command(
+        after_help = "Prints a link that signs one browser in, once. Where it runs already, it prints another link.\n\n\
+        Examples:\n  cafleet server\n  cafleet --json server --port 0\n  \
+        cafleet server --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --token-file ~/.cafleet-token"
+    )]
+    Server(ServerArgs),
     /// Run a command that a Director stored
     #[command(hide = true)]
     ExecRun(ExecRunArgs),
@@ -128,6 +135,28 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  source <(cafleet completions bash)\n  \
                             cafleet completions fish > ~/.config/fish/completions/cafleet.fish")]
     Completions(CompletionsArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// The address to listen on ($CAFLEET_BROKER_HOST, else 127.0.0.1)
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) host: Option<std::net::IpAddr>,
+    /// The port ($CAFLEET_BROKER_PORT, else 8000); 0 takes any that is free
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+    /// A file, readable by you alone, with the token of scripts
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<std::path::PathBuf>,
+    /// The certificates for TLS (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert: Option<std::path::PathBuf>,
+    /// The key for TLS (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<std::path::PathBuf>,
+    /// A proxy in front does TLS: the address that browsers use
+    #[arg(long, value_name = "URL")]
+    pub(crate) behind_proxy: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

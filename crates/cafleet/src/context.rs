@@ -7,6 +7,7 @@ use caliban_store::broker::{Agent, Broker, IdPrefix, SessionId};
 
 use crate::args::Cli;
 use crate::failure::Failure;
+use crate::render::json::Style;
 use crate::settings::Settings;
 use crate::speaker;
 
@@ -18,13 +19,20 @@ const SESSION_REQUIRED: &str = "--session-id <uuid> is required for this subcomm
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) settings: Settings,
+    /// How answers are printed.
+    pub(crate) style: Style,
     session_id: Option<String>,
     broker: Option<Broker>,
 }
 
 impl Context {
     pub(crate) fn new(cli: &Cli) -> Result<Self, Failure> {
-        Ok(Self { settings: Settings::read()?, session_id: cli.session_id.clone(), broker: None })
+        Ok(Self {
+            settings: Settings::read()?,
+            style: cli.style(),
+            session_id: cli.session_id.clone(),
+            broker: None,
+        })
     }
 
     /// The store, opened on first use.

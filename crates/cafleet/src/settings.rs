@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use caliban_contract::PlaceSources;
 use caliban_store::StoreUrl;
 
 use crate::failure::{Failure, shown};
@@ -44,8 +45,38 @@ pub(crate) struct Settings {
     pub(crate) starts_deliverer: bool,
     /// After how many seconds something that waits is reported.
     pub(crate) notice_after: u64,
+    /// Where the dashboard listens, and where fleets keep their things.
+    pub(crate) server: ServerSettings,
     database_url: Option<String>,
     home: Option<PathBuf>,
+}
+
+/// What the dashboard needs to know of the environment.
+#[derive(Debug, Clone)]
+pub(crate) struct ServerSettings {
+    /// `$CAFLEET_BROKER_HOST`.
+    pub(crate) host: Option<String>,
+    /// `$CAFLEET_BROKER_PORT`.
+    pub(crate) port: Option<String>,
+    /// The places of the fleets; none without a home directory.
+    pub(crate) places: Option<PlaceSources>,
+}
+
+impl ServerSettings {
+    fn read(home: Option<&Path>) -> Self {
+        let path = |name: &str| var(name).map(PathBuf::from);
+        let data = path("XDG_DATA_HOME")
+            .filter(|data| data.is_absolute())
+            .or_else(|| home.map(|home| home.join(".local/share")))
+            .map(|data| data.join("caliban"));
+        let places = data.map(|data| PlaceSources {
+            daemon_runtime_dir: path("CALIBAN_DAEMON_RUNTIME_DIR"),
+            xdg_runtime_dir: path("XDG_RUNTIME_DIR"),
+            tmpdir: path("TMPDIR"),
+            data,
+        });
+        Self { host: var("CAFLEET_BROKER_HOST"), port: var("CAFLEET_BROKER_PORT"), places }
+    }
 }
 
 impl Settings {
@@ -88,6 +119,7 @@ impl Settings {
             claude_dir: var("CLAUDE_CONFIG_DIR")
                 .map(PathBuf::from)
                 .or_else(|| home.as_ref().map(|home| home.join(".claude"))),
+            server: ServerSettings::read(home.as_deref()),
             database_url: var("CAFLEET_DATABASE_URL"),
             home,
         })

@@ -9,6 +9,7 @@ mod cli;
 mod commands;
 mod compose;
 mod consent;
+mod dashboard;
 mod demo;
 mod fleet;
 mod jobs;
@@ -111,6 +112,9 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
     if matches!(command, Command::Demo) {
         return runtime()?.block_on(demo::demo(&environment));
     }
+    if let Command::Dashboard(args) = command {
+        return runtime()?.block_on(dashboard::dashboard(args, &environment, &cwd));
+    }
     if let Command::Acp(args) = command {
         return runtime()?.block_on(acp::acp(&args.agent, &environment));
     }
@@ -146,6 +150,7 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         | Command::Approve(_)
         | Command::Deny(_)
         | Command::Daemon(_)
+        | Command::Dashboard(_)
         | Command::Demo => {}
     }
     Ok(Code::Done)

@@ -29,6 +29,7 @@ mod message_send;
 mod message_show;
 mod monitor;
 mod monitor_scan;
+mod server;
 mod session_create;
 mod session_delete;
 mod session_list;
@@ -71,6 +72,7 @@ pub(crate) async fn run(context: &mut Context, command: Command) -> Result<Answe
             Some(MonitorCommand::Scan(_)) => monitor_scan::run(context).await,
             None => monitor::run(context, args.once).await,
         },
+        Command::Server(args) => server::run(context, &args).await,
         Command::ExecRun(args) => exec_run::run(context, &args).await,
         Command::MemberRun(args) => member_run::run(context, &args).await,
         Command::DeliverRun => deliver_run::run(context).await,

@@ -7,6 +7,7 @@ pub(crate) mod complete;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod daemon;
+pub(crate) mod dashboard;
 pub(crate) mod doctor;
 pub(crate) mod early;
 pub(crate) mod fleet;
@@ -139,6 +140,8 @@ pub(crate) enum Command {
     Deny(fleet::DenyArgs),
     /// Look at, stop and restart the daemon that keeps this repo's background agents
     Daemon(daemon::DaemonCommand),
+    /// Lead the agents of all repos in the browser: see, approve, talk, review, merge
+    Dashboard(dashboard::DashboardArgs),
     /// Watch a fleet of agents at work in a scratch repo; needs no model and leaves nothing behind
     #[command(after_help = "\
 Examples:

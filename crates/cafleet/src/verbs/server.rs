@@ -1,0 +1,70 @@
+//! `server`: serves the web application (`caliban-web`) until it is ended.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use caliban_web::{DEFAULT_PORT, Exposure, Options, Programs, Reach, Ready};
+use serde_json::json;
+
+use crate::answer::{self, Answer};
+use crate::args::ServerArgs;
+use crate::context::Context;
+use crate::failure::{Failure, shown};
+use crate::render::json::{self, Style};
+
+pub(crate) async fn run(context: &mut Context, args: &ServerArgs) -> Result<Answer, Failure> {
+    let (settings, style) = (&context.settings, context.style);
+    let host = match (args.host, &settings.server.host) {
+        (Some(host), _) => host,
+        (None, Some(text)) => parsed("CAFLEET_BROKER_HOST", "an address", text)?,
+        (None, None) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+    };
+    let port = match (args.port, &settings.server.port) {
+        (Some(port), _) => port,
+        (None, Some(text)) => parsed("CAFLEET_BROKER_PORT", "a port", text)?,
+        (None, None) => DEFAULT_PORT,
+    };
+    let reach = Reach {
+        tls_cert: args.tls_cert.clone(),
+        tls_key: args.tls_key.clone(),
+        behind_proxy: args.behind_proxy.clone(),
+        has_token_file: args.token_file.is_some(),
+    };
+    let refused = |message: String, hint| Failure::refused("server", message).hint(hint);
+    let exposure =
+        Exposure::choose(host, reach).map_err(|(message, hint)| refused(message.to_owned(), hint))?;
+    let sources = settings.server.places.clone().ok_or_else(|| {
+        refused("HOME is not set".to_owned(), "set HOME, or XDG_DATA_HOME to an absolute path")
+    })?;
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::internal(format!("cannot tell which program this is: {error}")))?;
+    let options = Options {
+        host,
+        port,
+        exposure,
+        sources,
+        broker: Some(settings.database()?),
+        token_file: args.token_file.clone(),
+        programs: Programs::beside(&own),
+    };
+    caliban_web::serve(options, |ready| tell(ready, style))
+        .await
+        .map_err(|error| refused(shown(&error.to_string()), error.hint().unwrap_or("try again")))?;
+    Ok(Answer::said())
+}
+
+fn parsed<T: std::str::FromStr>(name: &str, what: &str, text: &str) -> Result<T, Failure> {
+    text.trim()
+        .parse()
+        .map_err(|_| Failure::refused("settings", format!("{name} must be {what}, not '{}'", shown(text))))
+}
+
+fn tell(ready: &Ready, style: Style) {
+    match style {
+        Style::Text => {
+            answer::say(&ready.url);
+            let what = if ready.was_running { "it runs already; " } else { "" };
+            answer::talk(&format!("note: {what}the link signs one browser in, once, within 10 minutes\n"));
+        }
+        style => answer::say(&json::write(&json!(ready), style)),
+    }
+}

@@ -1,0 +1,127 @@
+//! The fleet's web application: what `caliban dashboard` and `cafleet server` serve.
+//!
+//! Owns the API (`docs/reference/web-api.md`), signing in, and what a page sees of the fleets, the broker and their past. It speaks
+//! with daemons through `caliban-control` and with the broker through `caliban-store`, like the command line. The page itself
+//! is `assets/`. It decides nothing about agents: daemons and agents judge who asks.
+
+mod app;
+mod assets;
+mod auth;
+mod devices;
+mod error;
+mod guard;
+mod input;
+mod options;
+mod peer;
+mod running;
+mod server;
+mod site;
+mod time;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::app::App;
+use crate::devices::Devices;
+use crate::site::Site;
+
+pub use options::{DEFAULT_PORT, Exposure, Options, Programs, Reach, Scheme};
+
+/// A server that is there: what its starter says to people and programs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ready {
+    /// A one-time link.
+    pub url: String,
+    /// The server's origin.
+    pub origin: String,
+    /// Its process.
+    pub pid: u32,
+    /// Where scripts find their token.
+    pub token_file: PathBuf,
+    /// Whether it was there before.
+    pub was_running: bool,
+}
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// It would be an agent's.
+    #[error("{0} cannot serve the dashboard")]
+    Agent(String),
+    /// Somebody else has the port.
+    #[error("port {0} is taken by another program")]
+    Taken(u16),
+    /// It cannot listen there.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, io::Error),
+    /// Its own files cannot be used.
+    #[error("{path}: {source}", path = path.display())]
+    Files {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// TLS cannot be had.
+    #[error("TLS cannot be used: {0}")]
+    Tls(io::Error),
+    /// It broke.
+    #[error("the server broke: {0}")]
+    Broken(io::Error),
+}
+
+impl ServeError {
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Agent(_) => Some("a person starts it, in a terminal of their own"),
+            Self::Taken(_) => Some("give another one: --port 8001, or --port 0 for any that is free"),
+            Self::Listen(..) => Some("--host takes an address of this machine"),
+            Self::Files { .. } => Some("they must be yours alone: chmod 600"),
+            Self::Tls(_) => Some("--tls-cert and --tls-key take PEM files"),
+            Self::Broken(_) => None,
+        }
+    }
+}
+
+/// Serves until SIGINT or SIGTERM. `ready` is called when the server listens, or when it is found to run already.
+///
+/// # Errors
+/// See [`ServeError`].
+pub async fn serve(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), ServeError> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let above = caliban_contract::ancestry::above(own, &[caliban_contract::modes::REAP]);
+    if let caliban_contract::ancestry::Ancestry::Agents(_) = above {
+        return Err(ServeError::Agent(above.agent_in_words().unwrap_or_default()));
+    }
+    let dir = options.sources.data.join("web");
+    let devices = Devices::open(&dir, options.token_file.as_deref())
+        .map_err(|source| ServeError::Files { path: options.token_file.clone().unwrap_or(dir), source })?;
+    let wanted = SocketAddr::new(options.host, options.port);
+    let listener = match tokio::net::TcpListener::bind(wanted).await {
+        Ok(listener) => listener,
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            let found = running::ask(wanted, devices.token_file(), &devices.bearer()).await;
+            ready(&found.ok_or(ServeError::Taken(options.port))?);
+            return Ok(());
+        }
+        Err(error) => return Err(ServeError::Listen(wanted, error)),
+    };
+    let address = listener.local_addr().map_err(|error| ServeError::Listen(wanted, error))?;
+    let tls = match &options.exposure {
+        Exposure::Tls { cert, key, .. } => Some(server::acceptor(cert, key).map_err(ServeError::Tls)?),
+        Exposure::Loopback | Exposure::Proxy { .. } => None,
+    };
+    let site = Site::new(devices.name(), address, &options.exposure);
+    let token_file = devices.token_file().to_owned();
+    let app = Arc::new(App::new(options, site, devices));
+    let url = app.link().map_err(ServeError::Broken)?;
+    let origin = app.site.origin();
+    ready(&Ready { url, origin, pid: std::process::id(), token_file, was_running: false });
+    server::run(listener, app::router(app), tls).await.map_err(ServeError::Broken)
+}

@@ -1,0 +1,129 @@
+//! Listening: connections, their limits, TLS, and leaving.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt as _;
+
+use crate::peer::Ends;
+
+/// How many connections there may be at once. Others wait.
+const CONNECTIONS: usize = 1024;
+/// How long the head of a request may take to come.
+const HEAD_LIMIT: Duration = Duration::from_secs(15);
+/// The largest head.
+const HEAD_CAP: usize = 64 * 1024;
+/// How long a handshake may take.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+/// How long requests in flight get when the server leaves. Event streams never end by themselves.
+const LEAVING: Duration = Duration::from_millis(500);
+/// The pause when the system has no more file descriptors.
+const BREATH: Duration = Duration::from_millis(50);
+
+/// What TLS needs, from two PEM files.
+pub(crate) fn acceptor(cert: &Path, key: &Path) -> io::Result<TlsAcceptor> {
+    let unread =
+        |path: &Path, error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
+    let certs: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(cert).map_err(|error| unread(cert, &error))?.collect();
+    let certs = certs.map_err(|error| unread(cert, &error))?;
+    let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unread(key, &error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certs, key))
+        .map_err(|error| unread(cert, &error))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Serves until a signal says to leave.
+pub(crate) async fn run(listener: TcpListener, router: Router, tls: Option<TlsAcceptor>) -> io::Result<()> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let (leave, leaving) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    loop {
+        let place = tokio::select! {
+            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break,
+            Some(_ended) = connections.join_next() => continue,
+            place = Arc::clone(&places).acquire_owned() => place.map_err(io::Error::other)?,
+        };
+        let (stream, peer) = tokio::select! {
+            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break,
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => accepted,
+                Err(_) => {
+                    tokio::time::sleep(BREATH).await;
+                    continue;
+                }
+            },
+        };
+        let (router, tls, leaving) = (router.clone(), tls.clone(), leaving.clone());
+        connections.spawn(async move {
+            let _place = place;
+            // What goes wrong with one connection is that client's alone.
+            let _broken = connection(stream, peer, router, tls, leaving).await;
+        });
+    }
+    let _nobody_left = leave.send(true);
+    let all_gone = async { while connections.join_next().await.is_some() {} };
+    let _in_time = tokio::time::timeout(LEAVING, all_gone).await;
+    Ok(())
+}
+
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    tls: Option<TlsAcceptor>,
+    leaving: watch::Receiver<bool>,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let ends = Ends { peer, own: stream.local_addr()? };
+    match tls {
+        None => serve(stream, ends, router, leaving).await,
+        Some(acceptor) => {
+            let stream = tokio::time::timeout(HANDSHAKE_LIMIT, acceptor.accept(stream)).await??;
+            serve(stream, ends, router, leaving).await
+        }
+    }
+}
+
+async fn serve<S>(stream: S, ends: Ends, router: Router, mut leaving: watch::Receiver<bool>) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = router.map_request(move |mut request: http::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(ends);
+        request.map(axum::body::Body::new)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_LIMIT)
+        .max_buf_size(HEAD_CAP)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+    tokio::pin!(connection);
+    tokio::select! {
+        ended = connection.as_mut() => return ended.map_err(io::Error::other),
+        _ = leaving.wait_for(|leaves| *leaves) => connection.as_mut().graceful_shutdown(),
+    }
+    connection.await.map_err(io::Error::other)
+}

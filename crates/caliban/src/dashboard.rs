@@ -1,0 +1,84 @@
+//! `caliban dashboard`: serves the web application (`caliban-web`) and opens it in the browser.
+
+use std::{
+    io::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use caliban_web::{Exposure, Options, Programs, Reach, Ready};
+
+use crate::{
+    cli::dashboard::DashboardArgs,
+    fleet, report,
+    report::{Code, Failure},
+    settings::Environment,
+};
+
+pub(crate) async fn dashboard(
+    args: &DashboardArgs,
+    environment: &Environment,
+    cwd: &Path,
+) -> Result<Code, Failure> {
+    let reach = Reach {
+        tls_cert: args.tls_cert.clone(),
+        tls_key: args.tls_key.clone(),
+        behind_proxy: args.behind_proxy.clone(),
+        has_token_file: args.token_file.is_some(),
+    };
+    let exposure =
+        Exposure::choose(args.host, reach).map_err(|(message, hint)| Failure::usage(message).hint(hint))?;
+    let own = crate::compose::own_program()?;
+    let options = Options {
+        host: args.host,
+        port: args.port,
+        exposure,
+        sources: fleet::place_sources(environment)?,
+        // Without one there are no broker pages.
+        broker: crate::broker::store_url(environment, cwd).ok(),
+        token_file: args.token_file.clone(),
+        programs: Programs::beside(&own),
+    };
+    let can_open = !args.no_open
+        && !args.json
+        && environment.raw("DISPLAY").or(environment.raw("WAYLAND_DISPLAY")).is_some();
+    let told = |ready: &Ready| tell(ready, args.json, can_open);
+    caliban_web::serve(options, told).await.map_err(|error| {
+        let failure = Failure::new(error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    })?;
+    Ok(Code::Done)
+}
+
+/// stdout has the link, or all of it as JSON. A reader that is gone keeps nobody from serving.
+fn tell(ready: &Ready, json: bool, can_open: bool) {
+    let mut out = std::io::stdout().lock();
+    let line = match json {
+        true => serde_json::to_string(ready).unwrap_or_default(),
+        false => ready.url.clone(),
+    };
+    let _gone = writeln!(out, "{line}").and_then(|()| out.flush());
+    if json {
+        return;
+    }
+    match ready.was_running {
+        true => report::note(&format!("it runs already (pid {}); the link signs one browser in", ready.pid)),
+        false => {
+            report::note("the link signs one browser in, once, within 10 minutes; Ctrl+C ends the server")
+        }
+    }
+    if can_open {
+        let opened = Command::new("xdg-open")
+            .arg(&ready.url)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        if opened.is_err() {
+            report::note("no browser could be opened; open the link yourself");
+        }
+    }
+}
