@@ -14,3 +14,9 @@ pub const VEILED_RESUME: &str = "CALIBAN_VEILED_RESUME";
 /// The settings files as they were when somebody asked for an agent. Anything in them may be a secret, so the copy is among
 /// the secrets of the agent. The agent can do without it.
 pub const ASKED_SETTINGS: &str = "CALIBAN_ASKED_SETTINGS";
+
+/// Whether a variable may stay where other processes can read it, in `/proc/PID/environ`: our marks, by which the processes of a
+/// run are found, and what says nothing. Any other may hold a secret, whatever it is called.
+pub fn is_shown(name: &str) -> bool {
+    [AGENT_ID, JOB, "HOME", "PATH"].contains(&name)
+}

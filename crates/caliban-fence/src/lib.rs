@@ -19,6 +19,8 @@ mod init;
 #[cfg(target_os = "linux")]
 mod loopback;
 #[cfg(target_os = "linux")]
+mod own_process;
+#[cfg(target_os = "linux")]
 mod paths;
 #[cfg(target_os = "linux")]
 mod sys;
@@ -34,6 +36,7 @@ mod value;
 pub use around::{Around, Fenced, Steps};
 pub use helper::fence_main;
 pub use loopback::PROXY_PORT;
+pub use own_process::{hide_environment, hide_memory};
 pub use probe::{probe, tried};
 pub use proxy::{Hosts, PrivateAddresses, Proxy, REFUSED};
 pub use text::Text;

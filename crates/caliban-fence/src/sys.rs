@@ -1,11 +1,19 @@
 //! The system calls that no safe wrapper has. The only unsafe code of the workspace is in this file.
 //!
-//! Everything here is called by the helper program ([`crate::fence_main`]), which has one thread and has just been started.
-#![expect(unsafe_code, reason = "fork, mount_setattr and close_range have no safe wrapper in rustix")]
+//! All but [`move_variables`] is called by the helper program ([`crate::fence_main`]). Each caller has one thread and has just
+//! been started.
+#![expect(
+    unsafe_code,
+    reason = "fork, mount_setattr, close_range and the environment's block have no safe wrapper"
+)]
 
 use std::{
+    ffi::{CString, OsStr},
     io,
-    os::fd::{AsFd, AsRawFd, RawFd},
+    os::{
+        fd::{AsFd, AsRawFd, RawFd},
+        unix::ffi::OsStrExt,
+    },
 };
 
 use rustix::{
@@ -85,4 +93,25 @@ pub(crate) fn dispose(signal: Signal, disposition: Disposition) {
     };
     // SAFETY: both are constants of the system, not functions of ours.
     unsafe { libc::signal(signal.as_raw(), handler) };
+}
+
+/// Moves variables out of the memory that the kernel shows as `/proc/PID/environ`: each lives on as a copy elsewhere, which
+/// programs that we start inherit, and its value is overwritten where it was.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what is looked for is where the variables are, not what they say"
+)]
+pub(crate) fn move_variables(stays: impl Fn(&OsStr) -> bool) {
+    for (name, value) in std::env::vars_os().filter(|(name, _)| !stays(name)) {
+        let Ok(text) = CString::new(name.as_bytes()) else { continue };
+        // SAFETY: the name is NUL-terminated, and no other thread changes the environment.
+        let shown = unsafe { libc::getenv(text.as_ptr()) };
+        if shown.is_null() {
+            continue;
+        }
+        // SAFETY: there is one thread. The new entry is a copy: `value` is no part of the environment.
+        unsafe { std::env::set_var(&name, &value) };
+        // SAFETY: this was the value of the entry, which is now of nobody: so many bytes stand before its NUL.
+        unsafe { shown.write_bytes(0, value.len()) };
+    }
 }

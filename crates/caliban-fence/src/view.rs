@@ -133,7 +133,8 @@ fn binds(fence: &Fence) -> Result<Vec<Shown>, Words> {
         let source = bind.source.path();
         let is_directory = match fs::metadata(source) {
             Ok(found) => found.is_dir(),
-            Err(error) if bind.optional && error.kind() == io::ErrorKind::NotFound => continue,
+            // What this user cannot look at nobody in the fence could: a directory of `PATH` that is another user's.
+            Err(error) if bind.optional && is_out_of_sight(&error) => continue,
             Err(error) => return Err(words("cannot show", source, &error)),
         };
         let mount = handle(source, bind.access == Access::ReadOnly, false)?;
@@ -142,6 +143,11 @@ fn binds(fence: &Fence) -> Result<Vec<Shown>, Words> {
     // Outer ones first. The order of those for the same place stays.
     binds.sort_by_key(|shown: &Shown| shown.target.components().count());
     Ok(binds)
+}
+
+fn is_out_of_sight(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }
 
 /// A detached copy of what is mounted at a place, with all mounts in it.

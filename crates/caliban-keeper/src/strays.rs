@@ -7,11 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use caliban_process::{Keeper, Keepers, Spent, Stat, open, try_stat};
+use caliban_process::{Keeper, Keepers, Spent, Stat, is_ours, open, try_stat};
 use rustix::process::Signal;
 
 use crate::group::Group;
@@ -93,7 +92,6 @@ fn find(
         trees.iter().map(|tree| format!("{}={}", tree.variable, tree.marker).into_bytes()).collect();
     let known: BTreeSet<(i32, u64)> = trees.iter().flat_map(|tree| tree.known.iter().copied()).collect();
     let before = sessions_of(trees)?;
-    let uid = rustix::process::getuid().as_raw();
     let mut all: BTreeMap<i32, Stat> = BTreeMap::new();
     for entry in fs::read_dir("/proc")? {
         let entry = entry?;
@@ -101,7 +99,7 @@ fn find(
             continue;
         };
         // In a tree's group the processes of other users count, too (`sudo`).
-        let ours = || entry.metadata().is_ok_and(|found| found.uid() == uid) || grouped.contains(&pid);
+        let ours = || is_ours(pid) || grouped.contains(&pid);
         if pid == own_pid() || !ours() {
             continue;
         }

@@ -4,11 +4,12 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 
-use crate::stat::try_stat;
+use crate::stat::{read, try_stat};
 
 /// A handle on the living process `pid` that the kernel started at `start_time`, if there is one and it is ours.
 /// An error says nothing about the process (out of file descriptors).
@@ -21,8 +22,25 @@ pub fn open(pid: i32, start_time: u64) -> io::Result<Option<OwnedFd>> {
     };
     // Looked at after opening: the handle stays with the process that had the id then.
     let fits = try_stat(pid)?.is_some_and(|stat| stat.start_time == start_time && !stat.is_over());
-    let owner = fs::metadata(format!("/proc/{pid}")).map(|found| found.uid());
-    Ok((fits && owner.is_ok_and(|owner| owner == rustix::process::getuid().as_raw())).then_some(fd))
+    Ok((fits && is_ours(pid)).then_some(fd))
+}
+
+/// Whether a process is this user's. One that hides its memory (as our agents do) seems to be the administrator's: then its
+/// status tells.
+pub fn is_ours(pid: i32) -> bool {
+    const ADMINISTRATOR: u32 = 0;
+    let own = rustix::process::getuid().as_raw();
+    match fs::metadata(format!("/proc/{pid}")).map(|found| found.uid()) {
+        Ok(owner) if owner == own => true,
+        Ok(ADMINISTRATOR) => effective_user(pid) == Some(own),
+        Ok(_) | Err(_) => false,
+    }
+}
+
+fn effective_user(pid: i32) -> Option<u32> {
+    let status = read(Path::new(&format!("/proc/{pid}/status"))).ok().flatten()?;
+    let status = String::from_utf8_lossy(&status);
+    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]

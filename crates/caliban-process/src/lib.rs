@@ -12,7 +12,7 @@ mod stat;
 mod view;
 
 pub use children::{all, children, listed_children, scanned_children};
-pub use handle::open;
+pub use handle::{is_ours, open};
 pub use keepers::{DAEMON_LOCK, JOB_LOCK, Keeper, Keepers, SHIM_LOCK};
 pub use patience::{Patience, Spent};
 pub use stat::{Stat, boot_id, machine, read, stat, try_stat};

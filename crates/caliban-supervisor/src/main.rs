@@ -39,7 +39,10 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1).peekable();
     let first = args.peek().and_then(|arg| arg.to_str()).map(str::to_owned);
     match first.as_deref() {
-        Some(modes::SHIM) => shim_main(args.skip(1)),
+        Some(modes::SHIM) => {
+            caliban_fence::hide_environment();
+            shim_main(args.skip(1))
+        }
         Some("-h" | "--help") => print(HELP),
         Some("-V" | "--version") => print(concat!("caliband ", env!("CARGO_PKG_VERSION"), "\n")),
         Some(_) => daemon_main(args),

@@ -719,3 +719,11 @@ fn tool_limits(settings: &Settings) -> caliban_tools::Limits {
 fn canonical(path: &Path) -> Result<PathBuf, Failure> {
     path.canonicalize().map_err(|error| Failure::new(format!("cannot work in {}: {error}", path.display())))
 }
+
+/// No command of an agent can look into the process that runs the agent. Best effort: a command that nobody approved sees no
+/// other process anyway.
+pub(crate) fn hide_memory() {
+    if let Err(error) = caliban_fence::hide_memory() {
+        tracing::warn!(%error, "other processes of this user can look into this one");
+    }
+}

@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         Some(modes::REAP) => return caliban_keeper::reaper_main(),
         Some(modes::FENCE) => return caliban_fence::fence_main(args.get(2..).unwrap_or_default()),
         Some(modes::SHIM) => {
+            caliban_fence::hide_environment();
             return caliban_supervisor::shim_main(args.get(2..).unwrap_or_default().to_vec());
         }
         Some(modes::DAEMON) => {
@@ -59,8 +60,14 @@ fn main() -> ExitCode {
         Some(modes::PDF) => {
             return caliban_tools::pdf_main(args.get(2).cloned().unwrap_or_default().as_ref());
         }
-        Some(modes::NOTIFY) => return worker::notify_main(),
-        Some(modes::WORKER) => return worker::worker_main(args.get(2..).unwrap_or_default()),
+        Some(modes::NOTIFY) => {
+            caliban_fence::hide_environment();
+            return worker::notify_main();
+        }
+        Some(modes::WORKER) => {
+            caliban_fence::hide_environment();
+            return worker::worker_main(args.get(2..).unwrap_or_default());
+        }
         Some(cli::complete::MODE) => {
             cli::complete::print(args.get(2..).unwrap_or_default());
             return ExitCode::SUCCESS;
@@ -72,7 +79,20 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(early) => return ExitCode::from(early.show()),
     };
+    if hosts_agent(&cli) {
+        caliban_fence::hide_environment();
+        compose::hide_memory();
+    }
     finish(run(&cli))
+}
+
+/// Whether an agent runs in this process. A client of an agent elsewhere is not hidden: that agent learns the secrets of whoever
+/// speaks to it, so that it can redact them.
+fn hosts_agent(cli: &Cli) -> bool {
+    match &cli.command {
+        None => cli.run.bg.is_none(),
+        Some(command) => matches!(command, Command::Acp(_)),
+    }
 }
 
 /// Carries a command line out.

@@ -108,7 +108,12 @@ fn a17_the_fence_holds_for_another_user_and_in_a_process_namespace() {
                 chown(place.at(name), Some(OTHER), Some(OTHER)).unwrap();
             }
         }
-        holds(&place.run_behind(words, &place.order(LINE)));
+        let mut order = place.order(LINE);
+        // A directory of `PATH` that only its owner can look at.
+        fs::create_dir_all(place.at("closed/bin")).unwrap();
+        fs::set_permissions(place.at("closed"), fs::Permissions::from_mode(0o700)).unwrap();
+        order.fence.show_if_there(&place.at("closed/bin"), Access::ReadOnly);
+        holds(&place.run_behind(words, &order));
     }
 }
 

@@ -187,6 +187,8 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
     let told = redactor.clone();
     crate::report::tell_panics(move || told.clone(), "caliban resume goes on after its last step");
     status.redact(redactor);
+    // Not earlier: until its shim has recorded it, a worker is found by its mark.
+    crate::compose::hide_memory();
     // Held to the end: as long as we work in it, nobody removes it.
     let worktree = isolation::worktree(&spec, &order.directory, &loaded, &environment, status).await?;
     let path = worktree.as_ref().map(|worktree| worktree.created.path.as_path());

@@ -229,3 +229,44 @@ fn a12_a_background_agent_hears_its_task_whole_and_the_disk_holds_no_secret() {
     assert_eq!(held, Vec::<PathBuf>::new());
     assert!(place.verb(["logs", &id]).ok().stdout.contains("It is [redacted:DB_PASSWORD]"));
 }
+
+/// A command that looks at every process above it: its mode, its environment, and whether its memory can be seen without the
+/// rights of the administrator.
+const LOOK_UP: &str = "p=$$; : > seen; while [ $p -gt 1 ]; do tr '\\0' ' ' < /proc/$p/cmdline >> seen; echo >> seen; \
+    tr '\\0' '\\n' < /proc/$p/environ >> seen; \
+    setpriv --bounding-set=-all cat /proc/$p/maps > /dev/null 2>&1 && echo visible >> seen || echo hidden >> seen; \
+    p=$(sed 's/.*) . \\([0-9]*\\).*/\\1/' /proc/$p/stat); done";
+
+/// The part of what was seen about the process with these words in its command line.
+fn seen_of<'a>(seen: &'a str, words: &str) -> &'a str {
+    let at = seen.find(words).unwrap_or_else(|| panic!("{words}: {seen}"));
+    let end =
+        ["visible\n", "hidden\n"].iter().filter_map(|end| Some(seen[at..].find(end)? + end.len())).min();
+    &seen[at..at + end.unwrap()]
+}
+
+#[test]
+fn a12_a_command_cannot_read_a_key_from_the_process_of_its_agent() {
+    let place = with_canary(script![tool("Bash", json!({"command": LOOK_UP})), text("ok")]);
+    place.ask("go", UNATTENDED).ok();
+    let seen = place.env.read(place.repo.join("seen"));
+    assert!(!seen.contains(CANARY), "{seen}");
+    let agent = seen_of(&seen, "-p go");
+    assert!(agent.ends_with("hidden\n"), "{seen}");
+    if rustix::process::geteuid().is_root() {
+        assert!(agent.contains("HOME="), "the administrator can look: {seen}");
+    }
+}
+
+#[test]
+fn a12_a_command_cannot_read_a_key_from_the_processes_of_a_background_agent() {
+    let place = with_canary(script![tool("Bash", json!({"command": LOOK_UP})), text("ok")]);
+    let args = ["--bg", "go", "--isolation", "none", "--permission-mode", "unattended"];
+    let id = crate::fleet::id_of(&place.caliban().args(args).output().ok());
+    place.verb(["agents", "wait", &id]).ok();
+    let seen = place.env.read(place.repo.join("seen"));
+    assert!(!seen.contains(CANARY), "{seen}");
+    assert!(seen_of(&seen, "__worker").ends_with("hidden\n"), "{seen}");
+    // The shim is looked for by its locks, so it stays visible; it has no key.
+    assert!(seen_of(&seen, "__shim").contains("CALIBAN_AGENT_ID="), "{seen}");
+}

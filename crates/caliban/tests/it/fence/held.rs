@@ -33,7 +33,7 @@ impl Outside {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = place.env.root().join("run/outside.sock");
         let unix = UnixListener::bind(&socket).unwrap();
-        let name = format!("caliban-test-{}", std::process::id());
+        let name = format!("caliban-test-{}", tcp.local_addr().unwrap().port());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let hidden = UnixListener::bind_addr(&address).unwrap();
         let process = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
