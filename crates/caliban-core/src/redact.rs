@@ -11,8 +11,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::cap;
 
 mod innocent;
+mod known;
 
-pub use innocent::{header_secrets, secret_parts};
+pub use innocent::{header_secrets, literal_secrets, secret_parts};
+pub use known::is_secret_name;
 
 /// Values shorter than this are not looked for: they would blank out ordinary text.
 pub const MIN_VALUE_CHARS: usize = 8;
@@ -143,61 +145,6 @@ pub fn unveil(text: &str, secrets: &[String]) -> String {
     if put == secrets.len() { out } else { text.to_owned() }
 }
 
-/// Whether a variable of this name holds a secret: `FOO_TOKEN`, `API_KEY`, `PGPASSWORD`, `db-password`, `npm_config__auth`.
-pub fn is_secret_name(name: &str) -> bool {
-    const WORDS: [&str; 11] = [
-        "TOKEN",
-        "KEY",
-        "SECRET",
-        "SECRETS",
-        "PASSWORD",
-        "PASSWD",
-        "PASS",
-        "PASSPHRASE",
-        "CREDENTIAL",
-        "CREDENTIALS",
-        "APIKEY",
-    ];
-    // As an ending without a separator. Not KEY: `MONKEY` is none. AUTH only as a word: `SSH_AUTH_SOCK` is a path.
-    const ENDINGS: [&str; 9] = [
-        "TOKEN",
-        "SECRET",
-        "PASSWORD",
-        "PASSWD",
-        "PASSPHRASE",
-        "CREDENTIAL",
-        "CREDENTIALS",
-        "APIKEY",
-        "_AUTH",
-    ];
-    let name = name.to_ascii_uppercase();
-    let is_word = |word: &str| WORDS.contains(&word);
-    name.split(|c: char| !c.is_ascii_alphanumeric()).any(is_word)
-        || ENDINGS.iter().any(|ending| name.ends_with(ending))
-}
-
-/// A known beginning, how long what follows must be at least, and its name.
-const PREFIXES: &[(&str, usize, &str)] = &[
-    ("sk-ant-", 16, "anthropic-key"),
-    ("sk-", 20, "openai-key"),
-    ("ghp_", 30, "github-token"),
-    ("gho_", 30, "github-token"),
-    ("ghu_", 30, "github-token"),
-    ("ghs_", 30, "github-token"),
-    ("ghr_", 30, "github-token"),
-    ("github_pat_", 30, "github-token"),
-    ("glpat-", 20, "gitlab-token"),
-    ("AKIA", 16, "aws-key"),
-    ("ASIA", 16, "aws-key"),
-    ("AIza", 30, "google-key"),
-    ("xoxa-", 10, "slack-token"),
-    ("xoxb-", 10, "slack-token"),
-    ("xoxe-", 10, "slack-token"),
-    ("xoxp-", 10, "slack-token"),
-    ("xoxr-", 10, "slack-token"),
-    ("xoxs-", 10, "slack-token"),
-];
-
 /// The least length of a part of a JSON web token.
 const JWT_PART: usize = 10;
 
@@ -234,26 +181,24 @@ fn run_end(bytes: &[u8], from: usize) -> usize {
     bytes[from..].iter().position(|byte| !is_word(*byte)).map_or(bytes.len(), |length| from + length)
 }
 
-/// The first known key within a run.
+/// The first known key that begins within a run; it may go on behind it.
 fn key_in(bytes: &[u8], run: Range<usize>) -> Option<(Range<usize>, &'static str)> {
-    // Keys are random and so have a digit; `sk-learn-compatible-estimators` has none.
-    let last_digit = run.clone().rev().find(|at| bytes[*at].is_ascii_digit())?;
     // After `\n` in an escaped string the run begins with that `n`.
     let escaped = run.start > 0 && bytes[run.start - 1] == b'\\';
     let starts_word = |at: usize| {
         at == run.start || !bytes[at - 1].is_ascii_alphanumeric() || (escaped && at == run.start + 1)
     };
+    let last_digit = run.clone().rev().find(|at| bytes[*at].is_ascii_digit());
     // The parts after the run are the same wherever in it a web token might begin: looked at once.
     let mut web_token_end = None;
-    for at in run.clone().filter(|at| *at <= last_digit && starts_word(*at)) {
-        let rest = &bytes[at..run.end];
-        for (prefix, least, kind) in PREFIXES {
-            if rest.len() >= prefix.len() + least && rest.starts_with(prefix.as_bytes()) {
-                return Some((at..run.end, kind));
-            }
+    for at in run.clone().filter(|at| starts_word(*at)) {
+        if let Some(found) = known::key_at(bytes, at) {
+            return Some(found);
         }
+        let rest = &bytes[at..run.end];
         if rest.starts_with(b"eyJ")
             && rest.len() >= JWT_PART
+            && last_digit.is_some_and(|digit| digit >= at)
             && let Some(end) = *web_token_end.get_or_insert_with(|| jwt_end(bytes, run.end))
         {
             return Some((at..end, "jwt"));

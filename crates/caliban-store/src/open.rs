@@ -196,7 +196,7 @@ impl Db {
 
     /// Best effort: folds a log larger than `limit` back into the database. Commits are durable without it, so after a
     /// failure the next writer tries again.
-    async fn tidy(&mut self, limit: u64) {
+    pub(crate) async fn tidy(&mut self, limit: u64) {
         let grown = fs::metadata(self.file.wal_file()).is_ok_and(|log| log.len() > limit);
         if !grown {
             return;
@@ -321,6 +321,8 @@ async fn connect(file: &SqliteFile) -> Result<SqliteConnection, StoreError> {
         .synchronous(SqliteSynchronous::Full)
         // A checkpoint of SQLite's own starts over in the next process; `tidy` finishes.
         .pragma("wal_autocheckpoint", "0")
+        // What is deleted shall not be read in the file any more.
+        .pragma("secure_delete", "ON")
         .disable_statement_logging();
     patiently!(file, options.connect())
 }

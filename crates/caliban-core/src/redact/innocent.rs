@@ -5,7 +5,7 @@
 //! `Content-Type: application/json`) are in many texts, and cut out of them they would hide what an agent does. Refuses
 //! to guess from the value alone: what is no address, and is not of a variable that is known for it, holds none.
 
-use super::{PREFIXES, is_secret_name};
+use super::{is_secret_name, known};
 
 /// The least length of a password in an address that is looked for by itself.
 const PASSWORD: usize = 12;
@@ -17,9 +17,6 @@ const TOKEN_DIGITS: usize = 3;
 const TOKEN_CHANGES: usize = 3;
 /// The least that follows the known beginning of a token.
 const BEHIND_PREFIX: usize = 8;
-/// Beginnings of tokens that stand in addresses, beside those that are known everywhere.
-const ADDRESS_PREFIXES: [&str; 6] = ["npm_", "pypi-", "dckr_pat_", "hf_", "gldt-", "glrt-"];
-
 /// The secret parts of a variable's value, whatever its name; for [`super::Redactor::learn`]. A name that is secret by
 /// itself ([`is_secret_name`]) makes the whole value one. A password that could be an ordinary word is found with what
 /// surrounds it, never alone.
@@ -50,6 +47,13 @@ pub fn secret_parts(name: &str, value: &str) -> Vec<String> {
     found.extend(decoded);
     found.retain(|part| !part.is_empty());
     found
+}
+
+/// The same for a value that somebody wrote down for one program alone (the `env` of an MCP server): one that looks like a token is
+/// one, whatever its name.
+pub fn literal_secrets(name: &str, value: &str) -> Vec<String> {
+    let whole = is_token(value.trim()).then(|| value.trim().to_owned());
+    whole.into_iter().chain(secret_parts(name, value)).collect()
 }
 
 /// What the addresses in a value hold before `@`, behind `?` and, in those of package indexes, in their path.
@@ -173,9 +177,8 @@ fn is_token(part: &str) -> bool {
 }
 
 fn has_known_prefix(part: &str) -> bool {
-    let prefixes = PREFIXES.iter().map(|(prefix, ..)| *prefix).chain(ADDRESS_PREFIXES);
-    let mut behind = prefixes.filter_map(|prefix| part.strip_prefix(prefix));
-    behind.any(|rest| rest.len() >= BEHIND_PREFIX && rest.bytes().any(|byte| byte.is_ascii_digit()))
+    known::behind_beginning(part)
+        .any(|rest| rest.len() >= BEHIND_PREFIX && rest.bytes().any(|byte| byte.is_ascii_digit()))
 }
 
 /// As it is used elsewhere, when that looks different.

@@ -24,6 +24,18 @@ fn a12_known_formats_are_replaced() {
         (format!("AKIA{}", "ABCDEFGH12345678"), "aws-key"),
         (key("xoxb-"), "slack-token"),
         (key("AIza"), "google-key"),
+        (key("sk_live_"), "stripe-key"),
+        (key("rk_test_"), "stripe-key"),
+        (key("npm_"), "npm-token"),
+        (key("pypi-AgEIcHlwaS5vcmc"), "pypi-token"),
+        (key("hf_"), "huggingface-token"),
+        (key("hvs."), "vault-token"),
+        (format!("{}.{}", key("SG."), key("")), "sendgrid-key"),
+        (key("dop_v1_0a1b2c"), "digitalocean-token"),
+        (key("dckr_pat_"), "docker-token"),
+        (key("glptt-"), "gitlab-token"),
+        (key("xapp-1-"), "slack-token"),
+        (key("ya29."), "google-token"),
         (jwt, "jwt"),
     ];
     for (secret, kind) in cases {
@@ -58,6 +70,38 @@ fn a12_headers_urls_and_private_keys() {
     }
 }
 
+/// What leads to the secret part is no secret, and says what it is about.
+#[test]
+fn a12_the_secret_part_of_an_address_or_a_connection_string() {
+    let (path, key) = (format!("T0AB1/B0CD2/{}", key("")), key("Ab1+/"));
+    for (text, wanted) in [
+        (
+            format!("curl -d x https://hooks.slack.com/services/{path} && y"),
+            "curl -d x https://hooks.slack.com/services/[redacted:slack-webhook] && y",
+        ),
+        (
+            format!("https://discord.com/api/webhooks/12/{path}?wait=1"),
+            "https://discord.com/api/webhooks/[redacted:discord-webhook]?wait=1",
+        ),
+        (
+            format!("AccountName=x;AccountKey={key}==;EndpointSuffix=y"),
+            "AccountName=x;AccountKey=[redacted:azure-key];EndpointSuffix=y",
+        ),
+        (format!("SharedAccessKey={key}="), "SharedAccessKey=[redacted:azure-key]"),
+    ] {
+        assert_eq!(redact(&text), wanted);
+    }
+}
+
+/// A literal in the settings of one MCP server.
+#[test]
+fn a12_a_literal_that_looks_like_a_token_is_one() {
+    use caliban_core::redact::literal_secrets;
+    assert_eq!(literal_secrets("WORKSPACE", "a1b2c3d4e5f6a7b8c9"), ["a1b2c3d4e5f6a7b8c9"]);
+    assert_eq!(literal_secrets("REGION", "us-east-1-production"), [""; 0]);
+    assert_eq!(literal_secrets("LOG", "debug"), [""; 0]);
+}
+
 #[test]
 fn ordinary_text_stays() {
     for text in [
@@ -73,6 +117,9 @@ fn ordinary_text_stays() {
         "ghp_short",
         "eyJhbGciOiJ9.x.y",
         "0123456789abcdef0123456789abcdef01234567",
+        "npm_config_registry npm_lifecycle_event_name_1",
+        "hf_hub_download, sk_test_mode_is_on, SG.short, pul-request",
+        "ciology and dapifier, https://hooks.slack.com/services/",
     ] {
         assert_eq!(redact(text), text);
     }
@@ -106,6 +153,16 @@ fn secret_names() {
         "FOO_TOKEN",
         "API_KEY",
         "key",
+        "CI_PAT",
+        "SESSION_JWT",
+        "X-Session-Cookie",
+        "SENTRY_DSN",
+        "SLACK_WEBHOOK_URL",
+        "MYSQL_PWD",
+        "AUTHORIZATION",
+        "HTTP_AUTHORIZATION",
+        "DOCKER_AUTH_CONFIG",
+        "AZURE_STORAGE_CONNECTION_STRING",
         "PGPASSWORD",
         "db-password",
         "AWS_SECRET_ACCESS_KEY",

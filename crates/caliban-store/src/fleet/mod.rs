@@ -174,7 +174,12 @@ impl Registry {
                 }
                 Ok(())
             })
-            .await
+            .await?;
+        if changes.iter().any(|change| matches!(change, Change::Delete(_))) {
+            // The log still has what was deleted. Best effort: the next writer tries again.
+            self.db.tidy(0).await;
+        }
+        Ok(())
     }
 
     /// Closes the registry.

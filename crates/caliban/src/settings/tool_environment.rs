@@ -11,7 +11,7 @@ use std::{
 
 use caliban_contract::variables::HIDDEN;
 use caliban_core::mode::Mode;
-use caliban_core::redact::{header_secrets, is_secret_name, secret_parts};
+use caliban_core::redact::{header_secrets, is_secret_name, literal_secrets, secret_parts};
 use caliban_providers::ProviderKind;
 
 use super::{Loaded, Settings, environment::Environment, values::Secret};
@@ -247,7 +247,7 @@ pub(crate) fn secrets(environment: &Environment, settings: &Settings) -> Vec<(St
     found.extend(headers.map(|value| ("header of the search".to_owned(), value)));
     for (server, settings) in &settings.mcp.servers {
         for (name, value) in &settings.env {
-            found.extend(secret_parts(name, value.reveal()).into_iter().map(|part| (name.clone(), part)));
+            found.extend(literal_secrets(name, value.reveal()).into_iter().map(|part| (name.clone(), part)));
         }
         let headers = settings.headers.iter().flat_map(|(name, value)| header_secrets(name, value.reveal()));
         found.extend(headers.map(|value| (format!("header of {server}"), value)));

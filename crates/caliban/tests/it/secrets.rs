@@ -270,3 +270,24 @@ fn a12_a_command_cannot_read_a_key_from_the_processes_of_a_background_agent() {
     // The shim is looked for by its locks, so it stays visible; it has no key.
     assert!(seen_of(&seen, "__shim").contains("CALIBAN_AGENT_ID="), "{seen}");
 }
+
+/// A secret that nobody could know as one: it goes with the agent.
+#[test]
+fn a12_a_removed_agent_leaves_nothing_of_its_task_in_the_registry() {
+    let place = Place::new(script![text("ok")]);
+    let task = format!("the word is {CANARY}");
+    let id = crate::fleet::id_of(&place.caliban().args(["--bg", &task, "--isolation", "none"]).output().ok());
+    place.verb(["agents", "wait", &id]).ok();
+    let holds = || {
+        let of_registry = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("fleet.db"))
+        };
+        files(&place.env.data())
+            .into_iter()
+            .filter(|(path, _)| of_registry(path))
+            .any(|(_, text)| text.contains(CANARY))
+    };
+    assert!(holds());
+    place.verb(["agents", "rm", &id]).ok();
+    wait_until("it is gone", || !holds());
+}
