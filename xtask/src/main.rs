@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test | bench | soak | real-clients | promises | mutants | ci`.
+//! The project's own commands: `cargo xtask test | bench | soak | real-clients | promises | mutants | vendor | ci`.
 //!
 //! Owns what a newcomer needs to see everything green. Nothing that ships depends on it.
 
@@ -11,6 +11,7 @@ mod real_clients;
 mod run;
 mod soak;
 mod test;
+mod vendor;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,8 @@ cargo xtask mutants [CRATE…]  changes the code in small ways and counts the ch
     --shard K/N            only that part of the changes
     --file GLOB            only the changes of these files
     --minutes N            stops after so long (default 20)
+cargo xtask vendor         checks the libraries of the pages against their hashes
+    --from DIR             takes them anew out of the npm tarballs in DIR
 cargo xtask ci             what the server does: .ci/run
 ";
 
@@ -64,6 +67,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode> {
         "promises" => promises::run(rest),
         "real-clients" => real_clients::run(rest),
         "mutants" => mutants::run(rest),
+        "vendor" => vendor::run(rest),
         "ci" => ci::run(rest),
         "help" | "--help" | "-h" => {
             run::print(USAGE)?;

@@ -1,0 +1,88 @@
+// Requests to the server: the page key on each, the server's words in each error.
+import { signal } from "./html.js";
+
+const KEY = "caliban.page-key";
+/** How long a request may take; a merge or a kill waits for processes. */
+const TIMEOUT_MS = 120_000;
+
+/** "unknown" until the first answer, "in", or "out". */
+export const session = signal("unknown");
+
+/** An error in the server's words, or ours when it could not be reached. */
+export class ApiError extends Error {
+  /** @param {number} status @param {string} code @param {string} message @param {string} [hint] */
+  constructor(status, code, message, hint) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.hint = hint;
+  }
+}
+
+/** The key of this page, which a request needs beside the cookie. */
+export function pageKey() {
+  try {
+    return localStorage.getItem(KEY) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+/** @param {string} method @param {string} path @param {any} [body] @param {{ headers?: Record<string, string>, signal?: AbortSignal }} [how] @returns {Promise<any>} */
+export async function request(method, path, body, how = {}) {
+  /** @type {Record<string, string>} */
+  const headers = { "X-Caliban-Page": pageKey(), ...how.headers };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  let answer;
+  try {
+    const limit = AbortSignal.timeout(TIMEOUT_MS);
+    answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal: how.signal ? AbortSignal.any([how.signal, limit]) : limit, cache: "no-store", redirect: "error" });
+  } catch (error) {
+    if (how.signal?.aborted) throw error;
+    throw new ApiError(0, "unreachable", "the server cannot be reached", "is it still running? caliban dashboard starts it again");
+  }
+  if (answer.status === 304) return null;
+  const text = await answer.text();
+  let json = null;
+  try {
+    json = text === "" ? {} : JSON.parse(text);
+  } catch {
+    json = null;
+  }
+  if (!answer.ok) {
+    const error = json?.error ?? { code: "http", message: json?.detail ?? `the server answered ${answer.status}` };
+    if (answer.status === 401) session.value = "out";
+    throw new ApiError(answer.status, error.code, error.message, error.hint);
+  }
+  if (json === null) throw new ApiError(answer.status, "no_json", "the server's answer is not JSON");
+  return json;
+}
+
+/** @param {string} path @param {{ headers?: Record<string, string>, signal?: AbortSignal }} [how] */
+export const get = (path, how) => request("GET", path, undefined, how);
+/** @param {string} path @param {any} [body] @param {{ headers?: Record<string, string> }} [how] */
+export const post = (path, body = {}, how = undefined) => request("POST", path, body, how);
+
+/** Below which an agent's routes are. @param {string} key */
+export const agentPath = (key) => {
+  const [repo, id] = key.split("/");
+  return `/api/v1/repos/${repo}/agents/${id}`;
+};
+
+/** A key that makes two equal requests one. */
+export const once = () => crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
+
+/** Swaps the link's token for cookie and key. @param {string} token */
+export async function signIn(token) {
+  const answer = await request("POST", "/auth/link", { token });
+  localStorage.setItem(KEY, answer.page_key);
+  session.value = "in";
+}
+
+/** Takes the token out of the address, so that it is in no bookmark. */
+export function takeToken() {
+  const found = /^#t=([\w.~-]+)$/.exec(location.hash);
+  if (!found) return null;
+  history.replaceState(null, "", location.pathname + location.search);
+  return found[1];
+}

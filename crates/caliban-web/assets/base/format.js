@@ -1,0 +1,88 @@
+// Numbers, money and times in words. Pure; times are given, never read.
+
+/** Micro-dollars; what has no price is a dash and never 0. @param {number | null | undefined} micro */
+export function money(micro) {
+  if (micro === null || micro === undefined) return "–";
+  const usd = micro / 1e6;
+  if (usd === 0) return "$0";
+  if (usd < 0.01) return "<$0.01";
+  return usd < 1000 ? `$${usd.toFixed(2)}` : `$${Math.round(usd).toLocaleString("en-US")}`;
+}
+
+/** 999, 1.2k, 34k, 1.2M. @param {number | null | undefined} count */
+export function tokens(count) {
+  if (count === null || count === undefined) return "–";
+  for (const [limit, unit, letter] of [[1e3, 1, ""], [1e6, 1e3, "k"], [1e9, 1e6, "M"], [Infinity, 1e9, "G"]]) {
+    if (count < /** @type {number} */ (limit)) {
+      const value = count / /** @type {number} */ (unit);
+      return (letter && value < 10 ? value.toFixed(1) : String(Math.round(value))) + letter;
+    }
+  }
+  return String(count);
+}
+
+/** A length of time, the largest unit: 4s, 3m, 2h, 5d. @param {number} ms */
+export function span(ms) {
+  const seconds = Math.max(0, Math.floor(ms / 1000));
+  if (seconds < 60) return `${seconds}s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)}m`;
+  if (seconds < 48 * 3600) return `${Math.floor(seconds / 3600)}h`;
+  return `${Math.floor(seconds / 86400)}d`;
+}
+
+/** How long a call took: 12 ms, 0.4 s, 41 s, 3m 20s. @param {number | null | undefined} ms */
+export function took(ms) {
+  if (ms === null || ms === undefined) return "";
+  if (ms < 100) return `${Math.round(ms)} ms`;
+  if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 60_000) return `${Math.round(ms / 1000)} s`;
+  const seconds = Math.round(ms / 1000);
+  return `${Math.floor(seconds / 60)}m ${seconds % 60}s`;
+}
+
+/** How long ago, of an instant. @param {string | number | null | undefined} at @param {number} now */
+export function ago(at, now) {
+  const then = instant(at);
+  return then === null ? "" : span(now - then);
+}
+
+/** Milliseconds of an RFC 3339 instant or of a number. @param {string | number | null | undefined} at @returns {number | null} */
+export function instant(at) {
+  if (at === null || at === undefined || at === "") return null;
+  const ms = typeof at === "number" ? at : Date.parse(at);
+  return Number.isFinite(ms) ? ms : null;
+}
+
+/** 14:02, in the zone of the browser. @param {string | number | null | undefined} at */
+export function clock(at) {
+  const ms = instant(at);
+  if (ms === null) return "";
+  const date = new Date(ms);
+  return `${String(date.getHours()).padStart(2, "0")}:${String(date.getMinutes()).padStart(2, "0")}`;
+}
+
+/** 17 Nov 14:02. @param {string | number | null | undefined} at */
+export function day(at) {
+  const ms = instant(at);
+  if (ms === null) return "";
+  const date = new Date(ms);
+  const month = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][date.getMonth()];
+  return `${date.getDate()} ${month} ${clock(ms)}`;
+}
+
+/** 1 file, 3 files. @param {number} count @param {string} one @param {string} [many] */
+export function plural(count, one, many) {
+  return `${count} ${count === 1 ? one : (many ?? `${one}s`)}`;
+}
+
+/** 512 B, 20 KB, 3 MB. @param {number} count */
+export function bytes(count) {
+  if (count < 1024) return `${count} B`;
+  if (count < 1024 * 1024) return `${Math.round(count / 1024)} KB`;
+  return `${(count / 1024 / 1024).toFixed(1)} MB`;
+}
+
+/** The last part of a path. @param {string} path */
+export function basename(path) {
+  return path.replace(/\/+$/, "").split("/").pop() || path;
+}

@@ -1,0 +1,72 @@
+// The keyboard. A page lays its keys over those of the shell; typing is never a command.
+import { useEffect } from "./html.js";
+import { singleKeys } from "./prefs.js";
+
+/** @typedef {Record<string, (event: KeyboardEvent) => boolean | void>} Keys */
+
+/** The layers, the topmost last. @type {{ keys: Keys, modal: boolean }[]} */
+const layers = [];
+/** A first key that waits for its second. */
+let prefix = "";
+let prefixAt = 0;
+const PREFIX_MS = 1200;
+/** When something was last typed into a field; answers to asks look at it. */
+export let typedAt = -Infinity;
+
+/** Whether keys go into this element. @param {EventTarget | null} target */
+export function isField(target) {
+  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) && !/^(checkbox|radio|button)$/.test(/** @type {any} */ (target).type ?? "");
+}
+
+/** The name of a key: `j`, `Shift+Y`, `Ctrl+k`, `Enter`. @param {KeyboardEvent} event */
+export function keyName(event) {
+  const key = event.key;
+  const mods = (event.ctrlKey || event.metaKey ? "Ctrl+" : "") + (event.altKey ? "Alt+" : "");
+  if (key.length === 1) {
+    const isLetter = key.toLowerCase() !== key.toUpperCase();
+    return mods + (isLetter && event.shiftKey ? `Shift+${key.toUpperCase()}` : key);
+  }
+  return mods + (event.shiftKey ? "Shift+" : "") + key;
+}
+
+addEventListener(
+  "keydown",
+  (event) => {
+    if (event.isComposing) return;
+    const field = isField(event.target);
+    if (field && event.key.length === 1) typedAt = performance.now();
+    let name = keyName(event);
+    const isPlain = event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey;
+    if (field && name !== "Escape" && !name.startsWith("Ctrl+")) return;
+    if (isPlain && !singleKeys.value) return;
+    if (isPlain && prefix && performance.now() - prefixAt < PREFIX_MS) name = `${prefix} ${name}`;
+    else if (isPlain && name === "g" && layers.some((layer) => layer.keys["g f"])) {
+      prefix = "g";
+      prefixAt = performance.now();
+      return;
+    }
+    prefix = "";
+    // What a focused control does by itself is its own.
+    const control = event.target instanceof HTMLElement && event.target.closest("button,a[href],summary,[role=tab],[role=option]");
+    if (control && (name === "Enter" || name === " ")) return;
+    for (let i = layers.length - 1; i >= 0; i -= 1) {
+      const act = layers[i].keys[name];
+      if (act && act(event) !== false) {
+        event.preventDefault();
+        return;
+      }
+      if (layers[i].modal) return;
+    }
+  },
+  true,
+);
+addEventListener("input", () => (typedAt = performance.now()), true);
+
+/** Adds keys while a component is there. @param {Keys} keys @param {{ modal?: boolean }} [how] */
+export function useKeys(keys, how = {}) {
+  useEffect(() => {
+    const layer = { keys, modal: how.modal ?? false };
+    layers.push(layer);
+    return () => void layers.splice(layers.indexOf(layer), 1);
+  });
+}

@@ -1,0 +1,198 @@
+// One stream for all tabs of this browser: the tab that has the lock reads it, the others hear it over a channel.
+// A browser allows six connections to a server; a stream per tab would stop the seventh tab.
+import { get, pageKey, session } from "./api.js";
+import { sseParser } from "../view/sse.js";
+import { link, take, whole } from "./store.js";
+
+/** Silence after which the stream counts as dead: the server pings every 10 s. */
+const SILENCE_MS = 25_000;
+const RETRY_MS = [500, 1000, 2000, 3000];
+/** At most so many agents are watched at once. */
+const WATCH_MAX = 16;
+/** How long another tab may take to answer. */
+const HELLO_MS = 800;
+
+const me = Math.random().toString(36).slice(2);
+const channel = new BroadcastChannel("caliban-live");
+let isLeader = false;
+let lastId = "";
+let attempt = 0;
+/** Ends the stream that is open, so that it is opened anew. */
+let reopen = () => {};
+/** Ends the wait for the next try. */
+let hurry = () => {};
+/** What each tab watches. @type {Map<string, string[]>} */
+const watches = new Map();
+/** News since the last frame. @type {{ event: string, data: any }[]} */
+let pending = [];
+let isDrawing = false;
+
+/** @param {{ event: string, data: any }[]} news */
+function apply(news) {
+  pending.push(...news);
+  if (isDrawing) return;
+  isDrawing = true;
+  // A hidden tab has no frames.
+  const draw = () => {
+    isDrawing = false;
+    const all = pending;
+    pending = [];
+    take(all);
+  };
+  if (document.hidden) setTimeout(draw, 250);
+  else requestAnimationFrame(draw);
+}
+
+/** @param {{ state: string, since: number, retryAt: number, why: string }} state */
+function tellLink(state) {
+  link.value = state;
+  channel.postMessage({ link: state });
+}
+
+/** Says which agent's transcript this tab shows; null: none. @param {string | null} key */
+export function watch(key) {
+  const keys = key === null ? [] : [key];
+  watches.set(me, keys);
+  channel.postMessage({ watch: { tab: me, keys } });
+  if (isLeader) rewatch();
+}
+
+let watched = "";
+const wanted = () => [...new Set([...watches.values()].flat())].slice(-WATCH_MAX).sort().join(",");
+function rewatch() {
+  if (wanted() !== watched) reopen();
+}
+
+/** Tries now instead of later. */
+export function retryNow() {
+  if (isLeader) hurry();
+  else channel.postMessage({ retry: true });
+}
+
+channel.onmessage = ({ data }) => {
+  if (data.news && !isLeader) apply(data.news);
+  if (data.link && !isLeader) link.value = data.link;
+  if (data.watch) {
+    watches.set(data.watch.tab, data.watch.keys);
+    if (isLeader) rewatch();
+  }
+  if (data.bye) {
+    watches.delete(data.bye);
+    if (isLeader) rewatch();
+  }
+  if (data.retry && isLeader) hurry();
+  if (data.hello && isLeader) {
+    channel.postMessage({ state: { to: data.hello, news: whole(), link: link.value } });
+  }
+  if (data.state && data.state.to === me && !isLeader) {
+    answered = true;
+    apply(data.state.news);
+    link.value = data.state.link;
+  }
+  if (data.who && !isLeader) watches.get(me) && channel.postMessage({ watch: { tab: me, keys: watches.get(me) } });
+};
+let answered = false;
+addEventListener("pagehide", () => channel.postMessage({ bye: me }));
+
+/** Begins. The lock is held as long as this tab lives. */
+export function start() {
+  channel.postMessage({ hello: me });
+  const lead = async () => {
+    isLeader = true;
+    channel.postMessage({ who: true });
+    await run();
+  };
+  if (navigator.locks) {
+    navigator.locks.request("caliban-live", lead);
+    setTimeout(async () => {
+      // The leader is busy: this tab asks the server once itself.
+      if (isLeader || answered) return;
+      try {
+        apply([{ event: "snapshot", data: await get("/api/v1/fleet") }, { event: "asks", data: await get("/api/v1/asks") }]);
+      } catch {
+        // The bar says that there is no connection.
+      }
+    }, HELLO_MS);
+  } else lead();
+}
+
+async function run() {
+  for (;;) {
+    try {
+      await stream();
+    } catch (error) {
+      if (session.value === "out") {
+        await new Promise((resolve) => (hurry = () => resolve(undefined)));
+        continue;
+      }
+      if (error === REOPEN) continue;
+      const wait = RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)];
+      attempt += 1;
+      const since = link.value.state === "offline" ? link.value.since : Date.now();
+      tellLink({ state: "offline", since, retryAt: Date.now() + wait, why: String(/** @type {any} */ (error)?.message ?? error) });
+      await new Promise((resolve) => {
+        const timer = setTimeout(resolve, wait);
+        hurry = () => {
+          clearTimeout(timer);
+          resolve(undefined);
+        };
+      });
+    }
+  }
+}
+
+const REOPEN = Symbol("reopen");
+
+/** Reads one stream to its end. */
+async function stream() {
+  const abort = new AbortController();
+  let isReopened = false;
+  reopen = () => {
+    isReopened = true;
+    abort.abort();
+  };
+  watched = wanted();
+  let alarm = setTimeout(() => abort.abort(), SILENCE_MS);
+  try {
+    /** @type {Record<string, string>} */
+    const headers = { "X-Caliban-Page": pageKey(), Accept: "text/event-stream" };
+    if (lastId) headers["Last-Event-ID"] = lastId;
+    const answer = await fetch(`/api/v1/events${watched ? `?watch=${encodeURIComponent(watched)}` : ""}`, { headers, signal: abort.signal, cache: "no-store" });
+    if (answer.status === 401) {
+      session.value = "out";
+      throw new Error("signed out");
+    }
+    if (!answer.ok || !answer.body) throw new Error(`the server answered ${answer.status}`);
+    // The stream has asks as they come; those that are open already are asked for.
+    const open = await get("/api/v1/asks", { signal: abort.signal });
+    spread([{ event: "asks", data: open }]);
+    attempt = 0;
+    tellLink({ state: "live", since: Date.now(), retryAt: 0, why: "" });
+    spread([{ event: "connected", data: {} }]);
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    const feed = sseParser();
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) throw new Error("the stream ended");
+      clearTimeout(alarm);
+      alarm = setTimeout(() => abort.abort(), SILENCE_MS);
+      const news = [];
+      for (const sent of feed(value)) {
+        if (sent.id) lastId = sent.id;
+        if (sent.event !== "ping") news.push({ event: sent.event, data: JSON.parse(sent.data) });
+      }
+      if (news.length > 0) spread(news);
+    }
+  } catch (error) {
+    throw isReopened ? REOPEN : error;
+  } finally {
+    clearTimeout(alarm);
+    abort.abort();
+  }
+}
+
+/** @param {{ event: string, data: any }[]} news */
+function spread(news) {
+  apply(news);
+  channel.postMessage({ news });
+}

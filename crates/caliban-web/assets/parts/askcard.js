@@ -1,0 +1,105 @@
+// A question with its whole call. Nothing answers it by accident: see view/approval.js.
+import { html, useEffect, useRef, useState } from "../base/html.js";
+import { agentPath, post } from "../base/api.js";
+import { typedAt, useKeys } from "../base/keys.js";
+import { askKey, link, now } from "../base/store.js";
+import { ago, clock } from "../base/format.js";
+import { denyHindrance, hindrance, waitMs } from "../view/approval.js";
+import { Copy, Icon } from "./bits.js";
+import { Dialog } from "./dialog.js";
+import { Lines, Runs } from "./rich.js";
+import { tell, toast } from "./toasts.js";
+
+/** When the window got the focus: the click that did it answers nothing. */
+let focusedAt = -Infinity;
+addEventListener("focus", () => (focusedAt = performance.now()));
+
+/** @param {{ ask: any, head?: any }} props */
+export function AskCard({ ask, head }) {
+  const id = askKey(ask);
+  const call = useRef(/** @type {HTMLElement | null} */ (null));
+  const [endSeen, setEndSeen] = useState(false);
+  const [isBusy, setBusy] = useState(false);
+  const [over, setOver] = useState("");
+  const [reason, setReason] = useState("");
+  const [, tick] = useState(0);
+  const shownAt = useRef(performance.now());
+  const moment = () => ({ now: performance.now(), shownAt: shownAt.current, typedAt, focusedAt, endSeen, isLive: link.value.state === "live", isBusy });
+  const look = () => {
+    const el = call.current;
+    if (el && el.scrollTop + el.clientHeight >= el.scrollHeight - 2) setEndSeen(true);
+  };
+  useEffect(() => {
+    const seen = new ResizeObserver(look);
+    if (call.current) seen.observe(call.current);
+    look();
+    return () => seen.disconnect();
+  }, [id]);
+  const left = waitMs(moment());
+  useEffect(() => {
+    if (left <= 0) return undefined;
+    const timer = setTimeout(() => tick((n) => n + 1), left + 20);
+    return () => clearTimeout(timer);
+  });
+  useEffect(() => {
+    const again = () => tick((n) => n + 1);
+    addEventListener("focus", again);
+    return () => removeEventListener("focus", again);
+  }, []);
+
+  /** @param {"approve" | "deny"} verb @param {any} more */
+  const answer = async (verb, more) => {
+    const why = verb === "approve" ? hindrance(moment()) : denyHindrance({ ...moment(), typedAt: -Infinity });
+    if (why) {
+      toast("run", `Not answered: ${why}.`);
+      tick((n) => n + 1);
+      return;
+    }
+    setBusy(true);
+    try {
+      await post(`${agentPath(ask.key)}/${verb}`, { ask: ask.id, digest: ask.digest, ...more });
+      toast("ok", `${verb === "approve" ? (more.always ? "Allowed from now on" : "Allowed once") : "Denied"}: ${ask.tool} ${ask.what}`.slice(0, 120));
+    } catch (error) {
+      const it = /** @type {any} */ (error);
+      if (it.code === "unreachable" || it.status >= 500) toast("bad", "It is not known whether your answer arrived.", "If the question is still here when the connection is back, answer it again: the agent takes the first answer only.");
+      else tell(error);
+      setBusy(false);
+    }
+  };
+  const focused = () => document.activeElement === call.current;
+  useKeys({
+    "Shift+Y": () => (focused() ? void answer("approve", { always: false }) : false),
+    "Shift+N": () => (focused() ? void answer("deny", { reason: null }) : false),
+  });
+  const why = hindrance(moment());
+  const denyWhy = denyHindrance(moment());
+  return html`<article class="ask" aria-label=${`${ask.name} asks`} data-ask=${id}>
+    <header class="ask-head">${head}
+      <div class="grow"><h2><span class="glyph attn" aria-hidden="true">!</span><a href=${`/agent/${ask.key}`}>${ask.name}</a>${ask.by && html` › ${ask.by}`}<span class="dim"> · ${ask.repo_name} · ${ago(ask.opened_at, now.value)}</span></h2>
+      <p class="fg2 cut" title=${ask.cwd}><b>${ask.tool}</b>, in <span class="mono">${ask.cwd}</span></p></div>
+      <${Copy} text=${ask.call_text ?? ""} label="Copy the call" />
+    </header>
+    <div class="ask-call" ref=${call} onScroll=${look} tabindex="0" role="region" aria-label="The whole call"><${Lines} of=${ask.call} cls="wrap" /></div>
+    <div class="ask-more">
+      ${!endSeen && html`<p class="attn" role="note"><${Icon} name="arrow-down" /> There is more: scroll to its end before you allow it.</p>`}
+      ${ask.why && html`<p class="fg2"><span class="dim">Why it asks</span> ${typeof ask.why === "string" ? ask.why : html`<${Runs} of=${ask.why} />`}</p>`}
+      ${ask.always?.length > 0 && html`<p class="fg2"><span class="dim">“Always” would add</span> ${ask.always.map((/** @type {string} */ rule) => html`<code class="r-code">${rule}</code> `)}</p>`}
+      ${ask.last_text && html`<p class="fg2 last"><span class="dim">Its last words</span> ${ask.last_text}</p>`}
+      <p class="dim">asked ${clock(ask.opened_at)}</p>
+    </div>
+    <footer class="ask-foot">
+      <button class="btn big danger" disabled=${Boolean(denyWhy)} onClick=${() => setOver("deny")} title=${denyWhy ?? "Deny (Shift+N)"}>Deny…</button>
+      <span class="ask-why dim" role="status">${why ?? ""}</span>
+      ${ask.always?.length > 0 && html`<button class="btn big" disabled=${Boolean(why)} onClick=${() => setOver("always")} title=${why ?? "Allow this and calls like it"}>Always…</button>`}
+      <button class="btn big primary" disabled=${Boolean(why)} onClick=${() => answer("approve", { always: false })} title=${why ?? "Allow once (Shift+Y)"}>Allow once</button>
+    </footer>
+    ${over === "deny" && html`<${Dialog} title=${`Deny ${ask.tool}`} close=${() => setOver("")} foot=${html`<button class="btn" onClick=${() => setOver("")}>Back</button><button class="btn danger" onClick=${() => {
+      setOver("");
+      answer("deny", { reason: reason.trim() || null });
+    }}>Deny</button>`}><label class="label"><span>A reason, which the agent reads (may be empty)</span><textarea class="field" rows="3" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.target.value)}></textarea></label><//>`}
+    ${over === "always" && html`<${Dialog} title="Allow this and calls like it" close=${() => setOver("")} foot=${html`<button class="btn" onClick=${() => setOver("")}>Back</button><button class="btn primary" onClick=${() => {
+      setOver("");
+      answer("approve", { always: true });
+    }}>Allow always</button>`}><p>From now on this agent may do, without asking:</p><ul class="rules">${ask.always.map((/** @type {string} */ rule) => html`<li><code class="r-code">${rule}</code></li>`)}</ul><//>`}
+  </article>`;
+}

@@ -1,0 +1,125 @@
+// The frame: top bar, navigation, offline bar; the keys that work everywhere.
+import { html, useEffect, useState } from "../base/html.js";
+import { useKeys } from "../base/keys.js";
+import { back, go, route } from "../base/router.js";
+import { counts, groups, link, now, onlyRepo, repos, selected, today } from "../base/store.js";
+import { clock, money } from "../base/format.js";
+import { nextNeedy, title } from "../view/groups.js";
+import { retryNow } from "../base/live.js";
+import { Icon } from "./bits.js";
+import { Help } from "./help.js";
+import { Palette } from "./palette.js";
+import { PAGES } from "./pages.js";
+import { Toasts } from "./toasts.js";
+
+/** @param {{ page: any, fixed: boolean, name: string }} props */
+export function Shell({ page, fixed, name }) {
+  const [over, setOver] = useState("");
+  const close = () => setOver("");
+  useKeys({
+    "Ctrl+k": () => setOver("palette"),
+    "?": () => setOver("help"),
+    "g f": () => go("/"),
+    "g a": () => go("/asks"),
+    "g b": () => go("/broker"),
+    "g s": () => go("/spend"),
+    "g t": () => go("/evening"),
+    "g /": () => go("/search"),
+    "g ,": () => go("/settings"),
+    c: () => go("/new"),
+    n: () => {
+      const key = nextNeedy(groups.value, selected.value);
+      if (!key) return false;
+      selected.value = key;
+      go(`/agent/${key}`);
+      return true;
+    },
+    Escape: (event) => {
+      const field = /** @type {HTMLElement} */ (event.target);
+      if (field instanceof HTMLInputElement || field instanceof HTMLTextAreaElement) field.blur();
+      else if (route.value.page !== "fleet") back();
+    },
+  });
+  useEffect(() => {
+    document.title = title(counts.value.needs_you, name);
+    const icon = /** @type {HTMLLinkElement} */ (document.getElementById("icon"));
+    const href = counts.value.needs_you > 0 ? `/icon.svg?n=${Math.min(counts.value.needs_you, 99)}` : "/icon.svg";
+    if (icon.getAttribute("href") !== href) icon.setAttribute("href", href);
+    const badge = /** @type {any} */ (navigator);
+    if (badge.setAppBadge) (counts.value.needs_you > 0 ? badge.setAppBadge(counts.value.needs_you) : badge.clearAppBadge())?.catch?.(() => {});
+  }, [counts.value.needs_you, name]);
+  const isOffline = link.value.state === "offline";
+  return html`<div class=${`shell ${isOffline ? "stale" : ""}`}>
+    <${Top} open=${setOver} />
+    ${isOffline && html`<${Offline} />`}
+    <${Nav} open=${setOver} />
+    <main id="main" tabindex="-1" class=${fixed ? "main fixed" : "main"}>${page}</main>
+    ${over === "palette" && html`<${Palette} close=${close} help=${() => setOver("help")} />`}
+    ${over === "help" && html`<${Help} close=${close} />`}
+    <${Toasts} />
+  </div>`;
+}
+
+const TALLY = [
+  { id: "needs_you", glyph: "!", tone: "attn", word: "need you" },
+  { id: "working", glyph: "▶", tone: "run", word: "working" },
+  { id: "queued", glyph: "○", tone: "fg3", word: "queued" },
+];
+
+/** @param {{ open: (what: string) => void }} props */
+function Top({ open }) {
+  const { micro_usd, budget_micro_usd } = today.value;
+  return html`<header class="top">
+    <a class="brand" href="/" aria-label="caliban: the fleet"><svg viewBox="0 0 24 24" aria-hidden="true"><rect x="1" y="1" width="22" height="22" rx="6" fill="var(--run)" /><path d="M16 8.5a5 5 0 1 0 0 7" fill="none" stroke="var(--on)" stroke-width="2.6" stroke-linecap="round" /><circle cx="16.6" cy="12" r="1.7" fill="var(--on)" /></svg><span>caliban</span></a>
+    <nav class="tally" aria-label="Agents">
+      ${TALLY.map(({ id, glyph, tone, word }) => {
+        const count = counts.value[/** @type {keyof typeof counts.value} */ (id)];
+        return html`<a key=${id} href=${id === "needs_you" && counts.value.asks > 0 ? "/asks" : `/#${id}`} class=${count > 0 ? `${tone} some` : "none"}><span aria-hidden="true">${glyph}</span><span>${count}</span><span class="t">${word}</span></a>`;
+      })}
+    </nav>
+    <a class="spend" href="/spend"><b>${money(micro_usd)}</b>${budget_micro_usd !== null && html`<span class="budget"> of ${money(budget_micro_usd)}</span>`}<span class="of"> today</span></a>
+    <span class="grow"></span>
+    <button class="jump" type="button" onClick=${() => open("palette")} aria-label="Go to anything"><${Icon} name="search" /><span class="t">Go to…</span><kbd>Ctrl K</kbd></button>
+    <a class="btn primary new" href="/new"><${Icon} name="plus" />New</a>
+    <${Link} />
+  </header>`;
+}
+
+function Link() {
+  const { state } = link.value;
+  const word = state === "live" ? "live" : state === "offline" ? "offline" : "connecting";
+  return html`<span class="link" role="status" aria-label=${`connection: ${word}`}><span class=${`dot ${state}`}></span><span class="t">${word}</span></span>`;
+}
+
+function Offline() {
+  const { since, retryAt, why } = link.value;
+  const left = Math.max(0, Math.ceil((retryAt - now.value) / 1000));
+  return html`<div class="bar" role="alert" title=${why}><${Icon} name="wifi-off" /><span>offline since ${clock(since)}, ${left > 0 ? `again in ${left}s` : "trying"}</span><button class="btn" onClick=${retryNow}>now</button></div>`;
+}
+
+/** @param {{ open: (what: string) => void }} props */
+function Nav({ open }) {
+  const current = route.value.page;
+  const asking = counts.value.asks;
+  const wide = new Set(["spend", "evening", "search", "settings"]);
+  return html`<nav class="nav" aria-label="Pages">
+    ${PAGES.map((page) => html`${page.id === "settings" && html`<${Repos} /><span class="sep"></span>`}<a key=${page.id} href=${page.path} class=${wide.has(page.id) ? "wide" : ""} aria-current=${page.id === current ? "page" : undefined} title=${page.title}>
+      <${Icon} name=${page.icon} /><span class="t">${page.short && matchMedia("(max-width: 640px)").matches ? page.short : page.title}</span>
+      ${page.id === "asks" && asking > 0 && html`<span class="pill attn n">${asking}</span>`}
+    </a>`)}
+    <a class="more" href="/settings" onClick=${(/** @type {Event} */ event) => {
+      event.preventDefault();
+      open("palette");
+    }}><${Icon} name="ellipsis" /><span class="t">More</span></a>
+  </nav>`;
+}
+
+function Repos() {
+  if (repos.value.length < 2) return null;
+  return html`<section class="repos"><h2>Repos</h2>
+    ${[{ hash: "", name: "All repos", daemon: true, path: "" }, ...repos.value].map((repo) => html`<button key=${repo.hash} type="button" title=${repo.path} aria-pressed=${onlyRepo.value === repo.hash ? "true" : "false"} onClick=${() => {
+      onlyRepo.value = repo.hash;
+      go("/");
+    }}><span class="cut grow">${repo.name}</span>${!repo.daemon && html`<span class="dim" title=${`no daemon runs: as recorded ${clock(repo.recorded_at)}`}>≈</span>`}</button>`)}
+  </section>`;
+}

@@ -1,0 +1,87 @@
+// The conversation: windowed, live, with what is new counted while one reads further up.
+import { html, useEffect, useRef, useState } from "../base/html.js";
+import { get } from "../base/api.js";
+import { useKeys } from "../base/keys.js";
+import { listen } from "../base/store.js";
+import { PAGE, Transcript } from "../view/transcript.js";
+import { Failure, Icon, Loading } from "./bits.js";
+import { Item } from "./item.js";
+import { List } from "./list.js";
+
+/** @param {{ id: string, path: string, start: string | null, isLive: boolean }} props */
+export function Talk({ id, path, start, isLive }) {
+  const talk = useRef(new Transcript()).current;
+  const [isReady, setReady] = useState(false);
+  const [error, setError] = useState(/** @type {any} */ (null));
+  const [, redraw] = useState(0);
+  const [seen, setSeen] = useState(/** @type {number | null} */ (null));
+  const list = useRef(/** @type {import("./list.js").ListHandle | null} */ (null));
+  const wanted = start === null ? null : Number(start);
+  const frame = useRef(0);
+  const draw = () => {
+    if (frame.current) return;
+    frame.current = requestAnimationFrame(() => {
+      frame.current = 0;
+      redraw((n) => n + 1);
+    });
+  };
+  /** @param {string} query */
+  const load = async (query) => {
+    const page = await get(`${path}/transcript?${query}`);
+    talk.take(page);
+    return page;
+  };
+  const begin = async () => {
+    try {
+      await load(wanted === null ? `limit=${PAGE}` : `from=${Math.max(0, wanted - 20)}&limit=${PAGE}`);
+      setError(null);
+      setReady(true);
+    } catch (failure) {
+      setError(failure);
+    }
+  };
+  useEffect(() => void begin(), [id]);
+  useEffect(() => listen((event, data) => {
+    if (event === "connected") {
+      // What came while nobody listened is asked for; a reply that was half said is there whole.
+      talk.saying = { thinking: "", text: "" };
+      talk.asked.clear();
+      load(`from=${talk.total}&limit=500`).then(draw, () => {});
+      return;
+    }
+    if (data?.key !== id) return;
+    // A record beyond what is known leaves a gap, which the window asks for.
+    if (event === "record" && talk.total > 0 && data.item.n > talk.total) talk.asked.clear();
+    if (talk.hear(event, data)) draw();
+  }), [id]);
+  const need = (/** @type {number} */ from, /** @type {number} */ to) => {
+    for (const page of talk.missing(from, to)) {
+      talk.asked.add(page);
+      load(`from=${page * PAGE}&limit=${PAGE}`).then(draw, () => talk.asked.delete(page));
+    }
+  };
+  const unfold = () => {
+    talk.all = talk.all === true ? false : true;
+    talk.folds.clear();
+    redraw((n) => n + 1);
+  };
+  useKeys({ e: unfold, End: () => list.current?.toEnd(), Home: () => list.current?.toItem(0) });
+  if (error) return html`<${Failure} error=${error} retry=${begin} still="Its questions can be answered." />`;
+  if (!isReady) return html`<${Loading} />`;
+  if (talk.count === 0) return html`<div class="list"><div class="state"><p>${isLive ? "It has not begun yet." : "It has said nothing."}</p></div></div>`;
+  const fresh = seen === null ? 0 : talk.count - seen;
+  return html`<div class="talk">
+    <${List} cls="transcript" label="Transcript" count=${talk.count} follow handle=${list} start=${wanted} estimate=${44} need=${need} keyOf=${(/** @type {number} */ i) => i}
+      onEnd=${(/** @type {boolean} */ isAtEnd) => setSeen(isAtEnd ? null : talk.count)}
+      draw=${(/** @type {number} */ n) => {
+        if (n >= talk.total) return html`<div class="it it-reply live">${talk.saying.thinking && html`<p class="it-thinking dim">${talk.saying.thinking.slice(-400)}</p>`}<div class="md"><p class="md-p pre">${talk.saying.text}<span class="caret" aria-hidden="true"></span></p></div></div>`;
+        const item = talk.items.get(n);
+        if (!item) return html`<div class="it it-gap"></div>`;
+        return html`<${Item} item=${item} isOpen=${talk.isOpen(item)} live=${talk.output.get(item.id)} isMarked=${n === wanted} path=${path} toggle=${(/** @type {boolean} */ open) => {
+          talk.folds.set(n, open);
+          redraw((k) => k + 1);
+        }} />`;
+      }} />
+    ${seen !== null && html`<button class="btn fresh" onClick=${() => list.current?.toEnd()}><${Icon} name="arrow-down" />${fresh > 0 ? `${fresh} new` : "to the end"}</button>`}
+  </div>`;
+}

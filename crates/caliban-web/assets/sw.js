@@ -1,0 +1,13 @@
+// Makes the page installable and opens it from a notice. It keeps nothing: what is shown is always the server's.
+self.addEventListener("install", () => self.skipWaiting());
+self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
+self.addEventListener("notificationclick", (event) => {
+  event.notification.close();
+  const path = event.notification.data?.path ?? "/";
+  event.waitUntil(
+    self.clients.matchAll({ type: "window" }).then((pages) => {
+      const [page] = pages;
+      return page ? page.focus() : self.clients.openWindow(path);
+    }),
+  );
+});

@@ -1,0 +1,74 @@
+// A diff's rows side by side, the flat list of all files, and comments on lines. Pure.
+
+/** @typedef {{ t: string, a?: number | null, b?: number | null, in: any[] }} Row */
+/** @typedef {{ left: Row | null, right: Row | null, whole?: Row }} Pair */
+/** @typedef {{ id: string, path: string, side: "a" | "b", line: number, quote: string, text: string }} Comment */
+
+/** Removed lines beside the added ones that follow them. @param {Row[]} rows @returns {Pair[]} */
+export function pairs(rows) {
+  /** @type {Pair[]} */
+  const found = [];
+  for (let i = 0; i < rows.length; ) {
+    const row = rows[i];
+    if (row.t === "@") {
+      found.push({ left: null, right: null, whole: row });
+      i += 1;
+    } else if (row.t === " ") {
+      found.push({ left: row, right: row });
+      i += 1;
+    } else {
+      const [minus, plus] = [/** @type {Row[]} */ ([]), /** @type {Row[]} */ ([])];
+      while (i < rows.length && rows[i].t === "-") minus.push(rows[i++]);
+      while (i < rows.length && rows[i].t === "+") plus.push(rows[i++]);
+      for (let k = 0; k < Math.max(minus.length, plus.length); k += 1) found.push({ left: minus[k] ?? null, right: plus[k] ?? null });
+    }
+  }
+  return found;
+}
+
+/** The text of a row. @param {Row | null | undefined} row */
+export const textOf = (row) => (row?.in ?? []).map((run) => run[1]).join("").replace(/\n$/, "");
+
+/** Where a comment stands: the new line, or the old one of a removed line. @param {Row} row @returns {{ side: "a" | "b", line: number } | null} */
+export function placeOf(row) {
+  if (row.t === "@") return null;
+  if (row.t === "-") return typeof row.a === "number" ? { side: "a", line: row.a } : null;
+  return typeof row.b === "number" ? { side: "b", line: row.b } : null;
+}
+
+/** The comments of a row, each with whether the line is another one now. @param {Comment[]} comments @param {string} path @param {Row} row */
+export function commentsOf(comments, path, row) {
+  const place = placeOf(row);
+  if (!place) return [];
+  return comments.filter((it) => it.path === path && it.side === place.side && it.line === place.line).map((it) => ({ ...it, isChanged: it.quote !== textOf(row) }));
+}
+
+/** All comments as one message, each with its line quoted. @param {Comment[]} comments */
+export function reviewMessage(comments) {
+  const sorted = [...comments].sort((one, other) => (one.path < other.path ? -1 : one.path > other.path ? 1 : one.line - other.line));
+  const parts = sorted.map((it, i) => `${i + 1}. ${it.path}:${it.line}${it.side === "a" ? " (the removed line)" : ""}\n> ${it.quote.trim() || "(empty line)"}\n${it.text.trim()}`);
+  return `Review of your changes, ${comments.length === 1 ? "1 comment" : `${comments.length} comments`}:\n\n${parts.join("\n\n")}`;
+}
+
+/** The flat list that is drawn: a head for each file, and the rows of those that are open. @param {{ path: string }[]} files @param {(path: string) => number} rowsOf how many rows an open file has; -1: closed */
+export function flatten(files, rowsOf) {
+  const starts = [];
+  let count = 0;
+  for (const file of files) {
+    starts.push(count);
+    count += 1 + Math.max(0, rowsOf(file.path));
+  }
+  return { starts, count };
+}
+
+/** Which file and row an index is; row -1 is the head. @param {number[]} starts @param {number} index */
+export function locate(starts, index) {
+  let low = 0;
+  let high = starts.length - 1;
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (starts[middle] <= index) low = middle;
+    else high = middle - 1;
+  }
+  return { file: low, row: index - starts[low] - 1 };
+}

@@ -1,0 +1,83 @@
+// A fleet's evening as lanes: where each span is drawn, with idle gaps folded. Pure.
+
+/** A time in which nobody works or asks for so long is folded. */
+const GAP_MS = 10 * 60_000;
+/** The width of a folded gap. */
+export const FOLD_PX = 34;
+
+/** @typedef {{ from: number, to: number }} Stretch */
+
+/** Spans that scale the axis: waiting in the queue is drawn but does not. @param {string} status */
+const counts = (status) => !["queued", "asleep", "done", "failed", "killed", "crashed", "budget", "waits"].includes(status);
+
+/** @param {any} data @param {number} now @returns {{ key: string, name: string, repo: string, spans: { from: number, to: number, status: string }[], agent: any }[]} */
+export function lanes(data, now) {
+  return data.agents
+    .map((/** @type {any} */ agent) => ({ key: agent.key, name: agent.name, repo: agent.repo_name, agent, spans: agent.spans.map((/** @type {any} */ span) => ({ status: span.status, from: Date.parse(span.from), to: span.to === null ? now : Date.parse(span.to) })) }))
+    .sort((/** @type {any} */ one, /** @type {any} */ other) => (one.spans[0]?.from ?? 0) - (other.spans[0]?.from ?? 0));
+}
+
+/** The stretches of time in which something happens. @param {ReturnType<typeof lanes>} all @returns {Stretch[]} */
+export function stretches(all) {
+  const busy = all.flatMap((lane) => lane.spans.filter((span) => counts(span.status))).map(({ from, to }) => ({ from, to }));
+  if (busy.length === 0) {
+    const any = all.flatMap((lane) => lane.spans);
+    return any.length === 0 ? [] : [{ from: Math.min(...any.map((span) => span.from)), to: Math.max(...any.map((span) => span.to)) }];
+  }
+  busy.sort((one, other) => one.from - other.from);
+  const found = [{ ...busy[0] }];
+  for (const span of busy) {
+    const last = found[found.length - 1];
+    if (span.from - last.to > GAP_MS) found.push({ ...span });
+    else last.to = Math.max(last.to, span.to);
+  }
+  return found;
+}
+
+/** Maps time to pixels over the stretches, each gap FOLD_PX wide. @param {Stretch[]} parts @param {number} width */
+export function axis(parts, width) {
+  const folds = Math.max(0, parts.length - 1);
+  const time = parts.reduce((all, part) => all + Math.max(60_000, part.to - part.from), 0);
+  const scale = Math.max(0.000001, (width - folds * FOLD_PX) / Math.max(1, time));
+  let at = 0;
+  const placed = parts.map((part) => {
+    const length = Math.max(60_000, part.to - part.from) * scale;
+    const here = { ...part, x: at, width: length };
+    at += length + FOLD_PX;
+    return here;
+  });
+  /** @param {number} time */
+  const x = (time) => {
+    if (placed.length === 0) return 0;
+    for (let i = 0; i < placed.length; i += 1) {
+      const part = placed[i];
+      if (time < part.from) return i === 0 ? 0 : part.x - FOLD_PX / 2;
+      if (time <= part.to) return part.x + (time - part.from) * scale;
+    }
+    const last = placed[placed.length - 1];
+    return last.x + last.width;
+  };
+  const gaps = placed.slice(1).map((part, i) => ({ x: part.x - FOLD_PX, ms: part.from - placed[i].to }));
+  return { x, parts: placed, gaps, scale };
+}
+
+/** Times to write below the axis, not too near to each other. @param {ReturnType<typeof axis>} line @param {number} apart pixels */
+export function ticks(line, apart) {
+  const steps = [1, 2, 5, 10, 15, 30, 60, 120, 240, 480].map((minutes) => minutes * 60_000);
+  const step = steps.find((it) => it * line.scale >= apart) ?? steps[steps.length - 1];
+  const found = [];
+  let last = -Infinity;
+  for (const part of line.parts) {
+    for (let time = Math.ceil(part.from / step) * step; time <= part.to; time += step) {
+      const x = line.x(time);
+      if (x - last >= apart) {
+        found.push({ time, x });
+        last = x;
+      }
+    }
+  }
+  return found;
+}
+
+export const TONES = { asks: "attn", waits: "attn", running: "run", limited: "wait", queued: "fg3", asleep: "fg3", done: "ok", failed: "bad", crashed: "bad", budget: "bad", killed: "fg3" };
+export const GLYPHS = { asks: "!", waits: "?", running: "▶", limited: "◷", queued: "○", asleep: "☾", done: "✓", failed: "✗", crashed: "†", budget: "$", killed: "✗" };

@@ -1,0 +1,29 @@
+// Days of spending as bars. Pure.
+import { money, tokens } from "../base/format.js";
+
+export const KINDS = [
+  { id: "output", word: "output" },
+  { id: "input", word: "input" },
+  { id: "cache_write", word: "cache write" },
+  { id: "cache_read", word: "cache read" },
+];
+
+/** @param {any} it */
+export const sum = (it) => KINDS.reduce((all, kind) => all + (it[kind.id] ?? 0), 0);
+
+/** @param {any[]} days @param {string} unit "tokens" or "cost" */
+export function bars(days, unit) {
+  const value = (/** @type {any} */ it) => (unit === "cost" ? (it.micro_usd ?? 0) : sum(it));
+  const most = Math.max(1, ...days.map(value));
+  const every = Math.ceil(days.length / 10);
+  return {
+    most: unit === "cost" ? money(most) : tokens(most),
+    days: days.map((it, i) => ({
+      day: it.day,
+      label: i % every === 0 ? `${Number(it.day.slice(8, 10))}.${Number(it.day.slice(5, 7))}.` : "",
+      title: `${it.day}: ${money(it.micro_usd)}, ${KINDS.map((kind) => `${tokens(it[kind.id] ?? 0)} ${kind.word}`).join(", ")}`,
+      isUnknown: it.micro_usd === null && sum(it) > 0,
+      parts: unit === "cost" ? [{ kind: "input", percent: (100 * value(it)) / most }] : KINDS.map((kind) => ({ kind: kind.id, percent: (100 * (it[kind.id] ?? 0)) / most })).reverse(),
+    })),
+  };
+}

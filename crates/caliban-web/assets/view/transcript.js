@@ -1,0 +1,102 @@
+// A transcript as the page keeps it: items by position, what runs just now, what is folded. Pure but for its own state.
+
+/** Items that are asked for at once. */
+export const PAGE = 100;
+/** Lines of a running command's output that are kept. */
+const OUTPUT_LINES = 400;
+/** The most text of a reply that is just being said. */
+const DELTA_CHARS = 200_000;
+
+export class Transcript {
+  constructor() {
+    this.total = 0;
+    /** @type {Map<number, any>} */ this.items = new Map();
+    /** Pages that were asked for. @type {Set<number>} */ this.asked = new Set();
+    /** What the model is just saying. */
+    this.saying = { thinking: "", text: "" };
+    /** Output of running calls. @type {Map<string, any[]>} */ this.output = new Map();
+    /** What a person has folded or unfolded. @type {Map<number, boolean>} */ this.folds = new Map();
+    /** Whether all calls are unfolded; null: as they are by themselves. @type {boolean | null} */ this.all = null;
+  }
+
+  /** @param {{ total: number, first: number, records: any[] }} page */
+  take(page) {
+    this.total = Math.max(this.total, page.total);
+    for (const item of page.records) this.items.set(item.n, item);
+  }
+
+  /** @param {string} event @param {any} data @returns {boolean} whether something has changed */
+  hear(event, data) {
+    if (event === "record") {
+      this.total = Math.max(this.total, data.total);
+      this.items.set(data.item.n, data.item);
+      if (data.item.kind === "reply" || data.item.kind === "turn_end") this.saying = { thinking: "", text: "" };
+      if (data.item.kind === "call" && data.item.state !== "running") this.output.delete(data.item.id);
+      return true;
+    }
+    if (event === "delta") {
+      const kind = data.kind === "thinking" ? "thinking" : "text";
+      this.saying = { ...this.saying, [kind]: (this.saying[kind] + data.text).slice(-DELTA_CHARS) };
+      return true;
+    }
+    if (event === "output") {
+      const lines = (this.output.get(data.call) ?? []).concat(data.runs);
+      this.output.set(data.call, lines.slice(-OUTPUT_LINES));
+      return true;
+    }
+    return false;
+  }
+
+  /** Whether the model is just saying something. */
+  get isSaying() {
+    return this.saying.text !== "" || this.saying.thinking !== "";
+  }
+
+  /** Rows of the list: all items, and what is just being said. */
+  get count() {
+    return this.total + (this.isSaying ? 1 : 0);
+  }
+
+  /** Pages in a window that nobody has asked for. @param {number} from @param {number} to @returns {number[]} */
+  missing(from, to) {
+    const pages = [];
+    for (let page = Math.floor(from / PAGE); page * PAGE < Math.min(to, this.total); page += 1) {
+      if (this.asked.has(page)) continue;
+      const last = Math.min((page + 1) * PAGE, this.total);
+      for (let n = page * PAGE; n < last; n += 1) {
+        if (!this.items.has(n)) {
+          pages.push(page);
+          break;
+        }
+      }
+    }
+    return pages;
+  }
+
+  /** Calls fold when they succeeded and unfold when they failed or run. @param {any} item */
+  isOpen(item) {
+    return this.folds.get(item.n) ?? this.all ?? (item.kind === "call" && (item.state === "failed" || item.state === "running" || item.name === "TodoWrite"));
+  }
+}
+
+/** The sign and the tone of a call. @param {any} item */
+export function callSign(item) {
+  switch (item.state) {
+    case "running":
+      return { sign: "▶", tone: "run", word: "running" };
+    case "failed":
+      return { sign: "✗", tone: "bad", word: "failed" };
+    case "refused":
+      return { sign: "⊘", tone: "attn", word: "refused" };
+    case "interrupted":
+      return { sign: "†", tone: "fg3", word: "interrupted" };
+    default:
+      return { sign: "✓", tone: "ok", word: "done" };
+  }
+}
+
+/** What ended a turn, in words. @param {any} item */
+export function turnEnd(item) {
+  const outcome = typeof item.outcome === "string" ? item.outcome : (item.outcome?.how ?? "ended");
+  return outcome.replaceAll("_", " ");
+}

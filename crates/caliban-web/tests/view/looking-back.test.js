@@ -1,0 +1,56 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { axis, FOLD_PX, lanes, stretches } from "../../assets/view/evening.js";
+import { bars } from "../../assets/view/spend.js";
+import { address, stateOf, tally } from "../../assets/view/broker.js";
+import { ago, money, span, took, tokens } from "../../assets/base/format.js";
+import { best } from "../../assets/view/fuzzy.js";
+
+const at = (minute) => new Date(Date.UTC(2026, 0, 1, 20, minute)).toISOString();
+const data = { agents: [{ key: "r/1", name: "auth", repo_name: "api", spans: [{ status: "queued", from: at(-300), to: at(0) }, { status: "running", from: at(0), to: at(10) }] }, { key: "r/2", name: "sql", repo_name: "api", spans: [{ status: "running", from: at(120), to: null }] }] };
+
+test("idle gaps are folded, and the queue does not scale the axis", () => {
+  const now = Date.parse(at(130));
+  const all = lanes(data, now);
+  const parts = stretches(all);
+  assert.deepEqual(parts.map((it) => [it.from, it.to]), [[Date.parse(at(0)), Date.parse(at(10))], [Date.parse(at(120)), now]]);
+  const line = axis(parts, 200 + FOLD_PX);
+  assert.deepEqual([line.x(Date.parse(at(-300))), line.x(Date.parse(at(0))), Math.round(line.x(Date.parse(at(10)))), Math.round(line.x(Date.parse(at(120)))), Math.round(line.x(now))], [0, 0, 100, 100 + FOLD_PX, 200 + FOLD_PX]);
+  assert.equal(line.gaps[0].ms, 110 * 60_000);
+});
+
+test("an unknown price is a dash and never 0", () => {
+  assert.deepEqual([money(null), money(0), money(4_100_000), money(400), money(12_345_678_901)], ["–", "$0", "$4.10", "<$0.01", "$12,346"]);
+  assert.equal(bars([{ day: "2026-01-01", input: 5, output: 0, cache_read: 0, cache_write: 0, micro_usd: null }], "cost").days[0].isUnknown, true);
+});
+
+test("cache reads are a part of a day's bar", () => {
+  const [day] = bars([{ day: "2026-01-02", input: 10, output: 20, cache_read: 60, cache_write: 10, micro_usd: 5 }], "tokens").days;
+  assert.deepEqual(day.parts.map((it) => [it.kind, it.percent]), [["cache_read", 60], ["cache_write", 10], ["input", 10], ["output", 20]]);
+});
+
+test("times and sizes in words", () => {
+  assert.deepEqual([span(59_000), span(61_000), span(7_200_000), span(200_000_000)], ["59s", "1m", "2h", "2d"]);
+  assert.deepEqual([took(4), took(420), took(41_000), took(200_000)], ["4 ms", "0.4 s", "41 s", "3m 20s"]);
+  assert.deepEqual([tokens(999), tokens(1_234), tokens(34_000), tokens(1_200_000)], ["999", "1.2k", "34k", "1.2M"]);
+  assert.equal(ago("2026-01-01T00:00:00Z", Date.parse("2026-01-01T00:03:10Z")), "3m");
+});
+
+test("a broadcast is counted by how far it came", () => {
+  assert.equal(tally([{ status: "completed" }, { status: "completed" }, { status: "input_required", delivery: "held" }, { status: "input_required", delivery: "failed" }]), "2 acked, 1 held, 1 failed");
+  assert.equal(stateOf({ status: "input_required", delivery: "stored" }).word, "stored");
+});
+
+test("a message goes to the longest name that fits, or to nobody", () => {
+  const agents = [{ agent_id: "1", name: "doc" }, { agent_id: "2", name: "doc writer" }];
+  assert.deepEqual(address("@doc writer: go on", agents), { to: "2", name: "doc writer", text: "go on" });
+  assert.deepEqual(address("@all stop", agents), { to: "*", name: "all", text: "stop" });
+  assert.equal(address("@docs stop", agents), null);
+  assert.equal(address("stop", agents), null);
+});
+
+test("the palette finds beginnings of words first", () => {
+  const entries = ["sql-migrations", "release-notes", "slow quiet logs"].map((title) => ({ title }));
+  assert.deepEqual(best("rn", entries, 9).map((it) => it.title), ["release-notes", "sql-migrations"]);
+  assert.equal(best("sql", entries, 9)[0].title, "sql-migrations");
+});
