@@ -10,6 +10,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "test code: a failed step is a failed test")]
 
 mod answer;
+mod browser;
 mod closed;
 mod endpoint;
 mod env;
@@ -27,6 +28,7 @@ mod view;
 mod wait;
 mod wire;
 
+pub use browser::{Browser, Page};
 pub use caliban_providers::script;
 pub use closed::ClosedPort;
 pub use env::Env;
