@@ -11,7 +11,7 @@ use crate::devices::Devices;
 use crate::error::Problem;
 use crate::options::Options;
 use crate::site::Site;
-use crate::{assets, auth, guard};
+use crate::{assets, auth, guard, icon};
 
 /// The largest body of a request.
 const BODY_CAP: usize = 1024 * 1024;
@@ -50,6 +50,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/v1/devices", get(auth::devices))
         .route("/api/v1/devices/{id}", axum::routing::delete(auth::revoke))
         .route("/api/v1/links", post(auth::new_link))
+        .route("/icon.svg", get(icon::answer))
         .route("/healthz", get(async || "ok\n"));
     api.fallback(other)
         .layer(axum::extract::DefaultBodyLimit::max(BODY_CAP))

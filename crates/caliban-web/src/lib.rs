@@ -10,6 +10,7 @@ mod auth;
 mod devices;
 mod error;
 mod guard;
+mod icon;
 mod input;
 mod options;
 mod peer;
