@@ -16,7 +16,7 @@ struct Need {
     why: &'static str,
 }
 
-const NEEDS: [Need; 13] = [
+const NEEDS: [Need; 15] = [
     Need {
         probe: ("cc", "--version"),
         package: "gcc libc6-dev",
@@ -33,6 +33,8 @@ const NEEDS: [Need; 13] = [
     Need { probe: ("fish", "--version"), package: "fish", why: "its completions" },
     Need { probe: ("curl", "--version"), package: "curl", why: "requests to the daemon's socket" },
     Need { probe: ("sqlite3", "--version"), package: "sqlite3", why: "databases that somebody else holds" },
+    Need { probe: ("chromium", "--version"), package: "chromium", why: "the dashboard in a browser" },
+    Need { probe: ("node", "--version"), package: "nodejs", why: "tests of the dashboard's view models" },
     Need { probe: ("setpriv", "--version"), package: "util-linux", why: "other users and fewer rights" },
 ];
 

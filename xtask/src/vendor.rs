@@ -40,7 +40,8 @@ fn check(home: &Path) -> Result<usize> {
     let sums = fs::read_to_string(home.join(SUMS)).context(SUMS)?;
     let mut count = 0;
     for line in sums.lines() {
-        let (sum, name) = line.split_once("  ").with_context(|| format!("{SUMS} has a line without a sum: {line}"))?;
+        let (sum, name) =
+            line.split_once("  ").with_context(|| format!("{SUMS} has a line without a sum: {line}"))?;
         if sha256(&home.join(name))? != sum {
             bail!("{CRATE}/{name} has been changed: vendored files are not edited");
         }
@@ -91,7 +92,9 @@ fn files(package: &Value, tarball: &Path) -> Result<Vec<(String, String)>> {
     }
     if let Some(sprite) = package.get("sprite").and_then(Value::as_str) {
         let mut text = "<svg xmlns=\"http://www.w3.org/2000/svg\">\n".to_owned();
-        for name in package.get("icons").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+        for name in
+            package.get("icons").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+        {
             text += &symbol(name, &member(tarball, &format!("icons/{name}.svg"))?)?;
         }
         found.push((sprite.to_owned(), text + "</svg>\n"));
@@ -117,7 +120,10 @@ fn relative(text: &str) -> String {
     for (bare, relative) in IMPORTS {
         text = text.replace(&format!("from{bare}"), &format!("from{relative}"));
     }
-    text.lines().filter(|line| !line.starts_with("//# sourceMappingURL=")).map(|line| format!("{line}\n")).collect()
+    text.lines()
+        .filter(|line| !line.starts_with("//# sourceMappingURL="))
+        .map(|line| format!("{line}\n"))
+        .collect()
 }
 
 fn member(tarball: &Path, name: &str) -> Result<String> {

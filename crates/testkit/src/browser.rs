@@ -213,7 +213,8 @@ impl Page<'_> {
     #[track_caller]
     pub fn offline(&self, is_offline: bool) {
         self.call("Network.enable", &json!({}));
-        let how = json!({ "offline": is_offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1 });
+        let how =
+            json!({ "offline": is_offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1 });
         self.call("Network.emulateNetworkConditions", &how);
     }
 

@@ -6,3 +6,5 @@ mod directions;
 mod house;
 #[cfg(test)]
 mod links;
+#[cfg(test)]
+mod pages;
