@@ -29,6 +29,7 @@ cargo xtask soak           kills the daemon 1,000 times under load, at every wri
                            that live; checks that nothing is lost or doubled
     --kills N --agents N   other numbers
     --seed N               the seed that a run has printed
+cargo xtask soak fence     100,000 command lines with effects, in the fence that they are given: nothing outside changes
 cargo xtask soak members   1,000 messages into panes whose agents do what they like: none lost, doubled or executed
 cargo xtask real-clients   runs the pane tests with the real Claude Code and Codex (npm), and writes docs/real-clients.md
 cargo xtask promises       checks docs/promises.md and prints which tests hold each promise

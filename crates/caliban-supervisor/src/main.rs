@@ -43,6 +43,8 @@ fn main() -> ExitCode {
             caliban_fence::hide_environment();
             shim_main(args.skip(1))
         }
+        // Git reads what an agent made only in a fence, also when the daemon lands or removes it.
+        Some(modes::FENCE) => caliban_fence::fence_main(&args.skip(1).collect::<Vec<_>>()),
         Some("-h" | "--help") => print(HELP),
         Some("-V" | "--version") => print(concat!("caliband ", env!("CARGO_PKG_VERSION"), "\n")),
         Some(_) => daemon_main(args),

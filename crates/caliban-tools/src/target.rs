@@ -190,10 +190,8 @@ fn open_plain(real: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     use rustix::{fs::ResolveFlags, io::Errno};
     match rustix::fs::openat2(CWD, real, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         Ok(fd) => Ok(fd),
-        // A kernel or a container filter without openat2: at least the last part is no link.
-        Err(Errno::NOSYS | Errno::PERM) => {
-            Ok(rustix::fs::openat(CWD, real, flags | OFlags::NOFOLLOW, Mode::empty())?)
-        }
+        // A kernel or a container filter without openat2.
+        Err(Errno::NOSYS | Errno::PERM) => open_by_parts(real, flags),
         Err(Errno::LOOP) => Err(io::Error::other("a part of the path was replaced by a link just now")),
         Err(error) => Err(error.into()),
     }
@@ -201,7 +199,19 @@ fn open_plain(real: &Path, flags: OFlags) -> io::Result<OwnedFd> {
 
 #[cfg(not(target_os = "linux"))]
 fn open_plain(real: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-    Ok(rustix::fs::openat(CWD, real, flags | OFlags::NOFOLLOW, Mode::empty())?)
+    open_by_parts(real, flags)
+}
+
+/// The same with one call for each part of the path.
+fn open_by_parts(real: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut at = rustix::fs::openat(CWD, "/", directory, Mode::empty())?;
+    let mut parts = real.components().filter(|part| *part != Component::RootDir).peekable();
+    while let Some(part) = parts.next() {
+        let flags = if parts.peek().is_some() { directory } else { flags | OFlags::NOFOLLOW };
+        at = rustix::fs::openat(&at, part.as_os_str(), flags, Mode::empty())?;
+    }
+    Ok(at)
 }
 
 #[cfg(test)]
@@ -292,6 +302,11 @@ mod tests {
         assert!(open_dir_made(&root.join("src/new")).is_err());
         assert!(open(&root.join("outside/f")).is_ok());
         assert!(!root.join("outside/new").exists());
+        // Nor where the kernel cannot refuse links by itself.
+        let read = OFlags::RDONLY | OFlags::CLOEXEC;
+        assert!(open_by_parts(&root.join("src/f"), read).is_err());
+        assert!(open_by_parts(&root.join("src"), read).is_err());
+        assert!(open_by_parts(&root.join("outside/f"), read).is_ok());
     }
 
     #[test]

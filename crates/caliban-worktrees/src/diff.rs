@@ -204,6 +204,9 @@ impl Repo {
         into: Option<&str>,
         cancel: &CancellationToken,
     ) -> Result<MergePreview> {
+        if let Ok(at) = self.locate(name) {
+            let _landing_says_so = self.publish_left(&at, cancel).await;
+        }
         let branch = format!("refs/heads/{}", branch_of(name));
         let absent = || Error::NotFound { name: name.as_str().to_owned() };
         let head = self.resolve_ref(&branch, cancel).await?.ok_or_else(absent)?;
@@ -293,6 +296,8 @@ impl Repo {
             return Err(Error::Moved { name: name.as_str().to_owned(), path });
         }
         at.marker.finished()?;
+        // What is not published is not shown: it is in no commit that anybody else can see.
+        let _landing_says_so = self.publish_left(&at, cancel).await;
         let mut survey = self.survey(&at, IgnoredFiles::Drop, cancel).await?;
         let ignored = self.ignored_by_user(&at, &survey, cancel).await?;
         survey.call_ignored(&ignored);

@@ -94,6 +94,8 @@ pub enum LandNote {
         /// The worktree.
         worktree: PathBuf,
     },
+    /// What git did in its last commands cannot be taken over from its private git, and does not land.
+    NotPublished(Error),
     /// A hook changed a file before the merge was taken back; how is in this blob.
     HookChanged {
         /// The file.

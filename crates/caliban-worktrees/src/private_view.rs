@@ -124,6 +124,15 @@ impl Repo {
         settled.map_err(|e| Error::io("publishing", io::Error::other(e)))?.map(Some)
     }
 
+    /// The same before the work of an agent is looked at or landed: a worker that was killed has not published what its last command
+    /// did. What cannot be published stays where it is.
+    pub(crate) async fn publish_left(&self, at: &Located, cancel: &CancellationToken) -> Result<()> {
+        if at.moved.is_some() || at.marker.finished().is_err() {
+            return Ok(());
+        }
+        self.publish_private(at, cancel).await.map(drop)
+    }
+
     /// Deletes the private git of a worktree that is removed, when all of it was published. Otherwise it is kept under another
     /// name, and the note says where.
     pub(crate) async fn retire_private(

@@ -26,8 +26,8 @@ use caliban_contract::{
     detached, modes,
 };
 use caliban_core::{
-    alias, budget, ids::AgentId, price::Billing, redact::Redactor, setup::AgentSetup, spec::AfterTurn,
-    wait::Wait,
+    alias, budget, fence::Profile, ids::AgentId, price::Billing, redact::Redactor, setup::AgentSetup,
+    spec::AfterTurn, wait::Wait,
 };
 use caliban_fence::{Fence, Hosts};
 use caliban_keeper::Variables;
@@ -39,6 +39,7 @@ use caliban_worktrees::{GitOptions, Keep, Repo, Setup};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    below_agent,
     commands::{self, custom::Custom},
     fleet::spawner::FleetSpawner,
     mcp::{self, questions::Questions},
@@ -223,6 +224,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         None => spawner,
     };
     let policy = inherit(setup, policy).map_err(Failure::new)?;
+    let policy = if fleet_agent.is_none() { below_agent::narrowed(policy)? } else { policy };
     let fence_of = |profile, cwd: &Path| fences.program(profile, &policy, cwd).map_err(unfenced);
     let hook_fence = fence_of(settings.fence.hooks, &loaded.root)?;
     let mcp_fence = fence_of(settings.fence.mcp, &root)?;
@@ -373,10 +375,20 @@ fn unfenced(reason: String) -> Failure {
     Failure::new(format!("a fence of the settings cannot be put up: {reason}"))
 }
 
-/// The fence of the setup command of a background agent's worktree: there is no agent yet, only the settings.
-pub(crate) fn setup_fence(loaded: &Loaded, env: &Variables) -> Result<Option<Fence>, Failure> {
+/// The fence of a program of the user's where there is no agent, only the settings: the setup command of a worktree, `fleet.notify`.
+/// In a worktree of the agent's that is what it can change.
+pub(crate) fn program_fence(
+    loaded: &Loaded,
+    env: &Variables,
+    profile: Profile,
+    worktree: Option<&Path>,
+) -> Result<Option<Fence>, Failure> {
+    if profile == Profile::None {
+        return Ok(None);
+    }
     let fences = fences(loaded, env, own_program()?, true)?;
-    fences.program(loaded.settings.fence.setup, &loaded.policy(), &loaded.root).map_err(unfenced)
+    let policy = policy(loaded, worktree);
+    fences.program(profile, &policy, worktree.unwrap_or(&loaded.root)).map_err(unfenced)
 }
 
 /// What commands run in. An agent in the background whose commands must be fenced does not begin where that cannot be done.

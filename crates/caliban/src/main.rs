@@ -4,6 +4,7 @@
 //! verbs that only read settings start no runtime.
 
 mod acp;
+mod below_agent;
 mod broker;
 mod cli;
 mod commands;
@@ -30,10 +31,7 @@ mod worktrees;
 
 use std::{ffi::OsString, io::Write as _, path::PathBuf, process::ExitCode};
 
-use caliban_contract::{
-    ancestry::{self, Ancestry},
-    modes,
-};
+use caliban_contract::modes;
 use caliban_core::redact::Redactor;
 
 use crate::{
@@ -103,7 +101,7 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         move || Redactor::new(settings::tool_environment::spoken_secrets(&told)),
         "a session is on disk up to its last step: `caliban --continue` goes on with it",
     );
-    not_wider_than_an_agent(cli)?;
+    below_agent::check(cli)?;
     let cwd = working_directory(cli, &environment)?;
     if cli.everywhere.debug {
         if screen::takes_terminal(cli, &environment) {
@@ -182,33 +180,6 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(format!("cannot start: {error}")))
-}
-
-/// A process of an agent gets nothing by way of this program that the agent does not have: neither trust in a repo, nor an
-/// agent of its own that may do more. One in the background is held to its parent's rights by the daemon.
-fn not_wider_than_an_agent(cli: &Cli) -> Result<(), Failure> {
-    let wants = match &cli.command {
-        Some(Command::Trust(args)) if args.command.is_none() => "trust a repo",
-        None if cli.run.bg.is_none() => {
-            let wide = |mode: &caliban_core::mode::Mode| mode.narrower(Default::default()) != *mode;
-            if cli.agent.permission_mode.as_ref().is_some_and(wide) {
-                "choose a wider permission mode"
-            } else if !cli.agent.allow.is_empty() {
-                "give rules that allow"
-            } else {
-                return Ok(());
-            }
-        }
-        _ => return Ok(()),
-    };
-    let pid = rustix::process::getpid().as_raw_nonzero().get();
-    match ancestry::above(pid, &[modes::REAP]) {
-        Ancestry::Person | Ancestry::Unknown => Ok(()),
-        agent @ Ancestry::Agents(_) => {
-            let who = agent.agent_in_words().unwrap_or_default();
-            Err(Failure::usage(format!("{who} cannot {wants}")).hint("ask the user to do it"))
-        }
-    }
 }
 
 /// Where the agent works: `-C`, else where the program was started.

@@ -222,6 +222,9 @@ fn shown(operation: Operation) -> &'static str {
 pub fn note(note: &LandNote) -> String {
     match note {
         LandNote::FilesGone { worktree } => files_are_gone(worktree),
+        LandNote::NotPublished(error) => {
+            format!("what git did in its last commands is not taken over, and does not land: {error}")
+        }
         LandNote::HookChanged { path, blob } => {
             format!("{} was changed by a hook; `git cat-file blob {blob}` shows how", path.display())
         }

@@ -41,6 +41,9 @@ impl Work {
         cancel: &CancellationToken,
     ) -> Result<Self, Refusal> {
         let at = repo.locate(name)?;
+        if let Err(error) = repo.publish_left(&at, cancel).await {
+            note(LandNote::NotPublished(error));
+        }
         let index = IndexStamp::of(&at.admin);
         let changes = repo.changes(name, cancel).await?;
         let worktree = at.path.clone();

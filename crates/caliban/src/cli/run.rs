@@ -136,7 +136,7 @@ pub(crate) struct AgentFlags {
     /// What happens where no rule decides
     #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(Mode::NAMES).try_map(|word| word.parse::<Mode>()))]
     pub permission_mode: Option<Mode>,
-    /// Allow what this rule covers, such as "Bash(git *)" or "Edit(src/**)"; may be given again
+    /// Allow what this rule covers, such as "Bash(git add *)" or "Edit(src/**)"; may be given again
     #[arg(long, value_name = "RULE")]
     pub allow: Vec<String>,
     /// Refuse what this rule covers; may be given again

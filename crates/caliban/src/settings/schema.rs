@@ -224,6 +224,8 @@ pub(crate) struct Fence {
     pub mcp: Profile,
     /// The fence of the setup command of worktrees.
     pub setup: Profile,
+    /// The fence of `fleet.notify`.
+    pub notify: Profile,
 }
 
 /// The network of fenced commands.

@@ -4,7 +4,6 @@ use std::{path::Path, time::Duration};
 
 use caliban_contract::room;
 use caliban_core::{
-    fence::Profile,
     names::Slug,
     spec::{Isolation, SpawnSpec},
 };
@@ -42,10 +41,8 @@ pub(super) async fn worktree(
     }
     let variables: Variables =
         environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let fence = match loaded.settings.fence.setup {
-        Profile::None => None,
-        Profile::Read | Profile::Edit => compose::setup_fence(loaded, &variables)?,
-    };
+    let fence =
+        compose::program_fence(loaded, &variables, loaded.settings.fence.setup, Some(&repo.path_of(&name)))?;
     let setup = compose::setup(&loaded.settings, variables, compose::own_program()?, fence);
     let request = CreateRequest {
         base_ref: BaseRef::from(wanted.base_ref.clone()),

@@ -47,7 +47,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     broker::{self, Farewell, Identity, Postman, Settled},
     commands::{Forks, SessionCommands},
-    compose::{Composition, Request, chain, compose},
+    compose::{self, Composition, Request, chain, compose},
     fleet::{caller_environment::unveiled, damage},
     report::Failure,
     settings::{
@@ -165,7 +165,9 @@ async fn tell_outside(directory: &Path, news: News, text: &str) {
     let id = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let label = spec.label.as_ref().map(ToString::to_string).unwrap_or_default();
     let Ok(helper) = crate::compose::own_program() else { return };
-    let mut notifier = Notifier::bare(loaded.settings.fleet.notify.clone(), id, label, env, stands, helper);
+    let Ok(fence) = compose::program_fence(&loaded, &env, loaded.settings.fence.notify, None) else { return };
+    let notify = loaded.settings.fleet.notify.clone();
+    let mut notifier = Notifier::bare(notify, id, label, env, stands, helper).within(fence);
     notifier.tell(news, text);
     notifier.finish().await;
 }
@@ -206,6 +208,9 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
         };
     let (workspace, redactor) = (agent.kit().workspace.clone(), agent.kit().redactor.clone());
     let mut notifier = Notifier::new(composition.fleet.notify.clone(), &agent, &composition.workspace);
+    let profile = loaded.settings.fence.notify;
+    let fence = compose::program_fence(&loaded, &composition.workspace.env, profile, path)?;
+    notifier = notifier.within(fence);
     let commands = SessionCommands::of(&environment, &composition)(&agent, Forks::Not);
     let host = SessionHost::start_with(Box::new(agent), Clients::Many, Some(commands));
     let sessions = Arc::new(Sessions::only(host.clone()));

@@ -6,6 +6,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use caliban_agent::Agent;
+use caliban_fence::Fence;
 use caliban_keeper::{Keep, Launch, Streams, Supervised, SupervisedEnd, Variables, Why};
 use caliban_tools::WorkspaceOptions;
 use tokio::task::JoinSet;
@@ -58,6 +59,7 @@ pub(super) struct Notifier {
     env: Variables,
     cwd: PathBuf,
     helper: PathBuf,
+    fence: Option<Fence>,
     running: JoinSet<()>,
 }
 
@@ -77,7 +79,12 @@ impl Notifier {
         cwd: PathBuf,
         helper: PathBuf,
     ) -> Self {
-        Self { command, agent, label, env, cwd, helper, running: JoinSet::new() }
+        Self { command, agent, label, env, cwd, helper, fence: None, running: JoinSet::new() }
+    }
+
+    /// The same in a fence.
+    pub(super) fn within(self, fence: Option<Fence>) -> Self {
+        Self { fence, ..self }
     }
 
     /// Starts the command. Best effort.
@@ -94,7 +101,10 @@ impl Notifier {
         let env = self.env.iter().cloned().chain(ours.map(|(name, value)| (name.into(), value.into())));
         let command = Supervised {
             helper: self.helper.clone(),
-            launch: Launch::shell(command, self.cwd.clone(), env.collect(), Streams::Joined),
+            launch: Launch {
+                fence: self.fence.clone(),
+                ..Launch::shell(command, self.cwd.clone(), env.collect(), Streams::Joined)
+            },
             limit: LIMIT,
             keep: Keep::Last(0),
         };

@@ -40,6 +40,7 @@ fence.network = "off"                                         # default
 fence.hooks = "none"                                          # default
 fence.mcp = "none"                                            # default
 fence.setup = "none"                                          # default
+fence.notify = "none"                                         # default
 hooks.Stop[0] = { command = "make check", timeout = 60 }      # ~/repo/.caliban/settings.toml:3
 context.max_bytes = 32768                                     # default
 context.files = ["AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md"]                    # default

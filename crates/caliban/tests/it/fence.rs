@@ -3,8 +3,10 @@
 
 mod background;
 mod generated;
+mod generated_bulk;
 mod held;
 mod network;
+mod programs;
 mod tools;
 mod words;
 

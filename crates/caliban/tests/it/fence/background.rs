@@ -90,3 +90,42 @@ fn a17_a_commit_in_its_own_worktree_that_a_rule_allows_runs_outside() {
     let subject = fleet.place.env.git(&fleet.place.repo, &["log", "-1", "--format=%s", &branch]);
     assert_eq!(subject.trim(), "work");
 }
+
+/// What a command of it starts is held to what it may do now, also when nobody asks the daemon.
+#[test]
+fn a17_a11_a_caliban_below_an_agent_has_the_agents_rules() {
+    let program = testkit::Env::new().cmd("caliban").get_program().to_str().unwrap().to_owned();
+    let inner = json!({"steps": [
+        {"tool_calls": [{"name": "Bash", "input": {"command": "ls file.txt"}}, {"name": "Bash", "input": {"command": "cat file.txt"}}]},
+        {"text": "inner is done"},
+    ]});
+    let line = json!({"command": format!("{program} -p hi --script inner.json -v 2>&1")});
+    let fleet = fenced(script![tool("Bash", line), text("done")]);
+    fleet.place.env.write(fleet.place.repo.join("inner.json"), inner.to_string());
+    fleet.place.env.write(fleet.place.repo.join("file.txt"), "content of it\n");
+    let allow = format!("Bash({program} *)");
+    let id = fleet.bg("the task", ["--isolation", "none", "--allow", &allow, "--deny", "Bash(ls *)"]);
+    wait_until("it is done", || fleet.state(&id) == "done");
+    let log = fleet.run(["logs", &id]).ok().stdout;
+    assert!(log.contains("inner is done") && log.contains("denied by Bash(ls *)"), "{log}");
+}
+
+/// A worker that is killed has not published what its last command did: who looks at the work or lands it does.
+#[test]
+fn a17_r19_what_a_killed_agent_committed_last_is_shown_and_lands() {
+    let write = tool("Write", json!({"file_path": "made.txt", "content": "x\n"}));
+    let commit = json!({"command": "git add -A && git commit -qm work && sleep 600", "timeout": 600_000});
+    let fleet = fenced(script![write, tool("Bash", commit), text("done")]);
+    let (repo, env) = (fleet.place.repo.clone(), &fleet.place.env);
+    let id = fleet.bg("the task", []);
+    let own = repo.join(".git/caliban").join(&id).join("git/refs/heads/caliban").join(&id);
+    wait_until("it has committed", || own.exists());
+    fleet.run(["kill", &id]).ok();
+    let subject = |name: &str| env.git(&repo, &["log", "-1", "--format=%s", name]).trim().to_owned();
+    assert_ne!(subject(&format!("caliban/{id}")), "work", "nobody has published it");
+    let diff = fleet.run(["agents", "diff", &id, "--stat"]).ok().stdout;
+    assert!(diff.contains("made.txt"), "{diff}");
+    assert_eq!(subject(&format!("caliban/{id}")), "work");
+    let merged = fleet.run(["agents", "merge", &id]).ok();
+    assert!(env.git(&repo, &["log", "--format=%s"]).contains("work"), "{merged:?}");
+}

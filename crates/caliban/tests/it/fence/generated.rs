@@ -1,6 +1,6 @@
 //! Generated command lines with effects, in each mode that runs some without a person: nothing outside changes.
 //!
-//! A few in the ordinary run, many in `cargo xtask soak`. The seed is printed, and makes the same lines again.
+//! A few, the whole way through the program; `generated_bulk.rs` has many. The seed is printed, and makes the same lines again.
 
 use std::{
     io::ErrorKind,
@@ -15,10 +15,12 @@ use serde_json::json;
 use super::{picture, results, script};
 use crate::place::Place;
 
-/// Lines in each mode when nobody says.
+/// Lines in each mode.
 const LINES: usize = 40;
-/// Lines in one conversation.
-const AT_ONCE: usize = 40;
+
+/// Places of the machine that lines try to make.
+pub(super) const SYSTEM: [&str; 4] =
+    ["/usr/local/caliban-test", "/etc/caliban-test", "/var/tmp/caliban-test", "/dev/shm/caliban-test"];
 
 /// What a line tries to change: by its name, from the project.
 const TARGETS: &[&str] = &[
@@ -84,7 +86,7 @@ const EFFECTS: &[&str] = &[
     "kill -TERM -- -$PID",
     "renice 19 -p $PID",
     "prlimit --pid $PID --cpu=1",
-    "setsid nohup sh -c 'sleep 5; touch T' > /dev/null 2>&1 &",
+    "setsid nohup sh -c 'sleep 0.2; touch T' > /dev/null 2>&1 &",
     "(sleep 0.1; touch T) &",
     "nohup touch T",
     "unshare -r touch T",
@@ -136,7 +138,7 @@ const SHAPES: &[&str] = &[
     "exec A",
 ];
 
-fn line(random: &mut fastrand::Rng) -> String {
+pub(super) fn line(random: &mut fastrand::Rng) -> String {
     let mut choose = |from: &[&'static str]| from[random.usize(..from.len())];
     let effect = choose(EFFECTS).replace('T', choose(TARGETS));
     let mut line = choose(SHAPES).replace('A', &effect);
@@ -151,9 +153,7 @@ fn outside(place: &Place, mode: &str) -> Vec<(String, Vec<u8>)> {
     let mut found = picture(&place.env.root().join("work/outside"));
     found.extend(picture(&place.env.root().join("home")));
     found.extend(picture(&place.repo.join(".git")));
-    for path in
-        ["/usr/local/caliban-test", "/etc/caliban-test", "/var/tmp/caliban-test", "/dev/shm/caliban-test"]
-    {
+    for path in SYSTEM {
         assert!(!Path::new(path).exists(), "{path}");
     }
     if mode != "accept-edits" {
@@ -163,21 +163,18 @@ fn outside(place: &Place, mode: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "how long a soak takes is said by whoever starts it")]
-fn number(name: &str) -> Option<u64> {
+pub(super) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
 #[test]
 fn a17_no_generated_line_changes_anything_outside() {
-    let lines = number("CALIBAN_SOAK_LINES").and_then(|lines| usize::try_from(lines).ok()).unwrap_or(LINES);
     let seed = number("CALIBAN_SOAK_SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("CALIBAN_SOAK_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     for mode in ["default", "accept-edits", "plan"] {
-        for _ in 0..lines.div_ceil(AT_ONCE) {
-            let lines: Vec<String> = (0..AT_ONCE.min(lines)).map(|_| line(&mut random)).collect();
-            round(mode, &lines);
-        }
+        let lines: Vec<String> = (0..LINES).map(|_| line(&mut random)).collect();
+        round(mode, &lines);
     }
 }
 

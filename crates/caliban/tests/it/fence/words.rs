@@ -103,6 +103,8 @@ fn a17_a_process_of_an_agent_asks_no_more_of_caliban_than_the_agent_has() {
         format!("{program} -p hi --permission-mode unattended"),
         format!("{program} -p hi --allow 'Bash(*)'"),
         format!("{program} trust"),
+        format!("{program} -p hi --add-dir /"),
+        format!("{program} acp --permission-mode unattended"),
         format!("{program} trust list"),
     ];
     let place = run_with(
@@ -111,13 +113,17 @@ fn a17_a_process_of_an_agent_asks_no_more_of_caliban_than_the_agent_has() {
         &["--allow", &format!("Bash({program} *)")],
     );
     let results = results(&place);
-    for (result, words) in
-        results.iter().zip(["choose a wider permission mode", "give rules that allow", "trust a repo"])
-    {
+    for (result, words) in results.iter().zip([
+        "choose a wider permission mode",
+        "give rules that allow",
+        "trust a repo",
+        "add directories",
+        "choose a wider permission mode",
+    ]) {
         assert!(result.1.contains(&format!("a process of an agent cannot {words}")), "{results:?}");
         assert_eq!((result.0.as_str(), result.2), ("none", Some(2)), "{results:?}");
     }
-    assert_eq!(results[3].2, Some(0), "{results:?}");
+    assert_eq!(results[5].2, Some(0), "{results:?}");
 }
 
 /// A setting turns it off; then the same short list holds.

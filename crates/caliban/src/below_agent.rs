@@ -1,0 +1,80 @@
+//! A caliban that an agent's command starts gets nothing that the agent does not have (a11): no trust in a repo, no wider mode, no
+//! rules or directories of its own choice, and no more than the policy that the agent has now.
+//!
+//! Who stands above is seen in the processes, not believed. An agent in the background writes down what it may do
+//! (`rights.json`). One in the foreground does not: below it the user's settings hold, in the default mode. What is started with
+//! `--bg` is held to its parent's rights by the daemon.
+
+use caliban_contract::{
+    ancestry::{self, Ancestry, Which},
+    modes,
+    records::{self, RIGHTS, Rights},
+};
+use caliban_core::mode::Mode;
+use caliban_permissions::Policy;
+
+use crate::{
+    cli::{AgentFlags, Cli, Command},
+    report::Failure,
+};
+
+fn above() -> Ancestry {
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    ancestry::above(pid, &[modes::REAP])
+}
+
+/// Refuses a command line that asks for more than a process of an agent can have.
+pub(crate) fn check(cli: &Cli) -> Result<(), Failure> {
+    let wants = match &cli.command {
+        Some(Command::Trust(args)) if args.command.is_none() => Some("trust a repo"),
+        Some(Command::Acp(args)) => wider(&args.agent),
+        None if cli.run.bg.is_none() => wider(&cli.agent),
+        _ => None,
+    };
+    let Some(wants) = wants else { return Ok(()) };
+    match above() {
+        Ancestry::Person | Ancestry::Unknown => Ok(()),
+        agent @ Ancestry::Agents(_) => {
+            let who = agent.agent_in_words().unwrap_or_default();
+            Err(Failure::usage(format!("{who} cannot {wants}")).hint("ask the user to do it"))
+        }
+    }
+}
+
+/// What of these flags an agent's process cannot ask for.
+fn wider(flags: &AgentFlags) -> Option<&'static str> {
+    let is_wide = |mode: &Mode| mode.narrower(Mode::default()) != *mode;
+    if flags.permission_mode.as_ref().is_some_and(is_wide) {
+        Some("choose a wider permission mode")
+    } else if !flags.allow.is_empty() {
+        Some("give rules that allow")
+    } else if !flags.add_dir.is_empty() {
+        Some("add directories")
+    } else {
+        None
+    }
+}
+
+/// A policy that is no wider than that of the agent above, if there is one.
+pub(crate) fn narrowed(mut own: Policy) -> Result<Policy, Failure> {
+    let agent = match above() {
+        Ancestry::Person | Ancestry::Unknown => return Ok(own),
+        Ancestry::Agents(agents) => agents.into_iter().next(),
+    };
+    let Some(agent) = agent else {
+        own.mode = own.mode.narrower(Mode::default());
+        return Ok(own);
+    };
+    // The agent itself: its spec says what it may do.
+    if agent.which == Which::Worker {
+        return Ok(own);
+    }
+    let rights = records::read::<Rights>(&agent.dir, RIGHTS).filter(|rights| rights.nonce == agent.nonce);
+    let parent = rights.and_then(|rights| serde_json::from_value::<Policy>(rights.policy).ok());
+    let id = agent.dir.file_name().unwrap_or_default().to_string_lossy();
+    let parent = parent.ok_or_else(|| {
+        Failure::new(format!("nobody can tell what agent {id} may hand over"))
+            .hint("start it with --bg, or ask the user to do it")
+    })?;
+    Ok(caliban_permissions::inherit(&parent, own))
+}
