@@ -35,6 +35,7 @@ use crate::{
     prompt::{self, ContextFiles, Instructions, Place, Standing, Surroundings, SystemPrompt},
     spawner::Spawner,
     subagent::{self, AgentTool, Isolation},
+    telemetry::Observers,
     writers::Writers,
 };
 
@@ -95,6 +96,8 @@ pub struct Blueprint {
     pub background: Option<background::Limits>,
     /// Who takes work that outlives the session.
     pub spawner: Arc<dyn Spawner>,
+    /// Sees the records of every agent that is made from this.
+    pub observers: Option<Observers>,
 }
 
 /// Whether agents can start helpers.
@@ -217,7 +220,8 @@ fn knows_patches(model: &str) -> bool {
 impl Blueprint {
     /// The kit of one agent.
     pub fn kit(&self, wanted: Wanted) -> Result<Kit, ComposeError> {
-        let (feed, own_asks) = (Feed::default(), Asks::default());
+        let feed = Feed::observed(self.observers.as_ref().map(|observe| observe()));
+        let own_asks = Asks::default();
         let price = self.price();
         let (purse, asks, mirror, parent, above) = match &wanted.kin {
             Kin::Independent => (Purse::new(&wanted.session, self.budget, price), own_asks, None, None, None),

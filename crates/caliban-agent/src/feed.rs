@@ -11,7 +11,10 @@ use std::{
 use caliban_core::wait::Wait;
 use tokio::sync::watch;
 
-use crate::event::{Ask, Event, Record};
+use crate::{
+    event::{Ask, Event, Record},
+    telemetry::Observer,
+};
 
 /// Text entries grow to this size before a new one begins.
 const COALESCE_BYTES: usize = 4 * 1024;
@@ -81,10 +84,18 @@ pub struct Cursor {
 }
 
 /// A handle to the log.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Feed {
     log: Arc<Mutex<Log>>,
     changed: watch::Sender<()>,
+    /// Sees each record once.
+    observer: Option<Arc<Mutex<Observer>>>,
+}
+
+impl std::fmt::Debug for Feed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Feed").field("log", &self.log).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -97,11 +108,24 @@ struct Log {
 
 impl Default for Feed {
     fn default() -> Self {
-        Self { log: Arc::default(), changed: watch::Sender::new(()) }
+        Self { log: Arc::default(), changed: watch::Sender::new(()), observer: None }
     }
 }
 
 impl Feed {
+    /// A feed whose records this one sees.
+    pub fn observed(observer: Option<Observer>) -> Self {
+        Self { observer: observer.map(|observer| Arc::new(Mutex::new(observer))), ..Self::default() }
+    }
+
+    /// Adds a record of the transcript: one that was just written, or one that was there before.
+    pub(crate) fn record(&self, record: Record, is_new: bool) {
+        if let Some(observer) = &self.observer {
+            observer.lock().unwrap_or_else(PoisonError::into_inner)(&record, is_new);
+        }
+        self.push(Entry::Record(Arc::new(record)));
+    }
+
     /// Adds an entry; text goes into the last one while that is small.
     pub fn push(&self, entry: Entry) {
         let mut log = self.lock();

@@ -32,6 +32,7 @@ pub mod session_file;
 pub mod spawner;
 pub mod spent;
 pub mod subagent;
+pub mod telemetry;
 pub mod transcript;
 mod turn;
 pub mod writers;

@@ -144,7 +144,7 @@ impl Transcript {
         file.set_len(length).map_err(|source| io_error(&path, source))?;
         file.seek(SeekFrom::Start(length)).map_err(|source| io_error(&path, source))?;
         for record in &records {
-            feed.push(Entry::Record(Arc::new(record.clone())));
+            feed.record(record.clone(), false);
         }
         let next = records.last().map_or(0, |record| record.seq + 1);
         let stands_in = standing(&records).map(|standing| standing.here);
@@ -165,7 +165,7 @@ impl Transcript {
                         if let (true, Err(error @ TranscriptError::Io { .. })) = (writer.broken, &result) {
                             feed.push(Entry::Broken { reason: error.to_string() });
                         }
-                        let result = result.map(|record| feed.push(Entry::Record(Arc::new(record))));
+                        let result = result.map(|record| feed.record(record, true));
                         // The asker may have gone away; the record is there all the same.
                         let _gone = done.send(result);
                     }

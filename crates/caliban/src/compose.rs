@@ -52,7 +52,7 @@ use crate::{
         tool_environment::{Breadth, left_out, secrets, tool_environment, with_set},
     },
     skills::{self, Skill},
-    tool_names,
+    telemetry, tool_names,
     trust::Trust,
 };
 
@@ -229,6 +229,8 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     let hook_fence = fence_of(settings.fence.hooks, &loaded.root)?;
     let mcp_fence = fence_of(settings.fence.mcp, &root)?;
     let setup_fence = fence_of(settings.fence.setup, &root)?;
+    let (observers, problem) = telemetry::observers(environment);
+    notes.extend(problem);
     let blueprint = Blueprint {
         billing: billing(&target),
         provider,
@@ -274,6 +276,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         isolation: isolation(settings, repo, &workspace, setup_fence),
         background: None,
         spawner: Arc::new(spawner),
+        observers,
     };
     let mut configs = mcp::configured(settings, &workspace, mcp_fence.as_ref());
     configs.extend(mcp::brought(mcp_servers, &workspace, mcp_fence.as_ref()));

@@ -23,6 +23,7 @@ mod screen;
 mod sessions;
 mod settings;
 mod skills;
+mod telemetry;
 mod tool_names;
 mod trust;
 mod types;
@@ -120,9 +121,9 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
             if screen::starts_with_agents(cli, &environment, &cwd)? {
                 return runtime()?.block_on(fleet::agent_view(&environment, &cwd));
             }
-            return runtime()?.block_on(screen::screen(cli, &environment, &cwd));
+            return run_agents(screen::screen(cli, &environment, &cwd));
         }
-        return runtime()?.block_on(print::print(cli, &environment, &cwd));
+        return run_agents(print::print(cli, &environment, &cwd));
     };
     if fleet::is_verb(command) {
         return runtime()?.block_on(fleet::fleet(command, &environment, &cwd));
@@ -134,7 +135,7 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         return runtime()?.block_on(dashboard::dashboard(args, &environment, &cwd));
     }
     if let Command::Acp(args) = command {
-        return runtime()?.block_on(acp::acp(&args.agent, &environment));
+        return run_agents(acp::acp(&args.agent, &environment));
     }
     let mut out = anstream::stdout().lock();
     match command {
@@ -172,6 +173,15 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         | Command::Demo => {}
     }
     Ok(Code::Done)
+}
+
+/// Runs a command that has agents in this process.
+fn run_agents(command: impl Future<Output = Result<Code, Failure>>) -> Result<Code, Failure> {
+    runtime()?.block_on(async {
+        let ended = command.await;
+        telemetry::flush().await;
+        ended
+    })
 }
 
 /// The runtime of a command that needs one. One thread: a turn waits for the model, not for cores.

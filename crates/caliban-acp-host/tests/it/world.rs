@@ -148,6 +148,7 @@ impl World {
             cwd: self.root().to_owned(),
             background: None,
             spawner: Arc::new(NoFleet),
+            observers: None,
         };
         let wanted = Wanted::new(
             session.to_owned(),

@@ -92,6 +92,7 @@ impl World {
             cwd: self.root(),
             background: None,
             spawner: self.spawner.clone(),
+            observers: None,
         };
         let wanted = Wanted::new(
             "session".into(),

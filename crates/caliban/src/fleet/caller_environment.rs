@@ -21,8 +21,17 @@ use crate::{
 };
 
 /// Beginnings of names that settings and providers read, beside what tools get.
-const PREFIXES: [&str; 8] =
-    ["CAFLEET_", "CALIBAN_", "ANTHROPIC_", "OPENAI_", "GOOGLE_", "GEMINI_", "OPENROUTER_", "OLLAMA_"];
+const PREFIXES: [&str; 9] = [
+    "CAFLEET_",
+    "CALIBAN_",
+    "ANTHROPIC_",
+    "OPENAI_",
+    "GOOGLE_",
+    "GEMINI_",
+    "OPENROUTER_",
+    "OLLAMA_",
+    "OTEL_",
+];
 
 /// Names that would be wrong in another process.
 const DROPPED: [&str; 8] =

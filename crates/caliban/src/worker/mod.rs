@@ -100,7 +100,12 @@ pub(crate) fn worker_main(args: &[OsString]) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(work(&order)) {
+    let worked = runtime.block_on(async {
+        let worked = work(&order).await;
+        crate::telemetry::flush().await;
+        worked
+    });
+    match worked {
         Ok(End::Finished) => ExitCode::SUCCESS,
         Ok(End::Hibernated) => ExitCode::from(u8::try_from(records::HIBERNATED).unwrap_or(u8::MAX)),
         Err(failure) => {

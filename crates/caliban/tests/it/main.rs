@@ -67,6 +67,7 @@ mod sent_away;
 mod sessions;
 mod skills;
 mod sub_agents;
+mod telemetry;
 mod told;
 mod told_model;
 mod trust;
