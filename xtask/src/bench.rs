@@ -5,6 +5,7 @@
 //! are printed, never asserted; a benchmark fails only when a command does.
 
 mod broker;
+mod broker_http;
 mod broker_load;
 mod capture;
 mod commit;
@@ -65,7 +66,7 @@ struct Bench {
     run: fn(&Bed) -> Result<Table>,
 }
 
-const BENCHES: [Bench; 12] = [
+const BENCHES: [Bench; 13] = [
     version::BENCH,
     help::BENCH,
     turn::BENCH,
@@ -76,6 +77,7 @@ const BENCHES: [Bench; 12] = [
     removal::BENCH,
     broker::BENCH,
     broker_load::BENCH,
+    broker_http::BENCH,
     fleet::BENCH,
     tui::BENCH,
 ];

@@ -8,7 +8,6 @@ pub mod asks;
 pub mod background;
 pub mod blueprint;
 pub mod budget;
-mod call_text;
 mod calls;
 pub mod checkpoint;
 mod compaction;
@@ -40,5 +39,5 @@ pub mod writers;
 pub use agent::{
     Agent, Attendance, Change, EarlierAnswers, Fallback, Kit, Limits, Refused, TurnCount, TurnReport,
 };
-pub use call_text::{Excerpt, excerpt, whole_call};
+pub use caliban_core::call_text::{Excerpt, excerpt, whole_call};
 pub use calls::quote as describe;

@@ -7,6 +7,7 @@ pub mod access;
 pub mod alias;
 pub mod background;
 pub mod budget;
+pub mod call_text;
 pub mod cap;
 pub mod fence;
 pub mod hook;

@@ -23,6 +23,7 @@
 mod daemon;
 mod daemon_mode;
 pub mod landing;
+pub mod offline;
 mod process;
 pub mod row;
 mod shim;

@@ -6,12 +6,17 @@ use axum::Router;
 use axum::extract::Request;
 use axum::response::IntoResponse as _;
 use axum::routing::{get, post};
+use caliban_control::protocol::AgentRow;
+use serde_json::Value;
 
+use crate::broker::Desk;
 use crate::devices::Devices;
 use crate::error::Problem;
+use crate::fleet::{Hub, RepoView};
 use crate::options::Options;
 use crate::site::Site;
-use crate::{assets, auth, guard, icon};
+use crate::transcript::Shelf;
+use crate::{agent, assets, auth, broker, fleet, guard, icon, transcript};
 
 /// The largest body of a request.
 const BODY_CAP: usize = 1024 * 1024;
@@ -21,12 +26,36 @@ pub(crate) struct App {
     pub(crate) options: Options,
     pub(crate) site: Site,
     pub(crate) started_at: u64,
+    pub(crate) hub: Hub,
+    pub(crate) shelf: Shelf,
+    pub(crate) desk: Desk,
     devices: Mutex<Devices>,
 }
 
 impl App {
-    pub(crate) fn new(options: Options, site: Site, devices: Devices) -> Self {
-        Self { options, site, devices: Mutex::new(devices), started_at: caliban_contract::wall_ms() }
+    pub(crate) fn new(options: Options, site: Site, devices: Devices) -> std::io::Result<Self> {
+        let desk = Desk::new(options.broker.clone(), options.programs.cafleet.clone());
+        Ok(Self {
+            options,
+            desk,
+            site,
+            started_at: caliban_contract::wall_ms(),
+            hub: Hub::new()?,
+            shelf: Shelf::default(),
+            devices: Mutex::new(devices),
+        })
+    }
+
+    /// The repo with this hash.
+    pub(crate) fn repo(&self, hash: &str) -> Result<RepoView, Problem> {
+        self.hub.repo(hash).ok_or_else(|| Problem::not_found("no repo with a fleet has this hash"))
+    }
+
+    /// An agent as it is now, by its whole id, and as pages show it.
+    pub(crate) fn agent(&self, hash: &str, id: &str) -> Result<(AgentRow, Value), Problem> {
+        let none = || Problem::not_found("there is no such agent").hint("it may have been removed");
+        let id = id.parse().map_err(|_| none())?;
+        self.hub.agent(hash, id).ok_or_else(none)
     }
 
     /// Who may come in. Held for a moment only.
@@ -51,7 +80,36 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/v1/devices/{id}", axum::routing::delete(auth::revoke))
         .route("/api/v1/links", post(auth::new_link))
         .route("/icon.svg", get(icon::answer))
-        .route("/healthz", get(async || "ok\n"));
+        .route("/healthz", get(async || "ok\n"))
+        .route("/api/v1/fleet", get(fleet::fleet))
+        .route("/api/v1/asks", get(fleet::asks))
+        .route("/api/v1/events", get(fleet::events))
+        .route("/api/v1/repos/{repo}/new", get(agent::form))
+        .route("/api/v1/repos/{repo}/agents", post(agent::spawn))
+        .route("/api/v1/repos/{repo}/agents/{id}", get(agent::show).delete(agent::rm))
+        .route("/api/v1/repos/{repo}/agents/{id}/approve", post(agent::approve))
+        .route("/api/v1/repos/{repo}/agents/{id}/deny", post(agent::deny))
+        .route("/api/v1/repos/{repo}/agents/{id}/send", post(agent::send))
+        .route("/api/v1/repos/{repo}/agents/{id}/kill", post(agent::kill))
+        .route("/api/v1/repos/{repo}/agents/{id}/cancel", post(agent::cancel))
+        .route("/api/v1/repos/{repo}/agents/{id}/resume", post(agent::resume))
+        .route("/api/v1/repos/{repo}/agents/{id}/respawn", post(agent::respawn))
+        .route("/api/v1/repos/{repo}/agents/{id}/merge", post(agent::merge))
+        .route("/api/v1/repos/{repo}/agents/{id}/diff", get(agent::diff))
+        .route("/api/v1/repos/{repo}/agents/{id}/diff/file", get(agent::diff_file))
+        .route("/api/v1/repos/{repo}/agents/{id}/transcript", get(transcript::transcript))
+        .route("/api/v1/repos/{repo}/agents/{id}/output/{call}", get(transcript::output))
+        .route("/api/v1/repos/{repo}/agents/{id}/usage", get(transcript::usage))
+        .route("/ui/api/sessions", get(broker::ui_sessions))
+        .route("/ui/api/agents", get(broker::agents))
+        .route("/ui/api/agents/{id}/inbox", get(broker::inbox))
+        .route("/ui/api/agents/{id}/sent", get(broker::sent))
+        .route("/ui/api/timeline", get(broker::timeline))
+        .route("/ui/api/messages/send", post(broker::send))
+        .route("/api/v1/broker/sessions", get(broker::sessions))
+        .route("/api/v1/broker/sessions/{session}", get(broker::session))
+        .route("/api/v1/broker/sessions/{session}/send", post(broker::broadcast_or_send))
+        .route("/api/v1/broker/sessions/{session}/members/{id}/pane", get(broker::pane));
     api.fallback(other)
         .layer(axum::extract::DefaultBodyLimit::max(BODY_CAP))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), guard::guard))

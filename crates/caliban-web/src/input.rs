@@ -1,8 +1,9 @@
-//! What comes in: JSON bodies, with our own words for what is wrong with them.
+//! What comes in: JSON bodies and queries, with our own words for what is wrong with them.
 
 use axum::Json;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use http::StatusCode;
+use http::request::Parts;
 use serde::de::DeserializeOwned;
 
 use crate::error::Problem;
@@ -19,6 +20,20 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Input<T> {
             Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
                 Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the body is too large"))
             }
+            Err(rejection) => Err(Problem::bad(rejection.body_text())),
+        }
+    }
+}
+
+/// What stands behind the question mark.
+pub(crate) struct Asked<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Query::<T>::from_request_parts(parts, state).await {
+            Ok(Query(value)) => Ok(Self(value)),
             Err(rejection) => Err(Problem::bad(rejection.body_text())),
         }
     }

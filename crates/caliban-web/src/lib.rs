@@ -4,20 +4,26 @@
 //! with daemons through `caliban-control` and with the broker through `caliban-store`, like the command line. The page itself
 //! is `assets/`. It decides nothing about agents: daemons and agents judge who asks.
 
+mod agent;
 mod app;
 mod assets;
 mod auth;
+mod broker;
 mod devices;
 mod error;
+mod fleet;
 mod guard;
 mod icon;
 mod input;
 mod options;
 mod peer;
+mod program;
+mod render;
 mod running;
 mod server;
 mod site;
 mod time;
+mod transcript;
 
 use std::io;
 use std::net::SocketAddr;
@@ -120,9 +126,13 @@ pub async fn serve(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), S
     };
     let site = Site::new(devices.name(), address, &options.exposure);
     let token_file = devices.token_file().to_owned();
-    let app = Arc::new(App::new(options, site, devices));
+    let app = Arc::new(App::new(options, site, devices).map_err(ServeError::Broken)?);
     let url = app.link().map_err(ServeError::Broken)?;
     let origin = app.site.origin();
     ready(&Ready { url, origin, pid: std::process::id(), token_file, was_running: false });
-    server::run(listener, app::router(app), tls).await.map_err(ServeError::Broken)
+    tokio::select! {
+        ended = server::run(listener, app::router(Arc::clone(&app)), tls) => ended.map_err(ServeError::Broken),
+        () = fleet::follow(Arc::clone(&app)) => Ok(()),
+        () = broker::watch(app) => Ok(()),
+    }
 }

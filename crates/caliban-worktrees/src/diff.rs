@@ -196,6 +196,17 @@ impl Repo {
         Ok(Patch { bytes: answer.stdout, left: state.left })
     }
 
+    /// The same of one file, by its path from the worktree's root.
+    pub async fn patch_of(&self, name: &Slug, path: &str, cancel: &CancellationToken) -> Result<Patch> {
+        let state = self.snapshot(name, cancel).await?;
+        let call = self.git.hardened(state.store.place(), "diff-tree");
+        let call = call.args(["-r", "-p", "--no-color", "--no-ext-diff", "--no-textconv"]);
+        let literal = format!(":(top,literal){path}");
+        let call = call.args([state.base.as_str(), state.commit.as_str(), "--", &literal]);
+        let answer = call.run(cancel).await?.ok()?;
+        Ok(Patch { bytes: answer.stdout, left: state.left })
+    }
+
     /// Tries the merge of the worktree's branch into `into` (default: what was HEAD where this was opened), in a
     /// store of its own. Uncommitted work is not part of it.
     pub async fn merge_preview(

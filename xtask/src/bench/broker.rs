@@ -115,7 +115,8 @@ impl Broker {
         Subject::new(&self.program, &self.home).env("CAFLEET_DATABASE_URL", self.url.as_str())
     }
 
-    fn command(&self, args: &[&str]) -> Result<Command> {
+    /// A command without a session.
+    pub(super) fn command(&self, args: &[&str]) -> Result<Command> {
         let mut command = self.plain().args(args).command()?;
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(command)

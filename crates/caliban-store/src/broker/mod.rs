@@ -11,6 +11,7 @@ mod deliverer;
 mod delivery;
 mod error;
 mod execs;
+mod group;
 mod ids;
 mod limits;
 mod members;
@@ -24,6 +25,7 @@ mod send;
 mod sessions;
 mod speaker;
 mod tasks;
+mod timeline;
 mod types;
 
 pub use deliverer::Deliverer;
@@ -38,6 +40,7 @@ pub use schema::SCHEMA;
 pub use send::{Broadcast, Freshness, NewBroadcast, NewMessage, Sent};
 pub use sessions::{Created, DeletedSession, NewSession};
 pub use speaker::{Capability, Enclosure, Owner, Seal, Speaker};
+pub use timeline::Of;
 pub use types::{
     Agent, AgentKind, AgentStatus, Delivery, DeliveryState, NewAgent, PaneIdentity, Placement, Session,
     SessionSummary, Task, TaskKind, TaskState,

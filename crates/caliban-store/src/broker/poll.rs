@@ -137,7 +137,10 @@ impl Broker {
     }
 
     /// Another number whenever somebody else has written to the store. Costs next to nothing.
-    async fn data_version(&mut self) -> Result<i64, BrokerError> {
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn data_version(&mut self) -> Result<i64, BrokerError> {
         let read = sqlx::query_scalar("PRAGMA data_version").fetch_one(self.db.conn().await?).await;
         read.map_err(|e| self.db.words(e).into())
     }

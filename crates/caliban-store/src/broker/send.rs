@@ -159,7 +159,7 @@ async fn store_message(
 }
 
 /// A repeated message, if it is the same one; else the refusal.
-async fn known_message(
+pub(super) async fn known_message(
     tx: &mut Tx<'_>,
     id: TaskId,
     new: &NewMessage,
@@ -215,14 +215,22 @@ async fn known_broadcast(
     Ok(Broadcast { summary, recipients, freshness: Freshness::Repeated })
 }
 
-async fn active_sender(tx: &mut Tx<'_>, session: SessionId, given: &IdPrefix) -> Result<Agent, BrokerError> {
+pub(super) async fn active_sender(
+    tx: &mut Tx<'_>,
+    session: SessionId,
+    given: &IdPrefix,
+) -> Result<Agent, BrokerError> {
     let refused = || BrokerError::SenderNotActive(given.given().to_owned());
     let found = find_agent(tx.conn(), session, given).await.map_err(|e| tx.words(e))?;
     let agent = found.one(given, refused)?;
     if agent.status == AgentStatus::Active { Ok(agent) } else { Err(refused()) }
 }
 
-async fn destination(tx: &mut Tx<'_>, session: SessionId, given: &IdPrefix) -> Result<Agent, BrokerError> {
+pub(super) async fn destination(
+    tx: &mut Tx<'_>,
+    session: SessionId,
+    given: &IdPrefix,
+) -> Result<Agent, BrokerError> {
     let not_found = || BrokerError::DestinationNotFound(given.given().to_owned());
     let found = find_agent(tx.conn(), session, given).await.map_err(|e| tx.words(e))?;
     match found.one(given, not_found) {

@@ -4,9 +4,7 @@
 //! them; a fleet that cannot be read is named and hides no other.
 
 use std::{
-    fs,
     io::Write,
-    os::unix::ffi::OsStringExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -15,6 +13,7 @@ use anstyle::Style;
 use caliban_contract::{PlaceSources, Places};
 use caliban_control::{Client, ClientError, protocol::AgentRow};
 use caliban_core::inert;
+use caliban_supervisor::offline;
 use serde::Serialize;
 
 use super::{
@@ -22,7 +21,7 @@ use super::{
     approval_numbers::{self, Numbered, Showing},
     approvals, json_line,
     list::{self, NEEDS_YOU},
-    offline, place_sources,
+    place_sources,
     row::{self, Shown},
     say,
 };
@@ -32,8 +31,6 @@ use crate::report::{Code, Failure};
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How the path of a repo looks.
 const REPO: Style = Style::new().bold();
-/// The longest path of a repo that is read.
-const PATH_CAP: u64 = 64 * 1024;
 
 /// The fleet of one repo.
 struct Found {
@@ -152,8 +149,9 @@ async fn find(fleet: &Fleet<'_>) -> Result<Vec<Found>, Failure> {
     let sources = place_sources(fleet.environment)?;
     let parent = sources.data.join("repos");
     let mut found = Vec::new();
-    for base in bases(&parent)? {
-        let Some(repo) = repo_of(&base) else {
+    let unread = |error| Failure::new(format!("cannot read {}: {error}", parent.display()));
+    for base in offline::bases(&parent).map_err(unread)? {
+        let Some(repo) = offline::repo_of(&base) else {
             say(&format!("left out: {} does not say which repo it is about", base.display()));
             continue;
         };
@@ -167,31 +165,6 @@ async fn find(fleet: &Fleet<'_>) -> Result<Vec<Found>, Failure> {
     }
     found.sort_by(|one, other| one.repo.cmp(&other.repo));
     Ok(found)
-}
-
-/// The directories of all fleets that ever were.
-fn bases(parent: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let entries = match fs::read_dir(parent) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Failure::new(format!("cannot read {}: {error}", parent.display()))),
-    };
-    let mut bases: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    bases.retain(|base| base.join(offline::REGISTRY).is_file());
-    bases.sort();
-    Ok(bases)
-}
-
-/// The repo that a fleet's directory says it is about.
-fn repo_of(base: &Path) -> Option<PathBuf> {
-    let note = base.join("repo");
-    note.symlink_metadata().ok().filter(|note| note.is_file() && note.len() <= PATH_CAP)?;
-    let mut text = fs::read(note).ok()?;
-    if text.last() == Some(&b'\n') {
-        text.pop();
-    }
-    let repo = PathBuf::from(std::ffi::OsString::from_vec(text));
-    repo.is_absolute().then_some(repo)
 }
 
 /// The agents of one fleet.

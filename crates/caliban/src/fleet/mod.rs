@@ -21,7 +21,6 @@ pub(crate) mod limits;
 mod list;
 mod logs;
 mod merge;
-mod offline;
 pub(crate) mod questions;
 mod respawn;
 mod resume;

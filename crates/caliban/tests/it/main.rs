@@ -20,6 +20,8 @@ mod commands;
 mod compaction;
 mod config;
 mod daemon_below;
+mod dashboard;
+mod dashboard_a13;
 mod demo;
 mod detach;
 mod doctor;

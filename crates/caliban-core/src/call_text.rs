@@ -1,14 +1,18 @@
 //! A call as a person reads it before they allow it: every argument, nothing hidden, nothing that could be taken for
 //! something else.
 
-use caliban_core::inert;
 use serde_json::Value;
+
+use crate::inert;
 
 /// Arguments that tell all when they stand alone.
 const TELLING: [&str; 6] = ["command", "file_path", "path", "url", "pattern", "prompt"];
 /// Of a longer call, so much of its beginning and of its end is shown.
 const HEAD: Room = Room { characters: 2500, lines: 40 };
 const TAIL: Room = Room { characters: 1500, lines: 20 };
+
+/// How a line ends that stands for what is left out.
+const LEFT_OUT: &str = "characters are not shown …]";
 
 struct Room {
     characters: usize,
@@ -58,7 +62,13 @@ pub fn excerpt(text: &str) -> Excerpt {
     let head = head.unwrap_or(0).min(tail);
     let hidden = text[head..tail].chars().count();
     let (begin, end) = (text[..head].trim_end_matches('\n'), text[tail..].trim_start_matches('\n'));
-    Excerpt { text: format!("{begin}\n[… {hidden} characters are not shown …]\n{end}"), hidden }
+    Excerpt { text: format!("{begin}\n[… {hidden} {LEFT_OUT}\n{end}"), hidden }
+}
+
+/// Whether a part of this text was left out by [`excerpt`]. A call may contain the same words: then it is looked up in vain.
+#[must_use]
+pub fn is_cut(text: &str) -> bool {
+    text.contains(LEFT_OUT)
 }
 
 /// How far one gets before the room is used up.

@@ -6,7 +6,7 @@
 use std::{
     fs::{self, DirBuilder},
     io,
-    os::unix::fs::DirBuilderExt as _,
+    os::unix::{ffi::OsStringExt as _, fs::DirBuilderExt as _},
     path::{Path, PathBuf},
 };
 
@@ -20,18 +20,48 @@ use caliban_store::{
     HostId, StoreUrl,
     fleet::{Record, Registry, Wanted},
 };
-use caliban_supervisor::{
+
+use crate::{
     decide::{self, End},
     row::{About, RowFacts},
 };
 
 /// The registry's file.
-pub(super) const REGISTRY: &str = "fleet.db";
+pub const REGISTRY: &str = "fleet.db";
 /// What of a store may be in its log alone.
-const LOG: &str = "fleet.db-wal";
+pub const LOG: &str = "fleet.db-wal";
+
+/// The longest path of a repo that is read.
+const PATH_CAP: u64 = 64 * 1024;
+
+/// The directories of all fleets that ever were.
+pub fn bases(parent: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(parent) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut bases: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    bases.retain(|base| base.join(REGISTRY).is_file());
+    bases.sort();
+    Ok(bases)
+}
+
+/// The repo that a fleet's directory says it is about.
+#[must_use]
+pub fn repo_of(base: &Path) -> Option<PathBuf> {
+    let note = base.join("repo");
+    note.symlink_metadata().ok().filter(|note| note.is_file() && note.len() <= PATH_CAP)?;
+    let mut text = fs::read(note).ok()?;
+    if text.last() == Some(&b'\n') {
+        text.pop();
+    }
+    let repo = PathBuf::from(std::ffi::OsString::from_vec(text));
+    repo.is_absolute().then_some(repo)
+}
 
 /// The agents of the fleet in `base`; the copy is made in our own runtime directory.
-pub(super) async fn read(base: &Path, places: &Places, own: &Places) -> Result<Vec<AgentRow>, String> {
+pub async fn read(base: &Path, places: &Places, own: &Places) -> Result<Vec<AgentRow>, String> {
     let copy = Copy::make(base, own).map_err(|error| format!("its registry cannot be copied: {error}"))?;
     let host = caliban_process::machine().map_err(|error| error.to_string())?;
     let url = StoreUrl::sqlite(copy.0.join(REGISTRY));

@@ -1,0 +1,91 @@
+//! One agent: what it is, what it changed, and what one can do to it. Effects go to the daemon of its repo, which is started for
+//! them; who may do what is judged there.
+
+mod diff;
+mod new;
+mod verbs;
+
+pub(crate) use diff::{diff, diff_file};
+pub(crate) use new::{form, spawn};
+pub(crate) use verbs::{approve, cancel, deny, kill, merge, respawn, resume, rm, send};
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use caliban_contract::records::{SPEC, TRANSCRIPT};
+use caliban_control::protocol::AgentRow;
+use caliban_control::{Client, ClientError};
+use caliban_core::spec::{Isolation, SpawnSpec};
+use caliban_core::{inert, models};
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::error::Problem;
+use crate::transcript;
+use crate::{fleet::RepoView, program};
+
+/// `GET /api/v1/repos/{repo}/agents/{id}`.
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Path((repo, id)): Path<(String, String)>,
+) -> Result<Json<Value>, Problem> {
+    let view = app.repo(&repo)?;
+    let (row, mut shown) = app.agent(&repo, &id)?;
+    let read = move || about(&app, &row);
+    let more =
+        tokio::task::spawn_blocking(read).await.map_err(|error| Problem::internal(error.to_string()))?;
+    if let (Some(fields), Value::Object(more)) = (shown.as_object_mut(), more) {
+        fields.extend(more);
+        fields.insert("daemon".into(), view.repo.daemon.into());
+    }
+    Ok(Json(shown))
+}
+
+/// What the agent's files tell.
+fn about(app: &App, row: &AgentRow) -> Value {
+    let path = row.dir.join(TRANSCRIPT);
+    let index = app.shelf.with(&path, |index| {
+        let last = index.points.last().cloned();
+        Ok((index.total(), transcript::todo(index.todo.as_ref()), last))
+    });
+    let (items, todo, last) = index.unwrap_or_default();
+    let context = last.map(|point| {
+        let model = point.model.as_deref().or(row.model.as_deref()).unwrap_or_default();
+        json!({"used": point.usage.prompt().saturating_add(point.usage.output), "window": models::family(model).window})
+    });
+    let spec = std::fs::read_to_string(row.dir.join(SPEC)).ok();
+    let spec = spec.and_then(|text| SpawnSpec::from_json(&text).ok()).map(|spec| spec_json(&spec));
+    json!({"items": items, "todo": todo, "context": context, "spec": spec})
+}
+
+fn spec_json(spec: &SpawnSpec) -> Value {
+    let (isolation, base) = match &spec.isolation {
+        Isolation::None => ("none", None),
+        Isolation::Worktree(wanted) => ("worktree", Some(inert::line(&wanted.base_ref))),
+    };
+    json!({
+        "prompt": inert::block(&spec.prompt),
+        "agent_type": spec.setup.agent_type,
+        "isolation": isolation,
+        "base": base,
+        "permission_mode": spec.setup.permission_mode,
+        "max_turns": spec.setup.max_turns,
+        "budget": spec.setup.budget,
+        "after": spec.after,
+    })
+}
+
+/// The daemon of a repo; started when there is none. `caliban` starts it, with the settings of that repo.
+pub(crate) async fn daemon(app: &App, view: &RepoView) -> Result<Client, Problem> {
+    match Client::connect(&view.places).await {
+        Err(ClientError::NotRunning(_)) => {
+            let args = ["-C".to_owned(), view.repo.path.to_string_lossy().into_owned()];
+            let args: Vec<String> =
+                args.into_iter().chain(["agents", "list", "--json"].map(str::to_owned)).collect();
+            program::json(&app.options.programs.caliban, &args, None).await?;
+            Ok(Client::connect(&view.places).await?)
+        }
+        other => Ok(other?),
+    }
+}

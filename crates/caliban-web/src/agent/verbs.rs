@@ -1,0 +1,164 @@
+//! The verbs that change something: each goes to the daemon of the agent's repo, and is answered when it is done.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use caliban_acp::Link;
+use caliban_control::protocol::{
+    ApproveRequest, DenyRequest, KillRequest, MergeRequest, RmRequest, SendRequest,
+};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::daemon;
+use crate::app::App;
+use crate::error::Problem;
+use crate::input::{Asked, Input};
+use crate::program;
+
+type Agent = Path<(String, String)>;
+type Answer = Result<Json<Value>, Problem>;
+
+/// Allows exactly one call.
+pub(crate) async fn approve(
+    State(app): State<Arc<App>>,
+    Path((repo, id)): Agent,
+    Input(request): Input<ApproveRequest>,
+) -> Answer {
+    let mut client = daemon(&app, &app.repo(&repo)?).await?;
+    Ok(Json(json!(client.approve(&id, &request).await?)))
+}
+
+/// Refuses exactly one call.
+pub(crate) async fn deny(
+    State(app): State<Arc<App>>,
+    Path((repo, id)): Agent,
+    Input(request): Input<DenyRequest>,
+) -> Answer {
+    let mut client = daemon(&app, &app.repo(&repo)?).await?;
+    Ok(Json(json!(client.deny(&id, &request).await?)))
+}
+
+/// `POST …/send`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Message {
+    text: String,
+    #[serde(default)]
+    key: Option<String>,
+}
+
+/// Says something to an agent.
+pub(crate) async fn send(
+    State(app): State<Arc<App>>,
+    Path((repo, id)): Agent,
+    Input(message): Input<Message>,
+) -> Answer {
+    let mut client = daemon(&app, &app.repo(&repo)?).await?;
+    let request = SendRequest { text: message.text, veiled: None, id: message.key };
+    Ok(Json(json!(client.send(&id, request).await?)))
+}
+
+/// Ends an agent.
+pub(crate) async fn kill(
+    State(app): State<Arc<App>>,
+    Path((repo, id)): Agent,
+    Input(request): Input<KillRequest>,
+) -> Answer {
+    let mut client = daemon(&app, &app.repo(&repo)?).await?;
+    let row = client.kill(&id, &request).await?;
+    app.hub.put(&repo, row);
+    Ok(Json(app.agent(&repo, &id)?.1))
+}
+
+/// Ends the turn of an agent; it lives on.
+pub(crate) async fn cancel(State(app): State<Arc<App>>, Path((repo, id)): Agent) -> Answer {
+    let (row, _) = app.agent(&repo, &id)?;
+    if row.pid.is_none() {
+        return Err(Problem::new(StatusCode::CONFLICT, "conflict", "the agent is not at work"));
+    }
+    let unreached = |error: caliban_acp::Unreached| Problem {
+        hint: error.hint.clone(),
+        ..Problem::new(StatusCode::CONFLICT, "conflict", error.message)
+    };
+    let link = Link::open(&row.socket, env!("CARGO_PKG_VERSION"), None, |_| {}).await.map_err(unreached)?;
+    if let Some(why) = link.client.no_say() {
+        return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", why));
+    }
+    link.client.cancel(&link.session).await.map_err(|error| unreached(error.into()))?;
+    Ok(Json(json!({ "id": row.id })))
+}
+
+/// `POST …/resume`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Resume {
+    prompt: Option<String>,
+    max_turns: Option<u64>,
+    max_usd: Option<f64>,
+}
+
+/// Lets an ended agent go on. `caliban` does it: secrets that are gone come from our environment, as from a terminal's.
+pub(crate) async fn resume(
+    State(app): State<Arc<App>>,
+    Path((repo, id)): Agent,
+    Input(request): Input<Resume>,
+) -> Answer {
+    let mut args = vec!["resume".to_owned(), id.clone(), "--json".to_owned()];
+    let prompt = request.prompt.filter(|prompt| !prompt.trim().is_empty());
+    args.extend(prompt.map(|prompt| format!("--prompt={prompt}")));
+    args.extend(request.max_turns.map(|turns| format!("--max-turns={turns}")));
+    args.extend(request.max_usd.map(|usd| format!("--budget-usd={usd}")));
+    agents(&app, &repo, args).await?;
+    refreshed(&app, &repo, &id).await
+}
+
+/// Starts an agent anew from its request.
+pub(crate) async fn respawn(State(app): State<Arc<App>>, Path((repo, id)): Agent) -> Answer {
+    agents(&app, &repo, vec!["respawn".to_owned(), id, "--json".to_owned()]).await.map(Json)
+}
+
+/// What a removal may do.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Rm {
+    force: bool,
+    keep: bool,
+    purge: bool,
+}
+
+/// Removes an agent.
+pub(crate) async fn rm(
+    State(app): State<Arc<App>>,
+    Path((repo, id)): Agent,
+    Asked(Rm { force, keep, purge }): Asked<Rm>,
+) -> Answer {
+    let mut client = daemon(&app, &app.repo(&repo)?).await?;
+    Ok(Json(json!(client.rm(&id, RmRequest { force, keep, purge }).await?)))
+}
+
+/// Lands an agent's work, or tries to.
+pub(crate) async fn merge(
+    State(app): State<Arc<App>>,
+    Path((repo, id)): Agent,
+    Input(request): Input<MergeRequest>,
+) -> Answer {
+    let mut client = daemon(&app, &app.repo(&repo)?).await?;
+    Ok(Json(json!(client.merge(&id, &request).await?)))
+}
+
+/// `caliban -C REPO agents …`.
+pub(super) async fn agents(app: &App, repo: &str, args: Vec<String>) -> Result<Value, Problem> {
+    let view = app.repo(repo)?;
+    let path = view.repo.path.to_string_lossy().into_owned();
+    let all: Vec<String> = ["-C".to_owned(), path, "agents".to_owned()].into_iter().chain(args).collect();
+    program::json(&app.options.programs.caliban, &all, None).await
+}
+
+/// The agent as its daemon has it now.
+async fn refreshed(app: &App, repo: &str, id: &str) -> Answer {
+    let mut client = daemon(app, &app.repo(repo)?).await?;
+    app.hub.put(repo, client.show(id).await?);
+    Ok(Json(app.agent(repo, id)?.1))
+}

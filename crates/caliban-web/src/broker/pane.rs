@@ -1,0 +1,73 @@
+//! What a member's pane shows just now. `cafleet member capture` looks, for the member's Director.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use caliban_store::StoreUrl;
+use caliban_store::broker::AgentId;
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::desk::refusal;
+use super::pages::parsed;
+use crate::app::App;
+use crate::error::Problem;
+use crate::input::Asked;
+use crate::program;
+use crate::render::Terminal;
+
+/// How many lines are shown when nobody says otherwise, and at most.
+const LINES: u32 = 40;
+const LINES_CAP: u32 = 500;
+
+/// How much of a pane.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Part {
+    lines: Option<u32>,
+}
+
+/// `GET /api/v1/broker/sessions/{session}/members/{id}/pane`.
+pub(crate) async fn pane(
+    State(app): State<Arc<App>>,
+    Path((given, id)): Path<(String, String)>,
+    Asked(part): Asked<Part>,
+) -> Result<Json<Value>, Problem> {
+    let session = parsed(&given)?;
+    let id = AgentId::parse(&id).ok_or_else(|| Problem::not_found("there is no such agent"))?;
+    let agent = {
+        let mut reading = app.desk.read().await?;
+        reading.broker()?.agent(session, &id.into()).await.map_err(refusal)?
+    };
+    let placed =
+        agent.placement.as_ref().and_then(|placement| Some((placement, placement.tmux_pane.as_ref()?)));
+    let (placement, pane) = placed.ok_or_else(|| Problem::not_found("this agent has no pane"))?;
+    let Some((director, identity)) = placement.director.zip(placement.identity.as_ref()) else {
+        let why = "this pane is the Director's own: it is the user's terminal";
+        return Err(Problem::new(StatusCode::CONFLICT, "conflict", why));
+    };
+    let lines = part.lines.unwrap_or(LINES).clamp(1, LINES_CAP);
+    let words = [
+        "--session-id",
+        &session.to_string(),
+        "--json",
+        "member",
+        "capture",
+        "--agent-id",
+        &director.to_string(),
+        "--member-id",
+        &agent.id.to_string(),
+        "--lines",
+        &lines.to_string(),
+        "--ansi",
+    ];
+    let args: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    let mut variables = vec![("TMUX".to_owned(), format!("{},{},0", identity.socket, identity.server_pid))];
+    if let Some(StoreUrl::Sqlite(file)) = &app.options.broker {
+        variables.push(("CAFLEET_DATABASE_URL".to_owned(), format!("sqlite:///{}", file.path().display())));
+    }
+    let seen = program::json_with(&app.options.programs.cafleet, &args, None, &variables).await?;
+    let content = seen["content"].as_str().unwrap_or_default();
+    Ok(Json(json!({"agent_id": agent.id.to_string(), "pane_id": pane, "lines": Terminal::lines(content)})))
+}

@@ -1,0 +1,136 @@
+//! What agents ask, with the whole call.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use caliban_contract::records;
+use caliban_contract::tail::Tail;
+use caliban_control::protocol::AgentRow;
+use caliban_core::{call_text, inert};
+use serde_json::{Value, json};
+
+use super::hub::Repo;
+use crate::app::App;
+use crate::time;
+
+/// The largest call that is shown; it is inert text, so this is no danger, only a long page.
+const CALL_CAP: usize = 256 * 1024;
+
+/// A question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ask {
+    pub(crate) id: String,
+    pub(crate) opened_at: u64,
+    digest: String,
+    repo: Repo,
+    agent: String,
+    name: String,
+    cwd: String,
+    tool: String,
+    what: String,
+    call: String,
+    why: Option<String>,
+    always: Vec<String>,
+    by: Option<String>,
+    last_text: Option<String>,
+    transcript: std::path::PathBuf,
+}
+
+impl Ask {
+    /// The questions of an agent.
+    pub(crate) fn of(repo: &Repo, row: &AgentRow) -> Vec<Self> {
+        let line = |text: &str| inert::line(text).into_owned();
+        let one = |ask: &records::Ask| Self {
+            id: ask.id.clone(),
+            opened_at: ask.opened_at,
+            digest: ask.digest.clone(),
+            repo: repo.clone(),
+            agent: row.id.to_string(),
+            name: row.label.as_deref().map_or_else(|| row.id.to_string(), line),
+            cwd: line(&row.worktree.as_ref().unwrap_or(&row.cwd).to_string_lossy()),
+            tool: line(&ask.name),
+            what: line(&ask.what),
+            call: if ask.call.is_empty() { ask.what.clone() } else { ask.call.clone() },
+            why: ask.why.as_deref().map(line),
+            always: ask.suggestions.iter().map(|rule| line(rule)).collect(),
+            by: ask.by.as_deref().map(line),
+            last_text: row.last_text.as_deref().map(line),
+            transcript: row.dir.join(records::TRANSCRIPT),
+        };
+        row.asks.iter().map(one).collect()
+    }
+
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.id == other.id && self.digest == other.digest && self.opened_at == other.opened_at
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let call = inert::block(&self.call);
+        json!({
+            "key": format!("{}/{}", self.repo.hash, self.agent),
+            "repo": self.repo.hash,
+            "repo_name": self.repo.name,
+            "agent": self.agent,
+            "name": self.name,
+            "cwd": self.cwd,
+            "id": self.id,
+            "digest": self.digest,
+            "tool": self.tool,
+            "what": self.what,
+            "why": self.why,
+            "always": self.always,
+            "by": self.by,
+            "opened_at": time::text(self.opened_at),
+            "call": lines_of(&call),
+            "call_text": call,
+            "is_cut": call_text::is_cut(&self.call),
+            "last_text": self.last_text,
+        })
+    }
+
+    /// The same with the whole call, which a row has no room for: the transcript has it.
+    fn whole(mut self) -> Self {
+        if call_text::is_cut(&self.call)
+            && let Some(call) = self.recorded()
+        {
+            self.call = call;
+        }
+        self
+    }
+
+    fn recorded(&self) -> Option<String> {
+        let mut found = None;
+        let read = Tail::new(self.transcript.clone()).each(|line| {
+            // Cheap first: most lines are something else.
+            if !line.contains("ask_opened") || !line.contains(&self.id) {
+                return;
+            }
+            let Ok(record) = serde_json::from_str::<Value>(&line) else { return };
+            let is_it = record["event"] == "ask_opened" && record["id"] == self.id.as_str();
+            if is_it && let Some(name) = record["name"].as_str() {
+                found = Some(call_text::whole_call(name, &record["input"]));
+            }
+        });
+        let mut call = read.ok().and(found)?;
+        if call.len() > CALL_CAP {
+            let cut = (0..=CALL_CAP).rev().find(|at| call.is_char_boundary(*at)).unwrap_or(0);
+            call.truncate(cut);
+            call.push_str("\n[… the rest is not shown …]");
+        }
+        Some(call)
+    }
+}
+
+/// A text as lines of runs.
+pub(crate) fn lines_of(text: &str) -> Vec<Value> {
+    text.lines().map(|line| json!([["", line]])).collect()
+}
+
+/// `GET /api/v1/asks`.
+pub(crate) async fn asks(State(app): State<Arc<App>>) -> Json<Value> {
+    let asks = app.hub.asks();
+    let read = move || asks.into_iter().map(|ask| ask.whole().json()).collect::<Vec<_>>();
+    let asks = tokio::task::spawn_blocking(read).await.unwrap_or_default();
+    Json(json!({ "asks": asks }))
+}

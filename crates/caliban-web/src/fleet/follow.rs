@@ -1,0 +1,173 @@
+//! How the fleets stand, live: one task per repo, which listens to its daemon, and reads its registry where none runs. Starts
+//! no daemon and changes nothing.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use caliban_contract::Places;
+use caliban_control::protocol::{AgentRow, FleetEvent};
+use caliban_control::{Client, ClientError, Events};
+use caliban_supervisor::offline;
+use tokio::task::JoinSet;
+
+use super::hub::{Hub, Repo};
+use crate::app::App;
+
+/// How often repos are looked for, and registries without a daemon are read.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Follows all fleets, those that come later too. Never returns.
+pub(crate) async fn follow(app: Arc<App>) {
+    let parent = app.options.sources.data.join("repos");
+    let mut followed: BTreeMap<PathBuf, tokio::task::AbortHandle> = BTreeMap::new();
+    let mut tasks = JoinSet::new();
+    loop {
+        let parent = parent.clone();
+        let bases = tokio::task::spawn_blocking(move || offline::bases(&parent).unwrap_or_default()).await;
+        let bases = bases.unwrap_or_default();
+        for base in &bases {
+            if followed.contains_key(base) {
+                continue;
+            }
+            let Some(repo) = offline::repo_of(base) else { continue };
+            let Ok(places) = Places::of(repo, &app.options.sources) else { continue };
+            let (app, base) = (Arc::clone(&app), base.clone());
+            followed.insert(base.clone(), tasks.spawn(async move { one(&app, &base, places).await }));
+        }
+        let gone: Vec<PathBuf> = followed.keys().filter(|base| !bases.contains(base)).cloned().collect();
+        for base in gone {
+            if let Some(task) = followed.remove(&base) {
+                task.abort();
+            }
+            app.hub.forget(&hash_of(&base));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// The name of a fleet's directory is the hash of its repo.
+fn hash_of(base: &Path) -> String {
+    base.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Follows one fleet.
+async fn one(app: &App, base: &Path, places: Places) {
+    let hash = hash_of(base);
+    let mut repo = Repo::new(&hash, places.repo());
+    let mut seen = None;
+    loop {
+        // A directory that is not where this repo's is (a copy, say) has no daemon of its own.
+        let daemon =
+            if places.base() == base { listen(&app.hub, &repo, &places).await } else { Heard::Nobody };
+        if let Heard::Problem(problem) = &daemon {
+            repo.problem = Some(problem.clone());
+        }
+        // Read anew when somebody told of it meanwhile, or something has changed on the disk.
+        let now = Signature::of(base);
+        if daemon != Heard::Nobody || seen.as_ref() != Some(&now) || now.is_moving {
+            match offline::read(base, &places, &places).await {
+                Ok(rows) => {
+                    let is_moving = rows.iter().any(|row| !caliban_control::words::has_ended(row.state));
+                    seen = Some(Signature { is_moving, ..now });
+                    repo = Repo { daemon: false, recorded_at: Some(caliban_contract::wall_ms()), ..repo };
+                    if matches!(daemon, Heard::Nobody) {
+                        repo.problem = None;
+                    }
+                    // A fleet that never had an agent is no fleet.
+                    if !rows.is_empty() || app.hub.repo(&hash).is_some() {
+                        app.hub.put_repo(repo.clone(), &places);
+                        app.hub.replace(&hash, rows);
+                    }
+                }
+                Err(why) => {
+                    repo = Repo { daemon: false, problem: Some(why), ..repo };
+                    app.hub.put_repo(repo.clone(), &places);
+                }
+            }
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// What tells whether a registry has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Signature {
+    files: Vec<Option<(u64, std::time::SystemTime)>>,
+    /// Whether agents live that nobody keeps the books of.
+    is_moving: bool,
+}
+
+impl Signature {
+    fn of(base: &Path) -> Self {
+        let about = |name: &str| {
+            let about = std::fs::metadata(base.join(name)).ok()?;
+            Some((about.len(), about.modified().ok()?))
+        };
+        Self {
+            files: [offline::REGISTRY, offline::LOG].iter().map(|name| about(name)).collect(),
+            is_moving: false,
+        }
+    }
+}
+
+/// What came of listening to a daemon.
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    /// There is none.
+    Nobody,
+    /// It told, and is gone.
+    Gone,
+    /// It cannot be listened to.
+    Problem(String),
+}
+
+/// Listens to the daemon of a repo for as long as there is one.
+async fn listen(hub: &Hub, repo: &Repo, places: &Places) -> Heard {
+    let events = match Client::connect(places).await {
+        Ok(client) => client.events().await,
+        Err(error) => Err(error),
+    };
+    let mut events = match events {
+        Ok(events) => events,
+        Err(ClientError::NotRunning(_)) => return Heard::Nobody,
+        Err(error) => return Heard::Problem(error.to_string()),
+    };
+    let told = Repo { daemon: true, recorded_at: None, problem: None, ..repo.clone() };
+    take(hub, &told, places, &mut events).await;
+    Heard::Gone
+}
+
+async fn take(hub: &Hub, repo: &Repo, places: &Places, events: &mut Events) {
+    let hash = &repo.hash;
+    // What a daemon says first is all of its agents, one by one.
+    let mut fresh: Option<Vec<AgentRow>> = Some(Vec::new());
+    loop {
+        match events.next().await {
+            Ok(Some(FleetEvent::Agent(row))) => match &mut fresh {
+                Some(rows) => rows.push(*row),
+                None => {
+                    hub.put_repo(repo.clone(), places);
+                    hub.put(hash, *row);
+                }
+            },
+            Ok(Some(FleetEvent::Removed { id })) => {
+                if let Some(rows) = &mut fresh {
+                    rows.retain(|row| row.id != id);
+                }
+                hub.remove(hash, id);
+            }
+            Ok(Some(FleetEvent::Ready {})) => {
+                if let Some(rows) = fresh.take() {
+                    if !rows.is_empty() || hub.repo(hash).is_some() {
+                        hub.put_repo(repo.clone(), places);
+                    }
+                    hub.replace(hash, rows);
+                }
+            }
+            Ok(Some(FleetEvent::Gap { .. })) => fresh = Some(Vec::new()),
+            Ok(Some(FleetEvent::Bye {}) | None) | Err(_) => return,
+        }
+    }
+}

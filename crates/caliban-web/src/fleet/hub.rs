@@ -1,0 +1,363 @@
+//! What is known of all fleets, and the ring of what has changed. One ring, a cursor per reader: a reader that stands still costs
+//! nothing, and is told to begin anew when the ring has gone past it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use caliban_contract::Places;
+use caliban_control::protocol::AgentRow;
+use caliban_core::ids::AgentId;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::asks::Ask;
+use super::{shown, today};
+use crate::{devices, time};
+
+/// How many events are kept for readers that come back.
+const RING: usize = 8192;
+
+/// A repo with a fleet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Repo {
+    pub(crate) hash: String,
+    pub(crate) path: PathBuf,
+    pub(crate) name: String,
+    /// Whether its daemon tells.
+    pub(crate) daemon: bool,
+    /// When what is known was read from the disk.
+    pub(crate) recorded_at: Option<u64>,
+    pub(crate) problem: Option<String>,
+}
+
+impl Repo {
+    pub(crate) fn new(hash: &str, path: &Path) -> Self {
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        let name = caliban_core::inert::line(&name).into_owned();
+        Self { hash: hash.to_owned(), path: path.to_owned(), name, ..Self::default() }
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "hash": self.hash,
+            "path": caliban_core::inert::line(&self.path.to_string_lossy()),
+            "name": self.name,
+            "daemon": self.daemon,
+            "recorded_at": self.recorded_at.map(time::text),
+            "problem": self.problem,
+        })
+    }
+}
+
+/// An agent and when its state last changed.
+#[derive(Debug, Clone)]
+struct Known {
+    row: AgentRow,
+    since: u64,
+    /// What was said of it last, for comparing.
+    said: Value,
+}
+
+#[derive(Debug)]
+struct Fleet {
+    repo: Repo,
+    places: Places,
+    agents: BTreeMap<AgentId, Known>,
+}
+
+/// An event as it goes out.
+#[derive(Debug, Clone)]
+pub(crate) struct Event {
+    pub(crate) number: u64,
+    pub(crate) name: &'static str,
+    pub(crate) data: Arc<str>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    fleets: BTreeMap<String, Fleet>,
+    ring: VecDeque<Event>,
+    next: u64,
+    counts: Value,
+}
+
+/// Everything that is known.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    /// Tells our events from those of a server before us.
+    epoch: String,
+    state: Mutex<State>,
+    changed: watch::Sender<u64>,
+}
+
+/// A repo for a route: where its things are.
+#[derive(Debug, Clone)]
+pub(crate) struct RepoView {
+    pub(crate) repo: Repo,
+    pub(crate) places: Places,
+}
+
+impl Hub {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        let (changed, _) = watch::channel(0);
+        let state = State { next: 1, ..State::default() };
+        Ok(Self { epoch: devices::random::<2>()?, state: Mutex::new(state), changed })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes when there are new events.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// An event's id.
+    pub(crate) fn id(&self, number: u64) -> String {
+        format!("{}-{number}", self.epoch)
+    }
+
+    /// The number of an id, when it is one of ours.
+    pub(crate) fn number(&self, id: &str) -> Option<u64> {
+        let (epoch, number) = id.split_once('-')?;
+        (epoch == self.epoch).then(|| number.parse().ok()).flatten()
+    }
+
+    /// The events behind a number; none when the ring does not go back so far.
+    pub(crate) fn after(&self, number: u64) -> Option<Vec<Event>> {
+        let state = self.state();
+        let last = state.next.saturating_sub(1);
+        let oldest = state.ring.front().map_or(state.next, |event| event.number);
+        if number > last || number.saturating_add(1) < oldest {
+            return None;
+        }
+        let skip = usize::try_from(number.saturating_add(1).saturating_sub(oldest)).ok()?;
+        Some(state.ring.iter().skip(skip).cloned().collect())
+    }
+
+    /// Everything, as it is now.
+    pub(crate) fn snapshot(&self) -> Value {
+        let mut state = self.state();
+        let now = caliban_contract::wall_ms();
+        let last = state.next.saturating_sub(1);
+        let agents: Vec<Value> = state
+            .fleets
+            .values()
+            .flat_map(|fleet| {
+                let each = fleet.agents.values();
+                each.map(|known| shown::agent(&fleet.repo, &known.row, known.since, now))
+            })
+            .collect();
+        let repos: Vec<Value> = state.fleets.values().map(|fleet| fleet.repo.json()).collect();
+        state.counts = counts(&state);
+        let mut all =
+            json!({"at": time::text(now), "event": self.id(last), "repos": repos, "agents": agents});
+        if let (Some(all), Value::Object(counts)) = (all.as_object_mut(), state.counts.clone()) {
+            all.extend(counts);
+        }
+        all
+    }
+
+    /// All questions, the oldest first.
+    pub(crate) fn asks(&self) -> Vec<Ask> {
+        let state = self.state();
+        let mut asks: Vec<Ask> = state
+            .fleets
+            .values()
+            .flat_map(|fleet| fleet.agents.values().flat_map(|known| Ask::of(&fleet.repo, &known.row)))
+            .collect();
+        asks.sort_by_key(|ask| ask.opened_at);
+        asks
+    }
+
+    pub(crate) fn repo(&self, hash: &str) -> Option<RepoView> {
+        let state = self.state();
+        let fleet = state.fleets.get(hash)?;
+        Some(RepoView { repo: fleet.repo.clone(), places: fleet.places.clone() })
+    }
+
+    /// One agent as it is shown, by its whole id.
+    pub(crate) fn agent(&self, hash: &str, id: AgentId) -> Option<(AgentRow, Value)> {
+        let state = self.state();
+        let fleet = state.fleets.get(hash)?;
+        let known = fleet.agents.get(&id)?;
+        let now = caliban_contract::wall_ms();
+        Some((known.row.clone(), shown::agent(&fleet.repo, &known.row, known.since, now)))
+    }
+
+    /// All agents of all repos.
+    pub(crate) fn agents(&self) -> Vec<(Repo, AgentRow)> {
+        let state = self.state();
+        let each = |fleet: &Fleet| -> Vec<(Repo, AgentRow)> {
+            fleet.agents.values().map(|known| (fleet.repo.clone(), known.row.clone())).collect()
+        };
+        state.fleets.values().flat_map(each).collect()
+    }
+
+    /// A repo is there; who tells of it may have changed.
+    pub(crate) fn put_repo(&self, repo: Repo, places: &Places) {
+        let mut state = self.state();
+        let data = repo.json();
+        let is_same = state.fleets.get(&repo.hash).is_some_and(|fleet| fleet.repo.json() == data);
+        let fresh = || Fleet { repo: repo.clone(), places: places.clone(), agents: BTreeMap::new() };
+        state.fleets.entry(repo.hash.clone()).or_insert_with(fresh).repo = repo.clone();
+        if !is_same {
+            self.push(&mut state, "daemon", &data);
+        }
+    }
+
+    /// A repo's fleet has no agents any more, or its directory is gone.
+    pub(crate) fn forget(&self, hash: &str) {
+        self.replace(hash, Vec::new());
+        self.state().fleets.remove(hash);
+    }
+
+    /// All agents of a repo, as somebody has just told.
+    pub(crate) fn replace(&self, hash: &str, rows: Vec<AgentRow>) {
+        let gone: Vec<AgentId> = {
+            let state = self.state();
+            let known = state.fleets.get(hash).map(|fleet| fleet.agents.keys().copied().collect::<Vec<_>>());
+            let is_gone = |id: &AgentId| !rows.iter().any(|row| row.id == *id);
+            known.unwrap_or_default().into_iter().filter(is_gone).collect()
+        };
+        for id in gone {
+            self.remove(hash, id);
+        }
+        for row in rows {
+            self.put(hash, row);
+        }
+    }
+
+    /// An agent is there or has changed.
+    pub(crate) fn put(&self, hash: &str, row: AgentRow) {
+        let now = caliban_contract::wall_ms();
+        let mut state = self.state();
+        let Some(fleet) = state.fleets.get_mut(hash) else { return };
+        let repo = fleet.repo.clone();
+        let before = fleet.agents.get(&row.id);
+        let how = shown::status_of(&row);
+        let since = match before {
+            Some(known) if shown::status_of(&known.row) == how => known.since,
+            Some(_) => now,
+            None => first_since(&row),
+        };
+        let said = shown::agent(&repo, &row, since, now);
+        let is_same = before.is_some_and(|known| known.said == said);
+        let of = |row: Option<&AgentRow>| row.map(|row| Ask::of(&repo, row)).unwrap_or_default();
+        let (old_asks, new_asks) = (of(before.map(|known| &known.row)), of(Some(&row)));
+        let key = format!("{hash}/{}", row.id);
+        fleet.agents.insert(row.id, Known { row, since, said: said.clone() });
+        if !is_same {
+            self.push(&mut state, "agent", &said);
+        }
+        for ask in old_asks.iter().filter(|old| !new_asks.iter().any(|new| new.is_same(old))) {
+            self.push(&mut state, "ask_closed", &json!({"key": key, "ask": ask.id, "by": null}));
+        }
+        for ask in new_asks.iter().filter(|new| !old_asks.iter().any(|old| old.is_same(new))) {
+            self.push(&mut state, "ask", &ask.json());
+        }
+        self.count(&mut state);
+    }
+
+    /// An agent is gone.
+    pub(crate) fn remove(&self, hash: &str, id: AgentId) {
+        let mut state = self.state();
+        let Some(fleet) = state.fleets.get_mut(hash) else { return };
+        let Some(known) = fleet.agents.remove(&id) else { return };
+        let key = format!("{hash}/{id}");
+        for ask in &known.row.asks {
+            self.push(&mut state, "ask_closed", &json!({"key": key, "ask": ask.id, "by": null}));
+        }
+        self.push(&mut state, "removed", &json!({"key": key, "repo": hash, "id": id}));
+        self.count(&mut state);
+    }
+
+    /// Something else has happened.
+    pub(crate) fn say(&self, name: &'static str, data: &Value) {
+        let mut state = self.state();
+        self.push(&mut state, name, data);
+    }
+
+    fn count(&self, state: &mut State) {
+        let counts = counts(state);
+        if counts != state.counts {
+            state.counts = counts.clone();
+            self.push(state, "counts", &counts);
+        }
+    }
+
+    fn push(&self, state: &mut State, name: &'static str, data: &Value) {
+        let number = state.next;
+        state.next += 1;
+        if state.ring.len() >= RING {
+            state.ring.pop_front();
+        }
+        state.ring.push_back(Event { number, name, data: data.to_string().into() });
+        self.changed.send_replace(number);
+    }
+}
+
+/// When an agent that we see for the first time came into its state, as far as its row tells.
+fn first_since(row: &AgentRow) -> u64 {
+    row.asks.first().map_or(row.updated_at.max(row.created_at), |ask| ask.opened_at)
+}
+
+fn counts(state: &State) -> Value {
+    let rows = || state.fleets.values().flat_map(|fleet| fleet.agents.values().map(|known| &known.row));
+    let in_group = |group: &str| rows().filter(|row| shown::status_of(row).group == group).count();
+    let failed =
+        rows().filter(|row| matches!(shown::status_of(row).word, "failed" | "crashed" | "budget")).count();
+    json!({
+        "counts": {
+            "needs_you": in_group("needs_you"),
+            "working": in_group("working"),
+            "queued": in_group("queued"),
+            "finished": in_group("finished"),
+            "failed": failed,
+            "asks": rows().map(|row| row.asks.len()).sum::<usize>(),
+        },
+        "today": today::spent(rows()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use caliban_contract::PlaceSources;
+    use caliban_core::lifecycle::State as Life;
+
+    use super::*;
+
+    fn hub() -> (Hub, String) {
+        let sources = PlaceSources { data: "/data".into(), ..PlaceSources::default() };
+        let places = Places::of("/repo".into(), &sources).unwrap();
+        let hub = Hub::new().unwrap();
+        hub.put_repo(Repo::new(places.hash(), places.repo()), &places);
+        (hub, places.hash().to_owned())
+    }
+
+    #[test]
+    fn a_reader_goes_on_where_it_was_and_begins_anew_when_the_ring_has_gone_past_it() {
+        let (hub, hash) = hub();
+        let row = AgentRow::new("a3f8b2c1".parse().unwrap(), Life::Running);
+        hub.put(&hash, row.clone());
+        let at = hub.snapshot()["event"].as_str().unwrap().to_owned();
+        let number = hub.number(&at).unwrap();
+        assert_eq!(hub.after(number).unwrap().len(), 0);
+        hub.put(&hash, AgentRow { turns: 2, ..row.clone() });
+        hub.put(&hash, AgentRow { turns: 2, ..row.clone() });
+        let names: Vec<&str> = hub.after(number).unwrap().iter().map(|event| event.name).collect();
+        assert_eq!(names, ["agent"], "what has not changed is not said again");
+        // Of another server, of the future, too old.
+        assert_eq!(hub.number("zzzz-1"), None);
+        assert!(hub.after(number + 10_000).is_none());
+        for turns in 0..(RING as u64 + 5) {
+            hub.put(&hash, AgentRow { turns: turns + 10, ..row.clone() });
+        }
+        assert!(hub.after(number).is_none());
+        hub.remove(&hash, row.id);
+        let last = hub.snapshot()["event"].as_str().unwrap().to_owned();
+        assert_eq!(hub.after(hub.number(&last).unwrap() - 2).unwrap()[0].name, "removed");
+    }
+}

@@ -1,0 +1,27 @@
+//! The fleets of all repos: what is known of them, who tells it, and the routes that say it.
+
+mod asks;
+mod events;
+mod follow;
+mod hub;
+mod live;
+mod shown;
+mod today;
+
+pub(crate) use asks::{Ask, asks, lines_of};
+pub(crate) use events::events;
+pub(crate) use follow::follow;
+pub(crate) use hub::{Hub, RepoView};
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde_json::Value;
+
+use crate::app::App;
+
+/// `GET /api/v1/fleet`.
+pub(crate) async fn fleet(State(app): State<Arc<App>>) -> Json<Value> {
+    Json(app.hub.snapshot())
+}

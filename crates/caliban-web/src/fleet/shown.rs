@@ -1,0 +1,141 @@
+//! One agent as a page shows it: the row of the list, and everything that a page would otherwise have to derive. Pure.
+
+use caliban_control::protocol::AgentRow;
+use caliban_control::words;
+use caliban_core::inert;
+use caliban_core::lifecycle::{Ending, State, WaitingFor};
+use serde_json::{Value, json};
+
+use super::hub::Repo;
+use crate::time;
+
+/// How an agent stands, in one word, with its mark and its colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) word: &'static str,
+    glyph: &'static str,
+    tone: &'static str,
+    pub(crate) group: &'static str,
+}
+
+const fn status(word: &'static str, glyph: &'static str, tone: &'static str, group: &'static str) -> Status {
+    Status { word, glyph, tone, group }
+}
+
+/// The table of states: the same in the terminal.
+pub(crate) fn status_of(row: &AgentRow) -> Status {
+    if !row.asks.is_empty() {
+        return status("asks", "!", "attn", "needs_you");
+    }
+    match (row.state, &row.waiting_for) {
+        (State::Done, _) => status("done", "✓", "ok", "finished"),
+        (State::Killed, _) => status("killed", "✗", "fg3", "finished"),
+        (State::Crashed, _) => status("crashed", "†", "bad", "finished"),
+        (State::Failed, _) if matches!(row.ending, Some(Ending::BudgetExceeded { .. })) => {
+            status("budget", "$", "bad", "finished")
+        }
+        (State::Failed, _) => status("failed", "✗", "bad", "finished"),
+        (_, Some(WaitingFor::Approval { .. })) => status("asks", "!", "attn", "needs_you"),
+        (_, Some(WaitingFor::Input)) => status("waits", "?", "attn", "needs_you"),
+        (_, Some(WaitingFor::RateLimit { .. } | WaitingFor::Model { .. })) => {
+            status("limited", "◷", "wait", "working")
+        }
+        (State::Spawning, None) if row.queued_behind.is_some() => status("queued", "○", "fg3", "queued"),
+        (State::Idle, None) if row.hibernated => status("asleep", "☾", "fg3", "working"),
+        (State::Spawning | State::Running | State::Idle, None) => status("running", "▶", "run", "working"),
+    }
+}
+
+/// The agent as JSON. `since` is its last state change.
+pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64) -> Value {
+    let how = status_of(row);
+    let mut value = serde_json::to_value(words::Shown::new(row, now)).unwrap_or_default();
+    let Some(fields) = value.as_object_mut() else { return value };
+    let until = match &row.waiting_for {
+        Some(WaitingFor::RateLimit { until_ms } | WaitingFor::Model { until_ms }) => {
+            Some(time::text(*until_ms))
+        }
+        _ => None,
+    };
+    let line = |text: &Option<String>| text.as_deref().map(|text| inert::line(text).into_owned());
+    let label = line(&row.label);
+    let doing = match (how.group, &row.last_text) {
+        ("finished", Some(text)) => format!("{}: {}", words::ended(row), inert::line(text)),
+        _ => words::doing(row, now),
+    };
+    let extra = json!({
+        "key": format!("{}/{}", repo.hash, row.id),
+        "repo": repo.hash,
+        "repo_name": repo.name,
+        "name": label.clone().unwrap_or_else(|| row.id.to_string()),
+        "label": label,
+        "group": how.group,
+        "status": how.word,
+        "glyph": how.glyph,
+        "tone": how.tone,
+        "doing": doing,
+        "since": time::text(since),
+        "until": until,
+        "cost": words::cost(row),
+        "spent": words::spent(row),
+        "prompt": inert::line(&row.prompt),
+        "activity": line(&row.activity),
+        "note": line(&row.note),
+        "last_text": line(&row.last_text),
+    });
+    if let Value::Object(extra) = extra {
+        fields.extend(extra);
+    }
+    // Questions have a route of their own, with the whole call.
+    fields.insert("asks".into(), json!(row.asks.iter().map(|ask| &ask.id).collect::<Vec<_>>()));
+    fields.remove("age_ms");
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use caliban_contract::records::Ask;
+
+    use super::*;
+
+    #[test]
+    fn a_page_and_the_command_line_agree_who_needs_a_person() {
+        let id = "a3f8b2c1".parse().unwrap();
+        let row = |state| AgentRow::new(id, state);
+        let waits = |waiting_for| AgentRow { waiting_for: Some(waiting_for), ..row(State::Idle) };
+        let cases = [
+            (row(State::Running), "running"),
+            (row(State::Spawning), "running"),
+            (AgentRow { queued_behind: Some(2), ..row(State::Spawning) }, "queued"),
+            (AgentRow { hibernated: true, ..row(State::Idle) }, "asleep"),
+            (waits(WaitingFor::Input), "waits"),
+            (AgentRow { hibernated: true, ..waits(WaitingFor::Input) }, "waits"),
+            (waits(WaitingFor::RateLimit { until_ms: 5 }), "limited"),
+            (AgentRow { asks: vec![Ask::default()], ..row(State::Running) }, "asks"),
+            (row(State::Done), "done"),
+            (row(State::Killed), "killed"),
+            (row(State::Crashed), "crashed"),
+            (row(State::Failed), "failed"),
+        ];
+        for (row, word) in cases {
+            let status = status_of(&row);
+            assert_eq!(status.word, word, "{row:?}");
+            assert_eq!(status.group == "needs_you", words::needs_you(&row), "{row:?}");
+            assert_eq!(status.group == "finished", words::has_ended(row.state), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn a13_markup_and_control_characters_in_names_are_inert() {
+        let mut row = AgentRow::new("a3f8b2c1".parse().unwrap(), State::Running);
+        row.label = Some("\u{1b}[2Jx\u{202e}".into());
+        row.activity = Some("Bash a\nb".into());
+        let repo = Repo { hash: "h".into(), name: "api".into(), ..Repo::default() };
+        let shown = agent(&repo, &row, 0, 0).to_string();
+        assert!(
+            !shown.contains('\u{1b}') && !shown.contains("\\u001b") && !shown.contains('\u{202e}'),
+            "{shown}"
+        );
+        assert!(shown.contains("Bash a␊b"), "{shown}");
+    }
+}

@@ -1,0 +1,216 @@
+//! Changes as rows: a patch of git's, or two texts. Line numbers before and after, highlighted, with the changed words marked.
+
+use caliban_core::inert;
+use serde_json::{Value, json};
+use similar::{ChangeTag, TextDiff};
+
+use super::{Highlighter, Run, language_of};
+
+/// Texts that are longer are not compared.
+const CHANGE_BYTES: usize = 512 * 1024;
+/// Lines that are longer have no words marked.
+const WORDS_BYTES: usize = 1000;
+/// Unchanged lines around a change.
+const CONTEXT: usize = 3;
+
+/// The rows of a change that a call makes; none when it is too large.
+pub(crate) fn change(path: &str, old: &str, new: &str) -> Option<Vec<Value>> {
+    if old.len() + new.len() > CHANGE_BYTES {
+        return None;
+    }
+    let (old, new) = (inert::block(old), inert::block(new));
+    let diff = TextDiff::from_lines(old.as_ref(), new.as_ref());
+    let mut writer = Writer::new(path);
+    for group in diff.grouped_ops(CONTEXT) {
+        for op in group {
+            for part in diff.iter_changes(&op) {
+                let line = part.value().trim_end_matches('\n');
+                writer.line(part.tag(), None, None, line);
+            }
+        }
+        writer.flush();
+    }
+    Some(writer.rows)
+}
+
+/// The rows of one file's patch, as git writes it.
+pub(crate) fn patch_rows(path: &str, patch: &str) -> Vec<Value> {
+    let mut writer = Writer::new(path);
+    let (mut old, mut new) = (0_u64, 0_u64);
+    let mut is_in_hunk = false;
+    for line in patch.lines() {
+        if let Some((before, after)) = hunk(line) {
+            (old, new, is_in_hunk) = (before, after, true);
+            writer.flush();
+            writer.rows.push(json!({"t": "@", "in": [Run::new("", inert::line(line))]}));
+            // What stands between is not known.
+            writer.highlighter = Highlighter::new(language_of(path));
+            continue;
+        }
+        if !is_in_hunk {
+            continue;
+        }
+        let text = inert::block(line.get(1..).unwrap_or_default());
+        match line.as_bytes().first() {
+            Some(b'+') => {
+                writer.line(ChangeTag::Insert, None, Some(new), &text);
+                new += 1;
+            }
+            Some(b'-') => {
+                writer.line(ChangeTag::Delete, Some(old), None, &text);
+                old += 1;
+            }
+            Some(b' ') | None => {
+                writer.line(ChangeTag::Equal, Some(old), Some(new), &text);
+                (old, new) = (old + 1, new + 1);
+            }
+            Some(b'\\') => {
+                writer.flush();
+                writer.rows.push(json!({"t": "\\", "in": [Run::new("dim", inert::line(line))]}));
+            }
+            Some(_) => is_in_hunk = false,
+        }
+    }
+    writer.flush();
+    writer.rows
+}
+
+/// `@@ -12,3 +14,4 @@ …`: where a hunk begins.
+fn hunk(line: &str) -> Option<(u64, u64)> {
+    let rest = line.strip_prefix("@@ -")?;
+    let (old, rest) = rest.split_once(" +")?;
+    let (new, _) = rest.split_once(" @@")?;
+    let first = |range: &str| range.split(',').next()?.parse().ok();
+    Some((first(old)?, first(new)?))
+}
+
+/// A changed line that waits for its counterpart.
+struct Line {
+    number: Option<u64>,
+    text: String,
+    runs: Vec<Run>,
+}
+
+struct Writer {
+    rows: Vec<Value>,
+    highlighter: Highlighter,
+    deleted: Vec<Line>,
+    inserted: Vec<Line>,
+}
+
+impl Writer {
+    fn new(path: &str) -> Self {
+        let highlighter = Highlighter::new(language_of(path));
+        Self { rows: Vec::new(), highlighter, deleted: Vec::new(), inserted: Vec::new() }
+    }
+
+    fn line(&mut self, tag: ChangeTag, old: Option<u64>, new: Option<u64>, text: &str) {
+        let runs = self.highlighter.line(text);
+        let text = text.to_owned();
+        match tag {
+            ChangeTag::Equal => {
+                self.flush();
+                self.rows.push(json!({"t": " ", "a": old, "b": new, "in": runs}));
+            }
+            ChangeTag::Delete => {
+                if !self.inserted.is_empty() {
+                    self.flush();
+                }
+                self.deleted.push(Line { number: old, text, runs });
+            }
+            ChangeTag::Insert => self.inserted.push(Line { number: new, text, runs }),
+        }
+    }
+
+    /// Writes the changed lines that wait. Where as many go as come, their words are compared.
+    fn flush(&mut self) {
+        let (mut deleted, mut inserted) =
+            (std::mem::take(&mut self.deleted), std::mem::take(&mut self.inserted));
+        if deleted.len() == inserted.len() {
+            for (old, new) in deleted.iter_mut().zip(&mut inserted) {
+                mark_words(old, new);
+            }
+        }
+        let gone =
+            deleted.into_iter().map(|line| json!({"t": "-", "a": line.number, "b": null, "in": line.runs}));
+        self.rows.extend(gone);
+        let come =
+            inserted.into_iter().map(|line| json!({"t": "+", "a": null, "b": line.number, "in": line.runs}));
+        self.rows.extend(come);
+    }
+}
+
+fn mark_words(old: &mut Line, new: &mut Line) {
+    if old.text.len() > WORDS_BYTES || new.text.len() > WORDS_BYTES {
+        return;
+    }
+    let diff = TextDiff::from_words(old.text.as_str(), new.text.as_str());
+    // Lines that have little in common are not changed, but others.
+    if diff.ratio() < 0.4 {
+        return;
+    }
+    let (mut gone, mut come) = (Vec::new(), Vec::new());
+    let (mut at_old, mut at_new) = (0, 0);
+    for part in diff.iter_all_changes() {
+        let length = part.value().len();
+        match part.tag() {
+            ChangeTag::Equal => (at_old, at_new) = (at_old + length, at_new + length),
+            ChangeTag::Delete => {
+                gone.push(at_old..at_old + length);
+                at_old += length;
+            }
+            ChangeTag::Insert => {
+                come.push(at_new..at_new + length);
+                at_new += length;
+            }
+        }
+    }
+    old.runs = marked(&old.runs, &gone, "del");
+    new.runs = marked(&new.runs, &come, "add");
+}
+
+/// The runs, with a further class within the ranges.
+fn marked(runs: &[Run], ranges: &[std::ops::Range<usize>], class: &str) -> Vec<Run> {
+    let mut out = Vec::new();
+    let mut from = 0;
+    for run in runs {
+        for (at, character) in run.text.char_indices() {
+            let is_marked = ranges.iter().any(|range| range.contains(&(from + at)));
+            let classes = match (is_marked, run.class.is_empty()) {
+                (true, true) => class.to_owned(),
+                (true, false) => format!("{} {class}", run.class),
+                (false, _) => run.class.clone(),
+            };
+            Run::put(&mut out, Run::new(classes, character));
+        }
+        from += run.text.len();
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_is_rows_with_numbers_and_marked_words() {
+        let patch = "diff --git a/x.txt b/x.txt\n--- a/x.txt\n+++ b/x.txt\n@@ -10,3 +10,3 @@ fn\n same\n-the old word\n+the new word\n same\n\\ No newline at end of file\n";
+        let rows = patch_rows("x.txt", patch);
+        let is = |row: &Value, t: &str, a: Value, b: Value| row["t"] == t && row["a"] == a && row["b"] == b;
+        assert!(rows[0]["t"] == "@" && rows[4]["t"] == " " && rows[5]["t"] == "\\", "{rows:?}");
+        assert!(is(&rows[1], " ", json!(10), json!(10)));
+        assert!(is(&rows[2], "-", json!(11), json!(null)));
+        assert!(is(&rows[3], "+", json!(null), json!(11)));
+        assert_eq!(rows[2]["in"], json!([["", "the "], ["del", "old"], ["", " word"]]));
+        assert_eq!(rows[3]["in"], json!([["", "the "], ["add", "new"], ["", " word"]]));
+        assert_eq!(rows.len(), 6);
+    }
+
+    #[test]
+    fn a_change_of_a_call_is_rows() {
+        let rows = change("a.rs", "fn a() {}\n", "fn b() {}\nfn c() {}\n").unwrap();
+        let kinds: Vec<&str> = rows.iter().map(|row| row["t"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["-", "+", "+"]);
+        assert!(rows[0]["in"].to_string().contains("kw"));
+    }
+}

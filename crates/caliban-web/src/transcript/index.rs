@@ -1,0 +1,254 @@
+//! From an item's position to the bytes of its records. Grows with the file; a file that was begun anew is read anew.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use caliban_core::usage::Usage;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A longer line is no record.
+const LINE_CAP: u64 = 64 * 1024 * 1024;
+/// How many points of usage are kept; then every second one goes.
+const POINTS: usize = 2000;
+
+/// Where a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) at: u64,
+    pub(crate) bytes: u32,
+}
+
+/// An item: its record, and the one that ends it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) seq: u64,
+    pub(crate) record: Span,
+    /// The end of a call, the answer to a question; for a queued message that it was heard.
+    pub(crate) end: Option<Span>,
+    /// Whether a call without an end has none because its worker is gone.
+    pub(crate) is_interrupted: bool,
+}
+
+/// What a model request took.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Point {
+    pub(crate) at: String,
+    pub(crate) usage: Usage,
+    pub(crate) model: Option<String>,
+}
+
+/// The index of one transcript.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    inode: u64,
+    /// Up to where the file is read.
+    read: u64,
+    entries: Vec<Entry>,
+    /// Calls, questions and queued messages that have no end yet.
+    open: HashMap<String, usize>,
+    /// The last todo list.
+    pub(crate) todo: Option<Value>,
+    pub(crate) points: Vec<Point>,
+    /// Counts up when an item before the last one changes.
+    changed: Vec<u64>,
+}
+
+/// What of a record the index needs.
+#[derive(Debug, Deserialize)]
+struct Head<'a> {
+    seq: u64,
+    #[serde(borrow)]
+    at: Cow<'a, str>,
+    #[serde(borrow)]
+    event: Cow<'a, str>,
+    #[serde(borrow, default)]
+    id: Option<IdOf<'a>>,
+    #[serde(borrow, default)]
+    name: Option<Cow<'a, str>>,
+    #[serde(default)]
+    number: Option<u64>,
+    #[serde(default)]
+    queued: Option<u64>,
+    #[serde(default)]
+    usage: Option<Usage>,
+    #[serde(borrow, default)]
+    model: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    message: Option<MessageHead<'a>>,
+}
+
+/// A call has a text, a background agent a number.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum IdOf<'a> {
+    #[serde(borrow)]
+    Text(Cow<'a, str>),
+    Number(#[expect(dead_code, reason = "only told apart")] u64),
+}
+
+/// A message, or the text of a refusal.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum MessageHead<'a> {
+    Whole {
+        #[serde(borrow)]
+        blocks: Vec<BlockHead<'a>>,
+    },
+    Text(#[expect(dead_code, reason = "only told apart")] Cow<'a, str>),
+}
+
+#[derive(Debug, Deserialize)]
+struct BlockHead<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    text: Option<Cow<'a, str>>,
+}
+
+impl Index {
+    /// Takes in what has come since the last time. The items that are new or have changed, in order.
+    pub(crate) fn update(&mut self, path: &Path) -> io::Result<Vec<u64>> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let about = file.metadata()?;
+        if about.ino() != self.inode || about.len() < self.read {
+            *self = Self { inode: about.ino(), ..Self::default() };
+        }
+        if about.len() == self.read {
+            return Ok(Vec::new());
+        }
+        let mut file = BufReader::with_capacity(256 * 1024, file);
+        file.seek(SeekFrom::Start(self.read))?;
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = io::Read::take(&mut file, LINE_CAP).read_until(b'\n', &mut line)?;
+            if read == 0 || line.last() != Some(&b'\n') {
+                break;
+            }
+            let span = Span { at: self.read, bytes: u32::try_from(read).unwrap_or(u32::MAX) };
+            self.read += read as u64;
+            // A line that is no record is nobody's item.
+            if let Ok(head) = serde_json::from_slice::<Head<'_>>(&line) {
+                self.take(&head, span, &line);
+            }
+        }
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.sort_unstable();
+        changed.dedup();
+        Ok(changed)
+    }
+
+    fn take(&mut self, head: &Head<'_>, span: Span, line: &[u8]) {
+        let id = match &head.id {
+            Some(IdOf::Text(id)) => Some(id.as_ref()),
+            Some(IdOf::Number(_)) | None => None,
+        };
+        match head.event.as_ref() {
+            "started" => self.push(head.seq, span, None),
+            "resumed" => {
+                // What its worker left open before, nobody ends any more.
+                let open: Vec<usize> =
+                    self.open.drain().filter(|(key, _)| !key.starts_with("q:")).map(|(_, n)| n).collect();
+                for n in open {
+                    self.change(n, |entry| entry.is_interrupted = true);
+                }
+                self.push(head.seq, span, None);
+            }
+            "prompt" => {
+                if let Some(number) = head.queued {
+                    self.end(&format!("q:{number}"), span);
+                }
+                self.push(head.seq, span, None);
+            }
+            "queued" => self.push(head.seq, span, head.number.map(|number| format!("q:{number}"))),
+            "reply" => {
+                if let Some(usage) = head.usage {
+                    self.point(head, usage);
+                }
+                if head.message.as_ref().is_some_and(says_something) {
+                    self.push(head.seq, span, None);
+                }
+            }
+            "call_started" => {
+                if head.name.as_deref() == Some("TodoWrite") {
+                    let record: Option<Value> = serde_json::from_slice(line).ok();
+                    self.todo = record.and_then(|mut record| Some(record["input"].get_mut("todos")?.take()));
+                }
+                self.push(head.seq, span, id.map(|id| format!("c:{id}")));
+            }
+            "call_ended" => self.end(&format!("c:{}", id.unwrap_or_default()), span),
+            "ask_opened" => self.push(head.seq, span, id.map(|id| format!("a:{id}"))),
+            "ask_answered" => self.end(&format!("a:{}", id.unwrap_or_default()), span),
+            "call_refused" | "summarised" | "note" | "background" | "turn_ended" => {
+                self.push(head.seq, span, None);
+            }
+            _ => {}
+        }
+    }
+
+    fn push(&mut self, seq: u64, record: Span, key: Option<String>) {
+        let n = self.entries.len();
+        self.entries.push(Entry { seq, record, end: None, is_interrupted: false });
+        self.changed.push(n as u64);
+        if let Some(key) = key {
+            self.open.insert(key, n);
+        }
+    }
+
+    fn end(&mut self, key: &str, span: Span) {
+        if let Some(n) = self.open.remove(key) {
+            self.change(n, |entry| entry.end = Some(span));
+        }
+    }
+
+    fn change(&mut self, n: usize, how: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.entries.get_mut(n) {
+            how(entry);
+            self.changed.push(n as u64);
+        }
+    }
+
+    fn point(&mut self, head: &Head<'_>, usage: Usage) {
+        if self.points.len() >= POINTS {
+            let mut is_kept = false;
+            self.points.retain(|_| {
+                is_kept = !is_kept;
+                is_kept
+            });
+        }
+        let model = head.model.as_deref().map(str::to_owned);
+        self.points.push(Point { at: head.at.to_string(), usage, model });
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    pub(crate) fn entry(&self, n: u64) -> Option<Entry> {
+        self.entries.get(usize::try_from(n).ok()?).copied()
+    }
+
+    /// The item that a record belongs to, or the next one.
+    pub(crate) fn item_of(&self, seq: u64) -> u64 {
+        let behind = self.entries.partition_point(|entry| entry.seq <= seq);
+        behind.saturating_sub(1) as u64
+    }
+}
+
+fn says_something(message: &MessageHead<'_>) -> bool {
+    let MessageHead::Whole { blocks } = message else { return true };
+    let says = |block: &BlockHead<'_>| {
+        let has_text = block.text.as_ref().is_some_and(|text| !text.trim().is_empty());
+        (block.kind == "text" || block.kind == "thinking") && has_text
+    };
+    blocks.iter().any(says)
+}

@@ -1,0 +1,266 @@
+//! One item, made from the bytes of its records.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+
+use caliban_core::{call_text, inert};
+use serde_json::{Value, json};
+
+use super::index::{Entry, Span};
+use crate::render::{self, Terminal};
+
+/// How much of a body goes into an item.
+const BODY_CAP: usize = 256 * 1024;
+/// How many lines of an output go into an item.
+pub(crate) const OUTPUT_LINES: usize = 200;
+/// How many characters of a call its title has.
+const TITLE: usize = 240;
+
+/// The item at a position.
+pub(super) fn item(file: &mut File, n: u64, entry: Entry) -> io::Result<Value> {
+    let record = read(file, entry.record)?;
+    let end = entry.end.map(|end| read(file, end)).transpose()?;
+    let mut item = made(&record, end.as_ref(), entry.is_interrupted);
+    if let Some(fields) = item.as_object_mut() {
+        fields.insert("n".into(), n.into());
+        fields.insert("seq".into(), entry.seq.into());
+        fields.insert("at".into(), record["at"].clone());
+    }
+    Ok(item)
+}
+
+/// A record. One that cannot be read (somebody changed the file meanwhile) is nothing.
+pub(super) fn read(file: &File, span: Span) -> io::Result<Value> {
+    let mut bytes = vec![0; usize::try_from(span.bytes).unwrap_or(0)];
+    match file.read_exact_at(&mut bytes, span.at) {
+        Ok(()) => Ok(serde_json::from_slice(&bytes).unwrap_or_default()),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Value::Null),
+        Err(error) => Err(error),
+    }
+}
+
+fn made(record: &Value, end: Option<&Value>, is_interrupted: bool) -> Value {
+    let line = |field: &str| record[field].as_str().map(|text| inert::line(text).into_owned());
+    let about = || json!({"model": line("model"), "provider": line("provider"), "cwd": line("cwd")});
+    let mut item = match record["event"].as_str().unwrap_or_default() {
+        "started" | "resumed" => about(),
+        "prompt" => {
+            let context = record["context"].as_u64().unwrap_or(0);
+            let skip = usize::try_from(context).unwrap_or(0);
+            json!({"author": author(record), "blocks": message(record, skip, "text"), "context": context})
+        }
+        "queued" => {
+            let text = record["text"].as_str().unwrap_or_default();
+            json!({"author": author(record), "blocks": render::blocks(text), "heard": end.is_some()})
+        }
+        "reply" => {
+            let thinking = message(record, 0, "thinking");
+            json!({
+                "blocks": message(record, 0, "text"),
+                "thinking": if thinking.is_empty() { Value::Null } else { thinking.into() },
+                "model": line("model"),
+                "ms": record["ms"],
+                "usage": record["usage"],
+                "stop": record["stop"],
+            })
+        }
+        "call_started" | "call_refused" => call(record, end, is_interrupted),
+        "ask_opened" => ask(record, end),
+        "summarised" => json!({"blocks": render::blocks(record["summary"].as_str().unwrap_or_default())}),
+        "note" => json!({"text": block(&record["text"])}),
+        "background" => {
+            json!({"number": record["id"], "status": record["status"], "text": block(&record["text"])})
+        }
+        "turn_ended" => json!({
+            "outcome": record["outcome"],
+            "usage": record["usage"],
+            "micro_usd": record["micro_usd"],
+            "turns": record["turns"],
+        }),
+        _ => json!({}),
+    };
+    let kind = match record["event"].as_str().unwrap_or_default() {
+        "started" => "start",
+        "call_started" | "call_refused" => "call",
+        "ask_opened" => "ask",
+        "summarised" => "summary",
+        "turn_ended" => "turn_end",
+        other => other,
+    };
+    if let Some(fields) = item.as_object_mut() {
+        fields.insert("kind".into(), kind.into());
+    }
+    item
+}
+
+fn block(value: &Value) -> String {
+    inert::block(value.as_str().unwrap_or_default()).into_owned()
+}
+
+fn author(record: &Value) -> &str {
+    match &record["author"] {
+        Value::String(author) => author,
+        Value::Object(_) => "hook",
+        _ => "user",
+    }
+}
+
+/// The blocks of a message's parts of one kind.
+fn message(record: &Value, skip: usize, kind: &str) -> Vec<Value> {
+    let parts = record["message"]["blocks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut blocks = Vec::new();
+    for part in parts.iter().skip(skip) {
+        if part["type"] == kind {
+            blocks.extend(render::blocks(part["text"].as_str().unwrap_or_default()));
+        } else if kind == "text" && part["type"] == "image" {
+            blocks.push(json!({"b": "p", "in": [["dim", "[picture]"]]}));
+        }
+    }
+    blocks
+}
+
+fn call(record: &Value, end: Option<&Value>, is_interrupted: bool) -> Value {
+    let (name, input) = (record["name"].as_str().unwrap_or_default(), &record["input"]);
+    let whole = call_text::whole_call(name, input);
+    let is_refused = record["event"] == "call_refused";
+    let state = match end {
+        _ if is_refused => "refused",
+        Some(end) if end["is_error"] == true || end["exit_code"].as_i64().is_some_and(|code| code != 0) => {
+            "failed"
+        }
+        Some(_) => "done",
+        None if is_interrupted => "interrupted",
+        None => "running",
+    };
+    let body = match end {
+        _ if is_refused => Some(output(record["message"].as_str().unwrap_or_default(), false)),
+        _ => body(name, input, end),
+    };
+    json!({
+        "id": record["id"],
+        "name": inert::line(name),
+        "title": title(&whole, name),
+        "state": state,
+        "exit_code": end.map(|end| end["exit_code"].clone()),
+        "ms": end.map(|end| end["ms"].clone()),
+        "summary": end.and_then(|end| end["summary"].as_str()).map(inert::line),
+        "decision": {
+            "verdict": record["decision"]["verdict"],
+            "why": record["decision"]["why"].as_str().map(inert::line),
+            "rule": record["decision"]["rule"].as_str().map(inert::line),
+        },
+        "input": crate::fleet::lines_of(&cut(&whole)),
+        "body": body,
+    })
+}
+
+fn title(whole: &str, name: &str) -> String {
+    let rest = whole.strip_prefix(name).unwrap_or(whole).trim_start();
+    let first = rest.lines().next().unwrap_or_default();
+    // The first argument tells more than its name.
+    let first = ["command: ", "file_path: ", "path: ", "pattern: ", "url: ", "description: "]
+        .iter()
+        .find_map(|field| first.strip_prefix(field))
+        .unwrap_or(first);
+    let mut title: String = first.chars().take(TITLE).collect();
+    if title.len() < first.len()
+        || rest.lines().nth(1).is_some_and(|_| name == "Bash" && !rest.contains("\n  "))
+    {
+        title.push('…');
+    }
+    title
+}
+
+/// What a call changed or gave back.
+fn body(name: &str, input: &Value, end: Option<&Value>) -> Option<Value> {
+    let text = |field: &str| input.get(field).and_then(Value::as_str);
+    let change = match name {
+        "Edit" => text("file_path").zip(text("old_string")).zip(text("new_string")),
+        "Write" => text("file_path").zip(Some("")).zip(text("content")),
+        _ => None,
+    };
+    let has_failed = end.is_some_and(|end| end["is_error"] == true);
+    if let Some(((path, old), new)) = change
+        && !has_failed
+        && let Some(rows) = render::change(path, old, new)
+    {
+        return Some(json!({"is": "diff", "path": inert::line(path), "rows": rows}));
+    }
+    if name == "TodoWrite" {
+        return Some(json!({"is": "todo", "items": todo(input.get("todos"))}));
+    }
+    let end = end?;
+    let parts = end["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+    if texts.is_empty() {
+        return None;
+    }
+    let all = texts.join("\n");
+    let is_prose = matches!(name, "AgentTool" | "Agent" | "WebFetch" | "WebSearch");
+    Some(match is_prose && !has_failed {
+        true => json!({"is": "blocks", "blocks": render::blocks(&all)}),
+        false => output(&all, end["whole"].is_string()),
+    })
+}
+
+/// The end of an output.
+fn output(text: &str, has_whole: bool) -> Value {
+    let total = text.lines().count();
+    let mut lines: Vec<_> = text.lines().skip(total.saturating_sub(OUTPUT_LINES)).collect();
+    let mut bytes = 0;
+    let fits = lines.iter().rev().take_while(|line| {
+        bytes += line.len();
+        bytes <= BODY_CAP
+    });
+    let fits = fits.count();
+    lines.drain(..lines.len() - fits);
+    let shown = Terminal::lines(&lines.join("\n"));
+    json!({
+        "is": "output",
+        "lines": shown,
+        "total_lines": total,
+        "cut": fits < total,
+        "whole": has_whole || fits < total,
+    })
+}
+
+/// A todo list.
+pub(crate) fn todo(list: Option<&Value>) -> Vec<Value> {
+    let all = list.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let one = |todo: &Value| {
+        let known = |status: &&str| ["completed", "in_progress"].contains(status);
+        let status = todo["status"].as_str().filter(known).unwrap_or("pending");
+        json!({"text": inert::line(todo["content"].as_str().unwrap_or_default()), "status": status})
+    };
+    all.iter().map(one).collect()
+}
+
+fn ask(record: &Value, end: Option<&Value>) -> Value {
+    let (name, input) = (record["name"].as_str().unwrap_or_default(), &record["input"]);
+    let whole = call_text::whole_call(name, input);
+    let (answer, reason) = match end.map(|end| &end["answer"]) {
+        None => (Value::Null, Value::Null),
+        Some(Value::Object(no)) => ("no".into(), no.get("no").cloned().unwrap_or_default()),
+        Some(word) => (word.clone(), Value::Null),
+    };
+    json!({
+        "id": record["id"],
+        "name": inert::line(name),
+        "title": title(&whole, name),
+        "by": record["agent"].as_str().map(inert::line),
+        "why": record["why"].as_str().map(inert::line),
+        "answer": answer,
+        "reason": reason.as_str().map(inert::block),
+    })
+}
+
+fn cut(text: &str) -> String {
+    let at = (0..=BODY_CAP.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let shown = text.get(..at).unwrap_or_default();
+    if at < text.len() {
+        format!("{shown}\n[… {} bytes more …]", text.len() - at)
+    } else {
+        shown.to_owned()
+    }
+}

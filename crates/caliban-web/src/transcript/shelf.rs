@@ -1,0 +1,42 @@
+//! The indexes that were used last. Each is behind a lock of its own, held while the file is read, in blocking threads only.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Index;
+
+/// How many indexes are kept.
+const KEPT: usize = 32;
+
+/// An index that several readers share.
+pub(crate) type Shared = Arc<Mutex<Index>>;
+
+/// The indexes that were used last, the newest at the end.
+#[derive(Debug, Default)]
+pub(crate) struct Shelf(Mutex<Vec<(PathBuf, Shared)>>);
+
+impl Shelf {
+    /// The index of a transcript.
+    fn of(&self, path: &Path) -> Shared {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kept.iter().position(|(known, _)| known == path).map(|at| kept.remove(at));
+        let (path, index) = known.unwrap_or_else(|| (path.to_owned(), Shared::default()));
+        if kept.len() >= KEPT {
+            kept.remove(0);
+        }
+        kept.push((path, Arc::clone(&index)));
+        index
+    }
+
+    /// Does something with the index of a transcript, brought up to date. Blocks.
+    pub(crate) fn with<T>(
+        &self,
+        path: &Path,
+        what: impl FnOnce(&mut Index) -> std::io::Result<T>,
+    ) -> std::io::Result<T> {
+        let shared = self.of(path);
+        let mut index = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        index.update(path)?;
+        what(&mut index)
+    }
+}

@@ -1,0 +1,359 @@
+//! `caliban dashboard` from outside: the fleet, a transcript, answers, a message, a diff and a merge through its API, live.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use testkit::{Signal, Spawned, StepExt, script, text, wait_until};
+
+use crate::fleet::{Fleet, bash};
+
+/// A dashboard that runs, and what a page knows of it.
+pub(crate) struct Dashboard {
+    pub(crate) server: Option<Spawned>,
+    pub(crate) address: String,
+    /// `caliban-….localhost:PORT`.
+    pub(crate) host: String,
+    pub(crate) link: String,
+    pub(crate) token: String,
+}
+
+/// An answer.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {} {}", self.status, self.body))
+    }
+
+    /// The code of a refusal.
+    pub(crate) fn code(&self) -> (u16, String) {
+        (self.status, self.json()["error"]["code"].as_str().unwrap_or_default().to_owned())
+    }
+}
+
+impl Dashboard {
+    pub(crate) fn start(fleet: &Fleet) -> Self {
+        Self::start_at(fleet, "0")
+    }
+
+    fn start_at(fleet: &Fleet, port: &str) -> Self {
+        let args = ["dashboard", "--no-open", "--json", "--port", port];
+        let mut server = fleet.place.env.start("caliban", args).dir(&fleet.place.repo).spawn();
+        server.wait_for_stdout("\n");
+        let ready: Value = serde_json::from_str(server.stdout().lines().next().unwrap()).unwrap();
+        let host = ready["origin"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
+        let port = host.rsplit(':').next().unwrap();
+        let token = std::fs::read_to_string(ready["token_file"].as_str().unwrap()).unwrap();
+        Self {
+            address: format!("127.0.0.1:{port}"),
+            link: ready["url"].as_str().unwrap().to_owned(),
+            token: token.trim().to_owned(),
+            server: Some(server),
+            host,
+        }
+    }
+
+    pub(crate) fn stream(&self, request: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    }
+
+    /// Sends exactly this, and reads until the server hangs up.
+    pub(crate) fn raw(&self, request: &str) -> Answer {
+        let mut all = Vec::new();
+        self.stream(request).read_to_end(&mut all).unwrap();
+        let all = String::from_utf8_lossy(&all).into_owned();
+        let (head, body) = all.split_once("\r\n\r\n").unwrap_or((&all, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        Answer { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    /// A request with these further headers.
+    pub(crate) fn with(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let host =
+            headers.iter().find(|(name, _)| *name == "Host").map_or(self.host.as_str(), |(_, host)| host);
+        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+        for (name, value) in headers.iter().filter(|(name, _)| *name != "Host") {
+            request += &format!("{name}: {value}\r\n");
+        }
+        request += &format!("Content-Length: {}\r\n\r\n{body}", body.len());
+        self.raw(&request)
+    }
+
+    /// A script's request.
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        let bearer = format!("Bearer {}", self.token);
+        self.with("GET", path, &[("Authorization", &bearer)], "")
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        let bearer = format!("Bearer {}", self.token);
+        let headers = [("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
+        self.with("POST", path, &headers, &body.to_string())
+    }
+
+    /// The path of an agent's routes.
+    pub(crate) fn agent(&self, id: &str) -> String {
+        let mut path = String::new();
+        wait_until("the dashboard has the agent", || {
+            let fleet = self.get("/api/v1/fleet").json();
+            let agents = fleet["agents"].as_array().unwrap().clone();
+            let found = agents.iter().find(|agent| agent["id"] == id);
+            path = found.map_or(String::new(), |agent| {
+                format!("/api/v1/repos/{}/agents/{id}", agent["repo"].as_str().unwrap())
+            });
+            found.is_some()
+        });
+        path
+    }
+}
+
+impl Drop for Dashboard {
+    fn drop(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            server.signal(Signal::TERM);
+            server.wait();
+        }
+    }
+}
+
+/// What a stream says, event by event.
+struct Stream(BufReader<TcpStream>);
+
+impl Stream {
+    fn open(dashboard: &Dashboard, query: &str, last: Option<&str>) -> Self {
+        let last = last.map_or(String::new(), |last| format!("Last-Event-ID: {last}\r\n"));
+        let (host, token) = (&dashboard.host, &dashboard.token);
+        let request = format!(
+            "GET /api/v1/events{query} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{last}\r\n"
+        );
+        Self(BufReader::new(dashboard.stream(&request)))
+    }
+
+    /// The next event of one of these names: name, id, data.
+    fn next(&mut self, names: &[&str]) -> (String, String, Value) {
+        let (mut name, mut id) = (String::new(), String::new());
+        loop {
+            let mut line = String::new();
+            assert!(self.0.read_line(&mut line).unwrap() > 0, "the stream has ended");
+            if let Some(event) = line.strip_prefix("event: ") {
+                name = event.trim().to_owned();
+            } else if let Some(event) = line.strip_prefix("id: ") {
+                id = event.trim().to_owned();
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                let said = std::mem::take(&mut id);
+                if names.contains(&name.as_str()) {
+                    return (name, said, serde_json::from_str(data).unwrap());
+                }
+            }
+        }
+    }
+}
+
+fn asking() -> Fleet {
+    Fleet::new(script![
+        bash("touch asked-for").on_first("the task"),
+        text("thank **you**").on_first("the task")
+    ])
+}
+
+#[test]
+fn an_agent_that_asks_is_seen_approved_and_done_through_the_dashboard() {
+    let fleet = asking();
+    let id = fleet.bg("the task", ["--label", "asker"]);
+    fleet.wait_for_ask(&id);
+    let dashboard = Dashboard::start(&fleet);
+    let path = dashboard.agent(&id);
+    let mut ask = Value::Null;
+    wait_until("the question is there", || {
+        ask = dashboard.get("/api/v1/asks").json()["asks"][0].clone();
+        ask["tool"] == "Bash"
+    });
+    assert_eq!((&ask["name"], &ask["agent"]), (&json!("asker"), &json!(id)));
+    assert!(ask["call_text"].as_str().unwrap().contains("touch asked-for"), "{ask:#}");
+    let all = dashboard.get("/api/v1/fleet").json();
+    assert_eq!(
+        all["counts"],
+        json!({"needs_you": 1, "working": 0, "queued": 0, "finished": 0, "failed": 0, "asks": 1})
+    );
+    let agent = &all["agents"][0];
+    assert_eq!(
+        (&agent["status"], &agent["glyph"], &agent["group"]),
+        (&json!("asks"), &json!("!"), &json!("needs_you"))
+    );
+    // Another digest is another call.
+    let wrong = dashboard.post(&format!("{path}/approve"), &json!({"ask": ask["id"], "digest": "0000"}));
+    assert_eq!(wrong.code(), (409, "not_asked".to_owned()));
+    let answer = json!({"ask": ask["id"], "digest": ask["digest"]});
+    let approved = dashboard.post(&format!("{path}/approve"), &answer);
+    assert_eq!(
+        (approved.status, approved.json()),
+        (200, json!({"id": id, "ask": ask["id"]})),
+        "{}",
+        approved.body
+    );
+    fleet.run(["agents", "wait", &id]).ok();
+    assert!(fleet.worktree(&id).join("asked-for").exists());
+    // Once.
+    assert_eq!(dashboard.post(&format!("{path}/approve"), &answer).status, 409);
+    wait_until("the dashboard has its end", || dashboard.get(&path).json()["status"] == "done");
+    let page = dashboard.get(&format!("{path}/transcript")).json();
+    let items = page["records"].as_array().unwrap();
+    let kinds: Vec<&str> = items.iter().map(|item| item["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["start", "prompt", "ask", "call", "reply", "turn_end"], "{page:#}");
+    assert_eq!(
+        (&items[2]["answer"], &items[3]["state"], &items[3]["name"]),
+        (&json!("once"), &json!("done"), &json!("Bash"))
+    );
+    assert_eq!(items[4]["blocks"], json!([{"b": "p", "in": [["", "thank "], ["b", "you"]]}]));
+    let part = dashboard.get(&format!("{path}/transcript?from=1&limit=2")).json();
+    assert_eq!(
+        (&part["total"], &part["first"], part["records"].as_array().unwrap().len()),
+        (&json!(6), &json!(1), 2)
+    );
+    // What it changed, and landing it.
+    let diff = dashboard.get(&format!("{path}/diff")).json();
+    assert_eq!(diff["files"][0]["path"], "asked-for", "{diff:#}");
+    let file = dashboard.get(&format!("{path}/diff/file?path=asked-for")).json();
+    assert_eq!((&file["binary"], &file["path"]), (&json!(false), &json!("asked-for")), "{file:#}");
+    let preview = dashboard.post(&format!("{path}/merge"), &json!({"preview": true})).json();
+    assert_eq!(preview["uncommitted"], json!(["asked-for"]), "{preview:#}");
+    let merged = dashboard.post(&format!("{path}/merge"), &json!({"commit": "as asked"})).json();
+    assert!(["merge", "squash"].contains(&merged["how"].as_str().unwrap()), "{merged:#}");
+    assert!(fleet.place.repo.join("asked-for").exists());
+}
+
+#[test]
+fn events_come_live_and_go_on_behind_the_last_one() {
+    let fleet = asking();
+    let dashboard = Dashboard::start(&fleet);
+    let mut stream = Stream::open(&dashboard, "", None);
+    let (_, first, snapshot) = stream.next(&["snapshot"]);
+    assert_eq!(snapshot["event"], first.as_str());
+    let id = fleet.bg("the task", []);
+    let (_, at_ask, ask) = stream.next(&["ask"]);
+    assert_eq!(ask["agent"], id.as_str());
+    let path = dashboard.agent(&id);
+    let answer = json!({"ask": ask["id"], "digest": ask["digest"]});
+    assert_eq!(dashboard.post(&format!("{path}/approve"), &answer).status, 200);
+    stream.next(&["ask_closed"]);
+    while stream.next(&["agent"]).2["status"] != "done" {}
+    // A page that comes back is told what it has missed, and nothing twice.
+    let mut again = Stream::open(&dashboard, "", Some(&at_ask));
+    let (name, ..) = again.next(&["snapshot", "reset", "agent", "ask", "ask_closed"]);
+    assert!(name == "agent" || name == "ask_closed", "{name}");
+    while again.next(&["agent"]).2["status"] != "done" {}
+    // One that was away for too long, or knew another server, begins anew.
+    let mut old = Stream::open(&dashboard, "", Some("ffff-1"));
+    assert_eq!(old.next(&["snapshot", "reset"]).0, "reset");
+    assert_eq!(old.next(&["snapshot", "reset"]).2["agents"][0]["status"], "done");
+}
+
+#[test]
+fn a_watched_transcript_streams_and_a_message_reaches_the_agent() {
+    let fleet =
+        Fleet::new(script![text("I wait").on_first("the task"), text("heard it").on_first("the task")]);
+    let id = fleet.bg("the task", ["--interactive"]);
+    let dashboard = Dashboard::start(&fleet);
+    let path = dashboard.agent(&id);
+    wait_until("it waits", || dashboard.get(&path).json()["status"] == "waits");
+    let key = dashboard.get(&path).json()["key"].as_str().unwrap().to_owned();
+    let mut stream = Stream::open(&dashboard, &format!("?watch={key}"), None);
+    stream.next(&["snapshot"]);
+    stream.next(&["ping"]);
+    let sent = dashboard.post(&format!("{path}/send"), &json!({"text": "go on", "key": "one"}));
+    assert_eq!((sent.status, &sent.json()["id"]), (200, &json!(id)), "{}", sent.body);
+    let said = |item: &Value| item["kind"] == "reply" && item["blocks"].to_string().contains("heard it");
+    while !said(&stream.next(&["record"]).2["item"]) {}
+    let usage = dashboard.get(&format!("{path}/usage")).json();
+    assert_eq!(usage["points"].as_array().unwrap().len(), 2, "{usage:#}");
+    let killed = dashboard.post(&format!("{path}/kill"), &json!({}));
+    assert_eq!((killed.status, &killed.json()["status"]), (200, &json!("killed")), "{}", killed.body);
+    let bearer = format!("Bearer {}", dashboard.token);
+    let removed = dashboard.with("DELETE", &path, &[("Authorization", &bearer)], "");
+    assert_eq!(removed.status, 200, "{}", removed.body);
+    stream.next(&["removed"]);
+}
+
+#[test]
+fn a_new_agent_is_spawned_and_what_is_wrong_with_a_request_is_said() {
+    let fleet = Fleet::new(script![text("first").on_first("one"), text("second").on_first("two")]);
+    let first = fleet.bg("one", []);
+    fleet.run(["agents", "wait", &first]).ok();
+    let dashboard = Dashboard::start(&fleet);
+    let path = dashboard.agent(&first);
+    let agents = path.rsplit_once('/').unwrap().0.to_owned();
+    let made = dashboard.post(&agents, &json!({"prompt": "two", "label": "second"}));
+    assert_eq!(made.status, 201, "{}", made.body);
+    let id = made.json()["id"].as_str().unwrap().to_owned();
+    let path = dashboard.agent(&id);
+    wait_until("it is done", || dashboard.get(&path).json()["status"] == "done");
+    let wrong = dashboard.post(&agents, &json!({"prompt": "x", "label": "Not A Slug"}));
+    assert_eq!(wrong.code(), (400, "bad_request".to_owned()), "{}", wrong.body);
+    assert!(wrong.json()["error"]["hint"].is_string(), "{}", wrong.body);
+    assert_eq!(dashboard.post(&agents, &json!({"prompt": ""})).status, 400);
+    assert_eq!(dashboard.post(&agents, &json!({"promt": "x"})).status, 400);
+}
+
+#[test]
+fn reading_starts_no_daemon_and_its_fleet_is_shown_as_it_was_left() {
+    let fleet = Fleet::new(script![text("done").on_first("the task")]);
+    let id = fleet.bg("the task", []);
+    fleet.run(["agents", "wait", &id]).ok();
+    fleet.run(["daemon", "stop"]).ok();
+    let dashboard = Dashboard::start(&fleet);
+    let path = dashboard.agent(&id);
+    let all = dashboard.get("/api/v1/fleet").json();
+    assert_eq!(
+        (&all["repos"][0]["daemon"], &all["agents"][0]["status"]),
+        (&json!(false), &json!("done")),
+        "{all:#}"
+    );
+    assert!(all["repos"][0]["recorded_at"].is_string());
+    assert_eq!(dashboard.get(&format!("{path}/transcript")).json()["total"], 4);
+    assert_eq!(dashboard.get(&format!("{path}/diff")).status, 200);
+    let daemon = fleet.run(["daemon", "status"]);
+    assert_ne!(daemon.code, 0, "{}{}", daemon.stdout, daemon.stderr);
+    // A daemon that comes is listened to.
+    fleet.run(["agents", "list"]).ok();
+    wait_until("the daemon tells", || dashboard.get("/api/v1/fleet").json()["repos"][0]["daemon"] == true);
+}
+
+#[test]
+fn a_signed_in_browser_stays_so_when_the_server_is_started_again() {
+    let fleet = Fleet::new(script![]);
+    let mut dashboard = Dashboard::start(&fleet);
+    let token = dashboard.link.rsplit("#t=").next().unwrap().to_owned();
+    let json_type = [("Content-Type", "application/json")];
+    let signed = dashboard.with("POST", "/auth/link", &json_type, &json!({"token": token}).to_string());
+    assert_eq!(signed.status, 200, "{}", signed.body);
+    let key = signed.json()["page_key"].as_str().unwrap().to_owned();
+    let cookie = signed.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    let cookie = cookie.split(';').next().unwrap().to_owned();
+    let headers = [("Cookie", cookie.as_str()), ("X-Caliban-Page", key.as_str())];
+    assert_eq!(dashboard.with("GET", "/api/v1/me", &headers, "").json()["device"]["this"], true);
+    let port = dashboard.host.rsplit(':').next().unwrap().to_owned();
+    let mut server = dashboard.server.take().unwrap();
+    server.signal(Signal::KILL);
+    server.wait();
+    dashboard = Dashboard::start_at(&fleet, &port);
+    assert_eq!(dashboard.with("GET", "/api/v1/me", &headers, "").status, 200);
+    // The same command, where one runs, prints another link of it.
+    let more = fleet.run(["dashboard", "--no-open", "--json", "--port", &port]).ok();
+    let more: Value = more.json();
+    assert_eq!(more["was_running"], true, "{more:#}");
+    assert_ne!(more["url"], dashboard.link.as_str());
+    assert_eq!(dashboard.with("POST", "/auth/leave", &headers, "").status, 200);
+    assert_eq!(dashboard.with("GET", "/api/v1/me", &headers, "").code(), (401, "signed_out".to_owned()));
+}
