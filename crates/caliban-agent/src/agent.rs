@@ -359,7 +359,6 @@ impl Agent {
             worked_ms = worked_ms.max(helpers.worked_ms);
         }
         kit.purse.carry_over_time(worked_ms);
-        kit.purse.count_grants(&kit.directory);
         if kit.earlier_answers == EarlierAnswers::Kept {
             kit.remember_always(records.iter().map(|record| &record.event));
         }

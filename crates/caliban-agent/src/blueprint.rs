@@ -26,7 +26,7 @@ use crate::{
     answer::Form,
     asks::Asks,
     background::{self, Background, tool::SpawnBackground},
-    budget::Purse,
+    budget::{MachineLedger, Purse},
     checkpoint::Checkpoints,
     definitions::Definition,
     feed::Feed,
@@ -76,6 +76,8 @@ pub struct Blueprint {
     pub hooks: Hooks,
     /// What may be spent, by the agent and all that it starts.
     pub budget: budget::Limits,
+    /// The machine's ledger, in which requests are reserved; without one, limits hold within the process.
+    pub ledger: Option<MachineLedger>,
     /// How far it may go.
     pub limits: Limits,
     /// How long a run waits for its background commands before the model is asked what to do.
@@ -224,7 +226,15 @@ impl Blueprint {
         let own_asks = Asks::default();
         let price = self.price();
         let (purse, asks, mirror, parent, above) = match &wanted.kin {
-            Kin::Independent => (Purse::new(&wanted.session, self.budget, price), own_asks, None, None, None),
+            Kin::Independent => {
+                let purse = match &self.ledger {
+                    Some(ledger) => {
+                        Purse::in_ledger(ledger, &wanted.session, wanted.label.clone(), self.budget, price)
+                    }
+                    None => Purse::new(&wanted.session, self.budget, price),
+                };
+                (purse, own_asks, None, None, None)
+            }
             Kin::SubAgent(parent) | Kin::Background(parent) => (
                 parent.purse.child(&wanted.session, self.budget, price)?,
                 parent.asks.clone(),

@@ -1,12 +1,15 @@
-//! An agent's purse: its account in the ledger that it shares with its parent and helpers.
+//! An agent's purse: its account in the machine's ledger, and what its process has to know of it at any moment.
 //!
-//! Reserve before a request, settle after it. Owns the clock that the ledger does not know, and what makes it stand
+//! Reserve before a request, settle after it; the one place where that is done. Limits of tokens, money and turns are the
+//! machine's ledger's ([`MachineLedger`]); the process itself counts along, for what is shown, and keeps the limit of time.
+//! Without a machine's ledger (a test, a foreign agent) the process keeps all limits. Owns the clock that the ledger does not know, and what makes it stand
 //! still: an agent's time counts while anything of it is at work ([`Purse::work`]); what waits for a person, or for a
 //! helper that has a clock of its own, rests ([`Purse::rest`]).
 
+mod machine;
+
 use std::{
     collections::BTreeMap,
-    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -16,7 +19,11 @@ use caliban_core::{
     price::{MicroUsd, Price},
     usage::Usage,
 };
+use caliban_store::ledger::{self, Near};
 use tokio::time::Instant;
+
+use machine::MachineAccount;
+pub use machine::{MachineLedger, Terms, settle_dead};
 
 /// Why a request may not be made.
 pub type Refusal = Refused<String>;
@@ -28,6 +35,25 @@ pub struct Purse {
     epoch: Instant,
     account: String,
     price: Option<Price>,
+    machine: Option<Arc<MachineAccount>>,
+}
+
+/// What a request holds until it is settled.
+#[derive(Debug, Clone)]
+pub struct Reserved {
+    here: Reservation,
+    machine: Option<ledger::Reservation>,
+}
+
+/// Why nothing was reserved: the request may not be sent.
+#[derive(Debug, thiserror::Error)]
+pub enum NotReserved {
+    /// A limit is in the way.
+    #[error(transparent)]
+    Limit(#[from] Refusal),
+    /// The ledger cannot be written.
+    #[error("what the request takes cannot be written down: {0}")]
+    Ledger(#[from] caliban_store::StoreError),
 }
 
 /// What the agents of one family share.
@@ -36,15 +62,8 @@ struct Book {
     ledger: Ledger<String>,
     /// For each account: what is at work less what rests.
     at_work: BTreeMap<String, i64>,
-    /// For each account: what it has given away, as far as it is held back.
-    handed: BTreeMap<String, Handed>,
-}
-
-/// What was given away, in tokens and millionths of a dollar.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Handed {
-    tokens: u64,
-    micro_usd: u64,
+    /// The working time that the machine's ledger knows of.
+    told_ms: u64,
 }
 
 impl Purse {
@@ -54,11 +73,30 @@ impl Purse {
         // The ledger is empty: the account cannot exist, and it has no parent.
         let _new = ledger.open_account(account.to_owned(), None, Limits::NONE, limits);
         Self {
-            book: Arc::new(Mutex::new(Book { ledger, at_work: BTreeMap::new(), handed: BTreeMap::new() })),
+            book: Arc::new(Mutex::new(Book { ledger, at_work: BTreeMap::new(), told_ms: 0 })),
             epoch: Instant::now(),
             account: account.to_owned(),
             price,
+            machine: None,
         }
+    }
+
+    /// A purse in the machine's ledger: `limits` hold for everything below the account, in other processes too.
+    pub fn in_ledger(
+        ledger: &MachineLedger,
+        account: &str,
+        label: Option<String>,
+        limits: Limits,
+        price: Option<Price>,
+    ) -> Self {
+        let machine = Arc::new(ledger.account(account, label, limits));
+        let here = Limits { wall_ms: limits.wall_ms, ..Limits::NONE };
+        Self { machine: Some(machine), ..Self::new(account, here, price) }
+    }
+
+    /// The name of the account in the machine's ledger: what it starts elsewhere spends from it.
+    pub fn ledger_name(&self) -> Option<String> {
+        self.machine.as_ref().map(|machine| machine.id().as_str().to_owned())
     }
 
     /// An account below this one: what it spends counts here too.
@@ -69,8 +107,14 @@ impl Purse {
         price: Option<Price>,
     ) -> Result<Self, AccountError<String>> {
         let parent = Some(self.account.clone());
-        self.lock().ledger.open_account(account.to_owned(), parent, Limits::NONE, limits)?;
-        Ok(Self { account: account.to_owned(), price, ..self.clone() })
+        let machine =
+            self.machine.as_ref().map(|above| Arc::new(above.child(account, &self.account, limits)));
+        let here = match &machine {
+            Some(_) => Limits { wall_ms: limits.wall_ms, ..Limits::NONE },
+            None => limits,
+        };
+        self.lock().ledger.open_account(account.to_owned(), parent, Limits::NONE, here)?;
+        Ok(Self { account: account.to_owned(), price, machine, ..self.clone() })
     }
 
     /// The same account, from now on at another price.
@@ -94,84 +138,92 @@ impl Purse {
     }
 
     fn book_spent(&self, spent: Spent) {
+        if let Some(machine) = &self.machine {
+            machine.earlier(Spent { wall_ms: 0, ..spent });
+        }
+        self.book_here(spent);
+    }
+
+    fn book_here(&self, spent: Spent) {
         let booked = self.lock().ledger.carry_over(&self.account, spent);
         debug_assert!(booked.is_ok(), "the account is open");
     }
 
-    /// Takes half of what is left, for an agent that has a purse of its own elsewhere. Nothing where nothing is limited.
-    pub(crate) fn share(&self) -> Result<Share, Refusal> {
-        let mut book = self.lock();
-        let now = self.now();
-        let left = book.ledger.remaining(&self.account).unwrap_or(Limits::NONE);
-        let tokens = left.tokens.map(|tokens| (tokens / 2).max(1));
-        let usd = left.usd.map(|usd| MicroUsd((usd.0 / 2).max(1)));
-        let cost = Some(usd.unwrap_or_default());
-        let estimate = Estimate { tokens: tokens.unwrap_or_default(), cost, turns: 0 };
-        let reservation = book.ledger.reserve(&self.account, estimate, now)?;
-        let handed = book.handed.entry(self.account.clone()).or_default();
-        handed.tokens += tokens.unwrap_or_default();
-        handed.micro_usd += usd.unwrap_or_default().0;
-        Ok(Share { limits: Limits { tokens, usd, ..Limits::NONE }, reservation })
-    }
-
-    /// Gives back what was taken for an agent that was not started. What is written down about it has to go first.
-    pub(crate) fn take_back(&self, share: Share) {
-        if let Some(handed) = self.lock().handed.get_mut(&self.account) {
-            handed.tokens = handed.tokens.saturating_sub(share.limits.tokens.unwrap_or_default());
-            let usd = share.limits.usd.unwrap_or_default().0;
-            handed.micro_usd = handed.micro_usd.saturating_sub(usd);
-        }
-        self.release(share.reservation);
-    }
-
-    /// Holds back what `handed.jsonl` says was granted to background agents, by this process or an earlier one.
-    pub(crate) fn count_grants(&self, directory: &Path) {
-        match caliban_contract::grants::total(directory) {
-            Ok(total) => self.count_handed(total),
-            Err(error) => tracing::warn!(%error, "the grants to background agents are not known"),
-        }
-    }
-
-    /// Holds back what was given away so far, in all, by an earlier process or for what a command has started; all that is
-    /// left where that is less.
-    fn count_handed(&self, (tokens, usd): (u64, MicroUsd)) {
-        let mut book = self.lock();
-        let handed = book.handed.entry(self.account.clone()).or_default();
-        let (tokens, usd) = (tokens.saturating_sub(handed.tokens), usd.0.saturating_sub(handed.micro_usd));
-        if (tokens, usd) == (0, 0) {
-            return;
-        }
-        handed.tokens += tokens;
-        handed.micro_usd += usd;
-        let usd = MicroUsd(usd);
-        let now = self.now();
-        let left = book.ledger.remaining(&self.account).unwrap_or(Limits::NONE);
-        let tokens = left.tokens.map_or(0, |left| tokens.min(left));
-        let usd = left.usd.map_or(MicroUsd(0), |left| usd.min(left));
-        let estimate = Estimate { tokens, cost: Some(usd), turns: 0 };
-        if let Err(refusal) = book.ledger.reserve(&self.account, estimate, now) {
-            tracing::debug!(%refusal, "nothing is left to be held back");
-        }
-    }
-
-    /// Asks for a request of about `tokens`.
-    pub fn reserve(&self, tokens: Estimated) -> Result<Reservation, Refusal> {
+    /// Asks for a request of about `tokens`. When it is granted, that is on the disk; limits that are nearly reached are told
+    /// once.
+    pub async fn reserve(
+        &self,
+        tokens: Estimated,
+        model: &str,
+    ) -> Result<(Reserved, Vec<Near>), NotReserved> {
         let usage = Usage { input: tokens.prompt, output: tokens.output, ..Usage::default() };
-        let estimate = Estimate { tokens: usage.total(), cost: self.cost(usage), turns: 1 };
+        let cost = self.cost(usage);
+        let estimate = Estimate { tokens: usage.total(), cost, turns: 1 };
         let now = self.now();
-        self.lock().ledger.reserve(&self.account, estimate, now)
+        if let Some(machine) = &self.machine {
+            self.open(machine).await?;
+        }
+        let here = self.lock().ledger.reserve(&self.account, estimate, now)?;
+        let Some(machine) = &self.machine else {
+            return Ok((Reserved { here, machine: None }, Vec::new()));
+        };
+        match machine.reserve(model, usage, cost).await {
+            Ok(granted) => Ok((Reserved { here, machine: Some(granted.reservation) }, granted.near)),
+            Err(error) => {
+                self.release_here(here);
+                Err(error)
+            }
+        }
     }
 
-    /// The request is answered.
-    pub fn settle(&self, reservation: Reservation, usage: Usage) {
-        let settled = self.lock().ledger.settle(reservation, usage, self.cost(usage));
+    /// Opens the account in the machine's ledger, once. What the ledger knows of the conversation and the transcript does not
+    /// (it was begun anew) counts here, too: what is shown never goes down.
+    async fn open(&self, machine: &MachineAccount) -> Result<(), NotReserved> {
+        if let Some(known) = machine.open().await?
+            && machine.is_root()
+        {
+            let here = self.spent();
+            self.book_here(less(known, here));
+        }
+        Ok(())
+    }
+
+    /// The request is over, and took this much.
+    pub async fn settle(&self, reserved: Reserved, usage: Usage) {
+        let cost = self.cost(usage);
+        let settled = self.lock().ledger.settle(reserved.here, usage, cost);
         debug_assert!(settled.is_ok(), "a reservation is settled once");
+        if let (Some(machine), Some(reservation)) = (&self.machine, &reserved.machine) {
+            machine.settle(reservation, usage, cost, self.untold_ms()).await;
+        }
+    }
+
+    /// The server says that the request takes more than was reserved. Counts if this process is killed now.
+    pub async fn count(&self, reserved: &Reserved, usage: Usage) {
+        if let (Some(machine), Some(reservation)) = (&self.machine, &reserved.machine) {
+            machine.count(reservation, usage, self.cost(usage)).await;
+        }
     }
 
     /// The request was not billed.
-    pub fn release(&self, reservation: Reservation) {
+    pub async fn release(&self, reserved: Reserved) {
+        self.release_here(reserved.here);
+        if let (Some(machine), Some(reservation)) = (&self.machine, &reserved.machine) {
+            machine.release(reservation).await;
+        }
+    }
+
+    fn release_here(&self, reservation: Reservation) {
         let released = self.lock().ledger.release(reservation);
         debug_assert!(released.is_ok(), "a reservation is released once");
+    }
+
+    /// How long the family has worked since this was last asked.
+    fn untold_ms(&self) -> u64 {
+        let worked = self.worked_ms();
+        let mut book = self.lock();
+        let told = std::mem::replace(&mut book.told_ms, worked);
+        worked.saturating_sub(told)
     }
 
     /// The agent works, and its time counts, until the answer is dropped.
@@ -266,12 +318,21 @@ impl Purse {
     }
 }
 
-/// What an agent was given of another one's purse.
-#[derive(Debug)]
-pub(crate) struct Share {
-    /// What it may spend.
-    pub(crate) limits: Limits,
-    reservation: Reservation,
+/// What one is more than the other.
+fn less(one: Spent, other: Spent) -> Spent {
+    Spent {
+        usage: Usage {
+            input: one.usage.input.saturating_sub(other.usage.input),
+            output: one.usage.output.saturating_sub(other.usage.output),
+            cache_read: one.usage.cache_read.saturating_sub(other.usage.cache_read),
+            cache_write: one.usage.cache_write.saturating_sub(other.usage.cache_write),
+        },
+        usd: MicroUsd(one.usd.0.saturating_sub(other.usd.0)),
+        turns: one.turns.saturating_sub(other.turns),
+        // The transcript knows it better.
+        wall_ms: 0,
+        unpriced: one.unpriced.saturating_sub(other.unpriced),
+    }
 }
 
 /// An agent's clock runs while there is one of these (and fewer of the others).
@@ -303,43 +364,4 @@ pub struct Estimated {
     pub prompt: u64,
     /// Tokens answered.
     pub output: u64,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn r20_shares_never_add_up_to_more_than_there_is() {
-        let limits = Limits { tokens: Some(1000), usd: Some(MicroUsd(9)), ..Limits::NONE };
-        let purse = Purse::new("a", limits, None);
-        let mut given = 0;
-        let shares: Vec<Share> = std::iter::from_fn(|| purse.share().ok()).collect();
-        for share in &shares {
-            given += share.limits.tokens.unwrap();
-        }
-        assert!(given <= 1000 && shares.len() > 2, "{shares:?}");
-        for share in shares {
-            purse.take_back(share);
-        }
-        assert_eq!(
-            purse.share().unwrap().limits,
-            Limits { tokens: Some(500), usd: Some(MicroUsd(4)), ..Limits::NONE }
-        );
-        purse.count_handed((2000, MicroUsd(1)));
-        assert!(purse.share().is_err());
-        // What a share took is not held back again; what was given besides is, once.
-        let purse = Purse::new("c", limits, None);
-        let share = purse.share().unwrap();
-        for total in [500, 700, 700] {
-            purse.count_handed((total, MicroUsd(4)));
-        }
-        let left = |purse: &Purse| purse.lock().ledger.remaining(&"c".to_owned()).unwrap().tokens;
-        assert_eq!(left(&purse), Some(300));
-        purse.take_back(share);
-        purse.count_handed((200, MicroUsd(0)));
-        assert_eq!(left(&purse), Some(800));
-        let free = Purse::new("b", Limits::NONE, None);
-        assert_eq!(free.share().unwrap().limits, Limits::NONE);
-    }
 }

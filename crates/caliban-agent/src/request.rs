@@ -7,7 +7,6 @@
 use std::time::Instant;
 
 use caliban_core::{
-    budget::Reservation,
     message::{Effort, Message, ToolSpec},
     usage::Usage,
     wait::{Pause, Wait},
@@ -19,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::{Agent, Kit},
-    budget::{Estimated, Refusal},
+    budget::{Estimated, NotReserved, Refusal, Reserved},
     event::{Event, Outcome},
     feed::{Entry, Feed},
     transcript::{Durability, Transcript, TranscriptError},
@@ -56,7 +55,18 @@ pub(crate) enum Audience {
 pub(crate) enum Failed {
     Model(ProviderError),
     Budget(Refusal),
+    /// The ledger cannot be written: nothing may be sent.
+    Ledger(String),
     Storage(TranscriptError),
+}
+
+impl From<NotReserved> for Failed {
+    fn from(error: NotReserved) -> Self {
+        match error {
+            NotReserved::Limit(refusal) => Self::Budget(refusal),
+            NotReserved::Ledger(_) => Self::Ledger(error.to_string()),
+        }
+    }
 }
 
 impl Failed {
@@ -65,6 +75,7 @@ impl Failed {
             Self::Model(ProviderError::Cancelled) => Outcome::Cancelled,
             Self::Model(error) => Outcome::Failed { error: error.to_string(), hint: error.hint() },
             Self::Budget(refusal) => Outcome::Budget { limit: refusal.to_string() },
+            Self::Ledger(error) => Outcome::failed(error),
             Self::Storage(error) => return Halt::Storage(error),
         })
     }
@@ -127,7 +138,9 @@ struct Meter<'a> {
     audience: Audience,
     estimate: Estimated,
     /// Held until the request is answered or counts as spent; kept over attempts that are not billed.
-    reservation: Option<Reservation>,
+    reservation: Option<Reserved>,
+    /// Writes down that the request takes more than was reserved.
+    counting: Option<tokio::task::JoinHandle<()>>,
     /// Whether an attempt is under way.
     is_sent: bool,
     /// What the attempt has used, by the server's count.
@@ -148,6 +161,7 @@ impl<'a> Meter<'a> {
             audience,
             estimate,
             reservation: None,
+            counting: None,
             is_sent: false,
             counted: None,
             said: 0,
@@ -184,22 +198,32 @@ impl<'a> Meter<'a> {
         if self.reservation.is_some() {
             return Ok(());
         }
-        // The daemon writes there, too, when a command starts an agent.
-        self.kit.purse.count_grants(&self.kit.directory);
-        let reservation = self.kit.purse.reserve(self.estimate).map_err(Failed::Budget)?;
-        let asked = self
-            .record(Event::Asked { estimate: self.estimated(), model: Some(self.kit.model.clone()) })
-            .await;
-        match asked {
-            Ok(()) => {
-                self.reservation = Some(reservation);
-                Ok(())
-            }
-            Err(error) => {
-                self.kit.purse.release(reservation);
-                Err(Failed::Storage(error))
+        let (reserved, near) = self.kit.purse.reserve(self.estimate, &self.kit.model).await?;
+        let mut events: Vec<Event> = near
+            .into_iter()
+            .map(|near| {
+                let used = near.kind.part_in_words(near.used, near.limit);
+                Event::Note { text: format!("the budget of {} is nearly used up: {used}", near.scope) }
+            })
+            .collect();
+        events.push(Event::Asked { estimate: self.estimated(), model: Some(self.kit.model.clone()) });
+        for event in events {
+            if let Err(error) = self.record(event).await {
+                self.kit.purse.release(reserved).await;
+                return Err(Failed::Storage(error));
             }
         }
+        self.reservation = Some(reserved);
+        Ok(())
+    }
+
+    /// The request took this much.
+    async fn book(&mut self, reserved: Reserved, usage: Usage) {
+        if let Some(counting) = self.counting.take() {
+            // It only writes, and what it would have written is known better now.
+            let _ended = counting.await;
+        }
+        self.kit.purse.settle(reserved, usage).await;
     }
 
     /// The attempt is over without an answer.
@@ -210,8 +234,8 @@ impl<'a> Meter<'a> {
             (Billed::No, so_far) => so_far,
         };
         let Some(usage) = counts else { return Ok(()) };
-        if let Some(reservation) = self.reservation.take() {
-            self.kit.purse.settle(reservation, usage);
+        if let Some(reserved) = self.reservation.take() {
+            self.book(reserved, usage).await;
         }
         self.record(Event::Unanswered { usage }).await
     }
@@ -220,7 +244,7 @@ impl<'a> Meter<'a> {
     async fn settle(&mut self, result: &Result<ModelReply, ProviderError>) -> Result<(), TranscriptError> {
         if let Ok(reply) = result {
             match self.reservation.take() {
-                Some(reservation) => self.kit.purse.settle(reservation, reply.usage),
+                Some(reserved) => self.book(reserved, reply.usage).await,
                 // A provider that asks nobody before its attempts.
                 None => self.kit.purse.carry_over(reply.usage, self.kit.purse.cost(reply.usage)),
             }
@@ -234,8 +258,8 @@ impl<'a> Meter<'a> {
             self.fail(Billed::Perhaps).await?;
         }
         match self.reservation.take() {
-            Some(reservation) => {
-                self.kit.purse.release(reservation);
+            Some(reserved) => {
+                self.kit.purse.release(reserved).await;
                 self.record(Event::Unanswered { usage: Usage::default() }).await
             }
             None => Ok(()),
@@ -259,6 +283,11 @@ impl Watch for Meter<'_> {
                     // A process that is killed now leaves a request that counts as much.
                     self.transcript.append_soon(Event::Counted { usage: *usage });
                     self.recorded.push(Event::Counted { usage: *usage });
+                    if let Some(reserved) = self.reservation.clone() {
+                        let (purse, usage) = (self.kit.purse.clone(), *usage);
+                        self.counting =
+                            Some(tokio::spawn(async move { purse.count(&reserved, usage).await }));
+                    }
                 }
             }
             Delta::ToolUse { .. } | Delta::Restart { .. } | Delta::Waiting { .. } => {}

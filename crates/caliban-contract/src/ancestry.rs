@@ -56,6 +56,15 @@ pub enum Which {
     Command,
 }
 
+impl AgentAbove {
+    /// Its account in the ledger: the repo's hash and its id, out of `…/repos/<hash>/agents/<id>`.
+    #[must_use]
+    pub fn account(&self) -> Option<String> {
+        let name = |path: &Path| path.file_name()?.to_str().map(str::to_owned);
+        Some(format!("{}/{}", name(self.dir.parent()?.parent()?)?, name(&self.dir)?))
+    }
+}
+
 impl Ancestry {
     /// The process in words, when an agent or nobody knows who acts through it; none for a person.
     #[must_use]

@@ -7,7 +7,6 @@
 pub mod ancestry;
 pub mod archive;
 pub mod detached;
-pub mod grants;
 pub mod limits;
 pub mod lock;
 pub mod mark;

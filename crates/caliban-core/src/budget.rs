@@ -82,6 +82,33 @@ pub enum Refused<Id: fmt::Display + fmt::Debug> {
     NoAccount(Id),
 }
 
+impl<Id: fmt::Display + fmt::Debug> Refused<Id> {
+    /// The same with the names as they are shown.
+    pub fn in_names(self) -> Refused<String> {
+        let named = |scope: Scope<Id>| match scope {
+            Scope::Agent => Scope::Agent,
+            Scope::Tree(id) => Scope::Tree(id.to_string()),
+            Scope::RepoDay => Scope::RepoDay,
+            Scope::Day => Scope::Day,
+            Scope::Pool => Scope::Pool,
+        };
+        match self {
+            Self::Over { scope, kind, limit, spent, reserved, asked } => {
+                Refused::Over { scope: named(scope), kind, limit, spent, reserved, asked }
+            }
+            Self::NoPrice(scope) => Refused::NoPrice(named(scope)),
+            Self::NoAccount(id) => Refused::NoAccount(id.to_string()),
+        }
+    }
+}
+
+/// Whose limit it is, in words.
+impl<Id: fmt::Display> fmt::Display for Scope<Id> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&in_words(self))
+    }
+}
+
 /// A reservation that is not open: never made, or closed already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this reservation is not open (any more)")]

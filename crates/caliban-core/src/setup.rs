@@ -43,6 +43,9 @@ pub struct AgentSetup {
     pub max_turns: Option<u64>,
     /// What it may spend by itself.
     pub budget: Limits,
+    /// The account in the ledger that it spends from, beside its own: that of the agent that starts it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account_above: Option<String>,
     /// How calls that no rule decides are treated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<Mode>,

@@ -14,6 +14,7 @@ use caliban_agent::{
     Agent, Attendance, Fallback, Kit, Limits,
     answer::Form,
     blueprint::{Blueprint, Helpers, Wanted, WorkspaceSource},
+    budget::{MachineLedger, Terms},
     definitions::{self, Definition},
     feed::{Entry, Feed},
     fence::{Fences, Reach, Sandbox},
@@ -231,6 +232,8 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     let setup_fence = fence_of(settings.fence.setup, &root)?;
     let (observers, problem) = telemetry::observers(environment);
     notes.extend(problem);
+    let setup_above = setup.account_above.clone().or_else(account_above);
+    let setup_above = setup_above.as_deref();
     let blueprint = Blueprint {
         billing: billing(&target),
         provider,
@@ -265,7 +268,11 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
             setup,
             HookPlace { root: loaded.root.clone(), env, fence: hook_fence, ..HookPlace::default() },
         ),
-        budget: budget_limits(settings),
+        budget: match setup_above {
+            Some(_) => budget_limits(settings),
+            None => budget_limits(settings).narrower(settings.budget.per_tree.limits()),
+        },
+        ledger: Some(ledger(&loaded, setup_above)),
         limits: Limits { max_turns: settings.limits.max_turns.get() },
         job_wait: Duration::from_secs(settings.bash.job_wait_seconds),
         attendance,
@@ -685,6 +692,27 @@ fn hooks(settings: &Settings, setup: &AgentSetup, place: HookPlace) -> Hooks {
         }));
     }
     Hooks { commands, closures: Vec::new(), place }
+}
+
+/// The machine's ledger, for agents of these settings.
+fn ledger(loaded: &Loaded, above: Option<&str>) -> MachineLedger {
+    let budget = &loaded.settings.budget;
+    MachineLedger::new(Terms {
+        file: loaded.paths.data.join(caliban_store::ledger::FILE),
+        repo: loaded.root.clone(),
+        repo_hash: caliban_contract::repo_hash(&loaded.root),
+        above: above.map(str::to_owned),
+        per_agent: budget.per_agent.limits(),
+        per_repo_day: budget.per_repo_day.limits(),
+        per_day: budget.per_day.limits(),
+    })
+}
+
+/// The account of the agent in one of whose commands this program runs: what it spends, that one spends.
+fn account_above() -> Option<String> {
+    let own = i32::try_from(std::process::id()).ok()?;
+    let Ancestry::Agents(agents) = ancestry::above(own, &[modes::REAP]) else { return None };
+    agents.first().filter(|above| above.which == ancestry::Which::Command)?.account()
 }
 
 fn budget_limits(settings: &Settings) -> budget::Limits {

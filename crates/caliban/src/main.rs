@@ -6,6 +6,7 @@
 mod acp;
 mod below_agent;
 mod broker;
+mod budget;
 mod cli;
 mod commands;
 mod compose;
@@ -148,6 +149,9 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         Command::Sessions(command) => return sessions::sessions(command, &environment, &cwd, &mut out),
         Command::Agents(cli::agents::AgentsCommand::Types { json }) => {
             types::types(*json, &environment, &cwd, &mut out)?;
+        }
+        Command::Budget(command) => {
+            return runtime()?.block_on(budget::budget(command, &environment, &cwd, &mut out));
         }
         Command::Jobs(command) => {
             return runtime()?.block_on(jobs::jobs(command, &environment, &cwd, &mut out));

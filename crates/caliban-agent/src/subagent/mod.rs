@@ -11,7 +11,6 @@ use std::{
     sync::Arc,
 };
 
-use caliban_contract::grants::Grant;
 use caliban_core::{
     access::Access, alias, message::ToolSpec, redact::Redactor, setup::AgentSetup, spec::SpawnSpec,
 };
@@ -213,26 +212,11 @@ impl Starter {
             Ok(rights) => rights,
             Err(problem) => return report::failure(problem),
         };
-        let share = match self.parent.purse.share() {
-            Ok(share) => share,
-            Err(refusal) => return report::failure(format!("nothing can be handed over: {refusal}")),
-        };
-        let budget = share.limits;
-        if budget != caliban_core::budget::Limits::NONE {
-            if let Err(error) = Grant::of(budget).append(&self.directory).and_then(|file| file.sync_data()) {
-                self.parent.purse.take_back(share);
-                return report::failure(format!("what it may spend cannot be written down: {error}"));
-            }
-            warning.push_str(&format!(
-                "\nIt has half of the budget that you had left{}.",
-                report::amount(budget)
-            ));
-        }
         let setup = AgentSetup {
             model: input.model.clone(),
             agent_type: input.agent.clone(),
             tools: input.tool_allowlist.clone(),
-            budget,
+            account_above: self.parent.purse.ledger_name(),
             hooks: Some(hooks),
             ..rights
         };
@@ -244,15 +228,7 @@ impl Starter {
         };
         match self.blueprint.spawner.spawn(spec).await {
             Ok(id) => report::handed_over(&id, &warning),
-            Err(problem) => {
-                if budget != caliban_core::budget::Limits::NONE
-                    && let Err(error) = Grant::of(budget).returned().append(&self.directory)
-                {
-                    tracing::warn!(%error, "a budget that was not used stays given");
-                }
-                self.parent.purse.take_back(share);
-                report::failure(problem)
-            }
+            Err(problem) => report::failure(problem),
         }
     }
 

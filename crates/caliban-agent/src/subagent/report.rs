@@ -96,14 +96,6 @@ pub(super) fn handed_over(id: &str, warning: &str) -> ToolOutput {
     }
 }
 
-/// What a budget is, in brackets.
-pub(super) fn amount(limits: caliban_core::budget::Limits) -> String {
-    let tokens = limits.tokens.map(|tokens| format!("{tokens} tokens"));
-    let usd = limits.usd.map(|usd| format!("${}.{:06}", usd.0 / 1_000_000, usd.0 % 1_000_000));
-    let all: Vec<String> = tokens.into_iter().chain(usd).collect();
-    if all.is_empty() { String::new() } else { format!(" ({})", all.join(", ")) }
-}
-
 pub(super) fn failure(problem: String) -> ToolOutput {
     ToolOutput {
         summary: problem.lines().next().unwrap_or_default().to_owned(),

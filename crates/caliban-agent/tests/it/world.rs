@@ -81,6 +81,7 @@ impl World {
             policy: Policy::new(self.root(), self.directory.path().join("home")),
             fences: Arc::new(caliban_agent::fence::Fences::off(PathBuf::from("/bin/false"))),
             hooks: Hooks { closures: self.hooks.clone(), ..Hooks::default() },
+            ledger: None,
             budget: self.budget,
             limits: Limits { max_turns: 50 },
             job_wait: std::time::Duration::from_secs(60),

@@ -81,10 +81,10 @@ impl AccountId {
     }
 }
 
-/// What a person calls the agent.
+/// The agent's own name.
 impl fmt::Display for AccountId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.short())
+        f.write_str(self.0.rsplit('/').next().unwrap_or_default())
     }
 }
 
@@ -195,6 +195,14 @@ pub enum LedgerError {
     /// The store failed; the request may not be sent.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl LedgerError {
+    /// Whether somebody else was writing for too long.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_busy())
+    }
 }
 
 impl Ledger {

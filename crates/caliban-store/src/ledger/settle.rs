@@ -8,7 +8,7 @@ use caliban_core::budget::{Held, Spent};
 use caliban_core::price::MicroUsd;
 use caliban_core::usage::Usage;
 use sqlx::Row;
-use sqlx::sqlite::SqliteConnection;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::meters::{self, listed, stored};
 use super::{Ledger, Owner, Reservation};
@@ -50,23 +50,13 @@ impl Ledger {
     /// See [`StoreError`].
     pub async fn count(
         &mut self,
-        reservation: &mut Reservation,
+        reservation: &Reservation,
         usage: Usage,
         cost: Option<MicroUsd>,
     ) -> Result<(), StoreError> {
-        let before = reservation.held;
-        let more = Held {
-            tokens: usage.total().max(before.tokens),
-            usd: cost.unwrap_or_default().max(before.usd),
-            ..before
-        };
         let mut tx = self.db.begin().await?;
-        let outcome = count(tx.conn(), reservation, usage, more).await.map_err(|error| tx.words(error));
-        let is_open = tx.finish(outcome).await?;
-        if is_open {
-            reservation.held = more;
-        }
-        Ok(())
+        let outcome = count(tx.conn(), reservation, usage, cost).await.map_err(|error| tx.words(error));
+        tx.finish(outcome).await
     }
 
     /// Books as spent what processes hold that are gone; how many requests that were.
@@ -105,7 +95,7 @@ impl Ledger {
     }
 }
 
-fn owner(row: &sqlx::sqlite::SqliteRow) -> Owner {
+fn owner(row: &SqliteRow) -> Owner {
     Owner {
         boot: row.get("boot"),
         pid: i32::try_from(row.get::<i64, _>("pid")).unwrap_or_default(),
@@ -113,9 +103,21 @@ fn owner(row: &sqlx::sqlite::SqliteRow) -> Owner {
     }
 }
 
-async fn remove(conn: &mut SqliteConnection, seq: i64) -> Result<bool, sqlx::Error> {
-    let done = sqlx::query("DELETE FROM reservations WHERE seq = $1").bind(seq).execute(conn).await?;
-    Ok(done.rows_affected() > 0)
+/// What a row of `reservations` holds.
+fn held(row: &SqliteRow) -> Held {
+    let usd = row.get::<Option<i64>, _>("usd").and_then(|usd| u64::try_from(usd).ok());
+    Held {
+        tokens: meters::usage(row).total(),
+        usd: MicroUsd(usd.unwrap_or_default()),
+        turns: meters::amount(row, "turns"),
+        priced: usd.is_some(),
+    }
+}
+
+/// Takes a reservation away; what it held, if it was open.
+async fn remove(conn: &mut SqliteConnection, seq: i64) -> Result<Option<Held>, sqlx::Error> {
+    let row = sqlx::query("DELETE FROM reservations WHERE seq = $1 RETURNING *").bind(seq);
+    Ok(row.fetch_optional(conn).await?.as_ref().map(held))
 }
 
 async fn settle(
@@ -125,77 +127,65 @@ async fn settle(
     cost: Option<MicroUsd>,
     wall_ms: u64,
 ) -> Result<(), sqlx::Error> {
-    let held = reservation.held;
-    let mut spent = Spent {
-        usage,
-        usd: cost.unwrap_or(held.usd),
-        turns: held.turns,
-        wall_ms,
-        unpriced: u64::from(cost.is_none() && !held.priced),
+    let (gone, spent, requests) = match remove(&mut *conn, reservation.seq).await? {
+        Some(held) => {
+            let unpriced = u64::from(cost.is_none() && !held.priced);
+            let usd = cost.unwrap_or(held.usd);
+            (held, Spent { usage, usd, turns: held.turns, wall_ms, unpriced }, 1)
+        }
+        None => {
+            let held = reservation.held;
+            let beyond = Usage { input: usage.total().saturating_sub(held.tokens), ..Usage::default() };
+            let usd = MicroUsd(cost.unwrap_or_default().0.saturating_sub(held.usd.0));
+            (Held::default(), Spent { usage: beyond, usd, wall_ms, ..Spent::default() }, 0)
+        }
     };
-    let mut requests = 1;
-    let mut gone = held;
-    if !remove(&mut *conn, reservation.seq).await? {
-        let beyond = usage.total().saturating_sub(held.tokens);
-        let usd = MicroUsd(spent.usd.0.saturating_sub(held.usd.0));
-        spent =
-            Spent { usage: Usage { input: beyond, ..Usage::default() }, usd, wall_ms, ..Spent::default() };
-        (gone, requests) = (Held::default(), 0);
-    }
     meters::book(&mut *conn, &reservation.meters, gone, spent).await?;
     let day = reservation.day.to_string();
     keep(conn, &day, reservation.account, &reservation.model, requests, spent).await
 }
 
 async fn release(conn: &mut SqliteConnection, reservation: &Reservation) -> Result<(), sqlx::Error> {
-    if remove(&mut *conn, reservation.seq).await? {
-        meters::hold(conn, &reservation.meters, Held::default(), reservation.held).await?;
+    match remove(&mut *conn, reservation.seq).await? {
+        Some(held) => meters::hold(conn, &reservation.meters, Held::default(), held).await,
+        None => Ok(()),
     }
-    Ok(())
 }
 
-/// Whether the reservation is open.
 async fn count(
     conn: &mut SqliteConnection,
     reservation: &Reservation,
     usage: Usage,
-    more: Held,
-) -> Result<bool, sqlx::Error> {
+    cost: Option<MicroUsd>,
+) -> Result<(), sqlx::Error> {
+    let row = sqlx::query("SELECT * FROM reservations WHERE seq = $1").bind(reservation.seq);
+    let Some(before) = row.fetch_optional(&mut *conn).await?.as_ref().map(held) else { return Ok(()) };
+    let usd = if before.priced { cost.unwrap_or_default().max(before.usd) } else { before.usd };
+    let more = Held { tokens: usage.total().max(before.tokens), usd, ..before };
     // Which kind of token the rest is, nobody knows yet: the sum is what a limit counts.
     let input = more.tokens.saturating_sub(usage.total()).saturating_add(usage.input);
-    let done = sqlx::query(
-        "UPDATE reservations SET input = $1, output = $2, cache_read = $3, cache_write = $4, \
-         usd = CASE WHEN usd IS NULL THEN NULL ELSE $5 END WHERE seq = $6",
+    sqlx::query(
+        "UPDATE reservations SET input = $1, output = $2, cache_read = $3, cache_write = $4, usd = $5 WHERE seq = $6",
     )
     .bind(stored(input))
     .bind(stored(usage.output))
     .bind(stored(usage.cache_read))
     .bind(stored(usage.cache_write))
-    .bind(stored(more.usd.0))
+    .bind(before.priced.then_some(stored(more.usd.0)))
     .bind(reservation.seq)
     .execute(&mut *conn)
     .await?;
-    let is_open = done.rows_affected() > 0;
-    if is_open {
-        meters::hold(conn, &reservation.meters, more, reservation.held).await?;
-    }
-    Ok(is_open)
+    meters::hold(conn, &reservation.meters, more, before).await
 }
 
 async fn book_dead(conn: &mut SqliteConnection, owners: &BTreeSet<Owner>) -> Result<u64, sqlx::Error> {
     let rows = sqlx::query("SELECT * FROM reservations ORDER BY seq").fetch_all(&mut *conn).await?;
     let mut booked = 0;
     for row in rows.iter().filter(|row| owners.contains(&owner(row))) {
-        let usage = meters::usage(row);
-        let usd = row.get::<Option<i64>, _>("usd").and_then(|usd| u64::try_from(usd).ok());
-        let turns = meters::amount(row, "turns");
-        let held = Held {
-            tokens: usage.total(),
-            usd: MicroUsd(usd.unwrap_or_default()),
-            turns,
-            priced: usd.is_some(),
-        };
-        let spent = Spent { usage, usd: held.usd, turns, wall_ms: 0, unpriced: u64::from(usd.is_none()) };
+        let held = held(row);
+        let unpriced = u64::from(!held.priced);
+        let spent =
+            Spent { usage: meters::usage(row), usd: held.usd, turns: held.turns, wall_ms: 0, unpriced };
         let meters = listed(row.get("meters"));
         remove(&mut *conn, row.get("seq")).await?;
         meters::book(&mut *conn, &meters, held, spent).await?;

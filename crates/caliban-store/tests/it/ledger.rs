@@ -116,20 +116,20 @@ async fn r20_a_child_spends_from_its_trees_pool_and_what_it_leaves_is_there_for_
 async fn r20_what_a_dead_process_holds_is_spent_once_and_not_given_out_again() {
     let mut world = world().await;
     world.opens(&account("a", None, tokens(100))).await;
-    let mut lost = world.asks_on("a", 30, DAY, Limits::NONE, 4).await.expect("fits").reservation;
-    world.ledger.count(&mut lost, input(50), Some(MicroUsd(50))).await.expect("count");
+    let lost = world.asks_on("a", 30, DAY, Limits::NONE, 4).await.expect("fits").reservation;
+    world.ledger.count(&lost, input(50), Some(MicroUsd(50))).await.expect("count");
     assert_eq!(world.pool(Pool::Tree(id("a"))).await, (0, 50));
     assert_eq!(over(world.asks("a", 60).await), Some(Scope::Tree(id("a"))));
     let living = world.asks("a", 10).await.expect("fits").reservation;
     assert_eq!(world.ledger.settle_dead(|owner| owner.pid == 4).await.expect("dead"), 1);
     assert_eq!(world.ledger.settle_dead(|owner| owner.pid == 4).await.expect("dead"), 0);
     assert_eq!(world.pool(Pool::Tree(id("a"))).await, (50, 10));
-    // One that was taken for dead and is not: only what it took beyond that is booked.
+    // One that was taken for dead and is not: what it took beyond its reservation is booked besides.
     world.ledger.settle(&lost, input(55), Some(MicroUsd(55)), 0).await.expect("settle");
     world.ledger.settle(&living, input(10), Some(MicroUsd(10)), 0).await.expect("settle");
-    assert_eq!(world.pool(Pool::Tree(id("a"))).await, (65, 0));
+    assert_eq!(world.pool(Pool::Tree(id("a"))).await, (85, 0));
     let lines = world.ledger.history(&[By::Agent], &Filter::default()).await.expect("history");
-    assert_eq!((lines[0].requests, lines[0].spent.usage.total(), lines[0].spent.usd), (2, 65, MicroUsd(65)));
+    assert_eq!((lines[0].requests, lines[0].spent.usage.total(), lines[0].spent.usd), (2, 85, MicroUsd(85)));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //!
 //! Who asks is seen in the processes above the caller, not believed; also when that agent is of another repo's fleet. What an
 //! agent itself hands over (its worker asks) was narrowed by it. What one of its commands asks for (`caliban --bg` in a shell)
-//! is narrowed here: half of the budget that is left, no wider mode, no further rules or tools. What the agent really has is
+//! is narrowed here: it spends from the account of the agent above, has no wider mode, no further rules or tools. What the agent really has is
 //! its worker's word ([`Rights`]); without it the request counts, in the default mode. The worker's program, its environment
 //! and its secrets are those of the agent above: a variable (`LD_PRELOAD`, `PATH`, `HTTPS_PROXY`) or a program of the
 //! command's choice would run or mislead the worker outside of every rule. For the same reasons a command that resumes,
@@ -10,16 +10,12 @@
 //! Refuses rather than guesses.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use caliban_contract::grants::{self, Grant};
 use caliban_contract::limits::RaisedLimits;
 use caliban_contract::variables::{ASKED_SETTINGS, VEILED_RESUME, VEILED_TASK};
-use caliban_core::budget::Limits;
 use caliban_core::ids::AgentId;
 use caliban_core::mode::Mode;
-use caliban_core::price::MicroUsd;
 use caliban_core::spec::SpawnSpec;
 
 use super::Owner;
@@ -27,7 +23,7 @@ use super::spawn::bad;
 use super::start;
 use crate::ancestry::{self, AgentAbove, Ancestry, Which};
 use crate::protocol::{ApiError, ErrorCode, ResumeRequest, SpawnRequest};
-use crate::records::{self, Rights, ShimRecord, WorkerStatus};
+use crate::records::{self, Rights, ShimRecord};
 
 /// Directories that count as inside the project, in a policy.
 const EXTRA_DIRS: &str = "extra_dirs";
@@ -35,33 +31,15 @@ const EXTRA_DIRS: &str = "extra_dirs";
 /// The variables of a request that an agent's command may set: the gaps of the texts that the request carries.
 const TEXTS: [&str; 2] = [VEILED_TASK, VEILED_RESUME];
 
-/// What a new agent takes of its parent's budget.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Given {
-    dir: PathBuf,
-    grant: Grant,
-}
-
-/// What an agent has spent or given away.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Used {
-    tokens: u64,
-    usd: MicroUsd,
-}
-
 impl Owner {
     /// Puts a request below the agent that asks, if one does.
-    pub(super) fn place_below(
-        &self,
-        request: &mut SpawnRequest,
-        peer: i32,
-    ) -> Result<Option<Given>, ApiError> {
+    pub(super) fn place_below(&self, request: &mut SpawnRequest, peer: i32) -> Result<(), ApiError> {
         let spec = &mut request.spec;
         let refused = |text: String| {
             Err(ApiError::new(ErrorCode::Conflict, text).hint("ask again, and wait for the answer"))
         };
         let next = match ancestry::above(peer, &[]) {
-            Ancestry::Person => return self.place_below_named(spec).map(|()| None),
+            Ancestry::Person => return self.place_below_named(spec),
             Ancestry::Agents(agents) => agents.into_iter().next(),
             Ancestry::Unknown => {
                 return refused(format!("nobody can tell who asks: process {peer} is gone or hidden"));
@@ -75,6 +53,7 @@ impl Owner {
             );
         }
         // Without a record nobody knows what the agent may hand over.
+        let account = next.as_ref().and_then(AgentAbove::account);
         let Some(AgentAbove { dir, nonce, which }) = next else {
             return refused(format!("nobody can tell which agent asks: process {peer} is one's"));
         };
@@ -93,8 +72,9 @@ impl Owner {
             None => parent.as_ref().map_err(Clone::clone)?.depth,
         } + 1;
         if which == Which::Worker {
-            return Ok(None);
+            return Ok(());
         }
+        spec.setup.account_above = account;
         let shim: Option<ShimRecord> = records::read(&dir, records::SHIM);
         let secrets = match own {
             Some(_) => self.secrets_of(id)?,
@@ -105,8 +85,7 @@ impl Owner {
             Some(agent) => Some(agent.record.program.clone()),
             None => shim.and_then(|shim| shim.program),
         };
-        let limits = narrow(&format!("agent {id}"), &parent?, used(&dir), spec)?;
-        Ok((limits != Limits::NONE).then(|| Given { dir, grant: Grant::of(limits) }))
+        narrow(&format!("agent {id}"), &parent?, spec)
     }
 
     /// The parent that the request itself names.
@@ -116,25 +95,6 @@ impl Owner {
         let above = above.ok_or_else(|| bad(format!("its parent {parent} is not registered")))?;
         spec.depth = above.about.depth + 1;
         Ok(())
-    }
-}
-
-impl Given {
-    /// On the disk when this returns.
-    pub(super) fn write_down(&self) -> io::Result<()> {
-        let synced = self.grant.append(&self.dir)?.sync_data();
-        if synced.is_err() {
-            self.take_back();
-        }
-        synced
-    }
-
-    /// Nobody has it: it is the parent's again.
-    pub(super) fn take_back(&self) {
-        let back = self.grant.returned().append(&self.dir);
-        if let Err(error) = back.and_then(|file| file.sync_data()) {
-            tracing::warn!("a budget that was not used stays given in {}: {error}", self.dir.display());
-        }
     }
 }
 
@@ -205,15 +165,8 @@ fn parent_in(dir: &Path, nonce: &str) -> Result<SpawnSpec, String> {
     Ok(spec)
 }
 
-fn used(dir: &Path) -> Used {
-    let spent: WorkerStatus = records::read(dir, records::STATUS).unwrap_or_default();
-    let (tokens, granted) = grants::total(dir).unwrap_or_default();
-    let usd = spent.micro_usd.map_or(0, |usd| usd.0).saturating_add(granted.0);
-    Used { tokens: spent.usage.total().saturating_add(tokens), usd: MicroUsd(usd) }
-}
-
-/// Makes a request no wider than what the one above it has; what it takes of that one's budget.
-fn narrow(who: &str, parent: &SpawnSpec, used: Used, child: &mut SpawnSpec) -> Result<Limits, ApiError> {
+/// Makes a request no wider than what the one above it has.
+fn narrow(who: &str, parent: &SpawnSpec, child: &mut SpawnSpec) -> Result<(), ApiError> {
     let refused = |text: String, hint: &str| Err(ApiError::new(ErrorCode::Conflict, text).hint(hint));
     let mode = parent.setup.permission_mode.unwrap_or(Mode::Default);
     if let Some(asked) = child.setup.permission_mode.filter(|asked| mode.narrower(*asked) != *asked) {
@@ -250,27 +203,8 @@ fn narrow(who: &str, parent: &SpawnSpec, used: Used, child: &mut SpawnSpec) -> R
     child.setup.hooks.clone_from(&parent.setup.hooks);
     child.setup.no_sub_agent |= parent.setup.no_sub_agent;
     child.setup.max_turns = least(child.setup.max_turns, parent.setup.max_turns);
-    let tokens = half(who, "tokens", parent.setup.budget.tokens, used.tokens)?;
-    let usd = half(who, "money", parent.setup.budget.usd.map(|usd| usd.0), used.usd.0)?;
-    child.setup.budget.tokens = least(child.setup.budget.tokens, tokens);
-    child.setup.budget.usd = least(child.setup.budget.usd.map(|usd| usd.0), usd).map(MicroUsd);
-    Ok(Limits {
-        tokens: tokens.and(child.setup.budget.tokens),
-        usd: usd.and(child.setup.budget.usd),
-        ..Limits::NONE
-    })
-}
-
-/// Half of what is left of a limit.
-fn half(who: &str, what: &str, limit: Option<u64>, used: u64) -> Result<Option<u64>, ApiError> {
-    let Some(limit) = limit else { return Ok(None) };
-    match limit.saturating_sub(used) {
-        0 => {
-            let text = format!("{who} has spent or given away its budget: no {what} of {limit} is left");
-            Err(ApiError::new(ErrorCode::Conflict, text))
-        }
-        left => Ok(Some(left.div_ceil(2))),
-    }
+    child.setup.budget = child.setup.budget.narrower(parent.setup.budget);
+    Ok(())
 }
 
 fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
@@ -282,6 +216,8 @@ fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use caliban_core::budget::Limits;
+    use caliban_core::price::MicroUsd;
     use serde_json::Value;
 
     use super::*;
@@ -292,30 +228,19 @@ mod tests {
         spec
     }
 
-    fn narrowed(parent: &SpawnSpec, used: Used, mut child: SpawnSpec) -> Result<(SpawnSpec, Limits), String> {
-        narrow("it", parent, used, &mut child).map(|given| (child, given)).map_err(|error| error.message)
+    fn narrowed(parent: &SpawnSpec, mut child: SpawnSpec) -> Result<SpawnSpec, String> {
+        narrow("it", parent, &mut child).map(|()| child).map_err(|error| error.message)
     }
 
     #[test]
-    fn a11_a_budget_is_halved_and_what_is_given_or_spent_is_gone() {
-        let parent = spec(|spec| {
-            spec.setup.budget = Limits { tokens: Some(3000), usd: Some(MicroUsd(100)), ..Limits::NONE };
-        });
-        let used = |tokens, usd| Used { tokens, usd: MicroUsd(usd) };
+    fn a11_no_limit_is_wider_than_that_of_the_agent_above_whose_account_pays() {
         let limits = |tokens, usd| Limits { tokens: Some(tokens), usd: Some(MicroUsd(usd)), ..Limits::NONE };
-        let (child, given) = narrowed(&parent, used(1000, 0), spec(|_| {})).unwrap();
-        assert_eq!((child.setup.budget, given), (limits(1000, 50), limits(1000, 50)));
-        // Less is taken when less is asked for, and never more.
+        let parent = spec(|spec| spec.setup.budget = limits(3000, 100));
         let asks = |tokens| spec(move |spec| spec.setup.budget.tokens = Some(tokens));
-        let (child, given) = narrowed(&parent, used(0, 98), asks(7)).unwrap();
-        assert_eq!((child.setup.budget, given), (limits(7, 1), limits(7, 1)));
-        let (child, _) = narrowed(&parent, used(0, 0), asks(1_000_000)).unwrap();
-        assert_eq!(child.setup.budget, limits(1500, 50));
-        let refused = narrowed(&parent, used(3000, 0), spec(|_| {})).unwrap_err();
-        assert_eq!(refused, "it has spent or given away its budget: no tokens of 3000 is left");
-        // Who has no limit hands none on, and what the child asks for is its own.
-        let (child, given) = narrowed(&spec(|_| {}), used(9, 9), asks(5)).unwrap();
-        assert_eq!((child.setup.budget.tokens, given), (Some(5), Limits::NONE));
+        assert_eq!(narrowed(&parent, spec(|_| {})).unwrap().setup.budget, limits(3000, 100));
+        assert_eq!(narrowed(&parent, asks(7)).unwrap().setup.budget, limits(7, 100));
+        assert_eq!(narrowed(&parent, asks(1_000_000)).unwrap().setup.budget, limits(3000, 100));
+        assert_eq!(narrowed(&spec(|_| {}), asks(9)).unwrap().setup.budget.tokens, Some(9));
     }
 
     #[test]
@@ -328,8 +253,7 @@ mod tests {
             spec.setup.max_turns = Some(9);
             spec.setup.inherited_policy = Some(Value::from("p"));
         });
-        let (child, _) =
-            narrowed(&plan, Used::default(), spec(|spec| spec.setup.deny = vec!["Edit".into()])).unwrap();
+        let child = narrowed(&plan, spec(|spec| spec.setup.deny = vec!["Edit".into()])).unwrap();
         let expected = spec(|spec| {
             spec.setup.permission_mode = Some(Mode::Plan);
             spec.setup.deny = vec!["Edit".into(), "Bash(rm *)".into()];
@@ -339,51 +263,30 @@ mod tests {
         });
         assert_eq!(child, expected);
         let asks = |mode| spec(move |spec| spec.setup.permission_mode = Some(mode));
-        let refused = narrowed(&plan, Used::default(), asks(Mode::Default)).unwrap_err();
+        let refused = narrowed(&plan, asks(Mode::Default)).unwrap_err();
         assert_eq!(refused, "it may not start one in the mode default: its own is plan");
         // A mode that is not known counts as the default one, and the settings of the child do not change it.
         let plain = spec(|_| {});
-        assert!(narrowed(&plain, Used::default(), asks(Mode::Unattended)).is_err());
-        assert_eq!(narrowed(&plain, Used::default(), asks(Mode::Plan)).unwrap().0, asks(Mode::Plan));
-        assert_eq!(narrowed(&plain, Used::default(), plain.clone()).unwrap().0, asks(Mode::Default));
+        assert!(narrowed(&plain, asks(Mode::Unattended)).is_err());
+        assert_eq!(narrowed(&plain, asks(Mode::Plan)).unwrap(), asks(Mode::Plan));
+        assert_eq!(narrowed(&plain, plain.clone()).unwrap(), asks(Mode::Default));
         let allows = spec(|spec| spec.setup.allow = vec!["Bash(*)".into()]);
-        assert!(narrowed(&plain, Used::default(), allows).is_err());
+        assert!(narrowed(&plain, allows).is_err());
         let takes = spec(|spec| spec.setup.tools = Some(vec!["Write".into()]));
-        assert!(narrowed(&plan, Used::default(), takes).is_err());
+        assert!(narrowed(&plan, takes).is_err());
         let adds = |dir: &str| spec(|spec| spec.setup.add_dirs = vec![dir.into()]);
-        let refused = narrowed(&plain, Used::default(), adds("/")).unwrap_err();
+        let refused = narrowed(&plain, adds("/")).unwrap_err();
         assert_eq!(refused, r#"it may not give another the directory "/", which it has not itself"#);
         let has = spec(|spec| {
             spec.setup.inherited_policy = Some(serde_json::json!({"extra_dirs": ["/srv"]}));
         });
         for parent in [adds("/srv"), has] {
-            assert!(narrowed(&parent, Used::default(), adds("/srv")).is_ok());
-            assert!(narrowed(&parent, Used::default(), adds("/")).is_err());
+            assert!(narrowed(&parent, adds("/srv")).is_ok());
+            assert!(narrowed(&parent, adds("/")).is_err());
         }
         // Nobody gets rid of the settings' hooks by naming others.
         let hooked = spec(|spec| spec.setup.hooks = Some(Vec::new()));
-        assert_eq!(narrowed(&plain, Used::default(), hooked).unwrap().0, asks(Mode::Default));
-    }
-
-    #[test]
-    fn a11_what_was_given_is_read_with_what_was_spent() {
-        let dir = tempfile::tempdir().unwrap();
-        assert_eq!(used(dir.path()), Used::default());
-        let status = WorkerStatus {
-            usage: caliban_core::usage::Usage { input: 10, ..Default::default() },
-            micro_usd: Some(MicroUsd(3)),
-            ..WorkerStatus::default()
-        };
-        records::write(dir.path(), records::STATUS, &status).unwrap();
-        let given = |tokens: u64, micro_usd: u64| {
-            let limits = Limits { tokens: Some(tokens), usd: Some(MicroUsd(micro_usd)), ..Limits::NONE };
-            Given { dir: dir.path().to_owned(), grant: Grant::of(limits) }
-        };
-        given(70, 5).write_down().unwrap();
-        given(20, 0).take_back();
-        assert_eq!(used(dir.path()), Used { tokens: 60, usd: MicroUsd(8) });
-        given(50, 5).take_back();
-        assert_eq!(used(dir.path()), Used { tokens: 10, usd: MicroUsd(3) });
+        assert_eq!(narrowed(&plain, hooked).unwrap(), asks(Mode::Default));
     }
 
     #[test]
@@ -400,7 +303,7 @@ mod tests {
             ("LD_PRELOAD", "/evil.so"),
             ("PATH", "/evil"),
         ]);
-        let (child, _) = narrowed(&parent, Used::default(), child).unwrap();
+        let child = narrowed(&parent, child).unwrap();
         assert_eq!(child.env, parent.env);
         let above = variables(&[
             ("KEY", "k"),
@@ -422,7 +325,7 @@ mod tests {
     #[test]
     fn a11_no_sub_agent_holds_below() {
         let parent = spec(|spec| spec.setup.no_sub_agent = true);
-        assert!(narrowed(&parent, Used::default(), spec(|_| {})).unwrap().0.setup.no_sub_agent);
+        assert!(narrowed(&parent, spec(|_| {})).unwrap().setup.no_sub_agent);
     }
 
     #[test]

@@ -12,7 +12,6 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use super::Reply;
-use super::inherit::Given;
 use super::worktree::Purpose;
 use crate::protocol::ApiError;
 use crate::records::ShimRecord;
@@ -49,8 +48,6 @@ pub(super) struct Registering {
     /// Requests to be answered then.
     pub(super) replies: Vec<Reply>,
     pub(super) spec: Box<SpawnSpec>,
-    /// What it takes of its parent's budget; given back when it cannot be registered.
-    pub(super) given: Option<Box<Given>>,
 }
 
 #[derive(Default)]

@@ -139,7 +139,7 @@ impl Owner {
         self.next_seq += 1;
         let archived = place(self.places.base(), old);
         let about = About::of(&spec);
-        let registering = Registering { replies: Vec::new(), spec: Box::new(spec), given: None };
+        let registering = Registering { replies: Vec::new(), spec: Box::new(spec) };
         let agent = Agent::new(record, about, Phase::Registering(registering));
         Ok((agent, json, Respawned { id, old, archived, work }))
     }

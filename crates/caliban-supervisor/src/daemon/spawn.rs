@@ -15,7 +15,6 @@ use caliban_core::spec::SpawnSpec;
 use caliban_store::fleet::{Change, Record, Wanted};
 
 use super::agent::Agent;
-use super::inherit::Given;
 use super::phase::{Phase, Queued, Registering};
 use super::store::Then;
 use super::{Answer, Owner, Reply, answer_to, out_of_descriptors, rm};
@@ -48,21 +47,17 @@ impl Owner {
             }
             return answer_to(reply, Ok(self.spawned_answer(known)));
         }
-        let prepared = self.check_spawn(&mut request, peer).and_then(|(after, given)| {
+        let prepared = self.check_spawn(&mut request, peer).and_then(|after| {
             let json = serde_json::to_string(&request.spec).map_err(|error| bad(error.to_string()))?;
             let record = self.prepare_spawn(&request, after)?;
-            if let Err(error) = given.as_ref().map_or(Ok(()), Given::write_down) {
-                forget_files(&self.places, record.id);
-                return Err(file_refusal("what it may spend cannot be written down", &error));
-            }
-            Ok((record, json, given.map(Box::new)))
+            Ok((record, json))
         });
         match prepared {
-            Ok((record, json, given)) => {
+            Ok((record, json)) => {
                 let (id, about) = (record.id, About::of(&request.spec));
                 let (replies, spec) = (vec![reply], Box::new(request.spec));
                 self.batch.add(Change::Insert(Box::new(record.clone()), json), Then::Spawned(id));
-                let phase = Phase::Registering(Registering { replies, spec, given });
+                let phase = Phase::Registering(Registering { replies, spec });
                 self.agents.insert(id, Agent::new(record, about, phase));
             }
             Err(error) => {
@@ -97,11 +92,7 @@ impl Owner {
     pub(super) fn not_spawned(&mut self, id: AgentId, refusal: &ApiError) {
         let Some(mut agent) = self.agents.remove(&id) else { return };
         forget_files(&self.places, id);
-        let Some(Registering { replies, given, .. }) = agent.register() else { return };
-        // After a failed sync nobody knows whether it is there: then the budget stays its own, and the daemon leaves.
-        if let Some(given) = given.filter(|_| !self.stop.is_cancelled()) {
-            given.take_back();
-        }
+        let Some(Registering { replies, .. }) = agent.register() else { return };
         for reply in replies {
             answer_to(reply, Err(refusal.clone()));
         }
@@ -119,19 +110,15 @@ impl Owner {
             .map(|agent| agent.record.id)
     }
 
-    /// Whether the request can be carried out; those whom it must still wait for, and what it takes of its parent's budget.
-    fn check_spawn(
-        &self,
-        request: &mut SpawnRequest,
-        peer: i32,
-    ) -> Result<(Vec<AgentId>, Option<Given>), ApiError> {
+    /// Whether the request can be carried out; those whom it must still wait for.
+    fn check_spawn(&self, request: &mut SpawnRequest, peer: i32) -> Result<Vec<AgentId>, ApiError> {
         if self.stop.is_cancelled() {
             return Err(ApiError::new(ErrorCode::Stopping, "the daemon is leaving"));
         }
         if request.key.as_ref().is_some_and(|key| key.is_empty() || key.len() > KEY_CAP) {
             return Err(bad(format!("a key has 1 to {KEY_CAP} bytes")));
         }
-        let given = self.place_below(request, peer)?;
+        self.place_below(request, peer)?;
         if let Some(parent) = request.spec.parent {
             let living = |agent: &&Agent| agent.about.parent == Some(parent) && !agent.state().is_ending();
             if self.agents.values().filter(living).count() >= CHILDREN {
@@ -162,7 +149,7 @@ impl Owner {
                 }
             }
         }
-        Ok((after, given))
+        Ok(after)
     }
 
     /// A label is that of one living agent, and no id. The label of an agent's agent was chosen by a model, which

@@ -91,7 +91,7 @@ async fn a11_an_agent_that_spawns_in_another_repo_is_the_parent_there() {
 }
 
 #[tokio::test]
-async fn a11_what_an_agents_shell_starts_gets_half_of_the_budget_that_is_left() {
+async fn a11_what_an_agents_shell_starts_spends_from_the_agents_account_and_may_spend_no_more() {
     let (fleet, other) = (Fleet::new(), Fleet::new());
     let (mut client, _others) = (fleet.client().await, other.client().await);
     let (here, there) = (Asks::of(&fleet, "here"), Asks::of(&other, "there"));
@@ -100,16 +100,20 @@ async fn a11_what_an_agents_shell_starts_gets_half_of_the_budget_that_is_left() 
     let parent = up(&fleet, &mut client, request).await;
     let mut greedy = fleet.request("done");
     greedy.spec.setup.budget.tokens = Some(1_000_000);
-    let tokens = |fleet: &Fleet, answer: &Value| spec_of(fleet, answer).setup.budget.tokens;
-    assert_eq!(tokens(&fleet, &here.answer(&greedy)), Some(1500));
-    // Also in another repo, and what was given is gone for all.
-    assert_eq!(tokens(&other, &there.answer(&other.request("done"))), Some(750));
+    greedy.spec.setup.account_above = Some("somebody else's".to_owned());
+    let hash = fleet.places.agent_dir(parent);
+    let hash = hash.ancestors().nth(2).and_then(|dir| dir.file_name()).unwrap().to_str().unwrap().to_owned();
+    let account = Some(format!("{hash}/{parent}"));
+    let of = |fleet: &Fleet, answer: &Value| {
+        let setup = spec_of(fleet, answer).setup;
+        (setup.budget.tokens, setup.account_above)
+    };
+    assert_eq!(of(&fleet, &here.answer(&greedy)), (Some(3000), account.clone()));
+    // Also in another repo.
+    assert_eq!(of(&other, &there.answer(&other.request("done"))), (Some(3000), account.clone()));
     let mut modest = fleet.request("done");
     modest.spec.setup.budget.tokens = Some(10);
-    assert_eq!(tokens(&fleet, &here.answer(&modest)), Some(10));
-    let handed = fleet.lines(parent, "handed.jsonl");
-    let expected = [1500, 750, 10].map(|tokens| format!(r#"{{"tokens":{tokens},"micro_usd":0}}"#));
-    assert_eq!(handed, expected);
+    assert_eq!(of(&fleet, &here.answer(&modest)), (Some(10), account));
 }
 
 #[tokio::test]
@@ -156,7 +160,7 @@ async fn a11_what_a_worker_says_that_it_has_is_what_its_shell_hands_on() {
     let limits = serde_json::json!({"budget_tokens": 100_000});
     records::write(&dir, records::LIMITS, &limits).unwrap();
     let child = spec_of(&fleet, &asks.answer(&fleet.request("done")));
-    assert_eq!(child.setup.budget.tokens, Some(50_000));
+    assert_eq!(child.setup.budget.tokens, Some(100_000));
     let shim: records::ShimRecord = records::read(&dir, records::SHIM).unwrap();
     let rights = records::Rights {
         nonce: shim.nonce,
@@ -168,8 +172,7 @@ async fn a11_what_a_worker_says_that_it_has_is_what_its_shell_hands_on() {
     records::write(&dir, records::RIGHTS, &rights).unwrap();
     let child = spec_of(&fleet, &asks.answer(&evil));
     assert_eq!(child.setup.permission_mode, Some(Mode::AcceptEdits));
-    // Half of what is left when 50,000 are gone.
-    assert_eq!((child.setup.budget.tokens, child.setup.max_turns), (Some(5000), Some(5)));
+    assert_eq!((child.setup.budget.tokens, child.setup.max_turns), (Some(60_000), Some(5)));
     assert_eq!(child.setup.inherited_policy, Some("p".into()));
     assert_eq!(decides(&child), ["XDG_CONFIG_HOME=/config"]);
 }
@@ -207,25 +210,6 @@ async fn a11_no_agents_shell_raises_a_limit_or_changes_settings() {
     client.resume(&ended.to_string(), &request).await.unwrap();
     let limits: Value = records::read(&fleet.places.agent_dir(ended), records::LIMITS).unwrap();
     assert_eq!(limits, serde_json::json!({"budget_tokens": 7}));
-}
-
-#[tokio::test]
-async fn a11_what_an_agent_that_was_not_registered_was_given_comes_back() {
-    let fleet = Fleet::new();
-    let mut client = fleet.client().await;
-    let asks = Asks::of(&fleet, "asks");
-    let mut request = fleet.request(&format!("sh:{}", asks.script));
-    request.spec.setup.budget = Limits { tokens: Some(3000), ..Limits::NONE };
-    let parent = up(&fleet, &mut client, request).await;
-    let order = "CREATE TRIGGER no BEFORE INSERT ON agents BEGIN SELECT RAISE(ABORT, 'not today'); END;";
-    let done = std::process::Command::new("sqlite3").arg(fleet.places.database()).arg(order).status();
-    assert!(done.unwrap().success());
-    for _ in 0..2 {
-        let refused = asks.answer(&fleet.request("done"));
-        assert_eq!(refused["error"]["code"], "store", "{refused}");
-    }
-    let line = |tokens: i64| format!(r#"{{"tokens":{tokens},"micro_usd":0}}"#);
-    assert_eq!(fleet.lines(parent, "handed.jsonl"), [1500, -1500, 1500, -1500].map(line));
 }
 
 #[tokio::test]

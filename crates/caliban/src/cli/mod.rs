@@ -3,6 +3,7 @@
 //! One file for each verb. What a verb of the agent does is not here, only its arguments.
 
 pub(crate) mod agents;
+pub(crate) mod budget;
 pub(crate) mod complete;
 pub(crate) mod completions;
 pub(crate) mod config;
@@ -147,6 +148,8 @@ pub(crate) enum Command {
 Examples:
   caliban demo")]
     Demo,
+    /// Show what agents have spent and may spend, and set limits
+    Budget(budget::BudgetCommand),
     /// List and end the commands that agents left running
     Jobs(jobs::JobsCommand),
     /// List, show, remove and rescue the worktrees of sub-agents
@@ -182,6 +185,7 @@ groups!(
     config::ConfigCommand,
     agents::AgentsCommand,
     daemon::DaemonCommand,
+    budget::BudgetCommand,
     jobs::JobsCommand,
     worktrees::WorktreesCommand,
     worktrees::RescueCommand,

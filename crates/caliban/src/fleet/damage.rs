@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use caliban_agent::{event::Event, transcript};
-use caliban_contract::{grants::Grant, records};
+use caliban_contract::records;
 use caliban_control::protocol::AgentRow;
-use caliban_core::budget::Limits;
 
 use crate::report::Failure;
 
@@ -26,13 +25,10 @@ pub(crate) fn found(directory: &Path, turns: u64) -> Option<String> {
         .then(|| format!("{} has {replies} of the agent's {had}", path.display()))
 }
 
-/// Puts the conversation aside, so that the agent begins its task anew. What it has spent stays spent (r20): it is written
-/// down like what was given to another agent.
+/// Puts the conversation aside, so that the agent begins its task anew. What it has spent stays spent (r20): the
+/// ledger has it.
 pub(super) fn put_aside(row: &AgentRow) -> Result<(), Failure> {
     let directory = row.dir.as_path();
-    let spent = Limits { tokens: Some(row.usage.total()), usd: row.micro_usd, ..Limits::NONE };
-    let noted = Grant::of(spent).append(directory).and_then(|file| file.sync_data());
-    noted.map_err(|error| Failure::new(format!("what it has spent cannot be written down: {error}")))?;
     for name in [transcript::FILE_NAME, records::STATUS] {
         let path = directory.join(name);
         let aside = (1_u32..)

@@ -18,6 +18,9 @@ use crate::{
     settings::{Environment, schema::Limits, values::Usd},
 };
 
+/// What the reason of an end says that is about the limit of a day, which nobody raises for one agent.
+const OF_A_DAY: &str = "for today is used up";
+
 /// The limits that a resume raises.
 pub(super) fn asked(args: &ResumeArgs) -> RaisedLimits {
     RaisedLimits {
@@ -29,21 +32,35 @@ pub(super) fn asked(args: &ResumeArgs) -> RaisedLimits {
 
 /// Refuses a resume of an ended agent that could not do a single turn. What cannot be read says nothing here: the worker
 /// will.
-pub(super) fn check(row: &AgentRow, before: RaisedLimits, raised: RaisedLimits) -> Result<(), Failure> {
+pub(super) fn check(
+    row: &AgentRow,
+    before: RaisedLimits,
+    raised: RaisedLimits,
+    in_ledger: Option<caliban_core::budget::Limits>,
+) -> Result<(), Failure> {
     let spec = std::fs::read_to_string(row.dir.join(records::SPEC)).ok();
     let Some(spec) = spec.and_then(|text| SpawnSpec::from_json(&text).ok()) else { return Ok(()) };
     let mut setup = spec.setup.clone();
     before.apply(&mut setup.max_turns, &mut setup.budget);
     let old = setup.budget;
     raised.apply(&mut setup.max_turns, &mut setup.budget);
-    let is_as_before = (old.tokens, old.usd) != (None, None) && old == setup.budget;
+    let is_own = !matches!(&row.ending, Some(Ending::BudgetExceeded { reason }) if reason.contains(OF_A_DAY));
+    let mut is_as_before = is_own && (old.tokens, old.usd) != (None, None) && old == setup.budget;
     let environment: Environment =
         spec.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let Ok(loaded) = crate::settings::load(&environment, &spec.cwd, (&setup).into()) else { return Ok(()) };
     if raised.budget_micro_usd.is_some() {
         super::checks::price(&loaded, &spec)?;
     }
-    refusal(row, spec.after_turn, &loaded.settings.limits, is_as_before).map_or(Ok(()), Err)
+    let mut limits = loaded.settings.limits;
+    let of_settings = (limits.budget_tokens.map(NonZeroU64::get), limits.budget_usd.map(Usd::micro));
+    // What a person has set in the ledger holds.
+    if let Some(set) = in_ledger.filter(|set| (set.tokens, set.usd) != of_settings) {
+        limits.budget_tokens = set.tokens.and_then(NonZeroU64::new);
+        limits.budget_usd = set.usd.and_then(Usd::of_micro);
+        is_as_before = false;
+    }
+    refusal(row, spec.after_turn, &limits, is_as_before).map_or(Ok(()), Err)
 }
 
 /// Why an agent that has done and spent this much cannot go on with these limits. Pure.

@@ -34,7 +34,11 @@ pub(super) async fn resume(
     let asked = limits::asked(args);
     let raised = before.with(asked);
     if has_ended(row.state) {
-        limits::check(&row, before, raised)?;
+        let in_ledger = match asked.is_none() {
+            true => crate::budget::tree_limits(fleet.places(), row.id).await,
+            false => None,
+        };
+        limits::check(&row, before, raised, in_ledger)?;
         match damage::found(&row.dir, row.turns) {
             Some(_) if args.from_scratch => damage::put_aside(&row)?,
             Some(what) => {

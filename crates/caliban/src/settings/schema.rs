@@ -46,6 +46,8 @@ pub(crate) struct Settings {
     pub providers: Providers,
     /// Where a run ends.
     pub limits: Limits,
+    /// What agents may spend, over the whole fleet.
+    pub budget: Budget,
     /// What the agent may do.
     pub permissions: Permissions,
     /// Whether commands that nobody has approved are fenced; `required` for background agents and `auto` in the foreground
@@ -89,6 +91,7 @@ impl Default for Settings {
             sub_agents: true,
             providers: Providers::default(),
             limits: Limits::default(),
+            budget: Budget::default(),
             permissions: Permissions::default(),
             sandbox: None,
             fence: Fence::default(),
@@ -189,6 +192,41 @@ pub(crate) struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self { max_turns: nonzero32::<200>(), budget_tokens: None, budget_usd: None, wall_seconds: None }
+    }
+}
+
+/// `[budget]`: what agents may spend, over the whole fleet. No amount is no limit.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Budget {
+    /// Each agent by itself.
+    pub per_agent: Amount,
+    /// An agent that a person starts, with all that it starts.
+    pub per_tree: Amount,
+    /// All agents of a repo, each day.
+    pub per_repo_day: Amount,
+    /// All agents of the user on this machine, each day.
+    pub per_day: Amount,
+}
+
+/// An amount of `[budget]`: `{ tokens = 500000, usd = 5.0 }`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Amount {
+    /// Tokens, cache reads and writes included.
+    pub tokens: Option<NonZeroU64>,
+    /// US dollars, by the price table.
+    pub usd: Option<Usd>,
+}
+
+impl Amount {
+    /// As the ledger has it.
+    pub(crate) fn limits(self) -> caliban_core::budget::Limits {
+        caliban_core::budget::Limits {
+            tokens: self.tokens.map(NonZeroU64::get),
+            usd: self.usd.map(Usd::micro),
+            ..caliban_core::budget::Limits::NONE
+        }
     }
 }
 

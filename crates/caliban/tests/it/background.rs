@@ -1,7 +1,7 @@
 //! What is handed to the background: what of it is seen to be wrong at once, what it may spend, what holds when it goes on.
 
 use serde_json::{Value, json};
-use testkit::{StepExt, script, text, tool, tools, wait_until};
+use testkit::{StepExt, script, text, tool, wait_until};
 
 use crate::fleet::{Fleet, bash, id_of};
 
@@ -11,38 +11,42 @@ fn spec(fleet: &Fleet, row: &Value) -> Value {
 }
 
 #[test]
-fn r20_what_background_helpers_may_spend_comes_out_of_what_their_parent_has_left() {
+fn r20_background_helpers_and_their_parent_spend_from_one_budget() {
     let helper = |name: &str| json!({"prompt": "help", "background": true, "label": name});
     let fleet = Fleet::new(script![
-        tools([("AgentTool", helper("one")), ("AgentTool", helper("two")), ("AgentTool", helper("three"))])
-            .on_first("the parent's task"),
+        tool("AgentTool", helper("one")).on_first("the parent's task"),
         text("handed over").on_first("the parent's task"),
-        tool("AgentTool", helper("four")).on_first("the parent's task"),
+        tool("AgentTool", helper("two")).on_first("the parent's task"),
         text("handed over, too").on_first("the parent's task"),
-        text("helped").on_first("help").forever(),
+        text("never said").on_first("the parent's task"),
+        text("helped").costs(30_000, 0).on_first("help").forever(),
     ]);
     let parent = fleet.bg(
         "the parent's task",
-        ["--permission-mode", "unattended", "--budget-tokens", "90000", "--isolation", "none"],
+        ["--permission-mode", "unattended", "--budget-tokens", "60000", "--isolation", "none"],
     );
-    fleet.run(["agents", "wait", &parent]).ok();
+    let helpers_end = |count: usize| {
+        fleet.run(["agents", "wait", &parent]).ok();
+        let rows = fleet.rows();
+        let helpers: Vec<&Value> = rows.iter().filter(|row| row["parent"] == json!(parent)).collect();
+        assert_eq!(helpers.len(), count, "{rows:#?}");
+        for row in helpers {
+            fleet.run(["agents", "wait", row["id"].as_str().unwrap()]).ok();
+        }
+    };
+    helpers_end(1);
+    // What the first helper left is there: nothing was given away.
     fleet.run(["resume", &parent, "--prompt", "one more"]).ok();
-    fleet.run(["agents", "wait", &parent]).ok();
-    let rows = fleet.rows();
-    let given: Vec<u64> = rows
-        .iter()
-        .filter(|row| row["parent"] == json!(parent))
-        .map(|row| spec(&fleet, row)["budget"]["tokens"].as_u64().unwrap())
-        .collect();
-    let usage = fleet.row(&parent)["usage"].clone();
-    let spent: u64 = ["input", "output"].iter().map(|kind| usage[kind].as_u64().unwrap()).sum();
-    assert_eq!(given.len(), 4, "{rows:#?}");
-    assert!(given.iter().sum::<u64>() + spent <= 90_000, "{given:?} and {spent}");
-    let told = fleet.run(["logs", &parent, "--json"]).ok().stdout;
-    assert!(told.contains("It has half of the budget that you had left ("), "{told}");
-    for row in rows.iter().filter(|row| row["parent"] == json!(parent)) {
-        fleet.run(["agents", "wait", row["id"].as_str().unwrap()]).ok();
-    }
+    helpers_end(2);
+    let spent = fleet.row(&parent)["usage"]["input"].as_u64().unwrap();
+    assert!(spent < 30_000, "the parent itself has spent little: {spent}");
+    // The next request of anybody does not fit any more.
+    fleet.run(["resume", &parent, "--prompt", "and another"]).ok();
+    fleet.run(["agents", "wait", &parent]).expect_code(4);
+    let row = fleet.row(&parent);
+    let words = format!("the token budget of {parent} and those it started is used up");
+    assert!(row["ending"].to_string().contains(&words), "{row:#}");
+    assert!(!fleet.run(["logs", &parent]).ok().stdout.contains("never said"));
 }
 
 #[test]

@@ -58,7 +58,8 @@ fn a11_an_agents_shell_changes_neither_the_settings_of_what_it_starts_nor_anybod
         assert_eq!((&row["parent"], &row["state"]), (&json!(parent), &json!("running")), "{row:#}");
         let spec = spec(&fleet, &row);
         assert_eq!(spec["permission_mode"], "default", "{spec:#}");
-        assert!(spec["budget"]["tokens"].as_u64().unwrap() <= 50_000, "{spec:#}");
+        assert_eq!(spec["budget"]["tokens"], 100_000, "{spec:#}");
+        assert!(spec["account_above"].as_str().unwrap().contains('/'), "{spec:#}");
         assert_eq!(spec["env"]["XDG_CONFIG_HOME"], json!(env.config()), "{spec:#}");
         fleet.run(["kill", child]).ok();
     }

@@ -42,6 +42,7 @@ mod hooks;
 mod inherited;
 mod isolation;
 mod landing;
+mod ledger;
 mod logs_follow;
 mod logs_json;
 mod lost_runtime;

@@ -1,0 +1,269 @@
+//! The machine's ledger as one process uses it: opened with the first request, one connection for all agents of the process.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex as Lock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use caliban_core::{
+    budget::{Held, Limits, Meter, Spent},
+    price::MicroUsd,
+    usage::Usage,
+};
+use caliban_store::{
+    Stamp, StoreError, StoreUrl,
+    ledger::{Account, AccountId, Granted, Ledger, LedgerError, Opened, Owner, Request, Reservation},
+};
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::NotReserved;
+
+/// How often a busy ledger is asked again; each time it is waited for as long as the store waits.
+const PATIENCE: u32 = 10;
+
+/// The ledger of this machine and user. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct MachineLedger(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    terms: Terms,
+    ledger: Mutex<Option<Ledger>>,
+}
+
+/// What a process brings to the ledger: where it is, and what the settings say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terms {
+    /// The ledger's file.
+    pub file: PathBuf,
+    /// The repo that the agents work for.
+    pub repo: PathBuf,
+    /// Its hash.
+    pub repo_hash: String,
+    /// The account above this process's agents, in the ledger's words.
+    pub above: Option<String>,
+    /// What each agent may spend by itself.
+    pub per_agent: Limits,
+    /// What all agents of the repo may spend in a day.
+    pub per_repo_day: Limits,
+    /// What all agents may spend in a day.
+    pub per_day: Limits,
+}
+
+impl MachineLedger {
+    /// The ledger in this file; nothing is opened before it is needed.
+    pub fn new(terms: Terms) -> Self {
+        Self(Arc::new(Inner { terms, ledger: Mutex::new(None) }))
+    }
+
+    pub(super) fn account(&self, name: &str, label: Option<String>, tree: Limits) -> MachineAccount {
+        let terms = &self.0.terms;
+        let account = Account {
+            id: AccountId::new(&terms.repo_hash, name),
+            parent: terms.above.as_deref().map(AccountId::from_text),
+            repo: terms.repo.clone(),
+            label,
+            own: terms.per_agent,
+            tree: without_time(tree),
+        };
+        MachineAccount::new(self.clone(), account, None)
+    }
+
+    /// The open ledger. What dead processes have left in it is booked by whoever opens it.
+    async fn open(&self) -> Result<MutexGuard<'_, Option<Ledger>>, StoreError> {
+        let mut guard = self.0.ledger.lock().await;
+        if guard.is_none() {
+            let mut ledger = Ledger::open(&StoreUrl::sqlite(&self.0.terms.file)).await?;
+            settle_dead(&mut ledger).await?;
+            *guard = Some(ledger);
+        }
+        Ok(guard)
+    }
+}
+
+/// Books what processes hold that are gone.
+pub async fn settle_dead(ledger: &mut Ledger) -> Result<(), StoreError> {
+    let boot = caliban_process::boot_id().unwrap_or_default();
+    let booked = ledger.settle_dead(|owner| is_dead(owner, &boot)).await?;
+    if booked > 0 {
+        tracing::info!(booked, "requests of processes that are gone count as spent");
+    }
+    Ok(())
+}
+
+/// Whether a process is gone. One that cannot be looked at is not.
+fn is_dead(owner: &Owner, boot: &str) -> bool {
+    if boot.is_empty() || owner.boot.is_empty() {
+        return false;
+    }
+    let is_there = |found: Option<caliban_process::Stat>| {
+        found.is_some_and(|stat| stat.start_time == owner.started && !stat.is_over())
+    };
+    owner.boot != boot || caliban_process::try_stat(owner.pid).is_ok_and(|found| !is_there(found))
+}
+
+/// This process, as reservations name it.
+fn own() -> Owner {
+    let pid = i32::try_from(std::process::id()).unwrap_or_default();
+    let started = caliban_process::stat(pid).map_or(0, |stat| stat.start_time);
+    Owner { boot: caliban_process::boot_id().unwrap_or_default(), pid, started }
+}
+
+/// The process itself keeps the limit of time.
+fn without_time(limits: Limits) -> Limits {
+    Limits { wall_ms: None, ..limits }
+}
+
+/// An account in the machine's ledger.
+#[derive(Debug)]
+pub(super) struct MachineAccount {
+    ledger: MachineLedger,
+    account: Account,
+    above: Option<Arc<MachineAccount>>,
+    is_open: AtomicBool,
+    /// What earlier processes have spent, for a ledger that does not know the account.
+    earlier: Lock<Meter>,
+}
+
+/// Runs a step of the ledger, again while others are writing.
+macro_rules! patiently {
+    ($self:expr, $ledger:ident, $step:expr) => {{
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let mut guard = match $self.ledger.open().await {
+                Ok(guard) => guard,
+                Err(error) if error.is_busy() && attempts < PATIENCE => continue,
+                Err(error) => break Err(error.into()),
+            };
+            let Some($ledger) = guard.as_mut() else { continue };
+            match $step.await {
+                Err(error) if attempts < PATIENCE && error.is_busy() => {}
+                other => break other,
+            }
+        }
+    }};
+}
+
+impl MachineAccount {
+    fn new(ledger: MachineLedger, account: Account, above: Option<Arc<Self>>) -> Self {
+        Self { ledger, account, above, is_open: AtomicBool::new(false), earlier: Lock::default() }
+    }
+
+    /// What an earlier process has spent.
+    pub(super) fn earlier(&self, spent: Spent) {
+        let mut earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
+        earlier.book(Held::default(), spent);
+    }
+
+    pub(super) fn id(&self) -> &AccountId {
+        &self.account.id
+    }
+
+    /// Whether no agent of this process is above it.
+    pub(super) fn is_root(&self) -> bool {
+        self.above.is_none()
+    }
+
+    /// An account below this one; `own_name` is this one's.
+    pub(super) fn child(self: &Arc<Self>, name: &str, own_name: &str, tree: Limits) -> Self {
+        let short = name.strip_prefix(own_name).map_or(name, |rest| rest.trim_start_matches('-'));
+        let account = Account {
+            id: self.account.id.below(if short.is_empty() { name } else { short }),
+            parent: Some(self.account.id.clone()),
+            label: self.account.label.clone(),
+            tree: without_time(tree),
+            ..self.account.clone()
+        };
+        Self::new(self.ledger.clone(), account, Some(self.clone()))
+    }
+
+    /// Opens the account and those above it, once; what its conversation has spent by then, when the ledger knew it.
+    pub(super) async fn open(&self) -> Result<Option<Spent>, NotReserved> {
+        if self.is_open.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        if let Some(above) = &self.above {
+            Box::pin(above.open()).await?;
+        }
+        let (id, now) = (&self.account.id, Stamp::now());
+        let opened: Result<Opened, StoreError> =
+            patiently!(self, ledger, ledger.open_account(&self.account, now));
+        let known = match opened? {
+            Opened::New => {
+                let earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner).spent;
+                let booked: Result<(), StoreError> = patiently!(self, ledger, ledger.carry_over(id, earlier));
+                booked?;
+                None
+            }
+            Opened::Known => {
+                let spent: Result<Spent, StoreError> =
+                    patiently!(self, ledger, ledger.conversation_spent(id));
+                Some(spent?)
+            }
+        };
+        self.is_open.store(true, Ordering::Release);
+        Ok(known)
+    }
+
+    pub(super) async fn reserve(
+        &self,
+        model: &str,
+        usage: Usage,
+        cost: Option<MicroUsd>,
+    ) -> Result<Granted, NotReserved> {
+        let owner = own();
+        let terms = &self.ledger.0.terms;
+        let granted: Result<Granted, LedgerError> = patiently!(self, ledger, {
+            let request = Request {
+                account: &self.account.id,
+                owner: &owner,
+                model,
+                usage,
+                cost,
+                turns: 1,
+                day: jiff::Zoned::now().date(),
+                per_repo_day: terms.per_repo_day,
+                per_day: terms.per_day,
+            };
+            async move { ledger.reserve(&request, Stamp::now()).await }
+        });
+        granted.map_err(|error| match error {
+            LedgerError::Refused(refused) => NotReserved::Limit(refused.in_names()),
+            LedgerError::Store(error) => NotReserved::Ledger(error),
+        })
+    }
+
+    /// What cannot be settled counts as it was reserved, once this process is gone.
+    pub(super) async fn settle(
+        &self,
+        reservation: &Reservation,
+        usage: Usage,
+        cost: Option<MicroUsd>,
+        wall_ms: u64,
+    ) {
+        let settled: Result<(), StoreError> =
+            patiently!(self, ledger, ledger.settle(reservation, usage, cost, wall_ms));
+        warn(settled);
+    }
+
+    pub(super) async fn count(&self, reservation: &Reservation, usage: Usage, cost: Option<MicroUsd>) {
+        let counted: Result<(), StoreError> =
+            patiently!(self, ledger, ledger.count(reservation, usage, cost));
+        warn(counted);
+    }
+
+    pub(super) async fn release(&self, reservation: &Reservation) {
+        let released: Result<(), StoreError> = patiently!(self, ledger, ledger.release(reservation));
+        warn(released);
+    }
+}
+
+fn warn(result: Result<(), StoreError>) {
+    if let Err(error) = result {
+        tracing::warn!(%error, "the ledger does not know how a request ended; it counts as it was reserved");
+    }
+}

@@ -1,0 +1,337 @@
+//! `caliban budget show`, `set` and `history`: the machine's ledger for people.
+
+use std::{io::Write, path::Path};
+
+use caliban_contract::{Places, ancestry};
+use caliban_core::{
+    budget::{Limits, Meter},
+    ids::AgentId,
+    inert,
+    price::MicroUsd,
+};
+use caliban_store::{
+    StoreUrl,
+    ledger::{AccountId, By, FILE, Filter, Ledger, Line, Pool, SetLimit},
+};
+use jiff::civil::Date;
+use serde::Serialize;
+
+use crate::{
+    cli::budget::{BudgetCommand, Column},
+    report::{Code, Failure},
+    settings::{Environment, Layer, Loaded, values::Usd},
+};
+
+/// How a pool stands, as it is shown.
+#[derive(Debug, Serialize)]
+struct Shown {
+    pool: String,
+    tokens: u64,
+    micro_usd: u64,
+    /// Requests whose price is not known.
+    unpriced: u64,
+    in_flight_tokens: u64,
+    in_flight_micro_usd: u64,
+    limit_tokens: Option<u64>,
+    limit_micro_usd: Option<u64>,
+    /// Where the limit comes from: `settings`, `set` (by `caliban budget set`) or `agent`.
+    limit_from: Option<&'static str>,
+}
+
+/// A line of the history, as it is shown.
+#[derive(Debug, Serialize)]
+struct Sum {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    day: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repo: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<String>,
+    requests: u64,
+    tokens: u64,
+    input: u64,
+    output: u64,
+    cache_read: u64,
+    cache_write: u64,
+    micro_usd: u64,
+    unpriced: u64,
+    wall_ms: u64,
+}
+
+pub(crate) async fn budget(
+    command: &BudgetCommand,
+    environment: &Environment,
+    cwd: &Path,
+    out: &mut dyn Write,
+) -> Result<Code, Failure> {
+    let loaded = crate::settings::load(environment, cwd, Layer::default())?;
+    let mut ledger = open(&loaded).await?;
+    let today = jiff::Zoned::now().date();
+    match command {
+        BudgetCommand::Show { agent, json } => {
+            caliban_agent::budget::settle_dead(&mut ledger).await?;
+            let shown = match agent {
+                Some(name) => vec![of_agent(&mut ledger, name).await?],
+                None => of_today(&mut ledger, &loaded, today).await?,
+            };
+            show(&shown, *json, out)?;
+        }
+        BudgetCommand::Set { whose, tokens, usd, unset } => {
+            let own = i32::try_from(std::process::id()).unwrap_or_default();
+            if let Some(who) = ancestry::above(own, &[]).agent_in_words() {
+                let text = format!("{who} cannot change what agents may spend: a person does");
+                return Err(Failure::new(text));
+            }
+            let limits = Limits {
+                tokens: tokens.map(std::num::NonZeroU64::get),
+                usd: usd.map(Usd::micro),
+                ..Limits::NONE
+            };
+            let told = set(&mut ledger, &loaded, whose, (!*unset).then_some(limits)).await?;
+            writeln!(out, "{told}")?;
+        }
+        BudgetCommand::History { by, days, here, json } => {
+            let back = jiff::Span::new().days(i64::from(days.get()) - 1);
+            let filter = Filter {
+                since: today.checked_sub(back).ok(),
+                until: None,
+                repo: here.then(|| loaded.root.clone()),
+            };
+            let columns: Vec<By> = by.iter().map(|column| column.of_store()).collect();
+            let lines = ledger.history(&columns, &filter).await?;
+            history(by, lines, *json, out)?;
+        }
+    }
+    ledger.leave().await;
+    Ok(Code::Done)
+}
+
+/// What the ledger lets an agent of the fleet and all below it spend; none when it does not know the agent.
+pub(crate) async fn tree_limits(places: &Places, id: AgentId) -> Option<Limits> {
+    let base = places.base();
+    let file = base.parent()?.parent()?.join(FILE);
+    if !file.exists() {
+        return None;
+    }
+    let account = AccountId::new(base.file_name()?.to_str()?, &id.to_string());
+    let mut ledger = Ledger::open(&StoreUrl::sqlite(file)).await.ok()?;
+    let state = ledger.pool(&Pool::Tree(account)).await.ok()?;
+    ledger.close().await;
+    state.limits
+}
+
+async fn open(loaded: &Loaded) -> Result<Ledger, Failure> {
+    Ok(Ledger::open(&StoreUrl::sqlite(loaded.paths.data.join(FILE))).await?)
+}
+
+impl From<caliban_store::StoreError> for Failure {
+    fn from(error: caliban_store::StoreError) -> Self {
+        Self::new(format!("the ledger: {error}"))
+    }
+}
+
+impl Column {
+    fn of_store(self) -> By {
+        match self {
+            Self::Day => By::Day,
+            Self::Repo => By::Repo,
+            Self::Model => By::Model,
+            Self::Label => By::Label,
+            Self::Agent => By::Agent,
+        }
+    }
+}
+
+impl Shown {
+    fn new(pool: String, meter: &Meter, limits: Limits, from: &'static str) -> Self {
+        let has_limit = (limits.tokens, limits.usd) != (None, None);
+        Self {
+            pool,
+            tokens: meter.spent.usage.total(),
+            micro_usd: meter.spent.usd.0,
+            unpriced: meter.spent.unpriced,
+            in_flight_tokens: meter.held.tokens,
+            in_flight_micro_usd: meter.held.usd.0,
+            limit_tokens: limits.tokens,
+            limit_micro_usd: limits.usd.map(|usd| usd.0),
+            limit_from: has_limit.then_some(from),
+        }
+    }
+
+    fn limit_in_words(&self) -> String {
+        let part = |used: u64, limit: u64| u128::from(used) * 100 / u128::from(limit.max(1));
+        let tokens = self
+            .limit_tokens
+            .map(|limit| format!("{limit} tokens ({} %)", part(self.tokens + self.in_flight_tokens, limit)));
+        let usd = self.limit_micro_usd.map(|limit| {
+            format!("{} ({} %)", MicroUsd(limit), part(self.micro_usd + self.in_flight_micro_usd, limit))
+        });
+        let all: Vec<String> = tokens.into_iter().chain(usd).collect();
+        match self.limit_from {
+            Some(from) => format!("{}, {from}", all.join(", ")),
+            None => "none".to_owned(),
+        }
+    }
+}
+
+/// The day's pools.
+async fn of_today(ledger: &mut Ledger, loaded: &Loaded, today: Date) -> Result<Vec<Shown>, Failure> {
+    let budget = &loaded.settings.budget;
+    let pools = [
+        (Pool::Day(today), "all agents today".to_owned(), budget.per_day.limits()),
+        (
+            Pool::RepoDay(loaded.root.clone(), today),
+            "this repo today".to_owned(),
+            budget.per_repo_day.limits(),
+        ),
+        (Pool::Everything, "all agents, ever".to_owned(), Limits::NONE),
+    ];
+    let mut shown = Vec::new();
+    for (pool, name, of_settings) in pools {
+        let state = ledger.pool(&pool).await?;
+        let (limits, from) = state.limits.map_or((of_settings, "settings"), |limits| (limits, "set"));
+        shown.push(Shown::new(name, &state.meter, limits, from));
+    }
+    Ok(shown)
+}
+
+async fn of_agent(ledger: &mut Ledger, name: &str) -> Result<Shown, Failure> {
+    let id = find(ledger, name).await?;
+    let state = ledger.pool(&Pool::Tree(id.clone())).await?;
+    let name = format!("agent {}", id.short());
+    Ok(Shown::new(name, &state.meter, state.limits.unwrap_or(Limits::NONE), "agent"))
+}
+
+/// The account that a person means.
+async fn find(ledger: &mut Ledger, name: &str) -> Result<AccountId, Failure> {
+    let found = ledger.find_accounts(name).await?;
+    // Its helpers begin with the same letters.
+    let mut roots = found.iter().filter(|account| !account.id.short().contains('/'));
+    let hint = "`caliban budget history --by agent` lists those that have spent something";
+    match (roots.next(), roots.next(), found.first()) {
+        (Some(one), None, _) | (None, _, Some(one)) => Ok(one.id.clone()),
+        (Some(newest), Some(_), _) if newest.label.as_deref() == Some(name) => Ok(newest.id.clone()),
+        (Some(_), Some(_), _) => {
+            Err(Failure::new(format!("{} is the beginning of several ids", inert::quoted(name))).hint(hint))
+        }
+        (None, _, None) => {
+            Err(Failure::new(format!("no agent {} has spent anything on this machine", inert::quoted(name)))
+                .hint(hint))
+        }
+    }
+}
+
+async fn set(
+    ledger: &mut Ledger,
+    loaded: &Loaded,
+    whose: &str,
+    limits: Option<Limits>,
+) -> Result<String, Failure> {
+    let (limit, words) = match whose {
+        "day" => (SetLimit::Day, "all agents, each day".to_owned()),
+        "repo" => (SetLimit::RepoDay(loaded.root.clone()), "the agents of this repo, each day".to_owned()),
+        agent => {
+            let id = find(ledger, agent).await?;
+            ledger.set_tree_limits(&id, limits.unwrap_or(Limits::NONE)).await?;
+            let words = format!("agent {} and all that it started", id.short());
+            return Ok(format!("{words}: {}", in_words(limits, "no limit")));
+        }
+    };
+    ledger.change_limit(&limit, limits).await?;
+    Ok(format!("{words}: {}", in_words(limits, "as the settings say")))
+}
+
+fn in_words(limits: Option<Limits>, none: &str) -> String {
+    let Some(limits) = limits else { return none.to_owned() };
+    let tokens = limits.tokens.map(|tokens| format!("{tokens} tokens"));
+    let usd = limits.usd.map(|usd| usd.to_string());
+    let all: Vec<String> = tokens.into_iter().chain(usd).collect();
+    format!("at most {}", all.join(" and "))
+}
+
+fn show(shown: &[Shown], json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    if json {
+        return crate::fleet::json_line(&shown, out);
+    }
+    writeln!(out, "{:<20}  {:>12}  {:>10}  {:>10}  LIMIT", "WHO", "TOKENS", "COST", "IN FLIGHT")?;
+    for line in shown {
+        let cost = money(line.micro_usd, line.unpriced);
+        let limit = line.limit_in_words();
+        writeln!(
+            out,
+            "{:<20}  {:>12}  {cost:>10}  {:>10}  {limit}",
+            line.pool, line.tokens, line.in_flight_tokens
+        )?;
+    }
+    Ok(())
+}
+
+/// An amount; with a plus where requests are in it whose price is not known.
+fn money(micro_usd: u64, unpriced: u64) -> String {
+    format!("{}{}", MicroUsd(micro_usd), if unpriced > 0 { "+?" } else { "" })
+}
+
+fn history(by: &[Column], lines: Vec<Line>, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let sums: Vec<Sum> = lines.into_iter().map(Sum::from).collect();
+    if json {
+        return crate::fleet::json_line(&sums, out);
+    }
+    if sums.is_empty() {
+        writeln!(out, "Nothing was spent.")?;
+        return Ok(());
+    }
+    let texts: Vec<Vec<String>> =
+        sums.iter().map(|sum| by.iter().map(|column| sum.text(*column)).collect()).collect();
+    let heads: Vec<String> = by.iter().map(|column| format!("{column:?}").to_uppercase()).collect();
+    let widths: Vec<usize> = (0..by.len())
+        .map(|n| texts.iter().map(|row| row[n].chars().count()).max().unwrap_or(0).max(heads[n].len()))
+        .collect();
+    let cells = |row: &[String]| -> String {
+        row.iter().zip(&widths).map(|(text, width)| format!("{text:<width$}  ")).collect()
+    };
+    writeln!(out, "{}{:>8}  {:>12}  {:>10}", cells(&heads), "REQUESTS", "TOKENS", "COST")?;
+    for (sum, row) in sums.iter().zip(&texts) {
+        let cost = money(sum.micro_usd, sum.unpriced);
+        writeln!(out, "{}{:>8}  {:>12}  {cost:>10}", cells(row), sum.requests, sum.tokens)?;
+    }
+    Ok(())
+}
+
+impl Sum {
+    fn text(&self, column: Column) -> String {
+        let text = match column {
+            Column::Day => &self.day,
+            Column::Repo => &self.repo,
+            Column::Model => &self.model,
+            Column::Label => &self.label,
+            Column::Agent => &self.agent,
+        };
+        inert::line(text.as_deref().unwrap_or("-")).into_owned()
+    }
+}
+
+impl From<Line> for Sum {
+    fn from(line: Line) -> Self {
+        let usage = line.spent.usage;
+        Self {
+            day: line.day.map(|day| day.to_string()),
+            repo: line.repo.map(|repo| repo.display().to_string()),
+            model: line.model,
+            label: line.label,
+            agent: line.agent.map(|agent| agent.short().to_owned()),
+            requests: line.requests,
+            tokens: usage.total(),
+            input: usage.input,
+            output: usage.output,
+            cache_read: usage.cache_read,
+            cache_write: usage.cache_write,
+            micro_usd: line.spent.usd.0,
+            unpriced: line.spent.unpriced,
+            wall_ms: line.spent.wall_ms,
+        }
+    }
+}
