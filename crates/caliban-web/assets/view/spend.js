@@ -15,7 +15,7 @@ export const sum = (it) => KINDS.reduce((all, kind) => all + (it[kind.id] ?? 0),
 export function bars(days, unit) {
   const value = (/** @type {any} */ it) => (unit === "cost" ? (it.micro_usd ?? 0) : sum(it));
   const most = Math.max(1, ...days.map(value));
-  const every = Math.ceil(days.length / 10);
+  const every = Math.ceil(days.length / 6);
   return {
     most: unit === "cost" ? money(most) : tokens(most),
     days: days.map((it, i) => ({
