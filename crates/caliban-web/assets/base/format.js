@@ -82,6 +82,12 @@ export function bytes(count) {
   return `${(count / 1024 / 1024).toFixed(1)} MB`;
 }
 
+/** A text of one line: its line ends as a sign that every font has. @param {string | null | undefined} text */
+export const oneLine = (text) => (text ?? "").replace(/[\n␊]+/g, " ↵ ");
+
+/** A call without the name of its tool before it. @param {string} tool @param {string} what */
+export const bare = (tool, what) => oneLine(what.startsWith(`${tool} `) ? what.slice(tool.length + 1) : what);
+
 /** The last part of a path. @param {string} path */
 export function basename(path) {
   return path.replace(/\/+$/, "").split("/").pop() || path;

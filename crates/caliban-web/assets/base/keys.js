@@ -1,5 +1,5 @@
 // The keyboard. A page lays its keys over those of the shell; typing is never a command.
-import { useEffect } from "./html.js";
+import { useEffect, useRef } from "./html.js";
 import { singleKeys } from "./prefs.js";
 
 /** @typedef {Record<string, (event: KeyboardEvent) => boolean | void>} Keys */
@@ -62,11 +62,12 @@ addEventListener(
 );
 addEventListener("input", () => (typedAt = performance.now()), true);
 
-/** Adds keys while a component is there. @param {Keys} keys @param {{ modal?: boolean }} [how] */
+/** Adds keys while a component is there. A layer keeps its place when its component is drawn again. @param {Keys} keys @param {{ modal?: boolean }} [how] */
 export function useKeys(keys, how = {}) {
+  const layer = useRef({ keys, modal: how.modal ?? false }).current;
+  layer.keys = keys;
   useEffect(() => {
-    const layer = { keys, modal: how.modal ?? false };
     layers.push(layer);
     return () => void layers.splice(layers.indexOf(layer), 1);
-  });
+  }, []);
 }

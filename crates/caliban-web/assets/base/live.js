@@ -92,15 +92,32 @@ channel.onmessage = ({ data }) => {
   if (data.who && !isLeader) watches.get(me) && channel.postMessage({ watch: { tab: me, keys: watches.get(me) } });
 };
 let answered = false;
-addEventListener("pagehide", () => channel.postMessage({ bye: me }));
+/** Gives the lock back. */
+let leave = () => {};
+// A page that the browser keeps for the way back must not keep the others from the stream.
+addEventListener("pagehide", () => {
+  channel.postMessage({ bye: me });
+  leave();
+});
+addEventListener("pageshow", (event) => event.persisted && start());
 
 /** Begins. The lock is held as long as this tab lives. */
 export function start() {
   channel.postMessage({ hello: me });
-  const lead = async () => {
+  const lead = () => {
     isLeader = true;
+    isLeaving = false;
     channel.postMessage({ who: true });
-    await run();
+    run();
+    return new Promise((resolve) => {
+      leave = () => {
+        isLeader = false;
+        isLeaving = true;
+        reopen();
+        hurry();
+        resolve(undefined);
+      };
+    });
   };
   if (navigator.locks) {
     navigator.locks.request("caliban-live", lead);
@@ -116,8 +133,10 @@ export function start() {
   } else lead();
 }
 
+let isLeaving = false;
+
 async function run() {
-  for (;;) {
+  while (!isLeaving) {
     try {
       await stream();
     } catch (error) {
@@ -163,9 +182,6 @@ async function stream() {
       throw new Error("signed out");
     }
     if (!answer.ok || !answer.body) throw new Error(`the server answered ${answer.status}`);
-    // The stream has asks as they come; those that are open already are asked for.
-    const open = await get("/api/v1/asks", { signal: abort.signal });
-    spread([{ event: "asks", data: open }]);
     attempt = 0;
     tellLink({ state: "live", since: Date.now(), retryAt: 0, why: "" });
     spread([{ event: "connected", data: {} }]);
@@ -182,6 +198,8 @@ async function stream() {
         if (sent.event !== "ping") news.push({ event: sent.event, data: JSON.parse(sent.data) });
       }
       if (news.length > 0) spread(news);
+      // A call that is too long for news is asked for whole.
+      if (news.some(({ event, data }) => (event === "ask" && data.is_cut) || (event === "asks" && data.asks.some((/** @type {any} */ ask) => ask.is_cut)))) get("/api/v1/asks").then((open) => spread([{ event: "asks", data: open }]), () => {});
     }
   } catch (error) {
     throw isReopened ? REOPEN : error;

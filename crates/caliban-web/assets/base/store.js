@@ -90,16 +90,22 @@ export function take(news) {
         counts.value = data.counts;
         today.value = data.today;
       } else if (event === "daemon") repos.value = repos.value.filter((repo) => repo.hash !== data.hash).concat([data]).sort((a, b) => a.name.localeCompare(b.name));
-      else if (event === "ask") asks.value = new Map(asks.value).set(askKey(data), { ...asks.value.get(askKey(data)), ...data });
+      else if (event === "ask") asks.value = new Map(asks.value).set(askKey(data), fuller(data));
       else if (event === "ask_closed") {
         const left = new Map(asks.value);
         left.delete(`${data.key}/${data.ask}`);
         asks.value = left;
-      } else if (event === "asks") asks.value = new Map(data.asks.map((/** @type {any} */ ask) => [askKey(ask), ask]));
+      } else if (event === "asks") asks.value = new Map(data.asks.map((/** @type {any} */ ask) => [askKey(ask), fuller(ask)]));
     }
     if (moved) shape.value += 1;
   });
   for (const { event, data } of news) for (const hear of listeners) hear(event, data);
+}
+
+/** News has a long call cut; what is known whole stays. @param {any} ask */
+function fuller(ask) {
+  const known = asks.peek().get(askKey(ask));
+  return ask.is_cut && known && known.digest === ask.digest && !known.is_cut ? known : ask;
 }
 
 /** What names an ask: its agent and its own id. @param {any} ask */

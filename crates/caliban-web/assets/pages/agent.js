@@ -5,7 +5,7 @@ import { useKeys } from "../base/keys.js";
 import { watch } from "../base/live.js";
 import { back, go, route } from "../base/router.js";
 import { asks, listen, now, ready, rowOf, allRows, selected } from "../base/store.js";
-import { ago, money, span, instant } from "../base/format.js";
+import { ago, instant, money, oneLine, span } from "../base/format.js";
 import { AskCard } from "../parts/askcard.js";
 import { Failure, Glyph, Icon, Loading, Tabs } from "../parts/bits.js";
 import { Composer } from "../parts/composer.js";
@@ -101,12 +101,12 @@ function One({ id }) {
       tell(failure);
     }
   };
-  const budget = whole?.spec?.budget_micro_usd ?? null;
+  const budget = whole?.spec?.budget_micro_usd ?? whole?.spec?.budget?.micro_usd ?? null;
   return html`<div class="agent" data-tab=${isTalk ? "talk" : side}>
     <header class="agent-head">
       <button class="btn quiet icon" aria-label="Back" onClick=${back}><${Icon} name="chevron-left" /></button>
-      <div class="agent-name"><h1><${Glyph} row=${agent} /><span class="cut">${agent.name}</span></h1><span class=${`agent-doing cut ${agent.needs_you ? "attn" : "fg2"}`} title=${agent.doing}>${agent.doing}</span></div>
-      <div class="agent-facts dim"><span class="cut" title=${agent.cwd}>${agent.repo_name}</span>${agent.branch && html`<span class="cut mono" title=${agent.branch}>${agent.branch}${whole?.spec?.base ? ` → ${whole.spec.base}` : ""}</span>`}<span>${isOver ? `ended ${ago(agent.since, now.value)} ago` : span(now.value - (instant(agent.created_at) ?? now.value))}</span>
+      <div class="agent-name"><h1><${Glyph} row=${agent} /><span class="cut">${agent.name}</span></h1><span class=${`agent-doing cut ${agent.needs_you ? "attn" : "fg2"}`} title=${agent.doing}>${oneLine(agent.doing)}</span></div>
+      <div class="agent-facts dim"><span class="cut" title=${agent.cwd}>${agent.repo_name}</span>${agent.branch && html`<span class="cut mono" title=${agent.branch}>${agent.branch}${whole?.spec?.base && whole.spec.base !== "head" ? ` from ${whole.spec.base}` : ""}</span>`}<span>${isOver ? `ended ${ago(agent.since, now.value)} ago` : span(now.value - (instant(agent.created_at) ?? now.value))}</span>
         ${whole?.context && html`<span class="ctx" title=${`${whole.context.used} of ${whole.context.window} tokens`}><meter min="0" max="100" high="80" value=${Math.round((100 * whole.context.used) / whole.context.window)} aria-label="Context used"></meter>${Math.round((100 * whole.context.used) / whole.context.window)}%</span>`}
         <span><b class="fg">${money(agent.micro_usd)}</b>${budget !== null && ` / ${money(budget)}`}</span></div>
       <div class="agent-acts">

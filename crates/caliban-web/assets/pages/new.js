@@ -10,6 +10,13 @@ import { tell, toast } from "../parts/toasts.js";
 
 const MODES = [["", "as the settings say"], ["default", "ask for what no rule allows"], ["accept-edits", "edits without asking"], ["plan", "only read and plan"], ["unattended", "all that no rule denies"]];
 
+/** The models that can be chosen, those without a key marked. @param {any} facts */
+function modelsOf(facts) {
+  if (Array.isArray(facts?.models)) return facts.models;
+  const usable = new Set((facts?.models?.providers ?? []).filter((/** @type {any} */ it) => it.is_usable).map((/** @type {any} */ it) => it.name));
+  return (facts?.models?.models ?? []).map((/** @type {any} */ it) => ({ ...it, usable: usable.has(it.provider) }));
+}
+
 export default function New() {
   const [form, setForm] = useState(/** @type {any} */ ({ prompt: "", label: "", repo: "", agent_type: "", model: "", max_usd: "", max_turns: "", isolation: "", base: "", after: [], permission_mode: "", interactive: false, ...(draft("new") || {}) }));
   const [facts, setFacts] = useState(/** @type {any} */ (null));
@@ -53,7 +60,7 @@ export default function New() {
         <div class="two-up">
           <label class="label"><span>Repo</span><select class="field" value=${repo} onChange=${set("repo")}>${repos.value.map((it) => html`<option key=${it.hash} value=${it.hash}>${it.name} — ${it.path}</option>`)}</select></label>
           <label class="label"><span>Label</span><input class="field" value=${form.label} onInput=${set("label")} placeholder="shown in lists" maxlength="60" /></label>
-          <label class="label"><span>Model</span><select class="field" value=${form.model} onChange=${set("model")}><option value="">${facts?.defaults?.model ? `${facts.defaults.model} (default)` : "default"}</option>${(facts?.models ?? []).map((/** @type {any} */ it) => html`<option key=${it.name} value=${it.name} disabled=${it.usable === false}>${it.name}${it.usable === false ? " (no key)" : ""}</option>`)}</select></label>
+          <label class="label"><span>Model</span><select class="field" value=${form.model} onChange=${set("model")}><option value="">${facts?.defaults?.model ? `${facts.defaults.model} (default)` : "default"}</option>${modelsOf(facts).map((/** @type {any} */ it) => html`<option key=${it.name} value=${it.name} disabled=${it.usable === false}>${it.name}${it.usable === false ? " (no key)" : ""}</option>`)}</select></label>
           <label class="label"><span>Type</span><select class="field" value=${form.agent_type} onChange=${set("agent_type")}><option value="">general</option>${(facts?.types ?? []).map((/** @type {any} */ it) => html`<option key=${it.name} value=${it.name} title=${it.description}>${it.name}</option>`)}</select></label>
           <label class="label"><span>Budget in $</span><input class="field" inputmode="decimal" pattern="[0-9]*[.]?[0-9]*" value=${form.max_usd} onInput=${set("max_usd")} placeholder="no limit of its own" /></label>
           <label class="label"><span>Turns at most</span><input class="field" inputmode="numeric" pattern="[0-9]*" value=${form.max_turns} onInput=${set("max_turns")} placeholder="as the settings say" /></label>

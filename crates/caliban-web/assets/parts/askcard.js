@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "../base/html.js";
 import { agentPath, post } from "../base/api.js";
 import { typedAt, useKeys } from "../base/keys.js";
 import { askKey, link, now } from "../base/store.js";
-import { ago, clock } from "../base/format.js";
+import { ago, bare, clock, oneLine } from "../base/format.js";
 import { denyHindrance, hindrance, waitMs } from "../view/approval.js";
 import { Copy, Icon } from "./bits.js";
 import { Dialog } from "./dialog.js";
@@ -24,15 +24,12 @@ export function AskCard({ ask, head }) {
   const [reason, setReason] = useState("");
   const [, tick] = useState(0);
   const shownAt = useRef(performance.now());
-  const moment = () => ({ now: performance.now(), shownAt: shownAt.current, typedAt, focusedAt, endSeen, isLive: link.value.state === "live", isBusy });
-  const look = () => {
-    const el = call.current;
-    if (el && el.scrollTop + el.clientHeight >= el.scrollHeight - 2) setEndSeen(true);
-  };
+  const moment = () => ({ now: performance.now(), shownAt: shownAt.current, typedAt, focusedAt, endSeen, isLive: link.value.state === "live", isBusy, isCut: Boolean(ask.is_cut) });
+  const end = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
-    const seen = new ResizeObserver(look);
-    if (call.current) seen.observe(call.current);
-    look();
+    // Seen is what is really within the window, whatever the layout.
+    const seen = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && setEndSeen(true));
+    if (end.current) seen.observe(end.current);
     return () => seen.disconnect();
   }, [id]);
   const left = waitMs(moment());
@@ -58,7 +55,7 @@ export function AskCard({ ask, head }) {
     setBusy(true);
     try {
       await post(`${agentPath(ask.key)}/${verb}`, { ask: ask.id, digest: ask.digest, ...more });
-      toast("ok", `${verb === "approve" ? (more.always ? "Allowed from now on" : "Allowed once") : "Denied"}: ${ask.tool} ${ask.what}`.slice(0, 120));
+      toast("ok", `${verb === "approve" ? (more.always ? "Allowed from now on" : "Allowed once") : "Denied"}: ${ask.tool} ${bare(ask.tool, ask.what)}`.slice(0, 120));
     } catch (error) {
       const it = /** @type {any} */ (error);
       if (it.code === "unreachable" || it.status >= 500) toast("bad", "It is not known whether your answer arrived.", "If the question is still here when the connection is back, answer it again: the agent takes the first answer only.");
@@ -79,12 +76,13 @@ export function AskCard({ ask, head }) {
       <p class="fg2 cut" title=${ask.cwd}><b>${ask.tool}</b>, in <span class="mono">${ask.cwd}</span></p></div>
       <${Copy} text=${ask.call_text ?? ""} label="Copy the call" />
     </header>
-    <div class="ask-call" ref=${call} onScroll=${look} tabindex="0" role="region" aria-label="The whole call"><${Lines} of=${ask.call} cls="wrap" /></div>
+    <div class="ask-call" ref=${call} tabindex="0" role="region" aria-label="The whole call"><${Lines} of=${ask.call} cls="wrap" /><i class="ask-end" ref=${end}></i></div>
     <div class="ask-more">
+      ${ask.is_cut && html`<p class="attn" role="note">A part of the call is left out here. caliban approvals shows all of it.</p>`}
       ${!endSeen && html`<p class="attn" role="note"><${Icon} name="arrow-down" /> There is more: scroll to its end before you allow it.</p>`}
       ${ask.why && html`<p class="fg2"><span class="dim">Why it asks</span> ${typeof ask.why === "string" ? ask.why : html`<${Runs} of=${ask.why} />`}</p>`}
       ${ask.always?.length > 0 && html`<p class="fg2"><span class="dim">“Always” would add</span> ${ask.always.map((/** @type {string} */ rule) => html`<code class="r-code">${rule}</code> `)}</p>`}
-      ${ask.last_text && html`<p class="fg2 last"><span class="dim">Its last words</span> ${ask.last_text}</p>`}
+      ${ask.last_text && html`<p class="fg2 last"><span class="dim">Its last words</span> ${oneLine(ask.last_text)}</p>`}
       <p class="dim">asked ${clock(ask.opened_at)}</p>
     </div>
     <footer class="ask-foot">

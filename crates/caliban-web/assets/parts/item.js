@@ -1,7 +1,7 @@
 // One item of a transcript.
 import { html, useState } from "../base/html.js";
 import { get } from "../base/api.js";
-import { clock, money, plural, tokens, took } from "../base/format.js";
+import { clock, money, oneLine, plural, tokens, took } from "../base/format.js";
 import { callSign, turnEnd } from "../view/transcript.js";
 import { tell } from "./toasts.js";
 import { Blocks, Lines } from "./rich.js";
@@ -38,18 +38,23 @@ export function Item({ item, isOpen, live, toggle, path, isMarked }) {
   }
 }
 
+/** Whether the call says more than its head does. @param {any} item */
+const says = (item) => item.input?.length > 0 && !["Edit", "Write", "TodoWrite"].includes(item.name) && !(item.input.length === 1 && textOf(item.input[0]) === `${item.name} ${item.title}` && item.title.length < 80);
+/** @param {any[]} runs */
+const textOf = (runs) => runs.map((run) => run[1]).join("");
+
 /** @param {{ item: any, isOpen: boolean, live: any[] | undefined, toggle: (open: boolean) => void, path: string, mark: string }} props */
 function Call({ item, isOpen, live, toggle, path, mark }) {
   const { sign, tone, word } = callSign(item);
   return html`<div class=${`it it-call${mark}`} data-state=${item.state}>
     <button type="button" class="it-fold" aria-expanded=${isOpen ? "true" : "false"} onClick=${() => toggle(!isOpen)}>
-      <${Icon} name=${isOpen ? "chevron-down" : "chevron-right"} /><b>${item.name}</b><span class="cut grow mono">${item.title}</span>
+      <${Icon} name=${isOpen ? "chevron-down" : "chevron-right"} /><b>${item.name}</b><span class="cut grow mono">${item.name === "TodoWrite" ? "" : oneLine(item.title)}</span>
       ${item.summary && html`<span class="dim cut it-sum">${item.summary}</span>`}
       <span class=${tone}><span aria-hidden="true">${sign}</span><span class="sr">${word}</span>${item.exit_code ? ` ${item.exit_code}` : ""}</span><span class="dim num it-ms">${took(item.ms)}</span>
     </button>
     ${isOpen && html`<div class="it-in">
-      ${item.input?.length > 0 && item.name !== "Edit" && html`<${Lines} of=${item.input} cls="wrap it-input" />`}
-      ${live && item.state === "running" ? html`<${Lines} of=${live.slice(-LAST_LINES * 2)} cls="wrap out" />` : html`<${Body} body=${item.body} call=${item.id} path=${path} />`}
+      ${says(item) && html`<${Lines} of=${item.input} cls="wrap it-input" />`}
+      ${live && item.state === "running" ? html`<${Lines} of=${live.slice(-LAST_LINES)} cls="wrap out" />` : html`<${Body} body=${item.body} call=${item.id} path=${path} />`}
       ${item.decision?.why && item.state === "refused" && html`<p class="attn">${item.decision.why}</p>`}
       ${item.decision?.rule && html`<p class="dim">allowed by <code>${item.decision.rule}</code></p>`}
     </div>`}

@@ -3,6 +3,7 @@ import { html, useMemo, useState } from "../base/html.js";
 import { go } from "../base/router.js";
 import { allRows } from "../base/store.js";
 import { density, theme } from "../base/prefs.js";
+import { oneLine } from "../base/format.js";
 import { best } from "../view/fuzzy.js";
 import { Icon } from "./bits.js";
 import { Dialog } from "./dialog.js";
@@ -57,7 +58,7 @@ export function Palette({ close, help }) {
     <ul id="pal" role="listbox" aria-label="Found">
       ${found.map((entry, i) => html`<li key=${i} id=${`pal-${i}`} role="option" aria-selected=${i === chosen ? "true" : "false"} onMouseMove=${() => setAt(i)} onClick=${() => run(entry)}>
         ${entry.row ? html`<span class=${`glyph ${entry.row.tone}`}>${entry.row.glyph}</span>` : html`<${Icon} name=${entry.icon} />`}
-        <span class="cut">${entry.title}</span>${entry.row && html`<span class="dim cut">${entry.row.doing}</span>`}<span class="where">${entry.where}</span>
+        <span class="cut">${entry.title}</span>${entry.row && html`<span class="dim cut">${oneLine(entry.row.doing)}</span>`}<span class="where">${entry.where}</span>
       </li>`)}
     </ul>
   <//>`;

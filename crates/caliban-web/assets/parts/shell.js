@@ -79,7 +79,7 @@ function Top({ open }) {
     </nav>
     <a class="spend" href="/spend"><b>${money(micro_usd)}</b>${budget_micro_usd !== null && html`<span class="budget"> of ${money(budget_micro_usd)}</span>`}<span class="of"> today</span></a>
     <span class="grow"></span>
-    <button class="jump" type="button" onClick=${() => open("palette")} aria-label="Go to anything"><${Icon} name="search" /><span class="t">Go to…</span><kbd>Ctrl K</kbd></button>
+    <button class="jump" type="button" onClick=${() => open("palette")} aria-label="Go to… Ctrl K"><${Icon} name="search" /><span class="t">Go to…</span><kbd>Ctrl K</kbd></button>
     <a class="btn primary new" href="/new"><${Icon} name="plus" />New</a>
     <${Link} />
   </header>`;

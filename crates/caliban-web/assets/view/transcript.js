@@ -97,6 +97,6 @@ export function callSign(item) {
 
 /** What ended a turn, in words. @param {any} item */
 export function turnEnd(item) {
-  const outcome = typeof item.outcome === "string" ? item.outcome : (item.outcome?.how ?? "ended");
+  const outcome = typeof item.outcome === "string" ? item.outcome : (item.outcome?.how ?? item.outcome?.kind ?? "ended");
   return outcome.replaceAll("_", " ");
 }

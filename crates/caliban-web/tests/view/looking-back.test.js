@@ -4,6 +4,7 @@ import { axis, FOLD_PX, lanes, stretches } from "../../assets/view/evening.js";
 import { bars } from "../../assets/view/spend.js";
 import { address, stateOf, tally } from "../../assets/view/broker.js";
 import { ago, money, span, took, tokens } from "../../assets/base/format.js";
+import { ceiling, steps } from "../../assets/view/steps.js";
 import { best } from "../../assets/view/fuzzy.js";
 
 const at = (minute) => new Date(Date.UTC(2026, 0, 1, 20, minute)).toISOString();
@@ -53,4 +54,10 @@ test("the palette finds beginnings of words first", () => {
   const entries = ["sql-migrations", "release-notes", "slow quiet logs"].map((title) => ({ title }));
   assert.deepEqual(best("rn", entries, 9).map((it) => it.title), ["release-notes", "sql-migrations"]);
   assert.equal(best("sql", entries, 9)[0].title, "sql-migrations");
+});
+
+test("a value over time is a path of steps below a round number", () => {
+  assert.deepEqual([ceiling(47_780), ceiling(0.04), ceiling(100), ceiling(0)], [50_000, 0.05, 100, 1]);
+  assert.deepEqual(steps([{ at: 0, value: 1 }, { at: 5, value: null }, { at: 10, value: 4 }], 4), { line: "M0.00 75.00H100.00V0.00", area: "M0.00 75.00H100.00V0.00V100H0Z" });
+  assert.deepEqual(steps([], 4), { line: "", area: "" });
 });
