@@ -85,9 +85,6 @@ fn files(package: &Value, tarball: &Path) -> Result<Vec<(String, String)>> {
         if to.ends_with(".js") {
             text = relative(&text);
         }
-        if let Some(name) = file.get("export").and_then(Value::as_str) {
-            text = format!("{}\nexport default {name};\n", text.trim_end());
-        }
         found.push((to.to_owned(), text));
     }
     if let Some(sprite) = package.get("sprite").and_then(Value::as_str) {

@@ -1,16 +1,16 @@
 // What an agent is: its task, its limits, and what it costs over time.
-import { html, useEffect, useMemo, useState } from "../base/html.js";
+import { html, useEffect, useState } from "../base/html.js";
 import { agentPath, get } from "../base/api.js";
 import { muted } from "../base/prefs.js";
-import { clock, day, money, tokens } from "../base/format.js";
-import { axes, Plot } from "./plot.js";
+import { day, money, tokens } from "../base/format.js";
+import { Steps } from "./plot.js";
 
 /** @param {{ id: string, agent: any, whole: any }} props */
 export function AgentInfo({ id, agent, whole }) {
   const [usage, setUsage] = useState(/** @type {any} */ (null));
   useEffect(() => void get(`${agentPath(id)}/usage`).then(setUsage, () => setUsage({ points: [] })), [id, agent.turns]);
   const points = usage?.points ?? [];
-  const plots = useMemo(() => ({ context: plotOf(points, "context", "run"), cost: plotOf(points, "micro_usd", "ok", 1e6) }), [usage]);
+  const over = (/** @type {string} */ field) => points.map((/** @type {any} */ point) => ({ at: Date.parse(point.at), value: point[field] }));
   const spec = whole?.spec ?? {};
   const facts = [
     ["id", agent.id],
@@ -32,21 +32,9 @@ export function AgentInfo({ id, agent, whole }) {
   return html`<div class="pad stack info" tabindex="0" role="region" aria-label="Info">
     <section><h3>Task</h3><p class="pre">${spec.prompt ?? agent.prompt}</p></section>
     <section class="kinds"><h3>Tokens</h3><dl>${[["input", "input"], ["output", "output"], ["cache_read", "cache read"], ["cache_write", "cache write"]].map(([kind, word]) => html`<div><dt class="dim">${word}</dt><dd>${tokens(agent.usage?.[kind])}</dd></div>`)}<div><dt class="dim">cost</dt><dd>${money(agent.micro_usd)}</dd></div></dl></section>
-    ${points.length > 1 && html`<section><h3>Context${usage.window ? html`<span class="dim"> of ${tokens(usage.window)}</span>` : ""}</h3><${Plot} make=${plots.context} height=${130} label=${`Context over time, now ${tokens(points[points.length - 1].context)}`} /></section>
-    <section><h3>Cost</h3><${Plot} make=${plots.cost} height=${130} label=${`Cost over time, now ${money(points[points.length - 1].micro_usd)}`} /></section>`}
+    ${points.length > 1 && html`<section><h3>Context${usage.window ? html`<span class="dim"> of ${tokens(usage.window)}</span>` : ""}</h3><${Steps} points=${over("context")} tone="run" words=${tokens} label=${`Context over time, now ${tokens(points[points.length - 1].context)}`} /></section>
+    <section><h3>Cost</h3><${Steps} points=${over("micro_usd")} tone="ok" words=${money} label=${`Cost over time, now ${money(points[points.length - 1].micro_usd)}`} /></section>`}
     <section><h3>Facts</h3><dl class="facts">${facts.map(([name, value]) => html`<dt class="dim">${name}</dt><dd class="cut" title=${value}>${value}</dd>`)}</dl></section>
     <label class="rowflex"><input type="checkbox" checked=${isMuted} onChange=${() => (muted.value = isMuted ? muted.value.filter((it) => it !== id) : [...muted.value, id])} /> No notices about this agent</label>
   </div>`;
 }
-
-/** @param {any[]} points @param {string} field @param {string} tone @param {number} [unit] */
-const plotOf = (points, field, tone, unit = 1) => (/** @type {any} */ uPlot, /** @type {(name: string) => string} */ colour) => ({
-  options: {
-    padding: [8, 8, 0, 0],
-    cursor: { show: false },
-    scales: { y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ max) => [0, max * 1.1 || 1] } },
-    series: [{}, { stroke: colour(tone), width: 2, fill: colour(`${tone}-soft`), paths: uPlot.paths.stepped?.({ align: 1 }), points: { show: false } }],
-    axes: axes(colour, [{ values: (/** @type {any} */ _, /** @type {number[]} */ all) => all.map((at) => clock(at * 1000)), space: 60, grid: { show: false } }, { size: 48, values: (/** @type {any} */ _, /** @type {number[]} */ all) => all.map((it) => (unit === 1 ? tokens(it) : `$${it < 1 ? it.toFixed(2) : it.toFixed(1)}`)) }]),
-  },
-  data: [points.map((point) => Date.parse(point.at) / 1000), points.map((point) => (point[field] === null ? null : point[field] / unit))],
-});

@@ -1,8 +1,9 @@
-// A plot: uPlot in the colours of the page, drawn anew when theme or width change.
-import { html, useEffect, useRef } from "../base/html.js";
-import { theme } from "../base/prefs.js";
+// A plot of steps, as SVG in the colours of the style sheet.
+import { html } from "../base/html.js";
+import { clock } from "../base/format.js";
+import { ceiling, steps } from "../view/steps.js";
 
-/** A colour of the style sheet as the canvas needs it. @param {string} name */
+/** A colour of the style sheet as a canvas needs it. @param {string} name */
 export function colour(name) {
   const probe = document.createElement("i");
   probe.className = `c-${name}`;
@@ -12,34 +13,14 @@ export function colour(name) {
   return value;
 }
 
-/** @param {{ make: (uPlot: any, colour: (name: string) => string) => { options: any, data: any }, height?: number, label: string }} props */
-export function Plot({ make, height = 180, label }) {
-  const box = useRef(/** @type {HTMLElement | null} */ (null));
-  const mode = theme.value;
-  useEffect(() => {
-    let plot = /** @type {any} */ (null);
-    let isGone = false;
-    const draw = async () => {
-      const { default: uPlot } = await import("../vendor/uplot.js");
-      if (isGone || !box.current) return;
-      plot?.destroy();
-      const { options, data } = make(uPlot, colour);
-      plot = new uPlot({ width: box.current.clientWidth, height, legend: { show: false }, ...options }, data, box.current);
-    };
-    draw();
-    const seen = new ResizeObserver(() => plot && box.current && plot.setSize({ width: box.current.clientWidth, height }));
-    if (box.current) seen.observe(box.current);
-    const scheme = matchMedia("(prefers-color-scheme: dark)");
-    scheme.addEventListener("change", draw);
-    return () => {
-      isGone = true;
-      seen.disconnect();
-      scheme.removeEventListener("change", draw);
-      plot?.destroy();
-    };
-  }, [make, mode]);
-  return html`<div class="plot" ref=${box} role="img" aria-label=${label}></div>`;
+/** @param {{ points: import("../view/steps.js").Point[], tone: string, words: (value: number) => string, label: string }} props */
+export function Steps({ points, tone, words, label }) {
+  const most = ceiling(Math.max(...points.map((point) => point.value ?? 0)));
+  const { line, area } = steps(points, most);
+  const ends = [points[0], points[points.length - 1]];
+  return html`<figure class="plot" role="img" aria-label=${label}>
+    <span class="plot-y dim">${words(most)}</span><span class="plot-y mid dim">${words(most / 2)}</span>
+    <svg class=${`c-${tone}`} viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true"><path class="plot-grid" d="M0 0H100M0 50H100M0 100H100" /><path class="plot-area" d=${area} /><path class="plot-line" d=${line} /></svg>
+    <figcaption class="dim"><span>${clock(ends[0].at)}</span><span>${clock(ends[1].at)}</span></figcaption>
+  </figure>`;
 }
-
-/** Axes in the page's colours. @param {(name: string) => string} tint @param {any[]} axes */
-export const axes = (tint, axes) => axes.map((axis) => ({ stroke: tint("fg3"), font: "11px system-ui", grid: { stroke: tint("line"), width: 1 }, ticks: { show: false }, ...axis }));
