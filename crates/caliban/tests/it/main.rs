@@ -15,6 +15,7 @@ mod bad_input;
 mod bg;
 mod bg_apart;
 mod broker;
+mod browser;
 mod claude;
 mod commands;
 mod compaction;

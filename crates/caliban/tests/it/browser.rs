@@ -1,0 +1,241 @@
+//! The dashboard in a real browser: every page at three widths, light and dark, by mouse and by keys.
+//!
+//! One browser for all of a test's pages. What a page says on the console, a refused request or a thrown error fails the test.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use testkit::{Browser, Page, StepExt, script, text, tool, wait_until};
+
+use crate::dashboard::Dashboard;
+use crate::fleet::{Fleet, bash, write};
+
+/// Every page by its path; `{agent}` stands for an agent.
+const PAGES: [(&str, &str); 6] = [
+    ("/", ".group"),
+    ("/agent/{agent}", ".transcript .it"),
+    ("/asks", ".ask"),
+    ("/new", ".new-form"),
+    ("/broker", "h1"),
+    ("/settings", ".settings"),
+];
+
+/// The rules of axe-core whose findings are serious enough to fail.
+const AXE: &str = "axe.run(document, { resultTypes: ['violations'] }).then((found) => found.violations\
+    .filter((it) => it.impact === 'serious' || it.impact === 'critical')\
+    .map((it) => it.id + ': ' + it.nodes.map((node) => node.target.join(' ')).join(', ')))";
+
+/// Opens the link and waits for the first agents.
+fn sign_in(page: &Page<'_>, dashboard: &Dashboard) {
+    page.goto(&dashboard.link);
+    page.see("[role=status]", "live");
+    assert_eq!(page.eval("location.hash"), "", "the token is out of the address");
+}
+
+fn open(page: &Page<'_>, dashboard: &Dashboard, path: &str) {
+    page.goto(&format!("http://{}{path}", dashboard.host));
+}
+
+/// An agent that asks, one that has changed a file, one that is done.
+fn busy() -> Fleet {
+    let long: Vec<String> = (0..400).map(|line| format!("echo line {line} of a long call")).collect();
+    Fleet::new(script![
+        write("greeting.txt", "a longer greeting\nwith <b>two</b> lines\n").on_first("write the greeting"),
+        text("The greeting is *written*.\n\n```rust\nfn main() {}\n```\n").on_first("write the greeting"),
+        bash("touch asked-for").on_first("ask me"),
+        text("thank you").on_first("ask me"),
+        bash(&format!("{}\ntouch the-end", long.join("\n"))).on_first("ask much"),
+        text("so be it").on_first("ask much"),
+        tool("Bash", json!({"command": "true"})).on_first("never"),
+    ])
+}
+
+#[test]
+fn a13_every_page_at_every_width_light_and_dark_without_a_complaint() {
+    let fleet = busy();
+    let writer = fleet.bg("write the greeting", ["--label", "writer", "--permission-mode", "accept-edits"]);
+    fleet.run(["agents", "wait", &writer]).ok();
+    let asker = fleet.bg("ask me", ["--label", "asker"]);
+    fleet.wait_for_ask(&asker);
+    let dashboard = Dashboard::start(&fleet);
+    let browser = Browser::start(&fleet.place.env);
+    let page = browser.page();
+    sign_in(&page, &dashboard);
+    page.see(".agent-row", "writer");
+    let key = page.eval("document.querySelector('[id^=row-]').id.slice(4)").as_str().unwrap().to_owned();
+    let repo = key.split('/').next().unwrap();
+    assert_eq!(page.eval("document.title"), "(1) caliban");
+    let axe = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../caliban-web/tests/vendor/axe.min.js"),
+    )
+    .unwrap();
+    let mut wrong: Vec<String> = Vec::new();
+    for (width, height, scheme) in [(380, 760, "light"), (900, 900, "dark"), (1600, 900, "light")] {
+        page.size(width, height);
+        page.scheme(scheme);
+        for (path, there) in PAGES {
+            let path = path.replace("{agent}", &format!("{repo}/{writer}"));
+            open(&page, &dashboard, &path);
+            page.wait(&format!("document.querySelector({})", json!(there)));
+            page.see("[role=status]", "");
+            page.wait("!document.querySelector('.skeleton')");
+            let over = page.eval("document.documentElement.scrollWidth - innerWidth");
+            if over.as_i64().is_none_or(|over| over > 0) {
+                wrong.push(format!("{path} at {width}: {over} px too wide"));
+            }
+            // Scripts of the debugger are not the page's: the policy does not hold them up.
+            page.eval(&axe);
+            let found = page.eval(AXE);
+            for violation in found.as_array().unwrap() {
+                wrong.push(format!("{path} at {width}, {scheme}: {violation}"));
+            }
+            wrong.extend(page.complaints().into_iter().map(|said| format!("{path} at {width}: {said}")));
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+    // What the agent wrote is text and nothing else.
+    open(&page, &dashboard, &format!("/agent/{repo}/{writer}"));
+    page.see(".diff", "with <b>two</b> lines");
+    assert_eq!(page.eval("document.querySelectorAll('.diff b').length"), 0);
+}
+
+#[test]
+fn a_call_is_answered_by_a_click_only_when_its_end_was_seen() {
+    let fleet = busy();
+    let asker = fleet.bg("ask much", ["--label", "asker"]);
+    fleet.wait_for_ask(&asker);
+    let dashboard = Dashboard::start(&fleet);
+    let browser = Browser::start(&fleet.place.env);
+    let page = browser.page();
+    page.size(380, 760);
+    sign_in(&page, &dashboard);
+    open(&page, &dashboard, "/asks");
+    page.see(".ask-call", "echo line 0 of a long call");
+    let allow = "document.querySelector('.ask-foot .primary')";
+    // The buttons are seen and dead; the end can be reached, and then the call can be allowed.
+    page.see(".ask-why", "scroll to the end");
+    assert_eq!(page.eval(&format!("{allow}.disabled")), true);
+    let place = page.eval(&format!(
+        "(() => {{ const at = {allow}.getBoundingClientRect(); const other = document.querySelector('.ask-foot .danger').getBoundingClientRect(); \
+         return {{ seen: at.bottom <= innerHeight && at.top >= 0, tall: at.height >= 44, apart: at.left - other.right >= 32 }}; }})()"
+    ));
+    assert_eq!(place, json!({"seen": true, "tall": true, "apart": true}));
+    page.eval("document.querySelector('.ask-call').scrollTop = 1e9");
+    page.wait(&format!("!{allow}.disabled"));
+    // Keys answer only with the call focused: typing elsewhere does nothing.
+    page.press("Shift+Y");
+    assert_eq!(page.eval("document.querySelectorAll('.ask').length"), 1);
+    page.click(".ask-foot .primary");
+    page.see(".state", "Nobody asks for anything");
+    fleet.run(["agents", "wait", &asker]).ok();
+    assert!(fleet.worktree(&asker).join("the-end").exists());
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn with_keys_alone_an_agent_is_found_asked_and_left() {
+    let fleet = busy();
+    let asker = fleet.bg("ask me", ["--label", "asker"]);
+    fleet.wait_for_ask(&asker);
+    let dashboard = Dashboard::start(&fleet);
+    let browser = Browser::start(&fleet.place.env);
+    let page = browser.page();
+    page.size(1600, 900);
+    sign_in(&page, &dashboard);
+    page.see(".agent-row", "asker");
+    page.press("j");
+    page.wait("document.activeElement.textContent === 'asker'");
+    page.press("Enter");
+    page.see(".agent-head", "asker");
+    page.press("Escape");
+    page.wait("location.pathname === '/'");
+    page.press("Ctrl+k");
+    page.wait("document.querySelector('.palette input') === document.activeElement");
+    page.type_text("approv");
+    page.press("Enter");
+    page.see(".ask-call", "touch asked-for");
+    page.press("?");
+    page.see("[role=dialog]", "go to anything");
+    page.press("Escape");
+    page.wait("!document.querySelector('[role=dialog]')");
+    // The call is focused, its end seen, a second has passed.
+    page.press("Enter");
+    page.wait("document.activeElement.classList.contains('ask-call')");
+    page.wait("!document.querySelector('.ask-foot .primary').disabled");
+    page.press("Shift+Y");
+    page.see(".state", "Nobody asks for anything");
+    fleet.run(["agents", "wait", &asker]).ok();
+    assert!(fleet.worktree(&asker).join("asked-for").exists());
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn tabs_share_one_stream_and_live_on_when_the_server_comes_back() {
+    let fleet = busy();
+    let mut dashboard = Dashboard::start(&fleet);
+    let browser = Browser::start(&fleet.place.env);
+    let page = browser.page();
+    sign_in(&page, &dashboard);
+    let tabs: Vec<Page<'_>> = (0..8).map(|_| page.sibling()).collect();
+    for tab in &tabs {
+        open(tab, &dashboard, "/");
+        tab.see("[role=status]", "live");
+    }
+    let writer = fleet.bg("write the greeting", ["--label", "writer", "--permission-mode", "accept-edits"]);
+    for tab in &tabs {
+        tab.see(".agent-row", "writer");
+    }
+    fleet.run(["agents", "wait", &writer]).ok();
+    // The server goes: the page says so, keeps what was typed, and goes on by itself.
+    open(&page, &dashboard, "/new");
+    page.wait("document.querySelector('.new-form textarea')");
+    page.click(".new-form textarea");
+    page.type_text("a task that is not lost");
+    let port = dashboard.host.rsplit(':').next().unwrap().to_owned();
+    drop(dashboard.server.take());
+    page.see(".bar", "offline since");
+    let again = Dashboard::start_at(&fleet, &port);
+    page.see("[role=status]", "live");
+    assert_eq!(page.eval("document.querySelector('.new-form textarea').value"), "a task that is not lost");
+    assert_eq!(again.host, dashboard.host);
+}
+
+#[test]
+fn a_message_of_the_broker_page_is_stored() {
+    let fleet = busy();
+    let env = &fleet.place.env;
+    let made =
+        env.start("cafleet", ["--json", "session", "create", "--no-tmux", "--label", "ship"]).output().ok();
+    let made: Value = made.json();
+    let session = made["session_id"].as_str().unwrap().to_owned();
+    let registered = env
+        .start(
+            "cafleet",
+            ["--session-id", &session, "agent", "register", "--name", "tests", "--description", "Tests"],
+        )
+        .output()
+        .ok();
+    let id = registered.stdout.lines().find_map(|line| line.strip_prefix("agent_id: ")).unwrap().to_owned();
+    let dashboard = Dashboard::start(&fleet);
+    let browser = Browser::start(env);
+    let page = browser.page();
+    page.size(1600, 900);
+    sign_in(&page, &dashboard);
+    open(&page, &dashboard, "/broker");
+    page.see(".members", "tests");
+    page.click("#say");
+    page.type_text("@tests <i>please</i> run them");
+    page.press("Enter");
+    page.see(".entry", "<i>please</i> run them");
+    let poll = || {
+        env.start(
+            "cafleet",
+            ["--session-id", &session, "--json", "message", "poll", "--agent-id", &id, "--full"],
+        )
+        .output()
+        .ok()
+        .stdout
+    };
+    wait_until("the message is in the mailbox", || poll().contains("<i>please</i> run them"));
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
