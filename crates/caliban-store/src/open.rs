@@ -194,6 +194,17 @@ impl Db {
         tx.finish(outcome).await
     }
 
+    /// Carries one statement out as a transaction of its own; how many rows it changed. A guarded update has won when that
+    /// is one.
+    ///
+    /// # Errors
+    /// The store's. Then nothing is acknowledged.
+    pub(crate) async fn run(&mut self, statement: Statement<'_>) -> Result<u64, StoreError> {
+        let mut tx = self.begin().await?;
+        let outcome = tx.run(statement).await;
+        tx.finish(outcome).await
+    }
+
     /// Best effort: folds a log larger than `limit` back into the database. Commits are durable without it, so after a
     /// failure the next writer tries again.
     pub(crate) async fn tidy(&mut self, limit: u64) {
@@ -267,6 +278,9 @@ impl Db {
     }
 }
 
+/// A statement with its values.
+pub(crate) type Statement<'q> = sqlx::query::Query<'q, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>;
+
 /// A write transaction in progress.
 pub(crate) struct Tx<'a> {
     inner: sqlx::Transaction<'a, sqlx::Sqlite>,
@@ -283,6 +297,12 @@ impl Tx<'_> {
     /// Translates an error of the database driver.
     pub(crate) fn words(&self, error: sqlx::Error) -> StoreError {
         StoreError::from_sqlx(self.file, error)
+    }
+
+    /// Carries a statement out; how many rows it changed.
+    pub(crate) async fn run(&mut self, statement: Statement<'_>) -> Result<u64, StoreError> {
+        let done = statement.execute(&mut *self.inner).await;
+        done.map(|done| done.rows_affected()).map_err(|error| self.words(error))
     }
 
     /// Commits when `outcome` is `Ok`, else rolls back. A commit that fails is not retried and not acknowledged: after a

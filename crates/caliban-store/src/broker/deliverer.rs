@@ -42,20 +42,17 @@ impl Broker {
         process: &str,
         now: Stamp,
     ) -> Result<(), BrokerError> {
-        let mut tx = self.db.begin().await?;
-        let outcome: Result<(), BrokerError> = async {
-            let tx = &mut tx;
-            sqlx::query("INSERT OR REPLACE INTO deliverers (session_id, process, since) VALUES ($1, $2, $3)")
+        self.db
+            .run(
+                sqlx::query(
+                    "INSERT OR REPLACE INTO deliverers (session_id, process, since) VALUES ($1, $2, $3)",
+                )
                 .bind(session.to_string())
                 .bind(process)
-                .bind(now.to_string())
-                .execute(tx.conn())
-                .await
-                .map_err(|e| tx.words(e))?;
-            Ok(())
-        }
-        .await;
-        tx.finish(outcome).await
+                .bind(now.to_string()),
+            )
+            .await?;
+        Ok(())
     }
 
     /// The last process that was the deliverer; whether it still is, the lock says.

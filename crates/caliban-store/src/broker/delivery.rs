@@ -65,23 +65,18 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn hold_again(&mut self, agent: AgentId) -> Result<(), BrokerError> {
-        let mut tx = self.db.begin().await?;
-        let outcome: Result<(), BrokerError> = async {
-            let tx = &mut tx;
-            sqlx::query(
-                "UPDATE tasks SET delivery_state = 'held', delivery_note = 'its member has a new pane' \
+        self.db
+            .run(
+                sqlx::query(
+                    "UPDATE tasks SET delivery_state = 'held', delivery_note = 'its member has a new pane' \
                  WHERE context_id = $1 AND status_state = 'input_required' AND type = 'unicast' \
                  AND delivery_state = 'failed' AND delivery_note IS NOT $2",
+                )
+                .bind(agent.to_string())
+                .bind(INTERRUPTED),
             )
-            .bind(agent.to_string())
-            .bind(INTERRUPTED)
-            .execute(tx.conn())
-            .await
-            .map_err(|e| tx.words(e))?;
-            Ok(())
-        }
-        .await;
-        tx.finish(outcome).await
+            .await?;
+        Ok(())
     }
 
     /// How much is still to be done for the panes of a session: messages that are not typed or not seen to be taken, and
@@ -110,22 +105,18 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn claim_delivery(&mut self, task: TaskId) -> Result<bool, BrokerError> {
-        let mut tx = self.db.begin().await?;
-        let outcome: Result<bool, BrokerError> = async {
-            let tx = &mut tx;
-            let changed = sqlx::query(
-                "UPDATE tasks SET delivery_state = 'failed', delivery_note = $1 WHERE task_id = $2 \
+        Ok(self
+            .db
+            .run(
+                sqlx::query(
+                    "UPDATE tasks SET delivery_state = 'failed', delivery_note = $1 WHERE task_id = $2 \
                      AND status_state = 'input_required' AND delivery_state IN ('stored', 'held')",
+                )
+                .bind(INTERRUPTED)
+                .bind(task.to_string()),
             )
-            .bind(INTERRUPTED)
-            .bind(task.to_string())
-            .execute(tx.conn())
-            .await
-            .map_err(|e| tx.words(e))?;
-            Ok(changed.rows_affected() == 1)
-        }
-        .await;
-        tx.finish(outcome).await
+            .await?
+            == 1)
     }
 
     /// Records how a claimed message ended.
@@ -133,20 +124,15 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn record_delivery(&mut self, task: TaskId, delivery: &Delivery) -> Result<(), BrokerError> {
-        let mut tx = self.db.begin().await?;
-        let outcome: Result<(), BrokerError> = async {
-            let tx = &mut tx;
-            sqlx::query("UPDATE tasks SET delivery_state = $1, delivery_note = $2 WHERE task_id = $3")
-                .bind(delivery.state.as_str())
-                .bind(&delivery.note)
-                .bind(task.to_string())
-                .execute(tx.conn())
-                .await
-                .map_err(|e| tx.words(e))?;
-            Ok(())
-        }
-        .await;
-        tx.finish(outcome).await
+        self.db
+            .run(
+                sqlx::query("UPDATE tasks SET delivery_state = $1, delivery_note = $2 WHERE task_id = $3")
+                    .bind(delivery.state.as_str())
+                    .bind(&delivery.note)
+                    .bind(task.to_string()),
+            )
+            .await?;
+        Ok(())
     }
 
     /// Records that these messages wait for a free pane, or that their pane is gone. Messages that
@@ -160,16 +146,16 @@ impl Broker {
         let outcome: Result<(), BrokerError> = async {
             let tx = &mut tx;
             for task in tasks {
-                sqlx::query(
-                    "UPDATE tasks SET delivery_state = $1, delivery_note = $2 WHERE task_id = $3 \
+                tx.run(
+                    sqlx::query(
+                        "UPDATE tasks SET delivery_state = $1, delivery_note = $2 WHERE task_id = $3 \
                          AND status_state = 'input_required' AND delivery_state IN ('stored', 'held')",
+                    )
+                    .bind(delivery.state.as_str())
+                    .bind(&delivery.note)
+                    .bind(task.to_string()),
                 )
-                .bind(delivery.state.as_str())
-                .bind(&delivery.note)
-                .bind(task.to_string())
-                .execute(tx.conn())
-                .await
-                .map_err(|e| tx.words(e))?;
+                .await?;
             }
             Ok(())
         }

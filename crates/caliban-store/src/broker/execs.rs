@@ -145,10 +145,7 @@ impl Broker {
     /// # Errors
     /// The store's.
     pub async fn queue_exec(&mut self, new: &NewExec, now: Stamp) -> Result<(), BrokerError> {
-        let mut tx = self.db.begin().await?;
-        let outcome: Result<(), BrokerError> = async {
-            let tx = &mut tx;
-            sqlx::query(
+        self.db.run(sqlx::query(
                 "INSERT INTO execs (exec_id, session_id, member_agent_id, director_agent_id, command, state, \
                  created_at, changed_at) VALUES ($1, $2, $3, $4, $5, 'queued', $6, $6)",
             )
@@ -157,14 +154,8 @@ impl Broker {
             .bind(new.member.to_string())
             .bind(new.director.to_string())
             .bind(&new.command)
-            .bind(now.to_string())
-            .execute(tx.conn())
-            .await
-            .map_err(|e| tx.words(e))?;
-            Ok(())
-        }
-        .await;
-        tx.finish(outcome).await
+            .bind(now.to_string())).await?;
+        Ok(())
     }
 
     /// One command.
@@ -297,17 +288,10 @@ impl Broker {
         now: Stamp,
         more: &[&str],
     ) -> Result<bool, BrokerError> {
-        let mut tx = self.db.begin().await?;
-        let outcome: Result<bool, BrokerError> = async {
-            let tx = &mut tx;
-            let mut query = sqlx::query(sql).bind(id.to_string()).bind(now.to_string());
-            for value in more {
-                query = query.bind((*value).to_owned());
-            }
-            let changed = query.execute(tx.conn()).await.map_err(|e| tx.words(e))?;
-            Ok(changed.rows_affected() == 1)
+        let mut query = sqlx::query(sql).bind(id.to_string()).bind(now.to_string());
+        for value in more {
+            query = query.bind((*value).to_owned());
         }
-        .await;
-        tx.finish(outcome).await
+        Ok(self.db.run(query).await? == 1)
     }
 }

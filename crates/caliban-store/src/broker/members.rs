@@ -116,28 +116,26 @@ impl Broker {
     /// The store's.
     pub async fn place_again(&mut self, agent: AgentId, maker: &str, now: Stamp) -> Result<(), BrokerError> {
         let mut tx = self.db.begin().await?;
-        let outcome: Result<(), BrokerError> = async {
-            let tx = &mut tx;
-            sqlx::query(
-                "UPDATE members SET maker = $1, former_pane = \
+        let outcome: Result<(), BrokerError> =
+            async {
+                let tx = &mut tx;
+                tx.run(
+                    sqlx::query(
+                        "UPDATE members SET maker = $1, former_pane = \
                  (SELECT tmux_pane_id FROM agent_placements WHERE agent_id = $2) WHERE agent_id = $2",
-            )
-            .bind(maker)
-            .bind(agent.to_string())
-            .execute(tx.conn())
-            .await
-            .map_err(|e| tx.words(e))?;
-            sqlx::query(
+                    )
+                    .bind(maker)
+                    .bind(agent.to_string()),
+                )
+                .await?;
+                tx.run(sqlx::query(
                 "UPDATE agent_placements SET tmux_pane_id = NULL, created_at = $1 WHERE agent_id = $2",
             )
             .bind(now.to_string())
-            .bind(agent.to_string())
-            .execute(tx.conn())
-            .await
-            .map_err(|e| tx.words(e))?;
-            Ok(())
-        }
-        .await;
+            .bind(agent.to_string())).await?;
+                Ok(())
+            }
+            .await;
         tx.finish(outcome).await
     }
 
@@ -167,7 +165,7 @@ impl Broker {
         let mut tx = self.db.begin().await?;
         let outcome: Result<Option<String>, BrokerError> = async {
             let tx = &mut tx;
-            let changed = sqlx::query(
+            let changed = tx.run(sqlx::query(
                 "UPDATE agent_placements SET tmux_pane_id = $1, tmux_window_id = $2, tmux_session = $3, \
                  tmux_socket = $4, tmux_server_pid = $5, tmux_pane_pid = $6, tmux_pane_started = $7 \
                  WHERE agent_id = $8 AND tmux_pane_id IS NULL AND EXISTS \
@@ -180,11 +178,8 @@ impl Broker {
             .bind(identity.server_pid)
             .bind(identity.pane_pid)
             .bind(&identity.pane_started)
-            .bind(agent.to_string())
-            .execute(tx.conn())
-            .await
-            .map_err(|e| tx.words(e))?;
-            if changed.rows_affected() == 0 {
+            .bind(agent.to_string())).await?;
+            if changed == 0 {
                 return Ok(None);
             }
             sqlx::query_scalar("SELECT launch FROM members WHERE agent_id = $1")
@@ -235,11 +230,11 @@ impl Broker {
         let mut tx = self.db.begin().await?;
         let outcome: Result<bool, BrokerError> = async {
             let tx = &mut tx;
-            sqlx::query("UPDATE agent_placements SET tmux_pane_id = NULL WHERE agent_id = $1")
-                .bind(agent.to_string())
-                .execute(tx.conn())
-                .await
-                .map_err(|e| tx.words(e))?;
+            tx.run(
+                sqlx::query("UPDATE agent_placements SET tmux_pane_id = NULL WHERE agent_id = $1")
+                    .bind(agent.to_string()),
+            )
+            .await?;
             undo(tx, agent, now).await
         }
         .await;
@@ -263,20 +258,17 @@ impl Broker {
         let outcome: Result<bool, BrokerError> = async {
             let tx = &mut tx;
             speaker.check(tx, director).await?;
-            sqlx::query("DELETE FROM agent_placements WHERE agent_id = $1")
-                .bind(member.to_string())
-                .execute(tx.conn())
-                .await
-                .map_err(|e| tx.words(e))?;
-            sqlx::query(
-                "UPDATE execs SET state = 'lost', note = 'its member was deleted', changed_at = $1 \
+            tx.run(sqlx::query("DELETE FROM agent_placements WHERE agent_id = $1").bind(member.to_string()))
+                .await?;
+            tx.run(
+                sqlx::query(
+                    "UPDATE execs SET state = 'lost', note = 'its member was deleted', changed_at = $1 \
                  WHERE member_agent_id = $2 AND state IN ('queued', 'typed', 'running')",
+                )
+                .bind(now.to_string())
+                .bind(member.to_string()),
             )
-            .bind(now.to_string())
-            .bind(member.to_string())
-            .execute(tx.conn())
-            .await
-            .map_err(|e| tx.words(e))?;
+            .await?;
             leave(tx, member, now).await
         }
         .await;
@@ -371,45 +363,40 @@ impl Broker {
 }
 
 async fn write_launch(tx: &mut Tx<'_>, agent: AgentId, launch: &str, maker: &str) -> Result<(), BrokerError> {
-    sqlx::query("INSERT OR REPLACE INTO members (agent_id, launch, maker) VALUES ($1, $2, $3)")
-        .bind(agent.to_string())
-        .bind(launch)
-        .bind(maker)
-        .execute(tx.conn())
-        .await
-        .map_err(|e| tx.words(e))?;
+    tx.run(
+        sqlx::query("INSERT OR REPLACE INTO members (agent_id, launch, maker) VALUES ($1, $2, $3)")
+            .bind(agent.to_string())
+            .bind(launch)
+            .bind(maker),
+    )
+    .await?;
     Ok(())
 }
 
 async fn undo(tx: &mut Tx<'_>, agent: AgentId, now: Stamp) -> Result<bool, BrokerError> {
-    let back = sqlx::query(
+    let back = tx.run(sqlx::query(
         "UPDATE agent_placements SET tmux_pane_id = (SELECT former_pane FROM members WHERE agent_id = $1) \
          WHERE agent_id = $1 AND tmux_pane_id IS NULL AND EXISTS \
          (SELECT 1 FROM members WHERE agent_id = $1 AND former_pane IS NOT NULL)",
     )
-    .bind(agent.to_string())
-    .execute(tx.conn())
-    .await
-    .map_err(|e| tx.words(e))?;
-    if back.rows_affected() == 1 {
+    .bind(agent.to_string())).await?;
+    if back == 1 {
         return Ok(true);
     }
-    let gone = sqlx::query("DELETE FROM agent_placements WHERE agent_id = $1 AND tmux_pane_id IS NULL")
-        .bind(agent.to_string())
-        .execute(tx.conn())
-        .await
-        .map_err(|e| tx.words(e))?;
-    if gone.rows_affected() == 0 { Ok(false) } else { leave(tx, agent, now).await }
+    let gone = tx
+        .run(
+            sqlx::query("DELETE FROM agent_placements WHERE agent_id = $1 AND tmux_pane_id IS NULL")
+                .bind(agent.to_string()),
+        )
+        .await?;
+    if gone == 0 { Ok(false) } else { leave(tx, agent, now).await }
 }
 
 async fn leave(tx: &mut Tx<'_>, agent: AgentId, now: Stamp) -> Result<bool, BrokerError> {
-    let changed = sqlx::query(
+    let changed = tx.run(sqlx::query(
         "UPDATE agents SET status = 'deregistered', deregistered_at = $1 WHERE agent_id = $2 AND status = 'active'",
     )
     .bind(now.to_string())
-    .bind(agent.to_string())
-    .execute(tx.conn())
-    .await
-    .map_err(|e| tx.words(e))?;
-    Ok(changed.rows_affected() == 1)
+    .bind(agent.to_string())).await?;
+    Ok(changed == 1)
 }
