@@ -2,12 +2,12 @@
 //! (a11). Read from the processes above; what the environment says can only take rights away.
 
 use caliban_contract::ancestry::{self, Ancestry};
-use caliban_contract::mark;
+use caliban_contract::mark::{self, Mark};
 use caliban_process::{View, boot_id, stat, view};
 use caliban_store::broker::{Broker, Enclosure, Owner, Speaker};
 
 use crate::failure::Failure;
-use crate::pane::{here, process};
+use crate::pane::here;
 use crate::settings::Settings;
 
 /// How many processes above are looked at for the first one of a pane. A person's are fewer.
@@ -21,8 +21,7 @@ pub(crate) async fn open(settings: &Settings) -> Result<Broker, Failure> {
         View::Within(namespace) => Some(namespace.as_str()),
         View::Unclear => None,
     };
-    let speaker = speaker(&view, own, settings.fleet_mark.as_deref());
-    let may_be_member = matches!(speaker, Speaker::Anybody | Speaker::Within(_));
+    let (speaker, may_be_member) = speaker(&view, own, settings.fleet_mark.as_deref());
     let mut broker = Broker::open(&settings.database()?, speaker).await?;
     if let Some(place) = place {
         broker.is_at(place);
@@ -36,18 +35,25 @@ pub(crate) async fn open(settings: &Settings) -> Result<Broker, Failure> {
     Ok(broker)
 }
 
-/// Who speaks. `marker` is the variable that the fleet's processes carry: it proves nothing for its bearer, but a process that
-/// has it is no person's.
-fn speaker(view: &View, own: Option<i32>, marker: Option<&str>) -> Speaker {
+/// Who speaks, and whether it may turn out to be a member. `marker` is the variable that the fleet's processes carry: it proves
+/// nothing for its bearer, but a process that has it is no person's. No more is one with a mark, whatever stands above it; a
+/// member's that left its pane's tree is the member whose pane it names, or nobody.
+fn speaker(view: &View, own: Option<i32>, marker: Option<&str>) -> (Speaker, bool) {
+    let mark = mark::found();
     match (ancestry::above(own.unwrap_or_default(), &[]), view) {
         (Ancestry::Agents(agents), _) => {
-            Speaker::Only(agents.iter().map(|agent| Owner::of_directory(&agent.dir)).collect())
+            (Speaker::Only(agents.iter().map(|agent| Owner::of_directory(&agent.dir)).collect()), false)
         }
-        (Ancestry::Person, View::Whole) if marker.is_none() => Speaker::Anybody,
-        (Ancestry::Person, View::Within(namespace)) if marker.is_none() && !mark::is_there() => {
-            Speaker::Within(Enclosure::of(namespace.as_str()))
+        (Ancestry::Person, View::Whole | View::Within(_))
+            if marker.is_none() && mark == Some(Mark::Member) =>
+        {
+            (Speaker::Only(Vec::new()), true)
         }
-        (Ancestry::Person | Ancestry::Unknown, _) => Speaker::Only(Vec::new()),
+        (Ancestry::Person, View::Whole) if marker.is_none() && mark.is_none() => (Speaker::Anybody, true),
+        (Ancestry::Person, View::Within(namespace)) if marker.is_none() && mark.is_none() => {
+            (Speaker::Within(Enclosure::of(namespace.as_str())), true)
+        }
+        (Ancestry::Person | Ancestry::Unknown, _) => (Speaker::Only(Vec::new()), false),
     }
 }
 
@@ -59,7 +65,7 @@ fn above(own: Option<i32>) -> Vec<(i64, String)> {
         let pid = next.filter(|pid| *pid > 0)?;
         let found = stat(pid)?;
         next = Some(found.parent);
-        Some((i64::from(pid), process::started_in(&boot, found)))
+        Some((i64::from(pid), found.started(&boot)))
     });
     walk.take(DEPTH).collect()
 }

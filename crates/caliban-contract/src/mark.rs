@@ -1,29 +1,45 @@
-//! A mark that every process beneath an agent has and cannot take off: a hard limit on time under real-time scheduling.
+//! A mark that every process beneath an agent or a member of a team has and cannot take off: a hard limit on time under
+//! real-time scheduling.
 //!
 //! The limit is a hundred thousand years, so it limits nothing. It is inherited through forks, programs, `setsid`, a cleared
 //! environment and namespaces, and only who has `CAP_SYS_RESOURCE` on the machine itself can raise a hard limit again (root in a
 //! user namespace of one's own cannot). It says that an agent may stand above, where the processes above cannot be seen; it does
-//! not say which. Systems hardly ever set this limit, but they may: so it proves nothing where the processes can be seen.
+//! not say which. Whoever lowers it further is taken for an agent's, which may be less than a member's.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Microseconds.
-const MARK: u64 = 1 << 62;
+/// Microseconds, for agents of the fleet.
+const AGENT: u64 = 1 << 62;
+/// Above the other: from a member's mark to an agent's one can go, and not back.
+const MEMBER: u64 = AGENT + 1;
 
-/// Marks this process and all that it starts from now on.
+/// Beneath whom a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// An agent of the fleet.
+    Agent,
+    /// A member of a broker's team, in its pane.
+    Member,
+}
+
+/// Marks this process and all that it starts from now on. A mark that is there stays.
 ///
 /// # Errors
 /// When the system refuses; then a process beneath is not told from a person's in a pid namespace.
-pub fn put() -> std::io::Result<()> {
-    if is_there() {
+pub fn put(mark: Mark) -> std::io::Result<()> {
+    if found().is_some() {
         return Ok(());
     }
-    setrlimit(Resource::Rttime, Rlimit { current: Some(MARK), maximum: Some(MARK) })?;
+    let limit = match mark {
+        Mark::Agent => AGENT,
+        Mark::Member => MEMBER,
+    };
+    setrlimit(Resource::Rttime, Rlimit { current: Some(limit), maximum: Some(limit) })?;
     Ok(())
 }
 
-/// Whether this process has the mark.
+/// The mark that this process has.
 #[must_use]
-pub fn is_there() -> bool {
-    getrlimit(Resource::Rttime).maximum.is_some()
+pub fn found() -> Option<Mark> {
+    getrlimit(Resource::Rttime).maximum.map(|limit| if limit == MEMBER { Mark::Member } else { Mark::Agent })
 }

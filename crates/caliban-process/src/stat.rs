@@ -38,6 +38,11 @@ impl Stat {
     pub fn is_over(self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
+
+    /// When it started, in a form that no other process of its number has, ever, given the boot.
+    pub fn started(self, boot: &str) -> String {
+        format!("{boot}/{}", self.start_time)
+    }
 }
 
 /// Reads it; none when there is no such process.

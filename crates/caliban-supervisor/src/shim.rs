@@ -120,7 +120,7 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
     // Before anything is started, so that nothing is missed.
     let subreaper = Subreaper::new().map_err(in_words("the shim cannot adopt orphans"))?;
     // Best effort: it tells an agent's process in a pid namespace from a person's.
-    let _unmarked = caliban_contract::mark::put();
+    let _unmarked = caliban_contract::mark::put(caliban_contract::mark::Mark::Agent);
     let mut stops = Stops::new().map_err(in_words("signals"))?;
     let Some(_lock) = take_lock(args).await.map_err(in_words("shim.lock"))? else {
         say(&Word::Duplicate);

@@ -18,12 +18,7 @@ const INTERPRETERS: [&str; 4] = ["node", "nodejs", "bun", "deno"];
 /// When a process started, in a form that no other process of that number has, ever; none when it is gone or only waits to be
 /// reaped.
 pub(crate) fn started(pid: i64) -> Option<String> {
-    Some(started_in(&boot_id().ok()?, stat(pid).filter(|stat| !stat.is_over())?))
-}
-
-/// The same for what is known of a process of this boot.
-pub(crate) fn started_in(boot: &str, stat: Stat) -> String {
-    format!("{boot}/{}", stat.start_time)
+    Some(stat(pid).filter(|stat| !stat.is_over())?.started(&boot_id().ok()?))
 }
 
 /// Which start of the machine this is.

@@ -4,6 +4,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use caliban_contract::mark::{self, Mark};
 use caliban_store::Stamp;
 use caliban_store::broker::AgentId;
 
@@ -31,6 +32,9 @@ pub(crate) async fn run(context: &mut Context, args: &MemberRunArgs) -> Result<A
     let launch = claimed.as_deref().and_then(Launch::from_text).ok_or_else(over)?;
     let mut program = Command::new(&launch.program);
     program.args(&launch.arguments).current_dir(&launch.cwd);
+    // Whatever the member starts is known to be no person's, also after a double fork with an empty environment. Best
+    // effort: where the system refuses, the processes above still tell who it is.
+    let _unmarked = mark::put(Mark::Member);
     // Comes back only when it fails.
     let error = program.exec();
     let why = format!("cannot start {}: {error}", shown(&launch.program));
