@@ -10,6 +10,7 @@ mod answer;
 mod args;
 mod context;
 mod failure;
+mod holder;
 mod input;
 mod pane;
 mod prompt;

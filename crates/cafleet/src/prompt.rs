@@ -10,6 +10,7 @@ use caliban_store::broker::{AgentId, SessionId};
 
 use crate::failure::{Failure, shown};
 use crate::input::MAX_TEXT_BYTES;
+use crate::pane::backend::TextWay;
 use crate::usage;
 
 /// Where the command line is at fault.
@@ -28,6 +29,12 @@ and answer with
 Write the ids out as they are here, never as shell variables. Talk to your Director only, never to the user.
 Begin: tell your Director that you are ready, then stop and wait for its first message.";
 
+/// The same for a member whose messages come by themselves.
+const MAILBOX_TEMPLATE: &str = "\
+You are a member of a cafleet team. Your Director is {director_agent_id}. Its messages come to you by themselves.
+Answer with BrokerSend. Talk to your Director only, never to the user.
+Begin: tell your Director with BrokerSend that you are ready, then stop and wait for its first message.";
+
 /// Whom a prompt is for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ids {
@@ -37,9 +44,10 @@ pub(crate) struct Ids {
 }
 
 /// The prompt: of the file, else of the words, else ours.
-pub(crate) fn read(file: Option<&str>, words: &[String], ids: Ids) -> Result<String, Failure> {
+pub(crate) fn read(file: Option<&str>, words: &[String], way: TextWay, ids: Ids) -> Result<String, Failure> {
     let raw = match (file, words) {
         (Some(file), _) => from_file(file)?,
+        (None, []) if way == TextWay::Mailbox => MAILBOX_TEMPLATE.to_owned(),
         (None, []) => TEMPLATE.to_owned(),
         (None, words) => words.join(" "),
     };

@@ -18,7 +18,7 @@ const DEFAULT_DATABASE: &str = ".local/share/cafleet/registry.db";
 /// After how many seconds a message that is held, or a member that says nothing, is reported.
 const DEFAULT_NOTICE_AFTER: u64 = 300;
 /// What a member's program must have as its Director has it, besides the database.
-const PASSED_ON: [&str; 3] = ["PATH", "CLAUDE_CONFIG_DIR", "CODEX_HOME"];
+const PASSED_ON: [&str; 5] = ["PATH", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
 
 /// The environment, read once.
 #[derive(Debug, Clone)]

@@ -16,7 +16,7 @@ use crate::{
 /// Clients that are served at the same time; more are turned away.
 pub const MAX_CLIENTS: usize = 64;
 /// How long to wait before accepting again when the system has no room for another connection.
-const FULL_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const FULL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves everybody of our own user who connects, until `stop`. The sessions stay as they are.
 pub async fn listen(
@@ -55,7 +55,7 @@ pub async fn listen(
     clients.shutdown().await;
 }
 
-fn admit(stream: &UnixStream, clients: usize) -> io::Result<()> {
+pub(crate) fn admit(stream: &UnixStream, clients: usize) -> io::Result<()> {
     let (theirs, ours) = (stream.peer_cred()?.uid(), rustix::process::geteuid().as_raw());
     if theirs != ours {
         return Err(io::Error::new(

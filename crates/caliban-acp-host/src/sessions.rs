@@ -8,7 +8,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use caliban_acp::v1::{McpServer, Meta, SessionInfo};
+use caliban_acp::{
+    extension::AgentState,
+    v1::{McpServer, Meta, SessionInfo},
+};
+use tokio::sync::mpsc;
 
 use crate::{
     commands::Commands,
@@ -80,6 +84,8 @@ pub struct Sessions {
     open: Mutex<BTreeMap<String, SessionHost>>,
     /// One at a time, so that a session is never loaded twice.
     loading: tokio::sync::Mutex<()>,
+    /// Who wants to know of sessions that are opened.
+    told: Mutex<Option<mpsc::UnboundedSender<SessionHost>>>,
 }
 
 enum Source {
@@ -94,12 +100,41 @@ impl Sessions {
             source: Source::Factory(factory),
             open: Mutex::default(),
             loading: tokio::sync::Mutex::default(),
+            told: Mutex::default(),
         }
     }
 
     /// One session, for any number of clients: a fleet worker.
     pub fn only(host: SessionHost) -> Self {
-        Self { source: Source::One(host), open: Mutex::default(), loading: tokio::sync::Mutex::default() }
+        Self {
+            source: Source::One(host),
+            open: Mutex::default(),
+            loading: tokio::sync::Mutex::default(),
+            told: Mutex::default(),
+        }
+    }
+
+    /// The sessions that a client opens from now on, one after the other. Whoever asks last is told.
+    pub fn opened_ones(&self) -> mpsc::UnboundedReceiver<SessionHost> {
+        let (sender, hosts) = mpsc::unbounded_channel();
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        hosts
+    }
+
+    /// What the open sessions are at, taken together: a question counts more than work.
+    pub(crate) fn state(&self) -> AgentState {
+        let open = self.open();
+        let mut hosts: Vec<&SessionHost> = open.values().collect();
+        if let Source::One(host) = &self.source {
+            hosts.push(host);
+        }
+        if hosts.iter().any(|host| !host.handle().asks().open().is_empty()) {
+            AgentState::Asking
+        } else if hosts.iter().any(|host| host.is_running()) {
+            AgentState::Working
+        } else {
+            AgentState::Idle
+        }
     }
 
     /// Whether clients can make and close sessions.
@@ -190,6 +225,10 @@ impl Sessions {
             let _nobody_waits = host.go_on();
         }
         self.open().insert(host.id().to_owned(), host.clone());
+        if let Some(told) = &*self.told.lock().unwrap_or_else(PoisonError::into_inner) {
+            // Whoever asked may be gone.
+            let _nobody = told.send(host.clone());
+        }
         host
     }
 

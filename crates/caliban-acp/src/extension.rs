@@ -21,6 +21,10 @@ pub const BACKGROUND: &str = "_caliban/background";
 /// Asks for the prompts of a session that began a turn: `{"prompts": [{"turn", "text"}]}`. See [`SessionRequest`].
 pub const PROMPTS: &str = "_caliban/prompts";
 
+/// Asks what a session that a person has on a screen is at: `{"state": …}`, see [`AgentState`]. The only request that the
+/// socket of a broker's member takes.
+pub const STATE: &str = "_caliban/state";
+
 /// In the `_meta` of a message: the client goes on with another session, `{"session", "draft"}`.
 pub const LOAD: &str = "load";
 
@@ -57,6 +61,25 @@ pub struct SendRequest {
     /// Chosen by the sender: the same id twice is one message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+}
+
+/// What an agent is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentState {
+    /// It waits for the next message.
+    Idle,
+    /// It works.
+    Working,
+    /// It waits for an answer of a person.
+    Asking,
+}
+
+/// The answer to [`STATE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateAnswer {
+    /// What it is at.
+    pub state: AgentState,
 }
 
 /// The parameters of a request about a session.

@@ -15,7 +15,7 @@ mod wire;
 pub use agent_client_protocol_schema::{ProtocolVersion, v1};
 pub use client::{Client, ClientError, ClientEvent, Events};
 pub use extension::TurnEndedNotice;
-pub use link::{Link, Unreached};
+pub use link::{Link, Unreached, state_at};
 
 /// What an agent is told about whose words follow, when they are not a person's (a10).
 #[must_use]

@@ -8,7 +8,11 @@ use std::{
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
-use crate::{Client, ClientError, Events, extension::Behalf};
+use crate::{
+    Client, ClientError, Events,
+    conn::ConnError,
+    extension::{AgentState, Behalf, STATE, StateAnswer},
+};
 
 /// How long an agent may be silent before the caller is told that it is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -90,6 +94,16 @@ impl Link {
         let answer = async move { peer.call::<Value>(method, &params).await };
         Ok(self.events.until(answer).await?.map_err(ClientError::from)?)
     }
+}
+
+/// Asks the agent behind a member's socket what it is at.
+pub async fn state_at(socket: &Path, version: &str) -> Result<AgentState, ClientError> {
+    let stream = UnixStream::connect(socket).await.map_err(ConnError::from)?;
+    let (reader, writer) = stream.into_split();
+    let (client, mut events) = Client::connect(reader, writer, version).await?;
+    let peer = client.peer().clone();
+    let answer = async move { peer.call::<StateAnswer>(STATE, &json!({})).await };
+    Ok(events.until(answer).await??.state)
 }
 
 /// Waits for a living process to answer: tells when that takes long, and gives up on one that does not.

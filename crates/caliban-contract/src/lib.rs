@@ -10,6 +10,7 @@ pub mod detached;
 pub mod limits;
 pub mod lock;
 pub mod mark;
+pub mod member;
 pub mod modes;
 pub mod moved;
 pub mod options;

@@ -15,6 +15,7 @@ use caliban_core::spec::AfterTurn;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
+    broker::Identity,
     cli::AgentFlags,
     commands::{Forks, SessionCommands},
     compose::{Request, Which, compose},
@@ -31,6 +32,7 @@ pub(crate) async fn acp(flags: &AgentFlags, environment: &Environment) -> Result
         append: None,
         noted: None,
         resumes: Resumes::Nothing,
+        mailbox: None,
     };
     caliban_acp_host::serve_stdio(Arc::new(factory), env!("CARGO_PKG_VERSION"))
         .await
@@ -50,6 +52,8 @@ pub(crate) struct Editor {
     pub noted: Option<UnboundedSender<String>>,
     /// What happens when a session is loaded.
     pub resumes: Resumes,
+    /// Who the agents are in a broker session.
+    pub mailbox: Option<Identity>,
 }
 
 /// What happens when a session is loaded.
@@ -104,7 +108,7 @@ impl Editor {
             None => Which::New,
         };
         let commands = SessionCommands::of(&self.environment, &composition);
-        let agent = composition.open(which).await.map_err(failure)?;
+        let agent = composition.open(which, self.mailbox.as_ref()).await.map_err(failure)?;
         let commands = Some(commands(&agent, Forks::Possible));
         let goes_on = self.resumes == Resumes::UnfinishedTurns && agent.conversation().is_turn_open();
         Ok(Opened { agent: Box::new(agent), commands, goes_on })

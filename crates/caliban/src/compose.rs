@@ -40,7 +40,7 @@ use caliban_worktrees::{GitOptions, Keep, Repo, Setup};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    below_agent,
+    below_agent, broker,
     commands::{self, custom::Custom},
     fleet::spawner::FleetSpawner,
     mcp::{self, questions::Questions},
@@ -480,8 +480,12 @@ impl Composition {
         Ok(kit)
     }
 
-    /// The agent of one conversation of this repo.
-    pub(crate) async fn open(mut self, which: Which) -> Result<Agent, Failure> {
+    /// The agent of one conversation of this repo. With a mailbox it has the tools to write letters.
+    pub(crate) async fn open(
+        mut self,
+        which: Which,
+        mailbox: Option<&broker::Identity>,
+    ) -> Result<Agent, Failure> {
         let sessions = Sessions::new(self.repo_dir.clone());
         let (session, directory, is_old) = match which {
             Which::Old(found) => (found.id, found.directory, true),
@@ -491,7 +495,11 @@ impl Composition {
                 (session, directory, false)
             }
         };
-        let wanted = self.wanted(session.to_string(), directory);
+        let mut wanted = self.wanted(session.to_string(), directory);
+        if let Some(identity) = mailbox {
+            wanted.own_tools = broker::tools(identity, &self.blueprint.redactor);
+            wanted.instructions = Some(identity.instructions());
+        }
         let kit = self.kit(wanted)?;
         let (feed, directory) = (kit.feed.clone(), kit.directory.clone());
         let opening = async { if is_old { Agent::resume(kit).await } else { Agent::new(kit).await } };

@@ -17,6 +17,7 @@ mod fleet;
 mod jobs;
 mod keyboard;
 mod mcp;
+mod member;
 mod place;
 mod print;
 mod report;

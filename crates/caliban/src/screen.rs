@@ -20,7 +20,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     acp::{Editor, Resumes},
+    broker::Identity,
     cli::{Cli, Command, agents::AgentsCommand, run::OutputFormat},
+    member::Membership,
     place::Sessions,
     report::{Code, Failure, note},
     settings::{
@@ -59,7 +61,11 @@ pub(crate) fn is_wanted(cli: &Cli, environment: &Environment) -> bool {
 
 /// Whether `caliban` opens the agent view: `ui.start = "agents"`, and neither a prompt nor a session is named.
 pub(crate) fn starts_with_agents(cli: &Cli, environment: &Environment, cwd: &Path) -> Result<bool, Failure> {
-    if cli.run.prompt().is_some() || cli.run.resume.is_some() || cli.run.continue_last {
+    if cli.run.prompt().is_some()
+        || cli.run.member.is_some()
+        || cli.run.resume.is_some()
+        || cli.run.continue_last
+    {
         return Ok(false);
     }
     let loaded = crate::settings::load(environment, cwd, Layer::default())?;
@@ -73,6 +79,10 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
     let root = crate::settings::project_root(&cwd)?;
     let repo_dir = environment.paths()?.repo(&root);
     let open = which(cli, &Sessions::new(repo_dir.clone()))?;
+    let mailbox = match &cli.run.member {
+        Some(id) => Some(Identity::of_member(id, environment, &cwd).await?),
+        None => None,
+    };
     let (noted, notes) = mpsc::unbounded_channel();
     let factory = Editor {
         flags: cli.agent.clone(),
@@ -80,8 +90,10 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
         append: cli.run.system_prompt_append.clone(),
         noted: Some(noted),
         resumes: Resumes::UnfinishedTurns,
+        mailbox: mailbox.clone(),
     };
     let sessions = Arc::new(Served::made_by(Arc::new(factory)));
+    let membership = mailbox.map(|mailbox| Membership::begin(&mailbox, &sessions)).transpose()?;
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
     let (reader, writer) = tokio::io::split(theirs);
     let version = env!("CARGO_PKG_VERSION");
@@ -117,6 +129,7 @@ pub(crate) async fn screen(cli: &Cli, environment: &Environment, cwd: &Path) -> 
         fleet: Some(fleet_view(environment, &view_cwd)),
     };
     let left = caliban_tui::run(client, events, options).await;
+    drop(membership);
     tokio::select! {
         () = sessions.close_all() => {}
         // The screen is gone, and somebody does not want to wait for what still ends.

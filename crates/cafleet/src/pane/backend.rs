@@ -36,6 +36,8 @@ pub(crate) enum TextWay {
 pub(crate) enum Leave {
     /// By this line.
     Line(&'static str),
+    /// By the signal that asks a program to end.
+    Terminate,
     /// By closing its terminal.
     Hangup,
 }
@@ -44,6 +46,8 @@ pub(crate) enum Leave {
 #[derive(Debug, Clone)]
 pub(crate) struct Start<'a> {
     pub(crate) name: &'a str,
+    /// The member's id.
+    pub(crate) member: &'a str,
     pub(crate) model: Option<&'a str>,
     pub(crate) effort: Option<&'a str>,
     pub(crate) prompt: &'a str,
@@ -113,7 +117,7 @@ static ROWS: [Backend; 6] = [
         install: "cargo install --path crates/caliban",
         knows: Knows::Itself,
         text: TextWay::Mailbox,
-        leave: Leave::Hangup,
+        leave: Leave::Terminate,
         has_shell_line: false,
         prompts: &[],
         placeholders: &[],
@@ -249,8 +253,14 @@ fn codex(start: &Start<'_>) -> Vec<String> {
 }
 
 fn caliban(start: &Start<'_>) -> Vec<String> {
-    let mut arguments = options(&[("--model", start.model), ("--label", Some(start.name))]);
-    arguments.extend(["--interactive".to_owned(), "--bg".to_owned()]);
+    let mut arguments = options(&[
+        ("--member", Some(start.member)),
+        // As far as the others go: edits unasked, commands in its fence. What is left is asked in its pane.
+        ("--permission-mode", Some("accept-edits")),
+        ("--model", start.model),
+        ("--effort", start.effort),
+    ]);
+    arguments.push("--".to_owned());
     with_prompt(arguments, start.prompt)
 }
 
@@ -275,7 +285,14 @@ mod tests {
     #[test]
     fn m10_each_backend_starts_with_the_documented_command_line() {
         let line = |name: &str, model, effort| {
-            let start = Start { name: "rev", model, effort, prompt: "do it", database_dir: Path::new("/db") };
+            let start = Start {
+                name: "rev",
+                member: "M",
+                model,
+                effort,
+                prompt: "do it",
+                database_dir: Path::new("/db"),
+            };
             let (program, arguments) = Backend::parse(name).expect("a row").command_line(name, &start);
             format!("{program} {}", arguments.join(" "))
         };
@@ -288,6 +305,10 @@ mod tests {
             line("codex", Some("gpt-5"), Some("high")),
             "codex --ask-for-approval never --sandbox workspace-write --add-dir /db --model gpt-5 \
              --config model_reasoning_effort=\"high\" -- do it"
+        );
+        assert_eq!(
+            line("caliban", Some("m"), Some("high")),
+            "caliban --member M --permission-mode accept-edits --model m --effort high -- do it"
         );
         assert_eq!(line("gemini", Some("m"), None), "gemini --model m --prompt-interactive do it");
         assert_eq!(line("opencode", None, None), "opencode --prompt do it");

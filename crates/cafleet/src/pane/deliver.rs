@@ -260,6 +260,9 @@ pub(crate) async fn type_text(
     text: &str,
     buffer: &str,
 ) -> Written {
+    if target.backend.text != TextWay::Paste {
+        return Written::NotNow(seen.why);
+    }
     for _ in 0..PASTE_ATTEMPTS {
         let facts = match (seen.state, &seen.facts) {
             (State::Free, Some(facts)) => facts,

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use caliban_store::broker::Broker;
+use rustix::process::{Pid, Signal};
 use tokio::time::Instant;
 
 use super::backend::Leave;
@@ -45,6 +46,11 @@ pub(crate) async fn ask(
                     continue;
                 }
             }
+            // One that does not say what it is at is asked, too: it may have lost its socket.
+            (State::Free | State::OnItsOwn, Leave::Terminate, None) => {
+                signal(target, Signal::TERM);
+                asked = Some(Instant::now());
+            }
             (State::Draft, Leave::Line(line), Some(at)) if at.elapsed() > ENTER_AGAIN => {
                 if let Some(facts) =
                     seen.facts.filter(|facts| classify::is_in_composer(target.backend, &facts.screen, line))
@@ -74,19 +80,28 @@ pub(crate) async fn kill(target: &Target<'_>) -> Result<(), String> {
         Err(error) if error.words().contains("can't find") => {}
         Err(error) => return Err(error.words()),
     }
-    let (pid, began) = (target.identity.pane_pid, &target.identity.pane_started);
-    let lives = || process::started(pid).is_some_and(|started| started == *began);
+    let lives = || lives(target);
     let give_up = Instant::now() + HANGUP;
     while lives() {
         if Instant::now() >= give_up {
-            let process = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
-            if let Some(process) = process {
-                // Best effort: it may end by itself at this moment.
-                let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
-            }
+            signal(target, Signal::KILL);
             break;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Ok(())
+}
+
+/// Whether the pane's first process is still the one that was placed.
+fn lives(target: &Target<'_>) -> bool {
+    let identity = target.identity;
+    process::started(identity.pane_pid).is_some_and(|started| started == identity.pane_started)
+}
+
+/// Best effort: it may end by itself at this moment.
+fn signal(target: &Target<'_>, signal: Signal) {
+    let pid = i32::try_from(target.identity.pane_pid).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid.filter(|_| lives(target)) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
 }

@@ -1,6 +1,10 @@
 //! What is the matter with an agent's pane: is it the very pane that was recorded, does the agent run in it, can it take
 //! a text.
 
+use std::time::Duration;
+
+use caliban_acp::extension::AgentState;
+use caliban_contract::member;
 use caliban_store::broker::{Agent, PaneIdentity, Placement};
 
 use super::backend::{Backend, Knows, TextWay};
@@ -8,6 +12,9 @@ use super::classify::{self, Composer};
 use super::tmux::{PaneFacts, Tmux, TmuxError};
 use super::{evidence, here, process};
 use crate::settings::Settings;
+
+/// How long an agent may take to say what it is at.
+const SAYS_WITHIN: Duration = Duration::from_millis(500);
 
 /// The state of a pane, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +65,7 @@ impl State {
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) state: State,
-    /// Why nothing can be typed; empty when it can.
+    /// Why nothing is typed; empty when something can be.
     pub(crate) why: String,
     pub(crate) facts: Option<PaneFacts>,
     /// The agent's processes in the foreground.
@@ -119,13 +126,31 @@ impl<'a> Target<'a> {
             return Seen::not(State::Unreachable, "its pane is on another machine");
         }
         match self.tmux.look(self.pane, self.backend.dialog_pattern).await {
-            Ok(Some(facts)) => self.judge(facts, settings),
+            Ok(Some(facts)) => {
+                let seen = self.judge(facts, settings);
+                let asks = self.backend.knows == Knows::Itself && seen.state == State::OnItsOwn;
+                if asks { self.said_itself(seen, settings).await } else { seen }
+            }
             Ok(None) => Seen::not(State::Gone, format!("there is no pane {} any more", self.pane)),
             Err(TmuxError::Failed(why)) if proves_the_end(&why, self.identity) => {
                 Seen::not(State::Gone, format!("the tmux server is gone ({why})"))
             }
             Err(error) => Seen::not(State::Unreachable, error.words()),
         }
+    }
+
+    /// What the agent says of itself on its socket. One that says nothing runs, and that is all that is known.
+    async fn said_itself(&self, seen: Seen, settings: &Settings) -> Seen {
+        let Ok(database_dir) = settings.database_dir() else { return seen };
+        let socket = member::socket(&database_dir, self.identity.pane_pid);
+        let asked = caliban_acp::state_at(&socket, env!("CARGO_PKG_VERSION"));
+        let (state, why) = match tokio::time::timeout(SAYS_WITHIN, asked).await {
+            Ok(Ok(AgentState::Idle)) => (State::Free, "it takes its messages by itself"),
+            Ok(Ok(AgentState::Working)) => (State::Working, "it is at work"),
+            Ok(Ok(AgentState::Asking)) => (State::Asking, "it waits for an answer from its user"),
+            Ok(Err(_)) | Err(_) => return seen,
+        };
+        Seen { state, why: why.to_owned(), ..seen }
     }
 
     /// From what tmux and the system know about the pane to what may be done with it.

@@ -19,14 +19,14 @@ use crate::answer::Answer;
 use crate::args::MemberCreateArgs;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
-use crate::pane::backend::{Backend, Start, TextWay};
+use crate::pane::backend::{Backend, Start};
 use crate::pane::here::{self, Here};
 use crate::pane::launch::{self, Launch};
 use crate::pane::look::{State, Target, look_at};
 use crate::pane::tmux::Tmux;
 use crate::pane::{deliverer, process};
 use crate::prompt::{self, Ids};
-use crate::{input, render, usage};
+use crate::{holder, input, render, usage};
 
 /// How long a pane may take to start its program.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -47,10 +47,11 @@ pub(crate) async fn run(context: &mut Context, args: &MemberCreateArgs) -> Resul
     let description = input::description(args.description.as_deref().unwrap_or_default())?;
     let (full_name, backend) = backend_of(args, &director)?;
     let ids = Ids { session: director.session, agent: AgentId::random(), director: director.id };
-    let prompt = prompt::read(args.prompt_file.as_deref(), &args.prompt, ids)?;
+    let prompt = prompt::read(args.prompt_file.as_deref(), &args.prompt, backend.text, ids)?;
     let database_dir = context.settings.database_dir()?;
     let start = Start {
         name: &name,
+        member: &ids.agent.to_string(),
         model: args.model.as_deref(),
         effort: args.effort.as_deref(),
         prompt: &prompt,
@@ -63,11 +64,12 @@ pub(crate) async fn run(context: &mut Context, args: &MemberCreateArgs) -> Resul
         Failure { hint_text: Some(format!("install it: {}", backend.install)), ..failure }
     })?;
     let mut cwd = directory(args.cwd.as_deref())?;
+    let holder = holder::path(&database_dir, ids.agent);
     let mut worktree = None;
     if args.worktree {
-        let made = make_worktree(&cwd, &name, ids.agent).await?;
-        cwd = made.0;
-        worktree = Some(made.1);
+        let made = make_worktree(&cwd, &name, ids.agent, &holder).await?;
+        cwd.clone_from(&made.created.path);
+        worktree = Some(made);
     }
     let launch = Launch {
         program: program.display().to_string(),
@@ -76,7 +78,7 @@ pub(crate) async fn run(context: &mut Context, args: &MemberCreateArgs) -> Resul
             .to_str()
             .map(str::to_owned)
             .ok_or_else(|| Failure::refused("bad_cwd", "the member's directory is not UTF-8"))?,
-        worktree,
+        worktree: worktree.as_ref().map(|made| made.created.name.to_string()),
     };
     let placement = Placement {
         host: here::host()
@@ -100,6 +102,15 @@ pub(crate) async fn run(context: &mut Context, args: &MemberCreateArgs) -> Resul
     };
     let broker = context.broker().await?;
     let member = broker.create_member(&new, Stamp::now()).await?;
+    if worktree.is_some()
+        && let Err(error) = holder::hold(&holder)
+    {
+        broker.undo_member(member.id, Stamp::now()).await?;
+        let words = format!("cannot hold the member's worktree: {}: {error}", holder.display());
+        return Err(Failure::refused("worktree", shown(&words)));
+    }
+    // Until now our own process held it.
+    drop(worktree);
     start_in_pane(context, &here, &director, &member, &launch, args.full).await
 }
 
@@ -112,11 +123,6 @@ fn backend_of(args: &MemberCreateArgs, director: &Agent) -> Result<(String, &'st
         let why = format!("'{full}' is not one of {}.", names.join(", "));
         usage::invalid_value(&["member", "create"], "--coding-agent", &why)
     })?;
-    if backend.text == TextWay::Mailbox {
-        let words = "a caliban agent takes its messages by itself and needs no pane";
-        return Err(Failure::refused("no_pane_needed", words)
-            .hint("caliban --bg \"…\" --interactive --label NAME --session SESSION_ID"));
-    }
     Ok((full, backend))
 }
 
@@ -139,8 +145,13 @@ fn directory(given: Option<&str>) -> Result<PathBuf, Failure> {
     if dir.is_dir() { Ok(dir) } else { Err(refused(&dir, "it is not a directory")) }
 }
 
-/// A worktree of the repository that `cwd` is in, and its name.
-async fn make_worktree(cwd: &Path, name: &str, member: AgentId) -> Result<(PathBuf, String), Failure> {
+/// A worktree of the repository that `cwd` is in, held by this process.
+async fn make_worktree(
+    cwd: &Path,
+    name: &str,
+    member: AgentId,
+    holder: &Path,
+) -> Result<caliban_worktrees::Worktree, Failure> {
     let failed = |error: caliban_worktrees::Error| {
         let failure = Failure::refused("worktree", shown(&error.to_string()));
         Failure { hint_text: error.hint(), ..failure }
@@ -149,9 +160,12 @@ async fn make_worktree(cwd: &Path, name: &str, member: AgentId) -> Result<(PathB
     let slug = slug.map_err(|error| Failure::refused("worktree", shown(&error.to_string())))?;
     let cancel = CancellationToken::new();
     let repo = Repo::open(cwd, GitOptions::default(), &cancel).await.map_err(failed)?;
-    let request = CreateRequest { owner: Some(member.to_string()), ..CreateRequest::new(slug.clone()) };
-    let made = repo.create(request, &|_| {}, &cancel).await.map_err(failed)?;
-    Ok((made.created.path.clone(), slug.as_str().to_owned()))
+    let request = CreateRequest {
+        owner: Some(member.to_string()),
+        holder: Some(holder.to_owned()),
+        ..CreateRequest::new(slug)
+    };
+    repo.create(request, &|_| {}, &cancel).await.map_err(failed)
 }
 
 /// Makes the pane of a pending member and waits until its program runs.
@@ -174,6 +188,7 @@ async fn start_in_pane(
         Ok(started) => started,
         Err(failure) => {
             broker.unplace_member(member.id, Stamp::now()).await?;
+            holder::let_go(broker, &settings).await?;
             let message = format!("{}. Rolled back registration of {}.", failure.message, member.id);
             return Err(Failure { message, ..failure });
         }

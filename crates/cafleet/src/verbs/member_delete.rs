@@ -11,6 +11,7 @@ use crate::answer::{Answer, talk};
 use crate::args::MemberDeleteArgs;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
+use crate::holder;
 use crate::pane::leave;
 use crate::pane::look::{State, Target};
 
@@ -58,6 +59,7 @@ pub(crate) async fn run(context: &mut Context, args: &MemberDeleteArgs) -> Resul
         },
     };
     broker.remove_member(&team.director, member.id, Stamp::now()).await?;
+    holder::let_go(broker, &settings).await?;
     if let Some(target) = member.placement.as_ref().and_then(Target::of) {
         let window = member.placement.as_ref().map_or("", |placement| placement.tmux_window.as_str());
         // Best effort: the window may have been closed with its last pane.

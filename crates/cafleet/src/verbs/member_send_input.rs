@@ -9,6 +9,7 @@ use crate::answer::Answer;
 use crate::args::MemberSendInputArgs;
 use crate::context::Context;
 use crate::failure::{Failure, shown};
+use crate::pane::backend::TextWay;
 use crate::pane::classify;
 use crate::pane::look::{State, Target};
 use crate::pane::tmux::Pasted;
@@ -36,6 +37,11 @@ pub(crate) async fn run(context: &mut Context, args: &MemberSendInputArgs) -> Re
     let team = team::command(context, &args.agent_id, &args.member_id, "").await?;
     let target = team.member.placement.as_ref().and_then(Target::of);
     let target = target.ok_or_else(|| team::pending(&team.member, "answer"))?;
+    if target.backend.text != TextWay::Paste {
+        let words = format!("nothing is typed into a member that runs {}", target.backend.name);
+        let hint = format!("answer it in its pane: tmux select-pane -t '{}'", target.pane);
+        return Err(Failure { hint_text: Some(hint), ..Failure::refused("no_keys", words) });
+    }
     let settings = context.settings.clone();
     let failed = |why: &str| Failure::refused("send", format!("send failed: {}", shown(why)));
     let broker = context.broker().await?;

@@ -10,6 +10,7 @@ use crate::answer::Answer;
 use crate::args::SessionDeleteArgs;
 use crate::context::{Context, session_prefix};
 use crate::failure::{Failure, shown};
+use crate::holder;
 use crate::pane::leave;
 use crate::pane::look::{State, Target};
 use crate::settings::Settings;
@@ -29,6 +30,7 @@ pub(crate) async fn run(context: &mut Context, args: &SessionDeleteArgs) -> Resu
     }
     let deleted = broker.delete_session(session.id, Stamp::now()).await?;
     broker.wake_deliverer(session.id).await;
+    holder::let_go(broker, &settings).await?;
     let mut text = format!("Deleted session {}. Deregistered {} agents.", deleted.id, deleted.deregistered);
     for (name, how) in &ended {
         text.push_str(&format!("\n  {name}: {how}"));

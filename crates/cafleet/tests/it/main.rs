@@ -8,6 +8,7 @@
 )]
 
 mod agents;
+mod caliban_member;
 mod clock;
 mod crowd;
 mod delivery;

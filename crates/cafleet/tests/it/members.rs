@@ -486,6 +486,54 @@ fn m10_a_member_can_work_in_a_worktree_of_its_own() {
     let branches =
         team.tmux.world.program("git", &["branch", "--list", "caliban/*"]).current_dir(&repo).output();
     assert_eq!(String::from_utf8_lossy(&branches.expect("git").stdout).trim(), "+ caliban/rev");
+    // As long as the member is registered, no sweep takes it, clean as it is; afterwards one may.
+    let swept = || {
+        let caliban = testkit::Env::new().cmd("caliban").get_program().to_owned();
+        let args = ["worktrees", "sweep"];
+        let done = team.tmux.world.program(caliban, &args).current_dir(&repo).output().expect("caliban");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        !repo.join(".caliban/worktrees/rev").exists()
+    };
+    assert!(!swept(), "it is held");
+    let deleted = team.member("delete", &["--member-id", "@rev"]);
+    assert_eq!(deleted.code, 0, "{deleted:?}");
+    assert!(swept(), "it is let go");
+}
+
+/// A double fork with an empty environment leads out of the pane's tree; the mark stays.
+#[test]
+fn a11_a_member_that_leaves_its_tree_is_still_no_person() {
+    let team = Team::start(false);
+    let (cafleet, out) = (env!("CARGO_BIN_EXE_cafleet"), team.tmux.world.path("out"));
+    let database = team.tmux.world.database();
+    let script = team.tmux.world.path("bin/leaver");
+    let text = format!(
+        "#!/bin/sh\n(setsid env -i TMUX=$TMUX TMUX_PANE=$TMUX_PANE CAFLEET_DATABASE_URL=sqlite:///{database} sh -c ' \
+         while [ $(ps -o ppid= -p $$) -ne 1 ]; do sleep 0.05; done; \
+         {cafleet} --session-id {s} message poll --agent-id '$1' > {out}.part 2>&1; unset TMUX TMUX_PANE; \
+         {cafleet} --session-id {s} message send --agent-id {d} --to {bob} --text x >> {out}.part 2>&1; \
+         {cafleet} --session-id {s} message send --agent-id '$1' --to {bob} --text x >> {out}.part 2>&1; \
+         mv {out}.part {out}' &)\nexec sleep 600\n",
+        database = database.display(),
+        out = out.display(),
+        s = team.tmux.world.id("S"),
+        d = team.tmux.world.id("D"),
+        bob = team.tmux.world.id("bob"),
+    );
+    fs::write(&script, text).expect("script");
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("mode");
+    let args =
+        ["--name", "any", "--description", "d", "--coding-agent", "command:leaver", "--", "{agent_id}"];
+    let made = team.member_json("create", &args);
+    team.tmux.world.name("any", made["agent_id"].as_str().expect("id"));
+    let said = eventually("its command to end", || fs::read_to_string(&out).ok());
+    let whose = "Error: this process belongs to a fleet agent that cannot be told from its processes";
+    let expected = format!(
+        "No messages found.\n{whose} and cannot act as <D>; ask a person to do it\n{whose} and cannot act as <any>; ask a \
+         person to do it\n"
+    );
+    assert_eq!(team.tmux.world.mask(&said), expected, "its own mailbox it has where it names its pane");
+    assert_eq!(team.tmux.world.mailbox("bob"), Vec::<Value>::new());
 }
 
 /// Stops `member create` after the member was stored and before its pane is there, and kills it.

@@ -5,7 +5,7 @@
 use serde_json::json;
 
 use super::ids::{AgentId, IdPrefix, SessionId};
-use super::resolve::{find_agent, find_session};
+use super::resolve::{agent_by_id, find_agent, find_session};
 use super::row::{self, agent_columns};
 use super::speaker::{Owner, Seal, Speaker};
 use super::types::{Agent, AgentKind, AgentStatus, NewAgent, Placement};
@@ -89,6 +89,14 @@ impl Broker {
         let found = find_agent(self.db.conn().await?, session, given).await.map_err(|e| self.db.words(e))?;
         let agent = found.one(given, not_found)?;
         if agent.status == AgentStatus::Active { Ok(agent) } else { Err(not_found()) }
+    }
+
+    /// An agent of any session, by its whole id; none when there is none.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn agent_of_any(&mut self, id: AgentId) -> Result<Option<Agent>, BrokerError> {
+        agent_by_id(self.db.conn().await?, id).await.map_err(|e| self.db.words(e).into())
     }
 
     /// Deregisters an agent. Its messages stay.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use caliban_contract::records;
 use caliban_core::{inert, spec::SpawnSpec};
 use caliban_store::{
-    Stamp, StoreError, StoreUrl,
+    HostId, Stamp, StoreError, StoreUrl,
     broker::{
         Agent, AgentId, AgentStatus, Broker, BrokerError, Capability, IdPrefix, NewAgent, Owner, Session,
         Speaker,
@@ -70,6 +70,37 @@ impl Identity {
         identity
     }
 
+    /// The identity of the member of a team in whose pane this process is the first.
+    pub(crate) async fn of_member(
+        given: &str,
+        environment: &Environment,
+        cwd: &Path,
+    ) -> Result<Self, Failure> {
+        let url = store_url(environment, cwd)?;
+        // It is only looked at.
+        let nobody = Speaker::Only(Vec::new());
+        let mut broker = Broker::open(&url, nobody).await.map_err(|error| worded(&error))?;
+        let found = member_here(&mut broker, given).await;
+        broker.close().await;
+        let (me, session) = found?;
+        let speaker = Speaker::Member(me.id);
+        Ok(Self { url, session, me, former: Vec::new(), speaker })
+    }
+
+    /// The member of a team that this is, if it is one.
+    pub(super) fn member(&self) -> Option<AgentId> {
+        match self.speaker {
+            Speaker::Member(id) => Some(id),
+            Speaker::Anybody | Speaker::Only(_) | Speaker::Within(_) | Speaker::Worker { .. } => None,
+        }
+    }
+
+    /// The directory of the broker's database.
+    pub(crate) fn database_dir(&self) -> PathBuf {
+        let StoreUrl::Sqlite(file) = &self.url;
+        file.path().parent().map(Path::to_owned).unwrap_or_default()
+    }
+
     /// The store, for this worker.
     pub(super) async fn open(&self) -> Result<Broker, StoreError> {
         Broker::open(&self.url, self.speaker.clone()).await
@@ -114,6 +145,24 @@ pub(crate) fn leave_for_good(directory: &Path) -> impl Future<Output = Result<()
             Err(error) => Err(error.to_string()),
         }
     }
+}
+
+/// The member that this process is placed as, and its session.
+async fn member_here(broker: &mut Broker, given: &str) -> Result<(Agent, Session), Failure> {
+    let refused = || {
+        Failure::usage("this process is not in the pane of the member that --member names")
+            .hint("cafleet member create --coding-agent caliban starts it")
+    };
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let boot = caliban_process::boot_id()?;
+    let own = caliban_process::stat(pid).ok_or_else(refused)?.started(&boot);
+    let host = HostId::of(&caliban_process::machine()?);
+    let placed = broker.member_in_pane(&host, &[(i64::from(pid), own)], None).await;
+    let failed = |error: BrokerError| worded(&error);
+    let id = placed.map_err(failed)?.filter(|id| AgentId::parse(given) == Some(*id)).ok_or_else(refused)?;
+    let me = broker.agent_of_any(id).await.map_err(failed)?.ok_or_else(refused)?;
+    let session = broker.session(&me.session.into()).await.map_err(failed)?;
+    Ok((me, session))
 }
 
 async fn join(

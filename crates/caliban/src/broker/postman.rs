@@ -11,7 +11,9 @@ use caliban_acp_host::SessionHost;
 use caliban_agent::feed::{Cursor, Entry, Feed};
 use caliban_store::{
     Stamp,
-    broker::{AgentId, AgentStatus, Broker, BrokerError, PollQuery, Scope, Task, TaskId},
+    broker::{
+        AgentId, AgentStatus, Broker, BrokerError, Delivery, DeliveryState, PollQuery, Scope, Task, TaskId,
+    },
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -275,8 +277,13 @@ impl Round {
 
     async fn give_receipts(&mut self) -> Result<(), Trouble> {
         while let Some(&task) = self.owed.first() {
-            let session = self.identity.session.id;
+            let (session, is_member) = (self.identity.session.id, self.identity.member().is_some());
             let broker = self.broker().await?;
+            if is_member {
+                // It is in the transcript and in a turn: that is the evidence which others look for on a screen.
+                let confirmed = Delivery { state: DeliveryState::Confirmed, note: None };
+                broker.record_delivery(task, &confirmed).await?;
+            }
             let result = match broker.task(session, &task.into()).await {
                 Ok(found) => broker.ack(session, &found.context.into(), &task.into(), Stamp::now()).await,
                 Err(error) => Err(error),

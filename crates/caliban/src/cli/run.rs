@@ -52,6 +52,9 @@ pub(crate) struct RunFlags {
     /// Show on stderr what the agent does
     #[arg(short, long)]
     pub verbose: bool,
+    /// Be this member of a broker team, whose pane this is; `cafleet member create` says it
+    #[arg(long, value_name = "ID", hide = true, conflicts_with_all = ["print", "bg", "plain", "output_format"])]
+    pub member: Option<String>,
     /// On a terminal: no screen, plain lines
     #[arg(long)]
     pub plain: bool,

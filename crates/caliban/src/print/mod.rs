@@ -144,7 +144,7 @@ async fn open(cli: &Cli, composition: Composition) -> Result<Agent, Failure> {
         })?),
         (None, false) => Which::New,
     };
-    composition.open(which).await
+    composition.open(which, None).await
 }
 
 async fn drive(cli: &Cli, mut agent: Agent, prompt: Option<Message>) -> Result<Code, Failure> {

@@ -34,7 +34,7 @@ pub(super) fn compact(
     crate::runtime()?.block_on(async {
         let setup = as_before(found)?;
         let composition = compose(environment, Request::here(cwd, &setup, Attendance::Nobody)).await?;
-        let mut agent = composition.open(Which::Old(found.clone())).await?;
+        let mut agent = composition.open(Which::Old(found.clone()), None).await?;
         let before = agent.conversation().messages().len();
         let result = agent.compact(&CancellationToken::new()).await;
         let after = agent.conversation().messages().len();
