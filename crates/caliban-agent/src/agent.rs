@@ -238,6 +238,8 @@ pub struct Agent {
     pub(crate) notes: Vec<String>,
     /// The beginning of an answer that is being continued.
     pub(crate) begun_answer: String,
+    /// Whether the model has said something since that beginning.
+    pub(crate) is_continued: bool,
     /// What the server says about its window: `None` until it was asked.
     pub(crate) told_window: Option<Option<u64>>,
     /// The answer as a value, once it has the form that it must have.
@@ -413,6 +415,7 @@ impl Agent {
             refused: Vec::new(),
             notes: Vec::new(),
             begun_answer: String::new(),
+            is_continued: false,
             told_window: None,
             told_mode: Mode::Default,
             structured: None,
@@ -615,6 +618,10 @@ impl Agent {
 
     /// The last text that the model said; all of it when it was said in parts.
     pub(crate) fn last_text(&self) -> String {
+        if !self.begun_answer.is_empty() && !self.is_continued {
+            // Nothing came after it: the last text is its last part.
+            return self.begun_answer.clone();
+        }
         let messages = self.conversation.messages().iter().rev();
         let last = messages
             .filter(|message| message.role == caliban_core::message::Role::Assistant)

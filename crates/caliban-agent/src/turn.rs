@@ -126,6 +126,7 @@ impl Agent {
             self.tell_mode().await?;
             let is_last = self.is_last_turn();
             let reply = self.ask_model(is_last, cancel).await?;
+            self.is_continued |= !reply.message.text().is_empty();
             let has_called = reply.message.tool_uses().next().is_some();
             if is_last && (has_called || ending::of(&reply) == Reply::Whole) {
                 return Err(Halt::Outcome(Outcome::TurnLimit { limit: self.kit.limits.max_turns }));
@@ -206,6 +207,7 @@ impl Agent {
     /// Keeps what has come of an answer and has it continued.
     async fn go_on_with(&mut self, reply: &ModelReply, text: &str) -> Result<(), Halt> {
         self.begun_answer.push_str(&reply.message.text());
+        self.is_continued = false;
         self.say(text.to_owned(), Author::Caliban).await
     }
 

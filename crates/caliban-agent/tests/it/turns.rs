@@ -17,7 +17,7 @@ use caliban_core::{
     usage::Usage,
 };
 use caliban_permissions::{Effect, Mode};
-use caliban_providers::{BoxFuture, ModelReply, ModelRequest, Provider, ProviderError, Watch};
+use caliban_providers::{BoxFuture, ModelReply, ModelRequest, Provider, ProviderError, ProviderKind, Watch};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -54,6 +54,24 @@ async fn an_answer_that_is_cut_off_is_continued_three_times_and_is_then_no_answe
         "{:?}",
         report.outcome
     );
+}
+
+#[tokio::test]
+async fn an_answer_whose_continuation_fails_or_stays_empty_is_told_once() {
+    let half = ModelReply { stop: StopReason::MaxTokens, ..says("half") };
+    let empty = || Ok(says(""));
+    let failed = || -> Result<ModelReply, ProviderError> {
+        Err(ProviderError::NoKey { provider: ProviderKind::Anthropic })
+    };
+    for answers in [vec![Ok(half.clone()), failed()], vec![Ok(half.clone()), empty(), empty(), empty()]] {
+        let world = World::new(json!({"steps": []}));
+        let mut kit = world.kit();
+        kit.provider = Told::new(answers);
+        let mut agent = Agent::new(kit).await.unwrap();
+        let report = prompt(&mut agent, "go").await;
+        assert_eq!(report.text, "half", "{:?}", report.outcome);
+        assert!(matches!(report.outcome, Outcome::Failed { .. }), "{:?}", report.outcome);
+    }
 }
 
 #[tokio::test]
