@@ -106,10 +106,30 @@ fn runs_our_program(pid: i32) -> bool {
     own == program || is_sibling(&own, &program)
 }
 
-/// Whether a program stands beside ours and is called like one of ours.
+/// Whether a program is called like one of ours and stands beside ours, or in the same place of another version of us.
 fn is_sibling(own: &Path, program: &Path) -> bool {
     let name = program.file_name().and_then(|name| name.to_str());
-    own.parent() == program.parent() && name.is_some_and(|name| PROGRAMS.contains(&name))
+    let (Some(own), Some(dir)) = (own.parent(), program.parent()) else { return false };
+    (own == dir || are_versions(own, dir)) && name.is_some_and(|name| PROGRAMS.contains(&name))
+}
+
+/// Whether two directories are the same place in two versions of our installation: `Cellar/caliban/0.1.0/bin` and
+/// `…/0.2.0/bin`, `/nix/store/HASH-caliban-0.1.0/bin` and the like. After an upgrade the reaper of a running agent is of the
+/// one, and a daemon that the agent's shell starts is of the other.
+fn are_versions(one: &Path, other: &Path) -> bool {
+    let names = |path: &Path| -> Vec<String> {
+        path.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect()
+    };
+    let (one, other) = (names(one), names(other));
+    let mut differing = (0..one.len()).filter(|at| one.get(*at) != other.get(*at));
+    let (Some(at), None) = (differing.next(), differing.next()) else { return false };
+    let is_ours = |name: &str| name.split_once("-caliban-").is_some_and(|(hash, _)| !hash.is_empty());
+    one.len() == other.len()
+        && match at.checked_sub(1).and_then(|above| one.get(above)).map(String::as_str) {
+            Some("caliban") => true,
+            Some("store") => is_ours(&one[at]) && is_ours(&other[at]),
+            _ => false,
+        }
 }
 
 /// Files of interest whose write lock a process has taken itself.
@@ -169,6 +189,26 @@ mod tests {
         let is_sibling = |program: &str| is_sibling(Path::new("/usr/bin/caliban"), Path::new(program));
         assert!(is_sibling("/usr/bin/caliband"));
         assert!(!is_sibling("/work/caliban") && !is_sibling("/usr/bin/python3"));
+    }
+
+    #[test]
+    fn r06_a_daemon_of_another_version_of_the_installation_is_a_keeper() {
+        let check = |own: &str, program: &str| is_sibling(Path::new(own), Path::new(program));
+        let cellar = "/opt/homebrew/Cellar/caliban/0.1.0/bin/caliban";
+        assert!(check(cellar, "/opt/homebrew/Cellar/caliban/0.2.0/bin/caliband"));
+        let nix = "/nix/store/abc-caliban-0.1.0/bin/caliban";
+        assert!(check(nix, "/nix/store/def-caliban-0.2.0/bin/caliban"));
+        for other in [
+            "/opt/homebrew/Cellar/caliban/0.2.0/bin/python3",
+            "/opt/homebrew/Cellar/other/0.1.0/bin/caliban",
+            "/opt/homebrew/Cellar/caliban/0.2.0/lib/bin/caliban",
+            "/tmp/Cellar/caliban/0.1.0/bin/caliban",
+            "/home/u/project/caliban",
+        ] {
+            assert!(!check(cellar, other), "{other}");
+        }
+        assert!(!check(nix, "/nix/store/def-python-3/bin/caliban"));
+        assert!(!check("/home/u/bin/caliban", "/home/v/bin/caliban"), "no store, no versions");
     }
 
     #[test]
