@@ -361,6 +361,21 @@ impl SessionHost {
         Ok(Ticket { taken: Taken::Began, ended })
     }
 
+    /// Does something while the agent rests, as one step: what is said meanwhile begins a turn afterwards.
+    pub async fn while_at_rest<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Unavailable> {
+        let cancel = self.0.shared.board().occupy()?;
+        let (done, result) = oneshot::channel();
+        let work = Box::new(move || {
+            // Who asked may have gone.
+            let _gone = done.send(work());
+        });
+        self.0.jobs.send(Job::Work { cancel, work }).map_err(|_| Unavailable::Closed)?;
+        result.await.map_err(|_| Unavailable::Closed)
+    }
+
     /// Makes room in the model's window now.
     pub fn compact(&self) -> Result<oneshot::Receiver<Result<(), Outcome>>, Unavailable> {
         let cancel = self.0.shared.board().occupy()?;

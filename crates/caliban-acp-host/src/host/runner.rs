@@ -32,10 +32,26 @@ pub(super) struct Shared {
 
 /// What the runner is told to do.
 pub(super) enum Job {
-    Prompt { prompt: Prompt, cancel: CancellationToken },
-    GoOn { cancel: CancellationToken },
-    Compact { cancel: CancellationToken, done: oneshot::Sender<Result<(), Outcome>> },
-    Configure { change: Change, done: oneshot::Sender<Result<(), String>> },
+    Prompt {
+        prompt: Prompt,
+        cancel: CancellationToken,
+    },
+    GoOn {
+        cancel: CancellationToken,
+    },
+    Compact {
+        cancel: CancellationToken,
+        done: oneshot::Sender<Result<(), Outcome>>,
+    },
+    /// Something that must not meet a turn.
+    Work {
+        cancel: CancellationToken,
+        work: Box<dyn FnOnce() + Send>,
+    },
+    Configure {
+        change: Change,
+        done: oneshot::Sender<Result<(), String>>,
+    },
     Close,
 }
 
@@ -149,6 +165,10 @@ pub(super) async fn run(mut agent: Box<dyn Hosted>, mut jobs: mpsc::UnboundedRec
                 // Who asked may have gone.
                 let _gone = done.send(result);
                 next
+            }
+            Job::Work { cancel, work } => {
+                work();
+                shared.rest(cancel.is_cancelled())
             }
             Job::Configure { change, done } => {
                 let result = agent.configure(change).await;

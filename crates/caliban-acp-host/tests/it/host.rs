@@ -338,3 +338,30 @@ async fn a_summary_that_does_not_come_ends_with_the_time_that_the_agent_has() {
     assert!(matches!(&result, Err(Outcome::Budget { .. })), "{result:?}");
     host.close().await;
 }
+
+/// `/undo` is such a step: nobody's prompt may begin a turn between the look and the work.
+#[tokio::test]
+async fn what_is_done_at_rest_meets_no_turn_and_what_was_said_meanwhile_is_heard_afterwards() {
+    let world = World::new(json!({"steps": [{"text": "heard"}]}));
+    let host = world.host("s").await;
+    let other = host.clone();
+    let work = host.while_at_rest(move || {
+        let refused = matches!((other.go_on(), other.compact()), (Err(_), Err(_)));
+        (refused, other.handle().feed().end())
+    });
+    let ((refused, at), ticket) =
+        tokio::join!(async { work.await.unwrap() }, host.prompt(Message::user("hi"), Author::User));
+    assert!(refused, "it counts as work");
+    let ended = ticket.unwrap().ended().await.unwrap();
+    assert_eq!(ended.report.text, "heard");
+    assert!(ended.at > at, "the turn came after the work");
+    // While a turn runs there is no rest.
+    let (world, gate) = World::gated(json!({"steps": [{"text": "late"}]}));
+    let busy = world.host("b").await;
+    let mut ticket = busy.prompt(Message::user("hi"), Author::User).await.unwrap();
+    assert!(busy.while_at_rest(|| panic!("a turn runs")).await.is_err());
+    gate.add_permits(1);
+    ticket.ended().await.unwrap();
+    host.close().await;
+    busy.close().await;
+}

@@ -126,8 +126,8 @@ impl SessionCommands {
             "effort" => effort(arguments, host).await?,
             "diff" => report::diff(&self.directory, host.cwd()),
             "undo" => self.undo(host).await?,
-            "rewind" => return self.fork(arguments, host, Files::Back),
-            "fork" => return self.fork(arguments, host, Files::Stay),
+            "rewind" => return self.fork(arguments, host, Files::Back).await,
+            "fork" => return self.fork(arguments, host, Files::Stay).await,
             "detach" => return self.handover.detach(&self.directory, host).await,
             "sessions" => report::sessions(&Sessions::new(self.repo_dir.clone())),
             "permissions" => permissions(arguments, host)?,
@@ -177,7 +177,10 @@ impl SessionCommands {
         check_rest(host)?;
         let turn = checkpoint::last_turn(&self.directory)
             .ok_or("no tool has changed a file in this session, or all of it is undone")?;
-        let undone = checkpoint::undo(&self.directory, turn).map_err(|error| error.to_string())?;
+        let directory = self.directory.clone();
+        // Another client's prompt begins no turn meanwhile: it would write the files that are brought back.
+        let undone = host.while_at_rest(move || checkpoint::undo(&directory, turn)).await;
+        let undone = undone.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
         let text = report::undone(&undone, host.cwd());
         let told = format!("[the user has undone your last changes of files. {text}]");
         host.handle().queue(told, Author::Caliban, None).await.map_err(|error| error.to_string())?;
@@ -186,7 +189,7 @@ impl SessionCommands {
         ))
     }
 
-    fn fork(&self, arguments: &str, host: &SessionHost, files: Files) -> Result<Answer, String> {
+    async fn fork(&self, arguments: &str, host: &SessionHost, files: Files) -> Result<Answer, String> {
         match files {
             Files::Back => check_rest(host)?,
             Files::Stay if host.is_running() => {
@@ -209,7 +212,9 @@ impl SessionCommands {
             directory: self.directory.clone(),
             changed: std::time::SystemTime::now(),
         };
-        let forked = take_back(&Sessions::new(self.repo_dir.clone()), &found, &self.repo, before, files)?;
+        let (sessions, repo) = (Sessions::new(self.repo_dir.clone()), self.repo.clone());
+        let taken = host.while_at_rest(move || take_back(&sessions, &found, &repo, before, files)).await;
+        let forked = taken.map_err(|error| error.to_string())??;
         let mut text =
             format!("This is session {}, forked from {}, which stays as it is.", forked.id, host.id());
         if let Some(undone) = &forked.undone {
