@@ -26,8 +26,10 @@ impl Repo {
     /// Looks at the working tree that this was opened in.
     pub async fn glance(&self, cancel: &CancellationToken) -> Result<Glance> {
         let place = self.opened();
-        let mut glance = Glance::default();
-        if matches!(place, GitPlace::Tree { .. }) {
+        let status = async || -> Result<Vec<String>> {
+            if !matches!(place, GitPlace::Tree { .. }) {
+                return Ok(Vec::new());
+            }
             let status = self.git.with_users_rules(place, "status");
             let status = status.args([
                 "--short",
@@ -35,18 +37,19 @@ impl Repo {
                 "--no-renames",
                 "--ignore-submodules=all",
             ]);
-            let output = status.ok(cancel).await?;
-            let lines = lines(&output.stdout);
-            glance.more = lines.len().saturating_sub(PATHS);
-            glance.changed = lines.into_iter().take(PATHS).collect();
-        }
-        let log =
-            self.git.hardened(place, "log").args(["--format=%h %s", "--no-show-signature", "-n", COMMITS]);
-        let output = log.run(cancel).await?;
-        if output.status.success() {
-            glance.commits = lines(&output.stdout);
-        }
-        Ok(glance)
+            Ok(lines(&status.ok(cancel).await?.stdout))
+        };
+        let log = async || -> Result<Vec<String>> {
+            let log = self.git.hardened(place, "log");
+            let log = log.args(["--format=%h %s", "--no-show-signature", "-n", COMMITS]);
+            let output = log.run(cancel).await?;
+            // In a repository without commits there is no log.
+            Ok(if output.status.success() { lines(&output.stdout) } else { Vec::new() })
+        };
+        // Side by side: whoever starts a run waits for the slower one only.
+        let (changed, commits) = tokio::try_join!(status(), log())?;
+        let more = changed.len().saturating_sub(PATHS);
+        Ok(Glance { changed: changed.into_iter().take(PATHS).collect(), more, commits })
     }
 }
 

@@ -37,7 +37,7 @@ use caliban_permissions::Policy;
 use caliban_providers::{Provider, ProviderKind};
 use caliban_tools::{DetachPlace, PrivateAddresses, SearchService, WorkspaceOptions};
 use caliban_worktrees::{GitOptions, Keep, Repo, Setup};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     below_agent, broker,
@@ -226,6 +226,8 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     };
     let policy = inherit(setup, policy).map_err(Failure::new)?;
     let policy = if fleet_agent.is_none() { below_agent::narrowed(policy)? } else { policy };
+    let glance = tree.as_ref().or(repo.as_ref()).map(|_| glance(root.clone()));
+    let glance = glance.map(|glance| AbortOnDropHandle::new(tokio::spawn(glance)));
     let fence_of = |profile, cwd: &Path| fences.program(profile, &policy, cwd).map_err(unfenced);
     let hook_fence = fence_of(settings.fence.hooks, &loaded.root)?;
     let mcp_fence = fence_of(settings.fence.mcp, &root)?;
@@ -234,7 +236,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     notes.extend(problem);
     let setup_above = setup.account_above.clone().or_else(account_above);
     let setup_above = setup_above.as_deref();
-    let blueprint = Blueprint {
+    let mut blueprint = Blueprint {
         billing: billing(&target),
         provider,
         model,
@@ -253,10 +255,8 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         repo: tree.clone().or_else(|| repo.clone()),
         date: jiff::Zoned::now().date().to_string(),
         surroundings: Surroundings {
-            git: match &tree.clone().or_else(|| repo.clone()) {
-                Some(_) => glance(&root).await,
-                None => Vec::new(),
-            },
+            // Looked at meanwhile, and put in at the end.
+            git: Vec::new(),
             shell: "bash".to_owned(),
             left_out: left_out(environment, &settings.bash.env_allow, breadth),
         },
@@ -291,6 +291,10 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     let elicit = questions.elicit(attendance);
     let (servers, without) = mcp::connect(&configs, &workspace.http, elicit.as_ref()).await;
     notes.extend(without);
+    if let Some(glance) = glance {
+        // One that crashed has seen nothing.
+        blueprint.surroundings.git = glance.await.unwrap_or_default();
+    }
     let repo_dir = loaded.paths.repo(&loaded.root);
     let background = settings.background_agents.limits();
     let fleet = settings.fleet.clone();
@@ -335,10 +339,10 @@ fn detach_place(repo_dir: &Path) -> Option<DetachPlace> {
 }
 
 /// What has changed in the repository and its last commits, for the model. Best effort, and not for long.
-async fn glance(root: &Path) -> Vec<String> {
+async fn glance(root: PathBuf) -> Vec<String> {
     let cancel = CancellationToken::new();
     let looking = async {
-        let repo = Repo::open(root, GitOptions::default(), &cancel).await.ok()?;
+        let repo = Repo::open(&root, GitOptions::default(), &cancel).await.ok()?;
         repo.glance(&cancel).await.ok()
     };
     let Some(glance) = tokio::time::timeout(GLANCE_TIME, looking).await.ok().flatten() else {
