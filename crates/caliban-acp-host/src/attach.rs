@@ -12,9 +12,10 @@ use std::{
 };
 
 use caliban_acp::v1::{
-    AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, ContentBlock, ContentChunk, CurrentModeUpdate, Error,
-    LoadSessionResponse, Meta, NewSessionResponse, PromptResponse, ResumeSessionResponse, SessionInfoUpdate,
-    SessionMode, SessionModeState, SessionNotification, SessionUpdate, StopReason,
+    AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, ConfigOptionUpdate, ContentBlock, ContentChunk,
+    CurrentModeUpdate, Error, LoadSessionResponse, Meta, NewSessionResponse, PromptResponse,
+    ResumeSessionResponse, SessionInfoUpdate, SessionMode, SessionModeState, SessionNotification,
+    SessionUpdate, StopReason,
 };
 use caliban_acp::{
     conn::{CallError, Closed, Peer, Responder},
@@ -39,7 +40,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
-    commands,
+    commands, config,
     host::{Clients, Ended, ModelSettings, SessionHost, Speech, Taken, Ticket, Unsaid, Utterance},
     permission::{self, Choice},
     render::{Abilities, Renderer, Shown, When},
@@ -291,19 +292,19 @@ impl Walk {
         match arrival {
             Arrival::New(responder) => {
                 let response = NewSessionResponse::new(self.host.id().to_owned()).modes(self.mode_state());
-                let response = response.meta(self.standing());
+                let response = response.config_options(config::options(&self.host)).meta(self.standing());
                 responder.answer(Ok(response)).await?;
             }
             Arrival::Load(responder) => {
                 self.replay(end, When::Replay, true).await?;
                 let response = LoadSessionResponse::new().modes(self.mode_state());
-                let response = response.meta(self.standing());
+                let response = response.config_options(config::options(&self.host)).meta(self.standing());
                 responder.answer(Ok(response)).await?;
             }
             Arrival::Resume(responder) => {
                 self.replay(end, When::Replay, false).await?;
                 let response = ResumeSessionResponse::new().modes(self.mode_state());
-                let response = response.meta(self.standing());
+                let response = response.config_options(config::options(&self.host)).meta(self.standing());
                 responder.answer(Ok(response)).await?;
             }
         }
@@ -351,6 +352,10 @@ impl Walk {
                     self.settings.mark_unchanged();
                     let update = SessionInfoUpdate::new().meta(standing);
                     self.update(SessionUpdate::SessionInfoUpdate(update)).await?;
+                    if let Some(options) = config::options(&self.host) {
+                        let update = ConfigOptionUpdate::new(options);
+                        self.update(SessionUpdate::ConfigOptionUpdate(update)).await?;
+                    }
                 }
                 Ok(()) = self.modes.changed() => {
                     let mode = self.modes.borrow_and_update().name();

@@ -21,6 +21,15 @@ pub(crate) fn message(prompt: &[ContentBlock]) -> Result<Message, Error> {
     Ok(Message { role: Role::User, blocks })
 }
 
+/// What a person has typed of it.
+pub(crate) fn typed(prompt: &[ContentBlock]) -> String {
+    let texts = prompt.iter().filter_map(|block| match block {
+        ContentBlock::Text(text) => Some(text.text.as_str()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
 fn block(content: &ContentBlock) -> Result<Block, Error> {
     match content {
         ContentBlock::Text(text) => Ok(Block::Text { text: text.text.clone() }),

@@ -5,6 +5,7 @@
 
 mod attach;
 mod commands;
+mod config;
 mod content;
 pub mod failure;
 pub mod host;

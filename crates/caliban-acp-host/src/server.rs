@@ -17,7 +17,7 @@ use caliban_acp::{
         ListSessionsRequest, ListSessionsResponse, LoadSessionRequest, McpCapabilities, NewSessionRequest,
         PromptCapabilities, PromptRequest, ResumeSessionRequest, SessionAdditionalDirectoriesCapabilities,
         SessionCapabilities, SessionCloseCapabilities, SessionListCapabilities, SessionResumeCapabilities,
-        SetSessionModeRequest, SetSessionModeResponse,
+        SetSessionConfigOptionRequest, SetSessionModeRequest, SetSessionModeResponse,
     },
 };
 use caliban_acp::{
@@ -38,7 +38,7 @@ use tokio::{
 use crate::{
     attach::{Arrival, Attachment, Client, Shows},
     commands::{Answer, Command},
-    content,
+    config, content,
     host::{SessionHost, Speech, Unsaid},
     render::Abilities,
     sessions::{LoadSession, NewSession, Sessions},
@@ -300,6 +300,15 @@ impl Server {
             handlers.spawn(async move {
                 let _gone = responder.answer(set).await;
             });
+        } else if method == names.session_set_config_option {
+            let wanted = self.config_option(&params);
+            handlers.spawn(async move {
+                let set = match wanted {
+                    Ok((host, request)) => config::set(&host, request).await,
+                    Err(error) => Err(error),
+                };
+                let _gone = responder.answer(set).await;
+            });
         } else if method == names.authenticate {
             // Keys come from the settings; there is nothing to log in to.
             handlers.spawn(async move {
@@ -425,9 +434,9 @@ impl Server {
     fn prompt(&self, handlers: &mut JoinSet<()>, params: &Params, responder: Responder) {
         let parsed = params.parse::<PromptRequest>().and_then(|request| {
             let message = content::message(&request.prompt)?;
-            Ok((request.session_id.to_string(), message))
+            Ok((request.session_id.to_string(), message, content::typed(&request.prompt)))
         });
-        let (id, message) = match parsed {
+        let (id, message, typed) = match parsed {
             Ok(parsed) => parsed,
             Err(error) => return refuse(handlers, responder, error),
         };
@@ -437,8 +446,10 @@ impl Server {
         };
         let Some(command) = Command::of(&message, attachment.host().commands()) else {
             let mut message = message;
-            if let Some(heading) = self.say.heading() {
-                message.blocks.insert(0, Block::Text { text: heading });
+            match self.say.heading() {
+                // Only a person's words bring files along.
+                None => drop(message.blocks.splice(0..0, attachment.host().mentioned(&typed))),
+                Some(heading) => message.blocks.insert(0, Block::Text { text: heading }),
             }
             handlers.spawn(attachment.prompt(message, responder));
             return;
@@ -485,6 +496,19 @@ impl Server {
         })?;
         attachment.host().set_mode(mode);
         Ok(SetSessionModeResponse::new())
+    }
+
+    /// The session whose option is to be changed by a client that may.
+    fn config_option(&self, params: &Params) -> Result<(SessionHost, SetSessionConfigOptionRequest), Error> {
+        let request: SetSessionConfigOptionRequest = params.parse()?;
+        if let Some(why) = self.say.refusal() {
+            return Err(Error::new(Error::invalid_request().code.into(), why));
+        }
+        let attached = self.attached();
+        let attachment = attached
+            .get(&*request.session_id.0)
+            .ok_or_else(|| Error::session_not_found(request.session_id.clone()))?;
+        Ok((attachment.host().clone(), request))
     }
 
     fn attached(&self) -> MutexGuard<'_, HashMap<String, Attachment>> {

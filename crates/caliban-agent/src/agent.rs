@@ -40,7 +40,7 @@ use crate::{
     guard::Guard,
     handle::Handle,
     hooks::{HookEvent, Hooks},
-    pictures,
+    mentions, pictures,
     prompt::{self, Instructions},
     session_file, spent,
     transcript::{self, Durability, Standing, Transcript, TranscriptError},
@@ -539,7 +539,7 @@ impl Agent {
         }
         let context: Vec<Block> =
             self.opening_context.drain(..).chain(answer.context).map(|text| Block::Text { text }).collect();
-        let added = context.len();
+        let added = context.len() + mentions::leading(&message.blocks);
         pictures::fit_prompt(&mut message).await;
         message.blocks.splice(0..0, context);
         let event = Event::Prompt { message, author, context: added, queued };

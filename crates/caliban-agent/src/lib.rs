@@ -22,7 +22,7 @@ mod guard;
 pub mod handle;
 pub mod hooks;
 mod jobs;
-mod mentions;
+pub mod mentions;
 mod pictures;
 pub mod prompt;
 mod request;

@@ -3,36 +3,82 @@
 //! Only what the rules let the agent read without a question; everything else stays a word. Whoever calls says which text
 //! a person has written: what comes through a pipe may name files that nobody meant.
 
-use std::{io::Read as _, path::Path, sync::PoisonError};
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use caliban_core::{access::Access, message::Block};
-use caliban_permissions::Verdict;
-use caliban_tools::limits::{IMAGE_BYTES, READ_BYTES};
+use caliban_permissions::{Policy, Verdict};
+use caliban_tools::{
+    Workspace,
+    limits::{IMAGE_BYTES, READ_BYTES},
+};
 
 use crate::agent::Kit;
 
 /// Files that one prompt brings along.
-const FILES: usize = 16;
+pub const FILES: usize = 16;
 /// Names of a directory that are listed.
 const ENTRIES: usize = 200;
 
+/// What a block begins with that brings a file or a directory along as text.
+const BEGINS: [&str; 2] = ["<file path=\"", "<directory path=\""];
+
+/// Brings the files along that a person's words name. Cheap to clone.
+#[derive(Clone)]
+pub struct Mentions {
+    workspace: Arc<Workspace>,
+    policy: Arc<RwLock<Policy>>,
+}
+
+/// The names behind `@` in what a person says.
+pub fn named(words: &str) -> impl Iterator<Item = &str> {
+    words.split_whitespace().filter_map(|word| word.strip_prefix('@')).filter(|name| !name.is_empty())
+}
+
+/// How many blocks at the beginning of a message were brought along as text: they are for the model, not for people.
+pub(crate) fn leading(blocks: &[Block]) -> usize {
+    let is_brought = |block: &&Block| match block {
+        Block::Text { text } => BEGINS.iter().any(|begin| text.starts_with(begin)),
+        _ => false,
+    };
+    let count = blocks.iter().take_while(is_brought).count();
+    // What is all that was said, somebody has typed.
+    if count < blocks.len() { count } else { 0 }
+}
+
+/// The file that a name means from `cwd`. A sentence may end behind a name.
+pub fn path_of(cwd: &Path, name: &str) -> PathBuf {
+    let exact = cwd.join(name);
+    if exact.exists() {
+        return exact;
+    }
+    cwd.join(name.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', '"', '\'']))
+}
+
 impl Kit {
+    /// For those who take words in.
+    pub fn mentions(&self) -> Mentions {
+        Mentions { workspace: self.workspace.clone(), policy: self.policy.clone() }
+    }
+}
+
+impl Mentions {
     /// What goes along with these words.
-    pub fn mentioned(&self, words: &str) -> Vec<Block> {
+    pub fn along(&self, words: &str) -> Vec<Block> {
+        self.bring(named(words))
+    }
+
+    /// The files with these names.
+    pub fn bring<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Vec<Block> {
         let mut blocks = Vec::new();
         let mut seen = Vec::new();
-        for word in words.split_whitespace().filter_map(|word| word.strip_prefix('@')) {
-            let exact = self.workspace.cwd().join(word);
-            // A sentence may end behind a name.
-            let path = if exact.exists() {
-                exact
-            } else {
-                self.workspace
-                    .cwd()
-                    .join(word.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', '"', '\'']))
-            };
-            if word.is_empty() || seen.contains(&path) || seen.len() >= FILES || !self.may_read(&path) {
+        for name in names {
+            let path = path_of(&self.workspace.cwd(), name);
+            if seen.contains(&path) || seen.len() >= FILES || !self.may_read(&path) {
                 continue;
             }
             if let Some(block) = brought(&path) {

@@ -32,6 +32,9 @@ pub struct SpawnSpec {
     pub version: u32,
     /// The task.
     pub prompt: String,
+    /// The files that a person named in it, as typed behind `@`: they go along with it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mentions: Vec<String>,
     /// A name for people, shown in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<Slug>,

@@ -11,6 +11,7 @@ use caliban_agent::{
     budget::Purse,
     event::{Author, Outcome},
     handle::Handle,
+    mentions::Mentions,
 };
 use caliban_core::{
     message::{Effort, Message},
@@ -80,6 +81,10 @@ pub struct About {
     pub redactor: Redactor,
     /// What it may do.
     pub policy: Arc<RwLock<Policy>>,
+    /// Brings the files along that a person's words name, where it can.
+    pub mentions: Option<Mentions>,
+    /// The models that can be chosen, the present one among them; none where it cannot be changed.
+    pub models: Vec<String>,
 }
 
 impl Hosted for Agent {
@@ -95,6 +100,8 @@ impl Hosted for Agent {
             purse: kit.purse.clone(),
             redactor: kit.redactor.clone(),
             policy: kit.policy.clone(),
+            mentions: Some(kit.mentions()),
+            models: models(&kit.model, kit.provider.name()),
         }
     }
 
@@ -134,4 +141,17 @@ impl Hosted for Agent {
     fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
         Box::pin(Agent::close(*self))
     }
+}
+
+/// The models of the provider that the catalogue knows. A provider that it does not know has the present one.
+fn models(model: &str, provider: &str) -> Vec<String> {
+    let known = caliban_core::models::all().iter().map(|known| known.name.as_str());
+    let mut models: Vec<String> = known
+        .filter(|name| caliban_core::models::family(name).vendor == provider)
+        .map(str::to_owned)
+        .collect();
+    if !models.iter().any(|known| known == model) {
+        models.insert(0, model.to_owned());
+    }
+    models
 }

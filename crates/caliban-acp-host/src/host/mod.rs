@@ -21,6 +21,7 @@ use caliban_agent::{
     event::{Ask, Author, Outcome, Record},
     feed::{Cursor, Entry},
     handle::Handle,
+    mentions,
 };
 use caliban_core::message::{Block, Effort, Message};
 use caliban_permissions::{Mode, Policy};
@@ -201,6 +202,21 @@ impl SessionHost {
             settings.effort = change.effort.unwrap_or(settings.effort);
         });
         Ok(())
+    }
+
+    /// The files that a person's words name, for the model.
+    pub fn mentioned(&self, words: &str) -> Vec<Block> {
+        self.bring(mentions::named(words))
+    }
+
+    /// The files with these names.
+    pub fn bring<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Vec<Block> {
+        self.0.about.mentions.as_ref().map(|mentions| mentions.bring(names)).unwrap_or_default()
+    }
+
+    /// The models that can be chosen.
+    pub(crate) fn models(&self) -> &[String] {
+        &self.0.about.models
     }
 
     /// What the agent may do.

@@ -97,6 +97,8 @@ impl Hosted for Echo {
             purse: Purse::new("echo", Limits::NONE, None),
             redactor: Redactor::new(Vec::<(String, String)>::new()),
             policy: Arc::new(RwLock::new(Policy::new(root.clone(), root))),
+            mentions: None,
+            models: Vec::new(),
         }
     }
 

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use caliban_agent::mentions;
 use caliban_contract::variables::VEILED_TASK;
 use caliban_control::{
     Client,
@@ -54,6 +55,8 @@ struct Spawned {
 /// What is asked for.
 struct Task<'a> {
     prompt: String,
+    /// The part of it that a person typed.
+    typed: Option<&'a str>,
     task: &'a TaskFlags,
     agent: &'a AgentFlags,
     append: Option<&'a str>,
@@ -69,7 +72,8 @@ pub(super) async fn from_args(
         (None, Some(file)) => prompt_file(&fleet.cwd, file)?,
         (None, None) => String::new(),
     };
-    let task = Task { prompt, task: &args.task, agent: &args.agent, append: None };
+    let task =
+        Task { prompt, typed: args.prompt.as_deref(), task: &args.task, agent: &args.agent, append: None };
     spawn(fleet, &task, args.json, out).await
 }
 
@@ -79,7 +83,8 @@ pub(super) async fn from_cli(fleet: &Fleet<'_>, cli: &Cli, out: &mut dyn Write) 
         None => crate::print::with_stdin(cli.run.prompt().map(str::to_owned))?.unwrap_or_default(),
     };
     let append = cli.run.system_prompt_append.as_deref();
-    spawn(fleet, &Task { prompt, task: &cli.task, agent: &cli.agent, append }, false, out).await
+    let task = Task { prompt, typed: cli.run.prompt(), task: &cli.task, agent: &cli.agent, append };
+    spawn(fleet, &task, false, out).await
 }
 
 async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
@@ -228,6 +233,10 @@ fn spec(
 ) -> Result<SpawnSpec, Failure> {
     let wanted = task.task;
     let mut spec = SpawnSpec { setup, ..SpawnSpec::new(task.prompt.clone(), fleet.cwd.clone()) };
+    // What is no file here is a word, and stays where words are.
+    let named = mentions::named(task.typed.unwrap_or_default());
+    let named = named.filter(|name| mentions::path_of(&fleet.cwd, name).exists());
+    spec.mentions = named.take(mentions::FILES).map(str::to_owned).collect();
     spec.label = match &wanted.label {
         Some(label) => Some(Slug::parse(label).map_err(|error| {
             Failure::usage(format!("--label: {error}"))

@@ -73,7 +73,7 @@ pub(crate) async fn print(cli: &Cli, environment: &Environment, cwd: &Path) -> R
     }
     let mut message = prompt.map(Message::user);
     if let (Some(message), Some(words)) = (&mut message, cli.run.prompt()) {
-        let along = agent.kit().mentioned(words);
+        let along = agent.kit().mentions().along(words);
         message.blocks.splice(0..0, along);
     }
     drive(cli, agent, message).await

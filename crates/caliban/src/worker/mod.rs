@@ -225,7 +225,9 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
         return Err(Failure::new("the session was closed before it began"));
     }
     if let Some(text) = task {
-        host.prompt(Message::user(text), Author::User).await.map_err(|error| Failure::new(chain(&error)))?;
+        let mut message = Message::user(text);
+        message.blocks.splice(0..0, host.bring(spec.mentions.iter().map(String::as_str)));
+        host.prompt(message, Author::User).await.map_err(|error| Failure::new(chain(&error)))?;
     }
     let idle = Duration::from_secs(u64::from(composition.fleet.idle_minutes.get()) * 60);
     let mut postman = identity.map(|identity| Postman::start(identity, host.clone()));

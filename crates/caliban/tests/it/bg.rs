@@ -16,13 +16,29 @@ pub(crate) struct Editor {
 
 impl Editor {
     pub(crate) fn open(place: &Place) -> Self {
-        let run = place.env.start("caliban", ["acp"]).args(place.server.args(place.protocol));
-        let mut editor = Self { program: run.dir(&place.repo).spawn(), sent: 0, session: String::new() };
-        let abilities = json!({"session": {"notices": {}}});
-        editor.call("initialize", json!({"protocolVersion": 1, "clientCapabilities": abilities}));
+        let (mut editor, _) = Self::connect(place, &json!({"session": {"notices": {}}}));
         let made = editor.call("session/new", json!({"cwd": place.repo, "mcpServers": []}));
         editor.session = made["sessionId"].as_str().unwrap().to_owned();
         editor
+    }
+
+    /// An editor with these abilities and no session yet, and what the agent said of itself.
+    pub(crate) fn connect(place: &Place, abilities: &Value) -> (Self, Value) {
+        let run = place.env.start("caliban", ["acp"]).args(place.server.args(place.protocol));
+        let mut editor = Self { program: run.dir(&place.repo).spawn(), sent: 0, session: String::new() };
+        let params = json!({"protocolVersion": 1, "clientCapabilities": abilities});
+        let welcome = editor.call("initialize", params);
+        (editor, welcome)
+    }
+
+    /// Goes on in this session.
+    pub(crate) fn in_session(&mut self, session: &str) {
+        self.session = session.to_owned();
+    }
+
+    /// Says something that is no request.
+    pub(crate) fn write(&mut self, line: &Value) {
+        self.program.write(format!("{line}\n"));
     }
 
     /// Everything that has come so far.
@@ -32,7 +48,7 @@ impl Editor {
         whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    fn send(&mut self, method: &str, params: Value) -> u64 {
+    pub(crate) fn send(&mut self, method: &str, params: Value) -> u64 {
         self.sent += 1;
         let line = json!({"jsonrpc": "2.0", "id": self.sent, "method": method, "params": params});
         self.program.write(format!("{line}\n"));
@@ -52,7 +68,7 @@ impl Editor {
         answer.get("result").unwrap_or(&answer["error"]["message"]).clone()
     }
 
-    fn call(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
         let id = self.send(method, params);
         self.answer(id)
     }

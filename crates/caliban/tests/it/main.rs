@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "test code: a failed step is a failed test")]
 
+mod acp;
 mod agent_view;
 mod approvals;
 mod archive;

@@ -1,9 +1,13 @@
 //! What the model is told: the system prompt, the place, the project's own instructions, files that are mentioned.
 
 use serde_json::{Value, json};
-use testkit::{script, text, tool};
+use testkit::{StepExt as _, script, text, tool, wait_until};
 
-use crate::{fleet::bash, place::Place};
+use crate::{
+    fleet::bash,
+    place::Place,
+    screen::{leave, open},
+};
 
 fn messages(place: &Place, request: usize) -> String {
     place.server.model_requests()[request].body["messages"].to_string()
@@ -119,6 +123,23 @@ fn a_mentioned_file_goes_along_and_one_that_may_not_be_read_does_not() {
     for words in ["not for models", "nor this", "from a pipe"] {
         assert!(!sent.contains(words), "{words} is in {sent}");
     }
+}
+
+#[test]
+fn a_mentioned_file_goes_along_on_the_screen_and_in_the_background() {
+    let place = Place::new(script![text("seen"), text("seen").forever()]);
+    place.env.write(place.repo.join("notes.txt"), "the word is plugh");
+    let tmux = open(&place, "'read @notes.txt'");
+    tmux.wait_for_text("seen");
+    assert!(messages(&place, 0).contains("the word is plugh"), "{}", messages(&place, 0));
+    leave(&tmux);
+    place.env.write(place.repo.join("notes2.txt"), "from a pipe");
+    let args = ["--bg", "read @notes.txt", "--isolation", "none"];
+    place.caliban().args(args).stdin("@notes2.txt".to_owned()).output().ok();
+    wait_until("the background agent asks", || place.server.model_requests().len() > 1);
+    let sent = messages(&place, 1);
+    assert!(sent.contains("the word is plugh") && !sent.contains("from a pipe"), "{sent}");
+    place.verb(["daemon", "stop"]).ok();
 }
 
 #[test]
