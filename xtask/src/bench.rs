@@ -24,6 +24,7 @@ mod request;
 mod rivals;
 mod server;
 mod table;
+mod team;
 mod tool_turn;
 mod tui;
 mod turn;
@@ -66,7 +67,7 @@ struct Bench {
     run: fn(&Bed) -> Result<Table>,
 }
 
-const BENCHES: [Bench; 13] = [
+const BENCHES: [Bench; 14] = [
     version::BENCH,
     help::BENCH,
     turn::BENCH,
@@ -78,6 +79,7 @@ const BENCHES: [Bench; 13] = [
     broker::BENCH,
     broker_load::BENCH,
     broker_http::BENCH,
+    team::BENCH,
     fleet::BENCH,
     tui::BENCH,
 ];
