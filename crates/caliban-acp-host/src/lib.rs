@@ -4,6 +4,7 @@
 //! [`Factory`] does), reads no environment and prints nothing.
 
 mod attach;
+mod client_files;
 mod commands;
 mod config;
 mod content;
@@ -19,6 +20,7 @@ pub mod stdio;
 mod tools;
 mod turn_end;
 
+pub use client_files::ClientFiles;
 pub use commands::{Answer, CommandInfo, Commands};
 pub use failure::{AcpFailure, FailureKind};
 pub use host::{Clients, Hosted, SessionHost};

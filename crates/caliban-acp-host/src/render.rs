@@ -34,6 +34,7 @@ use caliban_core::{
 use serde_json::{Value, json};
 
 use crate::{
+    client_files::FileAbilities,
     content::{self, boundary},
     tools,
     turn_end::TurnEnded,
@@ -63,6 +64,8 @@ pub(crate) enum When {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Abilities {
     pub(crate) notices: bool,
+    /// What its own files can be used for.
+    pub(crate) files: FileAbilities,
 }
 
 /// Where one client stands in a conversation.

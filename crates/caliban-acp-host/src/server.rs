@@ -21,7 +21,7 @@ use caliban_acp::{
     },
 };
 use caliban_acp::{
-    conn::{ConnError, Inbox, Incoming, Limits, Params, Responder},
+    conn::{ConnError, Inbox, Incoming, Limits, Params, Peer, Responder},
     extension::{
         BEHALF, Behalf, LEAVE, LOAD, NO_SAY, PROMPTS, SEND, SendRequest, SessionRequest, field, meta,
     },
@@ -37,6 +37,7 @@ use tokio::{
 
 use crate::{
     attach::{Arrival, Attachment, Client, Shows},
+    client_files::{ClientFiles, FileAbilities},
     commands::{Answer, Command},
     config, content,
     host::{SessionHost, Speech, Unsaid},
@@ -166,9 +167,12 @@ async fn introduction(
                         };
                     }
                     responder.answer(Ok(welcome(sessions, options))).await?;
-                    let session = request.client_capabilities.session;
+                    let client = request.client_capabilities;
+                    let files =
+                        FileAbilities { read: client.fs.read_text_file, write: client.fs.write_text_file };
                     return Ok(Some(Abilities {
-                        notices: session.is_some_and(|session| session.notices.is_some()),
+                        notices: client.session.is_some_and(|session| session.notices.is_some()),
+                        files,
                     }));
                 }
                 Err(error) => responder.answer::<()>(Err(error)).await?,
@@ -210,8 +214,9 @@ fn welcome(sessions: &Sessions, options: &ServeOptions) -> InitializeResponse {
 
 /// Where a session works, from the fields that the three requests which open one share.
 macro_rules! place_of {
-    ($request:ident) => {
+    ($request:ident, $files:ident) => {
         NewSession {
+            files: $files.clone(),
             cwd: $request.cwd,
             additional_directories: $request.additional_directories,
             mcp_servers: $request.mcp_servers,
@@ -272,17 +277,17 @@ impl Server {
             self.prompt(handlers, &params, responder);
         } else if method == names.session_new {
             handlers.spawn(async move {
-                let made = cancellable(&responder, server.create(&params)).await;
+                let made = cancellable(&responder, server.create(&params, &peer)).await;
                 server.arrive(made, responder, peer, Arrival::New).await;
             });
         } else if method == names.session_load {
             handlers.spawn(async move {
-                let loaded = cancellable(&responder, server.load(&params)).await;
+                let loaded = cancellable(&responder, server.load(&params, &peer)).await;
                 server.arrive(loaded, responder, peer, Arrival::Load).await;
             });
         } else if method == names.session_resume {
             handlers.spawn(async move {
-                let loaded = cancellable(&responder, server.resume(&params)).await;
+                let loaded = cancellable(&responder, server.resume(&params, &peer)).await;
                 server.arrive(loaded, responder, peer, Arrival::Resume).await;
             });
         } else if method == names.session_list {
@@ -363,21 +368,24 @@ impl Server {
         recorded(host.speak(request.text, request.id)).await
     }
 
-    async fn create(&self, params: &Params) -> Result<SessionHost, Error> {
+    async fn create(&self, params: &Params, peer: &Peer) -> Result<SessionHost, Error> {
         let request: NewSessionRequest = params.parse()?;
-        Ok(self.sessions.create(place_of!(request)).await?)
+        let files = ClientFiles::of(peer.clone(), self.abilities.files);
+        Ok(at(files.as_ref(), self.sessions.create(place_of!(request, files)).await?))
     }
 
-    async fn load(&self, params: &Params) -> Result<SessionHost, Error> {
+    async fn load(&self, params: &Params, peer: &Peer) -> Result<SessionHost, Error> {
         let request: LoadSessionRequest = params.parse()?;
-        let (id, place) = (request.session_id.to_string(), place_of!(request));
-        Ok(self.sessions.load(LoadSession { id, place }).await?)
+        let files = ClientFiles::of(peer.clone(), self.abilities.files);
+        let (id, place) = (request.session_id.to_string(), place_of!(request, files));
+        Ok(at(files.as_ref(), self.sessions.load(LoadSession { id, place }).await?))
     }
 
-    async fn resume(&self, params: &Params) -> Result<SessionHost, Error> {
+    async fn resume(&self, params: &Params, peer: &Peer) -> Result<SessionHost, Error> {
         let request: ResumeSessionRequest = params.parse()?;
-        let (id, place) = (request.session_id.to_string(), place_of!(request));
-        Ok(self.sessions.load(LoadSession { id, place }).await?)
+        let files = ClientFiles::of(peer.clone(), self.abilities.files);
+        let (id, place) = (request.session_id.to_string(), place_of!(request, files));
+        Ok(at(files.as_ref(), self.sessions.load(LoadSession { id, place }).await?))
     }
 
     async fn list(&self, params: &Params) -> Result<ListSessionsResponse, Error> {
@@ -402,7 +410,7 @@ impl Server {
         &self,
         host: Result<SessionHost, Error>,
         responder: Responder,
-        peer: caliban_acp::conn::Peer,
+        peer: Peer,
         arrival: fn(Responder) -> Arrival,
     ) {
         let host = match host {
@@ -533,6 +541,14 @@ async fn recorded(said: Result<Speech, Unsaid>) -> Result<Value, Error> {
         Ok(_nobody_waits) => Ok(json!({})),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The client's files belong to the session that it has opened with them.
+fn at(files: Option<&ClientFiles>, host: SessionHost) -> SessionHost {
+    if let Some(files) = files {
+        files.belong_to(host.id());
+    }
+    host
 }
 
 fn refuse(handlers: &mut JoinSet<()>, responder: Responder, error: Error) {

@@ -15,6 +15,7 @@ use caliban_acp::{
 use tokio::sync::mpsc;
 
 use crate::{
+    client_files::ClientFiles,
     commands::Commands,
     failure::{AcpFailure, FailureKind},
     host::{Clients, Hosted, SessionHost},
@@ -67,6 +68,8 @@ pub struct NewSession {
     pub mcp_servers: Vec<McpServer>,
     /// What else the client says.
     pub meta: Option<Meta>,
+    /// The client's own files, where it offers them.
+    pub files: Option<ClientFiles>,
 }
 
 /// A recorded session that a client wants.

@@ -103,11 +103,16 @@ impl Edit {
             turn = self.workspace.locks.lock(&real) => turn,
             () = call.cancel.cancelled() => return Err(blocking::INTERRUPTED.into()),
         };
-        let workspace = self.workspace.clone();
+        self.workspace.unsaved.ask(&real).await;
+        let (workspace, changed) = (self.workspace.clone(), real.clone());
         let work = move |commit: &Commit| {
             edit_now(&workspace, &target.path, &real, &input, commit).unwrap_or_else(ToolOutput::error)
         };
-        Ok(blocking::run_change(call.cancel, work).await)
+        let output = blocking::run_change(call.cancel, work).await;
+        if !output.is_error {
+            self.workspace.unsaved.tell(&changed).await;
+        }
+        Ok(output)
     }
 }
 
@@ -203,6 +208,9 @@ pub(crate) fn load(
     if content.len() as u64 > FILE_BYTES {
         let limit = words::bytes(FILE_BYTES);
         return Err(format!("{shown} is larger than {limit}; change it with Bash (sed, a script)"));
+    }
+    if let Some(unsaved) = workspace.unsaved.text(real) {
+        content = unsaved;
     }
     let stamp = Stamp::new(&meta, Some(hash(&content)));
     Ok((content, stamp))

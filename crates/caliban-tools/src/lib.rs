@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 mod bash;
 mod blocking;
+mod buffers;
 mod edit;
 mod fetch;
 mod full_output;
@@ -42,6 +43,7 @@ pub use crate::{
         JOB_MARK,
         jobs::{JobInfo, JobState},
     },
+    buffers::Buffers,
     fetch::search::QUERY as SEARCH_QUERY,
     full_output::Redact,
     limits::Limits,

@@ -76,11 +76,21 @@ impl ApplyPatch {
                 () = call.cancel.cancelled() => return Err(blocking::INTERRUPTED.into()),
             }
         }
+        let reals: Vec<PathBuf> = targets.iter().map(|(.., real)| real.clone()).collect();
+        for real in &reals {
+            self.workspace.unsaved.ask(real).await;
+        }
         let workspace = self.workspace.clone();
         let work = move |commit: &Commit| {
             patch_now(&workspace, &changes, &targets, commit).unwrap_or_else(ToolOutput::error)
         };
-        Ok(blocking::run_change(call.cancel, work).await)
+        let output = blocking::run_change(call.cancel, work).await;
+        if !output.is_error {
+            for real in &reals {
+                self.workspace.unsaved.tell(real).await;
+            }
+        }
+        Ok(output)
     }
 }
 

@@ -67,6 +67,9 @@ impl Read {
     async fn read(&self, input: &Value, call: &Call<'_>) -> Result<ToolOutput, String> {
         let input: Input = input::parse("Read", input)?;
         let target = self.workspace.claim(&input.file_path)?;
+        if let Ok(real) = target.real(&input.file_path) {
+            self.workspace.unsaved.ask(&real).await;
+        }
         let workspace = self.workspace.clone();
         let (theirs, wanted) = (target.clone(), input.clone());
         let work = move |cancel: &CancellationToken| read_now(&workspace, &theirs, &wanted, cancel);
@@ -135,6 +138,13 @@ fn read_now(
     }
     if !meta.is_file() {
         return Err(format!("{shown} is a pipe, a socket or a device, not a file"));
+    }
+    if let Some(text) = workspace.unsaved.text(&real) {
+        let mut page =
+            Page::read(&mut &*text, text.len() as u64, input.offset, input.limit, cancel).map_err(failed)?;
+        page.note = Some("[as it is in the user's editor; it is not saved yet]");
+        workspace.ledger.saw(&real, Stamp::new(&meta, page.content), page.seen());
+        return page.output(shown).map(Found::Output);
     }
     let start = sniff(&mut file).map_err(failed)?;
     match kind(&start) {

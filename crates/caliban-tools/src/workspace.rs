@@ -17,6 +17,7 @@ use crate::{
         self,
         jobs::{JobInfo, Jobs},
     },
+    buffers::{Buffers, Unsaved},
     full_output::{FullOutputs, Redact},
     ledger::FileLedger,
     limits::Limits,
@@ -50,6 +51,8 @@ pub struct WorkspaceOptions {
     pub search: Option<SearchService>,
     /// Where commands are recorded that outlive the agent; none where the agent may have none.
     pub detach: Option<DetachPlace>,
+    /// The editor that a person has files open in, if it can be asked.
+    pub editor: Option<Arc<dyn Buffers>>,
 }
 
 /// A search service.
@@ -108,6 +111,7 @@ pub struct Workspace {
     pub(crate) outputs: FullOutputs,
     pub(crate) jobs: Jobs,
     pub(crate) http: Client,
+    pub(crate) unsaved: Unsaved,
     cwd: Mutex<PathBuf>,
     todos: Mutex<Vec<Todo>>,
     off_limits: Mutex<Option<OffLimits>>,
@@ -144,6 +148,7 @@ impl Workspace {
             PrivateAddresses::Allow => AddressPolicy::Any,
         };
         let http = Client::new(options.http.clone());
+        let unsaved = Unsaved::new(options.editor.clone());
         Ok(Arc::new(Self {
             options,
             ledger: FileLedger::default(),
@@ -152,6 +157,7 @@ impl Workspace {
             outputs,
             jobs,
             http,
+            unsaved,
             cwd: Mutex::new(root),
             todos: Mutex::new(Vec::new()),
             off_limits: Mutex::new(None),

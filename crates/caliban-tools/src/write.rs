@@ -84,11 +84,16 @@ impl Write {
             turn = self.workspace.locks.lock(&real) => turn,
             () = call.cancel.cancelled() => return Err(blocking::INTERRUPTED.into()),
         };
-        let workspace = self.workspace.clone();
+        self.workspace.unsaved.ask(&real).await;
+        let (workspace, changed) = (self.workspace.clone(), real.clone());
         let done = move |commit: &Commit| {
             write_now(&workspace, &real, &input, commit).unwrap_or_else(ToolOutput::error)
         };
-        Ok(blocking::run_change(call.cancel, done).await)
+        let output = blocking::run_change(call.cancel, done).await;
+        if !output.is_error {
+            self.workspace.unsaved.tell(&changed).await;
+        }
+        Ok(output)
     }
 }
 
@@ -99,7 +104,7 @@ fn write_now(
     commit: &Commit,
 ) -> Result<ToolOutput, String> {
     let shown = &input.file_path;
-    let (old, shaped) = match look(real).map_err(|reason| format!("{shown}: {reason}"))? {
+    let (old, shaped) = match look(workspace, real).map_err(|reason| format!("{shown}: {reason}"))? {
         None => (Old::Absent, Shaped { content: input.content.as_bytes().to_vec(), notes: Vec::new() }),
         Some(now) => {
             may_replace(shown, workspace.ledger.judge(real, &now.stamp))?;
@@ -139,7 +144,7 @@ struct Present {
     content: Vec<u8>,
 }
 
-fn look(real: &Path) -> Result<Option<Present>, String> {
+fn look(workspace: &Workspace, real: &Path) -> Result<Option<Present>, String> {
     let mut file = match target::open(real) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -157,5 +162,8 @@ fn look(real: &Path) -> Result<Option<Present>, String> {
     }
     let mut content = Vec::new();
     (&mut file).take(FILE_BYTES + 1).read_to_end(&mut content).map_err(|error| words::reason(&error))?;
+    if let Some(unsaved) = workspace.unsaved.text(real) {
+        content = unsaved;
+    }
     Ok(Some(Present { stamp: Stamp::new(&meta, Some(hash(&content))), content }))
 }

@@ -7,7 +7,7 @@ use std::{
 
 use caliban_acp::v1::SessionInfo;
 use caliban_acp_host::{
-    AcpFailure, Factory, FailureKind, LoadSession, NewSession, Opened, sessions::BoxFuture,
+    AcpFailure, ClientFiles, Factory, FailureKind, LoadSession, NewSession, Opened, sessions::BoxFuture,
 };
 use caliban_agent::{Attendance, conversation::Conversation};
 
@@ -75,6 +75,7 @@ impl Editor {
         setup.system_prompt_append.clone_from(&self.append);
         let request = Request {
             mcp_servers: &place.mcp_servers,
+            editor: place.files.as_ref().map(ClientFiles::buffers),
             patience: Patience::Long,
             after_turn: AfterTurn::Stay,
             ..Request::here(&place.cwd, &setup, Attendance::Somebody)

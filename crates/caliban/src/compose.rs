@@ -35,7 +35,7 @@ use caliban_keeper::Variables;
 use caliban_mcp::Server;
 use caliban_permissions::Policy;
 use caliban_providers::{Provider, ProviderKind};
-use caliban_tools::{DetachPlace, PrivateAddresses, SearchService, WorkspaceOptions};
+use caliban_tools::{Buffers, DetachPlace, PrivateAddresses, SearchService, WorkspaceOptions};
 use caliban_worktrees::{GitOptions, Keep, Repo, Setup};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -114,6 +114,8 @@ pub(crate) struct Request<'a> {
     pub after_turn: AfterTurn,
     /// MCP servers that a client brings along.
     pub mcp_servers: &'a [caliban_acp::v1::McpServer],
+    /// The editor that a person has files open in.
+    pub editor: Option<Arc<dyn Buffers>>,
     /// Which agent of the fleet this is, and how many are above it.
     pub fleet_agent: Option<(AgentId, u32)>,
     /// The settings files to use; those of now when absent.
@@ -133,6 +135,7 @@ impl<'a> Request<'a> {
             patience: Patience::Short,
             after_turn: AfterTurn::End,
             mcp_servers: &[],
+            editor: None,
             fleet_agent: None,
             files: None,
         }
@@ -150,6 +153,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         patience,
         after_turn,
         mcp_servers,
+        editor,
         fleet_agent,
         files,
     } = request;
@@ -209,6 +213,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         search: search(settings),
         detach: detach_place(&loaded.paths.repo(&loaded.root)),
         http: caliban_http::Options { proxy: environment.proxy(), ..Default::default() },
+        editor,
     };
     notes.extend(problems);
     notes.extend(hook_problems(settings));

@@ -93,6 +93,7 @@ mod tests {
             redact: None,
             limits: caliban_tools::Limits::default(),
             http: caliban_http::Options::default(),
+            editor: None,
         };
         let workspace: Arc<_> = caliban_tools::Workspace::new(options).unwrap();
         let mut names: Vec<String> =

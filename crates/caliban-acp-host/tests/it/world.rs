@@ -162,6 +162,7 @@ impl World {
                 helper: PathBuf::from("/bin/false"),
                 http: Default::default(),
                 private_addresses: PrivateAddresses::Refuse,
+                editor: None,
                 detach: None,
                 search: None,
                 redact: None,

@@ -110,6 +110,7 @@ impl World {
                 search: None,
                 redact: None,
                 limits: caliban_tools::Limits::default(),
+                editor: None,
             }),
         );
         blueprint.kit(wanted).unwrap()

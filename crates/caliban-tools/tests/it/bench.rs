@@ -34,6 +34,7 @@ impl Bench {
         let root = base.join("root");
         fs::create_dir(&root).unwrap();
         let mut options = WorkspaceOptions {
+            editor: None,
             root: root.clone(),
             extra_dirs: Vec::new(),
             output_dir: base.join("outputs"),

@@ -336,6 +336,7 @@ async fn prepare(
         patience: Patience::Long,
         after_turn: spec.after_turn,
         mcp_servers: &[],
+        editor: None,
         fleet_agent: id.parse().ok().map(|id| (id, spec.depth)),
         files,
     };

@@ -1,7 +1,7 @@
 //! What an editor finds in `caliban acp` beside a conversation: what is advertised, refused, offered and asked of it.
 
 use serde_json::{Value, json};
-use testkit::{ModelServer, Protocol, script, text, wait_until};
+use testkit::{ModelServer, Protocol, script, text, tool, wait_until};
 
 use crate::{bg::Editor, place::Place};
 
@@ -132,4 +132,61 @@ fn a_file_that_a_prompt_names_goes_along() {
     editor.call("session/load", session);
     let shown: String = editor.messages()[before..].iter().map(Value::to_string).collect();
     assert!(shown.contains("read @notes.txt") && !shown.contains("plugh"), "{shown}");
+}
+
+/// Answers what the agent asks of the editor's files until the prompt is answered; what it was told to write.
+fn with_files(editor: &mut Editor, prompt: u64, text: &str) -> Vec<Value> {
+    let mut answered = 0;
+    let mut written = Vec::new();
+    wait_until("the prompt is answered", || {
+        let messages = editor.messages();
+        let asked: Vec<Value> = messages
+            .iter()
+            .filter(|message| message["method"].as_str().is_some_and(|method| method.starts_with("fs/")))
+            .cloned()
+            .collect();
+        for request in &asked[answered..] {
+            let result = match request["method"].as_str() {
+                Some("fs/read_text_file") => json!({"content": text}),
+                _ => {
+                    written.push(request["params"].clone());
+                    Value::Null
+                }
+            };
+            editor.write(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result}));
+        }
+        answered = asked.len();
+        messages.iter().any(|message| message["id"] == json!(prompt) && message.get("method").is_none())
+    });
+    written
+}
+
+#[test]
+fn what_is_not_saved_in_the_editor_counts_and_the_editor_hears_of_changes() {
+    let edit = json!({"file_path": "notes.txt", "old_string": "typed", "new_string": "changed"});
+    let steps =
+        || script![tool("Read", json!({"file_path": "notes.txt"})), tool("Edit", edit.clone()), text("done")];
+    let place = Place::new(steps());
+    place.env.write(place.repo.join("notes.txt"), "saved\n");
+    let abilities = json!({"fs": {"readTextFile": true, "writeTextFile": true}});
+    let (mut editor, _) = Editor::connect(&place, &abilities);
+    let made = begin(&mut editor, &place);
+    let session = made["sessionId"].clone();
+    editor.call("session/set_mode", json!({"sessionId": session, "modeId": "accept-edits"}));
+    let id = editor.prompt("go");
+    let written = with_files(&mut editor, id, "saved\ntyped\n");
+    let path = place.repo.canonicalize().unwrap().join("notes.txt");
+    assert_eq!(written, [json!({"sessionId": session, "path": path, "content": "saved\nchanged\n"})]);
+    assert_eq!(place.env.read(&path), "saved\nchanged\n");
+    let told = place.server.model_requests()[1].body["messages"].to_string();
+    assert!(told.contains("typed") && told.contains("not saved yet"), "{told}");
+    // An editor that offers nothing is asked nothing.
+    let place = Place::new(steps());
+    place.env.write(place.repo.join("notes.txt"), "typed\n");
+    let (mut editor, _) = connect(&place);
+    let session = begin(&mut editor, &place)["sessionId"].clone();
+    editor.call("session/set_mode", json!({"sessionId": session, "modeId": "accept-edits"}));
+    let id = editor.prompt("go");
+    assert_eq!(with_files(&mut editor, id, "other"), Vec::<Value>::new());
+    assert_eq!(place.env.read(place.repo.join("notes.txt")), "changed\n");
 }
