@@ -18,6 +18,7 @@ mod fleet_rows;
 mod fleet_thousand;
 mod help;
 pub(crate) mod measure;
+mod pages;
 mod removal;
 mod repo;
 mod request;
@@ -67,7 +68,7 @@ struct Bench {
     run: fn(&Bed) -> Result<Table>,
 }
 
-const BENCHES: [Bench; 14] = [
+const BENCHES: [Bench; 15] = [
     version::BENCH,
     help::BENCH,
     turn::BENCH,
@@ -80,6 +81,7 @@ const BENCHES: [Bench; 14] = [
     broker_load::BENCH,
     broker_http::BENCH,
     team::BENCH,
+    pages::BENCH,
     fleet::BENCH,
     tui::BENCH,
 ];

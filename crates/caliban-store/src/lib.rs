@@ -2,7 +2,8 @@
 //!
 //! Owns the database: where it is ([`url`]), how it is opened and given its tables ([`open`]), what can go wrong with
 //! it ([`error`]), and what its users tell each other beside it ([`signals`], [`doorbell`]). [`broker`] is the message
-//! broker's part, [`fleet`] the registry of the fleet's agents, [`ledger`] what all agents of the machine spend.
+//! broker's part, [`fleet`] the registry of the fleet's agents, [`ledger`] what all agents of the machine spend,
+//! [`search`] an index of what was said.
 //!
 //! PostgreSQL plugs in at three places: a variant of [`StoreUrl`], the connection in [`open`], an implementation of
 //! [`signals::Signals`]. Rows that mean something on one machine only carry a [`HostId`] already.
@@ -17,6 +18,7 @@ pub mod fleet;
 pub mod host;
 pub mod ledger;
 pub mod open;
+pub mod search;
 pub mod signals;
 pub mod stamp;
 pub mod url;

@@ -14,9 +14,10 @@ use crate::devices::Devices;
 use crate::error::Problem;
 use crate::fleet::{Hub, RepoView};
 use crate::options::Options;
+use crate::past::{Book, Library};
 use crate::site::Site;
 use crate::transcript::Shelf;
-use crate::{agent, assets, auth, broker, fleet, guard, icon, transcript};
+use crate::{agent, assets, auth, broker, fleet, guard, icon, openapi, past, transcript};
 
 /// The largest body of a request.
 const BODY_CAP: usize = 1024 * 1024;
@@ -29,15 +30,20 @@ pub(crate) struct App {
     pub(crate) hub: Hub,
     pub(crate) shelf: Shelf,
     pub(crate) desk: Desk,
+    pub(crate) book: Book,
+    pub(crate) library: Library,
     devices: Mutex<Devices>,
 }
 
 impl App {
     pub(crate) fn new(options: Options, site: Site, devices: Devices) -> std::io::Result<Self> {
         let desk = Desk::new(options.broker.clone(), options.programs.cafleet.clone());
+        let library = Library::new(options.sources.data.join("web").join("search.db"));
         Ok(Self {
             options,
             desk,
+            book: Book::default(),
+            library,
             site,
             started_at: caliban_contract::wall_ms(),
             hub: Hub::new()?,
@@ -109,7 +115,12 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/v1/broker/sessions", get(broker::sessions))
         .route("/api/v1/broker/sessions/{session}", get(broker::session))
         .route("/api/v1/broker/sessions/{session}/send", post(broker::broadcast_or_send))
-        .route("/api/v1/broker/sessions/{session}/members/{id}/pane", get(broker::pane));
+        .route("/api/v1/broker/sessions/{session}/members/{id}/pane", get(broker::pane))
+        .route("/api/v1/search", get(past::search))
+        .route("/api/v1/timeline", get(past::timeline))
+        .route("/api/v1/spend", get(past::spend))
+        .route("/metrics", get(past::metrics))
+        .route("/openapi.json", get(openapi::document));
     api.fallback(other)
         .layer(axum::extract::DefaultBodyLimit::max(BODY_CAP))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), guard::guard))

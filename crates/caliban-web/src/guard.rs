@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use crate::app::App;
 use crate::devices::Device;
 use crate::error::Problem;
-use crate::peer::{self, Ends};
+use crate::peer::Seat;
 
 /// The header with the key that a page has in its `localStorage`.
 pub(crate) const PAGE_HEADER: &str = "x-caliban-page";
@@ -106,9 +106,9 @@ async fn pass(app: &Arc<App>, request: &mut Request, part: Part) -> Result<(), P
         let caller = caller(app, headers)?;
         request.extensions_mut().insert(caller);
     }
-    if is_effect && let Some(ends) = request.extensions().get::<Ends>().copied() {
-        let found = tokio::task::spawn_blocking(move || peer::agent_at(ends)).await;
-        if let Some(who) = found.map_err(|error| Problem::internal(error.to_string()))? {
+    if is_effect && let Some(seat) = request.extensions().get::<Arc<Seat>>().cloned() {
+        let found = seat.agent().await.map_err(|error| Problem::internal(error.to_string()))?;
+        if let Some(who) = found {
             return Err(Problem::new(StatusCode::FORBIDDEN, "agent", format!("{who} cannot do this here"))
                 .hint("a person does it, in a browser or a terminal of their own"));
         }

@@ -19,8 +19,30 @@ pub(crate) struct Ends {
     pub(crate) own: SocketAddr,
 }
 
+/// A connection, and whose it is once that was asked. The answer is kept for as long as the connection lives: the processes that
+/// hold a connected socket are its opener's.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    ends: Ends,
+    agent: tokio::sync::OnceCell<Option<String>>,
+}
+
+impl Seat {
+    pub(crate) fn new(ends: Ends) -> Self {
+        Self { ends, agent: tokio::sync::OnceCell::new() }
+    }
+
+    /// The agent whose process is at the other end, in words.
+    pub(crate) async fn agent(&self) -> Result<Option<&str>, tokio::task::JoinError> {
+        let ends = self.ends;
+        let found =
+            self.agent.get_or_try_init(|| tokio::task::spawn_blocking(move || agent_at(ends))).await?;
+        Ok(found.as_deref())
+    }
+}
+
 /// The agent whose process is at the other end, in words; none when it is a person's or cannot be told.
-pub(crate) fn agent_at(ends: Ends) -> Option<String> {
+fn agent_at(ends: Ends) -> Option<String> {
     if !ends.peer.ip().is_loopback() {
         return None;
     }

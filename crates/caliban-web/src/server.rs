@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
-use crate::peer::Ends;
+use crate::peer::{Ends, Seat};
 
 /// How many connections there may be at once. Others wait.
 const CONNECTIONS: usize = 1024;
@@ -111,8 +111,9 @@ async fn serve<S>(stream: S, ends: Ends, router: Router, mut leaving: watch::Rec
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let seat = Arc::new(Seat::new(ends));
     let service = router.map_request(move |mut request: http::Request<hyper::body::Incoming>| {
-        request.extensions_mut().insert(ends);
+        request.extensions_mut().insert(Arc::clone(&seat));
         request.map(axum::body::Body::new)
     });
     let connection = http1::Builder::new()

@@ -67,14 +67,14 @@ fn run(bed: &Bed) -> Result<Table> {
 }
 
 /// A server of this database.
-struct Server {
+pub(super) struct Server {
     child: Child,
-    address: String,
-    token: String,
+    pub(super) address: String,
+    pub(super) token: String,
 }
 
 impl Server {
-    fn start(broker: &Broker) -> Result<Self> {
+    pub(super) fn start(broker: &Broker) -> Result<Self> {
         let mut child =
             broker.command(&["--json", "server", "--port", "0"])?.stdout(Stdio::piped()).spawn()?;
         let out = child.stdout.take().context("the server has no output")?;
@@ -87,6 +87,12 @@ impl Server {
         let port =
             ready["origin"].as_str().and_then(|origin| origin.rsplit(':').next()).context("no port")?;
         Ok(Self { child, address: format!("127.0.0.1:{port}"), token })
+    }
+}
+
+impl Server {
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
     }
 }
 

@@ -24,6 +24,7 @@ mod panes;
 mod poll;
 mod real_agents;
 mod seed;
+mod server;
 mod sessions;
 mod setup;
 mod team_guide;

@@ -40,7 +40,7 @@ pub use schema::SCHEMA;
 pub use send::{Broadcast, Freshness, NewBroadcast, NewMessage, Sent};
 pub use sessions::{Created, DeletedSession, NewSession};
 pub use speaker::{Capability, Enclosure, Owner, Seal, Speaker};
-pub use timeline::Of;
+pub use timeline::{FoundText, Of};
 pub use types::{
     Agent, AgentKind, AgentStatus, Delivery, DeliveryState, NewAgent, PaneIdentity, Placement, Session,
     SessionSummary, Task, TaskKind, TaskState,

@@ -16,7 +16,46 @@ pub enum Of {
     Sent(AgentId),
 }
 
+/// A message that was found, with where it is and who sent it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundText {
+    /// The message.
+    pub task: Task,
+    /// Its session.
+    pub session: SessionId,
+    /// Its sender's name.
+    pub from_name: String,
+}
+
 impl Broker {
+    /// The newest messages that contain a text, in whatever case.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn find_text(&mut self, text: &str, limit: u32) -> Result<Vec<FoundText>, BrokerError> {
+        let pattern = format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"));
+        let rows = sqlx::query(concat!(
+            "SELECT ",
+            task_columns!(),
+            ", (SELECT session_id FROM agents WHERE agent_id = context_id), \
+               COALESCE((SELECT name FROM agents WHERE agent_id = from_agent_id), '') \
+             FROM tasks WHERE type = 'unicast' AND text LIKE $1 ESCAPE '\\' ORDER BY seq DESC LIMIT $2"
+        ))
+        .bind(pattern)
+        .bind(i64::from(limit))
+        .fetch_all(self.db.conn().await?)
+        .await
+        .map_err(|e| self.db.words(e))?;
+        let found = |row: &sqlx::sqlite::SqliteRow| {
+            Ok::<_, sqlx::Error>(FoundText {
+                task: row::task(row)?,
+                session: row::read(row, 15, SessionId::parse)?,
+                from_name: sqlx::Row::try_get(row, 16)?,
+            })
+        };
+        rows.iter().map(|row| found(row).map_err(|e| self.db.words(e).into())).collect()
+    }
+
     /// The agents of a session: the active ones, and those that have left and have messages. Oldest first.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ pub(crate) use asks::{Ask, asks, lines_of};
 pub(crate) use events::events;
 pub(crate) use follow::follow;
 pub(crate) use hub::{Hub, RepoView};
+pub(crate) use shown::status_of;
 
 use std::sync::Arc;
 

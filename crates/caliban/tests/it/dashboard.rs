@@ -357,3 +357,85 @@ fn a_signed_in_browser_stays_so_when_the_server_is_started_again() {
     assert_eq!(dashboard.with("POST", "/auth/leave", &headers, "").status, 200);
     assert_eq!(dashboard.with("GET", "/api/v1/me", &headers, "").code(), (401, "signed_out".to_owned()));
 }
+
+#[test]
+fn what_was_said_is_found_and_the_evening_and_its_cost_are_told() {
+    let fleet = asking();
+    let id = fleet.bg("the task", ["--label", "asker"]);
+    fleet.wait_for_ask(&id);
+    fleet.run(["approve", "1"]).ok();
+    fleet.run(["agents", "wait", &id]).ok();
+    let dashboard = Dashboard::start(&fleet);
+    let path = dashboard.agent(&id);
+    wait_until("it is done", || dashboard.get(&path).json()["status"] == "done");
+    // By a word of its call; the hit opens there.
+    let found = dashboard.get("/api/v1/search?q=asked-f").json();
+    assert_eq!(
+        (&found["agents"][0]["name"], &found["indexing"]),
+        (&json!("asker"), &json!(false)),
+        "{found:#}"
+    );
+    let seq = found["agents"][0]["hits"][0]["seq"].as_u64().unwrap();
+    assert!(
+        found["agents"][0]["hits"][0]["runs"].to_string().contains("[\"hit\",\"asked-for\"]"),
+        "{found:#}"
+    );
+    let page = dashboard.get(&format!("{path}/transcript?seq={seq}&limit=1")).json();
+    assert!(page["records"][0].to_string().contains("asked-for"), "{page:#}");
+    assert_eq!(dashboard.get("/api/v1/search?q=nobodysaidthis").json()["agents"], json!([]));
+    // The index holds nothing of its own: one that is broken is made anew.
+    drop(dashboard);
+    let index = fleet.place.env.data().join("caliban/web/search.db");
+    std::fs::write(&index, "this is no database").unwrap();
+    let dashboard = Dashboard::start(&fleet);
+    dashboard.agent(&id);
+    assert_eq!(dashboard.get("/api/v1/search?q=thank").json()["agents"][0]["name"], "asker");
+    let evening = dashboard.get("/api/v1/timeline").json();
+    let spans = evening["agents"][0]["spans"].as_array().unwrap();
+    let words: Vec<&str> = spans.iter().map(|span| span["status"].as_str().unwrap()).collect();
+    assert!(words.contains(&"asks") && words.contains(&"running"), "{evening:#}");
+    assert!(evening["agents"][0]["waited_ms"].as_u64().unwrap() > 0, "{evening:#}");
+    let spend = dashboard.get("/api/v1/spend").json();
+    assert_eq!(
+        (&spend["today"]["requests"], &spend["by_agent"][0]["name"]),
+        (&json!(2), &json!("asker")),
+        "{spend:#}"
+    );
+    let figures = dashboard.get("/metrics").body;
+    assert!(
+        figures.contains("status=\"done\"} 1") && figures.contains("# TYPE caliban_agents gauge"),
+        "{figures}"
+    );
+    // What the document names is there.
+    let routes = dashboard.with("GET", "/openapi.json", &[], "").json();
+    for (route, _) in
+        routes["paths"].as_object().unwrap().iter().filter(|(_, verbs)| verbs.get("get").is_some())
+    {
+        if route.ends_with("/events") {
+            continue;
+        }
+        let answer = dashboard.get(&route.replace('{', "").replace('}', ""));
+        assert!(!answer.body.contains("no_route"), "{route}: {}", answer.body);
+    }
+}
+
+#[test]
+fn a_long_call_is_shown_whole_before_it_is_answered() {
+    let middle = "the dangerous part stands in the middle";
+    let command =
+        format!("touch a; echo {} ; echo {middle}; echo {}; true", "x".repeat(9_000), "y".repeat(9_000));
+    let fleet =
+        Fleet::new(script![bash(&command).on_first("the task"), text("thank you").on_first("the task")]);
+    let id = fleet.bg("the task", []);
+    fleet.wait_for_ask(&id);
+    let dashboard = Dashboard::start(&fleet);
+    dashboard.agent(&id);
+    let mut asks = Value::Null;
+    wait_until("the question is there", || {
+        asks = dashboard.get("/api/v1/asks").json()["asks"].clone();
+        !asks[0].is_null()
+    });
+    assert_eq!(asks[0]["is_cut"], false);
+    let shown = asks[0]["call_text"].as_str().unwrap();
+    assert!(shown.contains(middle) && shown.trim_end().ends_with("true"), "{} characters", shown.len());
+}

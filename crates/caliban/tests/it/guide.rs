@@ -15,7 +15,7 @@ use page::{Block, Kind};
 use world::World;
 
 /// Blocks that no test can run: the page, the first line of the block, and why.
-const NOT_RUN: [(&str, &str, &str); 11] = [
+const NOT_RUN: [(&str, &str, &str); 14] = [
     ("README.md", "cargo run --release -- demo", "builds the whole program; `demo.rs` runs the demo"),
     ("README.md", "cargo install --locked --path crates/caliban", "installs programs"),
     ("README.md", "caliban    ", "needs a person at a terminal, and an editor"),
@@ -26,6 +26,13 @@ const NOT_RUN: [(&str, &str, &str); 11] = [
     ("terminal.md", "caliban ", "needs a person at a terminal; tests/it/screen.rs is one"),
     ("models.md", "caliban --provider ollama", "needs those providers"),
     ("models.md", "ANTHROPIC_BASE_URL=", "needs those providers"),
+    ("dashboard.md", "$ caliban dashboard", "serves until it is ended; tests/it/dashboard.rs starts it"),
+    (
+        "dashboard.md",
+        "caliban dashboard --no-open",
+        "leaves a server behind when it fails; tests/it/dashboard.rs asks it",
+    ),
+    ("dashboard.md", "caliban dashboard --host", "needs certificates"),
     (
         "team-in-tmux.md",
         "",
@@ -63,6 +70,8 @@ pages! {
     the_broker_guide_shows_what_happens: "broker.md",
     the_tools_guide_shows_what_happens: "tools.md",
     coming_from_claude_code_shows_what_happens: "from-claude-code.md",
+    the_dashboard_guide_shows_what_happens: "dashboard.md",
+    the_monitoring_guide_shows_what_happens: "monitoring.md",
     the_team_guide_is_run_with_panes: "team-in-tmux.md",
 }
 

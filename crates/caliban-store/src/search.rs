@@ -1,0 +1,236 @@
+//! Full text search over what was said: SQLite's FTS5 in a file of its own. It holds nothing that is not elsewhere, so a file that
+//! is lost, damaged or of another version is made anew.
+//!
+//! Refuses: knowing what a text is from. A source is a name with a position up to which it was read.
+
+use sqlx::Row as _;
+
+use crate::open::{Db, Schema};
+use crate::{StoreError, StoreUrl};
+
+/// The index's schema.
+pub const SCHEMA: Schema = Schema {
+    // "cals"
+    application_id: 0x6361_6c73,
+    base: 1,
+    tables: TABLES,
+    steps: &[],
+};
+
+const TABLES: &str = "
+CREATE TABLE sources (
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  inode BIGINT NOT NULL,
+  read_to BIGINT NOT NULL
+);
+CREATE VIRTUAL TABLE texts USING fts5 (
+  text, source UNINDEXED, seq UNINDEXED, at UNINDEXED, kind UNINDEXED, tokenize = 'unicode61 remove_diacritics 2'
+);
+";
+
+/// How many words of a text stand around a hit.
+const SNIPPET_WORDS: i64 = 24;
+/// What stands before and behind the words that were found, in a snippet.
+pub const MARKS: (char, char) = ('\u{1}', '\u{2}');
+
+/// An open index.
+#[derive(Debug)]
+pub struct SearchIndex {
+    db: Db,
+}
+
+/// How far a source was read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Position {
+    /// Which file it was.
+    pub inode: i64,
+    /// Up to which byte.
+    pub read_to: i64,
+}
+
+/// A text to be found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its place in the source.
+    pub seq: i64,
+    /// When it was said.
+    pub at: String,
+    /// What it is, in a word.
+    pub kind: String,
+    /// The text.
+    pub text: String,
+}
+
+/// A text that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hit {
+    /// Its source.
+    pub source: String,
+    /// Its place there.
+    pub seq: i64,
+    /// When it was said.
+    pub at: String,
+    /// What it is.
+    pub kind: String,
+    /// The words around the hit, with [`MARKS`].
+    pub snippet: String,
+}
+
+impl SearchIndex {
+    /// Opens the index, and makes it if there is none.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn open(url: &StoreUrl) -> Result<Self, StoreError> {
+        Ok(Self { db: Db::open(url, &SCHEMA).await? })
+    }
+
+    /// How far a source was read; the beginning when it is not known.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn position(&mut self, source: &str) -> Result<Position, StoreError> {
+        let found: Option<(i64, i64)> = sqlx::query_as("SELECT inode, read_to FROM sources WHERE name = $1")
+            .bind(source)
+            .fetch_optional(self.db.conn().await?)
+            .await
+            .map_err(|e| self.db.words(e))?;
+        Ok(found.map(|(inode, read_to)| Position { inode, read_to }).unwrap_or_default())
+    }
+
+    /// Takes in texts of a source, which is read up to `to` now. A source that is another file than before loses its old texts.
+    ///
+    /// # Errors
+    /// The store's; then nothing is taken in.
+    pub async fn add(&mut self, source: &str, to: Position, entries: &[Entry]) -> Result<(), StoreError> {
+        let mut tx = self.db.begin().await?;
+        let outcome: Result<(), StoreError> = async {
+            let tx = &mut tx;
+            let known: Option<(i64, i64)> = sqlx::query_as("SELECT id, inode FROM sources WHERE name = $1")
+                .bind(source)
+                .fetch_optional(tx.conn())
+                .await
+                .map_err(|e| tx.words(e))?;
+            if let Some((id, inode)) = known
+                && inode != to.inode
+            {
+                sqlx::query("DELETE FROM texts WHERE source = $1")
+                    .bind(id)
+                    .execute(tx.conn())
+                    .await
+                    .map_err(|e| tx.words(e))?;
+            }
+            let id: i64 = sqlx::query_scalar(
+                "INSERT INTO sources (name, inode, read_to) VALUES ($1, $2, $3) \
+                 ON CONFLICT (name) DO UPDATE SET inode = excluded.inode, read_to = excluded.read_to RETURNING id",
+            )
+            .bind(source)
+            .bind(to.inode)
+            .bind(to.read_to)
+            .fetch_one(tx.conn())
+            .await
+            .map_err(|e| tx.words(e))?;
+            for entry in entries {
+                sqlx::query("INSERT INTO texts (text, source, seq, at, kind) VALUES ($1, $2, $3, $4, $5)")
+                    .bind(&entry.text)
+                    .bind(id)
+                    .bind(entry.seq)
+                    .bind(&entry.at)
+                    .bind(&entry.kind)
+                    .execute(tx.conn())
+                    .await
+                    .map_err(|e| tx.words(e))?;
+            }
+            Ok(())
+        }
+        .await;
+        tx.finish(outcome).await
+    }
+
+    /// The texts that have all words of a query, the best first. Words in quotes stand together; the last word may be a
+    /// beginning.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn search(&mut self, query: &str, limit: u32) -> Result<Vec<Hit>, StoreError> {
+        let Some(query) = fts_query(query) else { return Ok(Vec::new()) };
+        let rows = sqlx::query(
+            "SELECT s.name, t.seq, t.at, t.kind, snippet(texts, 0, $2, $3, '…', $4) \
+             FROM texts t JOIN sources s ON s.id = t.source WHERE texts MATCH $1 ORDER BY rank LIMIT $5",
+        )
+        .bind(query)
+        .bind(MARKS.0.to_string())
+        .bind(MARKS.1.to_string())
+        .bind(SNIPPET_WORDS)
+        .bind(i64::from(limit))
+        .fetch_all(self.db.conn().await?)
+        .await
+        .map_err(|e| self.db.words(e))?;
+        let hit = |row: &sqlx::sqlite::SqliteRow| {
+            Ok::<_, sqlx::Error>(Hit {
+                source: row.try_get(0)?,
+                seq: row.try_get(1)?,
+                at: row.try_get(2)?,
+                kind: row.try_get(3)?,
+                snippet: row.try_get(4)?,
+            })
+        };
+        rows.iter().map(|row| hit(row).map_err(|e| self.db.words(e))).collect()
+    }
+}
+
+/// What somebody typed, in FTS5's language: each word quoted, so that nothing in it is an operator.
+fn fts_query(typed: &str) -> Option<String> {
+    let mut parts: Vec<String> = Vec::new();
+    for (at, piece) in typed.split('"').enumerate() {
+        let is_phrase = at % 2 == 1;
+        let words: Vec<&str> = if is_phrase { vec![piece] } else { piece.split_whitespace().collect() };
+        parts.extend(
+            words
+                .into_iter()
+                .filter(|word| word.chars().any(char::is_alphanumeric))
+                .map(|word| format!("\"{word}\"")),
+        );
+    }
+    if !typed.ends_with(['"', ' '])
+        && let Some(last) = parts.last_mut()
+    {
+        last.push('*');
+    }
+    (!parts.is_empty()).then(|| parts.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_is_typed_is_an_operator() {
+        assert_eq!(fts_query("a OR b*"), Some("\"a\" \"OR\" \"b*\"*".to_owned()));
+        assert_eq!(fts_query("\"two words\" and"), Some("\"two words\" \"and\"*".to_owned()));
+        assert_eq!((fts_query("  "), fts_query("\"\" -- ()")), (None, None));
+    }
+
+    #[tokio::test]
+    async fn what_was_said_is_found_and_a_file_that_is_another_one_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = StoreUrl::sqlite(dir.path().join("search.db"));
+        let mut index = SearchIndex::open(&url).await.unwrap();
+        let entry =
+            |seq, text: &str| Entry { seq, at: "then".into(), kind: "reply".into(), text: text.into() };
+        let at = |inode, read_to| Position { inode, read_to };
+        index.add("a", at(1, 10), &[entry(1, "the quick brown fox"), entry(2, "a lazy dog")]).await.unwrap();
+        index.add("b", at(2, 5), &[entry(7, "another fox")]).await.unwrap();
+        assert_eq!(index.position("a").await.unwrap(), at(1, 10));
+        let found = index.search("quick fo", 10).await.unwrap();
+        assert_eq!((found.len(), found[0].source.as_str(), found[0].seq), (1, "a", 1));
+        assert_eq!(found[0].snippet, "the \u{1}quick\u{2} brown \u{1}fox\u{2}");
+        assert_eq!(index.search("fox", 10).await.unwrap().len(), 2);
+        assert_eq!(index.search("\"brown fox\"", 10).await.unwrap().len(), 1);
+        assert!(index.search("\"fox brown\"", 10).await.unwrap().is_empty());
+        assert!(index.search("NEAR( ) AND *", 10).await.unwrap().is_empty());
+        index.add("a", at(9, 3), &[entry(1, "new")]).await.unwrap();
+        assert_eq!(index.search("fox", 10).await.unwrap().len(), 1);
+    }
+}

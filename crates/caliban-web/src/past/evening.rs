@@ -1,0 +1,148 @@
+//! `GET /api/v1/timeline`: who worked, waited for whom, asked and failed, as spans of time.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use caliban_contract::records::TRANSCRIPT;
+use caliban_control::protocol::AgentRow;
+use caliban_control::words;
+use caliban_core::inert;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::book::{Doing, Fold};
+use crate::app::App;
+use crate::error::Problem;
+use crate::fleet;
+use crate::input::Asked;
+use crate::time;
+
+/// How far back when nobody says otherwise.
+const BACK_MS: u64 = 12 * 60 * 60 * 1000;
+
+/// From when to when.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Part {
+    from: Option<String>,
+    to: Option<String>,
+}
+
+/// The route.
+pub(crate) async fn timeline(
+    State(app): State<Arc<App>>,
+    Asked(part): Asked<Part>,
+) -> Result<Json<Value>, Problem> {
+    let now = caliban_contract::wall_ms();
+    let parsed = |text: &Option<String>, default: u64| match text {
+        None => Ok(default),
+        Some(text) => match text.parse::<Timestamp>() {
+            Ok(at) => Ok(u64::try_from(at.as_millisecond()).unwrap_or(0)),
+            Err(_) => Err(Problem::bad("`from` and `to` are times like 2026-11-17T20:00:00Z")),
+        },
+    };
+    let to = parsed(&part.to, now)?;
+    let from = parsed(&part.from, to.saturating_sub(BACK_MS))?;
+    let made = tokio::task::spawn_blocking(move || {
+        let rows = app.hub.agents().into_iter();
+        let seen = rows.filter(|(_, row)| row.created_at <= to && row.updated_at >= from);
+        let agents: Vec<Value> = seen
+            .map(|(repo, row)| {
+                let fold = app.book.fold(&row.dir.join(TRANSCRIPT));
+                let spans = spans(&row, &fold, now);
+                let sum = |status: &[&str]| -> u64 {
+                    let of = spans.iter().filter(|span| status.contains(&span.status));
+                    of.map(|span| span.to.unwrap_or(now).saturating_sub(span.from)).sum()
+                };
+                json!({
+                    "key": format!("{}/{}", repo.hash, row.id),
+                    "id": row.id,
+                    "name": row.label.as_deref().map_or_else(|| row.id.to_string(), |label| inert::line(label).into_owned()),
+                    "repo_name": repo.name,
+                    "waited_ms": sum(&["asks", "waits"]),
+                    "worked_ms": sum(&["running", "limited"]),
+                    "parent": row.parent,
+                    "after": row.after,
+                    "ended": words::has_ended(row.state).then(|| fleet::status_of(&row).word),
+                    "spans": spans
+                        .iter()
+                        .map(|span| json!({"from": time::text(span.from), "to": span.to.map(time::text), "status": span.status}))
+                        .collect::<Vec<_>>(),
+                })
+            })
+            .collect();
+        json!({"from": time::text(from), "to": time::text(to), "agents": agents, "messages": []})
+    })
+    .await;
+    Ok(Json(made.map_err(|error| Problem::internal(error.to_string()))?))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Span {
+    from: u64,
+    /// None goes on.
+    to: Option<u64>,
+    status: &'static str,
+}
+
+/// The life of an agent, from its spawn on.
+fn spans(row: &AgentRow, fold: &Fold, now: u64) -> Vec<Span> {
+    let mut starts: Vec<(u64, &'static str)> = vec![(row.created_at, "queued")];
+    starts.extend(fold.changes.iter().map(|(at, doing)| {
+        let status = match doing {
+            Doing::Works => "running",
+            Doing::Asks => "asks",
+            Doing::Waits => "waits",
+        };
+        (*at, status)
+    }));
+    let status = fleet::status_of(row);
+    let has_ended = words::has_ended(row.state);
+    let end = has_ended.then(|| row.updated_at.max(fold.last));
+    // What it does now, its row knows better than its transcript.
+    if !has_ended && starts.len() > 1 && starts.last().is_some_and(|(_, last)| *last != status.word) {
+        starts.push((row.updated_at.max(fold.last).min(now), status.word));
+    }
+    let mut spans: Vec<Span> = Vec::new();
+    for (at, (from, status)) in starts.iter().enumerate() {
+        let to = starts.get(at + 1).map(|(next, _)| *next).or(end);
+        // A turn that ends with the agent is no waiting.
+        if has_ended && *status == "waits" && at + 1 == starts.len() {
+            continue;
+        }
+        if to.is_none_or(|to| to > *from) {
+            spans.push(Span { from: *from, to, status });
+        }
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use caliban_core::lifecycle::State;
+
+    use super::*;
+
+    #[test]
+    fn a_life_is_spans_without_gaps() {
+        let mut row = AgentRow::new("a3f8b2c1".parse().unwrap(), State::Done);
+        (row.created_at, row.updated_at) = (100, 900);
+        let changes = vec![(200, Doing::Works), (300, Doing::Asks), (500, Doing::Works), (900, Doing::Waits)];
+        let fold = Fold { changes, last: 900, ..Fold::default() };
+        let span = |from, to, status| Span { from, to: Some(to), status };
+        assert_eq!(
+            spans(&row, &fold, 2000),
+            [
+                span(100, 200, "queued"),
+                span(200, 300, "running"),
+                span(300, 500, "asks"),
+                span(500, 900, "running")
+            ]
+        );
+        row.state = State::Running;
+        let living =
+            spans(&row, &Fold { changes: vec![(200, Doing::Works)], last: 900, ..Fold::default() }, 2000);
+        assert_eq!(living, [span(100, 200, "queued"), Span { from: 200, to: None, status: "running" }]);
+    }
+}

@@ -1,0 +1,268 @@
+//! `GET /api/v1/search`: full text over transcripts and messages. The index is brought up to date by whoever asks; what it has not
+//! read in time it reads for the next one.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::extract::State;
+use caliban_contract::records::TRANSCRIPT;
+use caliban_core::inert;
+use caliban_store::StoreUrl;
+use caliban_store::search::{Entry, MARKS, Position, SearchIndex};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use crate::app::App;
+use crate::error::Problem;
+use crate::input::Asked;
+use crate::render::Run;
+
+/// How long one question may read on before it answers with what there is.
+const READING: Duration = Duration::from_secs(2);
+/// How much of a transcript is taken in at once.
+const CHUNK: u64 = 4 * 1024 * 1024;
+/// How much of one text is taken in.
+const TEXT_CAP: usize = 16 * 1024;
+/// A longer line is no record.
+const LINE_CAP: u64 = 64 * 1024 * 1024;
+/// How many hits are told when nobody says otherwise, and at most.
+const HITS: u32 = 100;
+const HITS_CAP: u32 = 500;
+/// How many hits of one agent are told.
+const PER_AGENT: usize = 3;
+
+/// The index; opened when somebody asks for the first time.
+pub(crate) struct Library {
+    file: PathBuf,
+    index: Mutex<Option<SearchIndex>>,
+}
+
+impl Library {
+    pub(crate) fn new(file: PathBuf) -> Self {
+        Self { file, index: Mutex::new(None) }
+    }
+}
+
+/// What to look for.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Part {
+    q: String,
+    limit: Option<u32>,
+}
+
+/// The route.
+pub(crate) async fn search(
+    State(app): State<Arc<App>>,
+    Asked(part): Asked<Part>,
+) -> Result<Json<Value>, Problem> {
+    let limit = part.limit.unwrap_or(HITS).clamp(1, HITS_CAP);
+    let mut held = app.library.index.lock().await;
+    let index = match held.take() {
+        Some(index) => held.insert(index),
+        None => held.insert(open(&app.library.file).await?),
+    };
+    let agents: BTreeMap<String, (String, String, String)> = app
+        .hub
+        .agents()
+        .into_iter()
+        .map(|(repo, row)| {
+            let name = row
+                .label
+                .as_deref()
+                .map_or_else(|| row.id.to_string(), |label| inert::line(label).into_owned());
+            let path = row.dir.join(TRANSCRIPT).to_string_lossy().into_owned();
+            (path, (format!("{}/{}", repo.hash, row.id), repo.name, name))
+        })
+        .collect();
+    let give_up = Instant::now() + READING;
+    let mut is_behind = false;
+    for path in agents.keys() {
+        if !read(index, Path::new(path), give_up).await? {
+            is_behind = true;
+            break;
+        }
+    }
+    let hits = index.search(&part.q, limit).await.map_err(failed)?;
+    drop(held);
+    let mut found: Vec<(String, Vec<Value>, u64)> = Vec::new();
+    for hit in hits {
+        let shown = json!({"seq": hit.seq, "at": hit.at, "kind": hit.kind, "runs": runs(&hit.snippet)});
+        match found.iter_mut().find(|(source, ..)| *source == hit.source) {
+            Some((_, shown_hits, _)) if shown_hits.len() < PER_AGENT => shown_hits.push(shown),
+            Some((_, _, more)) => *more += 1,
+            None => found.push((hit.source, vec![shown], 0)),
+        }
+    }
+    let shown: Vec<Value> = found
+        .into_iter()
+        .filter_map(|(source, hits, more)| {
+            let (key, repo_name, name) = agents.get(&source)?;
+            Some(json!({"key": key, "repo_name": repo_name, "name": name, "hits": hits, "more": more}))
+        })
+        .collect();
+    let messages = messages(&app, &part.q).await;
+    Ok(Json(json!({"q": inert::line(&part.q), "agents": shown, "messages": messages, "indexing": is_behind})))
+}
+
+/// An index that cannot be used is made anew: everything in it is elsewhere.
+async fn open(file: &Path) -> Result<SearchIndex, Problem> {
+    let url = StoreUrl::sqlite(file.to_owned());
+    match SearchIndex::open(&url).await {
+        Ok(index) => Ok(index),
+        Err(_) => {
+            for ending in ["", "-wal", "-shm"] {
+                let mut name = file.as_os_str().to_owned();
+                name.push(ending);
+                let _not_there = std::fs::remove_file(PathBuf::from(name));
+            }
+            SearchIndex::open(&url).await.map_err(failed)
+        }
+    }
+}
+
+/// Takes in what a transcript has more; whether that was all of it in time.
+async fn read(index: &mut SearchIndex, path: &Path, give_up: Instant) -> Result<bool, Problem> {
+    let source = path.to_string_lossy().into_owned();
+    let mut position = index.position(&source).await.map_err(failed)?;
+    loop {
+        let (path, from) = (path.to_owned(), position);
+        let part = tokio::task::spawn_blocking(move || texts(&path, from)).await;
+        let Ok(Ok((to, entries))) = part else { return Ok(true) };
+        if to == position {
+            return Ok(true);
+        }
+        index.add(&source, to, &entries).await.map_err(failed)?;
+        position = to;
+        if Instant::now() > give_up {
+            return Ok(false);
+        }
+    }
+}
+
+/// The next texts of a transcript. Blocks.
+fn texts(path: &Path, from: Position) -> io::Result<(Position, Vec<Entry>)> {
+    let file = File::open(path)?;
+    let about = file.metadata()?;
+    let inode = i64::try_from(about.ino()).unwrap_or(i64::MAX);
+    let is_same = inode == from.inode && u64::try_from(from.read_to).is_ok_and(|read| read <= about.len());
+    let start = if is_same { u64::try_from(from.read_to).unwrap_or(0) } else { 0 };
+    let mut file = BufReader::with_capacity(256 * 1024, file);
+    file.seek(SeekFrom::Start(start))?;
+    let (mut at, mut entries, mut line) = (start, Vec::new(), Vec::new());
+    while at - start < CHUNK {
+        line.clear();
+        let read = io::Read::take(&mut file, LINE_CAP).read_until(b'\n', &mut line)?;
+        if read == 0 || line.last() != Some(&b'\n') {
+            break;
+        }
+        at += read as u64;
+        if let Ok(record) = serde_json::from_slice::<Value>(&line) {
+            entries.extend(entry(&record));
+        }
+    }
+    Ok((Position { inode, read_to: i64::try_from(at).unwrap_or(i64::MAX) }, entries))
+}
+
+fn entry(record: &Value) -> Option<Entry> {
+    let (kind, text) = match record["event"].as_str()? {
+        "prompt" => ("prompt", said(record)),
+        "queued" | "note" => ("note", record["text"].as_str()?.to_owned()),
+        "reply" => ("reply", said(record)),
+        "call_started" => ("call", format!("{} {}", record["name"].as_str()?, strings(&record["input"]))),
+        "call_ended" => ("output", strings(&record["content"])),
+        "summarised" => ("summary", record["summary"].as_str()?.to_owned()),
+        _ => return None,
+    };
+    let cut = (0..=TEXT_CAP.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let text = text.get(..cut)?.to_owned();
+    let seq = i64::try_from(record["seq"].as_u64()?).ok()?;
+    let at = record["at"].as_str()?.to_owned();
+    (!text.trim().is_empty()).then(|| Entry { seq, at, kind: kind.to_owned(), text })
+}
+
+fn said(record: &Value) -> String {
+    let blocks = record["message"]["blocks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let skip = record["context"].as_u64().and_then(|skip| usize::try_from(skip).ok()).unwrap_or(0);
+    let texts = blocks.iter().skip(skip).filter(|block| block["type"] == "text");
+    texts.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// All texts in a value.
+fn strings(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(all) => all.iter().map(strings).collect::<Vec<_>>().join("\n"),
+        Value::Object(all) => {
+            let texts =
+                all.iter().filter(|(name, _)| !matches!(name.as_str(), "type" | "data" | "media_type"));
+            texts.map(|(_, value)| strings(value)).collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
+    }
+}
+
+/// A snippet as runs; what was found has the class `hit`.
+fn runs(snippet: &str) -> Vec<Run> {
+    let mut runs = Vec::new();
+    for piece in snippet.split_inclusive([MARKS.0, MARKS.1]) {
+        let class = if piece.ends_with(MARKS.1) { "hit" } else { "" };
+        let text = piece.trim_end_matches([MARKS.0, MARKS.1]);
+        Run::put(&mut runs, Run::new(class, inert::line(text)));
+    }
+    runs
+}
+
+async fn messages(app: &App, query: &str) -> Vec<Value> {
+    let words: Vec<&str> = query.split_whitespace().map(|word| word.trim_matches('"')).collect();
+    let (Ok(mut reading), Some(longest)) =
+        (app.desk.read().await, words.iter().max_by_key(|word| word.len()))
+    else {
+        return Vec::new();
+    };
+    let Ok(broker) = reading.broker() else { return Vec::new() };
+    let found = broker.find_text(longest, HITS).await.unwrap_or_default();
+    let has_all = |text: &str| {
+        let text = text.to_lowercase();
+        words.iter().all(|word| text.contains(&word.to_lowercase()))
+    };
+    found
+        .into_iter()
+        .filter(|found| has_all(&found.task.text))
+        .map(|found| {
+            let text: String = found.task.text.chars().take(300).collect();
+            json!({
+                "session": found.session.to_string(),
+                "task_id": found.task.id.to_string(),
+                "at": found.task.created_at.to_string(),
+                "from_name": inert::line(&found.from_name),
+                "runs": [Run::new("", inert::line(&text))],
+            })
+        })
+        .collect()
+}
+
+fn failed(error: caliban_store::StoreError) -> Problem {
+    Problem::internal(format!("the search index cannot be used: {}", inert::line(&error.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_marked() {
+        let run = |class: &str, text: &str| Run::new(class, text);
+        assert_eq!(
+            runs("the \u{1}quick\u{2} brown \u{1}fox\u{2}"),
+            [run("", "the "), run("hit", "quick"), run("", " brown "), run("hit", "fox")]
+        );
+        assert_eq!(runs("plain"), [run("", "plain")]);
+    }
+}
