@@ -129,3 +129,35 @@ fn a17_r19_what_a_killed_agent_committed_last_is_shown_and_lands() {
     let merged = fleet.run(["agents", "merge", &id]).ok();
     assert!(env.git(&repo, &["log", "--format=%s"]).contains("work"), "{merged:?}");
 }
+
+/// SANDBOX.md 4: what leads git elsewhere. In the private git all of it is a copy, and the worktree's pointer cannot be replaced.
+#[test]
+fn a17_an_agent_leads_no_git_elsewhere() {
+    let line = "g=$(git rev-parse --git-common-dir); w=$(git rev-parse --git-dir); \
+        rm -f .git && echo removed; mv .git x && echo moved; ln -sf /etc .git && echo linked; echo gitdir: /tmp > .git && echo written; \
+        echo /tmp > $w/commondir; echo '[core]' > $w/config.worktree; echo x > $w/gitdir; ln -s ~/.bashrc $w/COMMIT_EDITMSG; \
+        ln -s / $g/refs/evil; git -C ../../.. config core.fsmonitor 'touch evil'; git -C ../../.. stash; \
+        echo x >> ../../../file.txt && echo outside; true";
+    // In a script: words that name such places would be asked about.
+    let command = format!("cat > x.sh <<'E'\n{line}\nE\nsh x.sh");
+    let fleet = fenced(script![tool("Bash", json!({"command": command})), text("done")]);
+    let (repo, env) = (fleet.place.repo.clone(), &fleet.place.env);
+    env.write(repo.join("file.txt"), "mine\n");
+    let id = fleet.bg("the task", []);
+    wait_until("it is done", || fleet.state(&id) == "done");
+    let log = fleet.run(["logs", &id]).ok().stdout;
+    for word in ["removed", "moved", "linked", "written", "outside"] {
+        assert!(!log.lines().any(|line| line.trim() == word), "{word}: {log}");
+    }
+    let (tree, record) = (fleet.worktree(&id), repo.join(".git/worktrees").join(&id));
+    assert_eq!(env.git(&tree, &["rev-parse", "--show-toplevel"]).trim(), tree.display().to_string());
+    assert_eq!(env.read(record.join("commondir")).trim(), "../..");
+    assert_eq!(env.read(record.join("gitdir")).trim(), tree.join(".git").display().to_string());
+    assert!(!record.join("config.worktree").exists() && !repo.join(".git/refs/evil").exists());
+    assert!(
+        record.join("COMMIT_EDITMSG").symlink_metadata().is_ok_and(|found| !found.is_symlink())
+            || !record.join("COMMIT_EDITMSG").exists()
+    );
+    assert_eq!(env.read(repo.join("file.txt")), "mine\n");
+    assert!(!env.read(repo.join(".git/config")).contains("fsmonitor"));
+}

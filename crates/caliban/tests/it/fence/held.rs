@@ -24,8 +24,30 @@ struct Outside {
     _unix: UnixListener,
     _abstract: UnixListener,
     process: Child,
+    /// Holds a segment of shared memory, and answers datagrams.
+    helper: Child,
+    tmux: PathBuf,
     secret: PathBuf,
     arguments: String,
+}
+
+/// Prints the number of a UDP port and of a shared memory segment, and answers.
+const HELPER: &str = "import ctypes, socket\n\
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('127.0.0.1', 0))\n\
+    libc = ctypes.CDLL(None); shm = libc.shmget(0, 4096, 0o1600)\n\
+    at = libc.shmat; at.restype = ctypes.c_void_p; at(shm, None, 0); libc.shmctl(shm, 0, None)\n\
+    print(s.getsockname()[1], shm, flush=True)\n\
+    while True:\n  data, who = s.recvfrom(9); s.sendto(data, who)\n";
+
+fn helper() -> (Child, u16, i32) {
+    let mut child =
+        Command::new("/usr/bin/python3").args(["-c", HELPER]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line)
+        .unwrap();
+    let mut numbers = line.split_whitespace();
+    let (udp, shm) = (numbers.next().unwrap().parse().unwrap(), numbers.next().unwrap().parse().unwrap());
+    (child, udp, shm)
 }
 
 impl Outside {
@@ -44,14 +66,24 @@ impl Outside {
         place.env.write(place.repo.join(".envrc"), "x\n");
         place.env.write(place.repo.join(".caliban/settings.toml"), "");
         let port = tcp.local_addr().unwrap().port();
+        let (helper, udp, shm) = helper();
+        let tmux = place.env.root().join("run/t.sock");
+        let server = Command::new("tmux")
+            .arg("-S")
+            .arg(&tmux)
+            .args(["new-session", "-d", "sleep 600"])
+            .status()
+            .unwrap();
+        assert!(server.success());
         let arguments = format!(
-            "{port} '{}' {name} {} '{}' '{}'",
+            "{port} '{}' {name} {} '{}' '{}' {udp} '{}' {shm}",
             socket.display(),
             process.id(),
             secret.display(),
-            place.repo.display()
+            place.repo.display(),
+            tmux.display()
         );
-        Self { _tcp: tcp, _unix: unix, _abstract: hidden, process, secret, arguments }
+        Self { _tcp: tcp, _unix: unix, _abstract: hidden, process, helper, tmux, secret, arguments }
     }
 
     fn command(&self) -> String {
@@ -61,8 +93,11 @@ impl Outside {
 
 impl Drop for Outside {
     fn drop(&mut self) {
-        let _gone = self.process.kill();
-        let _gone = self.process.wait();
+        for child in [&mut self.process, &mut self.helper] {
+            let _gone = child.kill();
+            let _gone = child.wait();
+        }
+        let _gone = Command::new("tmux").arg("-S").arg(&self.tmux).arg("kill-server").status();
     }
 }
 
@@ -93,9 +128,23 @@ fn a17_no_attempt_gets_out_of_the_edit_fence() {
         "tcp",
         "unix path",
         "unix abstract",
+        "udp",
+        "tmux",
+        "listen without bind",
         "signal",
         "proc environ",
         "proc cmdline",
+        "proc mem",
+        "proc maps",
+        "proc fd",
+        "proc cwd",
+        "proc root",
+        "process memory",
+        "process descriptor",
+        "shared memory",
+        "other architecture",
+        "bashrc",
+        "unit file",
         "priority",
         "affinity",
         "prlimit",
@@ -145,7 +194,8 @@ fn a17_the_network_can_be_on_and_nothing_else_is_then() {
     go(&place, "accept-edits", &[]);
     let found = probed(&result(&place).1);
     let open: Vec<&str> = open(&found).into_iter().filter(|name| *name != "fastopen").collect();
-    assert_eq!(open, ["loopback", "mptcp", "tcp", "temporary", "workspace"], "{found:?}");
+    let network = ["listen without bind", "loopback", "mptcp", "tcp", "temporary", "udp", "workspace"];
+    assert_eq!(open, network, "{found:?}");
 }
 
 /// In default and plan mode only reading commands run, and they can change nothing whatever their words mean.

@@ -1,9 +1,11 @@
 # What a program can reach: each attempt prints its name and "open" or "held". Run outside of a fence it shows that the
 # attempts themselves work. Arguments: TCP port of a listener outside, path of a unix socket, abstract name, pid of a
-# process outside, path of a file outside, path of the workspace.
+# process outside, path of a file outside, path of the workspace, UDP port of a socket outside, path of a tmux server's socket,
+# id of a shared memory segment.
 import ctypes, errno, json, os, signal, socket, struct, subprocess, sys
 
 port, unix, abstract, outsider, secret, work = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5], sys.argv[6]
+udp, tmux, shm = int(sys.argv[7]), sys.argv[8], int(sys.argv[9])
 libc = ctypes.CDLL(None, use_errno=True)
 results = {}
 
@@ -31,6 +33,18 @@ def _():
 @attempt("fastopen")
 def _():
     s = socket.socket(); s.settimeout(2); s.sendto(b"x", 0x20000000, ("127.0.0.1", port))
+@attempt("udp")
+def _():
+    # Nobody says that it came: the other end answers.
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(2); s.sendto(b"ping", ("127.0.0.1", udp)); s.recv(9)
+@attempt("tmux")
+def _(): subprocess.run(["tmux", "-S", tmux, "send-keys", "x"], check=True, capture_output=True)
+@attempt("listen without bind")
+def _():
+    # In a network namespace of its own nobody outside can reach it: it is told on a socket that the outside can see.
+    s = socket.socket(); s.listen()
+    with open("/proc/net/tcp") as f: seen = f.read()
+    if "%04X" % port not in seen: raise OSError("another network")
 @attempt("unix path")
 def _(): socket.socket(socket.AF_UNIX).connect(unix)
 @attempt("unix abstract")
@@ -45,6 +59,28 @@ def _(): os.kill(outsider, 0)
 def _(): open("/proc/%d/environ" % outsider, "rb").read()
 @attempt("proc cmdline")
 def _(): open("/proc/%d/cmdline" % outsider, "rb").read()
+@attempt("proc mem")
+def _(): open("/proc/%d/mem" % outsider, "rb").close()
+@attempt("proc maps")
+def _(): open("/proc/%d/maps" % outsider, "rb").read()
+@attempt("proc fd")
+def _(): os.listdir("/proc/%d/fd" % outsider)
+@attempt("proc cwd")
+def _(): os.listdir("/proc/%d/cwd" % outsider)
+@attempt("proc root")
+def _(): os.listdir("/proc/%d/root" % outsider)
+@attempt("process memory")
+def _():
+    # Not a readable address, so another error than a refusal says that it is open.
+    buffer = ctypes.create_string_buffer(8)
+    pair = (ctypes.c_void_p * 2)(ctypes.addressof(buffer), 8)
+    far = (ctypes.c_void_p * 2)(0x1000, 8)
+    try: call(310, outsider, ctypes.addressof(pair), 1, ctypes.addressof(far), 1, 0)
+    except OSError as error:
+        if error.errno != errno.EFAULT: raise
+@attempt("process descriptor")
+def _():
+    fd = os.pidfd_open(outsider); call(438, fd, 0, 0)
 @attempt("priority")
 def _(): os.setpriority(os.PRIO_PROCESS, outsider, os.getpriority(os.PRIO_PROCESS, outsider))
 @attempt("affinity")
@@ -63,6 +99,27 @@ def _(): open(secret, "a").close()
 def _(): os.chmod(secret, 0o644)
 @attempt("times outside")
 def _(): os.utime(secret)
+@attempt("attributes outside")
+def _(): os.setxattr(secret, "user.caliban", b"x")
+@attempt("bashrc")
+def _(): open(os.environ["HOME"] + "/.bashrc", "a").close() if os.path.exists(os.environ["HOME"] + "/.profile") else 1 / 0
+@attempt("unit file")
+def _():
+    if not os.path.exists(os.environ["HOME"] + "/.profile"): raise OSError("another home")
+    os.makedirs(os.environ["HOME"] + "/.config/systemd/user", exist_ok=True)
+    open(os.environ["HOME"] + "/.config/systemd/user/x.service", "w").close()
+@attempt("other architecture")
+def _():
+    # `int 0x80` with number 20 (getpid) of the 32-bit calls; in a child, because a filter kills.
+    import mmap
+    code = b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"
+    child = os.fork()
+    if child == 0:
+        memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        memory.write(code)
+        run = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
+        os._exit(0 if run() > 0 else 1)
+    if os.waitpid(child, 0)[1] != 0: raise OSError("killed")
 @attempt("shadow")
 def _(): open("/etc/shadow").read()
 @attempt("write system")
@@ -86,8 +143,11 @@ def _():
 def _(): call(321, 5, 0, 0)
 @attempt("shared memory")
 def _():
-    # A segment of somebody outside with this key.
-    call(29, 0x63616c69, 0, 0)
+    # A segment of somebody outside.
+    address = libc.shmat
+    address.restype = ctypes.c_void_p
+    found = address(shm, None, 0)
+    if found is None or found == ctypes.c_void_p(-1).value: raise OSError(ctypes.get_errno(), "shmat")
 @attempt("git config")
 def _(): open(work + "/.git/config", "a").close()
 @attempt("git hook")
