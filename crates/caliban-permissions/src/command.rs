@@ -288,9 +288,9 @@ impl Line<'_> {
         }
         let free = run.words[0].literal() == Some("export") || !self.variables;
         let free = match self.reading {
-            // Outside of the fence a name of a file may become an option: `: > ./--pre=sh; rg x *`.
-            Reads::Fenced => free && (self.fenced || !read_only::may_become_option(run)),
-            Reads::Plain => free && read_only::is_plain(run),
+            // Whatever variables and file names (`: > ./--pre=sh; rg x *`) make of it, it can change nothing.
+            Reads::Fenced if self.fenced => true,
+            Reads::Fenced | Reads::Plain => free && read_only::is_plain(run),
             Reads::Never => false,
         };
         if let Some(files) = read_only::reads(run).filter(|_| free) {

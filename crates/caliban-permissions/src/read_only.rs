@@ -1,7 +1,8 @@
 //! The commands that are known to read only, with the files that they would read.
 //!
-//! A command is listed here with the options that make it write or run something; those take it off the
-//! list. Abbreviated long options count as their longest form.
+//! They run in the read fence, where they can change nothing whatever their words mean. So what is listed here beside a name are only
+//! the options that make it write: a person who is asked gets more done than a command that fails. Without a fence there is a short list
+//! ([`is_plain`]); the options of those that read elsewhere stand here, too. Abbreviated long options count as their longest form.
 
 use std::path::{Path, PathBuf};
 
@@ -28,11 +29,6 @@ pub(crate) fn reads(run: &Run) -> Option<Vec<PathBuf>> {
         "test" | "[" => {
             words.iter().all(|word| word.literal().is_some_and(|text| text != "-v")).then(Vec::new)
         }
-        "printf" => words
-            .first()?
-            .literal()
-            .filter(|text| !text.starts_with('-') && !counts(text))
-            .map(|_| Vec::new()),
         name => {
             let spec = LISTED.iter().find(|spec| spec.names.contains(&name))?;
             listed(spec, words, run)
@@ -43,37 +39,25 @@ pub(crate) fn reads(run: &Run) -> Option<Vec<PathBuf>> {
 /// The commands that are allowed where nothing can be fenced, when every word is plain.
 const FEW: &[&str] = &[
     "true", "false", ":", "pwd", "echo", "whoami", "id", "uname", "cd", "ls", "cat", "head", "tail", "wc",
-    "stat", "basename", "dirname", "date", "test", "[", "which", "grep",
+    "stat", "basename", "dirname", "date", "test", "[", "which", "grep", "cut", "tr", "nl", "export",
 ];
 
-/// Whether a command is plain enough to run without a fence and without a question.
+/// Whether a command is plain enough to run without a fence and without a question: no word is computed, and no pattern may become an
+/// option by the name of some file (`: > ./--pre=sh; rg x *`), as it may not behind `--`.
 pub(crate) fn is_plain(run: &Run) -> bool {
-    let plain = |word: &Word| word.literal().is_some();
-    run.words.first().and_then(Word::literal).is_some_and(|name| FEW.contains(&name))
-        && run.words.iter().all(plain)
-}
-
-/// Whether a word is a pattern that may become an option, by the name of some file.
-pub(crate) fn may_become_option(run: &Run) -> bool {
-    let before_dashes = run.words.iter().skip(1).take_while(|word| word.literal() != Some("--"));
-    let mut patterns = before_dashes.filter_map(|word| match word {
-        Word::Glob(pattern) => Some(pattern),
-        Word::Literal(_) | Word::Computed(_) => None,
-    });
-    patterns.any(|pattern| pattern.starts_with(['*', '?', '[', '{', '@', '+', '!']))
-}
-
-/// Whether a format of `printf` has a `%n`, which sets a variable.
-fn counts(format: &str) -> bool {
-    let mut rest = format;
-    while let Some((_, behind)) = rest.split_once('%') {
-        let conversion = behind.trim_start_matches(|c| "-+ #'0123456789.*$hjlLqtzI".contains(c));
-        if conversion.starts_with('n') {
-            return true;
+    let mut options_may_follow = true;
+    let mut plain = |word: &Word| match word {
+        Word::Literal(text) => {
+            options_may_follow &= text != "--";
+            true
         }
-        rest = behind.strip_prefix('%').unwrap_or(conversion);
-    }
-    false
+        Word::Glob(pattern) => {
+            !options_may_follow || !pattern.starts_with(['*', '?', '[', '{', '@', '+', '!', '-'])
+        }
+        Word::Computed(_) => false,
+    };
+    run.words.first().and_then(Word::literal).is_some_and(|name| FEW.contains(&name))
+        && run.words.iter().all(&mut plain)
 }
 
 /// How a command takes what is no option.
@@ -86,16 +70,6 @@ enum Operands {
     PatternThenFiles,
 }
 
-/// Operands that take a command off the list.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Refused {
-    None,
-    /// It would follow the links in them.
-    Directories,
-    /// Patterns: each file more has another meaning.
-    Patterns,
-}
-
 struct Listed {
     names: &'static [&'static str],
     operands: Operands,
@@ -104,8 +78,6 @@ struct Listed {
     /// Long options that do.
     long: &'static [&'static str],
     most_operands: usize,
-    /// What an operand cannot be.
-    refuses: Refused,
     /// Whether it reads the working directory by itself.
     reads_directory: bool,
 }
@@ -116,7 +88,6 @@ const PLAIN: Listed = Listed {
     letters: "",
     long: &[],
     most_operands: usize::MAX,
-    refuses: Refused::None,
     reads_directory: false,
 };
 
@@ -124,28 +95,43 @@ const LISTED: &[Listed] = &[
     Listed {
         names: &[
             "true", "false", ":", "pwd", "echo", "whoami", "id", "uname", "basename", "dirname", "seq",
-            "sleep", "nproc", "arch", "uptime", "exit", "break", "continue", "tr", "groups", "tty",
+            "sleep", "nproc", "arch", "uptime", "exit", "break", "continue", "tr", "groups", "tty", "printf",
         ],
         ..PLAIN
     },
     Listed {
         names: &[
-            "cat", "head", "tail", "nl", "tac", "rev", "cut", "paste", "fold", "expand", "column", "cmp",
-            "comm", "stat", "readlink", "realpath", "od", "hexdump",
+            "cat",
+            "head",
+            "tail",
+            "nl",
+            "tac",
+            "rev",
+            "cut",
+            "paste",
+            "fold",
+            "expand",
+            "column",
+            "cmp",
+            "comm",
+            "stat",
+            "readlink",
+            "realpath",
+            "od",
+            "hexdump",
+            "md5sum",
+            "sha1sum",
+            "sha256sum",
+            "sha512sum",
+            "cksum",
+            "strings",
+            "diff",
+            "file",
         ],
         operands: Operands::Files,
         ..PLAIN
     },
     Listed { names: &["wc"], operands: Operands::Files, long: &["files0-from"], ..PLAIN },
-    Listed {
-        names: &["md5sum", "sha1sum", "sha256sum", "sha512sum", "cksum"],
-        operands: Operands::Files,
-        letters: "c",
-        long: &["check"],
-        ..PLAIN
-    },
-    // `@file` holds further words.
-    Listed { names: &["strings"], operands: Operands::Files, refuses: Refused::Patterns, ..PLAIN },
     Listed {
         names: &["ls"],
         operands: Operands::Files,
@@ -154,49 +140,14 @@ const LISTED: &[Listed] = &[
         reads_directory: true,
         ..PLAIN
     },
-    Listed { names: &["df"], operands: Operands::Files, reads_directory: true, ..PLAIN },
-    Listed {
-        names: &["du"],
-        operands: Operands::Files,
-        letters: "L",
-        long: &["dereference", "files0-from"],
-        reads_directory: true,
-        ..PLAIN
-    },
-    Listed {
-        names: &["diff"],
-        operands: Operands::Files,
-        letters: "lr",
-        long: &["paginate", "recursive"],
-        refuses: Refused::Directories,
-        ..PLAIN
-    },
-    Listed {
-        names: &["file"],
-        operands: Operands::Files,
-        letters: "CzZfm",
-        long: &["compile", "uncompress", "uncompress-noreport", "files-from", "magic-file"],
-        ..PLAIN
-    },
-    Listed {
-        names: &["sort"],
-        operands: Operands::Files,
-        letters: "oT",
-        long: &["output", "compress-program", "temporary-directory", "files0-from"],
-        ..PLAIN
-    },
+    Listed { names: &["df", "du"], operands: Operands::Files, reads_directory: true, ..PLAIN },
+    Listed { names: &["sort"], operands: Operands::Files, letters: "o", long: &["output"], ..PLAIN },
     // A second operand is written to.
-    Listed {
-        names: &["uniq"],
-        operands: Operands::Files,
-        most_operands: 1,
-        refuses: Refused::Patterns,
-        ..PLAIN
-    },
+    Listed { names: &["uniq"], operands: Operands::Files, most_operands: 1, ..PLAIN },
     Listed {
         names: &["tree"],
         operands: Operands::Files,
-        letters: "oRl",
+        letters: "oR",
         long: &["output"],
         reads_directory: true,
         ..PLAIN
@@ -209,14 +160,7 @@ const LISTED: &[Listed] = &[
         reads_directory: true,
         ..PLAIN
     },
-    Listed {
-        names: &["rg"],
-        operands: Operands::PatternThenFiles,
-        letters: "zL",
-        long: &["pre", "pre-glob", "hostname-bin", "search-zip", "follow"],
-        reads_directory: true,
-        ..PLAIN
-    },
+    Listed { names: &["rg"], operands: Operands::PatternThenFiles, reads_directory: true, ..PLAIN },
 ];
 
 fn listed(spec: &Listed, words: &[Word], run: &Run) -> Option<Vec<PathBuf>> {
@@ -243,17 +187,6 @@ fn listed(spec: &Listed, words: &[Word], run: &Run) -> Option<Vec<PathBuf>> {
     }
     let mut files = files(operands, run)?;
     files.extend(option_files(&arguments.options, run)?);
-    let refused = match spec.refuses {
-        Refused::None => false,
-        Refused::Directories => files.iter().any(|file| file.is_dir()),
-        Refused::Patterns => operands.iter().any(|word| match word {
-            Word::Literal(text) => text.starts_with('@'),
-            _ => true,
-        }),
-    };
-    if refused {
-        return None;
-    }
     if spec.reads_directory {
         files.extend(run.directories.clone()?);
     }
@@ -378,40 +311,21 @@ fn date(words: &[Word]) -> Option<Vec<PathBuf>> {
 }
 
 fn find(words: &[Word], run: &Run) -> Option<Vec<PathBuf>> {
-    const OFF: [&str; 8] = ["-exec", "-ok", "-delete", "-fprint", "-fls", "-files0", "-L", "-follow"];
-    // The options that may stand first without a path before them. Any other option there is followed by paths.
-    const FIRST: [&str; 12] = [
-        "-name",
-        "-iname",
-        "-type",
-        "-path",
-        "-ipath",
-        "-regex",
-        "-maxdepth",
-        "-mindepth",
-        "-size",
-        "-mtime",
-        "-mmin",
-        "-empty",
-    ];
+    /// They write, or run what may.
+    const OFF: [&str; 5] = ["-exec", "-ok", "-delete", "-fprint", "-fls"];
     let literal: Vec<&str> = words.iter().map(Word::literal).collect::<Option<_>>()?;
     if literal.iter().any(|word| OFF.iter().any(|off| word.starts_with(off))) {
         return None;
     }
-    let rest = literal.iter().position(|word| !matches!(*word, "-H" | "-P")).unwrap_or(literal.len());
-    let rest = &literal[rest..];
-    if rest.first().is_some_and(|word| word.starts_with('-') && !FIRST.contains(word)) {
-        return None;
-    }
     let mut files = run.directories.clone()?;
-    for start in rest.iter().take_while(|word| !word.starts_with(['-', '(', '!', ')', ','])) {
+    let starts = literal.iter().skip_while(|word| matches!(**word, "-H" | "-L" | "-P"));
+    for start in starts.take_while(|word| !word.starts_with(['-', '(', '!', ')', ','])) {
         files.extend(located(start, run)?);
     }
     Some(files)
 }
 
-/// The reading sub-commands of git. Options that name a program, a file to write or another repository take
-/// them off the list.
+/// The reading sub-commands of git. What the configuration or an option makes them run runs in the fence.
 fn git(words: &[Word], run: &Run) -> Option<Vec<PathBuf>> {
     let mut words = words;
     while let Some((Word::Literal(first), rest)) = words.split_first() {
@@ -422,32 +336,8 @@ fn git(words: &[Word], run: &Run) -> Option<Vec<PathBuf>> {
     }
     let (command, rest) = words.split_first()?;
     let arguments = Arguments::of(rest)?;
-    let long = [
-        "output",
-        "output-directory",
-        "ext-diff",
-        "textconv",
-        "no-index",
-        "exec",
-        "upload-pack",
-        "receive-pack",
-        "open-files-in-pager",
-        "filters",
-        "batch",
-        "batch-check",
-        "batch-command",
-        "contents",
-        "edit",
-        "git-dir",
-        "work-tree",
-        "show-signature",
-        "stdin",
-        "help",
-    ];
     // `--output-indicator-new` and the like are harmless, but rare: they ask.
-    let letters =
-        if matches!(command.literal()?, "diff" | "log" | "show" | "blame" | "ls-files") { "O" } else { "" };
-    if arguments.options.iter().any(|option| takes_off(option, letters, &long)) {
+    if arguments.options.iter().any(|option| takes_off(option, "", &["output", "output-directory"])) {
         return None;
     }
     let only = |allowed: &[&str]| arguments.options.iter().all(|option| allowed.contains(option));

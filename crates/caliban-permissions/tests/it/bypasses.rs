@@ -11,24 +11,27 @@ fn wrong(place: &Place, policy: &Policy, lines: &[&str], expected: &str) -> Vec<
     wrong.map(|line| format!("{line}\n    expected {expected}, got {:?}", verdict(line))).collect()
 }
 
-/// In plan mode, which only reads, they are refused; elsewhere a person is asked, unless the edit fence makes them harmless.
+/// Without a fence a person is asked, and in plan mode, which only reads, they are refused. In a fence they may be allowed: the read
+/// fence makes them harmless in every mode, the edit fence where edits are accepted.
 #[track_caller]
 fn held(lines: &[&str]) {
     let place = Place::new();
     let mut all = Vec::new();
     for (mode, expected) in [(Mode::Plan, "deny"), (Mode::Default, "ask"), (Mode::AcceptEdits, "ask")] {
         let mut policy = place.policy(mode, &[]);
-        if mode == Mode::AcceptEdits {
-            let fenced = |line: &&str| match policy.decide("Bash", &[place.command(line)]) {
-                Verdict::Allow { fence, .. } => fence == Profile::Edit,
-                Verdict::Ask { .. } => true,
-                Verdict::Deny { .. } => false,
-            };
-            all.extend(
-                lines.iter().filter(|line| !fenced(line)).map(|line| format!("{line}\n    not fenced")),
-            );
-            policy.fencing = Fencing::Missing;
-        }
+        let is_fenced = |line: &&str| match policy.decide("Bash", &[place.command(line)]) {
+            Verdict::Allow { fence: Profile::Read, .. } => true,
+            Verdict::Allow { fence: Profile::Edit, .. } => mode == Mode::AcceptEdits,
+            Verdict::Allow { fence: Profile::None, .. } => false,
+            Verdict::Ask { .. } | Verdict::Deny { .. } => true,
+        };
+        all.extend(
+            lines
+                .iter()
+                .filter(|line| !is_fenced(line))
+                .map(|line| format!("{line}\n    not held in {mode}")),
+        );
+        policy.fencing = Fencing::Missing;
         all.extend(wrong(&place, &policy, lines, expected));
     }
     assert!(all.is_empty(), "{}", all.join("\n"));
@@ -209,7 +212,9 @@ fn nothing_outside_is_read_by_a_pattern_or_an_option() {
         "ls -RL",
         "ls -R --dereference",
     ]);
-    let policy = place.policy(Mode::Default, &[]);
+    // In a fence the system can be read, and nothing of the user's is there.
+    let mut policy = place.policy(Mode::Default, &[]);
+    policy.fencing = Fencing::Missing;
     let lines = [
         "diff --from-file=zlink notes.txt",
         "diff --to-file=zlink notes.txt",

@@ -17,7 +17,8 @@ fn a_bare_pattern_beside_a_command_without_a_fence_asks() {
     for (line, expected) in [
         ("make; rg x *.txt", "ask"),
         ("make; sort *.txt", "ask"),
-        ("make; sort ./*.txt", "allow"),
+        ("make; nl ./*.txt", "allow"),
+        ("make; nl *.txt", "ask"),
         ("make; cat -- *.txt", "allow"),
         ("make; cat src/*.rs", "allow"),
         ("rg x *.txt", "allow"),
