@@ -17,6 +17,7 @@ mod fleet_place;
 mod fleet_rows;
 mod fleet_thousand;
 mod help;
+mod ledger;
 pub(crate) mod measure;
 mod pages;
 mod removal;
@@ -51,10 +52,11 @@ const RUNS: usize = 40;
 const PROGRAMS: [&str; 6] = ["-p", "caliban", "-p", "caliban-supervisor", "-p", "cafleet"];
 
 /// What benchmarks need beside them.
-const EXAMPLES: [(&str, &str); 4] = [
+const EXAMPLES: [(&str, &str); 5] = [
     ("testkit", "model-server"),
     ("caliban-worktrees", "create"),
     ("caliban-store", "commit"),
+    ("caliban-store", "ledger"),
     ("caliban-fence", "start"),
 ];
 
@@ -68,7 +70,8 @@ struct Bench {
     run: fn(&Bed) -> Result<Table>,
 }
 
-const BENCHES: [Bench; 15] = [
+const BENCHES: [Bench; 16] = [
+const BENCHES: [Bench; 16] = [
     version::BENCH,
     help::BENCH,
     turn::BENCH,
@@ -82,6 +85,7 @@ const BENCHES: [Bench; 15] = [
     broker_http::BENCH,
     team::BENCH,
     pages::BENCH,
+    ledger::BENCH,
     fleet::BENCH,
     tui::BENCH,
 ];

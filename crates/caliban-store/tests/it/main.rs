@@ -5,6 +5,7 @@
 mod faults;
 mod first_use;
 mod ledger;
+mod ledger_kill;
 mod ledger_model;
 mod members;
 mod rules;
