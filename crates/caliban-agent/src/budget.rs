@@ -6,6 +6,7 @@
 //! still: an agent's time counts while anything of it is at work ([`Purse::work`]); what waits for a person, or for a
 //! helper that has a clock of its own, rests ([`Purse::rest`]).
 
+mod governor;
 mod machine;
 
 use std::{

@@ -7,7 +7,7 @@ use caliban_http::{Client, Method, Options, Proxy, Url};
 use serde_json::Value;
 
 use crate::{
-    Provider, ProviderError,
+    Governor, Provider, ProviderError,
     chat::Dialect,
     concessions::Concessions,
     error::clean,
@@ -45,6 +45,8 @@ pub struct Config {
     pub extra_roots_pem: Option<Vec<u8>>,
     /// How failures are met.
     pub retry: RetryPolicy,
+    /// Who lets the requests of all who use the same key through.
+    pub governor: Option<Arc<dyn Governor>>,
 }
 
 /// Where a script comes from.
@@ -75,6 +77,7 @@ impl Config {
             proxy: Proxy::default(),
             extra_roots_pem: None,
             retry,
+            governor: None,
         }
     }
 }
@@ -142,6 +145,7 @@ pub fn build(config: Config) -> Result<Arc<dyn Provider>, ProviderError> {
         client,
         policy,
         conceded: Concessions::default(),
+        governor: config.governor,
     }))
 }
 

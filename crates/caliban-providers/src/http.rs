@@ -3,7 +3,7 @@
 //! Owns the watchdog on the stream and the reading of HTTP errors. Which bytes are sent and what the
 //! events mean is the wire's; when an attempt is made again is for `retry` to say.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use caliban_core::{message::Effort, usage::Usage};
@@ -13,10 +13,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, Delta, ModelReply, ModelRequest, Provider, ProviderError, Watch,
+    BoxFuture, Delta, Governor, ModelReply, ModelRequest, Provider, ProviderError, Watch,
     catalog::{close_matches, suggestions},
     concessions::Concessions,
     error::{Circumstances, Failure, clean},
+    governor,
     kind::ProviderKind,
     retry::{self, Attempt, RetryPolicy, Target},
     script::CHARS_PER_TOKEN,
@@ -55,6 +56,7 @@ pub(crate) struct HttpProvider {
     pub(crate) policy: RetryPolicy,
     /// What the server has refused.
     pub(crate) conceded: Concessions,
+    pub(crate) governor: Option<Arc<dyn Governor>>,
 }
 
 impl Provider for HttpProvider {
@@ -69,7 +71,12 @@ impl Provider for HttpProvider {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ModelReply, ProviderError>> {
         Box::pin(async move {
-            let target = Target { provider: self.kind, url: &self.shown_base, policy: &self.policy };
+            let target = Target {
+                provider: self.kind,
+                url: &self.shown_base,
+                policy: &self.policy,
+                governor: self.governor.as_deref(),
+            };
             let answered = retry::run(target, self, &request, watch, cancel).await;
             match answered {
                 Err(ProviderError::UnknownModel { provider, model, .. }) => {
@@ -167,6 +174,9 @@ impl HttpProvider {
         let more = self.wire.request_headers(request);
         let sent = self.send(Method::POST, &url, more, Bytes::from(body));
         let response = tokio::time::timeout(limit, sent).await.map_err(|_| Failure::Stalled(limit))??;
+        if let Some(governor) = self.governor.as_ref().filter(|_| (200..300).contains(&response.status)) {
+            governor.answered(governor::allowance(&response, jiff::Timestamp::now())).await;
+        }
         let mut reply = self.read(response, request, observe).await?;
         if reply.usage == Usage::default() {
             reply.usage = estimate(sent_chars, &reply);

@@ -10,6 +10,7 @@ mod concessions;
 mod error;
 mod factory;
 mod gemini;
+mod governor;
 mod http;
 mod kind;
 mod responses;
@@ -30,6 +31,7 @@ use caliban_core::{
 };
 pub use error::ProviderError;
 pub use factory::{Config, MAX_SCRIPT_BYTES, ScriptSource, build, ollama_models, ollama_running};
+pub use governor::{Admitted, Allowance, Governor};
 pub use kind::ProviderKind;
 pub use retry::RetryPolicy;
 use tokio_util::sync::CancellationToken;

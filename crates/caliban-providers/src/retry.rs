@@ -9,8 +9,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, Delta, ModelReply, ModelRequest, ProviderError, WaitCause, Watch,
+    BoxFuture, Delta, Governor, ModelReply, ModelRequest, ProviderError, WaitCause, Watch,
     error::{Circumstances, Failure},
+    governor,
     kind::ProviderKind,
 };
 
@@ -162,11 +163,12 @@ fn classify(failure: &Failure) -> Class {
 }
 
 /// Whose request is tried.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
     pub(crate) provider: ProviderKind,
     pub(crate) url: &'a str,
     pub(crate) policy: &'a RetryPolicy,
+    pub(crate) governor: Option<&'a dyn Governor>,
 }
 
 /// Tries a request until it is answered or there is no more hope.
@@ -180,9 +182,13 @@ pub(crate) async fn run(
     let mut tried = Tried::default();
     let mut down_since = None;
     loop {
+        if let Some(governor) = target.governor {
+            tried.waited += governor::pass(governor, watch, cancel).await?;
+        }
         if watch.before_attempt().await.is_err() {
             return Err(ProviderError::Stopped);
         }
+        let sent = Instant::now();
         let mut shown = false;
         let mut observe = |delta: Delta| {
             shown |= !matches!(delta, Delta::Usage(_));
@@ -224,11 +230,17 @@ pub(crate) async fn run(
                 }));
             }
             Decision::Again { wait } => {
-                if cause == WaitCause::RateLimit {
-                    tried.waited += wait;
-                }
                 if shown {
                     watch.see(Delta::Restart { reason: reason.clone() });
+                }
+                if cause == WaitCause::RateLimit {
+                    if let Some(governor) = target.governor {
+                        // All who use the key wait, and so does this one, for its turn.
+                        let asked = asked_wait(&failure).map(|_| wait);
+                        governor.limited(&reason, asked, sent.elapsed()).await;
+                        continue;
+                    }
+                    tried.waited += wait;
                 }
                 watch.see(Delta::Waiting { reason, wait, cause });
                 tokio::select! {
@@ -238,6 +250,14 @@ pub(crate) async fn run(
                 }
             }
         }
+    }
+}
+
+/// The wait that the server has asked for.
+fn asked_wait(failure: &Failure) -> Option<Duration> {
+    match classify(failure) {
+        Class::Limited(asked) => asked.filter(|asked| !asked.is_zero()),
+        Class::Final | Class::Outage | Class::Passing => None,
     }
 }
 
@@ -258,6 +278,29 @@ pub(crate) fn retry_after(value: &str, now: jiff::Timestamp) -> Option<Duration>
     let at = jiff::fmt::rfc2822::parse(value).ok()?.timestamp();
     // A date in the past asks for no wait at all.
     Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
+}
+
+/// A span as OpenAI's headers have it: `20ms`, `1.5s`, `6m0s`, `1h2m3s`.
+pub(crate) fn span(text: &str) -> Option<Duration> {
+    let (mut rest, mut sum) = (text.trim(), Duration::ZERO);
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let (number, more) = rest.split_at(rest.find(|c: char| c.is_ascii_alphabetic())?);
+        let (unit, more) = more.split_at(more.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(more.len()));
+        let seconds = match unit {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            _ => return None,
+        };
+        sum = sum.checked_add(Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?)?;
+        rest = more;
+    }
+    Some(sum)
 }
 
 /// The wait that OpenAI writes into its messages: `Please try again in 1.5s`.

@@ -61,7 +61,12 @@ impl Provider for Scripted {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ModelReply, ProviderError>> {
         Box::pin(async move {
-            let target = Target { provider: ProviderKind::Scripted, url: "the script", policy: &self.policy };
+            let target = Target {
+                provider: ProviderKind::Scripted,
+                url: "the script",
+                policy: &self.policy,
+                governor: None,
+            };
             retry::run(target, self, &request, watch, cancel).await
         })
     }

@@ -59,6 +59,8 @@ use crate::{
 
 /// How long a model is waited for that limits the rate, when another one can answer.
 const FALLBACK_PATIENCE: Duration = Duration::from_secs(20);
+/// The priority of agents in the foreground at a rate limit; background agents have 0.
+const ATTENDED: i64 = 10;
 /// How long the repository is looked at before a run begins.
 const GLANCE_TIME: Duration = Duration::from_millis(1_500);
 /// Whole outputs of tools, in a session's directory.
@@ -161,17 +163,21 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     let (definitions, problems) = agent_types(&loaded);
     let kind = setup.agent_type.as_deref().map(|name| named_type(&definitions, name)).transpose()?;
     let target = decide(&loaded).await?;
+    let account_above = setup.account_above.clone().or_else(account_above);
+    let ledger = ledger(&loaded, account_above.as_deref());
+    // Those who have a person waiting for them come first.
+    let governed = (&ledger, if fleet_agent.is_some() { 0 } else { ATTENDED });
     let fallback_model = loaded.settings.fallback_model.clone();
     let fallback = match &fallback_model {
         Some(model) => {
-            let provider = provider(&loaded, &target, environment, patience, None)?;
+            let provider = provider(&loaded, &target, environment, patience, None, governed)?;
             Some(Fallback { provider, model: alias::resolved(model, claude_names(&target)) })
         }
         None => None,
     };
     // With another model at hand, a limited one is not waited for as long.
     let limit = fallback_model.map(|_| FALLBACK_PATIENCE);
-    let provider = provider(&loaded, &target, environment, patience, limit)?;
+    let provider = provider(&loaded, &target, environment, patience, limit, governed)?;
     // A model that was asked for is stronger than that of the agent type.
     let model = match kind.and_then(|kind| kind.model.clone()).filter(|_| setup.model.is_none()) {
         Some(model) => alias::resolved(&model, claude_names(&target)),
@@ -239,8 +245,6 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     let setup_fence = fence_of(settings.fence.setup, &root)?;
     let (observers, problem) = telemetry::observers(environment);
     notes.extend(problem);
-    let setup_above = setup.account_above.clone().or_else(account_above);
-    let setup_above = setup_above.as_deref();
     let mut blueprint = Blueprint {
         billing: billing(&target),
         provider,
@@ -273,11 +277,11 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
             setup,
             HookPlace { root: loaded.root.clone(), env, fence: hook_fence, ..HookPlace::default() },
         ),
-        budget: match setup_above {
+        budget: match account_above {
             Some(_) => budget_limits(settings),
             None => budget_limits(settings).narrower(settings.budget.per_tree.limits()),
         },
-        ledger: Some(ledger(&loaded, setup_above)),
+        ledger: Some(ledger),
         limits: Limits { max_turns: settings.limits.max_turns.get() },
         job_wait: Duration::from_secs(settings.bash.job_wait_seconds),
         attendance,
@@ -596,7 +600,7 @@ pub(crate) fn own_program() -> Result<PathBuf, Failure> {
 /// Whether somebody would answer, as far as that can be told without asking them.
 pub(crate) async fn check_provider(loaded: &Loaded, environment: &Environment) -> Result<(), Failure> {
     let target = decide(loaded).await?;
-    provider(loaded, &target, environment, Patience::Short, None).map(drop)
+    provider(loaded, &target, environment, Patience::Short, None, (&ledger(loaded, None), ATTENDED)).map(drop)
 }
 
 async fn decide(loaded: &Loaded) -> Result<Target, Failure> {
@@ -619,8 +623,13 @@ fn provider(
     environment: &Environment,
     patience: Patience,
     limit: Option<Duration>,
+    (ledger, priority): (&MachineLedger, i64),
 ) -> Result<Arc<dyn Provider>, Failure> {
     let mut config = target.config(&loaded.settings, environment, patience);
+    let (base, key) = (config.base_url.as_deref(), config.api_key.as_deref());
+    let governor =
+        ledger.governor(config.provider.name(), base.unwrap_or_default(), key.unwrap_or_default(), priority);
+    config.governor = Some(governor);
     if let Some(limit) = limit {
         config.retry.patience = config.retry.patience.min(limit);
     }

@@ -73,7 +73,7 @@ impl MachineLedger {
     }
 
     /// The open ledger. What dead processes have left in it is booked by whoever opens it.
-    async fn open(&self) -> Result<MutexGuard<'_, Option<Ledger>>, StoreError> {
+    pub(super) async fn open(&self) -> Result<MutexGuard<'_, Option<Ledger>>, StoreError> {
         let mut guard = self.0.ledger.lock().await;
         if guard.is_none() {
             let mut ledger = Ledger::open(&StoreUrl::sqlite(&self.0.terms.file)).await?;
@@ -106,7 +106,7 @@ fn is_dead(owner: &Owner, boot: &str) -> bool {
 }
 
 /// This process, as reservations name it.
-fn own() -> Owner {
+pub(super) fn own() -> Owner {
     let pid = i32::try_from(std::process::id()).unwrap_or_default();
     let started = caliban_process::stat(pid).map_or(0, |stat| stat.start_time);
     Owner { boot: caliban_process::boot_id().unwrap_or_default(), pid, started }

@@ -25,7 +25,7 @@ pub struct Lane(pub String);
 
 /// A place in the queue of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ticket(i64);
+pub struct Ticket(pub i64);
 
 /// Whether a request may be sent now.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,118 @@
+//! The governor of one provider and key, in the machine's ledger: all agents of the user wait together.
+//!
+//! Best effort on purpose: a ledger that cannot be read or written stops a request where it is reserved, not here.
+
+use std::{sync::Arc, time::Duration};
+
+use caliban_providers::{Admitted, Allowance, BoxFuture, Governor};
+use caliban_store::{
+    StoreError,
+    ledger::{Admission, Lane, Ledger, Ticket},
+};
+use sha2::{Digest, Sha256};
+
+use super::machine::{MachineLedger, own, settle_dead};
+
+/// Characters of a key's hash in the name of its lane.
+const DIGITS: usize = 12;
+
+/// Lets requests of one provider and key through.
+struct LaneGovernor {
+    ledger: MachineLedger,
+    lane: Lane,
+    priority: i64,
+}
+
+impl MachineLedger {
+    /// The governor of a provider and key. Whoever has the higher priority comes first when there is a queue.
+    pub fn governor(&self, provider: &str, base: &str, key: &str, priority: i64) -> Arc<dyn Governor> {
+        let digest = Sha256::new().chain_update("caliban lane\0").chain_update(key).finalize();
+        let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let lane = Lane(format!("{provider} {base} {}", &hash[..DIGITS]));
+        Arc::new(LaneGovernor { ledger: self.clone(), lane, priority })
+    }
+}
+
+fn now_ms() -> u64 {
+    caliban_contract::wall_ms()
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl LaneGovernor {
+    async fn ask(&self, ledger: &mut Ledger, ticket: Option<i64>) -> Result<Admission, StoreError> {
+        let (me, ticket) = (own(), ticket.map(Ticket));
+        let first = ledger.admit(&self.lane, self.priority, ticket, &me, now_ms()).await?;
+        let Admission::Wait { ticket, .. } = &first else { return Ok(first) };
+        // Those ahead may have been killed while they waited.
+        settle_dead(ledger).await?;
+        ledger.admit(&self.lane, self.priority, Some(*ticket), &me, now_ms()).await
+    }
+}
+
+impl Governor for LaneGovernor {
+    fn admit(&self, ticket: Option<i64>) -> BoxFuture<'_, Admitted> {
+        Box::pin(async move {
+            let asked = match self.ledger.open().await {
+                Ok(mut guard) => match guard.as_mut() {
+                    Some(ledger) => self.ask(ledger, ticket).await,
+                    None => return Admitted::Go,
+                },
+                Err(error) => Err(error),
+            };
+            match asked {
+                Ok(Admission::Wait { until_ms, ticket, reason }) => Admitted::Wait {
+                    wait: Duration::from_millis(until_ms.saturating_sub(now_ms())),
+                    ticket: ticket.0,
+                    reason,
+                },
+                Ok(Admission::Go) => Admitted::Go,
+                Err(error) => {
+                    tracing::warn!(%error, "nobody knows who else uses the key");
+                    Admitted::Go
+                }
+            }
+        })
+    }
+
+    fn give_up(&self, ticket: i64) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if let Ok(mut guard) = self.ledger.open().await
+                && let Some(ledger) = guard.as_mut()
+            {
+                noted(ledger.give_up(Ticket(ticket)).await);
+            }
+        })
+    }
+
+    fn limited<'a>(&'a self, reason: &'a str, asked: Option<Duration>, ago: Duration) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let now = now_ms();
+            if let Ok(mut guard) = self.ledger.open().await
+                && let Some(ledger) = guard.as_mut()
+            {
+                let sent = now.saturating_sub(ms(ago));
+                noted(ledger.limited(&self.lane, reason, asked.map(ms), sent, now).await.map(drop));
+            }
+        })
+    }
+
+    fn answered(&self, allowance: Option<Allowance>) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if let Ok(mut guard) = self.ledger.open().await
+                && let Some(ledger) = guard.as_mut()
+            {
+                let allowance = allowance.map(|it| (it.limit, it.left, ms(it.reset)));
+                noted(ledger.answered(&self.lane, allowance, now_ms()).await);
+            }
+        })
+    }
+}
+
+fn noted(result: Result<(), StoreError>) {
+    if let Err(error) = result {
+        tracing::warn!(%error, "the other agents are not told of a rate limit");
+    }
+}

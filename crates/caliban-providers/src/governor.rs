@@ -1,0 +1,151 @@
+//! The seam for those who use the same key together: one of them that is told to wait tells all of them.
+//!
+//! Owns what a server's headers say about its limits, and waiting for a turn. Who waits for whom is the governor's.
+
+use std::time::Duration;
+
+use caliban_http::Response;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::{BoxFuture, Delta, ProviderError, WaitCause, Watch, retry};
+
+/// The longest sleep before the governor is asked again: somebody may have given up meanwhile.
+const LONGEST_SLEEP: Duration = Duration::from_secs(5);
+/// The shortest.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(5);
+
+/// What a server still takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowance {
+    /// Requests in a period.
+    pub limit: u64,
+    /// How many are left of them.
+    pub left: u64,
+    /// When there are as many again.
+    pub reset: Duration,
+}
+
+/// Whether a request may be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Admitted {
+    /// Now.
+    Go,
+    /// Not before this time has passed.
+    Wait {
+        /// How long, by what is known now.
+        wait: Duration,
+        /// The place in the queue, to be shown the next time.
+        ticket: i64,
+        /// Why, in words.
+        reason: String,
+    },
+}
+
+/// Lets the requests of all who use the same key through, in order.
+pub trait Governor: Send + Sync {
+    /// Asks for a turn.
+    fn admit(&self, ticket: Option<i64>) -> BoxFuture<'_, Admitted>;
+
+    /// Who waited does not want to send any more.
+    fn give_up(&self, ticket: i64) -> BoxFuture<'_, ()>;
+
+    /// The server has refused a request that was sent this long ago, and asks for this wait.
+    fn limited<'a>(&'a self, reason: &'a str, asked: Option<Duration>, ago: Duration) -> BoxFuture<'a, ()>;
+
+    /// The server has answered, and may have said what it still takes.
+    fn answered(&self, allowance: Option<Allowance>) -> BoxFuture<'_, ()>;
+}
+
+/// Waits for a turn; how long that took.
+pub(crate) async fn pass(
+    governor: &dyn Governor,
+    watch: &mut dyn Watch,
+    cancel: &CancellationToken,
+) -> Result<Duration, ProviderError> {
+    let began = Instant::now();
+    let (mut held, mut told) = (None, None::<Instant>);
+    loop {
+        match governor.admit(held).await {
+            Admitted::Go => return Ok(if held.is_some() { began.elapsed() } else { Duration::ZERO }),
+            Admitted::Wait { wait, ticket, reason } => {
+                held = Some(ticket);
+                let end = Instant::now() + wait;
+                // A little later than was said is not news.
+                if told.is_none_or(|told| end.saturating_duration_since(told) > Duration::from_secs(1)) {
+                    told = Some(end);
+                    let reason = if reason.is_empty() { "waiting for its turn".to_owned() } else { reason };
+                    watch.see(Delta::Waiting { reason, wait, cause: WaitCause::RateLimit });
+                }
+                tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => {
+                        governor.give_up(ticket).await;
+                        return Err(ProviderError::Cancelled);
+                    }
+                    () = tokio::time::sleep(wait.clamp(SHORTEST_SLEEP, LONGEST_SLEEP)) => {}
+                }
+            }
+        }
+    }
+}
+
+/// What the headers of an answer say: Anthropic's, or those of OpenAI and its like.
+pub(crate) fn allowance(response: &Response, now: jiff::Timestamp) -> Option<Allowance> {
+    of_headers(|name| response.header(name).map(str::to_owned), now)
+}
+
+fn of_headers(header: impl Fn(&str) -> Option<String>, now: jiff::Timestamp) -> Option<Allowance> {
+    let number = |name: &str| header(name)?.trim().parse::<u64>().ok();
+    let anthropic = || {
+        let at: jiff::Timestamp = header("anthropic-ratelimit-requests-reset")?.trim().parse().ok()?;
+        Some(Allowance {
+            limit: number("anthropic-ratelimit-requests-limit")?,
+            left: number("anthropic-ratelimit-requests-remaining")?,
+            reset: Duration::try_from(at.duration_since(now)).unwrap_or_default(),
+        })
+    };
+    let openai = || {
+        Some(Allowance {
+            limit: number("x-ratelimit-limit-requests")?,
+            left: number("x-ratelimit-remaining-requests")?,
+            reset: retry::span(&header("x-ratelimit-reset-requests")?)?,
+        })
+    };
+    anthropic().or_else(openai)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r24_what_is_left_of_a_limit_is_read_from_the_headers_of_both_kinds() {
+        let now: jiff::Timestamp = "2026-11-17T12:00:00Z".parse().unwrap();
+        let read = |all: &[(&str, &str)]| {
+            let all: Vec<(String, String)> =
+                all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            of_headers(|name| all.iter().find(|(it, _)| it == name).map(|(_, value)| value.clone()), now)
+        };
+        let expected =
+            |limit, left, seconds| Some(Allowance { limit, left, reset: Duration::from_secs(seconds) });
+        let anthropic = [
+            ("anthropic-ratelimit-requests-limit", "50"),
+            ("anthropic-ratelimit-requests-remaining", "7"),
+            ("anthropic-ratelimit-requests-reset", "2026-11-17T12:00:30Z"),
+        ];
+        assert_eq!(read(&anthropic), expected(50, 7, 30));
+        let openai = |reset| {
+            [
+                ("x-ratelimit-limit-requests", "60"),
+                ("x-ratelimit-remaining-requests", "0"),
+                ("x-ratelimit-reset-requests", reset),
+            ]
+        };
+        for (reset, seconds) in [("1s", 1), ("6m0s", 360), ("1h2m3s", 3723)] {
+            assert_eq!(read(&openai(reset)), expected(60, 0, seconds), "{reset}");
+        }
+        assert_eq!(read(&openai("soon")), None);
+        assert_eq!(read(&anthropic[..2]), None);
+    }
+}

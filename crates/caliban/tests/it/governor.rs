@@ -1,0 +1,42 @@
+//! Rate limits are waited out by all agents that use the same key, together.
+
+use testkit::{StepExt, script, text, wait_until};
+
+use crate::fleet::Fleet;
+
+#[test]
+fn r24_an_agent_that_is_told_to_wait_keeps_the_others_from_asking_and_nobody_fails() {
+    let fleet = Fleet::new(script![
+        text("one is done").status(429).retry_after("4").on_first("task one"),
+        text("two is done").on_first("task two"),
+    ]);
+    let one = fleet.bg("task one", []);
+    let is_limited = |id: &str| fleet.row(id)["waiting_for"].to_string().contains("rate_limit");
+    wait_until("the first one waits", || is_limited(&one));
+    assert_eq!(fleet.place.server.requests().len(), 1);
+    let two = fleet.bg("task two", []);
+    wait_until("the second one waits", || is_limited(&two));
+    assert_eq!(fleet.place.server.requests().len(), 1, "the second one has not asked");
+    for id in [&one, &two] {
+        fleet.run(["agents", "wait", id]).ok();
+    }
+    assert_eq!(
+        (&fleet.row(&one)["last_text"], &fleet.row(&two)["last_text"]),
+        (&"one is done".into(), &"two is done".into())
+    );
+}
+
+#[test]
+fn r24_a_storm_of_refusals_without_a_time_fails_nobody() {
+    let storm = |step: testkit::script::Step| step.status(529).times(3);
+    let fleet = Fleet::new(script![
+        storm(text("one is done")).on_first("task one"),
+        storm(text("two is done")).on_first("task two"),
+        storm(text("three is done")).on_first("task three"),
+    ]);
+    let ids = ["task one", "task two", "task three"].map(|task| fleet.bg(task, []));
+    for id in &ids {
+        fleet.run(["agents", "wait", id]).ok();
+    }
+    assert_eq!(fleet.place.server.requests().len(), 12);
+}
