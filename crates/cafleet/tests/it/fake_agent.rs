@@ -143,11 +143,14 @@ impl Face {
             since: Instant::now(),
             until: Instant::now(),
         });
-        // A mood ends only when nothing that somebody typed stands in the way, as with a person at the keys.
-        if Instant::now() >= chaos.until && self.input.is_empty() {
+        // A mood ends only when nothing that somebody typed stands in the way, as with a person at the keys. Work ends by
+        // itself, and what was typed meanwhile stands in the input line then.
+        let is_worked = chaos.mood == "busy" && !self.input.is_empty();
+        if Instant::now() >= chaos.until && (self.input.is_empty() || is_worked) {
             let moods = ["free", "free", "free", "busy", "dialog", "search", "draft", "mute"];
             let at = usize::try_from(chaos.next(moods.len() as u64)).expect("small");
-            chaos.former = std::mem::replace(&mut chaos.mood, moods[at]);
+            let mood = if is_worked { "free" } else { moods[at] };
+            chaos.former = std::mem::replace(&mut chaos.mood, mood);
             chaos.since = Instant::now();
             chaos.until = Instant::now() + Duration::from_millis(160 + chaos.next(200));
             self.search.clear();
