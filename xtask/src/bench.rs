@@ -71,7 +71,6 @@ struct Bench {
 }
 
 const BENCHES: [Bench; 16] = [
-const BENCHES: [Bench; 16] = [
     version::BENCH,
     help::BENCH,
     turn::BENCH,
