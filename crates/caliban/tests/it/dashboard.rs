@@ -414,7 +414,7 @@ fn what_was_said_is_found_and_the_evening_and_its_cost_are_told() {
         if route.ends_with("/events") {
             continue;
         }
-        let answer = dashboard.get(&route.replace('{', "").replace('}', ""));
+        let answer = dashboard.get(&route.replace(['{', '}'], ""));
         assert!(!answer.body.contains("no_route"), "{route}: {}", answer.body);
     }
 }
