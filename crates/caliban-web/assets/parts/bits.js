@@ -33,7 +33,7 @@ export const Loading = ({ rows = 8 }) => html`<div class="skeleton" role="status
 export const Failure = ({ error, retry, still }) => html`<div class="state" role="alert">
   <h2>${error.message ?? String(error)}</h2>
   ${error.hint && html`<p>${error.hint}</p>`}
-  ${still && html`<p class="dim">${still}</p>`}
+  ${still && error.code !== "unreachable" && html`<p class="dim">${still}</p>`}
   ${retry && html`<button class="btn" onClick=${retry}>Retry</button>`}
 </div>`;
 

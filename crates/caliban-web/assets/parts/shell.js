@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from "../base/html.js";
 import { useKeys } from "../base/keys.js";
 import { back, go, route } from "../base/router.js";
-import { counts, groups, link, now, onlyRepo, repos, selected, today } from "../base/store.js";
+import { counts, groups, link, now, onlyRepo, ready, repos, selected, today } from "../base/store.js";
 import { clock, money } from "../base/format.js";
 import { nextNeedy, title } from "../view/groups.js";
 import { retryNow } from "../base/live.js";
@@ -74,10 +74,10 @@ function Top({ open }) {
     <nav class="tally" aria-label="Agents">
       ${TALLY.map(({ id, glyph, tone, word }) => {
         const count = counts.value[/** @type {keyof typeof counts.value} */ (id)];
-        return html`<a key=${id} href=${id === "needs_you" && counts.value.asks > 0 ? "/asks" : `/#${id}`} class=${count > 0 ? `${tone} some` : "none"}><span aria-hidden="true">${glyph}</span><span>${count}</span><span class="t">${word}</span></a>`;
+        return html`<a key=${id} href=${id === "needs_you" && counts.value.asks > 0 ? "/asks" : `/#${id}`} class=${count > 0 ? `${tone} some` : "none"}><span aria-hidden="true">${glyph}</span><span>${ready.value ? count : "–"}</span><span class="t">${word}</span></a>`;
       })}
     </nav>
-    <a class="spend" href="/spend"><b>${money(micro_usd)}</b>${budget_micro_usd !== null && html`<span class="budget"> of ${money(budget_micro_usd)}</span>`}<span class="of"> today</span></a>
+    <a class="spend" href="/spend"><b>${ready.value ? money(micro_usd) : "–"}</b>${budget_micro_usd !== null && html`<span class="budget"> of ${money(budget_micro_usd)}</span>`}<span class="of"> today</span></a>
     <span class="grow"></span>
     <button class="jump" type="button" onClick=${() => open("palette")} aria-label="Go to… Ctrl K"><${Icon} name="search" /><span class="t">Go to…</span><kbd>Ctrl K</kbd></button>
     <a class="btn primary new" href="/new"><${Icon} name="plus" />New</a>

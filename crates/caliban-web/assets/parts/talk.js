@@ -43,6 +43,7 @@ export function Talk({ id, path, start, isLive }) {
   useEffect(() => void begin(), [id]);
   useEffect(() => listen((event, data) => {
     if (event === "connected") {
+      if (!talk.count) void begin();
       // What came while nobody listened is asked for; a reply that was half said is there whole.
       talk.saying = { thinking: "", text: "" };
       talk.asked.clear();

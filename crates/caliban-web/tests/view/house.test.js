@@ -70,3 +70,17 @@ test("every import is a file that is here", () => {
   }
   assert.deepEqual(missing, []);
 });
+
+test("what the first page needs is asked for at once, not one import after the other", () => {
+  const needed = new Set();
+  const follow = (name) => {
+    if (needed.has(name)) return;
+    needed.add(name);
+    const statics = [...read(name).matchAll(/^(?:import|export)[^;"]*?from\s*"([^"]+)"|^import\s*"([^"]+)"|from"(\.[^"]+)"/gm)];
+    for (const [, one, two, three] of statics) follow(path.posix.join(path.posix.dirname(name), one ?? two ?? three));
+  };
+  follow("app.js");
+  needed.delete("app.js");
+  const preloaded = [...read("index.html").matchAll(/rel="modulepreload" href="\/([^"]+)"/g)].map(([, name]) => name);
+  assert.deepEqual(preloaded.sort(), [...needed].sort());
+});

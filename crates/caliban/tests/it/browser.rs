@@ -239,3 +239,87 @@ fn a_message_of_the_broker_page_is_stored() {
     wait_until("the message is in the mailbox", || poll().contains("<i>please</i> run them"));
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
+
+#[test]
+fn what_one_reads_stays_while_the_agent_goes_on_and_a_review_is_one_message() {
+    let long: String = (0..120).map(|line| format!("paragraph {line}\n\n")).collect();
+    let fleet = Fleet::new(script![
+        write("greeting.txt", "one\ntwo\nthree\n").on_first("the task"),
+        text(long.clone()).on_first("the task"),
+        text(format!("and more\n\n{long}")).on_first("the task"),
+        text("reviewed").on_first("the task"),
+    ]);
+    let id =
+        fleet.bg("the task", ["--label", "talker", "--interactive", "--permission-mode", "accept-edits"]);
+    fleet.wait_for(&id, "idle");
+    let dashboard = Dashboard::start(&fleet);
+    let browser = Browser::start(&fleet.place.env);
+    let page = browser.page();
+    page.size(1600, 900);
+    sign_in(&page, &dashboard);
+    page.see(".agent-row", "talker");
+    page.click(".agent-row a");
+    // It opens at the end; then one reads further up.
+    page.see(".transcript", "paragraph 119");
+    page.eval("document.querySelector('.transcript').scrollTop = 900");
+    page.see(".fresh", "to the end");
+    let top = "(() => { const list = document.querySelector('.transcript'); const at = list.getBoundingClientRect(); \
+        const first = [...list.querySelectorAll('.md-p')].find((it) => it.getBoundingClientRect().bottom > at.top); \
+        return first.textContent + ' ' + Math.round(first.getBoundingClientRect().top - at.top); })()";
+    let before = page.eval(top);
+    fleet.run(["agents", "send", &id, "go on"]).ok();
+    page.see(".fresh", "new");
+    fleet.wait_for(&id, "idle");
+    assert_eq!(page.eval(top), before);
+    page.click(".fresh");
+    page.see(".transcript", "and more");
+    // A comment survives a reload and goes out with its line quoted, once.
+    page.see(".dr.plus", "two");
+    page.click(".dr.plus:not(:first-child) .dc, .dr.plus .dc");
+    page.see(".dcomment", "one message");
+    page.type_text("say hello instead");
+    page.click(".dcomment .primary");
+    page.see(".diff-bar", "Send review (1)");
+    page.goto(page.eval("location.href").as_str().unwrap());
+    page.see(".dcomment", "say hello instead");
+    page.click(".diff-bar .primary");
+    page.see(".it-prompt", "greeting.txt:1");
+    page.see(".it-prompt", "say hello instead");
+    fleet.wait_for(&id, "idle");
+    let reviews = fleet
+        .place
+        .server
+        .model_requests()
+        .iter()
+        .filter(|it| it.body.to_string().contains("Review of your changes, 1 comment"))
+        .count();
+    assert_eq!(reviews, 1);
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_tab_that_nobody_sees_tells_of_a_question_and_opens_it() {
+    let fleet = busy();
+    let dashboard = Dashboard::start(&fleet);
+    let browser = Browser::start(&fleet.place.env);
+    let page = browser.page();
+    sign_in(&page, &dashboard);
+    // The browser's own notices cannot be seen from here: what the page would show is kept.
+    page.eval(
+        "document.hasFocus = () => false; window.told = []; \
+         window.Notification = class { static permission = 'granted'; constructor(title, more) { this.title = title; this.more = more; window.told.push(this); } close() {} }; \
+         localStorage.setItem('caliban.notify', JSON.stringify({ on: true, ask: true, wait: true, failed: true, done: false })); true",
+    );
+    page.eval("import('/base/prefs.js').then((prefs) => { prefs.notify.value = { ...prefs.notify.value, on: true }; })");
+    let asker = fleet.bg("ask me", ["--label", "asker"]);
+    fleet.wait_for_ask(&asker);
+    page.wait("window.told.length > 0");
+    assert_eq!(
+        page.eval("[told.length, told[0].title.split(' ')[0], told[0].more.body]"),
+        json!([1, "asker", "asks: Bash touch asked-for"])
+    );
+    page.eval("window.focus = () => {}; told[0].onclick(); true");
+    page.see(".ask-call", "touch asked-for");
+    page.wait("document.title.startsWith('(1) ')");
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
