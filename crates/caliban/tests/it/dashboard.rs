@@ -44,7 +44,7 @@ impl Dashboard {
         Self::start_at(fleet, "0")
     }
 
-    fn start_at(fleet: &Fleet, port: &str) -> Self {
+    pub(crate) fn start_at(fleet: &Fleet, port: &str) -> Self {
         let args = ["dashboard", "--no-open", "--json", "--port", port];
         let mut server = fleet.place.env.start("caliban", args).dir(&fleet.place.repo).spawn();
         server.wait_for_stdout("\n");
