@@ -80,10 +80,10 @@ export function AskCard({ ask, head }) {
     <div class="ask-more">
       ${ask.is_cut && html`<p class="attn" role="note">A part of the call is left out here. caliban approvals shows all of it.</p>`}
       ${!endSeen && html`<p class="attn" role="note"><${Icon} name="arrow-down" /> There is more: scroll to its end before you allow it.</p>`}
-      ${ask.why && html`<p class="fg2"><span class="dim">Why it asks</span> ${typeof ask.why === "string" ? ask.why : html`<${Runs} of=${ask.why} />`}</p>`}
-      ${ask.always?.length > 0 && html`<p class="fg2"><span class="dim">“Always” would add</span> ${ask.always.map((/** @type {string} */ rule) => html`<code class="r-code">${rule}</code> `)}</p>`}
-      ${ask.last_text && html`<p class="fg2 last"><span class="dim">Its last words</span> ${oneLine(ask.last_text)}</p>`}
-      <p class="dim">asked ${clock(ask.opened_at)}</p>
+      ${ask.why && html`<p class="fg2"><span class="dim">Why it asks</span><span>${typeof ask.why === "string" ? ask.why : html`<${Runs} of=${ask.why} />`}</span></p>`}
+      ${ask.always?.length > 0 && html`<p class="fg2"><span class="dim">“Always” would add</span><span>${ask.always.map((/** @type {string} */ rule) => html`<code class="r-code">${rule}</code> `)}</span></p>`}
+      ${ask.last_text && html`<p class="fg2 last"><span class="dim">Its last words</span><span>${oneLine(ask.last_text)}</span></p>`}
+      <p class="fg2"><span class="dim">Asked at</span><span>${clock(ask.opened_at)}</span></p>
     </div>
     <footer class="ask-foot">
       <button class="btn big danger" disabled=${Boolean(denyWhy)} onClick=${() => setOver("deny")} title=${denyWhy ?? "Deny (Shift+N)"}>Deny…</button>

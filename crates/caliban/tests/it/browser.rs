@@ -11,12 +11,15 @@ use crate::dashboard::Dashboard;
 use crate::fleet::{Fleet, bash, write};
 
 /// Every page by its path; `{agent}` stands for an agent.
-const PAGES: [(&str, &str); 6] = [
+const PAGES: [(&str, &str); 9] = [
     ("/", ".group"),
     ("/agent/{agent}", ".transcript .it"),
     ("/asks", ".ask"),
     ("/new", ".new-form"),
     ("/broker", "h1"),
+    ("/spend", "h1"),
+    ("/evening", "h1"),
+    ("/search", ".search-box"),
     ("/settings", ".settings"),
 ];
 

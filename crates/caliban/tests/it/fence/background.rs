@@ -130,7 +130,7 @@ fn a17_r19_what_a_killed_agent_committed_last_is_shown_and_lands() {
     assert!(env.git(&repo, &["log", "--format=%s"]).contains("work"), "{merged:?}");
 }
 
-/// SANDBOX.md 4: what leads git elsewhere. In the private git all of it is a copy, and the worktree's pointer cannot be replaced.
+/// What leads git elsewhere. In the private git all of it is a copy, and the worktree's pointer cannot be replaced.
 #[test]
 fn a17_an_agent_leads_no_git_elsewhere() {
     let line = "g=$(git rev-parse --git-common-dir); w=$(git rev-parse --git-dir); \
