@@ -16,8 +16,8 @@ const STAGGER_MS: u64 = 25;
 const PROBE_MS: u64 = 250;
 /// The first wait when the server names none; each further one is twice as long.
 const FIRST_WAIT_MS: u64 = 500;
-/// The longest wait of our own choosing.
-const LONGEST_WAIT_MS: u64 = 30_000;
+/// The longest wait of our own choosing. Short, because one agent asks for all of them.
+const LONGEST_WAIT_MS: u64 = 5_000;
 
 /// A provider and key: names nobody's key, only its hash.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -62,6 +62,7 @@ pages! {
     the_sandbox_guide_shows_what_happens: "sandbox.md",
     the_sessions_guide_shows_what_happens: "sessions.md",
     the_settings_guide_shows_what_happens: "settings.md",
+    the_budgets_guide_shows_what_happens: "budgets.md",
     the_sub_agents_guide_shows_what_happens: "sub-agents.md",
     the_worktrees_guide_shows_what_happens: "worktrees.md",
     the_background_agents_guide_shows_what_happens: "background-agents.md",
