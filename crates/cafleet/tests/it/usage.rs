@@ -84,8 +84,7 @@ fn m02_missing_options_are_named_in_order() {
 #[test]
 fn m02_wrong_values_and_commands_are_usage_errors() {
     let root = "cafleet [OPTIONS] COMMAND [ARGS]...";
-    // Not in this version: unknown rather than half there.
-    check(&["server"], &misused(root, "cafleet", "No such command 'server'."));
+    check(&["nothing"], &misused(root, "cafleet", "No such command 'nothing'."));
     check(
         &["--json"],
         &Said {

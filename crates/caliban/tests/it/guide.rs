@@ -15,10 +15,11 @@ use page::{Block, Kind};
 use world::World;
 
 /// Blocks that no test can run: the page, the first line of the block, and why.
-const NOT_RUN: [(&str, &str, &str); 14] = [
+const NOT_RUN: [(&str, &str, &str); 15] = [
     ("README.md", "cargo run --release -- demo", "builds the whole program; `demo.rs` runs the demo"),
     ("README.md", "cargo install --locked --path crates/caliban", "installs programs"),
     ("README.md", "caliban    ", "needs a person at a terminal, and an editor"),
+    ("README.md", "caliban dashboard", "serves until it is ended; tests/it/dashboard.rs starts it"),
     ("getting-started.md", "git clone https://github.com/caliban-dev/caliban", "needs the network"),
     ("getting-started.md", "export ANTHROPIC_API_KEY=", "the page has its model from here on; see `World`"),
     ("getting-started.md", "ollama serve &", "starts a server that is not ours"),
