@@ -18,5 +18,7 @@ pub const ASKED_SETTINGS: &str = "CALIBAN_ASKED_SETTINGS";
 /// Whether a variable may stay where other processes can read it, in `/proc/PID/environ`: our marks, by which the processes of a
 /// run are found, and what says nothing. Any other may hold a secret, whatever it is called.
 pub fn is_shown(name: &str) -> bool {
-    [AGENT_ID, JOB, "HOME", "PATH"].contains(&name)
+    // Preloaded libraries (libfaketime, allocators) keep pointers to their variables.
+    let is_of_a_library = ["LD_", "FAKETIME", "MALLOC_"].iter().any(|start| name.starts_with(start));
+    is_of_a_library || [AGENT_ID, JOB, "HOME", "PATH"].contains(&name)
 }
