@@ -214,7 +214,9 @@ fn runs(snippet: &str) -> Vec<Run> {
     for piece in snippet.split_inclusive([MARKS.0, MARKS.1]) {
         let class = if piece.ends_with(MARKS.1) { "hit" } else { "" };
         let text = piece.trim_end_matches([MARKS.0, MARKS.1]);
-        Run::put(&mut runs, Run::new(class, inert::line(text)));
+        // The lines of a text stand beside each other here.
+        let text = text.replace(['\n', '\t', '\r'], " ");
+        Run::put(&mut runs, Run::new(class, inert::line(&text)));
     }
     runs
 }
@@ -242,7 +244,7 @@ async fn messages(app: &App, query: &str) -> Vec<Value> {
                 "task_id": found.task.id.to_string(),
                 "at": found.task.created_at.to_string(),
                 "from_name": inert::line(&found.from_name),
-                "runs": [Run::new("", inert::line(&text))],
+                "runs": [Run::new("", inert::line(&text.replace(['\n', '\t', '\r'], " ")))],
             })
         })
         .collect()

@@ -1,17 +1,19 @@
-//! `GET /api/v1/spend`: tokens by kind and cost, by day, agent and model. Every conversation counts: agents of the fleet, those in
-//! the archive, and sessions in a terminal.
+//! `GET /api/v1/spend`: tokens by kind and cost, by day, agent and model, as the ledger has them: what `caliban budget` shows, too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use caliban_core::budget::Spent;
 use caliban_core::inert;
+use caliban_store::ledger::{By, FILE, Filter, Ledger, Line, Pool};
+use caliban_store::{StoreError, StoreUrl};
+use jiff::civil::Date;
 use jiff::{ToSpan as _, Zoned};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::book::{Taken, transcripts};
 use crate::app::App;
 use crate::error::Problem;
 use crate::input::Asked;
@@ -28,105 +30,155 @@ pub(crate) struct Part {
     days: Option<u16>,
 }
 
+/// Requests and what they took.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    requests: u64,
+    spent: Spent,
+}
+
+/// An agent with its helpers.
+#[derive(Debug, Default)]
+struct Agent {
+    sum: Sum,
+    label: Option<String>,
+    repo_name: String,
+}
+
 /// The route.
 pub(crate) async fn spend(
     State(app): State<Arc<App>>,
     Asked(part): Asked<Part>,
 ) -> Result<Json<Value>, Problem> {
     let days = part.days.unwrap_or(DAYS).clamp(1, DAYS_CAP);
-    let made = tokio::task::spawn_blocking(move || fold(&app, days)).await;
-    Ok(Json(made.map_err(|error| Problem::internal(error.to_string()))?))
+    let file = app.options.sources.data.join(FILE);
+    // Reading makes no ledger.
+    if !file.exists() {
+        return Ok(Json(answer(&app, &Read::default())));
+    }
+    let unread = |error: StoreError| Problem::internal(format!("the ledger: {error}"));
+    let mut ledger = Ledger::open(&StoreUrl::sqlite(file)).await.map_err(unread)?;
+    let read = read(&mut ledger, days).await.map_err(unread)?;
+    ledger.close().await;
+    Ok(Json(answer(&app, &read)))
 }
 
-/// Blocks.
-fn fold(app: &App, days: u16) -> Value {
+/// What the ledger says.
+#[derive(Debug, Default)]
+struct Read {
+    today: Sum,
+    week: Sum,
+    total: Sum,
+    /// What all agents may spend today, where a person has set that.
+    budget: Option<u64>,
+    days: Vec<Line>,
+    models: Vec<Line>,
+    agents: Vec<Line>,
+}
+
+async fn read(ledger: &mut Ledger, days: u16) -> Result<Read, StoreError> {
     let today = Zoned::now().date();
-    let back =
-        |days: u16| today.checked_sub(i64::from(days).days()).map(|day| day.to_string()).unwrap_or_default();
-    let (oldest, week) = (back(days - 1), back(6));
-    let names: BTreeMap<String, (String, String)> = app
-        .hub
-        .agents()
-        .into_iter()
-        .map(|(repo, row)| {
-            let name = row
-                .label
-                .as_deref()
-                .map_or_else(|| row.id.to_string(), |label| inert::line(label).into_owned());
-            (format!("{}/{}", repo.hash, row.id), (name, repo.name))
-        })
-        .collect();
-    let (mut by_day, mut by_model, mut by_agent) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    let (mut now, mut seven, mut all) = (Taken::default(), Taken::default(), Taken::default());
-    let repos = std::fs::read_dir(app.options.sources.data.join("repos")).into_iter().flatten().flatten();
-    for base in repos.map(|entry| entry.path()) {
-        let hash = base.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        for kind in ["agents", "archive", "sessions"] {
-            for entry in std::fs::read_dir(base.join(kind)).into_iter().flatten().flatten() {
-                let id = entry.file_name().to_string_lossy().into_owned();
-                let key = format!("{hash}/{id}");
-                for path in transcripts(&entry.path()) {
-                    for ((day, model), taken) in &app.book.fold(&path).taken {
-                        if *day < oldest {
-                            continue;
-                        }
-                        all.add(taken);
-                        if *day >= week {
-                            seven.add(taken);
-                        }
-                        if *day == today.to_string() {
-                            now.add(taken);
-                        }
-                        by_day.entry(day.clone()).or_insert_with(Taken::default).add(taken);
-                        by_model.entry(model.clone()).or_insert_with(Taken::default).add(taken);
-                        by_agent.entry((key.clone(), kind)).or_insert_with(Taken::default).add(taken);
-                    }
-                }
-            }
-        }
-    }
-    let with = |taken: &Taken, more: Value| {
-        let mut shown = figures(taken);
-        if let (Some(shown), Value::Object(more)) = (shown.as_object_mut(), more) {
-            shown.extend(more);
-        }
-        shown
+    let since = |days: u16| {
+        let day: Option<Date> = today.checked_sub(i64::from(days.saturating_sub(1)).days()).ok();
+        Filter { since: day, ..Filter::default() }
     };
-    let days: Vec<Value> = by_day.iter().map(|(day, taken)| with(taken, json!({"day": day}))).collect();
+    let all = since(days);
+    let mut sums = Vec::new();
+    for filter in [&since(1), &since(7), &all] {
+        let line = ledger.history(&[], filter).await?.into_iter().next();
+        sums.push(line.map(|line| sum(&line)).unwrap_or_default());
+    }
+    let budget = ledger.pool(&Pool::Day(today)).await?.limits.and_then(|limits| limits.usd);
+    Ok(Read {
+        today: sums.first().copied().unwrap_or_default(),
+        week: sums.get(1).copied().unwrap_or_default(),
+        total: sums.get(2).copied().unwrap_or_default(),
+        budget: budget.map(|limit| limit.0),
+        days: ledger.history(&[By::Day], &all).await?,
+        models: ledger.history(&[By::Model], &all).await?,
+        agents: ledger.history(&[By::Agent, By::Label, By::Repo], &all).await?,
+    })
+}
+
+fn answer(app: &App, read: &Read) -> Value {
+    let days: Vec<Value> =
+        read.days.iter().filter_map(|line| Some(with(&sum(line), json!({"day": line.day?})))).collect();
+    let model = |line: &Line| inert::line(line.model.as_deref().unwrap_or("unknown")).into_owned();
     let models: Vec<Value> =
-        by_model.iter().map(|(model, taken)| with(taken, json!({"model": inert::line(model)}))).collect();
-    let mut agents: Vec<(&(String, &str), &Taken)> = by_agent.iter().collect();
-    agents.sort_by_key(|(_, taken)| std::cmp::Reverse((taken.micro_usd, taken.usage.total())));
+        read.models.iter().map(|line| with(&sum(line), json!({"model": model(line)}))).collect();
+    // An agent counts with the helpers below it.
+    let mut agents: BTreeMap<String, Agent> = BTreeMap::new();
+    for line in &read.agents {
+        let Some(account) = &line.agent else { continue };
+        let mut parts = account.as_str().splitn(3, '/');
+        let (repo, id) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let is_top = parts.next().is_none();
+        let repo_name = line.repo.as_deref().and_then(|repo| repo.file_name());
+        let repo_name = repo_name.map(|name| inert::line(&name.to_string_lossy()).into_owned());
+        let entry = agents.entry(format!("{repo}/{id}")).or_default();
+        add(&mut entry.sum, &sum(line));
+        if is_top {
+            entry.label = line.label.as_deref().map(|label| inert::line(label).into_owned());
+        }
+        entry.repo_name = repo_name.unwrap_or_default();
+    }
+    let known: Vec<String> =
+        app.hub.agents().into_iter().map(|(repo, row)| format!("{}/{}", repo.hash, row.id)).collect();
+    let mut agents: Vec<(String, Agent)> = agents.into_iter().collect();
+    agents
+        .sort_by_key(|(_, agent)| std::cmp::Reverse((agent.sum.spent.usd.0, agent.sum.spent.usage.total())));
     let agents: Vec<Value> = agents
         .into_iter()
         .take(AGENTS)
-        .map(|((key, kind), taken)| {
-            let id = key.rsplit('/').next().unwrap_or_default();
-            let (name, repo_name) = names.get(key).cloned().unwrap_or_else(|| (id.to_owned(), String::new()));
-            with(taken, json!({"key": key, "name": name, "repo_name": repo_name, "kind": kind}))
+        .map(|(key, agent)| {
+            let name = agent.label.unwrap_or_else(|| key.rsplit('/').next().unwrap_or_default().to_owned());
+            let kind = if known.contains(&key) { "agents" } else { "sessions" };
+            with(&agent.sum, json!({"key": key, "name": name, "repo_name": agent.repo_name, "kind": kind}))
         })
         .collect();
     json!({
-        "today": figures(&now),
-        "week": figures(&seven),
-        "total": figures(&all),
-        "budget": null,
+        "today": figures(&read.today),
+        "week": figures(&read.week),
+        "total": figures(&read.total),
+        "budget": read.budget.map(|limit| json!({"limit_micro_usd": limit})),
         "days": days,
         "by_agent": agents,
         "by_model": models,
     })
 }
 
+fn sum(line: &Line) -> Sum {
+    Sum { requests: line.requests, spent: line.spent }
+}
+
+fn add(to: &mut Sum, other: &Sum) {
+    to.requests += other.requests;
+    to.spent.usage.input += other.spent.usage.input;
+    to.spent.usage.output += other.spent.usage.output;
+    to.spent.usage.cache_read += other.spent.usage.cache_read;
+    to.spent.usage.cache_write += other.spent.usage.cache_write;
+    to.spent.usd.0 += other.spent.usd.0;
+    to.spent.unpriced += other.spent.unpriced;
+}
+
+fn with(sum: &Sum, more: Value) -> Value {
+    let mut shown = figures(sum);
+    if let (Some(shown), Value::Object(more)) = (shown.as_object_mut(), more) {
+        shown.extend(more);
+    }
+    shown
+}
+
 /// Tokens and cost. A cost of which a part has no price is unknown, never 0.
-fn figures(taken: &Taken) -> Value {
-    let micro_usd = (taken.unpriced == 0).then_some(taken.micro_usd);
+fn figures(sum: &Sum) -> Value {
+    let spent = &sum.spent;
     json!({
-        "input": taken.usage.input,
-        "output": taken.usage.output,
-        "cache_read": taken.usage.cache_read,
-        "cache_write": taken.usage.cache_write,
-        "micro_usd": micro_usd,
-        "known_micro_usd": taken.micro_usd,
-        "requests": taken.requests,
+        "input": spent.usage.input,
+        "output": spent.usage.output,
+        "cache_read": spent.usage.cache_read,
+        "cache_write": spent.usage.cache_write,
+        "micro_usd": (spent.unpriced == 0).then_some(spent.usd.0),
+        "known_micro_usd": spent.usd.0,
+        "requests": sum.requests,
     })
 }
