@@ -1,12 +1,18 @@
 //! From settings to the blueprint of an agent: the one composition of the whole program.
 //!
-//! Every way to run an agent (print mode, editor, sub-agents, later the fleet's worker) goes through
+//! Every way to run an agent (print mode, editor, sub-agents, the fleet's worker) goes through
 //! [`compose`]. What it returns holds everything; nobody reads settings after it.
+
+mod fences;
+mod hooks;
+mod model;
+mod spending;
+mod surroundings;
 
 use std::{
     num::NonZeroU64,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::Duration,
 };
 
@@ -14,30 +20,26 @@ use caliban_agent::{
     Agent, Attendance, Fallback, Kit, Limits,
     answer::Form,
     blueprint::{Blueprint, Helpers, Wanted, WorkspaceSource},
-    budget::{MachineLedger, Terms},
     definitions::{self, Definition},
     feed::{Entry, Feed},
-    fence::{Fences, Reach, Sandbox},
-    hooks::{CommandHook, HookEvent, HookPlace, Hooks},
+    hooks::HookPlace,
     prompt::{ContextFiles, Surroundings},
-    subagent::{Isolation, inherit, policy_in_worktree},
+    subagent::{Isolation, inherit},
 };
 use caliban_contract::{
     ancestry::{self, Ancestry},
     detached, modes,
 };
-use caliban_core::{
-    alias, budget, fence::Profile, ids::AgentId, price::Billing, redact::Redactor, setup::AgentSetup,
-    spec::AfterTurn, wait::Wait,
-};
-use caliban_fence::{Fence, Hosts};
+use caliban_core::{alias, ids::AgentId, redact::Redactor, setup::AgentSetup, spec::AfterTurn, wait::Wait};
+use caliban_fence::Fence;
 use caliban_keeper::Variables;
 use caliban_mcp::Server;
-use caliban_permissions::Policy;
-use caliban_providers::{Provider, ProviderKind};
 use caliban_tools::{Buffers, DetachPlace, PrivateAddresses, SearchService, WorkspaceOptions};
-use caliban_worktrees::{GitOptions, Keep, Repo, Setup};
+use caliban_worktrees::{Keep, Setup};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+pub(crate) use fences::program_fence;
+pub(crate) use model::check_provider;
 
 use crate::{
     below_agent, broker,
@@ -48,21 +50,20 @@ use crate::{
     report::Failure,
     settings::{
         Environment, Files, Loaded,
-        provider::{Choice, Endpoint, Patience, Target, nothing_set},
-        schema::{FenceNetwork, Fleet, Settings},
+        provider::Patience,
+        schema::{Fleet, Settings},
         tool_environment::{Breadth, left_out, secrets, tool_environment, with_set},
     },
     skills::{self, Skill},
     telemetry, tool_names,
     trust::Trust,
 };
+use fences::{fences, policy, unfenced};
+use hooks::{hook_problems, hooks};
+use model::{ATTENDED, FALLBACK_PATIENCE, billing, claude_names, decide, model, provider};
+use spending::{account_above, budget_limits, ledger};
+use surroundings::{canonical, glance, same_place, users_files};
 
-/// How long a model is waited for that limits the rate, when another one can answer.
-const FALLBACK_PATIENCE: Duration = Duration::from_secs(20);
-/// The priority of agents in the foreground at a rate limit; background agents have 0.
-const ATTENDED: i64 = 10;
-/// How long the repository is looked at before a run begins.
-const GLANCE_TIME: Duration = Duration::from_millis(1_500);
 /// Whole outputs of tools, in a session's directory.
 const OUTPUTS: &str = "outputs";
 
@@ -347,109 +348,6 @@ fn detach_place(repo_dir: &Path) -> Option<DetachPlace> {
     is_own.then(|| DetachPlace { jobs: repo_dir.join(detached::DIRECTORY), agent: String::new() })
 }
 
-/// What has changed in the repository and its last commits, for the model. Best effort, and not for long.
-async fn glance(root: PathBuf) -> Vec<String> {
-    let cancel = CancellationToken::new();
-    let looking = async {
-        let repo = Repo::open(&root, GitOptions::default(), &cancel).await.ok()?;
-        repo.glance(&cancel).await.ok()
-    };
-    let Some(glance) = tokio::time::timeout(GLANCE_TIME, looking).await.ok().flatten() else {
-        return Vec::new();
-    };
-    let mut lines = Vec::new();
-    match (glance.changed.is_empty(), glance.more) {
-        (true, _) => lines.push("git status: clean".to_owned()),
-        (false, 0) => lines.push(format!("git status:\n{}", glance.changed.join("\n"))),
-        (false, more) => lines.push(format!("git status:\n{}\n… and {more} more", glance.changed.join("\n"))),
-    }
-    if !glance.commits.is_empty() {
-        lines.push(format!("last commits:\n{}", glance.commits.join("\n")));
-    }
-    lines
-}
-
-/// Instruction files of the user's own that other agents read, too.
-fn users_files(home: &Path) -> Vec<PathBuf> {
-    [".claude/CLAUDE.md", ".codex/AGENTS.md"].map(|name| home.join(name)).to_vec()
-}
-
-/// Where the user stands in their tree, in this one; the nearest directory above that is in it, else its root. `missing` is
-/// the part below `cwd` that only this tree may have.
-fn same_place(tree: &Path, cwd: &Path, missing: &Path, root: &Path) -> Result<PathBuf, Failure> {
-    let below = canonical(cwd)?.strip_prefix(canonical(root)?).map(|below| tree.join(below));
-    let places = below.ok().into_iter().flat_map(|place| [place.join(missing), place]);
-    let mut places = places.filter_map(|place| place.canonicalize().ok());
-    // Not through a link that leads out.
-    let found = places.find(|place| place.starts_with(tree) && place.is_dir());
-    Ok(found.unwrap_or_else(|| tree.to_owned()))
-}
-
-/// The settings' policy; in a worktree of its own an agent edits without a question.
-fn policy(loaded: &Loaded, worktree: Option<&Path>) -> Policy {
-    let policy = loaded.policy();
-    match worktree {
-        Some(worktree) => policy_in_worktree(policy, worktree),
-        None => policy,
-    }
-}
-
-fn unfenced(reason: String) -> Failure {
-    Failure::new(format!("a fence of the settings cannot be put up: {reason}"))
-}
-
-/// The fence of a program of the user's where there is no agent, only the settings: the setup command of a worktree, `fleet.notify`.
-/// In a worktree of the agent's that is what it can change.
-pub(crate) fn program_fence(
-    loaded: &Loaded,
-    env: &Variables,
-    profile: Profile,
-    worktree: Option<&Path>,
-) -> Result<Option<Fence>, Failure> {
-    if profile == Profile::None {
-        return Ok(None);
-    }
-    let fences = fences(loaded, env, own_program()?, true)?;
-    let policy = policy(loaded, worktree);
-    fences.program(profile, &policy, worktree.unwrap_or(&loaded.root)).map_err(unfenced)
-}
-
-/// What commands run in. An agent in the background whose commands must be fenced does not begin where that cannot be done.
-fn fences(loaded: &Loaded, env: &Variables, helper: PathBuf, is_background: bool) -> Result<Fences, Failure> {
-    let settings = &loaded.settings;
-    let usual = if is_background { Sandbox::Required } else { Sandbox::Auto };
-    let sandbox = settings.sandbox.unwrap_or(usual);
-    if sandbox == Sandbox::Required
-        && let Err(reason) = caliban_fence::probe(&helper)
-    {
-        return Err(Failure::new(format!("commands cannot be fenced on this machine: {reason}")).hint(
-            "`caliban doctor` says more; with sandbox = \"auto\" (or \"off\") in the settings agents run without a fence, and \
-             ask before nearly every command",
-        ));
-    }
-    Ok(Fences {
-        sandbox,
-        network: match settings.fence.network {
-            FenceNetwork::Off => Reach::Nothing,
-            FenceNetwork::On => Reach::Everything,
-            FenceNetwork::Domains => Reach::Hosts(
-                Hosts::new(settings.fence.domains.clone()),
-                if settings.web.allow_private {
-                    caliban_fence::PrivateAddresses::Allow
-                } else {
-                    caliban_fence::PrivateAddresses::Refuse
-                },
-            ),
-        },
-        proxy: OnceLock::new(),
-        show: settings.fence.show.clone(),
-        hidden: vec![loaded.paths.data.clone(), loaded.paths.config.clone()],
-        env: env.clone(),
-        helper,
-        gits: std::sync::Mutex::default(),
-    })
-}
-
 /// Which conversation is wanted.
 pub(crate) enum Which {
     /// A new one.
@@ -597,160 +495,6 @@ pub(crate) fn own_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| Failure::new(format!("cannot find our own program: {error}")))
 }
 
-/// Whether somebody would answer, as far as that can be told without asking them.
-pub(crate) async fn check_provider(loaded: &Loaded, environment: &Environment) -> Result<(), Failure> {
-    let target = decide(loaded).await?;
-    provider(loaded, &target, environment, Patience::Short, None, (&ledger(loaded, None), ATTENDED)).map(drop)
-}
-
-async fn decide(loaded: &Loaded) -> Result<Target, Failure> {
-    match loaded.choose()? {
-        Choice::Use(target) => Ok(target),
-        Choice::IfRunning(target) => match &target.endpoint {
-            Endpoint::Http { base_url, .. }
-                if caliban_providers::ollama_running(base_url.value.as_str()).await =>
-            {
-                Ok(target)
-            }
-            _ => Err(nothing_set().into()),
-        },
-    }
-}
-
-fn provider(
-    loaded: &Loaded,
-    target: &Target,
-    environment: &Environment,
-    patience: Patience,
-    limit: Option<Duration>,
-    (ledger, priority): (&MachineLedger, i64),
-) -> Result<Arc<dyn Provider>, Failure> {
-    let mut config = target.config(&loaded.settings, environment, patience);
-    let (base, key) = (config.base_url.as_deref(), config.api_key.as_deref());
-    let governor =
-        ledger.governor(config.provider.name(), base.unwrap_or_default(), key.unwrap_or_default(), priority);
-    config.governor = Some(governor);
-    if let Some(limit) = limit {
-        config.retry.patience = config.retry.patience.min(limit);
-    }
-    caliban_providers::build(config).map_err(from_provider)
-}
-
-/// How the names of Claude's models begin there.
-fn claude_names(target: &Target) -> &'static str {
-    match target.provider.value {
-        ProviderKind::Anthropic => "claude-",
-        ProviderKind::OpenRouter => "anthropic/",
-        _ => "",
-    }
-}
-
-async fn model(target: &Target, provider: &dyn Provider) -> Result<String, Failure> {
-    if let Some(model) = &target.model {
-        return Ok(alias::resolved(&model.value, claude_names(target)));
-    }
-    let models = provider.list_models(&CancellationToken::new()).await.map_err(from_provider)?;
-    models.into_iter().next().ok_or_else(|| {
-        Failure::new(format!("{} has no model", target.provider.value))
-            .hint("name one with --model, or give it one first (for Ollama: `ollama pull qwen3`)")
-    })
-}
-
-/// A model on the user's own machine costs nothing; neither does a script.
-fn billing(target: &Target) -> Billing {
-    let kind = target.provider.value;
-    if kind == ProviderKind::Scripted || kind.how_to_start().is_some() {
-        Billing::Local
-    } else {
-        Billing::Listed
-    }
-}
-
-fn from_provider(error: caliban_providers::ProviderError) -> Failure {
-    let failure = Failure::new(error.to_string());
-    match error.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
-}
-
-/// Hooks that can never be asked, in words: one that shall keep something from happening would keep nothing.
-fn hook_problems(settings: &Settings) -> Vec<String> {
-    let names = tool_names::all();
-    let mut problems = Vec::new();
-    for (event, hooks) in settings.hooks.by_event() {
-        if !matches!(event, "PreToolUse" | "PostToolUse") {
-            continue;
-        }
-        for hook in hooks {
-            let Some(matcher) = &hook.matcher else { continue };
-            if let Err(why) = caliban_agent::hooks::check(matcher, &names) {
-                let command = caliban_core::inert::line(&hook.command);
-                problems.push(format!("the hook {event} `{command}` never runs: {why}"));
-            }
-        }
-    }
-    problems
-}
-
-fn hooks(settings: &Settings, setup: &AgentSetup, place: HookPlace) -> Hooks {
-    if let Some(commands) = setup.hooks.clone() {
-        return Hooks { commands, place, ..Hooks::default() };
-    }
-    let events = [
-        HookEvent::SessionStart,
-        HookEvent::UserPromptSubmit,
-        HookEvent::PreToolUse,
-        HookEvent::PostToolUse,
-        HookEvent::Stop,
-        HookEvent::SubagentStop,
-        HookEvent::Notification,
-    ];
-    let mut commands = Vec::new();
-    for (name, hooks) in settings.hooks.by_event() {
-        let Some(event) = events.into_iter().find(|event| event.name() == name) else { continue };
-        commands.extend(hooks.iter().map(|hook| CommandHook {
-            event,
-            matcher: hook.matcher.clone(),
-            command: hook.command.clone(),
-            timeout: Duration::from_secs(hook.timeout.get().into()),
-            optional: hook.optional,
-        }));
-    }
-    Hooks { commands, closures: Vec::new(), place }
-}
-
-/// The machine's ledger, for agents of these settings.
-fn ledger(loaded: &Loaded, above: Option<&str>) -> MachineLedger {
-    let budget = &loaded.settings.budget;
-    MachineLedger::new(Terms {
-        file: loaded.paths.data.join(caliban_store::ledger::FILE),
-        repo: loaded.root.clone(),
-        repo_hash: caliban_contract::repo_hash(&loaded.root),
-        above: above.map(str::to_owned),
-        per_agent: budget.per_agent.limits(),
-        per_repo_day: budget.per_repo_day.limits(),
-        per_day: budget.per_day.limits(),
-    })
-}
-
-/// The account of the agent in one of whose commands this program runs: what it spends, that one spends.
-fn account_above() -> Option<String> {
-    let own = i32::try_from(std::process::id()).ok()?;
-    let Ancestry::Agents(agents) = ancestry::above(own, &[modes::REAP]) else { return None };
-    agents.first().filter(|above| above.which == ancestry::Which::Command)?.account()
-}
-
-fn budget_limits(settings: &Settings) -> budget::Limits {
-    let limits = &settings.limits;
-    budget::Limits {
-        tokens: limits.budget_tokens.map(NonZeroU64::get),
-        usd: limits.budget_usd.map(|usd| usd.micro()),
-        turns: None,
-        wall_ms: limits.wall_seconds.map(|seconds| seconds.get().saturating_mul(1000)),
-    }
-}
-
 fn isolation(
     settings: &Settings,
     repo: Option<PathBuf>,
@@ -783,10 +527,6 @@ fn tool_limits(settings: &Settings) -> caliban_tools::Limits {
         command_time: Duration::from_millis(settings.bash.timeout_ms.get()),
         ..caliban_tools::Limits::default()
     }
-}
-
-fn canonical(path: &Path) -> Result<PathBuf, Failure> {
-    path.canonicalize().map_err(|error| Failure::new(format!("cannot work in {}: {error}", path.display())))
 }
 
 /// No command of an agent can look into the process that runs the agent. Best effort: a command that nobody approved sees no

@@ -1,0 +1,91 @@
+//! The fences of the settings, and the policy that they are made by.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use caliban_agent::{
+    fence::{Fences, Reach, Sandbox},
+    subagent::policy_in_worktree,
+};
+use caliban_core::fence::Profile;
+use caliban_fence::{Fence, Hosts};
+use caliban_keeper::Variables;
+use caliban_permissions::Policy;
+
+use super::own_program;
+use crate::{
+    report::Failure,
+    settings::{Loaded, schema::FenceNetwork},
+};
+
+/// The fence of a program of the user's where there is no agent, only the settings: the setup command of a worktree, `fleet.notify`.
+/// In a worktree of the agent's that is what it can change.
+pub(crate) fn program_fence(
+    loaded: &Loaded,
+    env: &Variables,
+    profile: Profile,
+    worktree: Option<&Path>,
+) -> Result<Option<Fence>, Failure> {
+    if profile == Profile::None {
+        return Ok(None);
+    }
+    let fences = fences(loaded, env, own_program()?, true)?;
+    let policy = policy(loaded, worktree);
+    fences.program(profile, &policy, worktree.unwrap_or(&loaded.root)).map_err(unfenced)
+}
+
+/// What commands run in. An agent in the background whose commands must be fenced does not begin where that cannot be done.
+pub(super) fn fences(
+    loaded: &Loaded,
+    env: &Variables,
+    helper: PathBuf,
+    is_background: bool,
+) -> Result<Fences, Failure> {
+    let settings = &loaded.settings;
+    let usual = if is_background { Sandbox::Required } else { Sandbox::Auto };
+    let sandbox = settings.sandbox.unwrap_or(usual);
+    if sandbox == Sandbox::Required
+        && let Err(reason) = caliban_fence::probe(&helper)
+    {
+        return Err(Failure::new(format!("commands cannot be fenced on this machine: {reason}")).hint(
+            "`caliban doctor` says more; with sandbox = \"auto\" (or \"off\") in the settings agents run without a fence, and \
+             ask before nearly every command",
+        ));
+    }
+    Ok(Fences {
+        sandbox,
+        network: match settings.fence.network {
+            FenceNetwork::Off => Reach::Nothing,
+            FenceNetwork::On => Reach::Everything,
+            FenceNetwork::Domains => Reach::Hosts(
+                Hosts::new(settings.fence.domains.clone()),
+                if settings.web.allow_private {
+                    caliban_fence::PrivateAddresses::Allow
+                } else {
+                    caliban_fence::PrivateAddresses::Refuse
+                },
+            ),
+        },
+        proxy: OnceLock::new(),
+        show: settings.fence.show.clone(),
+        hidden: vec![loaded.paths.data.clone(), loaded.paths.config.clone()],
+        env: env.clone(),
+        helper,
+        gits: std::sync::Mutex::default(),
+    })
+}
+
+/// The settings' policy; in a worktree of its own an agent edits without a question.
+pub(super) fn policy(loaded: &Loaded, worktree: Option<&Path>) -> Policy {
+    let policy = loaded.policy();
+    match worktree {
+        Some(worktree) => policy_in_worktree(policy, worktree),
+        None => policy,
+    }
+}
+
+pub(super) fn unfenced(reason: String) -> Failure {
+    Failure::new(format!("a fence of the settings cannot be put up: {reason}"))
+}

@@ -1,0 +1,98 @@
+//! Which service answers, with which model, at which price, and behind which governor.
+
+use std::{sync::Arc, time::Duration};
+
+use caliban_agent::budget::MachineLedger;
+use caliban_core::{alias, price::Billing};
+use caliban_providers::{Provider, ProviderKind};
+use tokio_util::sync::CancellationToken;
+
+use super::spending::ledger;
+use crate::{
+    report::Failure,
+    settings::{
+        Environment, Loaded,
+        provider::{Choice, Endpoint, Patience, Target, nothing_set},
+    },
+};
+
+/// Whether somebody would answer, as far as that can be told without asking them.
+pub(crate) async fn check_provider(loaded: &Loaded, environment: &Environment) -> Result<(), Failure> {
+    let target = decide(loaded).await?;
+    provider(loaded, &target, environment, Patience::Short, None, (&ledger(loaded, None), ATTENDED)).map(drop)
+}
+
+pub(super) async fn decide(loaded: &Loaded) -> Result<Target, Failure> {
+    match loaded.choose()? {
+        Choice::Use(target) => Ok(target),
+        Choice::IfRunning(target) => match &target.endpoint {
+            Endpoint::Http { base_url, .. }
+                if caliban_providers::ollama_running(base_url.value.as_str()).await =>
+            {
+                Ok(target)
+            }
+            _ => Err(nothing_set().into()),
+        },
+    }
+}
+
+/// How long a model is waited for that limits the rate, when another one can answer.
+pub(super) const FALLBACK_PATIENCE: Duration = Duration::from_secs(20);
+/// The priority of agents in the foreground at a rate limit; background agents have 0.
+pub(super) const ATTENDED: i64 = 10;
+pub(super) fn provider(
+    loaded: &Loaded,
+    target: &Target,
+    environment: &Environment,
+    patience: Patience,
+    limit: Option<Duration>,
+    (ledger, priority): (&MachineLedger, i64),
+) -> Result<Arc<dyn Provider>, Failure> {
+    let mut config = target.config(&loaded.settings, environment, patience);
+    let (base, key) = (config.base_url.as_deref(), config.api_key.as_deref());
+    let governor =
+        ledger.governor(config.provider.name(), base.unwrap_or_default(), key.unwrap_or_default(), priority);
+    config.governor = Some(governor);
+    if let Some(limit) = limit {
+        config.retry.patience = config.retry.patience.min(limit);
+    }
+    caliban_providers::build(config).map_err(from_provider)
+}
+
+/// How the names of Claude's models begin there.
+pub(super) fn claude_names(target: &Target) -> &'static str {
+    match target.provider.value {
+        ProviderKind::Anthropic => "claude-",
+        ProviderKind::OpenRouter => "anthropic/",
+        _ => "",
+    }
+}
+
+pub(super) async fn model(target: &Target, provider: &dyn Provider) -> Result<String, Failure> {
+    if let Some(model) = &target.model {
+        return Ok(alias::resolved(&model.value, claude_names(target)));
+    }
+    let models = provider.list_models(&CancellationToken::new()).await.map_err(from_provider)?;
+    models.into_iter().next().ok_or_else(|| {
+        Failure::new(format!("{} has no model", target.provider.value))
+            .hint("name one with --model, or give it one first (for Ollama: `ollama pull qwen3`)")
+    })
+}
+
+/// A model on the user's own machine costs nothing; neither does a script.
+pub(super) fn billing(target: &Target) -> Billing {
+    let kind = target.provider.value;
+    if kind == ProviderKind::Scripted || kind.how_to_start().is_some() {
+        Billing::Local
+    } else {
+        Billing::Listed
+    }
+}
+
+pub(super) fn from_provider(error: caliban_providers::ProviderError) -> Failure {
+    let failure = Failure::new(error.to_string());
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}

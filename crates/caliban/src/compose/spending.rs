@@ -1,0 +1,43 @@
+//! The machine's ledger for agents of these settings: whose account, and which limits.
+
+use std::num::NonZeroU64;
+
+use caliban_agent::budget::{MachineLedger, Terms};
+use caliban_contract::{
+    ancestry::{self, Ancestry},
+    modes,
+};
+use caliban_core::budget;
+
+use crate::settings::{Loaded, schema::Settings};
+
+/// The machine's ledger, for agents of these settings.
+pub(super) fn ledger(loaded: &Loaded, above: Option<&str>) -> MachineLedger {
+    let budget = &loaded.settings.budget;
+    MachineLedger::new(Terms {
+        file: loaded.paths.data.join(caliban_store::ledger::FILE),
+        repo: loaded.root.clone(),
+        repo_hash: caliban_contract::repo_hash(&loaded.root),
+        above: above.map(str::to_owned),
+        per_agent: budget.per_agent.limits(),
+        per_repo_day: budget.per_repo_day.limits(),
+        per_day: budget.per_day.limits(),
+    })
+}
+
+/// The account of the agent in one of whose commands this program runs: what it spends, that one spends.
+pub(super) fn account_above() -> Option<String> {
+    let own = i32::try_from(std::process::id()).ok()?;
+    let Ancestry::Agents(agents) = ancestry::above(own, &[modes::REAP]) else { return None };
+    agents.first().filter(|above| above.which == ancestry::Which::Command)?.account()
+}
+
+pub(super) fn budget_limits(settings: &Settings) -> budget::Limits {
+    let limits = &settings.limits;
+    budget::Limits {
+        tokens: limits.budget_tokens.map(NonZeroU64::get),
+        usd: limits.budget_usd.map(|usd| usd.micro()),
+        turns: None,
+        wall_ms: limits.wall_seconds.map(|seconds| seconds.get().saturating_mul(1000)),
+    }
+}
