@@ -161,32 +161,23 @@ impl Purse {
         let cost = self.cost(usage);
         let estimate = Estimate { tokens: usage.total(), cost, turns: 1 };
         let now = self.now();
-        if let Some(machine) = &self.machine {
-            self.open(machine).await?;
-        }
         let here = self.lock().ledger.reserve(&self.account, estimate, now)?;
         let Some(machine) = &self.machine else {
             return Ok((Reserved { here, machine: None }, Vec::new()));
         };
-        match machine.reserve(model, usage, cost).await {
+        let asked = machine.reserve(model, usage, cost).await;
+        // What the ledger knows of the conversation and the transcript does not (it was begun anew) counts here, too: what is
+        // shown never goes down.
+        if let Some(known) = asked.known.filter(|_| machine.is_root()) {
+            self.book_here(less(known, self.spent()));
+        }
+        match asked.granted {
             Ok(granted) => Ok((Reserved { here, machine: Some(granted.reservation) }, granted.near)),
             Err(error) => {
                 self.release_here(here);
                 Err(error)
             }
         }
-    }
-
-    /// Opens the account in the machine's ledger, once. What the ledger knows of the conversation and the transcript does not
-    /// (it was begun anew) counts here, too: what is shown never goes down.
-    async fn open(&self, machine: &MachineAccount) -> Result<(), NotReserved> {
-        if let Some(known) = machine.open().await?
-            && machine.is_root()
-        {
-            let here = self.spent();
-            self.book_here(less(known, here));
-        }
-        Ok(())
     }
 
     /// The request is over, and took this much.

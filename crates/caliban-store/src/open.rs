@@ -100,6 +100,26 @@ pub struct Db {
     schema: Schema,
     prepared: Prepared,
     trust: Trust,
+    /// What the connection does at a commit.
+    durability: Durability,
+}
+
+/// How safe a transaction is when its commit returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// On the disk: survives a power cut.
+    Synced,
+    /// Handed to the kernel: survives the end of every process, and a power cut from the next synced commit of anybody on.
+    Written,
+}
+
+impl Durability {
+    fn begin(self) -> &'static str {
+        match self {
+            Self::Synced => "PRAGMA synchronous = FULL; BEGIN IMMEDIATE",
+            Self::Written => "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE",
+        }
+    }
 }
 
 /// Whether the connection may be used.
@@ -133,7 +153,8 @@ impl Db {
     }
 
     fn of(conn: SqliteConnection, file: &SqliteFile, schema: &Schema, prepared: Prepared) -> Self {
-        Self { conn, file: file.clone(), schema: *schema, prepared, trust: Trust::Good }
+        let durability = Durability::Synced;
+        Self { conn, file: file.clone(), schema: *schema, prepared, trust: Trust::Good, durability }
     }
 
     /// What opening had to do.
@@ -155,7 +176,7 @@ impl Db {
         if self.trust == Trust::Lost {
             let fresh = Self::open_file(&self.file, &self.schema).await?;
             close(std::mem::replace(&mut self.conn, fresh.conn)).await;
-            self.trust = Trust::Good;
+            (self.trust, self.durability) = (Trust::Good, fresh.durability);
         }
         Ok(&mut self.conn)
     }
@@ -171,10 +192,22 @@ impl Db {
     /// # Errors
     /// When the write lock is not free in time, or the store fails.
     pub(crate) async fn begin(&mut self) -> Result<Tx<'_>, StoreError> {
+        self.begin_as(Durability::Synced).await
+    }
+
+    /// The same, with a commit that is as safe as this.
+    ///
+    /// # Errors
+    /// As for [`Db::begin`].
+    pub(crate) async fn begin_as(&mut self, durability: Durability) -> Result<Tx<'_>, StoreError> {
         self.conn().await?;
         self.tidy(WAL_LIMIT * WAL_PATIENCE).await;
+        let begin = if self.durability == durability { "BEGIN IMMEDIATE" } else { durability.begin() };
         let file = self.file.path();
-        match self.conn.begin_with("BEGIN IMMEDIATE").await {
+        let begun = self.conn.begin_with(begin).await;
+        // The setting is made before the lock is asked for.
+        self.durability = durability;
+        match begun {
             Ok(inner) => Ok(Tx { inner, file, trust: &mut self.trust }),
             Err(error) => Err(StoreError::from_sqlx(file, error)),
         }

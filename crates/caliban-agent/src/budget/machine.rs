@@ -15,7 +15,7 @@ use caliban_core::{
 };
 use caliban_store::{
     Stamp, StoreError, StoreUrl,
-    ledger::{Account, AccountId, Granted, Ledger, LedgerError, Opened, Owner, Request, Reservation},
+    ledger::{Account, AccountId, First, Granted, Ledger, Opening, Owner, Request, Reservation},
 };
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -128,6 +128,14 @@ pub(super) struct MachineAccount {
     earlier: Lock<Meter>,
 }
 
+/// What came of asking for a request.
+pub(super) struct Asked {
+    /// What the conversation had spent when this process opened its account, by the ledger.
+    pub(super) known: Option<Spent>,
+    /// The request.
+    pub(super) granted: Result<Granted, NotReserved>,
+}
+
 /// Runs a step of the ledger, again while others are writing.
 macro_rules! patiently {
     ($self:expr, $ledger:ident, $step:expr) => {{
@@ -137,7 +145,7 @@ macro_rules! patiently {
             let mut guard = match $self.ledger.open().await {
                 Ok(guard) => guard,
                 Err(error) if error.is_busy() && attempts < PATIENCE => continue,
-                Err(error) => break Err(error.into()),
+                Err(error) => break Err(error),
             };
             let Some($ledger) = guard.as_mut() else { continue };
             match $step.await {
@@ -181,43 +189,26 @@ impl MachineAccount {
         Self::new(self.ledger.clone(), account, Some(self.clone()))
     }
 
-    /// Opens the account and those above it, once; what its conversation has spent by then, when the ledger knew it.
-    pub(super) async fn open(&self) -> Result<Option<Spent>, NotReserved> {
-        if self.is_open.load(Ordering::Acquire) {
-            return Ok(None);
+    /// This account and those above it that this process has not opened yet, the topmost first.
+    fn unopened(&self) -> Vec<(&Self, Spent)> {
+        let mut chain = self.above.as_ref().map(|above| above.unopened()).unwrap_or_default();
+        if !self.is_open.load(Ordering::Acquire) {
+            let earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner).spent;
+            chain.push((self, earlier));
         }
-        if let Some(above) = &self.above {
-            Box::pin(above.open()).await?;
-        }
-        let (id, now) = (&self.account.id, Stamp::now());
-        let opened: Result<Opened, StoreError> =
-            patiently!(self, ledger, ledger.open_account(&self.account, now));
-        let known = match opened? {
-            Opened::New => {
-                let earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner).spent;
-                let booked: Result<(), StoreError> = patiently!(self, ledger, ledger.carry_over(id, earlier));
-                booked?;
-                None
-            }
-            Opened::Known => {
-                let spent: Result<Spent, StoreError> =
-                    patiently!(self, ledger, ledger.conversation_spent(id));
-                Some(spent?)
-            }
-        };
-        self.is_open.store(true, Ordering::Release);
-        Ok(known)
+        chain
     }
 
-    pub(super) async fn reserve(
-        &self,
-        model: &str,
-        usage: Usage,
-        cost: Option<MicroUsd>,
-    ) -> Result<Granted, NotReserved> {
+    /// Reserves a request. The first one of the process opens the account, and those above it.
+    pub(super) async fn reserve(&self, model: &str, usage: Usage, cost: Option<MicroUsd>) -> Asked {
         let owner = own();
         let terms = &self.ledger.0.terms;
-        let granted: Result<Granted, LedgerError> = patiently!(self, ledger, {
+        let unopened = self.unopened();
+        let openings: Vec<Opening<'_>> = unopened
+            .iter()
+            .map(|(account, earlier)| Opening { account: &account.account, earlier: *earlier })
+            .collect();
+        let first: Result<First, StoreError> = patiently!(self, ledger, {
             let request = Request {
                 account: &self.account.id,
                 owner: &owner,
@@ -229,12 +220,18 @@ impl MachineAccount {
                 per_repo_day: terms.per_repo_day,
                 per_day: terms.per_day,
             };
-            async move { ledger.reserve(&request, Stamp::now()).await }
+            let openings = &openings;
+            async move { ledger.open_and_reserve(openings, &request, Stamp::now()).await }
         });
-        granted.map_err(|error| match error {
-            LedgerError::Refused(refused) => NotReserved::Limit(refused.in_names()),
-            LedgerError::Store(error) => NotReserved::Ledger(error),
-        })
+        match first {
+            Ok(First { known, granted }) => {
+                for (account, _) in &unopened {
+                    account.is_open.store(true, Ordering::Release);
+                }
+                Asked { known, granted: granted.map_err(|refused| NotReserved::Limit(refused.in_names())) }
+            }
+            Err(error) => Asked { known: None, granted: Err(NotReserved::Ledger(error)) },
+        }
     }
 
     /// What cannot be settled counts as it was reserved, once this process is gone.

@@ -1,12 +1,22 @@
 //! Accounts: opened by the agent's process when it starts, and again by each later one.
 
-use caliban_core::budget::{Held, Limits, Spent};
+use caliban_core::budget::{Held, Limits, Meter, Spent};
 use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
 
 use super::meters::{self, limits_of, limits_text};
 use super::{Account, AccountId, Ledger};
 use crate::{Stamp, StoreError};
+
+/// An account as a process opens it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Opening<'a> {
+    /// The account.
+    pub account: &'a Account,
+    /// What earlier processes of the conversation have spent, for a ledger that does not know the account. It counts for the
+    /// agent and its trees, not for a day.
+    pub earlier: Spent,
+}
 
 /// Whether an account was there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,16 +37,6 @@ impl Ledger {
         let mut tx = self.db.begin().await?;
         let opened = open(tx.conn(), account, now).await.map_err(|error| tx.words(error));
         tx.finish(opened).await
-    }
-
-    /// Books what was spent before the ledger knew the agent. It counts for the agent and its trees, not for a day.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
-    pub async fn carry_over(&mut self, account: &AccountId, spent: Spent) -> Result<(), StoreError> {
-        let mut tx = self.db.begin().await?;
-        let carried = carry_over(tx.conn(), account, spent).await.map_err(|error| tx.words(error));
-        tx.finish(carried).await
     }
 
     /// Changes what an agent and all below it may spend, from its next request on. Whether there is such an account.
@@ -78,6 +78,36 @@ impl Ledger {
         };
         Ok(rows.iter().map(read).collect())
     }
+}
+
+/// Opens an account; what its conversation has spent by then, when the ledger knew it.
+pub(super) async fn open_with(
+    conn: &mut SqliteConnection,
+    opening: Opening<'_>,
+    now: Stamp,
+) -> Result<Option<Spent>, sqlx::Error> {
+    let Opening { account, earlier } = opening;
+    match open(&mut *conn, account, now).await? {
+        Opened::Known => conversation_spent(conn, &account.id).await.map(Some),
+        Opened::New if earlier == Spent::default() => Ok(None),
+        Opened::New => carry_over(conn, &account.id, earlier).await.map(|()| None),
+    }
+}
+
+/// What the agents of one conversation have spent: this one and the helpers in its process, not those that were started as
+/// agents of their own.
+async fn conversation_spent(conn: &mut SqliteConnection, id: &AccountId) -> Result<Spent, sqlx::Error> {
+    let rows = sqlx::query(
+        "SELECT * FROM meters WHERE kind = 'agent' AND (subject = $1 OR substr(subject, 1, length($1) + 1) = $1 || '/')",
+    )
+    .bind(id.as_str())
+    .fetch_all(conn)
+    .await?;
+    let mut sum = Meter::default();
+    for row in &rows {
+        sum.book(Held::default(), meters::spent(row));
+    }
+    Ok(sum.spent)
 }
 
 async fn carry_over(

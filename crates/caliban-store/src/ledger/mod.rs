@@ -25,9 +25,10 @@ use caliban_core::price::MicroUsd;
 use caliban_core::usage::Usage;
 use jiff::civil::Date;
 
-pub use accounts::Opened;
+pub use accounts::{Opened, Opening};
 pub use governor::{Admission, Lane, LaneState, Ticket};
 pub use history::{By, Filter, Line};
+pub use reserve::First;
 pub use schema::SCHEMA;
 pub use standing::{Pool, PoolState, SetLimit};
 

@@ -1,14 +1,15 @@
 //! Reserving: is there room in every pool, and if so, it is held in every pool. One transaction.
 
-use caliban_core::budget::{Held, Limits, Meter, Refused, Scope};
+use caliban_core::budget::{Held, Limits, Meter, Refused, Scope, Spent};
 use jiff::civil::Date;
 use sqlx::Row;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::meters::{self, limits_of, limits_text, list, stored};
-use super::{AccountId, Granted, Ledger, LedgerError, NOTICE_PERCENT, Near, Request, Reservation};
-use crate::Stamp;
-use crate::open::Tx;
+use super::{
+    AccountId, Granted, Ledger, LedgerError, NOTICE_PERCENT, Near, Opening, Request, Reservation, accounts,
+};
+use crate::{Stamp, StoreError};
 
 /// The subject of the meter of everything.
 pub(super) const EVERYTHING: &str = "";
@@ -27,26 +28,69 @@ struct InPool {
     noticed: Option<String>,
 }
 
+/// What came of the first request of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct First {
+    /// What the conversation of the last opened account had spent by then, when the ledger knew it.
+    pub known: Option<Spent>,
+    /// The request.
+    pub granted: Result<Granted, Refused<AccountId>>,
+}
+
 impl Ledger {
     /// Reserves a request. When it returns `Ok`, the reservation is on the disk and the request may be sent.
     ///
     /// # Errors
     /// The limit that is in the way, or a failure of the store.
     pub async fn reserve(&mut self, request: &Request<'_>, now: Stamp) -> Result<Granted, LedgerError> {
+        let first = self.open_and_reserve(&[], request, now).await?;
+        Ok(first.granted?)
+    }
+
+    /// Opens accounts, the topmost first, and reserves a request of the last one, in one transaction. The accounts are open
+    /// also when the request is refused: a person can raise the limit of an agent that never sent one.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn open_and_reserve(
+        &mut self,
+        openings: &[Opening<'_>],
+        request: &Request<'_>,
+        now: Stamp,
+    ) -> Result<First, StoreError> {
         let mut tx = self.db.begin().await?;
-        let outcome = reserve(&mut tx, request, now).await;
-        tx.finish(outcome).await
+        let first = first(tx.conn(), openings, request, now).await.map_err(|error| tx.words(error));
+        tx.finish(first).await
     }
 }
 
-async fn reserve(tx: &mut Tx<'_>, request: &Request<'_>, now: Stamp) -> Result<Granted, LedgerError> {
-    let found = pools(tx.conn(), request).await.map_err(|error| tx.words(error))?;
-    let Some((account, mut pools)) = found else {
-        return Err(Refused::NoAccount(request.account.clone()).into());
+async fn first(
+    conn: &mut SqliteConnection,
+    openings: &[Opening<'_>],
+    request: &Request<'_>,
+    now: Stamp,
+) -> Result<First, sqlx::Error> {
+    let mut known = None;
+    for opening in openings {
+        known = accounts::open_with(&mut *conn, *opening, now).await?;
+    }
+    Ok(First { known, granted: reserve(conn, request, now).await? })
+}
+
+/// Writes nothing when it refuses.
+async fn reserve(
+    conn: &mut SqliteConnection,
+    request: &Request<'_>,
+    now: Stamp,
+) -> Result<Result<Granted, Refused<AccountId>>, sqlx::Error> {
+    let Some((account, mut pools)) = pools(&mut *conn, request).await? else {
+        return Ok(Err(Refused::NoAccount(request.account.clone())));
     };
     let estimate = request.estimate();
     for pool in &pools {
-        pool.meter.check(pool.limits, estimate, pool.scope.clone())?;
+        if let Err(refused) = pool.meter.check(pool.limits, estimate, pool.scope.clone()) {
+            return Ok(Err(refused));
+        }
     }
     let held = Held::from(estimate);
     let mut near = Vec::new();
@@ -59,18 +103,17 @@ async fn reserve(tx: &mut Tx<'_>, request: &Request<'_>, now: Stamp) -> Result<G
             sqlx::query("UPDATE meters SET noticed = $1 WHERE seq = $2")
                 .bind(text)
                 .bind(pool.seq)
-                .execute(tx.conn())
-                .await
-                .map_err(|error| tx.words(error))?;
+                .execute(&mut *conn)
+                .await?;
             near.push(Near { scope: pool.scope.clone(), kind, limit, used });
         }
     }
     let meters: Vec<i64> = pools.iter().map(|pool| pool.seq).collect();
-    meters::hold(tx.conn(), &meters, held, Held::default()).await.map_err(|error| tx.words(error))?;
-    let seq = write(tx.conn(), request, account, &meters, now).await.map_err(|error| tx.words(error))?;
+    meters::hold(&mut *conn, &meters, held, Held::default()).await?;
+    let seq = write(conn, request, account, &meters, now).await?;
     let reservation =
         Reservation { seq, account, meters, day: request.day, model: request.model.to_owned(), held };
-    Ok(Granted { reservation, near })
+    Ok(Ok(Granted { reservation, near }))
 }
 
 async fn write(

@@ -1,5 +1,9 @@
 //! Settling: what was spent takes the place of what was held. One transaction each.
 //!
+//! Only what took more than was held for it is synced by itself. Whatever took less may be forgotten in a power cut: then the
+//! reservation is there again, without its process, and counts as spent, which is more. The next reservation of anybody syncs
+//! what was written before it.
+//!
 //! Shown sums never go down: what is held counts as nothing shown, and what is booked stays.
 
 use std::collections::BTreeSet;
@@ -13,6 +17,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use super::meters::{self, listed, stored};
 use super::{Ledger, Owner, Reservation};
 use crate::StoreError;
+use crate::open::Durability;
 
 impl Ledger {
     /// The request is over and took this much. A cost that is not known counts as what was held for it. Also when the
@@ -27,7 +32,10 @@ impl Ledger {
         cost: Option<MicroUsd>,
         wall_ms: u64,
     ) -> Result<(), StoreError> {
-        let mut tx = self.db.begin().await?;
+        let held = reservation.held;
+        let is_covered = usage.total() <= held.tokens && cost.is_none_or(|cost| cost <= held.usd);
+        let durability = if is_covered { Durability::Written } else { Durability::Synced };
+        let mut tx = self.db.begin_as(durability).await?;
         let outcome = settle(tx.conn(), reservation, usage, cost, wall_ms).await;
         let outcome = outcome.map_err(|error| tx.words(error));
         tx.finish(outcome).await
@@ -38,7 +46,7 @@ impl Ledger {
     /// # Errors
     /// See [`StoreError`].
     pub async fn release(&mut self, reservation: &Reservation) -> Result<(), StoreError> {
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.db.begin_as(Durability::Written).await?;
         let outcome = release(tx.conn(), reservation).await.map_err(|error| tx.words(error));
         tx.finish(outcome).await
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use caliban_core::budget::{Held, Limits, Meter, Spent};
+use caliban_core::budget::{Limits, Meter};
 use jiff::civil::Date;
 use sqlx::Row;
 
@@ -93,27 +93,6 @@ impl Ledger {
             .await;
         let row = row.map_err(|error| self.db.words(error))?;
         Ok(row.map(|row| limits_of(row.get(column))))
-    }
-
-    /// What the agents of one conversation have spent: this one and the helpers in its process, not those that were started
-    /// as agents of their own.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
-    pub async fn conversation_spent(&mut self, id: &AccountId) -> Result<Spent, StoreError> {
-        let conn = self.db.conn().await?;
-        let rows = sqlx::query(
-            "SELECT * FROM meters WHERE kind = 'agent' AND (subject = $1 OR substr(subject, 1, length($1) + 1) = $1 || '/')",
-        )
-        .bind(id.as_str())
-        .fetch_all(conn)
-        .await
-        .map_err(|error| self.db.words(error))?;
-        let mut sum = Meter::default();
-        for row in &rows {
-            sum.book(Held::default(), meters::spent(row));
-        }
-        Ok(sum.spent)
     }
 
     /// The limit that a person has set, if one has.

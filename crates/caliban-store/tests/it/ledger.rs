@@ -4,8 +4,8 @@ use caliban_core::budget::{Kind, Limits, Refused, Scope, Spent};
 use caliban_core::price::MicroUsd;
 use caliban_core::usage::Usage;
 use caliban_store::ledger::{
-    Account, AccountId, Admission, By, Filter, Granted, Lane, Ledger, LedgerError, Near, Opened, Owner, Pool,
-    Request, SetLimit,
+    Account, AccountId, Admission, By, Filter, First, Granted, Lane, Ledger, LedgerError, Near, Opened,
+    Opening, Owner, Pool, Request, SetLimit,
 };
 use caliban_store::{Stamp, StoreUrl};
 use jiff::civil::{Date, date};
@@ -39,6 +39,20 @@ fn input(input: u64) -> Usage {
     Usage { input, ..Usage::default() }
 }
 
+pub(crate) fn request<'a>(account: &'a AccountId, owner: &'a Owner, amount: u64) -> Request<'a> {
+    Request {
+        account,
+        owner,
+        model: "m",
+        usage: input(amount),
+        cost: Some(MicroUsd(amount)),
+        turns: 1,
+        day: DAY,
+        per_repo_day: Limits::NONE,
+        per_day: Limits::NONE,
+    }
+}
+
 struct World {
     ledger: Ledger,
     _dir: tempfile::TempDir,
@@ -67,18 +81,15 @@ impl World {
         per_day: Limits,
         pid: i32,
     ) -> Result<Granted, LedgerError> {
-        let request = Request {
-            account: &id(name),
-            owner: &owner(pid),
-            model: "m",
-            usage: input(amount),
-            cost: Some(MicroUsd(amount)),
-            turns: 1,
-            day,
-            per_repo_day: Limits::NONE,
-            per_day,
-        };
+        let (account, owner) = (id(name), owner(pid));
+        let request = Request { day, per_day, ..request(&account, &owner, amount) };
         self.ledger.reserve(&request, Stamp::now()).await
+    }
+
+    async fn opens_and_asks(&mut self, opening: Opening<'_>, amount: u64) -> First {
+        let owner = owner(1);
+        let request = request(&opening.account.id, &owner, amount);
+        self.ledger.open_and_reserve(&[opening], &request, Stamp::now()).await.expect("store")
     }
 
     async fn pool(&mut self, pool: Pool) -> (u64, u64) {
@@ -186,14 +197,19 @@ async fn a_parent_that_opens_later_is_the_same_and_what_was_spent_before_counts(
     world.asks("c", 30).await.expect("fits");
     assert_eq!(world.opens(&account("p", None, tokens(50))).await, Opened::New);
     assert_eq!(over(world.asks("c", 30).await), Some(Scope::Tree(id("p"))));
-    world
-        .ledger
-        .carry_over(&id("c"), Spent { usage: input(15), ..Spent::default() })
-        .await
-        .expect("carry over");
+    // The first request of a process opens its account; that counts also when the request is refused.
+    let late = account("d", Some("p"), Limits::NONE);
+    let earlier = Spent { usage: input(15), ..Spent::default() };
+    let first = world.opens_and_asks(Opening { account: &late, earlier }, 6).await;
+    assert_eq!(first.known, None);
+    assert!(matches!(first.granted, Err(Refused::Over { scope: Scope::Tree(_), .. })), "{first:?}");
     assert_eq!(world.pool(Pool::Tree(id("p"))).await, (15, 30));
-    assert!(over(world.asks("c", 6).await).is_some());
     assert_eq!(world.pool(Pool::Day(DAY)).await, (0, 30));
+    // Another process of the same conversation: the ledger knows what was spent, and does not count it twice.
+    let again = world.opens_and_asks(Opening { account: &late, earlier }, 5).await;
+    assert_eq!(again.known, Some(earlier));
+    assert!(again.granted.is_ok(), "{again:?}");
+    assert_eq!(world.pool(Pool::Tree(id("p"))).await, (15, 35));
 }
 
 #[tokio::test]
