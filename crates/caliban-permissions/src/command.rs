@@ -7,7 +7,7 @@ use caliban_core::{fence::Profile, mode::Mode};
 
 use crate::{
     command_pattern::{CommandPattern, Fit},
-    path::{Reading, normalise, resolve},
+    path::{normalise, resolve},
     policy::{Effect, Fencing, FileAccess, Judge, by_rule, unattended},
     read_only,
     rule::{Covers, Rule},
@@ -43,6 +43,7 @@ impl Judge<'_> {
             line,
             blanket,
             variables: analysis.sets_variables(),
+            assigns: analysis.assigns(),
             reading: match (holds, outside.is_some()) {
                 (true, true) => Reads::Never,
                 (true, false) => Reads::Fenced,
@@ -76,6 +77,8 @@ pub(crate) struct Line<'a> {
     blanket: Option<Verdict>,
     /// Whether variables are set that a reading command may act on.
     variables: bool,
+    /// Whether it sets any, but for those that only change output.
+    assigns: bool,
     /// What a command gets that only reads.
     reading: Reads,
     /// Whether a command that nobody has looked at may run in the edit fence.
@@ -174,8 +177,9 @@ impl Line<'_> {
             for rule in self.judge.rules(effect) {
                 let Covers::Command(pattern) = &rule.rule.covers else { continue };
                 let passed_on = || pattern.stands_among(&run.words) && read_only::reads(run).is_none();
-                let script = script_of(&run.words).map_or(Fit::No, |words| pattern.fit(words, Reading::Wide));
-                match pattern.fit(&run.words, Reading::Wide).max(script) {
+                let script =
+                    script_of(&run.words).map_or(Fit::No, |words| self.fit_widely(pattern, run, words));
+                match self.fit_widely(pattern, run, &run.words).max(script) {
                     Fit::No if passed_on() => add(Verdict::ask(
                         format!("it may run what {} ({}) is about", rule.rule, rule.source),
                         Vec::new(),
@@ -216,6 +220,30 @@ impl Line<'_> {
             }
         }
         found
+    }
+
+    /// A rule that names a program by its path is about that file, wherever the command runs and through whatever link it is
+    /// called.
+    fn fit_widely(&self, pattern: &CommandPattern, run: &Run, words: &[Word]) -> Fit {
+        let fit = pattern.fit_widely(words);
+        let Some((Word::Literal(name), arguments)) = words.split_first() else { return fit };
+        let is_path = name.contains('/') || words.len() != run.words.len();
+        let (Some(directories), true) = (&run.directories, is_path && fit != Fit::Yes) else { return fit };
+        let policy = self.judge.policy;
+        let places = directories.iter().flat_map(|directory| {
+            let path = directory.join(name);
+            [Some(normalise(&path)), resolve(&path)]
+        });
+        let named = places.flatten().map(|place| {
+            let name = Word::Literal(place.to_string_lossy().into_owned());
+            [std::slice::from_ref(&name), arguments].concat()
+        });
+        let bases: Vec<&Path> =
+            [Some(policy.root.as_path()), policy.worktree.as_deref()].into_iter().flatten().collect();
+        let absolute: Vec<CommandPattern> = bases.iter().filter_map(|base| pattern.below(base)).collect();
+        named.fold(fit, |fit, words| {
+            absolute.iter().map(|pattern| pattern.fit_widely(&words)).fold(fit, Fit::max)
+        })
     }
 
     /// Whether some rule could be evaded by what is not understood.
@@ -264,10 +292,10 @@ impl Line<'_> {
     fn permitted(&self, run: &Run) -> Verdict {
         let plan = self.judge.policy.mode == Mode::Plan;
         if !plan {
-            // Who names exactly one command does not mean it with other variables: `MAKEFILES=x make test`.
+            // Who names exactly one command does not mean it with other variables: `hook=x make test`.
             let fits = |pattern: &CommandPattern| {
-                pattern.fit(&run.words, Reading::Narrow) == Fit::Yes
-                    && (!self.variables || !pattern.is_exact())
+                pattern.allows(&run.words, &|below, path| stays_below(run, below, path))
+                    && (!self.assigns || !pattern.is_exact())
             };
             let allowing = self
                 .judge
@@ -321,11 +349,45 @@ impl Line<'_> {
     }
 }
 
+/// Whether a path that a rule's wildcard stands for is where the rule's words before it say: not above by `..`, and not
+/// elsewhere through a link.
+fn stays_below(run: &Run, below: &str, path: &str) -> bool {
+    if path.split('/').any(|part| part == "..") {
+        return false;
+    }
+    let Some(directories) = &run.directories else { return false };
+    directories.iter().all(|directory| {
+        let (below, path) = (directory.join(below), directory.join(path));
+        match (resolve(&below), resolve(&path)) {
+            (Some(below), Some(path)) => path.starts_with(below),
+            _ => false,
+        }
+    })
+}
+
 /// The script that a shell is given, with its arguments: `sh -e deploy.sh x`.
 fn script_of(words: &[Word]) -> Option<&[Word]> {
     let name = words.first()?.literal()?;
     let name = name.rsplit('/').next().unwrap_or(name);
-    if !matches!(name, "sh" | "bash" | "dash" | "ash" | "zsh" | "ksh" | "source" | ".") {
+    if matches!(name, "busybox" | "toybox") {
+        return script_of(words.get(1..)?);
+    }
+    if !matches!(
+        name,
+        "sh" | "bash"
+            | "rbash"
+            | "dash"
+            | "ash"
+            | "zsh"
+            | "ksh"
+            | "mksh"
+            | "yash"
+            | "fish"
+            | "csh"
+            | "tcsh"
+            | "source"
+            | "."
+    ) {
         return None;
     }
     let at = words

@@ -5,7 +5,9 @@
 //! read widely: further options and their values, the order of options and the directory of the program do not hide
 //! what it is about.
 
-use crate::{path::Reading, shell::word::Word};
+use std::path::Path;
+
+use crate::shell::word::Word;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommandPattern {
@@ -48,17 +50,40 @@ impl CommandPattern {
         self.words.iter().all(|word| !word.contains('*'))
     }
 
-    pub(crate) fn fit(&self, words: &[Word], reading: Reading) -> Fit {
-        let fit = fit(&self.words, words, reading);
-        if reading == Reading::Narrow {
-            // `./scripts/../../usr/bin/touch` is not below `./scripts`.
-            let climbs = words
-                .first()
-                .and_then(Word::literal)
-                .is_some_and(|name| name.split('/').any(|part| part == ".."));
-            let exact = self.words.first().zip(words.first().and_then(Word::literal));
-            return if climbs && exact.is_none_or(|(rule, name)| rule != name) { Fit::No } else { fit };
+    /// Whether an allow rule is about these words. `stays` tells whether a path is below a directory, links followed: of
+    /// `build/*` neither `build/../x` nor what a link in `build` leads out to is a part.
+    pub(crate) fn allows(&self, words: &[Word], stays: &dyn Fn(&str, &str) -> bool) -> bool {
+        let narrow = |pattern: &str, text: &str| match pattern.split_once('*') {
+            Some((fixed, _)) => match fixed.rfind('/') {
+                Some(at) => stays(&fixed[..=at], text),
+                // A pattern that names no place; `*.txt` is no path that leads elsewhere, either.
+                None => !pattern.contains('/') || stays("", text),
+            },
+            None => true,
+        };
+        fit(&self.words, words, &|pattern, word| match word {
+            Word::Literal(text) if wildcard(pattern, text) && narrow(pattern, text) => Fit::Yes,
+            _ => Fit::No,
+        }) == Fit::Yes
+    }
+
+    /// The same rule about a program by its absolute path; none when it names no path.
+    pub(crate) fn below(&self, base: &Path) -> Option<Self> {
+        let (name, arguments) = self.words.split_first()?;
+        if !name.contains('/') || name.starts_with(['/', '~']) {
+            return None;
         }
+        let name = base.join(name.trim_start_matches("./")).to_string_lossy().into_owned();
+        Some(Self { words: [std::slice::from_ref(&name), arguments].concat() })
+    }
+
+    /// How a deny or ask rule fits these words.
+    pub(crate) fn fit_widely(&self, words: &[Word]) -> Fit {
+        let fit = fit(&self.words, words, &|pattern, word| match word {
+            Word::Literal(text) if wildcard(pattern, text) => Fit::Yes,
+            Word::Literal(_) => Fit::No,
+            Word::Glob(_) | Word::Computed(_) => Fit::Maybe,
+        });
         if fit == Fit::Yes {
             return fit;
         }
@@ -100,7 +125,8 @@ impl CommandPattern {
     }
 }
 
-fn fit(pattern: &[String], words: &[Word], reading: Reading) -> Fit {
+/// `one` compares a word of the rule with one of the command.
+fn fit(pattern: &[String], words: &[Word], one: &dyn Fn(&str, &Word) -> Fit) -> Fit {
     let Some((first, rest)) = pattern.split_first() else {
         return if words.is_empty() { Fit::Yes } else { Fit::No };
     };
@@ -108,17 +134,15 @@ fn fit(pattern: &[String], words: &[Word], reading: Reading) -> Fit {
         if rest.is_empty() {
             return Fit::Yes;
         }
-        return (0..=words.len()).map(|skip| fit(rest, &words[skip..], reading)).max().unwrap_or(Fit::No);
+        return (0..=words.len()).map(|skip| fit(rest, &words[skip..], one)).max().unwrap_or(Fit::No);
     }
     let Some((word, others)) = words.split_first() else { return Fit::No };
-    let here = match (word, reading) {
-        (Word::Literal(text), _) if wildcard(first, text) => Fit::Yes,
-        (Word::Literal(_), _) | (_, Reading::Narrow) => Fit::No,
-        (Word::Glob(_), Reading::Wide) => Fit::Maybe,
+    match (one(first, word), word) {
+        (Fit::No, _) => Fit::No,
         // It may become any number of words.
-        (Word::Computed(_), Reading::Wide) => return Fit::Maybe,
-    };
-    if here == Fit::No { Fit::No } else { here.min(fit(rest, others, reading)) }
+        (Fit::Maybe, Word::Computed(_)) => Fit::Maybe,
+        (here, _) => here.min(fit(rest, others, one)),
+    }
 }
 
 /// `*` in a word stands for any characters.

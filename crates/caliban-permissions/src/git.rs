@@ -33,8 +33,12 @@ impl Shown {
                 let path = directory.join(limit);
                 let plain = !limit.starts_with(':') && !limit.contains(['*', '?', '[', '\\']);
                 let below = !limit.is_empty() && !limit.split('/').any(|part| part == "." || part == "..");
-                // The words themselves are judged elsewhere.
-                !plain || !below || (path.is_dir() && covers(&path))
+                // The words themselves are judged elsewhere. What a directory held earlier nobody knows here.
+                let holds = match self.state {
+                    State::Index => path.is_dir() && covers(&path),
+                    State::History => !path.is_file(),
+                };
+                !plain || !below || holds
             }),
             Some(_) if self.state == State::Index => keeps(directory, about),
             _ => true,
@@ -75,22 +79,26 @@ pub(crate) fn shown(run: &Run) -> Option<Shown> {
     let (front, back) = literal.split_at(end);
     let options: Vec<&str> = front.iter().copied().filter(|word| word.starts_with('-')).collect();
     let operands: Vec<&str> = front.iter().copied().filter(|word| !word.starts_with('-')).collect();
-    let patch = options.iter().any(|option| is_patch(option));
-    let summary = options.iter().any(|option| is_summary(option)) && !patch;
+    // Options that are not known to show nothing may show contents: `--binary`, `--remerge-diff`, abbreviations.
+    let quiet = !computed && options.iter().all(|option| shows_nothing(option));
+    let summary = quiet && options.iter().any(|option| is_summary(option));
     let paths_only = !operands.is_empty()
         && operands.iter().all(|word| word.split_once(':').is_some_and(|(_, path)| !path.is_empty()));
     let mut state = State::History;
     let shows = match command {
-        "log" | "reflog" | "whatchanged" => patch,
-        "stash" => patch && matches!(operands.first(), Some(&("show" | "list"))),
+        "log" | "reflog" | "whatchanged" | "diff-tree" => !quiet,
+        "stash" => !quiet && matches!(operands.first(), Some(&("show" | "list"))),
         "show" => !summary && (!paths_only || computed),
         "diff" | "diff-index" | "diff-files" | "difftool" => {
-            if command == "diff" && operands.is_empty() && !computed {
+            // With `--cached` it also shows what the index has no longer.
+            let is_cached = options.iter().any(|option| {
+                option.len() > 3 && ["--cached", "--staged"].iter().any(|whole| whole.starts_with(option))
+            });
+            if command == "diff" && operands.is_empty() && !computed && !is_cached {
                 state = State::Index;
             }
             !summary
         }
-        "diff-tree" => patch,
         "cat-file" => {
             let about = options.iter().any(|option| matches!(*option, "-t" | "-s" | "-e"));
             !about && (!paths_only || computed)
@@ -106,13 +114,84 @@ pub(crate) fn shown(run: &Run) -> Option<Shown> {
     })
 }
 
-fn is_patch(option: &str) -> bool {
-    const LONG: [&str; 7] =
-        ["--patch", "--unified", "--word-diff", "--color-words", "--function-context", "--cc", "--combined"];
-    match option.strip_prefix("--") {
-        Some(_) => LONG.iter().any(|long| option.starts_with(long)),
-        None => option.starts_with("-L") || option.chars().skip(1).any(|c| "puUWc".contains(c)),
-    }
+/// Options of git's commands about history that add no contents of files to what is shown.
+const SHOWS_NOTHING: &[&str] = &[
+    "--abbrev",
+    "--abbrev-commit",
+    "--after",
+    "--all",
+    "--ancestry-path",
+    "--author",
+    "--author-date-order",
+    "--before",
+    "--branches",
+    "--cached",
+    "--children",
+    "--color",
+    "--committer",
+    "--count",
+    "--date",
+    "--date-order",
+    "--decorate",
+    "--decorate-refs",
+    "--diff-filter",
+    "--find-renames",
+    "--first-parent",
+    "--follow",
+    "--format",
+    "--full-history",
+    "--full-index",
+    "--graph",
+    "--grep",
+    "--ignore-all-space",
+    "--invert-grep",
+    "--left-right",
+    "--max-count",
+    "--merges",
+    "--no-abbrev",
+    "--no-abbrev-commit",
+    "--no-color",
+    "--no-commit-id",
+    "--no-decorate",
+    "--no-ext-diff",
+    "--no-merges",
+    "--no-notes",
+    "--no-renames",
+    "--no-textconv",
+    "--oneline",
+    "--parents",
+    "--pretty",
+    "--regexp-ignore-case",
+    "--relative-date",
+    "--remotes",
+    "--reverse",
+    "--root",
+    "--show-signature",
+    "--simplify-by-decoration",
+    "--since",
+    "--skip",
+    "--source",
+    "--staged",
+    "--tags",
+    "--topo-order",
+    "--until",
+    "--walk-reflogs",
+    "-g",
+    "-i",
+    "-m",
+    "-n",
+    "-r",
+    "-t",
+    "-w",
+    "-z",
+];
+
+fn shows_nothing(option: &str) -> bool {
+    let name = option.split('=').next().unwrap_or(option);
+    let is_count = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+    is_summary(option)
+        || SHOWS_NOTHING.contains(&name)
+        || option.strip_prefix('-').is_some_and(|rest| is_count(rest.strip_prefix('n').unwrap_or(rest)))
 }
 
 fn is_summary(option: &str) -> bool {

@@ -40,6 +40,8 @@ pub(crate) struct Analysis {
     pub(crate) doubts: Vec<String>,
     /// Whether variables are set that some program may act on.
     pub(crate) variables: bool,
+    /// Whether any are set, but for those that only change output.
+    pub(crate) assigns: bool,
 }
 
 impl Analysis {
@@ -47,6 +49,12 @@ impl Analysis {
     pub(crate) fn sets_variables(&self) -> bool {
         let inside = |run: &Run| run.inner.as_ref().is_some_and(|inner| inner.analysis.sets_variables());
         self.variables || self.runs.iter().any(inside)
+    }
+
+    /// The same for all that it contains.
+    pub(crate) fn assigns(&self) -> bool {
+        let inside = |run: &Run| run.inner.as_ref().is_some_and(|inner| inner.analysis.assigns());
+        self.assigns || self.runs.iter().any(inside)
     }
 }
 
@@ -450,8 +458,10 @@ impl Walk<'_> {
         if !self.ascii && (name.starts_with("LC_") || name.starts_with("LANG")) {
             self.doubt("another locale may read the line otherwise");
         }
-        match variables::influence(name) {
-            Influence::None => {}
+        let influence = variables::influence(name);
+        self.found.assigns |= influence != Influence::None;
+        match influence {
+            Influence::None | Influence::Own => {}
             Influence::Some => self.found.variables = true,
             Influence::Strong => self.doubt(format!("setting {name} changes what runs")),
         }

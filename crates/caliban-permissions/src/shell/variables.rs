@@ -5,6 +5,8 @@
 pub(crate) enum Influence {
     /// Output and logging only.
     None,
+    /// A variable of the script itself: it means something only to a program that was told of it (a makefile).
+    Own,
     /// Some program may act on it: commands that need no rule otherwise need one now.
     Some,
     /// It changes which programs run.
@@ -23,8 +25,7 @@ pub(crate) fn influence(name: &str) -> Influence {
     } else if name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
         && !name.starts_with('_')
     {
-        // A variable of the script itself.
-        Influence::None
+        Influence::Own
     } else {
         Influence::Some
     }

@@ -34,6 +34,9 @@ fn a_rule_names_no_command_with_other_variables() {
         ("MAKEFILES=x make test", "ask"),
         ("export MAKEFILES=x; make test", "ask"),
         ("RUST_BACKTRACE=1 make test", "allow"),
+        ("hook='touch x' make test", "ask"),
+        ("export hook=x; make test", "ask"),
+        ("env hook=x make test", "ask"),
         ("env MAKEFILES=x make test", "ask"),
     ] {
         assert_eq!(decided(&["Bash(make test)"], line), expected, "{line}");
@@ -45,6 +48,31 @@ fn a_path_in_an_allow_rule_is_not_left_by_dots() {
     let rules = ["Bash(./scripts/*)", "Bash(./scripts/* *)"];
     assert_eq!(decided(&rules, "./scripts/run x"), "allow");
     assert_eq!(decided(&rules, "./scripts/../../usr/bin/touch x"), "ask");
+    let rules = ["Bash(touch build/*)", "Bash(cp a.txt build/*)", "Bash(make build/*.o *)"];
+    for (line, expected) in [
+        ("touch build/x", "allow"),
+        ("touch build/x/../y", "ask"),
+        ("touch build/../../x", "ask"),
+        ("cp a.txt build/b", "allow"),
+        ("cp a.txt build/../b", "ask"),
+        ("make build/a.o ../x", "allow"),
+        ("make build/../a.o", "ask"),
+    ] {
+        assert_eq!(decided(&rules, line), expected, "{line}");
+    }
+}
+
+#[test]
+fn a_path_in_an_allow_rule_is_not_left_through_a_link() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.root.join("scripts/own")).unwrap();
+    std::os::unix::fs::symlink("/usr/bin", place.root.join("scripts/link")).unwrap();
+    let policy = place.policy(Mode::Default, &["Bash(./scripts/* *)"]);
+    for (line, expected) in
+        [("./scripts/own/touch x", "allow"), ("./scripts/new x", "allow"), ("./scripts/link/touch x", "ask")]
+    {
+        assert_eq!(short(&policy.decide("Bash", &[place.command(line)])), expected, "{line}");
+    }
 }
 
 #[test]
@@ -61,6 +89,35 @@ fn a_denied_script_is_denied_however_it_is_called() {
         assert_eq!(decided(&["Bash", "deny Bash(./deploy.sh *)"], line), "deny", "{line}");
     }
     assert_eq!(decided(&["Bash", "deny Bash(./deploy.sh *)"], "sh other.sh"), "allow");
+}
+
+#[test]
+fn scripts_of_a_denied_directory_are_denied_however_they_are_called() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.root.join("scripts")).unwrap();
+    std::fs::write(place.root.join("scripts/deploy.sh"), "").unwrap();
+    std::os::unix::fs::symlink("scripts/deploy.sh", place.root.join("ship")).unwrap();
+    let whole = place.root.join("scripts/deploy.sh").display().to_string();
+    let said = |rule: &str, line: &str| {
+        let policy = place.policy(Mode::Unattended, &["Bash", rule]);
+        short(&policy.decide("Bash", &[place.command(line)]))
+    };
+    for rule in ["deny Bash(./scripts/* *)", "deny Bash(scripts/deploy.sh *)"] {
+        for line in [
+            "./scripts/deploy.sh",
+            "scripts/deploy.sh now",
+            "scripts//deploy.sh",
+            "cd scripts && ./deploy.sh",
+            "cd scripts; sh deploy.sh",
+            "rbash scripts/deploy.sh",
+            "busybox sh scripts/deploy.sh",
+            "./ship",
+            whole.as_str(),
+        ] {
+            assert_eq!(said(rule, line), "deny", "{rule}: {line}");
+        }
+        assert_eq!(said(rule, "./other.sh"), "allow");
+    }
 }
 
 #[test]

@@ -153,6 +153,17 @@ fn history_is_shown_only_of_paths_that_are_named() {
         ("git log -u", "ask"),
         ("git log -S x -p", "ask"),
         ("git log -L1,5:src/.env", "deny"),
+        ("git log --binary", "ask"),
+        ("git log --remerge-diff", "ask"),
+        ("git log --dd", "ask"),
+        ("git log --pat", "ask"),
+        ("git reflog --binary", "ask"),
+        ("git diff-tree --binary HEAD~1 HEAD", "ask"),
+        ("git show -s --binary", "ask"),
+        ("git show --stat --binary", "ask"),
+        ("git log -p -- src", "ask"),
+        ("git log -p -- gone", "ask"),
+        ("git log $ANY", "ask"),
         ("git show", "ask"),
         ("git show HEAD", "ask"),
         ("git diff HEAD~1", "ask"),
@@ -170,6 +181,11 @@ fn history_is_shown_only_of_paths_that_are_named() {
         ("git --no-pager show", "ask"),
         ("git log --oneline", "allow"),
         ("git log --stat", "allow"),
+        ("git log --oneline --graph --all -n 5", "allow"),
+        ("git log -5 --format=%h --since=yesterday", "allow"),
+        ("git log -p -- src/main.rs", "allow"),
+        ("git diff-tree -r --name-only HEAD", "allow"),
+        ("git reflog", "allow"),
         ("git show --stat", "allow"),
         ("git show --name-only HEAD", "allow"),
         ("git diff --stat HEAD~1", "allow"),
@@ -189,10 +205,16 @@ fn a_diff_of_the_working_tree_asks_only_when_git_keeps_a_denied_file() {
     let place = Place::new();
     let put = |names: &[&str]| std::fs::write(place.root.join(".git/index"), index(names)).unwrap();
     let rules = ["deny Read(.env)"];
-    let lines =
-        |verdict| [("git diff", verdict), ("git diff --cached", verdict), ("git diff -w --staged", verdict)];
+    let lines = |verdict| [("git diff", verdict), ("git diff -w", verdict)];
+    // What the index has no longer may be in the last commit: `git rm --cached .env; git diff --cached`.
+    let staged = [
+        ("git diff --cached", "ask"),
+        ("git diff -w --staged", "ask"),
+        ("git diff --cached --stat", "allow"),
+    ];
     put(&["a", ".env.example", "src/lib.rs", "src/main.rs"]);
     check(&place, Mode::Default, &rules, &lines("allow"));
+    check(&place, Mode::Default, &rules, &staged);
     put(&["a", "src/.env", "src/main.rs"]);
     check(&place, Mode::Default, &rules, &lines("ask"));
     check(
