@@ -39,8 +39,8 @@ pub(crate) async fn open(settings: &Settings) -> Result<Broker, Failure> {
 /// nothing for its bearer, but a process that has it is no person's. No more is one with a mark, whatever stands above it; a
 /// member's that left its pane's tree is the member whose pane it names, or nobody.
 fn speaker(view: &View, own: Option<i32>, marker: Option<&str>) -> (Speaker, bool) {
-    let mark = mark::found();
-    match (ancestry::above(own.unwrap_or_default(), &[]), view) {
+    let mark = mark::found().filter(|mark| *mark != Mark::Command);
+    match (ancestry::fleet_above(own.unwrap_or_default()), view) {
         (Ancestry::Agents(agents), _) => {
             (Speaker::Only(agents.iter().map(|agent| Owner::of_directory(&agent.dir)).collect()), false)
         }

@@ -15,6 +15,7 @@ use caliban_process::{boot_id, stat};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
+use crate::mark::{self, Mark};
 use crate::modes;
 use crate::records::{self, ShimRecord};
 
@@ -80,10 +81,30 @@ impl Ancestry {
     }
 }
 
-/// Who stands above a process; the process may be the agent itself. `keepers` are further modes, as first arguments, below
-/// which every process is an agent's.
+/// Who stands above a process; the process may be the agent itself. A command of an agent in the foreground is an agent's,
+/// too, without a name: whoever it asks for more than the agent has must refuse.
 #[must_use]
-pub fn above(pid: i32, keepers: &[&str]) -> Ancestry {
+pub fn above(pid: i32) -> Ancestry {
+    look(pid, &[modes::REAP])
+}
+
+/// The same, but only agents of a fleet count: for the broker a command of an agent in the foreground speaks for its person.
+#[must_use]
+pub fn fleet_above(pid: i32) -> Ancestry {
+    look(pid, &[])
+}
+
+/// Who stands above this process. In a pid namespace of its own, or where nothing can be seen, the mark tells.
+#[must_use]
+pub fn own() -> Ancestry {
+    let found = i32::try_from(std::process::id()).map_or(Ancestry::Unknown, above);
+    match (found, mark::found()) {
+        (Ancestry::Person, Some(Mark::Agent | Mark::Command)) => Ancestry::Agents(Vec::new()),
+        (found, _) => found,
+    }
+}
+
+fn look(pid: i32, keepers: &[&str]) -> Ancestry {
     (0..ATTEMPTS).find_map(|_| walk(&Proc, pid, keepers)).unwrap_or(Ancestry::Unknown)
 }
 
@@ -158,7 +179,8 @@ impl Sight for Proc {
     }
 }
 
-/// Walks up; `None` when a process ended meanwhile.
+/// Walks up; `None` when a process ended meanwhile. `keepers` are further modes, as first arguments, below which every process
+/// is an agent's.
 fn walk(sight: &impl Sight, pid: i32, keepers: &[&str]) -> Option<Ancestry> {
     let (mut at, mut born) = (pid, u64::MAX);
     let mut below = None;
@@ -411,13 +433,13 @@ mod tests {
     #[test]
     fn a11_a_real_process_below_a_shim_is_an_agents_and_one_that_is_gone_is_unknown() {
         let own = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(above(own, &[]), Ancestry::Person);
-        assert_eq!(above(0, &[]), Ancestry::Unknown);
+        assert_eq!(above(own), Ancestry::Person);
+        assert_eq!(above(0), Ancestry::Unknown);
         // A shell that is called like a shim, with a process below it.
-        for (mode, keepers, is) in [
-            (modes::SHIM, &[][..], Ancestry::Agents(Vec::new())),
-            ("__keeps", &["__keeps"][..], Ancestry::Agents(Vec::new())),
-            ("__keeps", &[][..], Ancestry::Person),
+        for (mode, is, is_to_the_broker) in [
+            (modes::SHIM, Ancestry::Agents(Vec::new()), Ancestry::Agents(Vec::new())),
+            (modes::REAP, Ancestry::Agents(Vec::new()), Ancestry::Person),
+            ("__keeps", Ancestry::Person, Ancestry::Person),
         ] {
             let dir = tempfile::tempdir().unwrap();
             std::fs::write(dir.path().join(mode), "sleep 60 & echo $!; wait").unwrap();
@@ -427,12 +449,12 @@ mod tests {
             let out = shell.stdout.as_mut().unwrap();
             std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
             let child: i32 = line.trim().parse().unwrap();
-            let found = above(child, keepers);
+            let found = (above(child), fleet_above(child));
             rustix::process::kill_process(Pid::from_raw(child).unwrap(), rustix::process::Signal::KILL)
                 .unwrap();
             shell.wait().unwrap();
-            assert_eq!(found, is, "{mode}");
-            assert_eq!(above(child, keepers), Ancestry::Unknown);
+            assert_eq!(found, (is, is_to_the_broker), "{mode}");
+            assert_eq!(above(child), Ancestry::Unknown);
         }
     }
 }

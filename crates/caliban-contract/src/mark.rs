@@ -1,4 +1,4 @@
-//! A mark that every process beneath an agent or a member of a team has and cannot take off: a hard limit on time under
+//! A mark that every process beneath an agent, a command of one, or a member of a team has and cannot take off: a hard limit on time under
 //! real-time scheduling.
 //!
 //! The limit is a hundred thousand years, so it limits nothing. It is inherited through forks, programs, `setsid`, a cleared
@@ -12,6 +12,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const AGENT: u64 = 1 << 62;
 /// Above the other: from a member's mark to an agent's one can go, and not back.
 const MEMBER: u64 = AGENT + 1;
+/// Above both, because the broker takes it for a person's.
+const COMMAND: u64 = AGENT + 2;
 
 /// Beneath whom a process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub enum Mark {
     Agent,
     /// A member of a broker's team, in its pane.
     Member,
+    /// A command of an agent in the foreground.
+    Command,
 }
 
 /// Marks this process and all that it starts from now on. A mark that is there stays.
@@ -33,6 +37,7 @@ pub fn put(mark: Mark) -> std::io::Result<()> {
     let limit = match mark {
         Mark::Agent => AGENT,
         Mark::Member => MEMBER,
+        Mark::Command => COMMAND,
     };
     setrlimit(Resource::Rttime, Rlimit { current: Some(limit), maximum: Some(limit) })?;
     Ok(())
@@ -41,5 +46,9 @@ pub fn put(mark: Mark) -> std::io::Result<()> {
 /// The mark that this process has.
 #[must_use]
 pub fn found() -> Option<Mark> {
-    getrlimit(Resource::Rttime).maximum.map(|limit| if limit == MEMBER { Mark::Member } else { Mark::Agent })
+    getrlimit(Resource::Rttime).maximum.map(|limit| match limit {
+        MEMBER => Mark::Member,
+        COMMAND => Mark::Command,
+        _ => Mark::Agent,
+    })
 }

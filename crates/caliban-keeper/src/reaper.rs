@@ -17,7 +17,10 @@ use std::{
     time::Duration,
 };
 
-use caliban_contract::modes;
+use caliban_contract::{
+    mark::{self, Mark},
+    modes,
+};
 use caliban_process::{Keepers, Patience};
 use rustix::io::FdFlags;
 use tokio::{
@@ -67,6 +70,8 @@ pub fn start_reaper(helper: &Path) -> io::Result<tokio::process::Child> {
 /// Runs the mode: call it first thing in `main` when the first argument is [`modes::REAP`]. Returns when the whole tree is
 /// gone, with the command's exit code (128 + signal when it was killed).
 pub fn reaper_main() -> ExitCode {
+    // Best effort: without the mark only the processes above tell whose a command is.
+    let _unmarked = mark::put(Mark::Command);
     let mut streams = Streams::Shell;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let report = runtime.and_then(|runtime| runtime.block_on(run(&mut streams)));

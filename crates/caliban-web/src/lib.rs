@@ -103,8 +103,7 @@ impl ServeError {
 /// # Errors
 /// See [`ServeError`].
 pub async fn serve(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), ServeError> {
-    let own = rustix::process::getpid().as_raw_nonzero().get();
-    let above = caliban_contract::ancestry::above(own, &[caliban_contract::modes::REAP]);
+    let above = caliban_contract::ancestry::own();
     if let caliban_contract::ancestry::Ancestry::Agents(_) = above {
         return Err(ServeError::Agent(above.agent_in_words().unwrap_or_default()));
     }

@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use caliban_contract::ancestry::{self, Ancestry};
-use caliban_contract::modes;
 
 /// The largest table of connections that is read.
 const TABLE_CAP: usize = 16 * 1024 * 1024;
@@ -47,7 +46,7 @@ fn agent_at(ends: Ends) -> Option<String> {
         return None;
     }
     let inode = inode(ends)?;
-    holders(inode).into_iter().find_map(|pid| match ancestry::above(pid, &[modes::REAP]) {
+    holders(inode).into_iter().find_map(|pid| match ancestry::above(pid) {
         agents @ Ancestry::Agents(_) => agents.agent_in_words(),
         Ancestry::Person | Ancestry::Unknown => None,
     })

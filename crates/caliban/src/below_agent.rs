@@ -7,7 +7,6 @@
 
 use caliban_contract::{
     ancestry::{self, Ancestry, Which},
-    modes,
     records::{self, RIGHTS, Rights},
 };
 use caliban_core::mode::Mode;
@@ -18,11 +17,6 @@ use crate::{
     report::Failure,
 };
 
-fn above() -> Ancestry {
-    let pid = rustix::process::getpid().as_raw_nonzero().get();
-    ancestry::above(pid, &[modes::REAP])
-}
-
 /// Refuses a command line that asks for more than a process of an agent can have.
 pub(crate) fn check(cli: &Cli) -> Result<(), Failure> {
     let wants = match &cli.command {
@@ -32,12 +26,9 @@ pub(crate) fn check(cli: &Cli) -> Result<(), Failure> {
         _ => None,
     };
     let Some(wants) = wants else { return Ok(()) };
-    match above() {
-        Ancestry::Person | Ancestry::Unknown => Ok(()),
-        agent @ Ancestry::Agents(_) => {
-            let who = agent.agent_in_words().unwrap_or_default();
-            Err(Failure::usage(format!("{who} cannot {wants}")).hint("ask the user to do it"))
-        }
+    match ancestry::own().agent_in_words() {
+        Some(who) => Err(Failure::usage(format!("{who} cannot {wants}")).hint("ask the user to do it")),
+        None => Ok(()),
     }
 }
 
@@ -57,9 +48,11 @@ fn wider(flags: &AgentFlags) -> Option<&'static str> {
 
 /// A policy that is no wider than that of the agent above, if there is one.
 pub(crate) fn narrowed(mut own: Policy) -> Result<Policy, Failure> {
-    let agent = match above() {
-        Ancestry::Person | Ancestry::Unknown => return Ok(own),
+    let agent = match ancestry::own() {
+        Ancestry::Person => return Ok(own),
         Ancestry::Agents(agents) => agents.into_iter().next(),
+        // Whoever cannot be seen is never taken for a person.
+        Ancestry::Unknown => None,
     };
     let Some(agent) = agent else {
         own.mode = own.mode.narrower(Mode::default());

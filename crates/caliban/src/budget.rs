@@ -81,8 +81,7 @@ pub(crate) async fn budget(
             show(&shown, *json, out)?;
         }
         BudgetCommand::Set { whose, tokens, usd, unset } => {
-            let own = i32::try_from(std::process::id()).unwrap_or_default();
-            if let Some(who) = ancestry::above(own, &[]).agent_in_words() {
+            if let Some(who) = ancestry::own().agent_in_words() {
                 let text = format!("{who} cannot change what agents may spend: a person does");
                 return Err(Failure::new(text));
             }

@@ -28,7 +28,7 @@ use caliban_agent::{
 };
 use caliban_contract::{
     ancestry::{self, Ancestry},
-    detached, modes,
+    detached,
 };
 use caliban_core::{alias, ids::AgentId, redact::Redactor, setup::AgentSetup, spec::AfterTurn, wait::Wait};
 use caliban_fence::Fence;
@@ -337,8 +337,7 @@ fn search(settings: &Settings) -> Option<SearchService> {
 /// Where detached commands are recorded. An agent that runs inside another one, in a command of it, may have none: that one's
 /// user would not be asked.
 fn detach_place(repo_dir: &Path) -> Option<DetachPlace> {
-    let own = i32::try_from(std::process::id()).ok()?;
-    let is_own = match ancestry::above(own, &[modes::REAP]) {
+    let is_own = match ancestry::own() {
         Ancestry::Person => true,
         Ancestry::Agents(agents) => {
             agents.first().is_some_and(|agent| agent.which == ancestry::Which::Worker)

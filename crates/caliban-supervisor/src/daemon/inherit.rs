@@ -38,7 +38,7 @@ impl Owner {
         let refused = |text: String| {
             Err(ApiError::new(ErrorCode::Conflict, text).hint("ask again, and wait for the answer"))
         };
-        let next = match ancestry::above(peer, &[]) {
+        let next = match ancestry::above(peer) {
             Ancestry::Person => return self.place_below_named(spec),
             Ancestry::Agents(agents) => agents.into_iter().next(),
             Ancestry::Unknown => {
@@ -55,7 +55,11 @@ impl Owner {
         // Without a record nobody knows what the agent may hand over.
         let account = next.as_ref().and_then(AgentAbove::account);
         let Some(AgentAbove { dir, nonce, which }) = next else {
-            return refused(format!("nobody can tell which agent asks: process {peer} is one's"));
+            let text = format!(
+                "process {peer} is a command of an agent that has no record of what it may hand over: it cannot start agents"
+            );
+            return Err(ApiError::new(ErrorCode::Conflict, text)
+                .hint("the agent's own tools start helpers; for more, ask the user"));
         };
         let named = dir.file_name().and_then(|name| name.to_str()?.parse::<AgentId>().ok());
         let id = named.ok_or_else(|| bad(format!("{} is no agent's directory", dir.display())))?;
@@ -118,7 +122,7 @@ pub(super) fn hold(
     program: &mut Option<PathBuf>,
     peer: i32,
 ) -> Option<String> {
-    let who = ancestry::above(peer, &[]).agent_in_words()?;
+    let who = ancestry::above(peer).agent_in_words()?;
     *secrets = handed_down(BTreeMap::new(), std::mem::take(secrets));
     *program = None;
     Some(who)

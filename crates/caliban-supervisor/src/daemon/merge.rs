@@ -3,7 +3,6 @@
 //! git runs with the daemon's environment and without a terminal; `caliban agents merge` runs it in the caller's. For a
 //! person only: the hooks of the user's tree would run outside of an agent's processes.
 
-use caliban_contract::modes;
 use caliban_core::names::Slug;
 use caliban_worktrees::{GitOptions, Repo};
 use tokio::sync::mpsc;
@@ -19,7 +18,7 @@ use crate::protocol::{AgentRow, ApiError, ErrorCode, MergeAnswer, MergeForecast,
 
 /// Refuses a process of an agent, and one that cannot be seen (a11).
 pub(super) fn check_caller(peer: Peer) -> Result<(), ApiError> {
-    let ancestry = ancestry::above(peer.pid_now(), &[modes::REAP]);
+    let ancestry = ancestry::above(peer.pid_now());
     let Some(who) = ancestry.agent_in_words() else { return Ok(()) };
     let text = format!("{who} cannot have the daemon land an agent's work: a person does");
     Err(ApiError::new(ErrorCode::Forbidden, text)

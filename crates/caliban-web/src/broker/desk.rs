@@ -190,7 +190,7 @@ async fn look(app: &App) {
 /// Who we are to the store: a person's, as far as that can be told; the server does not start below an agent.
 fn speaker() -> Speaker {
     let (view, own) = view();
-    match (ancestry::above(own.unwrap_or_default(), &[]), view) {
+    match (ancestry::fleet_above(own.unwrap_or_default()), view) {
         (Ancestry::Person, View::Whole) => Speaker::Anybody,
         (Ancestry::Person, View::Within(namespace)) => Speaker::Within(Enclosure::of(namespace.as_str())),
         _ => Speaker::Only(Vec::new()),

@@ -3,10 +3,7 @@
 use std::num::NonZeroU64;
 
 use caliban_agent::budget::{MachineLedger, Terms};
-use caliban_contract::{
-    ancestry::{self, Ancestry},
-    modes,
-};
+use caliban_contract::ancestry::{self, Ancestry};
 use caliban_core::budget;
 
 use crate::settings::{Loaded, schema::Settings};
@@ -27,8 +24,7 @@ pub(super) fn ledger(loaded: &Loaded, above: Option<&str>) -> MachineLedger {
 
 /// The account of the agent in one of whose commands this program runs: what it spends, that one spends.
 pub(super) fn account_above() -> Option<String> {
-    let own = i32::try_from(std::process::id()).ok()?;
-    let Ancestry::Agents(agents) = ancestry::above(own, &[modes::REAP]) else { return None };
+    let Ancestry::Agents(agents) = ancestry::own() else { return None };
     agents.first().filter(|above| above.which == ancestry::Which::Command)?.account()
 }
 

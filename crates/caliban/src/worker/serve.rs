@@ -18,7 +18,6 @@ use caliban_acp::extension::Behalf;
 use caliban_acp_host::{Judge, Say, ServeOptions, Sessions, serve};
 use caliban_contract::ancestry::{self, Ancestry};
 use caliban_contract::lock;
-use caliban_contract::modes;
 use caliban_contract::sockets::{self, Bound};
 use caliban_core::redact::Redactor;
 use tokio::{net::UnixListener, task::JoinSet};
@@ -184,7 +183,7 @@ impl Door {
 
     /// An agent's process decides nothing: it could allow another what nobody has allowed (a10, a11).
     fn say(&self, pid: Option<i32>) -> Say {
-        let ancestry = pid.map_or(Ancestry::Unknown, |pid| ancestry::above(pid, &[modes::REAP]));
+        let ancestry = pid.map_or(Ancestry::Unknown, |pid| ancestry::above(pid));
         if let Some(who) = ancestry.agent_in_words() {
             // It teaches nothing either: it could hide what was done from whoever reads the transcript.
             return Say::None(who);

@@ -126,6 +126,35 @@ fn a17_a_process_of_an_agent_asks_no_more_of_caliban_than_the_agent_has() {
     assert_eq!(results[5].2, Some(0), "{results:?}");
 }
 
+/// Seen: a command of an agent in the foreground counted as the person's for the daemon and the ledger, and in a pid namespace
+/// of its own for everybody.
+#[test]
+fn a17_a_command_of_an_agent_in_the_foreground_starts_no_agent_and_raises_no_limit() {
+    let program = testkit::Env::new().cmd("caliban").get_program().to_str().unwrap().to_owned();
+    let asked = [
+        (format!("{program} --bg hi --permission-mode unattended"), "cannot start agents"),
+        (format!("{program} --bg hi --isolation none"), "cannot start agents"),
+        (format!("{program} budget set day --usd 2000"), "cannot change what agents may spend"),
+        (
+            format!("unshare -rp --fork --mount-proc {program} -p hi --permission-mode unattended"),
+            "a process of an agent cannot choose a wider permission mode",
+        ),
+        (
+            format!("unshare -rp --fork --mount-proc {program} budget set day --usd 2000"),
+            "cannot change what agents may spend",
+        ),
+    ];
+    let place = run_with(
+        "default",
+        &asked.clone().map(|(command, _)| json!({"command": command})),
+        &["--allow", &format!("Bash({program} *)"), "--allow", "Bash(unshare *)"],
+    );
+    let results = results(&place);
+    for (result, (command, words)) in results.iter().zip(asked) {
+        assert!(result.1.contains(words) && result.2 != Some(0), "{command}: {result:?}");
+    }
+}
+
 /// A setting turns it off; then the same short list holds.
 #[test]
 fn a17_off_is_off() {
