@@ -2,6 +2,8 @@
 //!
 //! `caliban-permissions` says which command runs in which fence; here that becomes a value for `caliban-fence`.
 
+mod unmade;
+
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -16,6 +18,11 @@ use caliban_permissions::{Fencing, Policy};
 use caliban_worktrees::{Environment, GitOptions, PrivateGit, Repo};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
+
+use unmade::Unmade;
+
+/// Where commands that run note which protected places they found absent, in the agent's directory.
+const UNMADE: &str = "unmade";
 
 /// Whether commands are fenced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -264,6 +271,12 @@ impl Fences {
         if profile == Profile::None {
             return Ok(None);
         }
+        let journal = own_places.tmp.map(|tmp| tmp.with_file_name(UNMADE));
+        // Before the policy looks what is there: what a killed command made is not the user's.
+        let left = match &journal {
+            Some(journal) if profile == Profile::Edit => unmade::put_left_aside(journal),
+            _ => Vec::new(),
+        };
         let held = policy.held(cwd)?;
         let mut fence = Fence::new(profile, &policy.home);
         fence.network = self.network()?;
@@ -293,7 +306,12 @@ impl Fences {
             for place in &held.fixed {
                 fence.show_if_there(place, Access::ReadOnly);
             }
-            around.push(Arc::new(Unmade::new(held.absent)));
+            around.push(Arc::new(Unmade::new(held.absent, journal, left)));
+        } else if let Some(store) = git_store(own) {
+            let git = caliban_worktrees::git_that_reads(&store);
+            let texts = |(name, value): (&str, &str)| (Text::from(name), Text::from(value));
+            fence.git = git.settings.into_iter().map(texts).collect();
+            fence.variables.push(texts(git.attributes));
         }
         for mask in &held.masks {
             fence.mask(mask);
@@ -345,6 +363,12 @@ impl Fences {
     }
 }
 
+/// Git's store for this directory, if it is a repository's.
+fn git_store(top: &Path) -> Option<PathBuf> {
+    let own = top.join(".git");
+    if own.is_dir() { Some(own) } else { git_places(top).pop() }
+}
+
 /// Where git keeps what belongs to this directory, when that is somewhere else.
 fn git_places(top: &Path) -> Vec<PathBuf> {
     let pointer = |file: &Path, prefix: &str| {
@@ -354,53 +378,4 @@ fn git_places(top: &Path) -> Vec<PathBuf> {
     let Some(own) = pointer(&top.join(".git"), "gitdir: ") else { return Vec::new() };
     let common = pointer(&own.join("commondir"), "").and_then(|common| common.canonicalize().ok());
     [Some(own), common].into_iter().flatten().collect()
-}
-
-/// Protected places that are not there must not be there afterwards: no mount can cover what does not exist.
-struct Unmade {
-    places: Vec<(PathBuf, Option<PathBuf>)>,
-}
-
-impl Unmade {
-    /// With the links that some of them are.
-    fn new(absent: Vec<PathBuf>) -> Self {
-        Self { places: absent.into_iter().map(|place| (place.clone(), fs::read_link(place).ok())).collect() }
-    }
-}
-
-impl Around for Unmade {
-    fn before(&self, _: &mut Fence) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn after(&self, _: &Fence) -> Vec<String> {
-        let mut notes = Vec::new();
-        for (place, link) in &self.places {
-            if place.symlink_metadata().is_err() || (link.is_some() && fs::read_link(place).ok() == *link) {
-                continue;
-            }
-            let Some(aside) = aside(place) else { continue };
-            let moved = fs::rename(place, &aside);
-            if let Some(link) = link {
-                let _best_effort = std::os::unix::fs::symlink(link, place);
-            }
-            let shown = place.display();
-            notes.push(match moved {
-                Ok(()) => format!(
-                    "[{shown} is protected: what the command made there is now {}; use Write for it, or ask with outside: true]",
-                    aside.display()
-                ),
-                Err(error) => format!("[{shown} is protected, and cannot be taken away: {error}]"),
-            });
-        }
-        notes
-    }
-}
-
-/// A free name beside a place.
-fn aside(place: &Path) -> Option<PathBuf> {
-    let name = place.file_name()?.to_str()?;
-    let names =
-        std::iter::once(format!("{name}.not-used")).chain((2..).map(|n| format!("{name}.not-used-{n}")));
-    names.map(|name| place.with_file_name(name)).find(|path| path.symlink_metadata().is_err())
 }

@@ -30,6 +30,8 @@ pub const EXIT: &str = "exit.json";
 pub const TRANSCRIPT: &str = "transcript.jsonl";
 /// The worker's word on how it stands ([`WorkerStatus`]).
 pub const STATUS: &str = "status.json";
+/// The programs of the repo's git configuration that a person has accepted, in the repo's data directory.
+pub const GIT_PROGRAMS: &str = "git-programs.json";
 /// The worker's word on what it may do ([`Rights`]).
 pub const RIGHTS: &str = "rights.json";
 /// What only the registry has of an agent that waits for its start ([`QueuedRecord`]).

@@ -4,7 +4,7 @@
 //! the program is left when its keeper kills this one.
 
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs::File,
     io::Write,
     os::{fd::OwnedFd, unix::process::CommandExt},
@@ -91,6 +91,24 @@ fn start(order: &Order, tell_reason: &OwnedFd) -> Result<Option<rustix::process:
     }
 }
 
+/// The fence's settings of git, behind those that the environment has: git takes the last one of a name.
+fn git_settings(order: &Order) -> Vec<(String, OsString)> {
+    const COUNT: &str = "GIT_CONFIG_COUNT";
+    let settings = &order.fence.git;
+    let given = order.environment.iter().find(|(name, _)| name.0 == COUNT);
+    // Git refuses to work with a count that is no number.
+    let given: usize = given.and_then(|(_, count)| count.0.to_str()?.parse::<u16>().ok()).unwrap_or(0).into();
+    let mut variables = Vec::new();
+    for (at, (key, value)) in settings.iter().enumerate() {
+        variables.push((format!("GIT_CONFIG_KEY_{}", given + at), key.0.clone()));
+        variables.push((format!("GIT_CONFIG_VALUE_{}", given + at), value.0.clone()));
+    }
+    if !settings.is_empty() {
+        variables.push((COUNT.to_owned(), (given + settings.len()).to_string().into()));
+    }
+    variables
+}
+
 /// Returns only with the reason why it could not.
 fn become_program(order: &Order) -> Words {
     for signal in RESET {
@@ -101,6 +119,9 @@ fn become_program(order: &Order) -> Words {
     let kept =
         order.environment.iter().filter(|(name, value)| is_kept(&name.0, &value.0, order.fence.home.path()));
     command.env_clear().envs(kept.map(|(name, value)| (&name.0, &value.0))).envs(SET);
+    command
+        .envs(git_settings(order))
+        .envs(order.fence.variables.iter().map(|(name, value)| (&name.0, &value.0)));
     if matches!(order.fence.network, Network::Proxy(_)) {
         command.envs(crate::loopback::variables());
     }

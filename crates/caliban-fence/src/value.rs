@@ -38,6 +38,12 @@ pub struct Fence {
     pub network: Network,
     /// The directory that is `/tmp`; one that ends with the command when absent.
     pub tmp: Option<Text>,
+    /// Settings of git that hold in it, over those of the repository.
+    #[serde(default)]
+    pub git: Vec<(Text, Text)>,
+    /// Variables that are set in it, over the command's own.
+    #[serde(default)]
+    pub variables: Vec<(Text, Text)>,
 }
 
 /// A file or directory of the machine, as a fenced program finds it.
@@ -86,6 +92,8 @@ impl Fence {
             masks: SYSTEM_MASKS.iter().map(|path| Text::from(*path)).collect(),
             network: Network::Off,
             tmp: None,
+            git: Vec::new(),
+            variables: Vec::new(),
         }
     }
 

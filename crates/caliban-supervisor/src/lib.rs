@@ -22,6 +22,7 @@
 
 mod daemon;
 mod daemon_mode;
+pub mod git_programs;
 pub mod landing;
 pub mod offline;
 mod process;

@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::hardening::DROPPED;
+pub(crate) use self::hardening::{DROPPED, PLAIN_DIFF, READING_CONFIG};
 use self::hardening::{HARD_CONFIG, HARD_ENV, NO_EXCLUDES, OUTSIDE_ENV, TRUSTED_CONFIG};
 pub(crate) use self::view::StoreFormat;
 use self::view::StoreView;

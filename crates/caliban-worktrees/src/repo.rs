@@ -26,6 +26,8 @@ pub const PLACE: &str = ".caliban/worktrees";
 /// What a worktree's branch begins with.
 pub const BRANCH_PREFIX: &str = "caliban/";
 
+/// The largest configuration that is looked at.
+const CONFIG_CAP: u64 = 1 << 20;
 const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
 /// What stands in the place of HEAD in a repository that keeps its refs in tables.
@@ -80,6 +82,30 @@ pub fn branch_of(name: &Slug) -> String {
 #[derive(Debug)]
 pub struct Lease {
     pub(crate) fd: OwnedFd,
+}
+
+/// How git is kept from running anything of a repository's configuration where commands of an agent only read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadingGit {
+    /// Settings, over those of the repository.
+    pub settings: Vec<(&'static str, &'static str)>,
+    /// The variable that names an attribute source without attributes.
+    pub attributes: (&'static str, &'static str),
+}
+
+/// For the repository whose store is this directory.
+pub fn git_that_reads(common: &Path) -> ReadingGit {
+    // git itself writes it so; another spelling makes git refuse to work, in words.
+    let config = beneath::read_small(&common.join("config"), CONFIG_CAP).unwrap_or_default();
+    let config = String::from_utf8_lossy(&config).to_ascii_lowercase();
+    let is_sha256 = config.lines().any(|line| line.trim().replace(' ', "") == "objectformat=sha256");
+    let tree = if is_sha256 { EMPTY_TREE_SHA256 } else { EMPTY_TREE_SHA1 };
+    let mut settings = crate::git::READING_CONFIG.to_vec();
+    // One of the user's own stays.
+    if ["external", "include"].iter().any(|word| config.contains(word)) {
+        settings.push(crate::git::PLAIN_DIFF);
+    }
+    ReadingGit { settings, attributes: ("GIT_ATTR_SOURCE", tree) }
 }
 
 impl Repo {

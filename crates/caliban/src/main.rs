@@ -144,7 +144,7 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         Command::Config(command) => cli::config::config(command, &environment, &cwd, &mut out)?,
         Command::Models(args) => cli::models::models(args, &environment, &cwd, &mut out)?,
         Command::Doctor(args) => return cli::doctor::doctor(args, &environment, &cwd, &mut out),
-        Command::Trust(args) => cli::trust::trust(args, &environment, &cwd, &mut out)?,
+        Command::Trust(args) => runtime()?.block_on(cli::trust::trust(args, &environment, &cwd, &mut out))?,
         Command::Completions(args) => cli::completions::completions(args)?,
         Command::Man(args) => cli::man::man(args)?,
         Command::Sessions(command) => return sessions::sessions(command, &environment, &cwd, &mut out),

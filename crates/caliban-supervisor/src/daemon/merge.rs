@@ -4,7 +4,7 @@
 //! person only: the hooks of the user's tree would run outside of an agent's processes.
 
 use caliban_core::names::Slug;
-use caliban_worktrees::{GitOptions, Repo};
+use caliban_worktrees::{GitOptions, Repo, When};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -12,6 +12,7 @@ use super::Msg;
 use super::peer::Peer;
 use super::speak::Speaker;
 use crate::ancestry;
+use crate::git_programs;
 use crate::landing::{self, NotMerged, words};
 use crate::places::Places;
 use crate::protocol::{AgentRow, ApiError, ErrorCode, MergeAnswer, MergeForecast, MergeRequest, Merged};
@@ -69,6 +70,12 @@ async fn land(
     let speaker = Speaker { inbox, caller: None };
     let row = speaker.row(row.id).await.map_err(Stopped::Gone)?;
     let wanted = landing::request(&row, request)?;
+    if let Some(programs) =
+        git_programs::unaccepted(&repo, places.base(), When::Landing, cancel).await.map_err(worded)?
+    {
+        let words = git_programs::refused(&programs, When::Landing);
+        return Err(NotMerged { reason: "git_programs", ..words.into() }.into());
+    }
     let note = |note| tracing::info!(id = %row.id, "{}", words::note(&note));
     match repo.land(&turn, &wanted, &note, cancel).await {
         Ok(landed) => Ok(landing::merged(landed, &row)),

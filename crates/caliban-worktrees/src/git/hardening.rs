@@ -122,6 +122,25 @@ pub(super) const HARD_CONFIG: [&str; 45] = [
     "core.logAllRefUpdates=false",
 ];
 
+/// What a git that only reads is told in the fence of an agent's commands: nothing of the repository's configuration runs.
+/// Filters and textconv programs are named by attributes, which [`crate::git_that_reads`] keeps from being read.
+pub(crate) const READING_CONFIG: [(&str, &str); 11] = [
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.pager", "cat"),
+    ("core.askPass", ""),
+    ("core.sshCommand", "false"),
+    ("core.gitProxy", ""),
+    ("core.alternateRefsCommand", ""),
+    ("log.showSignature", "false"),
+    ("gpg.program", "false"),
+    ("gpg.ssh.program", "false"),
+    ("gpg.x509.program", "false"),
+];
+/// In the place of a repository's own external diff: no setting says that there is none.
+pub(crate) const PLAIN_DIFF: (&str, &str) =
+    ("diff.external", "sh -c 'git diff --no-index --no-ext-diff --no-textconv -- \"$2\" \"$5\"; :' diff");
+
 /// What a trusted call sets: no hook and no file system monitor runs.
 pub(super) const TRUSTED_CONFIG: [&str; 6] = [
     "core.hooksPath=/dev/null",

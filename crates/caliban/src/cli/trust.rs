@@ -8,12 +8,16 @@ use std::{
 use caliban_agent::definitions;
 use caliban_core::inert::line as inert;
 use caliban_providers::ProviderKind;
+use caliban_supervisor::git_programs;
+use caliban_worktrees::{GitOptions, Repo, When};
 use clap::{Args, Subcommand};
+
+use tokio_util::sync::CancellationToken;
 
 use super::config::print_json;
 use crate::{
     report::Failure,
-    settings::{self, Environment, Layer, Settings},
+    settings::{self, Environment, Layer, Paths, Settings},
     trust::{Removed, RepoFiles, Trust, TrustStore},
 };
 
@@ -65,14 +69,14 @@ Examples:
 }
 
 /// Carries `caliban trust` out.
-pub(crate) fn trust(
+pub(crate) async fn trust(
     args: &TrustArgs,
     environment: &Environment,
     cwd: &Path,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     match &args.command {
-        None => add(environment, &cwd.join(args.path.as_deref().unwrap_or(Path::new(""))), out),
+        None => add(environment, &cwd.join(args.path.as_deref().unwrap_or(Path::new(""))), out).await,
         Some(TrustCommand::List { json }) => list(environment, *json, out),
         Some(TrustCommand::Remove { path }) => {
             remove(environment, &cwd.join(path.as_deref().unwrap_or(Path::new(""))), out)
@@ -80,7 +84,7 @@ pub(crate) fn trust(
     }
 }
 
-fn add(environment: &Environment, dir: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+async fn add(environment: &Environment, dir: &Path, out: &mut dyn Write) -> Result<(), Failure> {
     let paths = environment.paths()?;
     let root = settings::project_root(dir)?;
     let files = RepoFiles::read(&paths, &root)?;
@@ -96,10 +100,34 @@ fn add(environment: &Environment, dir: &Path, out: &mut dyn Write) -> Result<(),
         [] => writeln!(out, "it has no settings or agent types of its own yet")?,
         names => writeln!(out, "in use now: {}", names.join(", "))?,
     }
+    consequences.extend(accept_git_programs(&paths, &root).await?);
     for line in consequences {
         writeln!(out, "  {line}")?;
     }
     Ok(())
+}
+
+/// Accepts the programs that the repo makes git run; one line for each.
+async fn accept_git_programs(paths: &Paths, root: &Path) -> Result<Vec<String>, Failure> {
+    if root.join(".git").symlink_metadata().is_err() {
+        return Ok(Vec::new());
+    }
+    let cancel = CancellationToken::new();
+    let worded = |error: caliban_worktrees::Error| Failure::new(error.to_string());
+    let repo = Repo::open(root, GitOptions::default(), &cancel).await.map_err(worded)?;
+    let base = paths.repo(root);
+    let mut lines = Vec::new();
+    for when in [When::Checkout, When::Landing] {
+        let programs = repo.programs(when, &cancel).await.map_err(worded)?;
+        if programs.is_empty() {
+            continue;
+        }
+        let cannot = |error: std::io::Error| Failure::new(format!("{}: {error}", base.display()));
+        caliban_contract::places::private_dir(&base).map_err(|error| Failure::new(error.to_string()))?;
+        git_programs::accept(&base, when, &programs).map_err(cannot)?;
+        lines = programs.lines().iter().map(|line| format!("git runs: {}", inert(line))).collect();
+    }
+    Ok(lines)
 }
 
 /// What trusting these settings means, one line for each thing that can run, be reached or be allowed.

@@ -11,7 +11,7 @@ use caliban_supervisor::landing::{
     self, NotMerged,
     words::{self, Kind, Words, listed},
 };
-use caliban_worktrees::{GitOptions, LandNote, Repo};
+use caliban_worktrees::{GitOptions, LandNote, Repo, When};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +19,7 @@ use super::{Fleet, json_line, say, worded, worded_landing};
 use crate::{
     cli::fleet::{IdArg, MergeArgs},
     report::{self, Code, Failure},
+    settings::Layer,
 };
 
 /// The longest first line of a commit that is made of an agent's task.
@@ -79,6 +80,12 @@ async fn try_it(
     // Looked at when it is our turn: it may have been woken meanwhile.
     *agent = client.show(&agent.id.to_string()).await.map_err(not_shown)?;
     let wanted = landing::request(agent, request)?;
+    let loaded = crate::settings::load(fleet.environment, &fleet.cwd, Layer::default())
+        .map_err(|error| failed(error.into()))?;
+    let setting = loaded.settings.git_programs;
+    super::git_programs::check(fleet, setting, &repo, When::Landing)
+        .await
+        .map_err(|failure| NotMerged { reason: "git_programs", ..failed(failure) })?;
     // From here on a signal ends git, and the library puts back what it leaves.
     let cancel = cancelled_by_signals().map_err(failed)?;
     let tell = |note| match note {

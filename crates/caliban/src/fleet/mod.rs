@@ -14,6 +14,7 @@ mod checks;
 mod daemon;
 pub(crate) mod damage;
 mod diff;
+mod git_programs;
 pub(crate) mod json;
 pub(crate) mod json_escape;
 mod kill;

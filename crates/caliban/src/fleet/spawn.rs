@@ -105,6 +105,7 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
     })?;
     prepare(fleet, &loaded, &mut spec, task.task.session.as_deref()).await?;
     checks::check(fleet, task.task, task.agent, &spec).await?;
+    super::git_programs::check_spawn(fleet, &loaded, &spec).await?;
     let mut client = fleet.client_with(super::daemon_options(&loaded)).await?;
     for after in &task.task.after {
         spec.after.push(client.show(after).await.map_err(worded)?.id);

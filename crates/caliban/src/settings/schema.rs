@@ -53,6 +53,8 @@ pub(crate) struct Settings {
     /// Whether commands that nobody has approved are fenced; `required` for background agents and `auto` in the foreground
     /// when not set.
     pub sandbox: Option<Sandbox>,
+    /// What is done about programs that the repo's own git configuration makes git run.
+    pub git_programs: GitPrograms,
     /// What fenced commands find.
     pub fence: Fence,
     /// Commands that run at certain events.
@@ -94,6 +96,7 @@ impl Default for Settings {
             budget: Budget::default(),
             permissions: Permissions::default(),
             sandbox: None,
+            git_programs: GitPrograms::Ask,
             fence: Fence::default(),
             hooks: Hooks::default(),
             mcp: Mcp::default(),
@@ -456,6 +459,16 @@ impl Default for Worktrees {
     fn default() -> Self {
         Self { keep: false, setup: None, setup_timeout: nonzero32::<{ caliban_worktrees::SETUP_SECONDS }>() }
     }
+}
+
+/// What is done about programs that the repo's own git configuration makes git run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum GitPrograms {
+    /// They are named, and asked about once.
+    Ask,
+    /// They run.
+    Allow,
 }
 
 /// `[background_agents]`: agents of a session, started with `/bg` or by the model.

@@ -8,14 +8,15 @@ use caliban_core::{
     spec::{Isolation, SpawnSpec},
 };
 use caliban_keeper::Variables;
-use caliban_worktrees::{BaseRef, CreateRequest, GitOptions, Repo, Worktree};
+use caliban_supervisor::git_programs;
+use caliban_worktrees::{BaseRef, CreateRequest, GitOptions, Repo, When, Worktree};
 use tokio_util::sync::CancellationToken;
 
 use super::status::Status;
 use crate::{
     compose,
     report::Failure,
-    settings::{Environment, Loaded},
+    settings::{Environment, Loaded, schema::GitPrograms},
 };
 
 /// How often an agent whose worktree found no room looks how much is left.
@@ -38,6 +39,7 @@ pub(super) async fn worktree(
     let repo = Repo::open(ground(spec).0, GitOptions::default(), &cancel).await.map_err(worded)?;
     if !repo.path_of(&name).is_dir() {
         status.activity("making the worktree");
+        check_programs(&repo, directory, loaded, &cancel).await?;
     }
     let variables: Variables =
         environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -77,6 +79,32 @@ pub(super) async fn worktree(
     }
     status.worktree(&worktree.created.path, &worktree.created.branch, worktree.created.base.as_str());
     Ok(Some(worktree))
+}
+
+/// Refuses to run programs of the repo's configuration that nobody has accepted; whoever asked at a terminal has done so. An
+/// agent of a page or of another agent comes here without a question.
+async fn check_programs(
+    repo: &Repo,
+    directory: &Path,
+    loaded: &Loaded,
+    cancel: &CancellationToken,
+) -> Result<(), Failure> {
+    // `…/repos/<hash>/agents/<id>`
+    let Some(base) = directory.parent().and_then(Path::parent) else { return Ok(()) };
+    if loaded.settings.git_programs == GitPrograms::Allow {
+        return Ok(());
+    }
+    match git_programs::unaccepted(repo, base, When::Checkout, cancel).await.map_err(worded)? {
+        Some(programs) => {
+            let words = git_programs::refused(&programs, When::Checkout);
+            let failure = Failure::new(words.message);
+            Err(match words.hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            })
+        }
+        None => Ok(()),
+    }
 }
 
 /// When a worktree that found no room is tried again. A try fills the disk for everybody and takes it all back, so it waits

@@ -226,6 +226,42 @@ fn a17_what_a_hostile_git_configuration_runs_is_fenced() {
     assert!(!mark.exists() && !inside.exists());
 }
 
+/// Seen: in the fence it ran all the same, and said to the model what it liked.
+#[test]
+fn a17_git_that_only_reads_runs_nothing_of_the_repositorys_configuration() {
+    let commands = [
+        "git status --short",
+        "git diff",
+        "git log -p",
+        "git blame a.txt",
+        "git show HEAD",
+        "git diff --stat",
+        "git log --show-signature -1",
+    ];
+    let place = Place::new(script(&commands.map(|command| json!({"command": command}))));
+    place.env.write(place.repo.join("a.txt"), "one\n");
+    place.env.write(place.repo.join(".gitattributes"), "* filter=hostile diff=hostile\n");
+    place.env.git(&place.repo, &["add", "."]);
+    place.env.git(&place.repo, &["commit", "-qm", "a"]);
+    place.env.write(place.repo.join("a.txt"), "one\ntwo\n");
+    let config = place.repo.join(".git/config");
+    let text = place.env.read(&config);
+    let says = "sh -c 'echo HOSTILE; echo HOSTILE >&2; cat'";
+    place.env.write(
+        &config,
+        format!(
+            "{text}[core]\n\tfsmonitor = \"{says}\"\n\tpager = \"{says}\"\n[diff]\n\texternal = \"{says}\"\n\
+             [diff \"hostile\"]\n\ttextconv = \"{says}\"\n[filter \"hostile\"]\n\tclean = \"{says}\"\n\tsmudge = \"{says}\"\n\
+             [gpg]\n\tprogram = \"{says}\"\n"
+        ),
+    );
+    go(&place, "default", &[]);
+    for (command, (fence, text, code)) in commands.iter().zip(results(&place)) {
+        assert_eq!((fence.as_str(), code), ("read", Some(0)), "{command}: {text}");
+        assert!(!text.contains("HOSTILE"), "{command}: {text}");
+    }
+}
+
 /// Seen: `: > ./--pre=sh; rg x *` ran a file of the project.
 #[test]
 fn a17_an_option_made_by_a_pattern_stays_inside() {

@@ -132,8 +132,11 @@ fn a17_a_process_of_an_agent_asks_no_more_of_caliban_than_the_agent_has() {
 fn a17_a_command_of_an_agent_in_the_foreground_starts_no_agent_and_raises_no_limit() {
     let program = testkit::Env::new().cmd("caliban").get_program().to_str().unwrap().to_owned();
     let asked = [
-        (format!("{program} --bg hi --permission-mode unattended"), "cannot start agents"),
-        (format!("{program} --bg hi --isolation none"), "cannot start agents"),
+        (
+            format!("{program} --bg hi --provider scripted --permission-mode unattended"),
+            "cannot start agents",
+        ),
+        (format!("{program} --bg hi --provider scripted --isolation none"), "cannot start agents"),
         (format!("{program} budget set day --usd 2000"), "cannot change what agents may spend"),
         (
             format!("unshare -rp --fork --mount-proc {program} -p hi --permission-mode unattended"),

@@ -1,0 +1,60 @@
+//! The question about programs that a repo makes git run: asked at a terminal, refused elsewhere.
+
+use std::io::{BufRead, IsTerminal};
+
+use caliban_core::spec::{Isolation, SpawnSpec};
+use caliban_supervisor::git_programs;
+use caliban_worktrees::{GitOptions, Programs, Repo, When, may_run_programs};
+use tokio_util::sync::CancellationToken;
+
+use super::{Fleet, say, worded_git, worded_landing};
+use crate::{
+    report::Failure,
+    settings::{Loaded, schema::GitPrograms},
+};
+
+/// Before an agent gets a worktree of its own.
+pub(super) async fn check_spawn(fleet: &Fleet<'_>, loaded: &Loaded, spec: &SpawnSpec) -> Result<(), Failure> {
+    let Isolation::Worktree(_) = spec.isolation else { return Ok(()) };
+    let store = fleet.places().repo().join(".git");
+    // Nearly always there is nothing to ask, and no git is started to know that.
+    if store.is_dir() && !may_run_programs(&store, When::Checkout) {
+        return Ok(());
+    }
+    let cancel = CancellationToken::new();
+    let repo = Repo::open(fleet.places().repo(), GitOptions::default(), &cancel).await.map_err(worded_git)?;
+    check(fleet, loaded.settings.git_programs, &repo, When::Checkout).await
+}
+
+/// Before anything of the repo's configuration runs.
+pub(super) async fn check(
+    fleet: &Fleet<'_>,
+    setting: GitPrograms,
+    repo: &Repo,
+    when: When,
+) -> Result<(), Failure> {
+    let base = fleet.places().base();
+    let found = git_programs::unaccepted(repo, base, when, &CancellationToken::new()).await;
+    let Some(programs) = found.map_err(worded_git)? else { return Ok(()) };
+    if setting == GitPrograms::Ask && !is_accepted(&programs, when) {
+        return Err(worded_landing(git_programs::refused(&programs, when)));
+    }
+    fleet.places().prepare().map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    git_programs::accept(base, when, &programs)
+        .map_err(|error| Failure::new(format!("cannot write down what you accepted: {error}")))
+}
+
+/// Whether a person at the terminal says yes.
+fn is_accepted(programs: &Programs, when: When) -> bool {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() || !std::io::stderr().is_terminal() {
+        return false;
+    }
+    if caliban_contract::ancestry::own().agent_in_words().is_some() {
+        return false;
+    }
+    say(&git_programs::named(programs, when));
+    say("may they run, now and from now on? [y/N]");
+    let mut line = String::new();
+    stdin.lock().read_line(&mut line).is_ok() && matches!(line.trim(), "y" | "Y" | "yes")
+}
