@@ -19,6 +19,9 @@ pub trait Commands: Send + Sync {
     /// Which commands there are.
     fn list(&self) -> Vec<CommandInfo>;
 
+    /// What `@server:uri` in a person's words stand for, one text for each.
+    fn named_in<'a>(&'a self, words: &'a str) -> BoxFuture<'a, Vec<String>>;
+
     /// Carries one of them out.
     fn run<'a>(
         &'a self,

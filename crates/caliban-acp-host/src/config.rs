@@ -5,7 +5,7 @@ use caliban_acp::v1::{
     SessionConfigSelectOption, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
 };
 use caliban_agent::Change;
-use caliban_core::message::Effort;
+use caliban_core::{alias, message::Effort};
 
 use crate::host::{ModelSettings, SessionHost};
 
@@ -46,6 +46,10 @@ pub(crate) async fn set(
         return Err(invalid("a choice is a text".to_owned()));
     };
     let value = value.to_string();
+    let value = match &*request.config_id.0 {
+        MODEL => alias::resolved(&value, &host.settings().borrow().model),
+        _ => value,
+    };
     let change = match &*request.config_id.0 {
         MODEL if host.models().contains(&value) || host.settings().borrow().model == value => {
             Change { model: Some(value), effort: None }

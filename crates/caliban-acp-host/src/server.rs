@@ -459,7 +459,22 @@ impl Server {
                 None => drop(message.blocks.splice(0..0, attachment.host().mentioned(&typed))),
                 Some(heading) => message.blocks.insert(0, Block::Text { text: heading }),
             }
-            handlers.spawn(attachment.prompt(message, responder));
+            let host = attachment.host();
+            let Some(commands) =
+                host.commands().filter(|_| self.say.heading().is_none() && names_resources(&typed))
+            else {
+                handlers.spawn(attachment.prompt(message, responder));
+                return;
+            };
+            let (server, commands) = (self.clone(), commands.clone());
+            handlers.spawn(async move {
+                let texts = commands.named_in(&typed).await;
+                message.blocks.extend(texts.into_iter().map(|text| Block::Text { text }));
+                let prompted = server.attached().get(&id).map(|at| at.prompt(message, responder));
+                if let Some(prompted) = prompted {
+                    prompted.await;
+                }
+            });
             return;
         };
         if let Some(why) = self.say.refusal().filter(|_| command.changes_session()) {
@@ -566,4 +581,9 @@ async fn cancellable<T>(
         result = work => result,
         () = responder.cancelled().cancelled() => Err(Error::request_cancelled()),
     }
+}
+
+/// Whether somebody may have to be asked what the words name: `@server:uri`.
+fn names_resources(words: &str) -> bool {
+    words.split_whitespace().any(|word| word.starts_with('@') && word.contains(':'))
 }

@@ -63,7 +63,8 @@ impl Agent {
         }
     }
 
-    fn news_of_jobs(&self) -> Option<String> {
+    /// What the model has not heard of background commands that have ended.
+    pub(crate) fn news_of_jobs(&self) -> Option<String> {
         let ended = self.kit.workspace.unreported_jobs();
         (!ended.is_empty()).then(|| {
             format!("[Background commands have ended; say what follows from that.]\n{}", ended.join("\n"))

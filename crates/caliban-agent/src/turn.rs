@@ -8,6 +8,7 @@ use std::{collections::BTreeSet, time::Duration};
 use caliban_core::{
     message::{Block, Message, ToolSpec},
     mode::Mode,
+    spec::AfterTurn,
 };
 use caliban_providers::{Calls, ModelReply, ProviderError};
 use serde_json::{Value, json};
@@ -17,7 +18,6 @@ use crate::{
     agent::{Agent, Change, Heard, TurnCount, TurnReport},
     answer::FORM_ROUNDS,
     budget::Estimated,
-    conversation::has_results,
     ending::{self, Reply},
     event::{Author, Event, Outcome},
     jobs::Jobs,
@@ -122,6 +122,12 @@ impl Agent {
             }
             if let Some(text) = self.lost_place.take() {
                 self.say(text, Author::Caliban).await?;
+            }
+            if self.kit.after_turn == AfterTurn::Stay
+                && let Some(news) = self.news_of_jobs()
+            {
+                // A run that ends with its turn waits for them, and hears of them then.
+                self.say(news, Author::Caliban).await?;
             }
             self.tell_mode().await?;
             let is_last = self.is_last_turn();
@@ -291,11 +297,10 @@ impl Agent {
         }
     }
 
-    /// Whether the next reply is the last one that the limit of turns allows, in the middle of the work: it has to be an
-    /// answer.
+    /// Whether the next reply is the last one that the limit of turns allows, after others: it has to be an answer.
     fn is_last_turn(&self) -> bool {
-        let is_at_work = self.conversation.messages().last().is_some_and(has_results);
-        is_at_work && self.turns_so_far().saturating_add(1) == self.kit.limits.max_turns
+        let before = self.turns_so_far();
+        before > 0 && before.saturating_add(1) == self.kit.limits.max_turns
     }
 
     fn turns_so_far(&self) -> u32 {

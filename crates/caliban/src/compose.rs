@@ -347,6 +347,17 @@ fn detach_place(repo_dir: &Path) -> Option<DetachPlace> {
     is_own.then(|| DetachPlace { jobs: repo_dir.join(detached::DIRECTORY), agent: String::new() })
 }
 
+/// Resources of MCP servers, which hold the servers.
+#[derive(Clone)]
+pub(crate) struct Resources(Vec<Arc<Server>>);
+
+impl Resources {
+    /// One text for each that these words name as `@server:uri`.
+    pub(crate) async fn named_in(&self, words: &str) -> Vec<String> {
+        caliban_mcp::expanded(&self.0, words, &CancellationToken::new()).await
+    }
+}
+
 /// Which conversation is wanted.
 pub(crate) enum Which {
     /// A new one.
@@ -368,10 +379,17 @@ impl Composition {
         }
     }
 
-    /// A prompt, with the MCP resources behind it that it names as `@server:uri`.
-    pub(crate) async fn with_resources(&self, prompt: String) -> String {
-        let texts = caliban_mcp::expanded(&self.servers, &prompt, &CancellationToken::new()).await;
+    /// A prompt as the model gets it: a command that somebody wrote (`/fix 12`) is its text, and the MCP resources that it names
+    /// as `@server:uri` stand behind it.
+    pub(crate) async fn prompt(&self, prompt: String) -> String {
+        let prompt = commands::custom::expanded(&self.commands, prompt);
+        let texts = self.resources().named_in(&prompt).await;
         if texts.is_empty() { prompt } else { format!("{prompt}\n\n{}", texts.join("\n\n")) }
+    }
+
+    /// The resources of its MCP servers.
+    pub(crate) fn resources(&self) -> Resources {
+        Resources(self.servers.clone())
     }
 
     /// The kit of one agent, with the tools of MCP servers. Whole outputs are kept in the agent's directory.

@@ -261,7 +261,7 @@ fn names<'a>(root: &Path, settings: Vec<RepoFile>, files: impl Iterator<Item = &
 /// The judgement about a repo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// It has no file that would need trust.
+    /// It has no file that would need trust, and nobody trusted it.
     NoFiles,
     /// Trusted, and this is what it says.
     Trusted(RepoFiles),
@@ -349,8 +349,8 @@ impl TrustStore {
         };
         let files = RepoFiles::read(paths, root)?;
         Ok(match (files.names(), files.digest() == entry.digest) {
-            (names, _) if names.is_empty() => Trust::NoFiles,
             (_, true) => Trust::Trusted(files),
+            (names, _) if names.is_empty() => Trust::NoFiles,
             (names, false) => Trust::Changed(names),
         })
     }

@@ -77,6 +77,8 @@ pub(crate) struct Backend {
     pub(crate) dialog_pattern: &'static str,
     /// A part of the path of its script, when an interpreter runs it.
     pub(crate) package: &'static str,
+    /// Whether it can be told how hard to think.
+    pub(crate) has_effort: bool,
     arguments: fn(&Start<'_>) -> Vec<String>,
 }
 
@@ -96,6 +98,7 @@ static ROWS: [Backend; 6] = [
         at_work: "esc to interrupt",
         dialog_pattern: "(❯|>) +[0-9]+[.]|Esc to cancel",
         package: "/@anthropic-ai/claude-code/",
+        has_effort: true,
         arguments: claude,
     },
     Backend {
@@ -110,6 +113,7 @@ static ROWS: [Backend; 6] = [
         at_work: "esc to interrupt",
         dialog_pattern: "› +[0-9]+[.]|Press enter to confirm",
         package: "/@openai/codex/",
+        has_effort: true,
         arguments: codex,
     },
     Backend {
@@ -124,6 +128,7 @@ static ROWS: [Backend; 6] = [
         at_work: "",
         dialog_pattern: "",
         package: "",
+        has_effort: true,
         arguments: caliban,
     },
     Backend {
@@ -138,6 +143,7 @@ static ROWS: [Backend; 6] = [
         at_work: "esc to cancel",
         dialog_pattern: "● +[0-9]+[.]",
         package: "/@google/gemini-cli/",
+        has_effort: false,
         arguments: gemini,
     },
     Backend {
@@ -152,6 +158,7 @@ static ROWS: [Backend; 6] = [
         at_work: "esc interrupt",
         dialog_pattern: "Permission required",
         package: "/opencode-ai/",
+        has_effort: false,
         arguments: opencode,
     },
     Backend {
@@ -166,6 +173,7 @@ static ROWS: [Backend; 6] = [
         at_work: "",
         dialog_pattern: "",
         package: "",
+        has_effort: false,
         arguments: |start| vec![start.prompt.to_owned()],
     },
 ];

@@ -29,6 +29,8 @@ const LIVELY: Duration = Duration::from_millis(60);
 const OWED: Duration = Duration::from_millis(300);
 /// ... and while nothing is.
 const IDLE: Duration = Duration::from_secs(2);
+/// How long tmux or the store may not answer before it leaves.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How often the housekeeping is done.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
@@ -81,15 +83,27 @@ pub(crate) async fn serve(
     broker.record_deliverer(session, &own, Stamp::now()).await?;
     let mut bell = broker.deliverer_bell(session).await;
     let mut rounds = Rounds::default();
+    // Since when tmux or the store do not answer. Nobody else would deliver what is held, so a moment of silence is waited out.
+    let mut silent: Option<Instant> = None;
     loop {
         let StoreUrl::Sqlite(file) = settings.database()?;
         if !file.path().exists() {
             return Ok(Left::DatabaseGone);
         }
-        if let Some(left) = may_serve(broker, settings, session).await? {
-            return Ok(left);
-        }
-        let pace = rounds.round(broker, settings, session).await?;
+        let round = match may_serve(broker, settings, session).await {
+            Ok(Some(Left::NoTmux)) => Err(Ok(Left::NoTmux)),
+            Ok(Some(left)) => return Ok(left),
+            Ok(None) => rounds.round(broker, settings, session).await.map_err(|error| Err(error.into())),
+            Err(failure) => Err(Err(failure)),
+        };
+        let pace = match round {
+            Ok(pace) => {
+                silent = None;
+                pace
+            }
+            Err(end) if silent.get_or_insert_with(Instant::now).elapsed() >= PATIENCE => return end,
+            Err(_) => OWED,
+        };
         match &mut bell {
             Some(ear) => {
                 // A bell that fails is not listened to again.

@@ -34,6 +34,7 @@ pub(crate) fn created_text(member: &Agent, full: bool) -> String {
 pub(crate) fn created_json(member: &Agent) -> Value {
     json!({
         "agent_id": member.id.to_string(),
+        "number": member.number,
         "name": member.name,
         "registered_at": member.registered_at.to_string(),
         "placement": member.placement.as_ref().map(placement_json),
@@ -81,6 +82,7 @@ pub(crate) fn list_json(rows: &[(Agent, Option<Activity>)], now: Stamp) -> Value
         .map(|(member, activity)| {
             let mut value = json!({
                 "agent_id": member.id.to_string(),
+                "number": member.number,
                 "name": member.name,
                 "description": member.description,
                 "status": member.status.as_str(),

@@ -46,6 +46,10 @@ pub(crate) async fn run(context: &mut Context, args: &MemberCreateArgs) -> Resul
     let name = input::name("--name", args.name.as_deref().unwrap_or_default())?;
     let description = input::description(args.description.as_deref().unwrap_or_default())?;
     let (full_name, backend) = backend_of(args, &director)?;
+    if args.effort.is_some() && !backend.has_effort {
+        let words = format!("{} cannot be told how hard to think.", backend.name);
+        return Err(usage::invalid_value(&["member", "create"], "--effort", &words));
+    }
     let ids = Ids { session: director.session, agent: AgentId::random(), director: director.id };
     let prompt = prompt::read(args.prompt_file.as_deref(), &args.prompt, backend.text, ids)?;
     let database_dir = context.settings.database_dir()?;

@@ -17,8 +17,9 @@ use crate::{input, usage};
 
 /// How long to wait for another process that types into the pane.
 const LOCK_LIMIT: Duration = Duration::from_secs(2);
-/// The choice for an answer in words, where the question does not say another.
-const FREE_TEXT: u32 = 4;
+/// How the choice for an answer in words begins. A question without it takes none: its fourth choice would be pressed, and Enter
+/// could answer whatever comes then.
+const FREE_TEXT: [&str; 3] = ["Type something", "Other", "Something else"];
 /// How long the question's field for words may take to open.
 const FIELD: Duration = Duration::from_millis(400);
 
@@ -62,12 +63,14 @@ pub(crate) async fn run(context: &mut Context, args: &MemberSendInputArgs) -> Re
     let choices = classify::choices(target.backend, &facts.screen);
     let digit = match args.choice {
         Some(choice) => choice,
-        None => choices
-            .iter()
-            .find(|(_, label)| {
-                ["Type something", "Other", "Something else"].iter().any(|w| label.starts_with(w))
-            })
-            .map_or(FREE_TEXT, |(number, _)| *number),
+        None => {
+            let own =
+                choices.iter().find(|(_, label)| FREE_TEXT.iter().any(|words| label.starts_with(words)));
+            own.map(|(number, _)| *number).ok_or_else(|| {
+                Failure::refused("no_freetext", "the question takes no answer in words; nothing was sent")
+                    .hint("answer with --choice, or in its pane")
+            })?
+        }
     };
     if !choices.iter().any(|(number, _)| *number == digit) {
         let words = format!("the question has no choice {digit}; nothing was sent");

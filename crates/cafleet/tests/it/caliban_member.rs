@@ -71,6 +71,7 @@ fn m08_a_caliban_member_takes_its_messages_by_itself_and_says_what_it_is_at() {
     assert_eq!(team.tmux.delivery("T")["state"], json!("confirmed"));
     // Nothing was typed: its input line never had the text.
     assert!(!team.screen(&pane).contains("[cafleet msg"), "{}", team.screen(&pane));
+    is(&team, &pane, "free");
     let skipped = team.member("ping", &["--member-id", "@cal"]);
     assert_eq!(skipped, ok("Skipped <cal8>: it takes its messages by itself"));
     // A question is its person's.

@@ -137,7 +137,7 @@ fn m10_json_of_members() {
         team.create("rev", &["--coding-agent", "codex", "--model", "gpt-5", "--effort", "high", "--", "x"]);
     assert_eq!(
         team.tmux.world.mask(&made.to_string()),
-        "{\"agent_id\":\"<rev>\",\"name\":\"rev\",\"registered_at\":\"<ts>\",\"placement\":{\"director_agent_id\":\
+        "{\"agent_id\":\"<rev>\",\"number\":4,\"name\":\"rev\",\"registered_at\":\"<ts>\",\"placement\":{\"director_agent_id\":\
          \"<D>\",\"tmux_session\":\"main\",\"tmux_window_id\":\"@0\",\"tmux_pane_id\":\"%1\",\"coding_agent\":\"codex\",\
          \"created_at\":\"<ts>\"}}"
     );
@@ -147,7 +147,16 @@ fn m10_json_of_members() {
         "--ask-for-approval never --sandbox workspace-write --add-dir <dir>/home/.local/share/cafleet --model gpt-5 \
          --config model_reasoning_effort=\"high\" -- x"
     );
+    let refused = team.member(
+        "create",
+        &["--name", "gem", "--description", "d", "--coding-agent", "gemini", "--effort", "high"],
+    );
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.err.contains("gemini cannot be told how hard to think"), "{refused:?}");
     let row = &team.member_json("list", &["--activity"])[0];
+    // The number that a Director reads is taken for the id.
+    let number = row["number"].to_string();
+    assert_eq!(team.member("capture", &["--member-id", &number, "--lines", "1"]).code, 0, "{row}");
     assert_eq!(
         (&row["name"], &row["description"], &row["status"], &row["last_sent"], &row["idle"]),
         (&json!("rev"), &json!("d"), &json!("active"), &json!(null), &json!(null))

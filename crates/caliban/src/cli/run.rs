@@ -29,7 +29,7 @@ pub(crate) struct RunFlags {
     pub print: Option<Option<String>>,
     /// Work on the prompt in the background: print the agent's id and return at once; stdin is appended to the prompt
     #[arg(long, value_name = "PROMPT", num_args = 0..=1,
-          conflicts_with_all = ["print", "output_format", "continue_last", "resume", "verbose"])]
+          conflicts_with_all = ["print", "output_format", "output_schema", "continue_last", "resume", "verbose"])]
     pub bg: Option<Option<String>>,
     /// With --bg: read the prompt from this file; - is stdin
     #[arg(long, value_name = "FILE", requires = "bg")]

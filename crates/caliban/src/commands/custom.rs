@@ -41,6 +41,16 @@ pub(crate) fn parse_all(files: &[DefinitionFile]) -> (Vec<Custom>, Vec<String>) 
     (commands, problems)
 }
 
+/// A prompt that calls one of them (`/fix 12`) is its text; any other stays.
+pub(crate) fn expanded(commands: &[Custom], prompt: String) -> String {
+    let Some(called) = prompt.trim_start().strip_prefix('/') else { return prompt };
+    let (name, arguments) = called.split_once(char::is_whitespace).unwrap_or((called, ""));
+    match commands.iter().find(|command| command.name == name) {
+        Some(command) => command.prompt(arguments.trim()),
+        None => prompt,
+    }
+}
+
 fn parse(file: &DefinitionFile) -> Result<Custom, String> {
     let bytes = file.content.as_ref().map_err(Clone::clone)?;
     let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8")?.trim_start_matches('\u{feff}');
@@ -115,6 +125,21 @@ mod tests {
             ("Look at it", "# Look at it\n\nLook, it costs $x.".to_owned())
         );
         assert!(plain.prompt("the tests").ends_with("costs $x.\n\nthe tests"));
+    }
+
+    #[test]
+    fn a_prompt_that_calls_a_command_is_its_text() {
+        let commands = [command("Fix $ARGUMENTS.").unwrap()];
+        for (prompt, expected) in [
+            ("/fix 12 now", "Fix 12 now."),
+            ("  /fix\n12", "Fix 12."),
+            ("/fix", "Fix ."),
+            ("/fixes 12", "/fixes 12"),
+            ("/usr/bin/fix 12", "/usr/bin/fix 12"),
+            ("see /fix 12", "see /fix 12"),
+        ] {
+            assert_eq!(expanded(&commands, prompt.to_owned()), expected);
+        }
     }
 
     #[test]

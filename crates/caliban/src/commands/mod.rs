@@ -16,14 +16,14 @@ use caliban_agent::{
     Agent, Change, background::Background, checkpoint, definitions::Definition, event::Author, fork,
 };
 use caliban_control::Client;
-use caliban_core::{background::BackgroundStatus, message::Effort};
+use caliban_core::{alias, background::BackgroundStatus, message::Effort};
 use caliban_permissions::Effect;
 use caliban_providers::Provider;
 use tokio_util::sync::CancellationToken;
 
 use self::custom::Custom;
 use crate::{
-    compose::Composition,
+    compose::{Composition, Resources},
     fleet::Fleet,
     place::{Found, Sessions},
     settings::Environment,
@@ -68,6 +68,7 @@ pub(crate) struct SessionCommands {
     directory: PathBuf,
     provider: Arc<dyn Provider>,
     custom: Vec<Custom>,
+    resources: Resources,
     types: Arc<[Definition]>,
     mcp: Vec<String>,
     memory: Vec<String>,
@@ -95,6 +96,7 @@ impl SessionCommands {
         let repo = blueprint.repo.clone().unwrap_or_else(|| composition.workspace.root.clone());
         let (repo_dir, provider) = (composition.repo_dir.clone(), blueprint.provider.clone());
         let (custom, types) = (composition.commands.clone(), blueprint.definitions.clone());
+        let resources = composition.resources();
         let left_out = composition.notes.iter().filter(|note| note.starts_with("the MCP server")).cloned();
         let left_out: Vec<String> = left_out.collect();
         let handover = detach::Handover::of(blueprint);
@@ -107,6 +109,7 @@ impl SessionCommands {
                 directory: kit.directory.clone(),
                 provider,
                 custom,
+                resources,
                 types,
                 mcp: report::mcp(kit.specs.iter().map(|spec| spec.name.as_str()), left_out),
                 memory: report::memory(&kit.context),
@@ -163,8 +166,9 @@ impl SessionCommands {
             let lines: Vec<String> = known.iter().map(mark).collect();
             return Ok(format!("{now} answers. /model NAME changes that.\n{}", lines.join("\n")));
         }
-        host.configure(Change { model: Some(name.to_owned()), effort: None }).await?;
-        let is_known = known.is_ok_and(|known| known.is_empty() || known.iter().any(|model| model == name));
+        let name = alias::resolved(name, &now);
+        host.configure(Change { model: Some(name.clone()), effort: None }).await?;
+        let is_known = known.is_ok_and(|known| known.is_empty() || known.contains(&name));
         let doubt = if is_known {
             ""
         } else {
@@ -235,6 +239,10 @@ impl SessionCommands {
 }
 
 impl Commands for SessionCommands {
+    fn named_in<'a>(&'a self, words: &'a str) -> BoxFuture<'a, Vec<String>> {
+        Box::pin(self.resources.named_in(words))
+    }
+
     fn list(&self) -> Vec<CommandInfo> {
         let own = OWN.iter().filter(|(name, ..)| self.offers(name)).map(|(name, input, about)| CommandInfo {
             name: (*name).to_owned(),

@@ -63,7 +63,7 @@ pub(crate) async fn print(cli: &Cli, environment: &Environment, cwd: &Path) -> R
         report::note(note);
     }
     let prompt = match prompt {
-        Some(prompt) => Some(composition.with_resources(prompt).await),
+        Some(prompt) => Some(composition.prompt(prompt).await),
         None => None,
     };
     let agent = open(cli, composition).await?;

@@ -49,16 +49,28 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Understood {
 /// The denials of a file, and nothing else: they only narrow, so they hold without trust.
 pub(crate) fn denials(path: &Path, bytes: &[u8]) -> Understood {
     let mut reader = Reader::new(path);
-    let Ok(settings) = object(path, bytes) else { return Understood::default() };
+    let settings = match object(path, bytes) {
+        Ok(settings) => settings,
+        // A denial that does nothing is worse than none.
+        Err(note) => {
+            return Understood {
+                note: Some(format!("{note}; its deny rules do not hold")),
+                ..Understood::default()
+            };
+        }
+    };
     if let Some(permissions) = settings.get("permissions") {
         reader.permissions(permissions, &["deny"]);
     }
-    let count = reader.rules;
-    let note = (count > 0).then(|| {
-        let rules =
-            if count == 1 { "1 deny rule holds".to_owned() } else { format!("{count} deny rules hold") };
-        format!("{}: its {rules} without trust, too", path.display())
-    });
+    let holds = match reader.rules {
+        0 => None,
+        1 => Some("its 1 deny rule holds without trust, too".to_owned()),
+        count => Some(format!("its {count} deny rules hold without trust, too")),
+    };
+    let left = (!reader.left.is_empty())
+        .then(|| format!("not understood, so nothing is denied by: {}", reader.left.join(", ")));
+    let parts: Vec<String> = holds.into_iter().chain(left).collect();
+    let note = (!parts.is_empty()).then(|| format!("{}: {}", path.display(), parts.join("; ")));
     Understood { layer: reader.layer, note }
 }
 
@@ -281,7 +293,19 @@ mod tests {
             toml::to_string(&understood.layer.table).unwrap(),
             "[permissions]\ndeny = [\"Read(.env)\"]\n"
         );
-        assert_eq!(understood.note.unwrap(), "/w/s.json: its 1 deny rule holds without trust, too");
-        assert!(denials(Path::new("/w/s.json"), b"{").note.is_none());
+        assert_eq!(
+            understood.note.unwrap(),
+            "/w/s.json: its 1 deny rule holds without trust, too; not understood, so nothing is denied by: the deny rule \
+             `Nope`"
+        );
+        let broken = denials(Path::new("/w/s.json"), b"{").note.unwrap_or_default();
+        assert!(broken.ends_with("its deny rules do not hold"), "{broken}");
+        let misspelt = br#"{"permissions": {"deny": ["Bsh", "Read(./.env)"]}}"#;
+        let note = denials(Path::new("/w/s.json"), misspelt).note.unwrap_or_default();
+        assert!(
+            note.contains("its 1 deny rule holds")
+                && note.contains("nothing is denied by: the deny rule `Bsh`"),
+            "{note}"
+        );
     }
 }

@@ -225,7 +225,7 @@ async fn run(order: &Order, waking: Waking, status: &mut Status) -> Result<End, 
         return Err(Failure::new("the session was closed before it began"));
     }
     if let Some(text) = task {
-        let mut message = Message::user(text);
+        let mut message = Message::user(composition.prompt(text).await);
         message.blocks.splice(0..0, host.bring(spec.mentions.iter().map(String::as_str)));
         host.prompt(message, Author::User).await.map_err(|error| Failure::new(chain(&error)))?;
     }

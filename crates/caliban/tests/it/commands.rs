@@ -153,6 +153,45 @@ fn a15_commands_of_a_repo_are_there_when_it_is_trusted_and_arguments_reach_the_m
     leave(&tmux);
 }
 
+/// Seen: `-p "/fix 12"` sent those very words to the model.
+#[test]
+fn commands_that_people_wrote_are_there_in_scripts_and_in_the_background() {
+    for directory in [".claude/commands", ".caliban/commands"] {
+        let place = Place::new(script![text("fixed").forever()]);
+        place.env.write(place.repo.join(directory).join("fix.md"), "Fix issue $ARGUMENTS now.\n");
+        place.verb(["trust"]).ok();
+        place.ask("/fix 12", []).ok();
+        place.caliban().args(["--bg", "/fix 13", "--isolation", "none"]).output().ok();
+        wait_until("the background agent asks", || place.server.model_requests().len() > 1);
+        let sent: Vec<String> =
+            place.server.model_requests().iter().map(|request| request.body.to_string()).collect();
+        assert!(sent[0].contains("Fix issue 12 now.") && !sent[0].contains("/fix"), "{}", sent[0]);
+        assert!(sent[1].contains("Fix issue 13 now.") && !sent[1].contains("/fix"), "{}", sent[1]);
+        place.verb(["daemon", "stop"]).ok();
+    }
+}
+
+/// Seen: only a run that ends with its turn told the model.
+#[test]
+fn a_short_name_of_a_model_is_its_newest_and_an_ended_command_is_told_with_a_later_message() {
+    let job = json!({"command": "echo trained", "run_in_background": true});
+    let place = Place::new(script![tool("Bash", job), text("it runs"), text("heard").forever()]);
+    let tmux = open(&place, "--permission-mode unattended");
+    says(&tmux, "/model opus");
+    tmux.wait_for_text("claude-opus-");
+    says(&tmux, "train it");
+    tmux.wait_for_text("it runs");
+    assert!(heard(&place).contains(r#""model":"claude-opus-"#), "{}", heard(&place));
+    wait_until("the model hears that the command has ended", || {
+        let before = place.server.model_requests().len();
+        says(&tmux, "and?");
+        wait_until("it is asked", || place.server.model_requests().len() > before);
+        let last = place.server.model_requests().last().unwrap().body.to_string();
+        last.contains("Background commands have ended") && last.contains("trained")
+    });
+    leave(&tmux);
+}
+
 #[test]
 fn a_shell_command_runs_as_the_person_and_is_told_with_the_next_message() {
     let place = Place::new(script![text("I have read it").in_chunks(3)]);

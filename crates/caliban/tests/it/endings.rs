@@ -159,6 +159,12 @@ fn the_last_turn_is_an_answer_without_tools() {
         assert_eq!(requests[1].body["tool_choice"], choice, "{protocol:?}");
         assert!(requests[1].body.to_string().contains("Answer now with what you have"), "{protocol:?}");
     }
+    // Also when it has answered and was asked again: here by news of a background command.
+    let job = json!({"command": "true", "run_in_background": true});
+    let place = Place::new(script![tool("Bash", job), text("being done"), text("done, as far as I know")]);
+    let output = place.ask("go", ["--max-turns", "3", UNATTENDED[0], UNATTENDED[1]]);
+    assert_eq!(output.stdout, "done, as far as I know\n", "{}", output.stderr);
+    assert_eq!(place.server.model_requests()[2].body["tool_choice"], json!({"type": "none"}));
     // A model that does not work yet is not told that it has to end.
     let place = Place::new(script![text("the answer")]);
     assert_eq!(place.ask("go", ["--max-turns", "1"]).ok().stdout, "the answer\n");

@@ -1,9 +1,13 @@
 //! Tools of an MCP server, from the settings to the model and back.
 
 use serde_json::{Value, json};
-use testkit::{script, text, tool};
+use testkit::{StepExt as _, script, text, tool, wait_until};
 
-use crate::{fleet::Fleet, place::Place};
+use crate::{
+    fleet::Fleet,
+    place::Place,
+    screen::{leave, open},
+};
 
 /// A server of one tool, in shell: it answers `initialize`, `tools/list` and `tools/call`.
 const SERVER: &str = r#"#!/bin/sh
@@ -72,7 +76,7 @@ while read -r line; do
   esac
 done
 "#;
-    let place = Place::new(script![text("two")]);
+    let place = Place::new(script![text("two").forever()]);
     let server = place.env.write(place.env.root().join("server.sh"), server);
     let settings =
         format!("[mcp.servers.db]\ncommand = \"sh\"\nargs = [{:?}]\n", server.display().to_string());
@@ -82,6 +86,16 @@ done
     assert!(request["messages"].to_string().contains("[@db:db://users]\\nada, bob"), "{request}");
     let names: Vec<&Value> = request["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
     assert!(names.contains(&&json!("McpResource")), "{names:?}");
+    // The same on the screen and in the background.
+    let tmux = open(&place, "'who is in @db:db://users?'");
+    tmux.wait_for_text("two");
+    leave(&tmux);
+    place.caliban().args(["--bg", "name @db:db://users", "--isolation", "none"]).output().ok();
+    wait_until("the background agent asks", || place.server.model_requests().len() > 2);
+    for request in &place.server.model_requests()[1..] {
+        assert!(request.body["messages"].to_string().contains("ada, bob"), "{}", request.body);
+    }
+    place.verb(["daemon", "stop"]).ok();
 }
 
 /// A server whose tool asks before it does something.

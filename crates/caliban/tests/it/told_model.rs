@@ -145,8 +145,16 @@ fn a_mentioned_file_goes_along_on_the_screen_and_in_the_background() {
 #[test]
 fn commands_of_an_unattended_agent_have_everything_but_secrets_and_bare_repositories_work() {
     let command = "echo \"$HF_HOME|$GITHUB_TOKEN\"; git init -q --bare ../server.git && git -C ../server.git rev-parse --is-bare-repository";
-    for (mode, expected) in [("unattended", "/models|\\ntrue"), ("default", "|\\n")] {
+    for (mode, trusted, expected) in [
+        ("unattended", false, "/models|\\ntrue"),
+        ("default", false, "|\\n"),
+        ("default", true, "/models|\\ntrue"),
+    ] {
         let mut place = Place::new(script![bash(command), text("ran")]);
+        if trusted {
+            // Also a repo that has no settings of its own.
+            place.verb(["trust"]).ok();
+        }
         place.env.set("HF_HOME", "/models");
         place.env.set("GITHUB_TOKEN", "ghp_0123456789abcdefghij0123456789abcdef");
         place.ask("run it", ["--permission-mode", mode, "--allow", "Bash"]).ok();
@@ -155,6 +163,6 @@ fn commands_of_an_unattended_agent_have_everything_but_secrets_and_bare_reposito
         assert!(result.to_string().contains(expected), "{mode}: {result}");
         let facts = messages(&place, 0);
         assert!(facts.contains("not passed on to commands: ") && facts.contains("GITHUB_TOKEN"), "{facts}");
-        assert_eq!(facts.contains("HF_HOME"), mode == "default", "{facts}");
+        assert_eq!(facts.contains("HF_HOME"), mode == "default" && !trusted, "{facts}");
     }
 }
