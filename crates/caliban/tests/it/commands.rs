@@ -176,7 +176,9 @@ fn commands_that_people_wrote_are_there_in_scripts_and_in_the_background() {
 fn a_short_name_of_a_model_is_its_newest_and_an_ended_command_is_told_with_a_later_message() {
     let job = json!({"command": "echo trained", "run_in_background": true});
     let place = Place::new(script![tool("Bash", job), text("it runs"), text("heard").forever()]);
-    let tmux = open(&place, "--permission-mode unattended");
+    let tmux = open(&place, "--allow 'Bash(echo *)'");
+    says(&tmux, "/model claude-sonnet-4-6");
+    tmux.wait_for_text("claude-sonnet-4-6 answers");
     says(&tmux, "/model opus");
     tmux.wait_for_text("claude-opus-");
     says(&tmux, "train it");
