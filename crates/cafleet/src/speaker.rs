@@ -1,8 +1,7 @@
 //! Who uses the store through this process: a fleet agent, a member in its pane, a person, or somebody who cannot be told
 //! (a11). Read from the processes above; what the environment says can only take rights away.
 
-use caliban_contract::ancestry::{self, Ancestry};
-use caliban_contract::mark::{self, Mark};
+use caliban_contract::acting::{Acting, acting};
 use caliban_process::{View, boot_id, stat, view};
 use caliban_store::broker::{Broker, Enclosure, Owner, Speaker};
 
@@ -21,7 +20,7 @@ pub(crate) async fn open(settings: &Settings) -> Result<Broker, Failure> {
         View::Within(namespace) => Some(namespace.as_str()),
         View::Unclear => None,
     };
-    let (speaker, may_be_member) = speaker(&view, own, settings.fleet_mark.as_deref());
+    let (speaker, may_be_member) = speaker(acting(&view, own, settings.fleet_mark.as_deref()));
     let mut broker = Broker::open(&settings.database()?, speaker).await?;
     if let Some(place) = place {
         broker.is_at(place);
@@ -35,25 +34,16 @@ pub(crate) async fn open(settings: &Settings) -> Result<Broker, Failure> {
     Ok(broker)
 }
 
-/// Who speaks, and whether it may turn out to be a member. `marker` is the variable that the fleet's processes carry: it proves
-/// nothing for its bearer, but a process that has it is no person's. No more is one with a mark, whatever stands above it; a
-/// member's that left its pane's tree is the member whose pane it names, or nobody.
-fn speaker(view: &View, own: Option<i32>, marker: Option<&str>) -> (Speaker, bool) {
-    let mark = mark::found().filter(|mark| *mark != Mark::Command);
-    match (ancestry::fleet_above(own.unwrap_or_default()), view) {
-        (Ancestry::Agents(agents), _) => {
+/// Who speaks, and whether it may turn out to be a member.
+fn speaker(acting: Acting) -> (Speaker, bool) {
+    match acting {
+        Acting::Agents(agents) => {
             (Speaker::Only(agents.iter().map(|agent| Owner::of_directory(&agent.dir)).collect()), false)
         }
-        (Ancestry::Person, View::Whole | View::Within(_))
-            if marker.is_none() && mark == Some(Mark::Member) =>
-        {
-            (Speaker::Only(Vec::new()), true)
-        }
-        (Ancestry::Person, View::Whole) if marker.is_none() && mark.is_none() => (Speaker::Anybody, true),
-        (Ancestry::Person, View::Within(namespace)) if marker.is_none() && mark.is_none() => {
-            (Speaker::Within(Enclosure::of(namespace.as_str())), true)
-        }
-        (Ancestry::Person | Ancestry::Unknown, _) => (Speaker::Only(Vec::new()), false),
+        Acting::Person => (Speaker::Anybody, true),
+        Acting::PersonWithin(namespace) => (Speaker::Within(Enclosure::of(namespace.as_str())), true),
+        Acting::Member => (Speaker::Only(Vec::new()), true),
+        Acting::Nobody => (Speaker::Only(Vec::new()), false),
     }
 }
 

@@ -507,31 +507,28 @@ impl Server {
 
     fn set_mode(&self, params: &Params) -> Result<SetSessionModeResponse, Error> {
         let request: SetSessionModeRequest = params.parse()?;
-        if let Some(why) = self.say.refusal() {
-            return Err(Error::new(Error::invalid_request().code.into(), why));
-        }
-        let attached = self.attached();
-        let attachment = attached
-            .get(&*request.session_id.0)
-            .ok_or_else(|| Error::session_not_found(request.session_id.clone()))?;
+        let host = self.changeable(&request.session_id)?;
         let mode: Mode = request.mode_id.0.parse().map_err(|error: caliban_permissions::ModeError| {
             Error::invalid_params().data(error.to_string())
         })?;
-        attachment.host().set_mode(mode);
+        host.set_mode(mode);
         Ok(SetSessionModeResponse::new())
     }
 
-    /// The session whose option is to be changed by a client that may.
+    /// The session whose option is to be changed.
     fn config_option(&self, params: &Params) -> Result<(SessionHost, SetSessionConfigOptionRequest), Error> {
         let request: SetSessionConfigOptionRequest = params.parse()?;
+        Ok((self.changeable(&request.session_id)?, request))
+    }
+
+    /// A session that this client is at, when it may change it.
+    fn changeable(&self, id: &caliban_acp::v1::SessionId) -> Result<SessionHost, Error> {
         if let Some(why) = self.say.refusal() {
             return Err(Error::new(Error::invalid_request().code.into(), why));
         }
         let attached = self.attached();
-        let attachment = attached
-            .get(&*request.session_id.0)
-            .ok_or_else(|| Error::session_not_found(request.session_id.clone()))?;
-        Ok((attachment.host().clone(), request))
+        let attachment = attached.get(&*id.0).ok_or_else(|| Error::session_not_found(id.clone()))?;
+        Ok(attachment.host().clone())
     }
 
     fn attached(&self) -> MutexGuard<'_, HashMap<String, Attachment>> {

@@ -4,6 +4,7 @@
 //! Daemon, shim, worker, agent, worktrees and `cafleet` are different processes, often of different ages. Every name or
 //! shape that two of them share lives here, once. This crate knows no protocol and runs no process.
 
+pub mod acting;
 pub mod ancestry;
 pub mod archive;
 pub mod detached;

@@ -267,19 +267,22 @@ impl Line<'_> {
             return Verdict::deny(format!("plan mode changes nothing, and this cannot be judged: {why}"));
         }
         if !self.fears() {
-            if let Some(blanket) = &self.blanket {
-                self.ruled.set(true);
-                return blanket.clone();
-            }
-            if self.judge.policy.mode == Mode::Unattended {
-                self.ruled.set(true);
-                return unattended();
+            if let Some(verdict) = self.of_everything() {
+                return verdict;
             }
             if self.editing {
                 return self.relied_on();
             }
         }
         Verdict::ask(format!("the command line cannot be judged: {why}"), Vec::new())
+    }
+
+    /// What a rule about all commands, or the mode that allows all, says.
+    fn of_everything(&self) -> Option<Verdict> {
+        let is_unattended = self.judge.policy.mode == Mode::Unattended;
+        let verdict = self.blanket.clone().or_else(|| is_unattended.then(unattended))?;
+        self.ruled.set(true);
+        Some(verdict)
     }
 
     /// Allowed, because the edit fence makes it harmless.
@@ -305,13 +308,8 @@ impl Line<'_> {
                 self.ruled.set(true);
                 return by_rule(rule);
             }
-            if let Some(blanket) = &self.blanket {
-                self.ruled.set(true);
-                return blanket.clone();
-            }
-            if self.judge.policy.mode == Mode::Unattended {
-                self.ruled.set(true);
-                return unattended();
+            if let Some(verdict) = self.of_everything() {
+                return verdict;
             }
         }
         let free = run.words[0].literal() == Some("export") || !self.variables;

@@ -269,18 +269,10 @@ impl Repo {
             BaseRef::Head | BaseRef::Fresh => "HEAD",
             BaseRef::Revision(text) => text.as_str(),
         };
-        let unknown = || Error::UnknownRevision { revision: revision.to_owned() };
-        if revision.contains(['\0', '\n']) {
-            return Err(unknown());
-        }
-        let call =
-            self.git.hardened(self.opened(), "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
-        let answer = call.arg(format!("{revision}^{{commit}}")).run(cancel).await?;
-        match Oid::parse(&answer.line()) {
-            Some(oid) if answer.status.success() => Ok(oid),
-            _ if revision == "HEAD" => Err(Error::UnbornHead),
-            _ => Err(unknown()),
-        }
+        self.resolve_revision(revision, cancel).await.map_err(|error| match error {
+            Error::UnknownRevision { .. } if revision == "HEAD" => Error::UnbornHead,
+            other => other,
+        })
     }
 
     async fn make(

@@ -271,7 +271,8 @@ impl Repo {
         Ok(merged.status.success() && tree.status.success() && merged.line() == tree.line())
     }
 
-    async fn resolve_revision(&self, revision: &str, cancel: &CancellationToken) -> Result<Oid> {
+    /// The commit that a revision names, in the place that this was opened in.
+    pub(crate) async fn resolve_revision(&self, revision: &str, cancel: &CancellationToken) -> Result<Oid> {
         let unknown = || Error::UnknownRevision { revision: revision.to_owned() };
         if revision.contains(['\0', '\n']) {
             return Err(unknown());
@@ -279,7 +280,7 @@ impl Repo {
         let call =
             self.git.hardened(self.opened(), "rev-parse").args(["--verify", "--quiet", "--end-of-options"]);
         let answer = call.arg(format!("{revision}^{{commit}}")).run(cancel).await?;
-        Oid::parse(&answer.line()).ok_or_else(unknown)
+        answer.oid().ok_or_else(unknown)
     }
 
     async fn commits(&self, base: &Oid, head: &Oid, cancel: &CancellationToken) -> Result<Vec<Commit>> {

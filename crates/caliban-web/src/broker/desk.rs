@@ -5,8 +5,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use caliban_contract::ancestry::{self, Ancestry};
-use caliban_process::{View, view};
+use caliban_contract::acting::{Acting, acting};
+use caliban_process::view;
 use caliban_store::broker::{
     Broadcast, Broker, BrokerError, Enclosure, NewBroadcast, NewMessage, Sent, SessionId, Speaker,
 };
@@ -190,10 +190,10 @@ async fn look(app: &App) {
 /// Who we are to the store: a person's, as far as that can be told; the server does not start below an agent.
 fn speaker() -> Speaker {
     let (view, own) = view();
-    match (ancestry::fleet_above(own.unwrap_or_default()), view) {
-        (Ancestry::Person, View::Whole) => Speaker::Anybody,
-        (Ancestry::Person, View::Within(namespace)) => Speaker::Within(Enclosure::of(namespace.as_str())),
-        _ => Speaker::Only(Vec::new()),
+    match acting(&view, own, None) {
+        Acting::Person => Speaker::Anybody,
+        Acting::PersonWithin(namespace) => Speaker::Within(Enclosure::of(namespace.as_str())),
+        Acting::Agents(_) | Acting::Member | Acting::Nobody => Speaker::Only(Vec::new()),
     }
 }
 

@@ -2,7 +2,7 @@
 //! is open, whoever lists and whatever is answered or asked meanwhile: approving "2" never approves something that was
 //! not shown as 2, and approving an agent by its name nothing that was not shown at all.
 //!
-//! Kept in `<base>/approvals.json`, under a lock. Where that cannot be written, questions have no new approval_numbers, and nothing
+//! Kept in `<base>/approvals.json`, under a lock. Where that cannot be written, questions get no new numbers, and nothing
 //! else depends on it.
 
 use std::{

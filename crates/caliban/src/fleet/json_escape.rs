@@ -25,7 +25,7 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether it is nothing but ink, by itself.
+/// Whether the character is visible and stands for nothing but itself.
 fn is_seen(c: char) -> bool {
     let mut bytes = [0; 4];
     matches!(inert::line(c.encode_utf8(&mut bytes)), Cow::Borrowed(_))
