@@ -10,7 +10,7 @@ mod programs;
 mod tools;
 mod words;
 
-use std::path::Path;
+use std::{os::unix::fs::MetadataExt as _, path::Path};
 
 use serde_json::{Value, json};
 use testkit::{script::Script, script::Step, text, tool};
@@ -79,7 +79,7 @@ fn settings(place: &Place, more: &str) {
     place.env.write(path, format!("{more}{text}"));
 }
 
-/// Everything in a directory: names, kinds and contents.
+/// Everything in a directory: names, kinds, modes, owners, and contents or where a link leads.
 fn picture(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     let mut open = vec![directory.to_owned()];
@@ -88,7 +88,13 @@ fn picture(directory: &Path) -> Vec<(String, Vec<u8>)> {
         for entry in entries {
             let entry = entry.unwrap();
             let (path, kind) = (entry.path(), entry.file_type().unwrap());
-            let content = if kind.is_file() { std::fs::read(&path).unwrap_or_default() } else { Vec::new() };
+            let about = std::fs::symlink_metadata(&path).unwrap();
+            let mut content = format!("{:o} {}:{}\n", about.mode(), about.uid(), about.gid()).into_bytes();
+            if kind.is_file() {
+                content.extend(std::fs::read(&path).unwrap_or_default());
+            } else if let Ok(link) = std::fs::read_link(&path) {
+                content.extend(link.as_os_str().as_encoded_bytes());
+            }
             found.push((path.display().to_string(), content));
             if kind.is_dir() {
                 open.push(path);

@@ -40,6 +40,8 @@ fn a17_no_generated_line_in_bulk_changes_anything_outside() {
         done += AT_ONCE;
         println!("{done} lines, {ran} of them ran, {} s", began.elapsed().as_secs());
     }
+    // Lines that are all refused would show nothing.
+    assert!(ran * 8 > done, "only {ran} of {done} lines ran");
 }
 
 /// Everything that must stay as it is, and who would notice otherwise.
@@ -48,6 +50,8 @@ struct Outside {
     tcp: TcpListener,
     unix: UnixListener,
     process: std::process::Child,
+    /// How it is run.
+    terms: (String, String),
 }
 
 impl Outside {
@@ -71,7 +75,8 @@ impl Outside {
             ("$SOCK", socket.display().to_string()),
             ("$PID", process.id().to_string()),
         ];
-        (Self { out, tcp, unix, process }, facts)
+        let terms = generated::terms(process.id());
+        (Self { out, tcp, unix, process, terms }, facts)
     }
 
     fn picture(&self, place: &Place, mode: Mode) -> Vec<(String, Vec<u8>)> {
@@ -89,6 +94,7 @@ impl Outside {
 
     fn noticed_nothing(&mut self, told: &dyn Fn() -> String) {
         assert!(self.process.try_wait().unwrap().is_none(), "the process outside has ended: {}", told());
+        assert_eq!(generated::terms(self.process.id()), self.terms, "{}", told());
         for error in [self.tcp.accept().map(drop), self.unix.accept().map(drop)] {
             assert_eq!(error.unwrap_err().kind(), ErrorKind::WouldBlock, "a connection: {}", told());
         }
