@@ -6,6 +6,7 @@
 //! still: an agent's time counts while anything of it is at work ([`Purse::work`]); what waits for a person, or for a
 //! helper that has a clock of its own, rests ([`Purse::rest`]).
 
+mod attempt;
 mod governor;
 mod machine;
 
@@ -23,6 +24,7 @@ use caliban_core::{
 use caliban_store::ledger::{self, Near};
 use tokio::time::Instant;
 
+pub use attempt::Attempt;
 use machine::MachineAccount;
 pub use machine::{MachineLedger, Terms, settle_dead};
 
@@ -119,7 +121,7 @@ impl Purse {
     }
 
     /// The same account, from now on at another price.
-    pub(crate) fn priced(&self, price: Option<Price>) -> Self {
+    pub fn priced(&self, price: Option<Price>) -> Self {
         Self { price, ..self.clone() }
     }
 
@@ -157,7 +159,7 @@ impl Purse {
         tokens: Estimated,
         model: &str,
     ) -> Result<(Reserved, Vec<Near>), NotReserved> {
-        let usage = Usage { input: tokens.prompt, output: tokens.output, ..Usage::default() };
+        let usage = tokens.usage();
         let cost = self.cost(usage);
         let estimate = Estimate { tokens: usage.total(), cost, turns: 1 };
         let now = self.now();

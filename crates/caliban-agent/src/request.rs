@@ -18,17 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::{Agent, Kit},
-    budget::{Estimated, NotReserved, Refusal, Reserved},
+    budget::{Attempt, Estimated, NotReserved, Refusal, Reserved},
     event::{Event, Outcome},
     feed::{Entry, Feed},
     transcript::{Durability, Transcript, TranscriptError},
     turn::{Halt, milliseconds},
 };
-
-/// Characters of an answer that are taken for one token.
-const CHARS_PER_TOKEN: u64 = 4;
-/// How much more a provider has to count before that is written down again: this part of what was written.
-const COUNT_STEP: u64 = 10;
 
 /// What a request is made of beside the agent's own parts.
 pub(crate) struct Question<'a> {
@@ -143,10 +138,8 @@ struct Meter<'a> {
     counting: Option<tokio::task::JoinHandle<()>>,
     /// Whether an attempt is under way.
     is_sent: bool,
-    /// What the attempt has used, by the server's count.
-    counted: Option<Usage>,
-    /// Characters of the answer that the attempt has shown.
-    said: u64,
+    /// What the attempt counts.
+    attempt: Attempt,
     recorded: Vec<Event>,
     stopped: Option<Failed>,
 }
@@ -163,28 +156,10 @@ impl<'a> Meter<'a> {
             reservation: None,
             counting: None,
             is_sent: false,
-            counted: None,
-            said: 0,
+            attempt: Attempt::new(estimate),
             recorded: Vec::new(),
             stopped: None,
         }
-    }
-
-    fn estimated(&self) -> Usage {
-        Usage { input: self.estimate.prompt, output: self.estimate.output, ..Usage::default() }
-    }
-
-    /// What the stream has said so far; nothing when it has said nothing.
-    fn so_far(&self) -> Option<Usage> {
-        let said = self.said.div_ceil(CHARS_PER_TOKEN);
-        let counted = self.counted.or((said > 0).then(|| Usage { output: 0, ..self.estimated() }))?;
-        Some(Usage { output: counted.output.max(said), ..counted })
-    }
-
-    /// What an attempt counts whose end is not known.
-    fn unknown(&self) -> Usage {
-        let estimated = self.estimated();
-        self.so_far().filter(|so_far| so_far.total() > estimated.total()).unwrap_or(estimated)
     }
 
     async fn record(&mut self, event: Event) -> Result<(), TranscriptError> {
@@ -194,7 +169,7 @@ impl<'a> Meter<'a> {
     }
 
     async fn begin(&mut self) -> Result<(), Failed> {
-        (self.is_sent, self.counted, self.said) = (true, None, 0);
+        (self.is_sent, self.attempt) = (true, Attempt::new(self.estimate));
         if self.reservation.is_some() {
             return Ok(());
         }
@@ -206,7 +181,7 @@ impl<'a> Meter<'a> {
                 Event::Note { text: format!("the budget of {} is nearly used up: {used}", near.scope) }
             })
             .collect();
-        events.push(Event::Asked { estimate: self.estimated(), model: Some(self.kit.model.clone()) });
+        events.push(Event::Asked { estimate: self.estimate.usage(), model: Some(self.kit.model.clone()) });
         for event in events {
             if let Err(error) = self.record(event).await {
                 self.kit.purse.release(reserved).await;
@@ -229,8 +204,8 @@ impl<'a> Meter<'a> {
     /// The attempt is over without an answer.
     async fn fail(&mut self, billed: Billed) -> Result<(), TranscriptError> {
         self.is_sent = false;
-        let counts = match (billed, self.so_far()) {
-            (Billed::Perhaps, _) => Some(self.unknown()),
+        let counts = match (billed, self.attempt.so_far()) {
+            (Billed::Perhaps, _) => Some(self.attempt.unknown()),
             (Billed::No, so_far) => so_far,
         };
         let Some(usage) = counts else { return Ok(()) };
@@ -270,16 +245,9 @@ impl<'a> Meter<'a> {
 impl Watch for Meter<'_> {
     fn see(&mut self, delta: Delta) {
         match &delta {
-            Delta::Text(text) | Delta::Thinking(text) => self.said += text.len() as u64,
+            Delta::Text(text) | Delta::Thinking(text) => self.attempt.says(text.len() as u64),
             Delta::Usage(usage) => {
-                let is_more = self.unknown().total() < usage.total();
-                self.counted = Some(*usage);
-                // A provider may say it with every chunk: what is a little more is not written down again.
-                let written = match self.recorded.last() {
-                    Some(Event::Counted { usage }) => usage.total(),
-                    _ => 0,
-                };
-                if is_more && usage.total() >= written.saturating_add(written / COUNT_STEP) {
+                if self.attempt.counted(*usage) {
                     // A process that is killed now leaves a request that counts as much.
                     self.transcript.append_soon(Event::Counted { usage: *usage });
                     self.recorded.push(Event::Counted { usage: *usage });

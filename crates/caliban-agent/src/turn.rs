@@ -34,8 +34,6 @@ const PAUSES: u32 = 10;
 const ASKED_AGAIN: u32 = 2;
 /// A stop hook can send the agent back to work this many times in a row.
 const STOP_HOOK_ROUNDS: u32 = 5;
-/// Tokens of a usual answer, for the reservation.
-const USUAL_OUTPUT: u64 = 1_000;
 /// How deep the arguments of a call may be nested.
 const ARGUMENT_DEPTH: usize = 64;
 const LAST_WORD: &str = "[This is the last answer that you can give in this run: the limit of turns is reached, and no more \
@@ -379,8 +377,8 @@ impl Agent {
     /// What the next request will take, about: everything that is sent, and a usual answer.
     pub(crate) fn estimate(&self) -> Estimated {
         let fixed = if self.conversation.replies() == 0 { self.fixed_characters() as u64 / 4 } else { 0 };
-        let output = self.kit.max_output.map_or(USUAL_OUTPUT, |limit| USUAL_OUTPUT.min(u64::from(limit)));
-        Estimated { prompt: self.conversation.estimated_tokens().saturating_add(fixed), output }
+        let prompt = self.conversation.estimated_tokens().saturating_add(fixed);
+        Estimated::usual(prompt, self.kit.max_output.map(u64::from))
     }
 
     /// The system prompt and the tools; part of every request.
