@@ -100,11 +100,20 @@ impl std::fmt::Debug for Config {
 
 /// Makes a provider. Opens no connection; a script file is read here.
 pub fn build(config: Config) -> Result<Arc<dyn Provider>, ProviderError> {
+    if config.provider == ProviderKind::Scripted {
+        let script = load(config.script)?;
+        return Ok(Arc::new(Scripted::new(script, config.retry)));
+    }
+    Ok(Arc::new(over_http(config)?))
+}
+
+/// Makes a provider that is reached over HTTP. Opens no connection.
+pub(crate) fn over_http(config: Config) -> Result<HttpProvider, ProviderError> {
     let kind = config.provider;
     let wire = match kind {
         ProviderKind::Scripted => {
-            let script = load(config.script)?;
-            return Ok(Arc::new(Scripted::new(script, config.retry)));
+            let reason = "the scripted provider is not reached over HTTP".to_owned();
+            return Err(ProviderError::Settings { reason });
         }
         ProviderKind::Anthropic => Wire::Anthropic,
         ProviderKind::OpenAi => Wire::Responses,
@@ -135,7 +144,7 @@ pub fn build(config: Config) -> Result<Arc<dyn Provider>, ProviderError> {
     });
     let (headers, policy) = (config.headers, config.retry);
     let shown_base = without_login(&base);
-    Ok(Arc::new(HttpProvider {
+    Ok(HttpProvider {
         kind,
         wire,
         base,
@@ -146,7 +155,7 @@ pub fn build(config: Config) -> Result<Arc<dyn Provider>, ProviderError> {
         policy,
         conceded: Concessions::default(),
         governor: config.governor,
-    }))
+    })
 }
 
 /// Whether an Ollama answers at this URL (with or without `/v1`). Takes at most 300 ms.

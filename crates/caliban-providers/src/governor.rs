@@ -2,7 +2,7 @@
 //!
 //! Owns what a server's headers say about its limits, and waiting for a turn. Who waits for whom is the governor's.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use caliban_http::Response;
 use tokio::time::Instant;
@@ -57,19 +57,38 @@ pub trait Governor: Send + Sync {
     fn answered(&self, allowance: Option<Allowance>) -> BoxFuture<'_, ()>;
 }
 
+/// A place in the queue. Whoever drops it while it waits gives it up, so that nobody waits behind one who does not come.
+struct Place<'a> {
+    governor: &'a Arc<dyn Governor>,
+    ticket: Option<i64>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let (Some(ticket), Ok(runtime)) = (self.ticket.take(), tokio::runtime::Handle::try_current()) {
+            let governor = self.governor.clone();
+            runtime.spawn(async move { governor.give_up(ticket).await });
+        }
+    }
+}
+
 /// Waits for a turn; how long that took.
 pub(crate) async fn pass(
-    governor: &dyn Governor,
+    governor: &Arc<dyn Governor>,
     watch: &mut dyn Watch,
     cancel: &CancellationToken,
 ) -> Result<Duration, ProviderError> {
     let began = Instant::now();
-    let (mut held, mut told) = (None, None::<Instant>);
+    let mut place = Place { governor, ticket: None };
+    let mut told = None::<Instant>;
     loop {
-        match governor.admit(held).await {
-            Admitted::Go => return Ok(if held.is_some() { began.elapsed() } else { Duration::ZERO }),
+        match governor.admit(place.ticket).await {
+            Admitted::Go => {
+                let waited = place.ticket.take().map(|_| began.elapsed());
+                return Ok(waited.unwrap_or_default());
+            }
             Admitted::Wait { wait, ticket, reason } => {
-                held = Some(ticket);
+                place.ticket = Some(ticket);
                 let end = Instant::now() + wait;
                 // A little later than was said is not news.
                 if told.is_none_or(|told| end.saturating_duration_since(told) > Duration::from_secs(1)) {
@@ -81,6 +100,7 @@ pub(crate) async fn pass(
                     biased;
                     () = cancel.cancelled() => {
                         governor.give_up(ticket).await;
+                        place.ticket = None;
                         return Err(ProviderError::Cancelled);
                     }
                     () = tokio::time::sleep(wait.clamp(SHORTEST_SLEEP, LONGEST_SLEEP)) => {}
@@ -117,7 +137,50 @@ fn of_headers(header: impl Fn(&str) -> Option<String>, now: jiff::Timestamp) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+
+    /// Lets nobody through, and writes down who gave up.
+    #[derive(Default)]
+    struct Closed(Mutex<Vec<i64>>);
+
+    impl Governor for Closed {
+        fn admit(&self, _ticket: Option<i64>) -> BoxFuture<'_, Admitted> {
+            let wait = Duration::from_secs(60);
+            Box::pin(async move { Admitted::Wait { wait, ticket: 7, reason: String::new() } })
+        }
+
+        fn give_up(&self, ticket: i64) -> BoxFuture<'_, ()> {
+            Box::pin(async move { self.0.lock().unwrap().push(ticket) })
+        }
+
+        fn limited<'a>(&'a self, _: &'a str, _: Option<Duration>, _: Duration) -> BoxFuture<'a, ()> {
+            Box::pin(async {})
+        }
+
+        fn answered(&self, _: Option<Allowance>) -> BoxFuture<'_, ()> {
+            Box::pin(async {})
+        }
+    }
+
+    #[tokio::test]
+    async fn r24_nobody_waits_behind_one_whose_request_was_dropped() {
+        let closed = Arc::new(Closed::default());
+        let (governor, cancel): (Arc<dyn Governor>, _) = (closed.clone(), CancellationToken::new());
+        let mut watch = |_: Delta| {};
+        tokio::select! {
+            biased;
+            passed = pass(&governor, &mut watch, &cancel) => panic!("{passed:?}"),
+            () = std::future::ready(()) => {}
+        }
+        tokio::task::yield_now().await;
+        assert_eq!(*closed.0.lock().unwrap(), [7]);
+        cancel.cancel();
+        assert_eq!(pass(&governor, &mut watch, &cancel).await, Err(ProviderError::Cancelled));
+        tokio::task::yield_now().await;
+        assert_eq!(*closed.0.lock().unwrap(), [7, 7], "once for each");
+    }
 
     #[test]
     fn r24_what_is_left_of_a_limit_is_read_from_the_headers_of_both_kinds() {

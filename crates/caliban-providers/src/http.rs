@@ -26,11 +26,11 @@ use crate::{
 };
 
 /// How much of an error's body is read.
-const MAX_ERROR_BYTES: usize = 64 * 1024;
+pub(crate) const MAX_ERROR_BYTES: usize = 64 * 1024;
 /// How much of a list of models is read.
 const MAX_LIST_BYTES: usize = 8 * 1024 * 1024;
 /// The text, reasoning and arguments of an answer may not be larger than this; no model writes as much.
-const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
+pub(crate) const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
 /// The events that an answer comes in may not be larger than this. They are read and dropped one by one.
 const MAX_STREAM_BYTES: usize = 128 * 1024 * 1024;
 /// A server that thinks in silence sends signs of life. They are believed for so many times the limit of silence.
@@ -75,7 +75,7 @@ impl Provider for HttpProvider {
                 provider: self.kind,
                 url: &self.shown_base,
                 policy: &self.policy,
-                governor: self.governor.as_deref(),
+                governor: self.governor.as_ref(),
             };
             let answered = retry::run(target, self, &request, watch, cancel).await;
             match answered {
@@ -178,9 +178,7 @@ impl HttpProvider {
             governor.answered(governor::allowance(&response, jiff::Timestamp::now())).await;
         }
         let mut reply = self.read(response, request, observe).await?;
-        if reply.usage == Usage::default() {
-            reply.usage = estimate(sent_chars, &reply);
-        }
+        count_unsaid(&mut reply, sent_chars);
         Ok(reply)
     }
 
@@ -264,12 +262,7 @@ impl HttpProvider {
     }
 
     async fn refusal(&self, mut response: Response) -> Failure {
-        let now = jiff::Timestamp::now();
-        let milliseconds = response.header("retry-after-ms").and_then(|value| value.parse().ok());
-        let asked = match milliseconds {
-            Some(milliseconds) => Some(Duration::from_millis(milliseconds)),
-            None => response.header("retry-after").and_then(|value| retry::retry_after(value, now)),
-        };
+        let asked = asked_wait(&response);
         let status = response.status;
         if let Some(location) = response.header("location").filter(|_| (300..400).contains(&status)) {
             return Failure::NotTheApi(format!("it redirects to {}", clean(location)));
@@ -328,6 +321,13 @@ impl HttpProvider {
     }
 }
 
+/// The wait that the headers of a refusal ask for.
+pub(crate) fn asked_wait(response: &Response) -> Option<Duration> {
+    let milliseconds = response.header("retry-after-ms").and_then(|value| value.parse().ok());
+    let seconds = || retry::retry_after(response.header("retry-after")?, jiff::Timestamp::now());
+    milliseconds.map(Duration::from_millis).or_else(seconds)
+}
+
 /// The names in a list of models: `data[].id`, or Gemini's `models[].name`.
 fn names(value: &Value) -> Vec<String> {
     let list = |key: &str, name: &str| -> Vec<String> {
@@ -340,11 +340,14 @@ fn names(value: &Value) -> Vec<String> {
 }
 
 /// What an answer probably cost, where the server does not say.
-fn estimate(sent_chars: u64, reply: &ModelReply) -> Usage {
+pub(crate) fn count_unsaid(reply: &mut ModelReply, sent_chars: u64) {
+    if reply.usage != Usage::default() {
+        return;
+    }
     let said = serde_json::to_string(&reply.message.blocks).map_or(0, |text| text.len() as u64);
-    Usage {
+    reply.usage = Usage {
         input: sent_chars.div_ceil(CHARS_PER_TOKEN),
         output: said.div_ceil(CHARS_PER_TOKEN),
         ..Usage::default()
-    }
+    };
 }

@@ -13,6 +13,7 @@ mod gemini;
 mod governor;
 mod http;
 mod kind;
+pub mod relay;
 mod responses;
 mod retry;
 pub mod script;

@@ -3,7 +3,7 @@
 //! The decision is a pure function of the failure and of what was tried before; [`run`] carries it
 //! out, tells the observer and races the caller's cancellation.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -168,7 +168,7 @@ pub(crate) struct Target<'a> {
     pub(crate) provider: ProviderKind,
     pub(crate) url: &'a str,
     pub(crate) policy: &'a RetryPolicy,
-    pub(crate) governor: Option<&'a dyn Governor>,
+    pub(crate) governor: Option<&'a Arc<dyn Governor>>,
 }
 
 /// Tries a request until it is answered or there is no more hope.
@@ -254,11 +254,16 @@ pub(crate) async fn run(
 }
 
 /// The wait that the server has asked for.
-fn asked_wait(failure: &Failure) -> Option<Duration> {
+pub(crate) fn asked_wait(failure: &Failure) -> Option<Duration> {
     match classify(failure) {
         Class::Limited(asked) => asked.filter(|asked| !asked.is_zero()),
         Class::Final | Class::Outage | Class::Passing => None,
     }
+}
+
+/// Whether the server has refused the request for a rate limit or overload.
+pub(crate) fn is_limited(failure: &Failure) -> bool {
+    matches!(classify(failure), Class::Limited(_))
 }
 
 fn wait_cause(class: Class) -> WaitCause {
