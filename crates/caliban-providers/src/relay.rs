@@ -3,7 +3,7 @@
 //! Owns what a gateway has to know of a provider: where it is, which headers carry the key, which refusals mean "later", and
 //! what the bytes of an answer say about usage. It changes no byte of a request's or an answer's body.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use caliban_core::usage::Usage;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Billed, Calls, Config, Delta, Governor, ModelRequest, ProviderError,
+    Billed, Calls, Config, Delta, ModelRequest, ProviderError,
     error::Failure,
     factory, governor,
     http::{HttpProvider, MAX_ANSWER_BYTES, MAX_ERROR_BYTES, asked_wait, count_unsaid},
@@ -81,7 +81,7 @@ impl Relay {
     }
 
     /// The address for people: without a login.
-    pub fn base(&self) -> &str {
+    pub fn shown_base(&self) -> &str {
         &self.0.shown_base
     }
 
@@ -172,11 +172,6 @@ impl Relay {
         };
         let assembler = self.0.wire.assembler(self.0.kind, &request);
         Reader { wire: self.0.wire, form, assembler, counted: None, seen: 0, sent }
-    }
-
-    /// The governor.
-    pub fn governor(&self) -> Option<&Arc<dyn Governor>> {
-        self.0.governor.as_ref()
     }
 }
 

@@ -229,6 +229,7 @@ impl Assemble for Assembler {
                 if value["response"]["status"] == "failed" {
                     return Err(Failure::from_event(&value));
                 }
+                observe(Delta::Usage(usage(&value["response"]["usage"])));
                 self.closing = Some(value["response"].clone());
                 return Ok(Progress::Closed);
             }

@@ -23,7 +23,7 @@ const LEVELS: &[(u8, &[&str])] = &[
         ],
     ),
     (3, &["caliban-agent", "caliban-mcp"]),
-    (4, &["caliban-acp-host"]),
+    (4, &["caliban-acp-host", "caliban-gateway"]),
     (5, &["caliban-supervisor", "caliban-tui"]),
     (6, &["caliban-web"]),
     (7, &["caliban", "cafleet"]),

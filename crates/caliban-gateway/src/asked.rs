@@ -1,0 +1,49 @@
+//! What the body of a request says that the ledger has to know. Nothing of it is changed.
+
+use serde::Deserialize;
+
+/// The longest name of a model that is written down.
+const MODEL_CAP: usize = 200;
+
+/// The part of a body that is read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Asked {
+    pub(crate) model: String,
+    max_tokens: Option<u64>,
+    max_completion_tokens: Option<u64>,
+    max_output_tokens: Option<u64>,
+}
+
+impl Asked {
+    /// What a body asks for; nothing when it is no request.
+    pub(crate) fn read(body: &[u8]) -> Option<Self> {
+        let asked: Self = serde_json::from_slice(body).ok()?;
+        let is_name = !asked.model.is_empty()
+            && asked.model.len() <= MODEL_CAP
+            && !asked.model.contains(|c: char| c.is_control());
+        is_name.then_some(asked)
+    }
+
+    /// The most tokens that the answer may have.
+    pub(crate) fn max_output(&self) -> Option<u64> {
+        self.max_tokens.or(self.max_completion_tokens).or(self.max_output_tokens)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_and_the_limit_are_read_in_each_protocols_words() {
+        let read = |text: &str| Asked::read(text.as_bytes()).map(|asked| (asked.max_output(), asked.model));
+        let expected = |limit| Some((limit, "m".to_owned()));
+        assert_eq!(read(r#"{"model":"m","max_tokens":5,"messages":[{"content":"ä"}]}"#), expected(Some(5)));
+        assert_eq!(read(r#"{"max_completion_tokens":6,"model":"m"}"#), expected(Some(6)));
+        assert_eq!(read(r#"{"model":"m","max_output_tokens":null}"#), expected(None));
+        for wrong in ["", "[]", r#"{"messages":[]}"#, r#"{"model":"a\nb"}"#, r#"{"model":"m""#] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

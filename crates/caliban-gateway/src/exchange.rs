@@ -1,0 +1,315 @@
+//! One request on its way: reserved, sent when it is its turn, forwarded as it comes, settled.
+//!
+//! What was sent counts, as for our own agents ([`Attempt`]): an answer that is cut, by the provider or by the client, counts what
+//! it has said, at least what was reserved. Runs in a task of its own, so that it settles whoever goes away.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use caliban_agent::budget::{Attempt, Estimated, NotReserved, Purse, Refusal as Limit, Reserved};
+use caliban_core::budget::{Refused as Over, Scope};
+use caliban_core::price;
+use caliban_core::usage::Usage;
+use caliban_providers::Billed;
+use caliban_providers::relay::{Answered, NoTurn, Reader, Refused};
+use http::{HeaderMap, Response, StatusCode};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::asked::Asked;
+use crate::body::{Body, Piece, passing, whole};
+use crate::headers;
+use crate::refusal::Refusal;
+use crate::route::{Protocol, Route};
+use crate::server::{Gate, Upstream};
+use crate::tokens::Token;
+
+/// How many pieces of an answer may wait for a slow client.
+const PIECES: usize = 16;
+
+/// A request.
+pub(crate) struct Asker {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) token: Token,
+    pub(crate) protocol: Protocol,
+    pub(crate) head: http::request::Parts,
+    pub(crate) body: Bytes,
+}
+
+/// The way back to who made it.
+pub(crate) type Reply = oneshot::Sender<Response<Body>>;
+
+/// How a request goes on after its head was answered.
+enum Begun {
+    /// The provider answers.
+    Answer(caliban_http::Response, Option<Box<Metered>>),
+    /// The provider has refused; its words go through.
+    Refused(Refused),
+}
+
+/// Why the provider's answer does not go through.
+enum Ended {
+    /// The gateway refuses.
+    Refused(Refusal),
+    /// The client is gone.
+    Gone,
+}
+
+impl From<Refusal> for Ended {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Carries a request out.
+pub(crate) async fn run(asker: Asker, route: Route, mut reply: Reply) {
+    let (begun, cut) = (asker.begin(route, &mut reply).await, &asker.gate.cut);
+    // Where nobody waits for the answer any more, nobody misses it.
+    let _gone = match begun {
+        Ok(Begun::Answer(response, metered)) => {
+            let (pieces, receiver) = mpsc::channel(PIECES);
+            let answered = reply.send(answer(response.status, &response.headers, passing(receiver)));
+            forward(response, pieces, metered, cut).await;
+            answered
+        }
+        Ok(Begun::Refused(refused)) => {
+            reply.send(answer(refused.status, &refused.headers, whole(refused.body)))
+        }
+        Err(Ended::Refused(refusal)) => reply.send(refusal.answer(asker.protocol)),
+        Err(Ended::Gone) => Ok(()),
+    };
+}
+
+fn answer(status: u16, headers: &HeaderMap, body: Body) -> Response<Body> {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+    *answer.headers_mut() = headers::of_answer(headers);
+    answer
+}
+
+impl Asker {
+    async fn begin(&self, route: Route, reply: &mut Reply) -> Result<Begun, Ended> {
+        let upstream = self.gate.upstream(self.protocol, route)?;
+        let Route::Ask(_) = route else {
+            return match self.send(upstream, reply).await? {
+                Answered::Begun(response) => Ok(Begun::Answer(response, None)),
+                Answered::Refused(refused) => Ok(Begun::Refused(refused)),
+                Answered::Failed { reason, .. } => Err(unanswered(upstream, &reason).into()),
+            };
+        };
+        let asked = Asked::read(&self.body)
+            .ok_or_else(|| Refusal::Bad("the body is no request in JSON that names a model".to_owned()))?;
+        let estimate = Estimated::of_characters(self.body.len() as u64, asked.max_output());
+        let purse = self.gate.purse(&self.token).priced(price::of(&asked.model, upstream.billing));
+        let metered = self.reserve(purse, estimate, &asked.model).await?;
+        self.in_turn(upstream, metered, &asked.model, reply).await
+    }
+
+    async fn reserve(&self, purse: Purse, estimate: Estimated, model: &str) -> Result<Metered, Refusal> {
+        let (reserved, near) = purse.reserve(estimate, model).await.map_err(|error| match error {
+            NotReserved::Limit(limit) => Refusal::Budget(self.in_words(&limit)),
+            NotReserved::Ledger(_) => Refusal::NoLedger(error.to_string()),
+        })?;
+        for near in near {
+            let used = near.kind.part_in_words(near.used, near.limit);
+            let (label, scope) = (&self.token.label, &near.scope);
+            (self.gate.tell)(&format!("{label}: the budget of {scope} is nearly used up: {used}"));
+        }
+        Ok(Metered { purse, reserved, attempt: Attempt::new(estimate), reader: None, counting: None })
+    }
+
+    /// The limit that is in the way, and how it is raised.
+    fn in_words(&self, limit: &Limit) -> String {
+        let account = self.token.account();
+        let whose = match limit {
+            Over::Over { scope: Scope::Tree(id), .. } | Over::NoPrice(Scope::Tree(id)) => id.as_str(),
+            Over::Over { scope: Scope::RepoDay, .. } | Over::NoPrice(Scope::RepoDay) => "repo",
+            Over::Over { scope: Scope::Day, .. } | Over::NoPrice(Scope::Day) => "day",
+            Over::Over { .. } | Over::NoPrice(_) => {
+                return format!("{limit} (the limit is `[budget] per_agent` in the settings)");
+            }
+            Over::NoAccount(_) => account.as_str(),
+        };
+        format!("{limit}; a person raises it with `caliban budget set {whose} --usd N` or `--tokens N`")
+    }
+
+    /// Waits for a turn and sends, again while the provider says "later".
+    async fn in_turn(
+        &self,
+        upstream: &Upstream,
+        mut metered: Metered,
+        model: &str,
+        reply: &mut Reply,
+    ) -> Result<Begun, Ended> {
+        let end = Instant::now() + self.gate.max_wait;
+        loop {
+            if let Err(ended) = self.turn(upstream, end, reply).await {
+                metered.release().await;
+                return Err(ended);
+            }
+            let answered = match self.send(upstream, reply).await {
+                Ok(answered) => answered,
+                Err(ended) => {
+                    metered.settle(None).await;
+                    return Err(ended);
+                }
+            };
+            match answered {
+                Answered::Begun(response) => {
+                    metered.reader = Some(upstream.relay.reader(&response, model, self.body.len() as u64));
+                    return Ok(Begun::Answer(response, Some(Box::new(metered))));
+                }
+                Answered::Refused(refused) if refused.is_limited => {}
+                Answered::Refused(refused) => {
+                    metered.over(refused.billed).await;
+                    return Ok(Begun::Refused(refused));
+                }
+                Answered::Failed { reason, billed } => {
+                    metered.over(billed).await;
+                    return Err(unanswered(upstream, &reason).into());
+                }
+            }
+        }
+    }
+
+    async fn turn(&self, upstream: &Upstream, end: Instant, reply: &mut Reply) -> Result<(), Ended> {
+        let gone = CancellationToken::new();
+        let passed = {
+            let turn = upstream.relay.turn(end.saturating_duration_since(Instant::now()), &gone);
+            tokio::pin!(turn);
+            tokio::select! {
+                biased;
+                passed = turn.as_mut() => passed,
+                () = self.gone(reply) => {
+                    gone.cancel();
+                    turn.await
+                }
+            }
+        };
+        passed.map_err(|no_turn| match no_turn {
+            NoTurn::Cancelled => Ended::Gone,
+            NoTurn::TooLong { wait, reason } => Refusal::Limited { wait, reason }.into(),
+        })
+    }
+
+    /// Ends when the client goes away, or the gateway does.
+    async fn gone(&self, reply: &mut Reply) {
+        tokio::select! {
+            () = reply.closed() => {}
+            () = self.gate.cut.cancelled() => {}
+        }
+    }
+
+    async fn send(&self, upstream: &Upstream, reply: &mut Reply) -> Result<Answered, Ended> {
+        let all = self.head.uri.path_and_query().map_or("", |all| all.as_str());
+        let path = all.strip_prefix("/v1").unwrap_or(all);
+        let headers = headers::of_request(&self.head.headers);
+        tokio::select! {
+            biased;
+            answered = upstream.relay.send(self.head.method.clone(), path, &headers, self.body.clone()) => Ok(answered),
+            () = self.gone(reply) => Err(Ended::Gone),
+        }
+    }
+}
+
+fn unanswered(upstream: &Upstream, reason: &str) -> Refusal {
+    Refusal::Unanswered(format!("{} did not answer: {reason}", upstream.relay.shown_base()))
+}
+
+/// Forwards an answer as it comes, and settles at its end.
+async fn forward(
+    mut response: caliban_http::Response,
+    pieces: mpsc::Sender<Piece>,
+    mut metered: Option<Box<Metered>>,
+    cut: &CancellationToken,
+) {
+    let is_whole = loop {
+        let next = tokio::select! {
+            biased;
+            next = response.chunk() => next,
+            () = pieces.closed() => break false,
+            () = cut.cancelled() => break false,
+        };
+        match next {
+            Ok(Some(bytes)) => {
+                if let Some(metered) = &mut metered {
+                    metered.see(&bytes);
+                }
+                tokio::select! {
+                    sent = pieces.send(Piece::Data(bytes)) => if sent.is_err() { break false },
+                    () = cut.cancelled() => break false,
+                }
+            }
+            Ok(None) => break true,
+            Err(_) => break false,
+        }
+    };
+    let settle = async {
+        if let Some(mut metered) = metered {
+            let usage = metered.reader.take().filter(|_| is_whole).and_then(Reader::finish);
+            metered.settle(usage).await;
+        }
+    };
+    let end = async {
+        if is_whole {
+            tokio::select! {
+                _gone = pieces.send(Piece::End) => {}
+                () = cut.cancelled() => {}
+            }
+        }
+        drop(pieces);
+    };
+    // The client need not wait for the disk.
+    tokio::join!(end, settle);
+}
+
+/// A request that the ledger knows of.
+struct Metered {
+    purse: Purse,
+    reserved: Reserved,
+    attempt: Attempt,
+    /// Reads along in the answer.
+    reader: Option<Reader>,
+    /// Writes down that the request takes more than was reserved.
+    counting: Option<JoinHandle<()>>,
+}
+
+impl Metered {
+    /// More of the answer has come.
+    fn see(&mut self, bytes: &[u8]) {
+        let Some(reader) = &mut self.reader else { return };
+        reader.feed(bytes);
+        self.attempt.said(reader.said());
+        if let Some(usage) = reader.counted()
+            && self.attempt.counted(usage)
+        {
+            // A process that is killed now leaves a request that counts as much.
+            let (purse, reserved) = (self.purse.clone(), self.reserved.clone());
+            self.counting = Some(tokio::spawn(async move { purse.count(&reserved, usage).await }));
+        }
+    }
+
+    /// The provider has not begun to answer.
+    async fn over(self, billed: Billed) {
+        match billed {
+            Billed::No => self.release().await,
+            Billed::Perhaps => self.settle(None).await,
+        }
+    }
+
+    /// It was not billed.
+    async fn release(self) {
+        self.purse.release(self.reserved).await;
+    }
+
+    /// It took this much; without a count, what is known of it, at least what was reserved.
+    async fn settle(self, usage: Option<Usage>) {
+        if let Some(counting) = self.counting {
+            // It only writes, and what it would have written is known better now.
+            let _ended = counting.await;
+        }
+        self.purse.settle(self.reserved, usage.unwrap_or(self.attempt.unknown())).await;
+    }
+}

@@ -1,0 +1,83 @@
+//! Which headers go through.
+
+use caliban_providers::relay::KEY_HEADERS;
+use http::HeaderMap;
+use http::header::CONNECTION;
+
+/// Headers of one connection, not of a message (RFC 9110).
+const HOP_BY_HOP: [&str; 8] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+/// Headers of a request that are made anew: what is asked for, how long it is, and in which form the answer may come. Usage is
+/// read from the answer, so it must not be compressed.
+const REPLACED: [&str; 5] = ["host", "content-length", "accept-encoding", "expect", "cookie"];
+
+/// The headers of a request that go to the provider. One that is no text does not.
+pub(crate) fn of_request(headers: &HeaderMap) -> Vec<(&str, &str)> {
+    let named = named(headers);
+    headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value))
+        .filter(|(name, _)| {
+            ![&HOP_BY_HOP[..], &REPLACED, &KEY_HEADERS].concat().contains(name) && !named.contains(name)
+        })
+        .filter_map(|(name, value)| Some((name, value.to_str().ok()?)))
+        .collect()
+}
+
+/// The headers of an answer that go to the client.
+pub(crate) fn of_answer(headers: &HeaderMap) -> HeaderMap {
+    let named = named(headers);
+    let mut all = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers {
+        if !HOP_BY_HOP.contains(&name.as_str()) && !named.contains(&name.as_str()) {
+            all.append(name, value.clone());
+        }
+    }
+    all
+}
+
+/// What `Connection` says is of the connection.
+fn named(headers: &HeaderMap) -> Vec<&str> {
+    let lists = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    lists.flat_map(|list| list.split(',').map(str::trim)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn map(all: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pairs =
+            all.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        pairs.collect()
+    }
+
+    #[test]
+    fn keys_and_what_is_of_the_connection_stay_behind() {
+        let request = map(&[
+            ("host", "127.0.0.1:1"),
+            ("authorization", "Bearer mine"),
+            ("x-api-key", "mine"),
+            ("proxy-authorization", "Basic mine"),
+            ("cookie", "mine"),
+            ("accept-encoding", "gzip"),
+            ("connection", "keep-alive, x-private"),
+            ("x-private", "1"),
+            ("anthropic-beta", "a,b"),
+            ("user-agent", "claude"),
+        ]);
+        assert_eq!(of_request(&request), [("anthropic-beta", "a,b"), ("user-agent", "claude")]);
+        let answer = map(&[("content-type", "text/event-stream"), ("transfer-encoding", "chunked")]);
+        assert_eq!(of_answer(&answer), map(&[("content-type", "text/event-stream")]));
+    }
+}
