@@ -5,8 +5,8 @@
 
 mod fences;
 mod hooks;
-mod model;
-mod spending;
+pub(crate) mod model;
+pub(crate) mod spending;
 mod surroundings;
 
 use std::{

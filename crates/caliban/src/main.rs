@@ -14,6 +14,7 @@ mod consent;
 mod dashboard;
 mod demo;
 mod fleet;
+mod gateway;
 mod jobs;
 mod keyboard;
 mod mcp;
@@ -80,19 +81,19 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(early) => return ExitCode::from(early.show()),
     };
-    if hosts_agent(&cli) {
+    if holds_keys(&cli) {
         caliban_fence::hide_environment();
         compose::hide_memory();
     }
     finish(run(&cli))
 }
 
-/// Whether an agent runs in this process. A client of an agent elsewhere is not hidden: that agent learns the secrets of whoever
+/// Whether an agent runs in this process, or it holds a key for others. A client of an agent elsewhere is not hidden: that agent learns the secrets of whoever
 /// speaks to it, so that it can redact them.
-fn hosts_agent(cli: &Cli) -> bool {
+fn holds_keys(cli: &Cli) -> bool {
     match &cli.command {
         None => cli.run.bg.is_none(),
-        Some(command) => matches!(command, Command::Acp(_)),
+        Some(command) => matches!(command, Command::Acp(_) | Command::Gateway(_)),
     }
 }
 
@@ -136,6 +137,9 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
     if let Command::Dashboard(args) = command {
         return runtime()?.block_on(dashboard::dashboard(args, &environment, &cwd));
     }
+    if let Command::Gateway(args) = command {
+        return runtime()?.block_on(gateway::gateway(args, &environment, &cwd));
+    }
     if let Command::Acp(args) = command {
         return run_agents(acp::acp(&args.agent, &environment));
     }
@@ -175,7 +179,8 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         | Command::Deny(_)
         | Command::Daemon(_)
         | Command::Dashboard(_)
-        | Command::Demo => {}
+        | Command::Demo
+        | Command::Gateway(_) => {}
     }
     Ok(Code::Done)
 }

@@ -14,27 +14,44 @@ use crate::settings::{Place, SettingsError};
 
 /// The exit codes, as `--help` documents them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum Code {
     /// Done.
-    Done = 0,
+    Done,
     /// Failed.
-    Failed = 1,
+    Failed,
     /// The command line was wrong.
-    Usage = 2,
+    Usage,
     /// Done, but calls were refused.
-    Refused = 3,
+    Refused,
     /// A budget or the turn limit was reached.
-    Limit = 4,
+    Limit,
     /// The time that was given is up.
-    Timeout = 124,
+    Timeout,
     /// Interrupted.
-    Interrupted = 130,
+    Interrupted,
+    /// That of a program that was run for the user.
+    OfProgram(u8),
+}
+
+impl Code {
+    /// The number that the shell sees.
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Refused => 3,
+            Self::Limit => 4,
+            Self::Timeout => 124,
+            Self::Interrupted => 130,
+            Self::OfProgram(code) => code,
+        }
+    }
 }
 
 impl From<Code> for ExitCode {
     fn from(code: Code) -> Self {
-        Self::from(code as u8)
+        Self::from(code.number())
     }
 }
 
@@ -160,7 +177,7 @@ impl From<std::io::Error> for Failure {
 /// keepers see our end of the pipe close.
 #[expect(clippy::exit, reason = "a second interrupt must not wait for anything")]
 pub(crate) fn give_up() -> ! {
-    std::process::exit(i32::from(Code::Interrupted as u8))
+    std::process::exit(i32::from(Code::Interrupted.number()))
 }
 
 /// `--debug`: everything that our own crates have to say goes to stderr.

@@ -27,11 +27,11 @@ impl Early {
             Self::Shown(error) => {
                 // A terminal that is gone cannot be told.
                 let _gone = error.print();
-                u8::try_from(error.exit_code()).unwrap_or(Code::Usage as u8)
+                u8::try_from(error.exit_code()).unwrap_or(Code::Usage.number())
             }
             Self::Wrong(failure, _) => {
                 failure.show();
-                failure.code as u8
+                failure.code.number()
             }
         }
     }

@@ -12,6 +12,7 @@ pub(crate) mod dashboard;
 pub(crate) mod doctor;
 pub(crate) mod early;
 pub(crate) mod fleet;
+pub(crate) mod gateway;
 pub(crate) mod jobs;
 pub(crate) mod man;
 pub(crate) mod models;
@@ -150,6 +151,8 @@ Examples:
     Demo,
     /// Show what agents have spent and may spend, and set limits
     Budget(budget::BudgetCommand),
+    /// Let claude, codex and other programs spend from the same budgets and wait at the same rate limits
+    Gateway(gateway::GatewayArgs),
     /// List and end the commands that agents left running
     Jobs(jobs::JobsCommand),
     /// List, show, remove and rescue the worktrees of sub-agents
@@ -187,6 +190,7 @@ groups!(
     daemon::DaemonCommand,
     budget::BudgetCommand,
     jobs::JobsCommand,
+    gateway::TokenCommand,
     worktrees::WorktreesCommand,
     worktrees::RescueCommand,
 );

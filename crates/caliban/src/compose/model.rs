@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use caliban_agent::budget::MachineLedger;
 use caliban_core::{alias, price::Billing};
-use caliban_providers::{Provider, ProviderKind};
+use caliban_providers::{Config, Provider, ProviderKind};
 use tokio_util::sync::CancellationToken;
 
 use super::spending::ledger;
@@ -48,15 +48,27 @@ pub(super) fn provider(
     limit: Option<Duration>,
     (ledger, priority): (&MachineLedger, i64),
 ) -> Result<Arc<dyn Provider>, Failure> {
+    let mut config = governed(loaded, target, environment, patience, (ledger, priority));
+    if let Some(limit) = limit {
+        config.retry.patience = config.retry.patience.min(limit);
+    }
+    caliban_providers::build(config).map_err(from_provider)
+}
+
+/// How a provider is reached, behind the governor of all who use the same key.
+pub(crate) fn governed(
+    loaded: &Loaded,
+    target: &Target,
+    environment: &Environment,
+    patience: Patience,
+    (ledger, priority): (&MachineLedger, i64),
+) -> Config {
     let mut config = target.config(&loaded.settings, environment, patience);
     let (base, key) = (config.base_url.as_deref(), config.api_key.as_deref());
     let governor =
         ledger.governor(config.provider.name(), base.unwrap_or_default(), key.unwrap_or_default(), priority);
     config.governor = Some(governor);
-    if let Some(limit) = limit {
-        config.retry.patience = config.retry.patience.min(limit);
-    }
-    caliban_providers::build(config).map_err(from_provider)
+    config
 }
 
 /// How the names of Claude's models begin there.
@@ -80,7 +92,7 @@ pub(super) async fn model(target: &Target, provider: &dyn Provider) -> Result<St
 }
 
 /// A model on the user's own machine costs nothing; neither does a script.
-pub(super) fn billing(target: &Target) -> Billing {
+pub(crate) fn billing(target: &Target) -> Billing {
     let kind = target.provider.value;
     if kind == ProviderKind::Scripted || kind.how_to_start().is_some() {
         Billing::Local
@@ -89,7 +101,7 @@ pub(super) fn billing(target: &Target) -> Billing {
     }
 }
 
-pub(super) fn from_provider(error: caliban_providers::ProviderError) -> Failure {
+pub(crate) fn from_provider(error: caliban_providers::ProviderError) -> Failure {
     let failure = Failure::new(error.to_string());
     match error.hint() {
         Some(hint) => failure.hint(hint),

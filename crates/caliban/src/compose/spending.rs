@@ -9,7 +9,7 @@ use caliban_core::budget;
 use crate::settings::{Loaded, schema::Settings};
 
 /// The machine's ledger, for agents of these settings.
-pub(super) fn ledger(loaded: &Loaded, above: Option<&str>) -> MachineLedger {
+pub(crate) fn ledger(loaded: &Loaded, above: Option<&str>) -> MachineLedger {
     let budget = &loaded.settings.budget;
     MachineLedger::new(Terms {
         file: loaded.paths.data.join(caliban_store::ledger::FILE),
@@ -23,12 +23,12 @@ pub(super) fn ledger(loaded: &Loaded, above: Option<&str>) -> MachineLedger {
 }
 
 /// The account of the agent in one of whose commands this program runs: what it spends, that one spends.
-pub(super) fn account_above() -> Option<String> {
+pub(crate) fn account_above() -> Option<String> {
     let Ancestry::Agents(agents) = ancestry::own() else { return None };
     agents.first().filter(|above| above.which == ancestry::Which::Command)?.account()
 }
 
-pub(super) fn budget_limits(settings: &Settings) -> budget::Limits {
+pub(crate) fn budget_limits(settings: &Settings) -> budget::Limits {
     let limits = &settings.limits;
     budget::Limits {
         tokens: limits.budget_tokens.map(NonZeroU64::get),

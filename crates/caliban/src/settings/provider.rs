@@ -8,6 +8,7 @@ use super::{
     Environment, Loaded, Settings,
     error::{Place, SettingsError},
     layer::{Source, Sourced},
+    schema::ApiProvider,
     values::{BaseUrl, Secret},
 };
 
@@ -141,6 +142,37 @@ impl Loaded {
             return Ok(Target { provider, model: self.named_model().or(usual), endpoint });
         };
         let at = |key: &str| self.source_of(&["providers", kind.name(), key]);
+        let (base_url, key) = self.reached(kind, api)?;
+        let elsewhere = base_url.value.as_str() != kind.default_base_url();
+        let model = self
+            .named_model()
+            .or_else(|| api.model.clone().map(|value| Sourced { value, source: at("model") }))
+            // A compatible server serves other models than OpenAI's own.
+            .or(usual.filter(|_| kind != ProviderKind::OpenAiChat || !elsewhere));
+        // A server of one's own has the models that were put there; a market of hundreds has no first one.
+        if model.is_none() && kind.key_variable().is_some() && !elsewhere {
+            return Err(no_model(kind));
+        }
+        Ok(Target { provider, model, endpoint: Endpoint::Http { base_url, key } })
+    }
+
+    /// A provider that other programs use through us: which model is theirs to say.
+    pub(crate) fn endpoint(&self, kind: ProviderKind) -> Result<Target, SettingsError> {
+        let Some(api) = self.settings.providers.api(kind) else {
+            let message = format!("the provider `{kind}` is not reached over HTTP");
+            return Err(SettingsError::new(Place::Nowhere, message));
+        };
+        let (base_url, key) = self.reached(kind, api)?;
+        Ok(Target { provider: default(kind), model: None, endpoint: Endpoint::Http { base_url, key } })
+    }
+
+    /// The address and the key of a provider.
+    fn reached(
+        &self,
+        kind: ProviderKind,
+        api: &ApiProvider,
+    ) -> Result<(Sourced<BaseUrl>, Option<Sourced<Secret>>), SettingsError> {
+        let at = |key: &str| self.source_of(&["providers", kind.name(), key]);
         let base_url = match &api.base_url {
             Some(url) => Sourced { value: url.clone(), source: at("base_url") },
             None => {
@@ -153,16 +185,7 @@ impl Loaded {
         if let (None, Some(variable), false) = (&key, kind.key_variable(), elsewhere) {
             return Err(self.no_key(kind, api.api_key_env.as_deref().unwrap_or(variable)));
         }
-        let model = self
-            .named_model()
-            .or_else(|| api.model.clone().map(|value| Sourced { value, source: at("model") }))
-            // A compatible server serves other models than OpenAI's own.
-            .or(usual.filter(|_| kind != ProviderKind::OpenAiChat || !elsewhere));
-        // A server of one's own has the models that were put there; a market of hundreds has no first one.
-        if model.is_none() && kind.key_variable().is_some() && !elsewhere {
-            return Err(no_model(kind));
-        }
-        Ok(Target { provider, model, endpoint: Endpoint::Http { base_url, key } })
+        Ok((base_url, key))
     }
 
     fn named_model(&self) -> Option<Sourced<String>> {

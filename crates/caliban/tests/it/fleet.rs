@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use testkit::{
-    Output, StepExt, script,
+    ModelServer, Output, Protocol, StepExt, script,
     script::{Script, Step},
     status, text, tool, wait_until,
 };
@@ -20,7 +20,12 @@ impl Fleet {
     /// Without the sandbox: in a fence an agent in its own worktree asks nothing, and most of these tests are about asking.
     /// `fence/background.rs` has those of the fence.
     pub(crate) fn new(script: Script) -> Self {
-        let fleet = Self { place: Place::new(script) };
+        Self::with(ModelServer::start(script))
+    }
+
+    /// With this server.
+    pub(crate) fn with(server: ModelServer) -> Self {
+        let fleet = Self { place: Place::with(server, Protocol::Anthropic) };
         let path = fleet.place.env.config().join("caliban/settings.toml");
         let text = fleet.place.env.read(&path);
         // Hooks and filters of these tests are the user's own; `git_programs.rs` has the question about them.

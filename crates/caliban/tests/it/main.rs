@@ -36,6 +36,7 @@ mod fleet_disk;
 mod fleet_json;
 mod fleet_sleep;
 mod fleet_words;
+mod gateway;
 mod git_programs;
 mod governor;
 mod guide;

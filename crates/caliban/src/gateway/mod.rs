@@ -1,0 +1,141 @@
+//! `caliban gateway`: other programs' model requests through the machine's ledger and governor (`caliban-gateway`).
+//!
+//! Here is what the gateway needs of the settings: whose keys, which limits. One file for each verb.
+
+mod env;
+mod programs;
+mod run;
+mod serve;
+mod tokens;
+
+use std::{io, path::Path, time::Duration};
+
+use caliban_contract::ancestry;
+use caliban_core::budget::Limits;
+use caliban_gateway::{Gateway, Keys, NewToken, Options, StartError, Token, Tokens, Upstream, Upstreams};
+use caliban_providers::{ProviderKind, relay::Relay};
+
+use crate::{
+    cli::gateway::{GatewayArgs, GatewayCommand, TokenBudget},
+    compose::{
+        model::{billing, from_provider, governed},
+        spending::{account_above, budget_limits, ledger},
+    },
+    report::{self, Code, Failure},
+    settings::{Environment, Layer, Loaded, provider::Patience, values::Usd},
+};
+
+/// The priority of other programs at a rate limit: that of agents in the background.
+const PRIORITY: i64 = 0;
+
+pub(crate) async fn gateway(
+    args: &GatewayArgs,
+    environment: &Environment,
+    cwd: &Path,
+) -> Result<Code, Failure> {
+    let loaded = crate::settings::load(environment, cwd, Layer::default())?;
+    match &args.command {
+        Some(GatewayCommand::Run(args)) => run::run(args, &loaded, environment).await,
+        Some(GatewayCommand::Env(args)) => env::env(args, &loaded),
+        Some(GatewayCommand::Token(command)) => tokens::tokens(command, &loaded).await,
+        None => serve::serve(args, &loaded, environment).await,
+    }
+}
+
+/// Whether a process of an agent asks. What an agent's programs spend, the agent spends: it gets no account beside its own.
+fn only_a_person(what: &str) -> Result<(), Failure> {
+    let own = i32::try_from(std::process::id()).unwrap_or_default();
+    match ancestry::above(own, &[]).agent_in_words() {
+        Some(who) => Err(Failure::new(format!("{who} cannot {what}: a person does"))
+            .hint("`caliban gateway run -- PROGRAM` runs a program on the agent's own budget")),
+        None => Ok(()),
+    }
+}
+
+/// A gateway with the keys of the settings.
+async fn bind(
+    port: u16,
+    max_wait: u64,
+    keys: Keys,
+    loaded: &Loaded,
+    environment: &Environment,
+) -> Result<Gateway, Failure> {
+    let (fallback, of_caller) = (loaded.clone(), environment.clone());
+    let options = Options {
+        port,
+        max_wait: Duration::from_secs(max_wait),
+        keys,
+        upstreams: upstreams(loaded, environment)?,
+        ledger: Box::new(move |token: &Token| {
+            // The limits of the repo that the token was made in.
+            let of_repo = crate::settings::load(&of_caller, &token.repo, Layer::default());
+            ledger(of_repo.as_ref().unwrap_or(&fallback), token.above.as_deref())
+        }),
+        tell: Box::new(report::note),
+    };
+    Gateway::bind(options).await.map_err(|error| {
+        let hint = match &error {
+            StartError::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+                "does a gateway run already? --port 0 takes any port that is free"
+            }
+            StartError::Listen { .. } => "--port 0 takes any port that is free",
+            StartError::Itself(_) => {
+                "start the gateway in a shell without ANTHROPIC_BASE_URL and OPENAI_BASE_URL of the gateway"
+            }
+        };
+        Failure::new(error.to_string()).hint(hint)
+    })
+}
+
+/// Where requests of each protocol go, by the settings. An error when none can go anywhere.
+fn upstreams(loaded: &Loaded, environment: &Environment) -> Result<Upstreams, Failure> {
+    use ProviderKind::{Anthropic, LlamaCpp, LmStudio, Ollama, OpenAi, OpenAiChat, OpenRouter, Vllm};
+    let machine = ledger(loaded, None);
+    let of = |kind: ProviderKind| -> Result<Upstream, Failure> {
+        let target = loaded.endpoint(kind)?;
+        let config = governed(loaded, &target, environment, Patience::Long, (&machine, PRIORITY));
+        let relay = Relay::new(config).map_err(from_provider)?;
+        Ok(Upstream { relay, billing: billing(&target) })
+    };
+    // Everything that speaks Chat Completions, when the settings name it.
+    let speaks_chat =
+        |kind: &ProviderKind| matches!(kind, OpenAiChat | Ollama | OpenRouter | LmStudio | LlamaCpp | Vllm);
+    let chat = loaded.settings.provider.filter(speaks_chat).unwrap_or(OpenAiChat);
+    let (anthropic, responses, chat) = (of(Anthropic), of(OpenAi), of(chat));
+    match (anthropic, responses, chat) {
+        (Err(failure), Err(_), Err(_)) => Err(failure),
+        (anthropic, responses, chat) => Ok(Upstreams {
+            anthropic: anthropic.map_err(in_words),
+            responses: responses.map_err(in_words),
+            chat: chat.map_err(in_words),
+        }),
+    }
+}
+
+fn in_words(failure: Failure) -> String {
+    match failure.hint {
+        Some(hint) => format!("the gateway cannot pass this on: {} ({hint})", failure.message),
+        None => format!("the gateway cannot pass this on: {}", failure.message),
+    }
+}
+
+/// A token for a program in this place, with the limits of the flags, else of the settings.
+fn new_token(label: &str, budget: &TokenBudget, loaded: &Loaded) -> NewToken {
+    let usual = budget_limits(&loaded.settings);
+    let limits = Limits {
+        tokens: budget.budget_tokens.map(std::num::NonZeroU64::get).or(usual.tokens),
+        usd: budget.budget_usd.map(Usd::micro).or(usual.usd),
+        ..Limits::NONE
+    };
+    NewToken { label: label.to_owned(), repo: loaded.root.clone(), above: account_above(), limits }
+}
+
+fn kept(loaded: &Loaded) -> Tokens {
+    Tokens::from(loaded.paths.data.as_path())
+}
+
+impl From<caliban_gateway::TokenError> for Failure {
+    fn from(error: caliban_gateway::TokenError) -> Self {
+        Self::new(error.to_string())
+    }
+}
