@@ -43,12 +43,11 @@ fn ms(time: Duration) -> u64 {
 
 impl LaneGovernor {
     async fn ask(&self, ledger: &mut Ledger, ticket: Option<i64>) -> Result<Admission, StoreError> {
-        let (me, ticket) = (own(), ticket.map(Ticket));
-        let first = ledger.admit(&self.lane, self.priority, ticket, &me, now_ms()).await?;
-        let Admission::Wait { ticket, .. } = &first else { return Ok(first) };
-        // Those ahead may have been killed while they waited.
-        settle_dead(ledger).await?;
-        ledger.admit(&self.lane, self.priority, Some(*ticket), &me, now_ms()).await
+        if ticket.is_some() {
+            // Those ahead may have been killed while they waited.
+            settle_dead(ledger).await?;
+        }
+        ledger.admit(&self.lane, self.priority, ticket.map(Ticket), &own(), now_ms()).await
     }
 }
 

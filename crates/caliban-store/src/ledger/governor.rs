@@ -59,10 +59,17 @@ pub struct LaneState {
 }
 
 impl LaneState {
-    /// When the one at this place of the queue may send.
-    fn turn(&self, now_ms: u64, ahead: u64) -> u64 {
-        let free = now_ms.max(self.until_ms).max(self.next_ms);
-        free.saturating_add(ahead.saturating_mul(self.apart()))
+    /// When the next one may send.
+    fn turn(&self, now_ms: u64) -> u64 {
+        now_ms.max(self.until_ms).max(self.next_ms)
+    }
+
+    /// Until when the one at this place of the queue waits before it asks again. As if the server answered the next one: who
+    /// sleeps for as long as it may take at worst is not there when it goes faster.
+    fn wait(self, ahead: u64, ticket: Ticket, now_ms: u64) -> Admission {
+        let apart = self.interval_ms.max(STAGGER_MS);
+        let until_ms = self.turn(now_ms).saturating_add(ahead.saturating_mul(apart)).max(now_ms + 1);
+        Admission::Wait { until_ms, ticket, reason: self.reason }
     }
 
     fn apart(&self) -> u64 {
@@ -85,11 +92,14 @@ impl Ledger {
         now_ms: u64,
     ) -> Result<Admission, StoreError> {
         let conn = self.db.conn().await?;
-        let looked = look(conn, lane, None, priority).await;
-        let (state, waiting) = looked.map_err(|error| self.db.words(error))?;
-        let is_free = state.turn(now_ms, 0) <= now_ms && state.apart() == 0 && waiting == 0;
-        if ticket.is_none() && is_free {
-            return Ok(Admission::Go);
+        let looked = look(conn, lane, ticket, priority).await;
+        let (state, ahead) = looked.map_err(|error| self.db.words(error))?;
+        let is_turn = ahead == 0 && state.turn(now_ms) <= now_ms;
+        match ticket {
+            None if is_turn && state.apart() == 0 => return Ok(Admission::Go),
+            // Those who wait only look: nobody's write waits for theirs.
+            Some(ticket) if !is_turn => return Ok(state.wait(ahead, ticket, now_ms)),
+            Some(_) | None => {}
         }
         let mut tx = self.db.begin().await?;
         let admitted = take_turn(tx.conn(), lane, priority, ticket, owner, now_ms).await;
@@ -258,7 +268,7 @@ async fn take_turn(
     now_ms: u64,
 ) -> Result<Admission, sqlx::Error> {
     let (mut state, ahead) = look(&mut *conn, lane, ticket, priority).await?;
-    if ahead == 0 && state.turn(now_ms, 0) <= now_ms {
+    if ahead == 0 && state.turn(now_ms) <= now_ms {
         if let Some(ticket) = ticket {
             sqlx::query("DELETE FROM tickets WHERE seq = $1").bind(ticket.0).execute(&mut *conn).await?;
         }
@@ -283,7 +293,5 @@ async fn take_turn(
             Ticket(made.last_insert_rowid())
         }
     };
-    let apart = state.apart().max(STAGGER_MS);
-    let until_ms = state.turn(now_ms, 0).saturating_add(ahead.saturating_mul(apart)).max(now_ms + 1);
-    Ok(Admission::Wait { until_ms, ticket, reason: state.reason })
+    Ok(state.wait(ahead, ticket, now_ms))
 }

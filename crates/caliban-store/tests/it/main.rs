@@ -7,6 +7,7 @@ mod first_use;
 mod ledger;
 mod ledger_kill;
 mod ledger_model;
+mod ledger_storm;
 mod members;
 mod rules;
 mod speakers;
