@@ -16,6 +16,7 @@ mod fleet_model;
 mod fleet_place;
 mod fleet_rows;
 mod fleet_thousand;
+mod gateway;
 mod help;
 mod ledger;
 pub(crate) mod measure;
@@ -70,7 +71,7 @@ struct Bench {
     run: fn(&Bed) -> Result<Table>,
 }
 
-const BENCHES: [Bench; 16] = [
+const BENCHES: [Bench; 17] = [
     version::BENCH,
     help::BENCH,
     turn::BENCH,
@@ -85,6 +86,7 @@ const BENCHES: [Bench; 16] = [
     team::BENCH,
     pages::BENCH,
     ledger::BENCH,
+    gateway::BENCH,
     fleet::BENCH,
     tui::BENCH,
 ];

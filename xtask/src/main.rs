@@ -22,7 +22,8 @@ cargo xtask test [ARGS…]   builds the programs and runs all tests; ARGS go to 
                            Installs the packages that the tests need (Debian, as root; asks on a terminal) or names them
     --yes                  does not ask
 cargo xtask bench [NAME…]  measures the release programs beside something of the same run, and prints ratios:
-                           version, help, turn, tool-turn, request, worktree, broker, broker-load, fleet, tui
+                           version, help, turn, tool-turn, request, worktree, broker, broker-load, ledger,
+                           gateway, fleet, tui
     --runs N               how often each is run (default 40)
     --bin-dir DIR          measures programs that are built already
 cargo xtask soak           kills the daemon 1,000 times under load, at every write of a spawn, and with 1,000 agents
@@ -30,6 +31,7 @@ cargo xtask soak           kills the daemon 1,000 times under load, at every wri
     --kills N --agents N   other numbers
     --seed N               the seed that a run has printed
 cargo xtask soak fence     100,000 command lines with effects, in the fence that they are given: nothing outside changes
+cargo xtask soak ledger    1,000 callers and one limit, while 50 gateways, daemons and workers are killed: it holds, nothing is lost
 cargo xtask soak members   1,000 messages into panes whose agents do what they like: none lost, doubled or executed
 cargo xtask real-clients   runs the pane tests with the real Claude Code and Codex (npm), and writes docs/real-clients.md
 cargo xtask promises       checks docs/promises.md and prints which tests hold each promise

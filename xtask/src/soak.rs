@@ -1,6 +1,7 @@
 //! `cargo xtask soak`: the long version of the tests that kill the daemon: under load (r01), at every write (r02), and
 //! with many agents that must survive it (r03); and of the command lines that are thrown at the fence (a17).
 //!
+//! `cargo xtask soak ledger` is the long version of the callers that share one limit (r20).
 //! `cargo xtask soak members` is the long version of the chaos in panes (m08), `cargo xtask soak fence` that of the command lines alone.
 //!
 //! The same tests as in the ordinary run, with larger numbers; the seed is printed, and makes the same choices again.
@@ -21,6 +22,10 @@ const BOUNDARIES: &str = "80";
 /// How many generated command lines are thrown at the fence, in all modes together.
 const LINES: &str = "100000";
 
+/// How many callers spend from one limit, and how often one of their processes is killed.
+const CALLERS: &str = "1000";
+const LEDGER_KILLS: &str = "50";
+
 /// Runs the soak.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     if let [what] = args
@@ -29,6 +34,15 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
         let mut command = run::command("cargo");
         command.args(["test", "-p", "cafleet", "--test", "it", "--"]);
         command.args(["m08_a_thousand_deliveries_in_chaos", "--ignored", "--nocapture"]);
+        return Ok(run::code(run::status(&mut command)?));
+    }
+    if let [what] = args
+        && what == "ledger"
+    {
+        run::must(run::command("cargo").args(["build", "--workspace", "--bins"]))?;
+        let mut command = run::command("cargo");
+        command.args(["test", "-p", "caliban", "--test", "it", "--", "callers::", "--nocapture"]);
+        command.env("CALIBAN_SOAK_CALLERS", CALLERS).env("CALIBAN_SOAK_KILLS", LEDGER_KILLS);
         return Ok(run::code(run::status(&mut command)?));
     }
     let only_fence = args.first().is_some_and(|what| what == "fence");
@@ -42,7 +56,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
             ("--lines", Some(value)) => lines.clone_from(value),
             ("--seed", Some(value)) => seed = Some(value.clone()),
             (other, _) => bail!(
-                "expected fence or members, --kills N, --agents N, --lines N or --seed N, found {other}"
+                "expected fence, ledger or members, --kills N, --agents N, --lines N or --seed N, found {other}"
             ),
         }
     }

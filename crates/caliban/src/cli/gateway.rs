@@ -34,7 +34,7 @@ pub(crate) struct GatewayArgs {
     pub command: Option<GatewayCommand>,
 }
 
-/// What to do about the gateway.
+// What to do about the gateway. (No doc comment: it would become the command's description.)
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum GatewayCommand {
     /// Run one program behind a gateway and a token of its own, which end with it
@@ -60,7 +60,7 @@ Examples:
     Token(TokenCommand),
 }
 
-/// What a token may spend.
+// What a token may spend.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TokenBudget {
     /// At most this many tokens of models, cache included

@@ -3,6 +3,7 @@
 use std::{io::Write as _, net::SocketAddr, path::PathBuf};
 
 use caliban_gateway::Keys;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -49,6 +50,7 @@ pub(super) async fn serve(
     environment: &Environment,
 ) -> Result<Code, Failure> {
     only_a_person("serve others")?;
+    take_descriptors();
     let gateway = bind(args.port, args.max_wait, Keys::Kept(kept(loaded)), loaded, environment).await?;
     let running = Running { address: gateway.address(), pid: std::process::id() };
     if let Err(error) = running.write(loaded) {
@@ -70,6 +72,12 @@ pub(super) async fn serve(
         let _nobody_finds_it = std::fs::remove_file(Running::file(loaded));
     }
     Ok(Code::Done)
+}
+
+/// Each request takes two descriptors, and a shell allows few.
+fn take_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let _as_many_as_there_were = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// stdout has the address, or all of it as JSON. A reader that is gone keeps nobody from serving.

@@ -15,7 +15,7 @@ use page::{Block, Kind};
 use world::World;
 
 /// Blocks that no test can run: the page, the first line of the block, and why.
-const NOT_RUN: [(&str, &str, &str); 15] = [
+const NOT_RUN: [(&str, &str, &str); 17] = [
     ("README.md", "cargo run --release -- demo", "builds the whole program; `demo.rs` runs the demo"),
     ("README.md", "cargo install --locked --path crates/caliban", "installs programs"),
     ("README.md", "caliban    ", "needs a person at a terminal, and an editor"),
@@ -34,6 +34,8 @@ const NOT_RUN: [(&str, &str, &str); 15] = [
         "leaves a server behind when it fails; tests/it/dashboard.rs asks it",
     ),
     ("dashboard.md", "caliban dashboard --host", "needs certificates"),
+    ("gateway.md", "caliban gateway run -- claude", "needs claude and codex"),
+    ("gateway.md", "caliban gateway  ", "serves until it is ended; tests/it/gateway.rs starts it"),
     (
         "team-in-tmux.md",
         "",
@@ -64,6 +66,7 @@ pages! {
     the_sessions_guide_shows_what_happens: "sessions.md",
     the_settings_guide_shows_what_happens: "settings.md",
     the_budgets_guide_shows_what_happens: "budgets.md",
+    the_gateway_guide_shows_what_happens: "gateway.md",
     the_sub_agents_guide_shows_what_happens: "sub-agents.md",
     the_worktrees_guide_shows_what_happens: "worktrees.md",
     the_background_agents_guide_shows_what_happens: "background-agents.md",

@@ -17,6 +17,7 @@ mod bg;
 mod bg_apart;
 mod broker;
 mod browser;
+mod callers;
 mod claude;
 mod commands;
 mod compaction;
