@@ -8,6 +8,7 @@ mod ledger;
 mod ledger_kill;
 mod ledger_model;
 mod ledger_storm;
+mod ledger_sums;
 mod members;
 mod rules;
 mod speakers;
