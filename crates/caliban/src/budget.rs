@@ -73,7 +73,7 @@ pub(crate) async fn budget(
     let today = jiff::Zoned::now().date();
     match command {
         BudgetCommand::Show { agent, json } => {
-            caliban_agent::budget::settle_dead(&mut ledger).await?;
+            settle_dead(&mut ledger).await?;
             let shown = match agent {
                 Some(name) => vec![of_agent(&mut ledger, name).await?],
                 None => of_today(&mut ledger, &loaded, today).await?,
@@ -121,6 +121,14 @@ pub(crate) async fn tree_limits(places: &Places, id: AgentId) -> Option<Limits> 
     let state = ledger.pool(&Pool::Tree(account)).await.ok()?;
     ledger.close().await;
     state.limits
+}
+
+/// Books what dead processes hold. While many others write, what they hold is shown as in flight instead.
+pub(crate) async fn settle_dead(ledger: &mut Ledger) -> Result<(), Failure> {
+    match caliban_agent::budget::settle_dead(ledger).await {
+        Err(error) if error.is_busy() => Ok(()),
+        settled => Ok(settled?),
+    }
 }
 
 async fn open(loaded: &Loaded) -> Result<Ledger, Failure> {

@@ -23,7 +23,7 @@ pub(super) fn env(args: &EnvArgs, loaded: &Loaded) -> Result<Code, Failure> {
             SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))
         }
     };
-    let (token, text) = kept(loaded).create(new_token(&args.label, &args.budget, loaded))?;
+    let (token, text) = kept(loaded).create(new_token(&args.label, &args.budget, None, loaded))?;
     let lead = Lead::usual(address, &text);
     let mut out = std::io::stdout().lock();
     if args.json {

@@ -44,8 +44,7 @@ pub(crate) async fn gateway(
 
 /// Whether a process of an agent asks. What an agent's programs spend, the agent spends: it gets no account beside its own.
 fn only_a_person(what: &str) -> Result<(), Failure> {
-    let own = i32::try_from(std::process::id()).unwrap_or_default();
-    match ancestry::above(own, &[]).agent_in_words() {
+    match ancestry::own().agent_in_words() {
         Some(who) => Err(Failure::new(format!("{who} cannot {what}: a person does"))
             .hint("`caliban gateway run -- PROGRAM` runs a program on the agent's own budget")),
         None => Ok(()),
@@ -119,15 +118,25 @@ fn in_words(failure: Failure) -> String {
     }
 }
 
+/// The account above what this process runs: that of the agent whose process it is, none for a person's.
+fn above() -> Result<Option<String>, Failure> {
+    match (account_above(), ancestry::own().agent_in_words()) {
+        (Some(account), _) => Ok(Some(account)),
+        (None, None) => Ok(None),
+        (None, Some(who)) => Err(Failure::new(format!("nobody can tell whose budget {who} spends from"))
+            .hint("an agent in the background has one: caliban --bg; or ask the user to run the program")),
+    }
+}
+
 /// A token for a program in this place, with the limits of the flags, else of the settings.
-fn new_token(label: &str, budget: &TokenBudget, loaded: &Loaded) -> NewToken {
+fn new_token(label: &str, budget: &TokenBudget, above: Option<String>, loaded: &Loaded) -> NewToken {
     let usual = budget_limits(&loaded.settings);
     let limits = Limits {
         tokens: budget.budget_tokens.map(std::num::NonZeroU64::get).or(usual.tokens),
         usd: budget.budget_usd.map(Usd::micro).or(usual.usd),
         ..Limits::NONE
     };
-    NewToken { label: label.to_owned(), repo: loaded.root.clone(), above: account_above(), limits }
+    NewToken { label: label.to_owned(), repo: loaded.root.clone(), above, limits }
 }
 
 fn kept(loaded: &Loaded) -> Tokens {

@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    bind, new_token,
+    above, bind, new_token,
     programs::{Lead, name_of},
 };
 use crate::{
@@ -23,7 +23,7 @@ pub(super) async fn run(args: &RunArgs, loaded: &Loaded, environment: &Environme
         return Err(Failure::usage("no program is named"));
     };
     let label = args.label.clone().unwrap_or_else(|| name_of(program));
-    let (token, text) = Token::make(new_token(&label, &args.budget, loaded))?;
+    let (token, text) = Token::make(new_token(&label, &args.budget, above()?, loaded))?;
     let gateway = bind(0, args.max_wait, Keys::One(Box::new(token)), loaded, environment).await?;
     let mut command = Command::new(program);
     let lead = Lead::of(program, gateway.address(), &text);

@@ -48,7 +48,7 @@ pub(super) async fn tokens(command: &TokenCommand, loaded: &Loaded) -> Result<Co
     match command {
         TokenCommand::Create { label, budget, json } => {
             only_a_person("make a token")?;
-            let (token, text) = kept(loaded).create(new_token(label, budget, loaded))?;
+            let (token, text) = kept(loaded).create(new_token(label, budget, None, loaded))?;
             let mut out = std::io::stdout().lock();
             if *json {
                 let made = Made {
@@ -106,7 +106,7 @@ fn find(loaded: &Loaded, name: &str) -> Result<Token, Failure> {
 
 async fn listed(loaded: &Loaded) -> Result<Vec<Listed>, Failure> {
     let mut ledger = Ledger::open(&StoreUrl::sqlite(loaded.paths.data.join(FILE))).await?;
-    caliban_agent::budget::settle_dead(&mut ledger).await?;
+    crate::budget::settle_dead(&mut ledger).await?;
     let mut listed = Vec::new();
     for token in kept(loaded).list()? {
         let account = AccountId::new(&caliban_contract::repo_hash(&token.repo), &token.account());
