@@ -165,6 +165,7 @@ async fn storm(server: &mut dyn Server, until: u64) -> Outcome {
     outcome
 }
 
+#[expect(clippy::print_stdout, reason = "the figure is for people")]
 fn goodput(outcome: &Outcome, server: &dyn Server, until: u64) -> f64 {
     let ratio = outcome.answered as f64 / server.allowed(until) as f64;
     println!("{outcome:?}: {:.1} % of the allowance", ratio * 100.0);
