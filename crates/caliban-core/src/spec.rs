@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::budget::Limits;
 use crate::ids::AgentId;
 use crate::inert;
 use crate::names::Slug;
@@ -43,8 +42,6 @@ pub struct SpawnSpec {
     pub setup: AgentSetup,
     /// Where it works.
     pub isolation: Isolation,
-    /// What it and all whom it starts may spend together.
-    pub tree_budget: Limits,
     /// What it does when its turn is over.
     pub after_turn: AfterTurn,
     /// Those who must have ended `done` before it starts.

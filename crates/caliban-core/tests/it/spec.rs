@@ -21,7 +21,7 @@ fn a_spec_survives_storing() {
         json!({
             "version": 1, "prompt": "fix it", "label": "fixer",
             "isolation": {"kind": "worktree", "base_ref": "head", "sparse_paths": ["src"]},
-            "budget": {"tokens": 50_000}, "tree_budget": {},
+            "budget": {"tokens": 50_000},
             "permission_mode": "accept-edits", "after_turn": "end", "after": ["a3f80001"],
             "depth": 0, "cwd": "/repo"
         })
@@ -32,6 +32,9 @@ fn a_spec_survives_storing() {
 fn r22_old_and_newer_specs() {
     let old = SpawnSpec::from_json(r#"{"version":1,"prompt":"x","cwd":"/r"}"#).unwrap();
     assert_eq!(old, SpawnSpec::new("x", "/r"));
+    // So is one that there was: a budget of the tree, which was never more than a wish.
+    let before = r#"{"version":1,"prompt":"x","cwd":"/r","tree_budget":{"tokens":7}}"#;
+    assert_eq!(SpawnSpec::from_json(before).map(|spec| spec.prompt), Ok("x".to_owned()));
     // A field that came later, within the same format, is kept.
     let kept = SpawnSpec::from_json(r#"{"version":1,"prompt":"x","cwd":"/r","colour":"red"}"#).unwrap();
     assert_eq!(serde_json::to_value(&kept).unwrap()["colour"], "red");

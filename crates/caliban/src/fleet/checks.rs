@@ -43,8 +43,7 @@ pub(super) async fn check(
 /// A budget in dollars cannot be held where nobody knows what a model costs: its agent could not make one request.
 /// `loaded` is with the flags of this spec.
 pub(super) fn price(loaded: &Loaded, spec: &SpawnSpec) -> Result<(), Failure> {
-    let has_dollars = loaded.settings.limits.budget_usd.is_some() || spec.tree_budget.usd.is_some();
-    if !has_dollars {
+    if loaded.settings.limits.budget_usd.is_none() {
         return Ok(());
     }
     let (Choice::Use(target) | Choice::IfRunning(target)) = loaded.choose()?;
@@ -62,9 +61,9 @@ pub(super) fn price(loaded: &Loaded, spec: &SpawnSpec) -> Result<(), Failure> {
     }
     let text =
         format!("the price of {} is not known, so a budget in dollars cannot be held", inert::quoted(&model));
-    let hint = match (spec.setup.budget.usd, spec.tree_budget.usd) {
-        (None, None) => "unset limits.budget_usd for it, and give --budget-tokens instead",
-        _ => "give --budget-tokens instead",
+    let hint = match spec.setup.budget.usd {
+        None => "unset limits.budget_usd for it, and give --budget-tokens instead",
+        Some(_) => "give --budget-tokens instead",
     };
     Err(Failure::usage(text).hint(hint))
 }
