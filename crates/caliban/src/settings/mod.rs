@@ -18,6 +18,7 @@ pub(crate) mod provider;
 pub(crate) mod schema;
 mod setup;
 pub(crate) mod show;
+mod spending;
 pub(crate) mod tool_environment;
 pub(crate) mod values;
 
@@ -117,7 +118,10 @@ pub(crate) fn load_files(
     }
     if let Trust::Trusted(files) = &trust {
         let (layers, notes) = repo_layers(files, &root, paths.home.as_deref())?;
-        layers.into_iter().for_each(|layer| merged.add(layer));
+        for mut layer in layers {
+            foreign.extend(spending::narrow(&merged, &mut layer));
+            merged.add(layer);
+        }
         foreign.extend(notes);
     }
     for (path, bytes) in &narrowing {
