@@ -89,7 +89,7 @@ pub(crate) fn question(session: &str, ask: &Ask, listed: &Listed, root: &Path) -
     }
     let about = json!({
         "why": ask.why, "agent": ask.agent, "rules": ask.suggestions, "tool": ask.name,
-        "what": listed.what, "digest": listed.digest,
+        "what": listed.what, "digest": listed.digest, "expiresAt": ask.expires_at,
     });
     let call = ToolCallUpdate::new(ask.id.clone(), fields_of(call)).meta(meta("ask", about));
     let mut options = vec![PermissionOption::new(ALLOW_ONCE, "Allow", PermissionOptionKind::AllowOnce)];
@@ -142,6 +142,7 @@ mod tests {
             input: json!({"command": "make"}),
             why: "no rule allows it".into(),
             suggestions: suggestions.iter().map(ToString::to_string).collect(),
+            expires_at: None,
         }
     }
 

@@ -191,7 +191,9 @@ impl Renderer {
                 let seconds = pause.ms.div_ceil(1000);
                 (NoticeSeverity::Info, format!("waiting {seconds} s: {}", pause.reason))
             }
-            Wait::Jobs { .. } | Wait::Summary => (NoticeSeverity::Info, wait.to_string()),
+            Wait::Jobs { .. } | Wait::Summary | Wait::Budget { .. } => {
+                (NoticeSeverity::Info, wait.to_string())
+            }
         };
         self.note_with(severity, &text, extension::wait_meta(wait), out);
     }

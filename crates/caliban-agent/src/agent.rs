@@ -364,6 +364,7 @@ impl Agent {
         if kit.earlier_answers == EarlierAnswers::Kept {
             kit.remember_always(records.iter().map(|record| &record.event));
         }
+        kit.asks.remember(records.iter().map(|record| &record.event));
         let lost_place = stand_where_it_stood(&kit.workspace, transcript::standing(&records));
         if let Ok(todos) = serde_json::from_value(conversation.todos().clone()) {
             kit.workspace.set_todos(todos);

@@ -1,11 +1,17 @@
 //! Calls that wait for a person. An answer is bound to exactly one call and counts once: the first wins.
+//!
+//! Where the settings limit the time, an ask says when it ends. That is recorded with it, so a process that takes the turn up
+//! again waits no longer than the one before would have.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
 };
 
+use jiff::Timestamp;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     event::{Answer, Ask, Event},
@@ -13,12 +19,19 @@ use crate::{
     transcript::{Durability, Transcript},
 };
 
+/// How often the clock is read while an ask waits for its end: the machine may sleep meanwhile, and its timers with it.
+const CLOCK_LOOK: Duration = Duration::from_secs(10);
+
 /// The open asks of an agent.
 #[derive(Debug, Clone, Default)]
 pub struct Asks {
     open: Arc<Mutex<BTreeMap<String, Open>>>,
     /// The transcript of the agent, once it is made: where questions are recorded that no call of the model asks.
     home: Arc<OnceLock<Transcript>>,
+    /// How long each of them waits; for ever when absent.
+    patience: Option<Duration>,
+    /// Those that an earlier process of the same turn had open, by their ids.
+    earlier: Arc<Mutex<BTreeMap<String, Ask>>>,
 }
 
 #[derive(Debug)]
@@ -27,7 +40,23 @@ struct Open {
     answer: oneshot::Sender<Answer>,
 }
 
+/// What came of waiting for an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// A person has decided.
+    Answered(Answer),
+    /// The time is over; in words.
+    TooLate(String),
+    /// The turn is over, or nobody can answer any more.
+    Cancelled,
+}
+
 impl Asks {
+    /// Asks that wait for at most so long.
+    pub fn patient(patience: Option<Duration>) -> Self {
+        Self { patience, ..Self::default() }
+    }
+
     /// All open asks.
     pub fn open(&self) -> Vec<Ask> {
         self.lock().values().map(|open| open.ask.clone()).collect()
@@ -49,12 +78,40 @@ impl Asks {
         open.is_some_and(|open| open.answer.send(answer).is_ok())
     }
 
-    /// Opens an ask; the receiver gets its one answer. Dropping the returned guard closes the ask.
-    pub(crate) fn park(&self, ask: Ask) -> (oneshot::Receiver<Answer>, Parked) {
+    /// Takes over what an earlier process has left open in a turn that goes on now.
+    pub(crate) fn remember<'a>(&self, events: impl IntoIterator<Item = &'a Event>) {
+        let mut earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
+        for event in events {
+            match event {
+                Event::AskOpened(ask) => {
+                    earlier.insert(ask.id.clone(), ask.clone());
+                }
+                Event::AskAnswered { id, .. } => {
+                    earlier.remove(id);
+                }
+                // Somebody has ended it. Who resumes it wants to be asked.
+                Event::TurnEnded { .. } => earlier.clear(),
+                _ => {}
+            }
+        }
+    }
+
+    /// Opens an ask. Dropping the answer closes it.
+    pub(crate) fn park(&self, mut ask: Ask) -> Parked {
+        ask.expires_at = self.end_of(&ask);
         let (answer, answered) = oneshot::channel();
-        let id = ask.id.clone();
-        self.lock().insert(id.clone(), Open { ask, answer });
-        (answered, Parked { asks: self.clone(), id })
+        self.lock().insert(ask.id.clone(), Open { ask: ask.clone(), answer });
+        Parked { asks: self.clone(), ask, answered }
+    }
+
+    /// When an ask that opens now is over.
+    fn end_of(&self, ask: &Ask) -> Option<Timestamp> {
+        let before = self.earlier.lock().unwrap_or_else(PoisonError::into_inner).remove(&ask.id);
+        let is_same = |before: &Ask| before.name == ask.name && before.input == ask.input;
+        if let Some(end) = before.filter(is_same).and_then(|before| before.expires_at) {
+            return Some(end);
+        }
+        Timestamp::now().checked_add(self.patience?).ok()
     }
 
     /// The agent is made. Of several that share these asks (sub-agents) the first has the transcript.
@@ -64,16 +121,20 @@ impl Asks {
 
     /// Puts a question that is no call of the model's to whoever answers asks, and records both. None when there is no agent
     /// yet, or when it ended without an answer.
-    pub async fn put(&self, ask: Ask) -> Option<Answer> {
+    pub async fn put(&self, ask: Ask, cancel: &CancellationToken) -> Option<Answer> {
         let transcript = self.home.get()?;
+        let mut parked = self.park(ask);
+        let ask = parked.ask().clone();
         let id = ask.id.clone();
-        let (answered, _parked) = self.park(ask.clone());
         transcript.append(Event::AskOpened(ask), Durability::Synced).await.ok()?;
-        let answer = answered.await.ok();
-        let event = Event::AskAnswered { id, answer: answer.clone().unwrap_or(Answer::No(None)) };
+        let (answer, given) = match parked.answer(cancel).await {
+            Waited::Answered(answer) => (answer.clone(), Some(answer)),
+            Waited::TooLate(why) => (Answer::No(Some(why)), None),
+            Waited::Cancelled => (Answer::No(None), None),
+        };
         // An answer counts when it is recorded.
-        transcript.append(event, Durability::Synced).await.ok()?;
-        answer
+        transcript.append(Event::AskAnswered { id, answer }, Durability::Synced).await.ok()?;
+        given
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Open>> {
@@ -101,15 +162,63 @@ impl Drop for Shown<'_> {
     }
 }
 
-/// Closes an ask that nobody answered when the call goes away.
+/// An ask that waits. Dropping it closes it.
 pub(crate) struct Parked {
     asks: Asks,
-    id: String,
+    ask: Ask,
+    answered: oneshot::Receiver<Answer>,
+}
+
+impl Parked {
+    /// The ask as it is shown and recorded.
+    pub(crate) fn ask(&self) -> &Ask {
+        &self.ask
+    }
+
+    /// Waits for its answer, or for its end.
+    pub(crate) async fn answer(&mut self, cancel: &CancellationToken) -> Waited {
+        loop {
+            let left = self.ask.expires_at.map(left_until);
+            if left.is_some_and(|left| left.is_zero()) {
+                break;
+            }
+            tokio::select! {
+                answer = &mut self.answered => return answer.map_or(Waited::Cancelled, Waited::Answered),
+                () = cancel.cancelled() => return Waited::Cancelled,
+                () = tokio::time::sleep(left.unwrap_or(CLOCK_LOOK).min(CLOCK_LOOK)), if left.is_some() => {}
+            }
+        }
+        // From here on nobody answers it; an answer that was given before counts.
+        self.asks.lock().remove(&self.ask.id);
+        match self.answered.try_recv() {
+            Ok(answer) => Waited::Answered(answer),
+            Err(_) => Waited::TooLate(match self.asks.patience {
+                Some(patience) => format!("nobody answered within {}", in_words(patience)),
+                None => "nobody answered in time".to_owned(),
+            }),
+        }
+    }
+}
+
+fn left_until(end: Timestamp) -> Duration {
+    Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default()
+}
+
+/// `90 seconds`, `30 minutes`, `2 hours`.
+fn in_words(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (count, unit) = match seconds {
+        0 => (0, "second"),
+        _ if seconds % 3600 == 0 => (seconds / 3600, "hour"),
+        _ if seconds % 60 == 0 => (seconds / 60, "minute"),
+        _ => (seconds, "second"),
+    };
+    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
 }
 
 impl Drop for Parked {
     fn drop(&mut self) {
-        self.asks.lock().remove(&self.id);
+        self.asks.lock().remove(&self.ask.id);
     }
 }
 
@@ -125,18 +234,57 @@ mod tests {
             input: serde_json::json!({"command": command}),
             why: "no rule".into(),
             suggestions: Vec::new(),
+            expires_at: None,
         }
+    }
+
+    #[tokio::test]
+    async fn r24_an_ask_ends_when_it_would_have_ended_in_the_process_before() {
+        let before = Asks::patient(Some(Duration::from_secs(3600)));
+        let parked = before.park(ask("ls"));
+        let opened = Event::AskOpened(parked.ask().clone());
+        let now = Asks::patient(Some(Duration::from_secs(7200)));
+        now.remember([&opened]);
+        assert_eq!(now.park(ask("ls")).ask(), parked.ask());
+        // The same id for another call, an answer, and a turn that somebody has ended begin anew.
+        let again = |asks: &Asks, command| asks.park(ask(command)).ask().expires_at > parked.ask().expires_at;
+        now.remember([&opened]);
+        assert!(again(&now, "rm -r /"));
+        now.remember([&opened, &Event::AskAnswered { id: "call_1".into(), answer: Answer::Once }]);
+        assert!(again(&now, "ls"));
+        let ended = Event::TurnEnded {
+            outcome: crate::event::Outcome::Cancelled,
+            usage: Default::default(),
+            micro_usd: None,
+            turns: 1,
+        };
+        now.remember([&opened, &ended]);
+        assert!(again(&now, "ls"));
+    }
+
+    #[tokio::test]
+    async fn r24_an_ask_whose_time_is_over_is_not_open_any_more() {
+        let asks = Asks::patient(Some(Duration::ZERO));
+        let mut parked = asks.park(ask("ls"));
+        let late = parked.answer(&CancellationToken::new()).await;
+        assert_eq!(late, Waited::TooLate("nobody answered within 0 seconds".into()));
+        assert!(!asks.answer("call_1", Answer::Once));
+        // What was answered before counts.
+        let mut parked = asks.park(ask("ls"));
+        assert!(asks.answer("call_1", Answer::Once));
+        assert_eq!(parked.answer(&CancellationToken::new()).await, Waited::Answered(Answer::Once));
+        let words = [1, 90, 1800, 7200].map(|seconds| in_words(Duration::from_secs(seconds)));
+        assert_eq!(words, ["1 second", "90 seconds", "30 minutes", "2 hours"]);
     }
 
     #[tokio::test]
     async fn a16_an_answer_to_another_call_of_the_same_id_does_not_count() {
         let asks = Asks::default();
-        let (answered, parked) = asks.park(ask("ls"));
+        let mut parked = asks.park(ask("ls"));
         assert!(!asks.answer_exactly(&ask("rm -r /"), Answer::Once));
         assert_eq!(asks.open(), [ask("ls")]);
         assert!(asks.answer_exactly(&ask("ls"), Answer::Once));
-        assert_eq!(answered.await, Ok(Answer::Once));
+        assert_eq!(parked.answer(&CancellationToken::new()).await, Waited::Answered(Answer::Once));
         assert!(!asks.answer_exactly(&ask("ls"), Answer::Always), "once");
-        drop(parked);
     }
 }

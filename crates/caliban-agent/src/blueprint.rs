@@ -84,6 +84,8 @@ pub struct Blueprint {
     pub job_wait: Duration,
     /// Who can be asked.
     pub attendance: Attendance,
+    /// How long a question waits for an answer; for ever when absent.
+    pub ask_time: Option<Duration>,
     /// Takes secrets out of what is written down.
     pub redactor: Redactor,
     /// Whether agents can start helpers.
@@ -223,7 +225,7 @@ impl Blueprint {
     /// The kit of one agent.
     pub fn kit(&self, wanted: Wanted) -> Result<Kit, ComposeError> {
         let feed = Feed::observed(self.observers.as_ref().map(|observe| observe()));
-        let own_asks = Asks::default();
+        let own_asks = Asks::patient(self.ask_time);
         let price = self.price();
         let (purse, asks, mirror, parent, above) = match &wanted.kin {
             Kin::Independent => {

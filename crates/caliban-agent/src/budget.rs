@@ -8,6 +8,7 @@
 
 mod attempt;
 mod governor;
+mod limit;
 mod machine;
 
 use std::{
@@ -25,6 +26,8 @@ use caliban_store::ledger::{self, Near};
 use tokio::time::Instant;
 
 pub use attempt::Attempt;
+pub(crate) use limit::Raisable;
+pub use limit::{AtLimit, OnLimit};
 use machine::MachineAccount;
 pub use machine::{MachineLedger, Terms, settle_dead};
 
@@ -53,7 +56,7 @@ pub struct Reserved {
 pub enum NotReserved {
     /// A limit is in the way.
     #[error(transparent)]
-    Limit(#[from] Refusal),
+    Limit(#[from] AtLimit),
     /// The ledger cannot be written.
     #[error("what the request takes cannot be written down: {0}")]
     Ledger(#[from] caliban_store::StoreError),
@@ -163,7 +166,7 @@ impl Purse {
         let cost = self.cost(usage);
         let estimate = Estimate { tokens: usage.total(), cost, turns: 1 };
         let now = self.now();
-        let here = self.lock().ledger.reserve(&self.account, estimate, now)?;
+        let here = self.lock().ledger.reserve(&self.account, estimate, now).map_err(AtLimit::from)?;
         let Some(machine) = &self.machine else {
             return Ok((Reserved { here, machine: None }, Vec::new()));
         };

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::{Agent, Attendance, Kit, Refused},
-    asks::{Asks, Shown},
+    asks::{Asks, Shown, Waited},
     conversation::{INTERRUPTED, OpenCall},
     event::{Answer, Ask, Author, Decision, Event, Outcome, Verdict},
     feed::Entry,
@@ -113,6 +113,15 @@ impl Agent {
 }
 
 impl Kit {
+    /// The name under which it asks, when it is a sub-agent: its label, or what its session is called below its parent's.
+    pub(crate) fn asks_as(&self) -> Option<String> {
+        let parent = self.parent.as_ref()?;
+        let below =
+            self.session.strip_prefix(parent.as_str()).map(|rest| rest.trim_start_matches(['-', '/']));
+        let session = below.filter(|rest| !rest.is_empty()).unwrap_or(&self.session);
+        Some(self.label.clone().unwrap_or_else(|| session.to_owned()))
+    }
+
     /// What a person's "always" means.
     fn allow_from_now_on(&self, suggestions: &[String]) {
         let mut policy = self.policy.write().unwrap_or_else(PoisonError::into_inner);
@@ -437,13 +446,11 @@ impl Runner<'_> {
         suggestions: Vec<String>,
     ) -> Result<Judgement, TranscriptError> {
         // A sub-agent's asks stand beside its parent's: the id tells them apart.
-        let (id, agent) = match &self.kit.parent {
-            Some(_) => (
-                format!("{}:{}", self.kit.session, call.id),
-                self.kit.label.clone().or(Some(self.kit.session.clone())),
-            ),
-            None => (call.id.clone(), None),
+        let id = match &self.kit.parent {
+            Some(_) => format!("{}:{}", self.kit.session, call.id),
+            None => call.id.clone(),
         };
+        let agent = self.kit.asks_as();
         let ask = Ask {
             id: id.clone(),
             agent,
@@ -451,29 +458,40 @@ impl Runner<'_> {
             input: input.clone(),
             why: why.clone(),
             suggestions: suggestions.clone(),
+            expires_at: None,
         };
         // From the moment at which somebody could answer.
         let resting = self.kit.purse.rest();
-        let (answered, _parked) = self.asks.park(ask.clone());
+        let mut parked = self.asks.park(ask);
+        let ask = parked.ask().clone();
         self.record(Event::AskOpened(ask.clone()), Durability::Synced).await?;
         let _mirrored = self.kit.mirror.as_ref().map(|feed| Shown::new(feed, ask));
         let details = json!({"message": format!("caliban needs your permission to use {}", call.name)});
         let notify = self.kit.hooks.ask(HookEvent::Notification, None, details, self.cancel);
         let answer_recorded = async {
-            let answer = tokio::select! {
-                answer = answered => answer.unwrap_or(Answer::No(Some("nobody answered".to_owned()))),
-                () = self.cancel.cancelled() => return Ok::<_, TranscriptError>(None),
-            };
+            let waited = parked.answer(self.cancel).await;
             drop(resting);
-            let event = Event::AskAnswered { id, answer: answer.clone() };
-            self.record(event, Durability::Synced).await?;
-            Ok(Some(answer))
+            let answer = match &waited {
+                Waited::Answered(answer) => answer.clone(),
+                Waited::TooLate(why) => Answer::No(Some(why.clone())),
+                Waited::Cancelled => return Ok::<_, TranscriptError>(waited),
+            };
+            self.record(Event::AskAnswered { id, answer }, Durability::Synced).await?;
+            Ok(waited)
         };
         // A slow hook keeps nobody's answer from being recorded; the call waits for both.
         let (notified, answer) = tokio::join!(notify, answer_recorded);
         self.note(notified.warnings).await?;
-        let Some(answer) = answer? else {
-            return Ok(Judgement::MayNot(refusal(Verdict::Cancelled, "cancelled".to_owned()), Vec::new()));
+        let answer = match answer? {
+            Waited::Answered(answer) => answer,
+            Waited::TooLate(late) => {
+                let decision = refusal(Verdict::Unasked, format!("{why}, and {late}"));
+                return Ok(Judgement::MayNot(decision, suggestions));
+            }
+            Waited::Cancelled => {
+                let decision = refusal(Verdict::Cancelled, "cancelled".to_owned());
+                return Ok(Judgement::MayNot(decision, Vec::new()));
+            }
         };
         Ok(match answer {
             Answer::Once => {

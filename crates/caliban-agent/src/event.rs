@@ -308,7 +308,7 @@ pub enum Verdict {
 pub struct Ask {
     /// Unique among the asks of a session and its sub-agents: the answer is bound to exactly this call.
     pub id: String,
-    /// The sub-agent that asks, by its label; the agent itself when absent.
+    /// The sub-agent that asks, by its label or session; the agent itself when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// The tool.
@@ -319,6 +319,9 @@ pub struct Ask {
     pub why: String,
     /// The rules that would allow calls of this kind; none when no rule can.
     pub suggestions: Vec<String>,
+    /// When it counts as refused, if nobody has answered by then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
 }
 
 impl Event {

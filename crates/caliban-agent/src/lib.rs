@@ -22,6 +22,7 @@ mod guard;
 pub mod handle;
 pub mod hooks;
 mod jobs;
+mod limit_question;
 pub mod mentions;
 mod pictures;
 pub mod prompt;

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::{Agent, Kit},
-    budget::{Attempt, Estimated, NotReserved, Refusal, Reserved},
+    budget::{AtLimit, Attempt, Estimated, NotReserved, Reserved},
     event::{Event, Outcome},
     feed::{Entry, Feed},
     transcript::{Durability, Transcript, TranscriptError},
@@ -26,6 +26,7 @@ use crate::{
 };
 
 /// What a request is made of beside the agent's own parts.
+#[derive(Clone, Copy)]
 pub(crate) struct Question<'a> {
     /// The messages; the conversation when absent.
     pub(crate) messages: Option<&'a [Message]>,
@@ -49,7 +50,7 @@ pub(crate) enum Audience {
 #[derive(Debug)]
 pub(crate) enum Failed {
     Model(ProviderError),
-    Budget(Refusal),
+    Budget(AtLimit),
     /// The ledger cannot be written: nothing may be sent.
     Ledger(String),
     Storage(TranscriptError),
@@ -58,7 +59,7 @@ pub(crate) enum Failed {
 impl From<NotReserved> for Failed {
     fn from(error: NotReserved) -> Self {
         match error {
-            NotReserved::Limit(refusal) => Self::Budget(refusal),
+            NotReserved::Limit(limit) => Self::Budget(limit),
             NotReserved::Ledger(_) => Self::Ledger(error.to_string()),
         }
     }
@@ -69,7 +70,7 @@ impl Failed {
         Halt::Outcome(match self {
             Self::Model(ProviderError::Cancelled) => Outcome::Cancelled,
             Self::Model(error) => Outcome::Failed { error: error.to_string(), hint: error.hint() },
-            Self::Budget(refusal) => Outcome::Budget { limit: refusal.to_string() },
+            Self::Budget(limit) => Outcome::Budget { limit: limit.to_string() },
             Self::Ledger(error) => Outcome::failed(error),
             Self::Storage(error) => return Halt::Storage(error),
         })
@@ -77,8 +78,25 @@ impl Failed {
 }
 
 impl Agent {
-    /// Asks the model once, retries included. How long the answer took is in milliseconds.
+    /// Asks the model once, retries included. How long the answer took is in milliseconds. At a limit a person may be asked,
+    /// and the same request goes on.
     pub(crate) async fn request(
+        &mut self,
+        question: Question<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<(ModelReply, u64), Failed> {
+        loop {
+            match self.request_in_budget(question, cancel).await {
+                Err(Failed::Budget(limit)) if !self.asks_for_more(&limit, cancel).await? => {
+                    return Err(Failed::Budget(limit));
+                }
+                Err(Failed::Budget(_)) => {}
+                other => return other,
+            }
+        }
+    }
+
+    async fn request_in_budget(
         &mut self,
         question: Question<'_>,
         cancel: &CancellationToken,
@@ -118,7 +136,7 @@ impl Agent {
             (Err(_), Some(failed)) => Err(failed),
             // The end of the time that the agent may take shows as a cancelled request.
             (Err(error), None) => match self.kit.purse.time_is_up() {
-                Some(refusal) if !cancel.is_cancelled() => Err(Failed::Budget(refusal)),
+                Some(refusal) if !cancel.is_cancelled() => Err(Failed::Budget(refusal.into())),
                 _ => Err(Failed::Model(error)),
             },
         }

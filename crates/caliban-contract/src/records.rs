@@ -281,6 +281,9 @@ pub struct Ask {
     /// When it was asked, in milliseconds since 1970.
     #[serde(with = "caliban_core::instant")]
     pub opened_at: u64,
+    /// When it counts as refused, if nobody has answered by then; in milliseconds since 1970.
+    #[serde(with = "caliban_core::instant::option", skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<u64>,
 }
 
 /// What a person says to an ask, as the transcript records it.

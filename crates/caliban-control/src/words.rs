@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use caliban_contract::records::Ask;
 use caliban_core::{
     inert,
     lifecycle::{State, WaitingFor},
@@ -92,6 +93,12 @@ pub fn doing(row: &AgentRow, now_ms: u64) -> String {
     }
 }
 
+/// `refused in 12m`, for a question that does not wait for ever.
+pub fn refused_in(ask: &Ask, now_ms: u64) -> Option<String> {
+    let left = Duration::from_millis(ask.expires_at?.saturating_sub(now_ms));
+    Some(format!("refused in {}", time(left)))
+}
+
 /// How it ended, in words.
 pub fn ended(row: &AgentRow) -> String {
     let how = row.ending.as_ref().map_or_else(|| row.state.to_string(), ToString::to_string);
@@ -175,7 +182,6 @@ pub fn turns(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use caliban_contract::records::Ask;
     use caliban_core::{lifecycle::Ending, price::MicroUsd};
 
     use super::*;

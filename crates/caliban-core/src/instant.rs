@@ -22,6 +22,21 @@ pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> 
     Ok(u64::try_from(at.as_millisecond()).unwrap_or(0))
 }
 
+/// The same for instants that may be absent.
+pub mod option {
+    use serde::{Deserializer, Serialize, Serializer};
+
+    /// As text, or `null`.
+    pub fn serialize<S: Serializer>(ms: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+        ms.and_then(super::text).serialize(to)
+    }
+
+    /// The other way.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+        super::deserialize(from).map(|ms| Some(ms).filter(|ms| *ms > 0))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde::{Deserialize, Serialize};

@@ -26,6 +26,11 @@ pub enum Wait {
     },
     /// The older part of the conversation is being summarised to make room in the model's window.
     Summary,
+    /// A budget is used up, and another agent asks already whether it is raised.
+    Budget {
+        /// That agent.
+        asked_by: String,
+    },
 }
 
 /// A wait whose end is known.
@@ -45,7 +50,7 @@ impl Wait {
     pub fn pause(&self) -> Option<&Pause> {
         match self {
             Self::RateLimit(pause) | Self::Outage(pause) | Self::Retry(pause) => Some(pause),
-            Self::DiskFull { .. } | Self::Jobs { .. } | Self::Summary => None,
+            Self::DiskFull { .. } | Self::Jobs { .. } | Self::Summary | Self::Budget { .. } => None,
         }
     }
 }
@@ -58,6 +63,9 @@ impl fmt::Display for Wait {
             Self::RateLimit(pause) | Self::Outage(pause) | Self::Retry(pause) => f.write_str(&pause.reason),
             Self::Jobs { commands } => write!(f, "waiting for background commands: {}", commands.join("; ")),
             Self::Summary => f.write_str("making room: summarising the older part"),
+            Self::Budget { asked_by } => {
+                write!(f, "the budget is used up: waits for your answer to {asked_by}")
+            }
         }
     }
 }

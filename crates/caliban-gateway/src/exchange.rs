@@ -109,7 +109,7 @@ impl Asker {
 
     async fn reserve(&self, purse: Purse, estimate: Estimated, model: &str) -> Result<Metered, Refusal> {
         let (reserved, near) = purse.reserve(estimate, model).await.map_err(|error| match error {
-            NotReserved::Limit(limit) => Refusal::Budget(self.in_words(&limit)),
+            NotReserved::Limit(limit) => Refusal::Budget(self.in_words(&limit.refusal)),
             NotReserved::Ledger(_) => Refusal::NoLedger(error.to_string()),
         })?;
         for near in near {

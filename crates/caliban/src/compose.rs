@@ -286,6 +286,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         limits: Limits { max_turns: settings.limits.max_turns.get() },
         job_wait: Duration::from_secs(settings.bash.job_wait_seconds),
         attendance,
+        ask_time: settings.approvals.timeout_seconds.map(|seconds| Duration::from_secs(seconds.get())),
         redactor,
         helpers: if settings.sub_agents { Helpers::Allowed } else { Helpers::Off },
         fallback,

@@ -142,6 +142,7 @@ impl World {
             limits: Limits { max_turns: self.max_turns },
             job_wait: std::time::Duration::from_secs(60),
             attendance: Attendance::Somebody,
+            ask_time: None,
             redactor: Redactor::new(Vec::<(String, String)>::new()),
             helpers: self.helpers,
             definitions: Arc::new([]),

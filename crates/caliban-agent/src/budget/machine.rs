@@ -19,10 +19,10 @@ use caliban_store::{
 };
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::NotReserved;
+use super::{NotReserved, OnLimit};
 
 /// How often a busy ledger is asked again; each time it is waited for as long as the store waits.
-const PATIENCE: u32 = 10;
+pub(super) const PATIENCE: u32 = 10;
 
 /// The ledger of this machine and user. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -51,12 +51,18 @@ pub struct Terms {
     pub per_repo_day: Limits,
     /// What all agents may spend in a day.
     pub per_day: Limits,
+    /// What is done at a limit.
+    pub on_limit: OnLimit,
 }
 
 impl MachineLedger {
     /// The ledger in this file; nothing is opened before it is needed.
     pub fn new(terms: Terms) -> Self {
         Self(Arc::new(Inner { terms, ledger: Mutex::new(None) }))
+    }
+
+    pub(super) fn terms(&self) -> &Terms {
+        &self.0.terms
     }
 
     pub(super) fn account(&self, name: &str, label: Option<String>, tree: Limits) -> MachineAccount {
@@ -95,7 +101,7 @@ pub async fn settle_dead(ledger: &mut Ledger) -> Result<(), StoreError> {
 }
 
 /// Whether a process is gone. One that cannot be looked at is not.
-fn is_dead(owner: &Owner, boot: &str) -> bool {
+pub(super) fn is_dead(owner: &Owner, boot: &str) -> bool {
     if boot.is_empty() || owner.boot.is_empty() {
         return false;
     }
@@ -120,8 +126,8 @@ fn without_time(limits: Limits) -> Limits {
 /// An account in the machine's ledger.
 #[derive(Debug)]
 pub(super) struct MachineAccount {
-    ledger: MachineLedger,
-    account: Account,
+    pub(super) ledger: MachineLedger,
+    pub(super) account: Account,
     above: Option<Arc<MachineAccount>>,
     is_open: AtomicBool,
     /// What earlier processes have spent, for a ledger that does not know the account.
@@ -155,6 +161,8 @@ macro_rules! patiently {
         }
     }};
 }
+
+pub(super) use patiently;
 
 impl MachineAccount {
     fn new(ledger: MachineLedger, account: Account, above: Option<Arc<Self>>) -> Self {
@@ -228,7 +236,10 @@ impl MachineAccount {
                 for (account, _) in &unopened {
                     account.is_open.store(true, Ordering::Release);
                 }
-                Asked { known, granted: granted.map_err(|refused| NotReserved::Limit(refused.in_names())) }
+                Asked {
+                    known,
+                    granted: granted.map_err(|refused| NotReserved::Limit(self.at_limit(refused))),
+                }
             }
             Err(error) => Asked { known: None, granted: Err(NotReserved::Ledger(error)) },
         }

@@ -86,6 +86,7 @@ impl World {
             limits: Limits { max_turns: 50 },
             job_wait: std::time::Duration::from_secs(60),
             attendance: Attendance::Somebody,
+            ask_time: None,
             redactor: self.redactor.clone(),
             helpers: Helpers::Allowed,
             definitions: Arc::new([]),

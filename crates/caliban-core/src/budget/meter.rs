@@ -195,6 +195,29 @@ impl Limits {
     /// No limit at all.
     pub const NONE: Self = Self { tokens: None, usd: None, turns: None, wall_ms: None };
 
+    /// The limit of one kind.
+    #[must_use]
+    pub fn of(self, kind: Kind) -> Option<u64> {
+        match kind {
+            Kind::Tokens => self.tokens,
+            Kind::Usd => self.usd.map(|usd| usd.0),
+            Kind::Turns => self.turns,
+            Kind::Wall => self.wall_ms,
+        }
+    }
+
+    /// The same with another limit of one kind.
+    #[must_use]
+    pub fn with(self, kind: Kind, limit: u64) -> Self {
+        let limit = Some(limit);
+        match kind {
+            Kind::Tokens => Self { tokens: limit, ..self },
+            Kind::Usd => Self { usd: limit.map(MicroUsd), ..self },
+            Kind::Turns => Self { turns: limit, ..self },
+            Kind::Wall => Self { wall_ms: limit, ..self },
+        }
+    }
+
     /// The narrower of two, kind by kind.
     #[must_use]
     pub fn narrower(self, other: Self) -> Self {
@@ -245,6 +268,17 @@ impl Kind {
             Self::Usd => format!("{} of {}", MicroUsd(used), MicroUsd(limit)),
             Self::Turns => format!("{used} of {limit} turns"),
             Self::Wall => format!("{} of {} seconds", used / 1_000, limit / 1_000),
+        }
+    }
+
+    /// "$4.10", "900 tokens".
+    #[must_use]
+    pub fn amount_in_words(self, amount: u64) -> String {
+        match self {
+            Self::Tokens => format!("{amount} tokens"),
+            Self::Usd => MicroUsd(amount).to_string(),
+            Self::Turns => format!("{amount} turns"),
+            Self::Wall => format!("{} seconds", amount / 1_000),
         }
     }
 

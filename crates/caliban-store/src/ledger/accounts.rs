@@ -29,7 +29,7 @@ pub enum Opened {
 
 impl Ledger {
     /// Opens an account, or finds it. Limits that the agent is started with replace those of the ledger when they are others
-    /// than at its last start; so what a person has set since holds until somebody starts it with another limit.
+    /// than at its last start; so what a person has set since, or raised, holds until somebody starts it with another limit.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -139,7 +139,8 @@ async fn open(conn: &mut SqliteConnection, account: &Account, now: Stamp) -> Res
     if let Some((seq, before)) = found {
         let tree = if before == asked { None } else { Some(&asked) };
         sqlx::query(
-            "UPDATE accounts SET repo = $1, label = $2, own_limits = $3, asked_limits = $4, \
+            "UPDATE accounts SET repo = $1, label = $2, own_asked = $3, asked_limits = $4, \
+             own_limits = CASE WHEN own_asked = $3 THEN own_limits ELSE $3 END, \
              tree_limits = coalesce($5, tree_limits) WHERE seq = $6",
         )
         .bind(account.repo.to_string_lossy())
@@ -171,10 +172,10 @@ async fn insert(
     let is_real = !asked.is_empty();
     let none = limits_text(Limits::NONE);
     sqlx::query(
-        "INSERT INTO accounts (id, parent, repo, label, own_limits, tree_limits, asked_limits, created_at)
-         VALUES ($1, (SELECT seq FROM accounts WHERE id = $2), $3, $4, $5, $6, $7, $8)
+        "INSERT INTO accounts (id, parent, repo, label, own_limits, own_asked, tree_limits, asked_limits, created_at)
+         VALUES ($1, (SELECT seq FROM accounts WHERE id = $2), $3, $4, $5, $5, $6, $7, $8)
          ON CONFLICT (id) DO UPDATE SET parent = coalesce(excluded.parent, parent), repo = excluded.repo, \
-           label = excluded.label, own_limits = excluded.own_limits, tree_limits = excluded.tree_limits, \
+           label = excluded.label, own_limits = excluded.own_limits, own_asked = excluded.own_asked, tree_limits = excluded.tree_limits, \
            asked_limits = excluded.asked_limits WHERE asked_limits = '' AND excluded.asked_limits <> ''",
     )
     .bind(id.as_str())

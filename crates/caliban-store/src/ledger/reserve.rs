@@ -219,8 +219,9 @@ async fn shared(
     repo: &str,
 ) -> Result<Vec<SqliteRow>, sqlx::Error> {
     sqlx::query(
-        "SELECT m.*, l.limits FROM meters m LEFT JOIN limits l ON l.kind = m.kind \
-           AND l.subject = CASE m.kind WHEN 'repo_day' THEN $3 ELSE '' END \
+        "SELECT m.*, coalesce(today.limits, l.limits) AS limits FROM meters m \
+         LEFT JOIN limits today ON today.kind = m.kind AND today.subject = m.subject \
+         LEFT JOIN limits l ON l.kind = m.kind AND l.subject = CASE m.kind WHEN 'repo_day' THEN $3 ELSE '' END \
          WHERE (m.kind, m.subject) IN (('repo_day', $1), ('day', $2), ('all', ''))",
     )
     .bind(repo_day)

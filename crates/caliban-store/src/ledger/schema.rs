@@ -3,7 +3,8 @@
 //! `accounts` are agents: fleet agents, sessions, their sub-agents. `meters` are the pools that a request counts in: one for
 //! the agent itself, one for each tree that it belongs to, one for its repo's day, one for the day, one for everything.
 //! `reservations` are requests in flight, each with its process; an id is never given twice. `history` is what was settled,
-//! by day, agent and model. `limits` are those that a person has set beside the settings. `lanes` and `tickets` are the
+//! by day, agent and model. `limits` are those that a person has set beside the settings: for each day, or (by a yes at a limit)
+//! for one. `questions` are limits that somebody is asking a person about. `lanes` and `tickets` are the
 //! governor's: how each provider's key may be used now, and who waits for it.
 
 use crate::open::Schema;
@@ -14,8 +15,23 @@ pub const SCHEMA: Schema = Schema {
     application_id: 0x6361_6c6c,
     base: 1,
     tables: TABLES,
-    steps: &[],
+    steps: &[QUESTIONS],
 };
+
+/// A limit can be asked about, and an agent's own one raised.
+const QUESTIONS: &str = "
+ALTER TABLE accounts ADD COLUMN own_asked TEXT NOT NULL DEFAULT '';
+CREATE TABLE questions (
+  kind TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  account TEXT NOT NULL,
+  boot TEXT NOT NULL,
+  pid BIGINT NOT NULL,
+  started BIGINT NOT NULL,
+  denied_ms BIGINT,
+  PRIMARY KEY (kind, subject)
+) WITHOUT ROWID;
+";
 
 const TABLES: &str = "
 CREATE TABLE accounts (

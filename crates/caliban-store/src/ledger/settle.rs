@@ -103,7 +103,7 @@ impl Ledger {
     }
 }
 
-fn owner(row: &SqliteRow) -> Owner {
+pub(super) fn owner(row: &SqliteRow) -> Owner {
     Owner {
         boot: row.get("boot"),
         pid: i32::try_from(row.get::<i64, _>("pid")).unwrap_or_default(),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use caliban_core::budget::{Limits, Meter};
 use jiff::civil::Date;
 use sqlx::Row;
+use sqlx::sqlite::SqliteConnection;
 
 use super::meters::{self, limits_of, limits_text};
 use super::reserve::{EVERYTHING, repo_day};
@@ -27,6 +28,28 @@ pub enum Pool {
     Everything,
 }
 
+impl Pool {
+    /// Its meter.
+    pub(super) fn key(&self) -> (&'static str, String) {
+        match self {
+            Self::Agent(id) => ("agent", id.as_str().to_owned()),
+            Self::Tree(id) => ("tree", id.as_str().to_owned()),
+            Self::RepoDay(repo, day) => ("repo_day", repo_day(*day, &repo.to_string_lossy())),
+            Self::Day(day) => ("day", day.to_string()),
+            Self::Everything => ("all", EVERYTHING.to_owned()),
+        }
+    }
+
+    /// Whose limit a person sets, for a pool of a day.
+    pub(super) fn set_limit(&self) -> Option<SetLimit> {
+        match self {
+            Self::RepoDay(repo, _) => Some(SetLimit::RepoDay(repo.clone())),
+            Self::Day(_) => Some(SetLimit::Day),
+            Self::Agent(_) | Self::Tree(_) | Self::Everything => None,
+        }
+    }
+}
+
 /// How a pool stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PoolState {
@@ -47,7 +70,7 @@ pub enum SetLimit {
 }
 
 impl SetLimit {
-    fn key(&self) -> (&'static str, String) {
+    pub(super) fn key(&self) -> (&'static str, String) {
         match self {
             Self::RepoDay(repo) => ("repo_day", repo.to_string_lossy().into_owned()),
             Self::Day => ("day", String::new()),
@@ -61,13 +84,7 @@ impl Ledger {
     /// # Errors
     /// See [`StoreError`].
     pub async fn pool(&mut self, pool: &Pool) -> Result<PoolState, StoreError> {
-        let (kind, subject) = match pool {
-            Pool::Agent(id) => ("agent", id.as_str().to_owned()),
-            Pool::Tree(id) => ("tree", id.as_str().to_owned()),
-            Pool::RepoDay(repo, day) => ("repo_day", repo_day(*day, &repo.to_string_lossy())),
-            Pool::Day(day) => ("day", day.to_string()),
-            Pool::Everything => ("all", EVERYTHING.to_owned()),
-        };
+        let (kind, subject) = pool.key();
         let conn = self.db.conn().await?;
         let row = sqlx::query("SELECT * FROM meters WHERE kind = $1 AND subject = $2")
             .bind(kind)
@@ -75,24 +92,9 @@ impl Ledger {
             .fetch_optional(conn)
             .await
             .map_err(|error| self.db.words(error))?;
-        let limits = match pool {
-            Pool::Agent(id) => self.account_limits("own_limits", id).await?,
-            Pool::Tree(id) => self.account_limits("tree_limits", id).await?,
-            Pool::RepoDay(repo, _) => self.set_limit(&SetLimit::RepoDay(repo.clone())).await?,
-            Pool::Day(_) => self.set_limit(&SetLimit::Day).await?,
-            Pool::Everything => None,
-        };
-        Ok(PoolState { meter: row.as_ref().map(meters::meter).unwrap_or_default(), limits })
-    }
-
-    async fn account_limits(&mut self, column: &str, id: &AccountId) -> Result<Option<Limits>, StoreError> {
         let conn = self.db.conn().await?;
-        let row = sqlx::query("SELECT own_limits, tree_limits FROM accounts WHERE id = $1")
-            .bind(id.as_str())
-            .fetch_optional(conn)
-            .await;
-        let row = row.map_err(|error| self.db.words(error))?;
-        Ok(row.map(|row| limits_of(row.get(column))))
+        let limits = limits_in(conn, pool).await.map_err(|error| self.db.words(error))?;
+        Ok(PoolState { meter: row.as_ref().map(meters::meter).unwrap_or_default(), limits })
     }
 
     /// The limit that a person has set, if one has.
@@ -111,7 +113,8 @@ impl Ledger {
         found.map(|found| found.map(|text| limits_of(&text))).map_err(|error| self.db.words(error))
     }
 
-    /// Sets a limit in place of the settings', or takes it away again. It holds from the next request on.
+    /// Sets a limit in place of the settings', or takes it away again, with what was raised for a single day. It holds from
+    /// the next request on.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -119,6 +122,15 @@ impl Ledger {
         let (kind, subject) = whose.key();
         self.db
             .write(async |tx: &mut Tx<'_>| -> Result<(), StoreError> {
+                let of_one_day = match whose {
+                    SetLimit::Day => sqlx::query("DELETE FROM limits WHERE kind = $1 AND subject <> $2"),
+                    // The day and a blank stand before the repo.
+                    SetLimit::RepoDay(_) => sqlx::query(
+                        "DELETE FROM limits WHERE kind = $1 AND subject <> $2 AND substr(subject, 12) = $2",
+                    ),
+                };
+                let cleared = of_one_day.bind(kind).bind(&subject).execute(tx.conn()).await;
+                cleared.map_err(|error| tx.words(error))?;
                 let query = match limits {
                     Some(limits) => sqlx::query(
                         "INSERT INTO limits (kind, subject, limits) VALUES ($1, $2, $3) \
@@ -135,4 +147,35 @@ impl Ledger {
             })
             .await
     }
+}
+
+/// The limits that the ledger has for a pool. Of a day: what was raised for it, else what holds for each.
+pub(super) async fn limits_in(
+    conn: &mut SqliteConnection,
+    pool: &Pool,
+) -> Result<Option<Limits>, sqlx::Error> {
+    let column = match pool {
+        Pool::Agent(_) => "own_limits",
+        Pool::Tree(_) => "tree_limits",
+        Pool::RepoDay(..) | Pool::Day(_) => "limits",
+        Pool::Everything => return Ok(None),
+    };
+    let (kind, subject) = pool.key();
+    let row = match pool.set_limit() {
+        Some(whose) => {
+            sqlx::query(
+                "SELECT limits FROM limits WHERE kind = $1 AND subject IN ($2, $3) ORDER BY subject = $2 DESC LIMIT 1",
+            )
+            .bind(kind)
+            .bind(&subject)
+            .bind(whose.key().1)
+            .fetch_optional(conn)
+            .await?
+        }
+        None => {
+            let query = sqlx::query("SELECT own_limits, tree_limits FROM accounts WHERE id = $1");
+            query.bind(&subject).fetch_optional(conn).await?
+        }
+    };
+    Ok(row.map(|row| limits_of(row.get(column))))
 }

@@ -4,8 +4,8 @@ use caliban_core::budget::{Kind, Limits, Refused, Scope, Spent};
 use caliban_core::price::MicroUsd;
 use caliban_core::usage::Usage;
 use caliban_store::ledger::{
-    Account, AccountId, Admission, By, Filter, First, Granted, Lane, Ledger, LedgerError, Near, Opened,
-    Opening, Owner, Pool, Request, SetLimit,
+    Account, AccountId, Admission, Asker, By, Closed, Filter, First, Granted, Lane, Ledger, LedgerError,
+    Near, Opened, Opening, Owner, Pool, Reached, Request, SetLimit, Turn,
 };
 use caliban_store::{Stamp, StoreUrl};
 use jiff::civil::{Date, date};
@@ -308,4 +308,74 @@ async fn r24_requests_are_spaced_to_the_allowance_that_the_server_names() {
     // A process that is killed while it waits is in nobody's way.
     ledger.settle_dead(|_| true).await.expect("dead");
     assert_eq!(ledger.lane(&lane).await.expect("lane").1, 0);
+}
+
+fn asker<'a>(account: &'a AccountId, owner: &'a Owner, since_ms: u64) -> Asker<'a> {
+    Asker { account, owner, since_ms }
+}
+
+#[tokio::test]
+async fn r20_a_yes_raises_the_limit_that_was_shown_once_and_a_day_for_that_day_only() {
+    let mut world = world().await;
+    let own = Account { own: tokens(50), ..account("a", None, tokens(100)) };
+    world.opens(&own).await;
+    let reached = |pool: Pool, limit| Reached { pool, kind: Kind::Tokens, limit, of_settings: tokens(100) };
+    let of_agent = reached(Pool::Agent(id("a")), 50);
+    assert_eq!(over(world.asks("a", 60).await), Some(Scope::Agent));
+    assert!(world.ledger.raise(&of_agent, 25).await.expect("raise"));
+    assert!(!world.ledger.raise(&of_agent, 25).await.expect("raise"), "it is another limit now");
+    // The next start with the same settings keeps it; with others, those hold.
+    world.opens(&own).await;
+    assert_eq!(world.ledger.pool(&Pool::Agent(id("a"))).await.expect("pool").limits, Some(tokens(75)));
+    world.opens(&Account { own: tokens(40), ..own.clone() }).await;
+    assert_eq!(world.ledger.pool(&Pool::Agent(id("a"))).await.expect("pool").limits, Some(tokens(40)));
+    let tree = reached(Pool::Tree(id("a")), 100);
+    assert!(world.ledger.raise(&tree, 50).await.expect("raise"));
+    assert_eq!(world.ledger.pool(&Pool::Tree(id("a"))).await.expect("pool").limits, Some(tokens(150)));
+    // A day's limit of the settings, for that day; the next has what it had.
+    world.opens(&account("b", None, Limits::NONE)).await;
+    assert_eq!(over(world.asks_on("b", 120, DAY, tokens(100), 1).await), Some(Scope::Day));
+    assert!(world.ledger.raise(&reached(Pool::Day(DAY), 100), 50).await.expect("raise"));
+    world.asks_on("b", 120, DAY, tokens(100), 1).await.expect("raised");
+    let tomorrow = DAY.tomorrow().expect("day");
+    assert_eq!(over(world.asks_on("b", 120, tomorrow, tokens(100), 1).await), Some(Scope::Day));
+    let repo = Pool::RepoDay("/repo".into(), DAY);
+    assert!(world.ledger.raise(&reached(repo.clone(), 100), 50).await.expect("raise"));
+    assert_eq!(world.ledger.pool(&repo).await.expect("pool").limits, Some(tokens(150)));
+    // What a person sets afterwards takes its place.
+    world.ledger.change_limit(&SetLimit::RepoDay("/repo".into()), None).await.expect("unset");
+    assert_eq!(world.ledger.pool(&repo).await.expect("pool").limits, None);
+    world.ledger.change_limit(&SetLimit::Day, Some(tokens(90))).await.expect("set");
+    assert_eq!(world.ledger.pool(&Pool::Day(DAY)).await.expect("pool").limits, Some(tokens(90)));
+}
+
+#[tokio::test]
+async fn r20_of_all_who_come_to_a_limit_one_asks() {
+    let mut world = world().await;
+    let (a, b, first, second) = (id("a"), id("b"), owner(1), owner(2));
+    let (one, other) = (asker(&a, &first, 10), asker(&b, &second, 10));
+    let pool = Pool::Day(DAY);
+    let nobody = |_: &Owner| false;
+    assert_eq!(world.ledger.take_question(&pool, one, nobody).await.expect("turn"), Turn::Ours);
+    assert_eq!(world.ledger.take_question(&pool, one, nobody).await.expect("turn"), Turn::Ours);
+    assert_eq!(world.ledger.take_question(&pool, other, nobody).await.expect("turn"), Turn::Others(id("a")));
+    // Another limit is another question.
+    assert_eq!(
+        world.ledger.take_question(&Pool::Tree(id("b")), other, nobody).await.expect("turn"),
+        Turn::Ours
+    );
+    // Its no is the answer for those who waited, and not for who comes later.
+    world.ledger.close_question(&pool, one, Closed::Denied(20)).await.expect("close");
+    assert_eq!(world.ledger.take_question(&pool, other, nobody).await.expect("turn"), Turn::Denied);
+    assert_eq!(
+        world.ledger.take_question(&pool, asker(&b, &second, 21), nobody).await.expect("turn"),
+        Turn::Ours
+    );
+    // Whoever asks and is gone asks no more.
+    assert_eq!(
+        world.ledger.take_question(&pool, one, |owner| owner.pid == 2).await.expect("turn"),
+        Turn::Ours
+    );
+    world.ledger.close_question(&pool, one, Closed::Open).await.expect("close");
+    assert_eq!(world.ledger.take_question(&pool, other, nobody).await.expect("turn"), Turn::Ours);
 }

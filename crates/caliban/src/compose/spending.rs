@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use caliban_agent::budget::{MachineLedger, Terms};
+use caliban_agent::budget::{MachineLedger, OnLimit, Terms};
 use caliban_contract::ancestry::{self, Ancestry};
 use caliban_core::budget;
 
@@ -19,7 +19,20 @@ pub(crate) fn ledger(loaded: &Loaded, above: Option<&str>) -> MachineLedger {
         per_agent: budget.per_agent.limits(),
         per_repo_day: budget.per_repo_day.limits(),
         per_day: budget.per_day.limits(),
+        on_limit: if may_ask() { budget.on_limit } else { OnLimit::Stop },
     })
+}
+
+/// Whether a person can be the one who answers. A program that an agent's command runs is not asked about limits: the agent
+/// could say yes itself.
+fn may_ask() -> bool {
+    match ancestry::own() {
+        Ancestry::Person => true,
+        Ancestry::Agents(agents) => {
+            agents.first().is_some_and(|agent| agent.which == ancestry::Which::Worker)
+        }
+        Ancestry::Unknown => false,
+    }
 }
 
 /// The account of the agent in one of whose commands this program runs: what it spends, that one spends.

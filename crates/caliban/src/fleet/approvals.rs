@@ -50,7 +50,8 @@ pub(super) fn print(open: &[Numbered], out: &mut dyn Write) -> std::io::Result<(
     let now = caliban_contract::wall_ms();
     for asked in open {
         let age = Duration::from_millis(now.saturating_sub(asked.ask.opened_at));
-        writeln!(out, "{}  {}  {} ago", number(asked), who(asked), row::time(age))?;
+        let end = row::refused_in(&asked.ask, now).map(|end| format!(", {end}")).unwrap_or_default();
+        writeln!(out, "{}  {}  {} ago{end}", number(asked), who(asked), row::time(age))?;
         let call = if asked.ask.call.is_empty() { &asked.ask.what } else { &asked.ask.call };
         let mut is_cut = asked.ask.call.is_empty();
         for line in call.lines() {

@@ -13,6 +13,7 @@ use caliban_agent::{
 use caliban_core::inert;
 use caliban_mcp::{Elicit, Form, Question, Reply};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 /// Where the questions of a composition's servers go: to the first agent that is made of it.
 #[derive(Clone, Default)]
@@ -60,8 +61,10 @@ impl Questions {
             input: json!({"prompt": question.message}),
             why: format!("the MCP server {server} asks{how}"),
             suggestions: Vec::new(),
+            expires_at: None,
         };
-        match asks.put(ask).await {
+        // A server that goes away with its agent drops the question.
+        match asks.put(ask, &CancellationToken::new()).await {
             Some(Answer::Once | Answer::Always) => Reply::Yes,
             Some(Answer::No(Some(text))) => Reply::Text(text),
             Some(Answer::No(None)) | None => Reply::No,

@@ -12,6 +12,7 @@ use std::{
 
 use caliban_agent::{
     background,
+    budget::OnLimit,
     fence::Sandbox,
     hooks,
     prompt::{DEFAULT_CONTEXT_BYTES, DEFAULT_FILES},
@@ -50,6 +51,8 @@ pub(crate) struct Settings {
     pub budget: Budget,
     /// What the agent may do.
     pub permissions: Permissions,
+    /// Questions to a person.
+    pub approvals: Approvals,
     /// Whether commands that nobody has approved are fenced; `required` for background agents and `auto` in the foreground
     /// when not set.
     pub sandbox: Option<Sandbox>,
@@ -95,6 +98,7 @@ impl Default for Settings {
             limits: Limits::default(),
             budget: Budget::default(),
             permissions: Permissions::default(),
+            approvals: Approvals::default(),
             sandbox: None,
             git_programs: GitPrograms::Ask,
             fence: Fence::default(),
@@ -210,6 +214,9 @@ pub(crate) struct Budget {
     pub per_repo_day: Amount,
     /// All agents of the user on this machine, each day.
     pub per_day: Amount,
+    /// What an agent does that comes to one of these, or to a budget of its own: it ends, or a person is asked whether it goes
+    /// on with more.
+    pub on_limit: OnLimit,
 }
 
 /// An amount of `[budget]`: `{ tokens = 500000, usd = 5.0 }`.
@@ -247,6 +254,14 @@ pub(crate) struct Permissions {
     pub deny: Vec<String>,
     /// More directories that the agent works in; absolute once loaded.
     pub add_dirs: Vec<PathBuf>,
+}
+
+/// `[approvals]`: questions to a person.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Approvals {
+    /// Seconds after which a question that nobody has answered counts as refused, and the agent goes on; none when not set.
+    pub timeout_seconds: Option<NonZeroU64>,
 }
 
 /// `[fence]`: what fenced commands find. The lists add up across layers.

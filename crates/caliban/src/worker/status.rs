@@ -187,7 +187,7 @@ impl Status {
                     self.now.activity = Some("asking the model".to_owned());
                 }
             }
-            Entry::Waiting(wait @ Wait::Jobs { .. }) => {
+            Entry::Waiting(wait @ (Wait::Jobs { .. } | Wait::Budget { .. })) => {
                 self.now.activity = Some(inert::line(&wait.to_string()).into_owned());
             }
             Entry::Broken { reason } => self.broken = Some(reason.clone()),
@@ -221,7 +221,11 @@ impl Status {
                     self.now.last_text = Some(inert::line(&text).chars().take(LAST_TEXT_CHARS).collect());
                 }
             }
-            Event::Asked { estimate: usage, .. } | Event::Counted { usage } => self.now.in_flight = *usage,
+            Event::Asked { estimate, .. } => {
+                self.now.in_flight = *estimate;
+                self.now.activity = Some("asking the model".to_owned());
+            }
+            Event::Counted { usage } => self.now.in_flight = *usage,
             Event::Unanswered { .. } => self.now.in_flight = Usage::default(),
             Event::CallStarted { name, input, .. } => {
                 let what = format!("{name} {}", caliban_agent::describe(input));
@@ -273,6 +277,7 @@ impl Status {
                 call,
                 why: Some(inert::line(&ask.why).into_owned()),
                 suggestions: ask.suggestions.clone(),
+                expires_at: ask.expires_at.and_then(|end| u64::try_from(end.as_millisecond()).ok()),
                 // Another call under the same id is another question.
                 opened_at: old.filter(|old| old.digest == digest).map_or(now, |old| old.opened_at),
                 digest,
@@ -472,6 +477,7 @@ mod tests {
             input: serde_json::json!({"command": command}),
             why: "no rule".into(),
             suggestions: Vec::new(),
+            expires_at: None,
         }
     }
 

@@ -32,6 +32,7 @@ providers.anthropic.base_url = "https://api.anthropic.com/v1" # default
 providers.anthropic.api_key = "set"                           # environment ANTHROPIC_API_KEY
 providers.openrouter.api_key = "set"                          # ~/config/caliban/settings.toml:7
 limits.max_turns = 50                                         # ~/repo/.caliban/settings.toml:1
+budget.on_limit = "stop"                                      # default
 permissions.mode = "plan"                                     # flag --permission-mode
 permissions.allow[0] = "Bash(git *)"                          # ~/config/caliban/settings.toml:4
 permissions.allow[1] = "Edit(src/**)"                         # ~/repo/.caliban/settings.toml:7

@@ -49,6 +49,7 @@ mod inherited;
 mod isolation;
 mod landing;
 mod ledger;
+mod limits_asked;
 mod logs_follow;
 mod logs_json;
 mod lost_runtime;
