@@ -18,11 +18,11 @@ use std::{
 };
 
 use caliban_core::{
-    budget::{AccountError, Estimate, Ledger, Limits, Millis, Refused, Reservation, Spent},
+    budget::{AccountError, Estimate, Ledger, Limits, Millis, NearLimit, Refused, Reservation, Spent},
     price::{MicroUsd, Price},
     usage::Usage,
 };
-use caliban_store::ledger::{self, Near};
+use caliban_store::ledger;
 use tokio::time::Instant;
 
 pub use attempt::Attempt;
@@ -70,6 +70,10 @@ struct Book {
     at_work: BTreeMap<String, i64>,
     /// The working time that the machine's ledger knows of.
     told_ms: u64,
+    /// For each account: the limit of which most was used at its last request, when that is much.
+    near: BTreeMap<String, NearLimit>,
+    /// Notices of limits that nobody has taken.
+    notices: Vec<String>,
 }
 
 impl Purse {
@@ -79,7 +83,13 @@ impl Purse {
         // The ledger is empty: the account cannot exist, and it has no parent.
         let _new = ledger.open_account(account.to_owned(), None, Limits::NONE, limits);
         Self {
-            book: Arc::new(Mutex::new(Book { ledger, at_work: BTreeMap::new(), told_ms: 0 })),
+            book: Arc::new(Mutex::new(Book {
+                ledger,
+                at_work: BTreeMap::new(),
+                told_ms: 0,
+                near: BTreeMap::new(),
+                notices: Vec::new(),
+            })),
             epoch: Instant::now(),
             account: account.to_owned(),
             price,
@@ -156,12 +166,12 @@ impl Purse {
     }
 
     /// Asks for a request of about `tokens`. When it is granted, that is on the disk; limits that are nearly reached are told
-    /// once.
+    /// once, in words.
     pub async fn reserve(
         &self,
         tokens: Estimated,
         model: &str,
-    ) -> Result<(Reserved, Vec<Near>), NotReserved> {
+    ) -> Result<(Reserved, Vec<String>), NotReserved> {
         let usage = tokens.usage();
         let cost = self.cost(usage);
         let estimate = Estimate { tokens: usage.total(), cost, turns: 1 };
@@ -177,7 +187,10 @@ impl Purse {
             self.book_here(less(known, self.spent()));
         }
         match asked.granted {
-            Ok(granted) => Ok((Reserved { here, machine: Some(granted.reservation) }, granted.near)),
+            Ok(granted) => {
+                let notices = self.note_limits(machine, &granted);
+                Ok((Reserved { here, machine: Some(granted.reservation) }, notices))
+            }
             Err(error) => {
                 self.release_here(here);
                 Err(error)

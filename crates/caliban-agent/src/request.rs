@@ -192,13 +192,7 @@ impl<'a> Meter<'a> {
             return Ok(());
         }
         let (reserved, near) = self.kit.purse.reserve(self.estimate, &self.kit.model).await?;
-        let mut events: Vec<Event> = near
-            .into_iter()
-            .map(|near| {
-                let used = near.kind.part_in_words(near.used, near.limit);
-                Event::Note { text: format!("the budget of {} is nearly used up: {used}", near.scope) }
-            })
-            .collect();
+        let mut events: Vec<Event> = near.into_iter().map(|text| Event::Note { text }).collect();
         events.push(Event::Asked { estimate: self.estimate.usage(), model: Some(self.kit.model.clone()) });
         for event in events {
             if let Err(error) = self.record(event).await {

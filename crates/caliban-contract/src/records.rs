@@ -9,7 +9,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use caliban_core::budget::Limits;
+use caliban_core::budget::{Limits, NearLimit};
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Outcome, WaitingFor};
 use caliban_core::mode::Mode;
@@ -182,6 +182,9 @@ pub struct WorkerStatus {
     pub in_flight: Usage,
     /// Its cost, when the price is known.
     pub in_flight_micro_usd: Option<MicroUsd>,
+    /// The limit of which it has used most, when that is much.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub near_limit: Option<NearLimit>,
     /// The model that it uses.
     pub model: Option<String>,
     /// The branch of its worktree.

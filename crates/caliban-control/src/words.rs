@@ -20,14 +20,14 @@ pub struct Shown<'a> {
     pub row: &'a AgentRow,
     /// Whether it cannot go on without a person.
     pub needs_you: bool,
-    /// What it is doing, waits for, or how it ended.
+    /// What it is doing, waits for, or how it ended; behind a limit that it has nearly used up.
     pub doing: String,
 }
 
 impl<'a> Shown<'a> {
     /// The row, and what it means at `now_ms` (milliseconds since 1970).
     pub fn new(row: &'a AgentRow, now_ms: u64) -> Self {
-        Self { row, needs_you: needs_you(row), doing: doing(row, now_ms) }
+        Self { row, needs_you: needs_you(row), doing: doing_within(row, now_ms) }
     }
 }
 
@@ -50,6 +50,34 @@ pub fn name(row: &AgentRow) -> String {
         Some(label) => format!("{} ({})", row.id, inert::line(label)),
         None => row.id.to_string(),
     }
+}
+
+/// The agents above it, the first first, by their labels or ids.
+pub fn above(row: &AgentRow, rows: &[AgentRow]) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut parent = row.parent;
+    // An agent is never above itself; what the registry says is not trusted to be so.
+    while let Some(id) = parent.filter(|_| names.len() < rows.len()) {
+        let found = rows.iter().find(|row| row.id == id);
+        let name = found.and_then(|row| row.label.as_deref()).map(|label| inert::line(label).into_owned());
+        names.push(name.unwrap_or_else(|| id.to_string()));
+        parent = found.and_then(|row| row.parent);
+    }
+    names.reverse();
+    names
+}
+
+/// What it is doing, behind a limit that it has nearly used up: `83 % of today's budget · Bash cargo test`.
+pub fn doing_within(row: &AgentRow, now_ms: u64) -> String {
+    match near_limit(row) {
+        Some(near) => format!("{near} · {}", doing(row, now_ms)),
+        None => doing(row, now_ms),
+    }
+}
+
+/// The limit that it has nearly used up: `83 % of today's budget`.
+pub fn near_limit(row: &AgentRow) -> Option<String> {
+    row.near_limit.as_ref().map(|near| inert::line(&near.to_string()).into_owned())
 }
 
 /// What it is doing, waits for, or how it ended; one line that is safe to print.
@@ -278,6 +306,28 @@ mod tests {
         // One with a mailbox waits for other agents.
         let mail = AgentRow { activity: Some("waits for mail".into()), ..row(State::Idle) };
         assert_eq!((needs_you(&mail), doing(&mail, 0).as_str()), (false, "waits for mail"));
+    }
+
+    #[test]
+    fn who_is_above_an_agent_is_named_from_the_first_on() {
+        let with = |id: &str, label: Option<&str>, parent: Option<&str>| AgentRow {
+            id: id.parse().unwrap(),
+            label: label.map(Into::into),
+            parent: parent.map(|id| id.parse().unwrap()),
+            ..row(State::Running)
+        };
+        let rows = [
+            with("00000001", Some("lead"), None),
+            with("00000002", None, Some("00000001")),
+            with("00000003", Some("auth"), Some("00000002")),
+            with("00000004", None, Some("000000ff")),
+            with("00000005", None, Some("00000005")),
+        ];
+        let of = |number: usize| above(&rows[number], &rows);
+        assert_eq!(of(0), Vec::<String>::new());
+        assert_eq!(of(2), ["lead", "00000002"]);
+        assert_eq!(of(3), ["000000ff"], "one that is gone");
+        assert_eq!(of(4).len(), rows.len(), "and no end is needed");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use meter::{Estimate, Held, Kind, Limits, Meter, Spent};
+pub use meter::{Estimate, Held, Kind, Limits, Meter, NearLimit, Spent};
 
 use crate::price::MicroUsd;
 use crate::usage::Usage;

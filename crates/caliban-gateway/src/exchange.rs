@@ -112,10 +112,8 @@ impl Asker {
             NotReserved::Limit(limit) => Refusal::Budget(self.in_words(&limit.refusal)),
             NotReserved::Ledger(_) => Refusal::NoLedger(error.to_string()),
         })?;
-        for near in near {
-            let used = near.kind.part_in_words(near.used, near.limit);
-            let (label, scope) = (&self.token.label, &near.scope);
-            (self.gate.tell)(&format!("{label}: the budget of {scope} is nearly used up: {used}"));
+        for notice in near {
+            (self.gate.tell)(&format!("{}: {notice}", self.token.label));
         }
         Ok(Metered { purse, reserved, attempt: Attempt::new(estimate), reader: None, counting: None })
     }

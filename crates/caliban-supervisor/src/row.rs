@@ -111,6 +111,7 @@ impl RowFacts<'_> {
             turns: report.turns,
             usage,
             micro_usd,
+            near_limit: now.and_then(|report| report.near_limit.clone()),
             created_at: record.created_at,
             age_ms: crate::wall_ms().saturating_sub(record.created_at),
             updated_at: record.updated_at.max(report.updated_at),

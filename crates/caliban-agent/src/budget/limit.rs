@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use caliban_core::budget::{Kind, Limits, Refused, Scope};
+use caliban_core::budget::{Kind, Limits, NearLimit, Refused, Scope};
 use caliban_store::{
     StoreError,
-    ledger::{AccountId, Asker, Closed, Pool, Reached, Turn},
+    ledger::{AccountId, Asker, Closed, Granted, Near, Pool, Reached, Turn},
 };
 use serde::{Deserialize, Serialize};
 
@@ -97,6 +97,19 @@ impl MachineAccount {
         AtLimit { refusal: refused.in_names(), reached }
     }
 
+    /// Whose limit it is, for the list, where the agent without a parent has a row.
+    fn whose(&self, scope: &Scope<AccountId>) -> String {
+        match scope {
+            Scope::Agent if self.is_root() => "its budget".to_owned(),
+            Scope::Agent => format!("the budget of {}", self.account.id),
+            Scope::Tree(id) if self.root() == id => "its budget".to_owned(),
+            Scope::Tree(id) => format!("the budget of {id}"),
+            Scope::RepoDay => "the repo's budget of today".to_owned(),
+            Scope::Day => "today's budget".to_owned(),
+            Scope::Pool => "the budget of all agents".to_owned(),
+        }
+    }
+
     fn pool(&self, scope: &Scope<AccountId>) -> Option<(Pool, Limits)> {
         let (terms, today) = (self.ledger.terms(), jiff::Zoned::now().date());
         Some(match scope {
@@ -110,6 +123,36 @@ impl MachineAccount {
 }
 
 impl Purse {
+    /// Takes in how the limits stand after a request was granted; what is to be told of them.
+    pub(super) fn note_limits(&self, machine: &MachineAccount, granted: &Granted) -> Vec<String> {
+        let in_words = |near: &Near| {
+            let used = near.kind.part_in_words(near.used, near.limit);
+            format!("the budget of {} is nearly used up: {used}", near.scope)
+        };
+        let told: Vec<String> = granted.near.iter().map(in_words).collect();
+        let shown = granted
+            .nearest
+            .as_ref()
+            .map(|near| NearLimit::new(machine.whose(&near.scope), near.kind, near.used, near.limit));
+        let mut book = self.lock();
+        match shown {
+            Some(near) => book.near.insert(self.account.clone(), near),
+            None => book.near.remove(&self.account),
+        };
+        book.notices.extend(told.iter().cloned());
+        told
+    }
+
+    /// The limit of which the family has used most, when that is much.
+    pub fn near_limit(&self) -> Option<NearLimit> {
+        self.lock().near.values().max_by_key(|near| near.percent).cloned()
+    }
+
+    /// Notices of limits since this was last asked, of the whole family. Each limit is told once on this machine.
+    pub fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().notices)
+    }
+
     /// What a person may be asked about this limit; none where the settings or the limit do not let them.
     pub(crate) fn raisable(&self, limit: &AtLimit) -> Option<Raisable> {
         let machine = self.machine.as_ref()?;

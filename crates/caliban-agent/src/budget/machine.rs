@@ -179,6 +179,11 @@ impl MachineAccount {
         &self.account.id
     }
 
+    /// The first of this process that is above it, or itself.
+    pub(super) fn root(&self) -> &AccountId {
+        self.above.as_ref().map_or(self.id(), |above| above.root())
+    }
+
     /// Whether no agent of this process is above it.
     pub(super) fn is_root(&self) -> bool {
         self.above.is_none()

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use caliban_core::budget::NearLimit;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State, WaitingFor};
 use caliban_core::price::MicroUsd;
@@ -210,6 +211,10 @@ pub struct AgentRow {
     /// Cost so far, when known.
     #[schemars(with = "Option<u64>")]
     pub micro_usd: Option<MicroUsd>,
+    /// The limit of which it has used most, when that is 80 % or more.
+    #[serde(default)]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub near_limit: Option<NearLimit>,
     /// When it was spawned, in milliseconds since 1970.
     #[serde(with = "caliban_core::instant")]
     #[schemars(with = "String", extend("format" = "date-time"))]
@@ -275,6 +280,7 @@ impl AgentRow {
             turns: 0,
             usage: Usage::default(),
             micro_usd: None,
+            near_limit: None,
             created_at: 0,
             age_ms: 0,
             updated_at: 0,

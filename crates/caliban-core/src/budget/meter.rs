@@ -70,6 +70,42 @@ pub enum Kind {
     Wall,
 }
 
+/// A limit of which most is used, as lists show it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NearLimit {
+    /// Whose it is: `its budget`, `today's budget`.
+    pub whose: String,
+    /// What it counts.
+    pub kind: Kind,
+    /// What is spent and held of it (tokens or micro-dollars).
+    pub used: u64,
+    /// The limit.
+    pub limit: u64,
+    /// How many percent that is.
+    pub percent: u64,
+}
+
+impl NearLimit {
+    /// Of a limit.
+    #[must_use]
+    pub fn new(whose: String, kind: Kind, used: u64, limit: u64) -> Self {
+        let percent = u64::try_from(share(limit, used)).unwrap_or(u64::MAX);
+        Self { whose, kind, used, limit, percent }
+    }
+}
+
+/// "83 % of today's budget".
+impl fmt::Display for NearLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} % of {}", self.percent, self.whose)
+    }
+}
+
+/// So many percent of a limit are used.
+fn share(limit: u64, used: u64) -> u128 {
+    u128::from(used) * 100 / u128::from(limit.max(1))
+}
+
 /// What a reservation holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
@@ -151,7 +187,6 @@ impl Meter {
             (Kind::Turns, limits.turns, self.spent.turns.saturating_add(self.held.turns)),
             (Kind::Wall, limits.wall_ms, self.spent.wall_ms),
         ];
-        let share = |limit: u64, used: u64| u128::from(used) * 100 / u128::from(limit.max(1));
         rows.into_iter()
             .filter_map(|(kind, limit, used)| Some((kind, limit?, used)))
             .filter(|(_, limit, used)| share(*limit, *used) >= u128::from(percent))

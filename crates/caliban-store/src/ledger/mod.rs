@@ -174,6 +174,8 @@ pub struct Granted {
     pub reservation: Reservation,
     /// Limits of which most is used by now, each told once.
     pub near: Vec<Near>,
+    /// The one of which most is used, told or not.
+    pub nearest: Option<Near>,
 }
 
 /// A limit of which most is used.
@@ -187,6 +189,13 @@ pub struct Near {
     pub limit: u64,
     /// What is spent and held of it.
     pub used: u64,
+}
+
+impl Near {
+    /// Which part of it, for comparing.
+    fn share(&self) -> u128 {
+        u128::from(self.used) * 1_000_000 / u128::from(self.limit.max(1))
+    }
 }
 
 /// Why nothing was reserved.

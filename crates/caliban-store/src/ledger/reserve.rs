@@ -93,10 +93,14 @@ async fn reserve(
         }
     }
     let held = Held::from(estimate);
-    let mut near = Vec::new();
+    let (mut near, mut nearest) = (Vec::new(), None::<Near>);
     for pool in &mut pools {
         pool.meter.hold(held);
         let Some((kind, limit, used)) = pool.meter.is_near(pool.limits, NOTICE_PERCENT) else { continue };
+        let this = Near { scope: pool.scope.clone(), kind, limit, used };
+        if nearest.as_ref().is_none_or(|nearest| nearest.share() < this.share()) {
+            nearest = Some(this.clone());
+        }
         // Told again only when the limit was changed meanwhile.
         let text = limits_text(pool.limits);
         if pool.noticed.as_ref() != Some(&text) {
@@ -105,7 +109,7 @@ async fn reserve(
                 .bind(pool.seq)
                 .execute(&mut *conn)
                 .await?;
-            near.push(Near { scope: pool.scope.clone(), kind, limit, used });
+            near.push(this);
         }
     }
     let meters: Vec<i64> = pools.iter().map(|pool| pool.seq).collect();
@@ -113,7 +117,7 @@ async fn reserve(
     let seq = write(conn, request, account, &meters, now).await?;
     let reservation =
         Reservation { seq, account, meters, day: request.day, model: request.model.to_owned(), held };
-    Ok(Ok(Granted { reservation, near }))
+    Ok(Ok(Granted { reservation, near, nearest }))
 }
 
 async fn write(

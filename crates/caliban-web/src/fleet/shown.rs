@@ -76,6 +76,7 @@ pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64) -> Value 
         "doing": doing,
         "since": time::text(since),
         "until": until,
+        "near": words::near_limit(row),
         "cost": words::cost(row),
         "spent": words::spent(row),
         "prompt": inert::line(&row.prompt),

@@ -602,8 +602,8 @@ pub(crate) struct Fleet {
     pub archive_days: NonZeroU32,
     /// Megabytes (MiB) that they may have together; the oldest go first.
     pub archive_mb: NonZeroU32,
-    /// A command line that is run when an agent needs a person, is idle or has ended: `CALIBAN_EVENT` is `needs_you`,
-    /// `idle`, `done`, `failed`, `killed` or `crashed`, `CALIBAN_AGENT` its id, `CALIBAN_LABEL` its label, `CALIBAN_TEXT`
+    /// A command line that is run when an agent needs a person, comes near a limit, is idle or has ended: `CALIBAN_EVENT` is
+    /// `needs_you`, `budget`, `idle`, `done`, `failed`, `killed` or `crashed`, `CALIBAN_AGENT` its id, `CALIBAN_LABEL` its label, `CALIBAN_TEXT`
     /// what it is about.
     pub notify: Option<String>,
     /// The broker session in which agents get a mailbox, unless `--session` names another.

@@ -450,6 +450,9 @@ async fn watch(
             }
             let is_done = matches!(status.outcome(), Some(Outcome::Done));
             status.ended().await;
+            for notice in status.new_notices() {
+                notifier.tell(News::Budget, &notice);
+            }
             notifier.tell(if is_done { News::Done } else { News::Failed }, status.ending_text());
             return End::Finished;
         }
@@ -472,6 +475,9 @@ async fn watch(
         status.write();
         for ask in status.new_asks() {
             notifier.tell(News::NeedsYou, &ask);
+        }
+        for notice in status.new_notices() {
+            notifier.tell(News::Budget, &notice);
         }
         tokio::select! {
             entry = feed.wait(&mut cursor) => match entry {

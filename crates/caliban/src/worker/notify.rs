@@ -20,6 +20,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub(super) enum News {
     /// It asks for a permission; the text is the call.
     NeedsYou,
+    /// Most of a budget is used up, told once for each; the text says whose, and how much.
+    Budget,
     /// Its turn is over, and it waits for a message; the text is what it said.
     Idle,
     /// It has ended, with its work done; the text is what it said.
@@ -36,6 +38,7 @@ impl News {
     fn name(self) -> &'static str {
         match self {
             Self::NeedsYou => "needs_you",
+            Self::Budget => "budget",
             Self::Idle => "idle",
             Self::Done => "done",
             Self::Failed => "failed",

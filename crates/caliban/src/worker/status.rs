@@ -137,6 +137,7 @@ impl Status {
             self.now.micro_usd = purse.micro_usd().map(MicroUsd);
             let in_flight = self.now.in_flight;
             self.now.in_flight_micro_usd = purse.cost(in_flight);
+            self.now.near_limit = purse.near_limit();
         }
     }
 
@@ -301,6 +302,11 @@ impl Status {
     /// The asks that nobody has been told of yet.
     pub(super) fn new_asks(&mut self) -> Vec<String> {
         std::mem::take(&mut self.untold)
+    }
+
+    /// Limits that are nearly used up and that nobody has been told of yet.
+    pub(super) fn new_notices(&mut self) -> Vec<String> {
+        self.purse.as_ref().map(Purse::take_notices).unwrap_or_default()
     }
 
     /// The turns of earlier runs, until the agent takes up its conversation.

@@ -161,3 +161,29 @@ fn r20_a_repos_settings_can_only_narrow_what_may_be_spent() {
     let words = "the repo's budget.per_day.tokens = 90000000 is left out";
     assert!(said.stderr.contains(words) || said.stdout.contains(words), "{said:?}");
 }
+
+#[test]
+fn r20_at_four_fifths_of_a_limit_the_lists_show_it_and_notify_runs_once() {
+    let fleet = Fleet::new(script![bash("true"), text("done")]);
+    let told = fleet.place.env.root().join("told");
+    let notify = format!("echo \"$CALIBAN_EVENT $CALIBAN_TEXT\" >> {}", told.display());
+    fleet.settings(&format!("[fleet]\nnotify = {}\n", json!(notify)));
+    fleet.place.server.hold();
+    // The first request takes about 3,100 tokens.
+    let id = fleet.bg("the task", ["--budget-tokens", "3500", "--allow", "Bash"]);
+    wait_until("the row says it", || fleet.row(&id)["near_limit"].is_object());
+    let near = fleet.row(&id)["near_limit"].clone();
+    let percent = near["percent"].as_u64().unwrap();
+    assert!((80..=100).contains(&percent), "{near}");
+    assert_eq!(json!([near["whose"], near["kind"], near["limit"]]), json!(["its budget", "tokens", 3_500]));
+    let list = fleet.run(["agents", "list"]).ok().stdout;
+    assert!(list.contains(&format!("{percent} % of its budget · ")), "{list}");
+    fleet.place.server.release();
+    fleet.run(["agents", "wait", &id]);
+    let lines = || std::fs::read_to_string(&told).unwrap_or_default();
+    wait_until("the end was told, too", || lines().lines().count() > 1);
+    let budget = format!("budget the budget of {id} and those it started is nearly used up: ");
+    let of_budget: Vec<String> =
+        lines().lines().filter(|line| line.starts_with("budget")).map(str::to_owned).collect();
+    assert!(of_budget.len() == 1 && of_budget[0].starts_with(&budget), "{of_budget:?}");
+}

@@ -21,7 +21,7 @@ use super::Board;
 use crate::{
     fleet::{
         Fleet, all_repos,
-        row::{self, cost, doing, has_ended, needs_you},
+        row::{self, cost, has_ended, needs_you},
         watch::{self, Daemons, Left},
     },
     report::Failure,
@@ -193,7 +193,7 @@ fn shown_row(repo: &Path, row: &AgentRow, now_ms: u64) -> FleetRow {
     };
     let doing = match (group, &row.last_text) {
         (Group::Finished, Some(text)) => format!("{}: {text}", row::ended(row)),
-        _ => doing(row, now_ms),
+        _ => row::doing_within(row, now_ms),
     };
     let since = row.asks.first().map_or(row.updated_at, |ask| ask.opened_at);
     let waiting = Duration::from_millis(now_ms.saturating_sub(since));
