@@ -370,7 +370,7 @@ pub(crate) struct MergeArgs {
 Examples:
   caliban approvals                         # what all agents ask, with numbers
   caliban approvals 2                       # one call, every character of it
-  caliban approvals --all-repos
+  caliban approvals --watch --all-repos     # as they come, answered by typing
   caliban approve 2
   caliban approve 2 --always
   caliban deny 2 --reason \"use make check instead\"")]
@@ -381,7 +381,10 @@ pub(crate) struct ApprovalsArgs {
     /// What the agents of every repo ask; no daemon is started for them
     #[arg(long, conflicts_with = "ask")]
     pub all_repos: bool,
-    /// Print JSON
+    /// Show questions as they come, and answer them by typing: 2 y, 2 a, 2 n REASON; q leaves
+    #[arg(long, conflicts_with = "ask")]
+    pub watch: bool,
+    /// Print JSON; with --watch a line for each question that is asked or closed
     #[arg(long)]
     pub json: bool,
 }

@@ -4,6 +4,7 @@
 //! them; a fleet that cannot be read is named and hides no other.
 
 use std::{
+    collections::BTreeSet,
     io::Write,
     path::{Path, PathBuf},
     time::Duration,
@@ -60,7 +61,7 @@ struct There<'a> {
 }
 
 pub(super) async fn list(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
-    let fleets = find(fleet).await?;
+    let fleets = find(fleet, None, &mut say_all).await?;
     let now = caliban_contract::wall_ms();
     if json {
         let mut all = Vec::new();
@@ -87,11 +88,7 @@ struct AskedThere<'a> {
 
 /// What the agents of all repos ask. The numbers are those of each repo.
 pub(super) async fn approvals(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
-    let fleets = find(fleet).await?;
-    let numbered = |found: &Found| approval_numbers::number(&found.base, &found.rows, Showing::All).open;
-    let asked: Vec<(&Path, Vec<Numbered>)> =
-        fleets.iter().map(|found| (found.repo.as_path(), numbered(found))).collect();
-    let asked: Vec<_> = asked.into_iter().filter(|(_, open)| !open.is_empty()).collect();
+    let asked = open_in(find(fleet, None, &mut say_all).await?);
     if json {
         let all: Vec<AskedThere<'_>> = asked
             .iter()
@@ -110,6 +107,32 @@ pub(super) async fn approvals(fleet: &Fleet<'_>, json: bool, out: &mut dyn Write
     }
     say("answer with: caliban -C REPO approve N, caliban -C REPO deny N");
     Ok(Code::Done)
+}
+
+/// The same for who looks again and again: of this base or of all. What cannot be read is told once.
+pub(super) async fn questions(
+    fleet: &Fleet<'_>,
+    only: Option<&Path>,
+    told: &mut BTreeSet<String>,
+) -> Result<Vec<(PathBuf, Vec<Numbered>)>, Failure> {
+    let mut tell = |line: &str| {
+        if told.insert(line.to_owned()) {
+            say(line);
+        }
+    };
+    Ok(open_in(find(fleet, only, &mut tell).await?))
+}
+
+fn open_in(fleets: Vec<Found>) -> Vec<(PathBuf, Vec<Numbered>)> {
+    let numbered = |found: Found| {
+        let open = approval_numbers::number(&found.base, &found.rows, Showing::All).open;
+        (found.repo, open)
+    };
+    fleets.into_iter().map(numbered).filter(|(_, open)| !open.is_empty()).collect()
+}
+
+fn say_all(line: &str) {
+    say(line);
 }
 
 /// The list: each repo with its agents below it, and how many of all need a person.
@@ -141,25 +164,32 @@ pub(super) async fn rows(fleet: &Fleet<'_>) -> Vec<(PathBuf, Option<Places>, Vec
         let places = Places::of(repo.clone(), &sources).ok().filter(|_| told_by == ToldBy::Daemon);
         (repo, places, rows)
     };
-    find(fleet).await.unwrap_or_default().into_iter().map(with_places).collect()
+    find(fleet, None, &mut say_all).await.unwrap_or_default().into_iter().map(with_places).collect()
 }
 
-/// Every fleet with agents, by the paths of the repos.
-async fn find(fleet: &Fleet<'_>) -> Result<Vec<Found>, Failure> {
+/// Every fleet with agents, or that in this base only, by the paths of the repos. What is to be said goes to `tell`.
+async fn find(
+    fleet: &Fleet<'_>,
+    only: Option<&Path>,
+    tell: &mut (dyn FnMut(&str) + Send),
+) -> Result<Vec<Found>, Failure> {
     let sources = place_sources(fleet.environment)?;
     let parent = sources.data.join("repos");
     let mut found = Vec::new();
     let unread = |error| Failure::new(format!("cannot read {}: {error}", parent.display()));
     for base in offline::bases(&parent).map_err(unread)? {
+        if only.is_some_and(|only| only != base) {
+            continue;
+        }
         let Some(repo) = offline::repo_of(&base) else {
-            say(&format!("left out: {} does not say which repo it is about", base.display()));
+            tell(&format!("left out: {} does not say which repo it is about", base.display()));
             continue;
         };
-        match one(fleet, &sources, &base, &repo).await {
+        match one(fleet, &sources, &base, &repo, tell).await {
             Ok((_, rows)) if rows.is_empty() => {}
             Ok((told_by, rows)) => found.push(Found { repo, base, told_by, rows }),
             Err(why) => {
-                say(&format!("left out: the agents of {} ({}): {why}", repo.display(), base.display()))
+                tell(&format!("left out: the agents of {} ({}): {why}", repo.display(), base.display()))
             }
         }
     }
@@ -173,6 +203,7 @@ async fn one(
     sources: &PlaceSources,
     base: &Path,
     repo: &Path,
+    tell: &mut (dyn FnMut(&str) + Send),
 ) -> Result<(ToldBy, Vec<AgentRow>), String> {
     let places = Places::of(repo.to_owned(), sources).map_err(|error| error.to_string())?;
     // A directory that is not where this repo's is (a copy, say) has no daemon of its own.
@@ -180,8 +211,8 @@ async fn one(
         match tokio::time::timeout(PATIENCE, ask(&places)).await {
             Ok(Ok(rows)) => return Ok((ToldBy::Daemon, rows)),
             Ok(Err(ClientError::NotRunning(_))) => {}
-            Ok(Err(error)) => say(&format!("the daemon of {} was not asked: {error}", repo.display())),
-            Err(_) => say(&format!("the daemon of {} does not answer", repo.display())),
+            Ok(Err(error)) => tell(&format!("the daemon of {} was not asked: {error}", repo.display())),
+            Err(_) => tell(&format!("the daemon of {} does not answer", repo.display())),
         }
     }
     let rows = offline::read(base, &places, fleet.places()).await?;

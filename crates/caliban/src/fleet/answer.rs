@@ -1,6 +1,6 @@
 //! `caliban approve` and `caliban deny`: a person's answer to an agent's question. The first answer counts.
 
-use std::{io::Write, time::Duration};
+use std::{io::Write, path::Path, time::Duration};
 
 use caliban_agent::{
     event::{Answer, Ask, Event, Record},
@@ -9,7 +9,7 @@ use caliban_agent::{
 use caliban_contract::{records, tail::Tail};
 use caliban_control::{
     ClientError,
-    protocol::{AgentRow, ApproveRequest, DenyRequest, ErrorCode},
+    protocol::{ApproveRequest, DenyRequest, ErrorCode},
 };
 use caliban_core::inert;
 
@@ -33,23 +33,48 @@ pub(super) async fn approve(
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
     let asked = find(fleet, &args.ask).await?;
-    if args.always && asked.ask.suggestions.is_empty() {
-        return Err(Failure::usage(format!("there is no rule that would allow {} always", what(&asked)))
-            .hint(format!("allow it once: caliban approve {}", approvals::name(&asked))));
-    }
     let answer = if args.always { Answer::Always } else { Answer::Once };
-    give(fleet, &asked.agent.to_string(), &asked.ask, answer).await?;
-    let how = if args.always { "allowed always" } else { "allowed" };
-    writeln!(out, "{how} for {}: {}", who(&asked), what(&asked))?;
+    answered(fleet, &asked, answer, out).await
+}
+
+async fn answered(
+    fleet: &Fleet<'_>,
+    asked: &Numbered,
+    answer: Answer,
+    out: &mut dyn Write,
+) -> Result<Code, Failure> {
+    check(asked, &answer)?;
+    give(fleet, &asked.agent.to_string(), &asked.ask, answer.clone()).await?;
+    writeln!(out, "{}", told(asked, &answer))?;
     Ok(Code::Done)
+}
+
+/// Whether the question can be answered so.
+pub(super) fn check(asked: &Numbered, answer: &Answer) -> Result<(), Failure> {
+    if *answer == Answer::Always && asked.ask.suggestions.is_empty() {
+        return Err(Failure::usage(format!("there is no rule that would allow {} always", what(asked)))
+            .hint(format!("allow it once: caliban approve {}", approvals::name(asked))));
+    }
+    Ok(())
+}
+
+/// What was answered, with the rules that an "always" has added.
+pub(super) fn told(asked: &Numbered, answer: &Answer) -> String {
+    let how = match answer {
+        Answer::Once => "allowed",
+        Answer::Always => "allowed always",
+        Answer::No(_) => "denied",
+    };
+    let rules = match answer {
+        Answer::Always => format!("\nadded for it: {}", inert::line(&asked.ask.suggestions.join(", "))),
+        Answer::Once | Answer::No(_) => String::new(),
+    };
+    format!("{how} for {}: {}{rules}", who(asked), what(asked))
 }
 
 pub(super) async fn deny(fleet: &Fleet<'_>, args: &DenyArgs, out: &mut dyn Write) -> Result<Code, Failure> {
     let asked = find(fleet, &args.ask).await?;
-    let answer = Answer::No(args.reason.clone());
-    give(fleet, &asked.agent.to_string(), &asked.ask, answer).await?;
-    writeln!(out, "denied for {}: {}", who(&asked), what(&asked))?;
-    Ok(Code::Done)
+    answered(fleet, &asked, Answer::No(args.reason.clone()), out).await
 }
 
 /// The question that a number, or an agent with one question, means. An answer is to what was shown: a question of the
@@ -133,10 +158,11 @@ pub(super) async fn give(
     }
 }
 
-/// The question of this id that was asked last, as the transcript has it. A sub-agent's is in its own transcript.
-pub(super) fn asked_in(row: &AgentRow, id: &str) -> Result<Option<Ask>, Failure> {
-    let sub = id.split_once(':').map(|(session, _)| row.dir.join("sub").join(session));
-    let dir = sub.filter(|dir| dir.is_dir()).unwrap_or_else(|| row.dir.clone());
+/// The question of this id that was asked last, as the transcript in an agent's directory has it. A sub-agent's is in its
+/// own transcript.
+pub(super) fn asked_in(agent: &Path, id: &str) -> Result<Option<Ask>, Failure> {
+    let sub = id.split_once(':').map(|(session, _)| agent.join("sub").join(session));
+    let dir = sub.filter(|dir| dir.is_dir()).unwrap_or_else(|| agent.to_owned());
     let mut found = None;
     Tail::new(dir.join(transcript::FILE_NAME)).each(|line| {
         // Most lines are about something else, and long.

@@ -10,11 +10,11 @@ use std::{
     fs::{self, File, OpenOptions},
     io,
     os::unix::fs::OpenOptionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use caliban_contract::records::{self, Ask};
-use caliban_control::protocol::AgentRow;
+use caliban_control::{protocol::AgentRow, words};
 use caliban_core::ids::AgentId;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,12 @@ pub(super) struct Numbered {
     pub agent: AgentId,
     /// Its label.
     pub label: Option<String>,
+    /// The agents above it, the first first, by their labels or ids.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub above: Vec<String>,
+    /// Its directory.
+    #[serde(skip)]
+    pub dir: PathBuf,
     /// What it asks.
     #[serde(flatten)]
     pub ask: Ask,
@@ -115,6 +121,8 @@ pub(super) fn number(base: &Path, rows: &[AgentRow], showing: Showing) -> Listin
             number: kept.numbers.get(&key).copied(),
             agent: row.id,
             label: row.label.clone(),
+            above: words::above(row, rows),
+            dir: row.dir.clone(),
             ask: ask.clone(),
             was_shown: before.shown.contains(&key),
             is_agent_known: before.agents.contains(&row.id),

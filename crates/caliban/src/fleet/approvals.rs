@@ -7,7 +7,7 @@ use caliban_core::inert;
 use super::{
     Fleet, all_repos, answer,
     approval_numbers::{self, Numbered, Showing},
-    json_line, row, worded,
+    approvals_watch, json_line, row, worded,
 };
 use crate::{
     cli::fleet::ApprovalsArgs,
@@ -19,6 +19,9 @@ pub(super) async fn approvals(
     args: &ApprovalsArgs,
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
+    if args.watch {
+        return approvals_watch::watch(fleet, args, out).await;
+    }
     if args.all_repos {
         return all_repos::approvals(fleet, args.json, out).await;
     }
@@ -28,7 +31,7 @@ pub(super) async fn approvals(
         let one = answer::pick(fleet, open, query).await?;
         listed(fleet, &one).await?;
         if !args.json {
-            return whole(fleet, &one, out).await;
+            return whole(&one, out);
         }
         open = vec![one];
     }
@@ -53,12 +56,10 @@ pub(super) fn print(open: &[Numbered], out: &mut dyn Write) -> std::io::Result<(
         let end = row::refused_in(&asked.ask, now).map(|end| format!(", {end}")).unwrap_or_default();
         writeln!(out, "{}  {}  {} ago{end}", number(asked), who(asked), row::time(age))?;
         let call = if asked.ask.call.is_empty() { &asked.ask.what } else { &asked.ask.call };
-        let mut is_cut = asked.ask.call.is_empty();
         for line in call.lines() {
-            is_cut |= line.starts_with("[…");
             writeln!(out, "   {}", inert::line(line))?;
         }
-        if is_cut {
+        if is_cut(asked) {
             writeln!(out, "   all of it: caliban approvals {}", name(asked))?;
         }
         if let Some(why) = &asked.ask.why {
@@ -71,17 +72,26 @@ pub(super) fn print(open: &[Numbered], out: &mut dyn Write) -> std::io::Result<(
     Ok(())
 }
 
-/// One call, all of it, as the transcript has it.
-async fn whole(fleet: &Fleet<'_>, asked: &Numbered, out: &mut dyn Write) -> Result<Code, Failure> {
-    let row = fleet.client().await?.show(&asked.agent.to_string()).await.map_err(worded)?;
-    let Some(ask) = answer::asked_in(&row, &asked.ask.id)? else {
+/// Whether a part of the call is left out in the list.
+pub(super) fn is_cut(asked: &Numbered) -> bool {
+    asked.ask.call.is_empty() || asked.ask.call.lines().any(|line| line.starts_with("[…"))
+}
+
+/// The whole call, as the transcript has it.
+pub(super) fn recorded(asked: &Numbered) -> Result<String, Failure> {
+    let Some(ask) = answer::asked_in(&asked.dir, &asked.ask.id)? else {
         return Err(Failure::new(format!(
             "the transcript of {} does not have the question yet",
             asked.agent
         )));
     };
-    writeln!(out, "{}  {}", number(asked), who(asked))?;
-    writeln!(out, "{}", caliban_agent::whole_call(&ask.name, &ask.input))?;
+    Ok(caliban_agent::whole_call(&ask.name, &ask.input))
+}
+
+/// One call, all of it.
+fn whole(asked: &Numbered, out: &mut dyn Write) -> Result<Code, Failure> {
+    let call = recorded(asked)?;
+    writeln!(out, "{}  {}\n{call}", number(asked), who(asked))?;
     super::say(&format!("answer with: caliban approve {0}, or caliban deny {0}", name(asked)));
     Ok(Code::Done)
 }
@@ -117,16 +127,16 @@ pub(super) fn name(asked: &Numbered) -> String {
     asked.number.map_or_else(|| asked.agent.to_string(), |number| number.to_string())
 }
 
-/// Who asks: the agent, and its sub-agent behind it when that one asks.
+/// Who asks: the agents above it, the agent, and its sub-agent behind it when that one asks.
 pub(super) fn who(asked: &Numbered) -> String {
-    let agent = match &asked.label {
+    let label = asked.label.as_deref().filter(|label| **label != asked.agent.to_string());
+    let agent = match label {
         Some(label) => format!("{} ({})", asked.agent, inert::line(label)),
         None => asked.agent.to_string(),
     };
-    match &asked.ask.by {
-        Some(sub_agent) => format!("{agent} › {}", inert::line(sub_agent)),
-        None => agent,
-    }
+    let above = asked.above.iter().cloned();
+    let below = asked.ask.by.as_deref().map(|by| inert::line(by).into_owned());
+    above.chain([agent]).chain(below).collect::<Vec<_>>().join(" › ")
 }
 
 /// The call in one line.

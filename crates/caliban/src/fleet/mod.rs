@@ -8,6 +8,7 @@ mod all_repos;
 mod answer;
 mod approval_numbers;
 mod approvals;
+mod approvals_watch;
 mod attach;
 pub(crate) mod caller_environment;
 mod checks;

@@ -354,7 +354,7 @@ fn hide(rows: &mut Vec<AgentRow>, room: usize) -> usize {
 }
 
 /// To the terminal itself: where colours are not wanted, every escape sequence is taken out of `out`.
-fn control(sequence: &str, out: &mut dyn Write) -> std::io::Result<()> {
+pub(super) fn control(sequence: &str, out: &mut dyn Write) -> std::io::Result<()> {
     out.flush()?;
     let mut terminal = std::io::stdout();
     terminal.write_all(sequence.as_bytes())?;

@@ -94,7 +94,8 @@ fn always_holds_for_the_next_call_too() {
     let fleet = Fleet::new(script![bash("touch one"), bash("touch two"), text("done")]);
     let id = fleet.bg("the task", []);
     fleet.wait_for_ask(&id);
-    fleet.run(["approve", &id, "--always"]).ok();
+    let told = fleet.run(["approve", &id, "--always"]).ok().stdout;
+    assert_eq!(told, format!("allowed always for {id}: Bash touch one\nadded for it: Bash(touch *)\n"));
     fleet.run(["agents", "wait", &id]).ok();
     let made = ["one", "two"].map(|file| fleet.worktree(&id).join(file).exists());
     assert_eq!((made, results(&fleet, &id).len()), ([true, true], 2));
@@ -359,4 +360,67 @@ fn what_a_sub_agent_asks_is_listed_with_its_path_and_for_all_repos() {
     );
     fleet.run(["agents", "deny", "1"]).ok();
     fleet.run(["agents", "wait", &id]).ok();
+}
+
+#[test]
+fn r24_a_watch_tells_scripts_what_is_asked_and_closed_in_all_repos() {
+    let fleet = asking();
+    let id = fleet.bg("the task", ["--label", "auth"]);
+    fleet.wait_for_ask(&id);
+    let args = ["approvals", "--watch", "--all-repos", "--json"];
+    let mut watch = fleet.place.env.start("caliban", args).dir(fleet.place.env.root()).spawn();
+    watch.wait_for_stdout("\n");
+    fleet.run(["approve", &id]).ok();
+    watch.wait_for_stdout("closed");
+    watch.signal(rustix::process::Signal::TERM);
+    let lines = watch.wait().ok().json_lines();
+    let told: Vec<Value> = lines
+        .iter()
+        .map(|line| json!([line["event"], line["repo"], line["agent"], line["number"], line["what"]]))
+        .collect();
+    let what = "Bash touch asked-for";
+    assert_eq!(
+        told,
+        [json!(["asked", fleet.place.repo, id, 1, what]), json!(["closed", fleet.place.repo, id, 1, what])]
+    );
+    assert_eq!(lines[0]["suggestions"], json!(["Bash(touch *)"]));
+}
+
+#[test]
+fn r24_at_a_terminal_a_watch_takes_answers_by_number_and_says_which_rule_always_adds() {
+    let fleet = Fleet::new(script![
+        bash("touch one").on_first("the task"),
+        bash("touch two").on_first("the task"),
+        text("thank you").on_first("the task"),
+        bash("rm -r three").on_first("another"),
+        text("then not").on_first("another"),
+    ]);
+    let tmux = testkit::Tmux::start(&fleet.place.env, 110, 40);
+    let program = fleet.place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
+    let command = format!(
+        "cd {} && {program} approvals --watch --all-repos; echo left with $?",
+        fleet.place.repo.display()
+    );
+    tmux.send_text(&command);
+    tmux.send_keys(&["Enter"]);
+    tmux.wait_for_text("q leaves");
+    let id = fleet.bg("the task", ["--label", "auth"]);
+    tmux.wait_for_text(&format!("1  {id} (auth)"));
+    tmux.wait_for_text("--always would allow");
+    tmux.send_keys(&["y", "Enter"]);
+    tmux.wait_for_text("not understood, and no answer");
+    assert!(!fleet.row(&id)["asks"].as_array().unwrap().is_empty(), "a bare yes answers nothing");
+    tmux.send_keys(&["1 a", "Enter"]);
+    tmux.wait_for_text("added for it: Bash(touch *)");
+    fleet.run(["agents", "wait", &id]).ok();
+    assert!(fleet.worktree(&id).join("two").exists());
+    let other = fleet.bg("another", []);
+    tmux.wait_for_text(&format!("2  {other}"));
+    tmux.send_keys(&["2 n not that one", "Enter"]);
+    tmux.wait_for_text("denied for");
+    fleet.run(["agents", "wait", &other]).ok();
+    let heard = fleet.place.server.model_requests().last().unwrap().body["messages"].to_string();
+    assert!(heard.contains("not that one"), "{heard}");
+    tmux.send_keys(&["q", "Enter"]);
+    tmux.wait_for_text("left with 0");
 }

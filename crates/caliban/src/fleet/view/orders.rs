@@ -170,16 +170,18 @@ fn asks(board: &Board, keys: &[AgentKey]) -> Vec<FleetEvent> {
 fn asks_of(key: &AgentKey, row: &AgentRow) -> Result<Vec<FleetAsk>, Failure> {
     let mut asks = Vec::new();
     for open in &row.asks {
-        let Some(ask) = answer::asked_in(row, &open.id)? else {
+        let Some(ask) = answer::asked_in(&row.dir, &open.id)? else {
             return Err(Failure::new(format!("the transcript of {} does not have the question yet", key.id)));
         };
-        let helper = ask.agent.as_deref().map(|agent| format!(", for its helper {agent}"));
         asks.push(FleetAsk {
             key: key.clone(),
             id: open.id.clone(),
             digest: open.digest.clone(),
             tool: ask.name,
-            who: format!("{}{}", row::name(row), helper.unwrap_or_default()),
+            who: match ask.agent.as_deref() {
+                Some(helper) => format!("{} › {}", row::name(row), caliban_core::inert::line(helper)),
+                None => row::name(row),
+            },
             input: ask.input,
             why: ask.why,
             rules: open.suggestions.clone(),
