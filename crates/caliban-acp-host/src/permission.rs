@@ -88,7 +88,7 @@ pub(crate) fn question(session: &str, ask: &Ask, listed: &Listed, root: &Path) -
         call.title = format!("{agent}: {}", call.title);
     }
     let about = json!({
-        "why": ask.why, "agent": ask.agent, "rules": ask.suggestions, "tool": ask.name,
+        "why": ask.why_in_words(), "agent": ask.agent, "rules": ask.suggestions, "tool": ask.name,
         "what": listed.what, "digest": listed.digest, "expiresAt": ask.expires_at,
     });
     let call = ToolCallUpdate::new(ask.id.clone(), fields_of(call)).meta(meta("ask", about));

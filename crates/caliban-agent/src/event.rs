@@ -324,6 +324,19 @@ pub struct Ask {
     pub expires_at: Option<Timestamp>,
 }
 
+impl Ask {
+    /// Why it is asked, and when it ends by itself: `no rule allows it; refused at 14:05 if nobody answers`.
+    pub fn why_in_words(&self) -> String {
+        match self.expires_at {
+            Some(end) => {
+                let clock = end.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M").to_string();
+                format!("{}; refused at {clock} if nobody answers", self.why)
+            }
+            None => self.why.clone(),
+        }
+    }
+}
+
 impl Event {
     /// What was typed, for a prompt.
     pub fn typed(&self) -> Option<String> {

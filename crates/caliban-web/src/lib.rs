@@ -134,6 +134,7 @@ pub async fn serve(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), S
     tokio::select! {
         ended = server::run(listener, app::router(Arc::clone(&app)), tls) => ended.map_err(ServeError::Broken),
         () = fleet::follow(Arc::clone(&app)) => Ok(()),
+        () = fleet::follow_today(Arc::clone(&app)) => Ok(()),
         () = broker::watch(app) => Ok(()),
     }
 }

@@ -10,7 +10,7 @@ const rows = new Map();
 const shape = signal(0);
 
 export const counts = signal({ needs_you: 0, working: 0, queued: 0, finished: 0, failed: 0, asks: 0 });
-export const today = signal({ micro_usd: /** @type {number | null} */ (0), budget_micro_usd: /** @type {number | null} */ (null) });
+export const today = signal({ micro_usd: /** @type {number | null} */ (0), budget_micro_usd: /** @type {number | null} */ (null), is_whole: true, tokens: 0, budget_tokens: /** @type {number | null} */ (null) });
 /** @type {import("../vendor/signals-core.js").Signal<any[]>} */
 export const repos = signal([]);
 /** Open questions by id. @type {import("../vendor/signals-core.js").Signal<Map<string, any>>} */

@@ -105,7 +105,7 @@ function One({ id }) {
   return html`<div class="agent" data-tab=${isTalk ? "talk" : side}>
     <header class="agent-head">
       <button class="btn quiet icon" aria-label="Back" onClick=${back}><${Icon} name="chevron-left" /></button>
-      <div class="agent-name"><h1><${Glyph} row=${agent} /><span class="cut">${agent.name}</span></h1><span class=${`agent-doing cut ${agent.needs_you ? "attn" : "fg2"}`} title=${agent.doing}>${oneLine(agent.doing)}</span></div>
+      <div class="agent-name"><h1><${Glyph} row=${agent} /><span class="cut">${agent.name}</span></h1><span class=${`agent-doing cut ${agent.needs_you ? "attn" : "fg2"}`} title=${agent.doing}>${agent.near && html`<span class="near">${agent.near}</span> `}${oneLine(agent.doing)}</span></div>
       <div class="agent-facts dim"><span class="cut" title=${agent.cwd}>${agent.repo_name}</span>${agent.branch && html`<span class="cut mono" title=${agent.branch}>${agent.branch}${whole?.spec?.base && whole.spec.base !== "head" ? ` from ${whole.spec.base}` : ""}</span>`}<span>${isOver ? `ended ${ago(agent.since, now.value)} ago` : span(now.value - (instant(agent.created_at) ?? now.value))}</span>
         ${whole?.context && html`<span class="ctx" title=${`${whole.context.used} of ${whole.context.window} tokens`}><meter min="0" max="100" high="80" value=${Math.round((100 * whole.context.used) / whole.context.window)} aria-label="Context used"></meter>${Math.round((100 * whole.context.used) / whole.context.window)}%</span>`}
         <span><b class="fg">${money(agent.micro_usd)}</b>${budget !== null && ` / ${money(budget)}`}</span></div>

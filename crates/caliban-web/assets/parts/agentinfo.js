@@ -23,6 +23,7 @@ export function AgentInfo({ id, agent, whole }) {
     ["permissions", spec.permission_mode],
     ["turns", spec.max_turns ? `${agent.turns} of ${spec.max_turns}` : agent.turns],
     ["budget", spec.budget_micro_usd ? money(spec.budget_micro_usd) : null],
+    ["used", agent.near],
     ["began", day(agent.created_at)],
     ["started by", agent.parent],
     ["after", agent.after?.join(", ")],

@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "../base/html.js";
 import { agentPath, post } from "../base/api.js";
 import { typedAt, useKeys } from "../base/keys.js";
 import { askKey, link, now } from "../base/store.js";
-import { ago, bare, clock, oneLine } from "../base/format.js";
+import { ago, bare, clock, instant, oneLine, span } from "../base/format.js";
 import { denyHindrance, hindrance, waitMs } from "../view/approval.js";
 import { Copy, Icon } from "./bits.js";
 import { Dialog } from "./dialog.js";
@@ -72,7 +72,7 @@ export function AskCard({ ask, head }) {
   const denyWhy = denyHindrance(moment());
   return html`<article class="ask" aria-label=${`${ask.name} asks`} data-ask=${id}>
     <header class="ask-head">${head}
-      <div class="grow"><h2><span class="glyph attn" aria-hidden="true">!</span><a href=${`/agent/${ask.key}`}>${ask.name}</a>${ask.by && html` › ${ask.by}`}<span class="dim"> · ${ask.repo_name} · ${ago(ask.opened_at, now.value)}</span></h2>
+      <div class="grow"><h2><span class="glyph attn" aria-hidden="true">!</span>${ask.above?.length > 0 && html`<span class="dim">${ask.above.join(" › ")} › </span>`}<a href=${`/agent/${ask.key}`}>${ask.name}</a>${ask.by && html` › ${ask.by}`}<span class="dim"> · ${ask.repo_name} · ${ago(ask.opened_at, now.value)}</span></h2>
       <p class="fg2 cut" title=${ask.cwd}><b>${ask.tool}</b>, in <span class="mono">${ask.cwd}</span></p></div>
       <${Copy} text=${ask.call_text ?? ""} label="Copy the call" />
     </header>
@@ -83,7 +83,7 @@ export function AskCard({ ask, head }) {
       ${ask.why && html`<p class="fg2"><span class="dim">Why it asks</span><span>${typeof ask.why === "string" ? ask.why : html`<${Runs} of=${ask.why} />`}</span></p>`}
       ${ask.always?.length > 0 && html`<p class="fg2"><span class="dim">“Always” would add</span><span>${ask.always.map((/** @type {string} */ rule) => html`<code class="r-code">${rule}</code> `)}</span></p>`}
       ${ask.last_text && html`<p class="fg2 last"><span class="dim">Its last words</span><span>${oneLine(ask.last_text)}</span></p>`}
-      <p class="fg2"><span class="dim">Asked at</span><span>${clock(ask.opened_at)}</span></p>
+      <p class="fg2"><span class="dim">Asked at</span><span>${clock(ask.opened_at)}${ask.expires_at && html`, <span class="wait">refused at ${clock(ask.expires_at)} if nobody answers (in ${span((instant(ask.expires_at) ?? 0) - now.value)})</span>`}</span></p>
     </div>
     <footer class="ask-foot">
       <button class="btn big danger" disabled=${Boolean(denyWhy)} onClick=${() => setOver("deny")} title=${denyWhy ?? "Deny (Shift+N)"}>Deny…</button>

@@ -3,8 +3,9 @@ import { html, useEffect, useState } from "../base/html.js";
 import { useKeys } from "../base/keys.js";
 import { back, go, route } from "../base/router.js";
 import { counts, groups, link, now, onlyRepo, ready, repos, selected, today } from "../base/store.js";
-import { clock, money } from "../base/format.js";
+import { clock } from "../base/format.js";
 import { nextNeedy, title } from "../view/groups.js";
+import { dayWords } from "../view/spend.js";
 import { retryNow } from "../base/live.js";
 import { Icon } from "./bits.js";
 import { Help } from "./help.js";
@@ -68,7 +69,7 @@ const TALLY = [
 
 /** @param {{ open: (what: string) => void }} props */
 function Top({ open }) {
-  const { micro_usd, budget_micro_usd } = today.value;
+  const spent = dayWords(today.value);
   return html`<header class="top">
     <a class="brand" href="/" aria-label="caliban: the fleet"><svg viewBox="0 0 24 24" aria-hidden="true"><rect x="1" y="1" width="22" height="22" rx="6" fill="var(--run)" /><path d="M16 8.5a5 5 0 1 0 0 7" fill="none" stroke="var(--on)" stroke-width="2.6" stroke-linecap="round" /><circle cx="16.6" cy="12" r="1.7" fill="var(--on)" /></svg><span>caliban</span></a>
     <nav class="tally" aria-label="Agents">
@@ -77,7 +78,7 @@ function Top({ open }) {
         return html`<a key=${id} href=${id === "needs_you" && counts.value.asks > 0 ? "/asks" : `/#${id}`} class=${count > 0 ? `${tone} some` : "none"}><span aria-hidden="true">${glyph}</span><span>${ready.value ? count : "–"}</span><span class="t">${word}</span></a>`;
       })}
     </nav>
-    <a class="spend" href="/spend"><b>${ready.value ? money(micro_usd) : "–"}</b>${budget_micro_usd !== null && html`<span class="budget"> of ${money(budget_micro_usd)}</span>`}<span class="of"> today</span></a>
+    <a class="spend" href="/spend" title=${spent.title}><b class=${spent.isNear ? "wait" : ""}>${ready.value ? spent.used : "–"}</b>${spent.of && html`<span class="budget"> of ${spent.of}</span>`}<span class="of"> today</span></a>
     <span class="grow"></span>
     <button class="jump" type="button" onClick=${() => open("palette")} aria-label="Go to… Ctrl K"><${Icon} name="search" /><span class="t">Go to…</span><kbd>Ctrl K</kbd></button>
     <a class="btn primary new" href="/new"><${Icon} name="plus" />New</a>

@@ -8,6 +8,24 @@ export const KINDS = [
   { id: "cache_read", word: "cache read" },
 ];
 
+/** From this part of a budget on it is marked, as agents are told. */
+const NEAR = 0.8;
+
+/** What was spent today, of what: in dollars, or in tokens where only those have a limit. @param {any} day */
+export function dayWords(day) {
+  const isTokens = day.budget_micro_usd === null && day.budget_tokens !== null;
+  const [used, most] = isTokens ? [day.tokens, day.budget_tokens] : [day.micro_usd, day.budget_micro_usd];
+  const words = isTokens ? tokens : money;
+  // A sum of which a part has no price is at least so much; nothing but unknown prices is a dash.
+  const unknown = !isTokens && !day.is_whole;
+  return {
+    used: unknown && used === 0 ? "–" : `${words(used)}${unknown ? "+" : ""}`,
+    of: most === null ? "" : `${words(most)}${isTokens ? " tokens" : ""}`,
+    isNear: most !== null && used >= NEAR * most,
+    title: most === null ? "No budget for a day is set" : `${Math.floor((100 * used) / Math.max(1, most))} % of today's budget${unknown ? "; some requests have no known price" : ""}`,
+  };
+}
+
 /** @param {any} it */
 export const sum = (it) => KINDS.reduce((all, kind) => all + (it[kind.id] ?? 0), 0);
 

@@ -33,13 +33,15 @@ pub(crate) struct Ask {
     why: Option<String>,
     always: Vec<String>,
     by: Option<String>,
+    above: Vec<String>,
+    expires_at: Option<u64>,
     last_text: Option<String>,
     transcript: std::path::PathBuf,
 }
 
 impl Ask {
-    /// The questions of an agent.
-    pub(crate) fn of(repo: &Repo, row: &AgentRow) -> Vec<Self> {
+    /// The questions of an agent; `above` are the agents above it.
+    pub(crate) fn of(repo: &Repo, row: &AgentRow, above: &[String]) -> Vec<Self> {
         let line = |text: &str| inert::line(text).into_owned();
         let one = |ask: &records::Ask| Self {
             id: ask.id.clone(),
@@ -55,6 +57,8 @@ impl Ask {
             why: ask.why.as_deref().map(line),
             always: ask.suggestions.iter().map(|rule| line(rule)).collect(),
             by: ask.by.as_deref().map(line),
+            above: above.to_vec(),
+            expires_at: ask.expires_at,
             last_text: row.last_text.as_deref().map(line),
             transcript: row.dir.join(records::TRANSCRIPT),
         };
@@ -81,6 +85,8 @@ impl Ask {
             "why": self.why,
             "always": self.always,
             "by": self.by,
+            "above": self.above,
+            "expires_at": self.expires_at.map(time::text),
             "opened_at": time::text(self.opened_at),
             "call": lines_of(&call),
             "call_text": call,

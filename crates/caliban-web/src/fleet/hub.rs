@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use caliban_contract::Places;
 use caliban_control::protocol::AgentRow;
+use caliban_control::words;
 use caliban_core::ids::AgentId;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -66,6 +67,24 @@ struct Fleet {
     agents: BTreeMap<AgentId, Known>,
 }
 
+impl Fleet {
+    /// What an agent asks.
+    fn asks(&self, row: &AgentRow) -> Vec<Ask> {
+        // Most ask nothing, and have nobody above them.
+        if row.asks.is_empty() {
+            return Vec::new();
+        }
+        let above = match row.parent {
+            None => Vec::new(),
+            Some(_) => {
+                let rows: Vec<AgentRow> = self.agents.values().map(|known| known.row.clone()).collect();
+                words::above(row, &rows)
+            }
+        };
+        Ask::of(&self.repo, row, &above)
+    }
+}
+
 /// An event as it goes out.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
@@ -80,6 +99,7 @@ struct State {
     ring: VecDeque<Event>,
     next: u64,
     counts: Value,
+    today: Value,
 }
 
 /// Everything that is known.
@@ -101,7 +121,7 @@ pub(crate) struct RepoView {
 impl Hub {
     pub(crate) fn new() -> std::io::Result<Self> {
         let (changed, _) = watch::channel(0);
-        let state = State { next: 1, ..State::default() };
+        let state = State { next: 1, today: today::unknown(), ..State::default() };
         Ok(Self { epoch: devices::random::<2>()?, state: Mutex::new(state), changed })
     }
 
@@ -166,7 +186,7 @@ impl Hub {
         let mut asks: Vec<Ask> = state
             .fleets
             .values()
-            .flat_map(|fleet| fleet.agents.values().flat_map(|known| Ask::of(&fleet.repo, &known.row)))
+            .flat_map(|fleet| fleet.agents.values().flat_map(|known| fleet.asks(&known.row)))
             .collect();
         asks.sort_by_key(|ask| ask.opened_at);
         asks
@@ -245,7 +265,7 @@ impl Hub {
         };
         let said = shown::agent(&repo, &row, since, now);
         let is_same = before.is_some_and(|known| known.said == said);
-        let of = |row: Option<&AgentRow>| row.map(|row| Ask::of(&repo, row)).unwrap_or_default();
+        let of = |row: Option<&AgentRow>| row.map(|row| fleet.asks(row)).unwrap_or_default();
         let (old_asks, new_asks) = (of(before.map(|known| &known.row)), of(Some(&row)));
         let key = format!("{hash}/{}", row.id);
         fleet.agents.insert(row.id, Known { row, since, said: said.clone() });
@@ -271,6 +291,13 @@ impl Hub {
             self.push(&mut state, "ask_closed", &json!({"key": key, "ask": ask.id, "by": null}));
         }
         self.push(&mut state, "removed", &json!({"key": key, "repo": hash, "id": id}));
+        self.count(&mut state);
+    }
+
+    /// What was spent today and may be.
+    pub(crate) fn put_today(&self, today: Value) {
+        let mut state = self.state();
+        state.today = today;
         self.count(&mut state);
     }
 
@@ -318,7 +345,7 @@ fn counts(state: &State) -> Value {
             "failed": failed,
             "asks": rows().map(|row| row.asks.len()).sum::<usize>(),
         },
-        "today": today::spent(rows()),
+        "today": state.today,
     })
 }
 

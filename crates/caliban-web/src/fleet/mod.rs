@@ -13,6 +13,7 @@ pub(crate) use events::events;
 pub(crate) use follow::follow;
 pub(crate) use hub::{Hub, RepoView};
 pub(crate) use shown::status_of;
+pub(crate) use today::follow as follow_today;
 
 use std::sync::Arc;
 

@@ -1,19 +1,101 @@
-//! What was spent today, as the rows tell it.
+//! What was spent today and may be, as the ledger has it: what `caliban budget show` says, kept up to date in the top bar.
 
-use caliban_control::protocol::AgentRow;
-use jiff::{Timestamp, tz::TimeZone};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use caliban_core::budget::Meter;
+use caliban_store::ledger::{FILE, Ledger, Pool};
+use caliban_store::{StoreError, StoreUrl};
+use jiff::Zoned;
+use jiff::civil::Date;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-/// The cost of the agents that did something today. An agent that began earlier counts whole: rows have no history.
-pub(crate) fn spent<'a>(rows: impl Iterator<Item = &'a AgentRow>) -> Value {
-    let midnight = Timestamp::now().to_zoned(TimeZone::system()).start_of_day().ok();
-    let midnight = midnight.and_then(|day| u64::try_from(day.timestamp().as_millisecond()).ok()).unwrap_or(0);
-    let (mut total, mut is_known) = (0_u64, true);
-    for row in rows.filter(|row| row.updated_at >= midnight && row.turns > 0) {
-        match row.micro_usd {
-            Some(micro) => total = total.saturating_add(micro.0),
-            None => is_known = false,
+use crate::app::App;
+use crate::program;
+
+/// How often it is looked whether the ledger has changed.
+const LOOK: Duration = Duration::from_secs(2);
+/// How old what the settings say may get, while agents spend.
+const SETTINGS_AGE: Duration = Duration::from_secs(60);
+
+/// What may be spent in a day.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Most {
+    micro_usd: Option<u64>,
+    tokens: Option<u64>,
+}
+
+/// Before the ledger was read.
+pub(super) fn unknown() -> Value {
+    told(&Meter::default(), Most::default())
+}
+
+fn told(meter: &Meter, most: Most) -> Value {
+    json!({
+        "micro_usd": meter.spent.usd.0,
+        "is_whole": meter.spent.unpriced == 0,
+        "tokens": meter.spent.usage.total(),
+        "budget_micro_usd": most.micro_usd,
+        "budget_tokens": most.tokens,
+    })
+}
+
+/// Keeps it true.
+pub(crate) async fn follow(app: Arc<App>) {
+    let file = app.options.sources.data.join(FILE);
+    let mut seen = None;
+    let mut of_settings: Option<(Instant, Most)> = None;
+    loop {
+        let now = (Zoned::now().date(), written(&file));
+        if seen != Some(now) {
+            if of_settings.is_none_or(|(at, _)| at.elapsed() >= SETTINGS_AGE) {
+                of_settings = Some((Instant::now(), settings(&app).await));
+            }
+            let most = of_settings.map(|(_, most)| most).unwrap_or_default();
+            // One that cannot be read just now is read again: the bar shows what it was.
+            if let Ok(today) = read(&file, now.0, most).await {
+                app.hub.put_today(today);
+                seen = Some(now);
+            }
         }
+        tokio::time::sleep(LOOK).await;
     }
-    json!({"micro_usd": total, "is_whole": is_known, "budget_micro_usd": null})
+}
+
+/// When the ledger or its log was last written.
+fn written(file: &Path) -> [Option<SystemTime>; 2] {
+    let at = |path: &Path| std::fs::metadata(path).and_then(|about| about.modified()).ok();
+    let mut log = file.as_os_str().to_owned();
+    log.push("-wal");
+    [at(file), at(Path::new(&log))]
+}
+
+async fn read(file: &Path, day: Date, of_settings: Most) -> Result<Value, StoreError> {
+    // Reading makes no ledger.
+    if !file.exists() {
+        return Ok(told(&Meter::default(), of_settings));
+    }
+    let mut ledger = Ledger::open(&StoreUrl::sqlite(file)).await?;
+    let pool = ledger.pool(&Pool::Day(day)).await;
+    ledger.close().await;
+    let pool = pool?;
+    // What a person has set takes the place of the settings.
+    let most = pool
+        .limits
+        .map_or(of_settings, |limits| Most { micro_usd: limits.usd.map(|usd| usd.0), tokens: limits.tokens });
+    Ok(told(&pool.meter, most))
+}
+
+/// What the user's own settings say. Only `caliban` reads them; outside of a repo those of no repo count.
+async fn settings(app: &App) -> Most {
+    let data = app.options.sources.data.to_string_lossy().into_owned();
+    let args = ["-C", &data, "budget", "show", "--json"].map(str::to_owned);
+    // Without it there is a sum without a budget beside it.
+    let pools = program::json(&app.options.programs.caliban, &args, None).await.unwrap_or_default();
+    let day = pools.as_array().into_iter().flatten().find(|pool| pool["pool"] == "all agents today");
+    let of_settings = day.filter(|pool| pool["limit_from"] == "settings");
+    let amount = |name: &str| of_settings.and_then(|pool| pool[name].as_u64());
+    Most { micro_usd: amount("limit_micro_usd"), tokens: amount("limit_tokens") }
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { axis, FOLD_PX, lanes, stretches } from "../../assets/view/evening.js";
-import { bars } from "../../assets/view/spend.js";
+import { bars, dayWords } from "../../assets/view/spend.js";
 import { address, stateOf, tally } from "../../assets/view/broker.js";
 import { ago, money, span, took, tokens } from "../../assets/base/format.js";
 import { ceiling, steps } from "../../assets/view/steps.js";
@@ -23,6 +23,20 @@ test("idle gaps are folded, and the queue does not scale the axis", () => {
 test("an unknown price is a dash and never 0", () => {
   assert.deepEqual([money(null), money(0), money(4_100_000), money(400), money(12_345_678_901)], ["–", "$0", "$4.10", "<$0.01", "$12,346"]);
   assert.equal(bars([{ day: "2026-01-01", input: 5, output: 0, cache_read: 0, cache_write: 0, micro_usd: null }], "cost").days[0].isUnknown, true);
+});
+
+test("the day's spending stands beside its budget, in the kind that has one", () => {
+  const day = { micro_usd: 4_100_000, is_whole: true, tokens: 900_000, budget_micro_usd: null, budget_tokens: null };
+  const shown = (more) => {
+    const { used, of, isNear } = dayWords({ ...day, ...more });
+    return [used, of, isNear];
+  };
+  assert.deepEqual(shown({}), ["$4.10", "", false]);
+  assert.deepEqual(shown({ budget_micro_usd: 20_000_000 }), ["$4.10", "$20.00", false]);
+  assert.deepEqual(shown({ budget_micro_usd: 5_000_000 }), ["$4.10", "$5.00", true]);
+  assert.deepEqual(shown({ budget_tokens: 1_000_000 }), ["900k", "1.0M tokens", true]);
+  assert.deepEqual(shown({ is_whole: false }), ["$4.10+", "", false]);
+  assert.deepEqual(shown({ is_whole: false, micro_usd: 0 }), ["–", "", false]);
 });
 
 test("cache reads are a part of a day's bar", () => {

@@ -145,7 +145,8 @@ fn show(ask: &Ask, shown: &str, is_hidden: bool) -> std::io::Result<()> {
         if rules.is_empty() { String::new() } else { format!(", a = always allow {}", inert::line(&rules)) };
     let yes = if is_hidden { String::new() } else { format!("y = yes{always}, ") };
     let view = if is_hidden { ", v = view all of it first" } else { "" };
-    let why = inert::line(&ask.why);
+    let why = ask.why_in_words();
+    let why = inert::line(&why);
     write!(out, "\n{shown}\n{who}  {why}\n  {yes}n = no{view}, or say what to do instead: ")?;
     out.flush()
 }

@@ -439,3 +439,35 @@ fn a_long_call_is_shown_whole_before_it_is_answered() {
     let shown = asks[0]["call_text"].as_str().unwrap();
     assert!(shown.contains(middle) && shown.trim_end().ends_with("true"), "{} characters", shown.len());
 }
+
+#[test]
+fn r20_the_top_bar_has_what_the_ledger_has_and_asks_have_their_end_and_path() {
+    let fleet = Fleet::new(script![
+        text("one is done").costs(4_000, 100).on_first("task one"),
+        testkit::tool("AgentTool", json!({"prompt": "the helper's task", "label": "explore"}))
+            .on_first("task two"),
+        bash("make release").on_first("the helper's task"),
+    ]);
+    fleet.settings("[budget]\nper_day = { tokens = 90000 }\n[approvals]\ntimeout_seconds = 7200\n");
+    let dashboard = Dashboard::start(&fleet);
+    let today = || {
+        let today = dashboard.get("/api/v1/fleet").json()["today"].clone();
+        json!([today["tokens"], today["budget_tokens"], today["budget_micro_usd"]])
+    };
+    wait_until("the settings' budget is known", || today() == json!([0, 90_000, null]));
+    let one = fleet.bg("task one", []);
+    fleet.run(["agents", "wait", &one]).ok();
+    wait_until("what was spent is known", || today() == json!([4_100, 90_000, null]));
+    // A removed agent has spent it all the same.
+    fleet.run(["rm", &one]).ok();
+    fleet.run(["budget", "set", "day", "--tokens", "80000"]).ok();
+    wait_until("what a person has set is known", || today() == json!([4_100, 80_000, null]));
+    let two = fleet.bg("task two", ["--label", "auth"]);
+    fleet.wait_for_ask(&two);
+    let asks = || dashboard.get("/api/v1/asks").json()["asks"].clone();
+    wait_until("it is asked", || !asks().as_array().unwrap().is_empty());
+    let ask = asks()[0].clone();
+    assert_eq!(json!([ask["name"], ask["by"], ask["above"]]), json!(["auth", "explore", []]));
+    assert!(ask["expires_at"].is_string(), "{ask}");
+    fleet.run(["kill", &two]).ok();
+}

@@ -173,6 +173,7 @@ fn asks_of(key: &AgentKey, row: &AgentRow) -> Result<Vec<FleetAsk>, Failure> {
         let Some(ask) = answer::asked_in(&row.dir, &open.id)? else {
             return Err(Failure::new(format!("the transcript of {} does not have the question yet", key.id)));
         };
+        let why = ask.why_in_words();
         asks.push(FleetAsk {
             key: key.clone(),
             id: open.id.clone(),
@@ -183,7 +184,7 @@ fn asks_of(key: &AgentKey, row: &AgentRow) -> Result<Vec<FleetAsk>, Failure> {
                 None => row::name(row),
             },
             input: ask.input,
-            why: ask.why,
+            why,
             rules: open.suggestions.clone(),
         });
     }
