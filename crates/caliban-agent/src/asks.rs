@@ -209,8 +209,8 @@ fn in_words(time: Duration) -> String {
     let seconds = time.as_secs();
     let (count, unit) = match seconds {
         0 => (0, "second"),
-        _ if seconds % 3600 == 0 => (seconds / 3600, "hour"),
-        _ if seconds % 60 == 0 => (seconds / 60, "minute"),
+        _ if seconds.is_multiple_of(3600) => (seconds / 3600, "hour"),
+        _ if seconds.is_multiple_of(60) => (seconds / 60, "minute"),
         _ => (seconds, "second"),
     };
     format!("{count} {unit}{}", if count == 1 { "" } else { "s" })

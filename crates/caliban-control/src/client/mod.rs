@@ -31,9 +31,9 @@ pub use start::StartOptions;
 
 use crate::protocol::{
     ANSWER_CAP, AgentList, AgentRow, Answered, ApiError, Approval, ApprovalList, ApproveRequest, Awake,
-    DATA_HEADER, DaemonStatus, DenyRequest, Diff, ErrorBody, ErrorCode, HEADER, KillRequest, LogPart,
-    MergeAnswer, MergeRequest, REQUEST_HEADER, Removed, RespawnRequest, Respawned, ResumeRequest, RmRequest,
-    SendRequest, Sent, SpawnRequest, Spawned, Stopping, VERSION, WakeRequest,
+    DATA_HEADER, DaemonStatus, DenyRequest, Diff, ErrorBody, ErrorCode, HEADER, History, KillRequest,
+    LogPart, MergeAnswer, MergeRequest, REQUEST_HEADER, Removed, RespawnRequest, Respawned, ResumeRequest,
+    RmRequest, SendRequest, Sent, SpawnRequest, Spawned, Stopping, VERSION, WakeRequest,
     routes::{self, Route, Verb},
 };
 use caliban_contract::lock;
@@ -274,6 +274,13 @@ impl Client {
         self.again(&call, None).await
     }
 
+    /// The changes of state from one moment to another, in milliseconds since 1970.
+    pub async fn history(&mut self, from: u64, to: u64) -> Result<History, ClientError> {
+        let mut call = Call::new(Verb::History);
+        call.path += &format!("?from={from}&to={to}");
+        self.again(&call, None).await
+    }
+
     /// Lands an agent's work, or tells why not.
     pub async fn merge(&mut self, agent: &str, request: &MergeRequest) -> Result<MergeAnswer, ClientError> {
         self.once(&Call::on(Verb::Merge, agent)?, Some(body(request)?)).await
@@ -411,6 +418,7 @@ impl Call {
             | Verb::Show
             | Verb::Log
             | Verb::Approvals
+            | Verb::History
             | Verb::Events
             | Verb::Shutdown
             | Verb::OpenApi => true,

@@ -24,7 +24,9 @@ pub mod routes;
 mod talk;
 mod work;
 
-pub use talk::{Answered, Approval, ApprovalList, ApproveRequest, DenyRequest, SendRequest, Sent};
+pub use talk::{
+    Answered, Approval, ApprovalList, ApproveRequest, DenyRequest, History, SendRequest, Sent, StateChange,
+};
 pub use work::{
     Diff, DiffCommit, DiffFile, DiffPath, LogPart, MergeAnswer, MergeForecast, MergeHow, MergeRefused,
     MergeRequest, Merged,

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::{
     AgentList, AgentRow, Answered, ApprovalList, ApproveRequest, Awake, DaemonStatus, DenyRequest, Diff,
-    FleetEvent, KillRequest, LogPart, MergeAnswer, MergeRequest, Removed, RespawnRequest, Respawned,
+    FleetEvent, History, KillRequest, LogPart, MergeAnswer, MergeRequest, Removed, RespawnRequest, Respawned,
     ResumeRequest, SendRequest, Sent, SpawnRequest, Spawned, Stopping, WakeRequest,
 };
 
@@ -44,6 +44,8 @@ pub enum Verb {
     Diff,
     /// Land what one changed.
     Merge,
+    /// How agents stood when.
+    History,
     /// What happens.
     Events,
     /// Leave.
@@ -82,7 +84,7 @@ pub struct Route {
 }
 
 /// Method and path of every route.
-pub const ROUTES: [Route; 19] = [
+pub const ROUTES: [Route; 20] = [
     route(
         Verb::Status,
         "GET",
@@ -218,6 +220,20 @@ pub const ROUTES: [Route; 19] = [
         Some(schema::<MergeRequest>),
         schema::<MergeAnswer>,
     ),
+    Route {
+        numbers: &[
+            ("from", "milliseconds since 1970; how each agent stood then comes first"),
+            ("to", "milliseconds since 1970; now when absent"),
+        ],
+        ..route(
+            Verb::History,
+            "GET",
+            "/v1/history",
+            "The changes of state of all agents, removed ones included",
+            None,
+            schema::<History>,
+        )
+    },
     route(
         Verb::Events,
         "GET",

@@ -30,6 +30,27 @@ pub struct Sent {
     pub veiled: bool,
 }
 
+/// `GET /v1/history`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct History {
+    /// In the order in which they happened.
+    pub changes: Vec<StateChange>,
+}
+
+/// From a moment on an agent stands so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StateChange {
+    /// Whose state.
+    #[schemars(with = "String", regex(pattern = "^[0-9a-f]{8}$"))]
+    pub agent: AgentId,
+    /// When, in milliseconds since 1970.
+    #[serde(with = "caliban_core::instant")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub at: u64,
+    /// `queued`, `running`, `asks`, `waits`, `limited`, `idle`, `done`, `failed`, `killed` or `crashed`.
+    pub status: String,
+}
+
 /// `GET /v1/approvals`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalList {

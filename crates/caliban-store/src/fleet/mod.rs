@@ -1,9 +1,10 @@
 //! The fleet's registry: which agents there are, how each stands, and what is wanted of it.
 //!
-//! Owns the table of agents. One daemon writes it; a batch of changes is one transaction, synced before it is
+//! Owns the table of agents, and the history of how they stood. One daemon writes it; a batch of changes is one transaction, synced before it is
 //! acknowledged. Every row carries the machine of the daemon that wrote it. The order of agents is `seq`, never a time.
 //! An agent's conversation and spending are not here but in its directory.
 
+mod history;
 mod row;
 mod schema;
 
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::Status;
 
+pub use history::StateChange;
 pub use schema::SCHEMA;
 
 use crate::open::{Db, Prepared, Tx};
@@ -80,6 +82,8 @@ pub enum Change {
     Update(Box<Record>),
     /// One that is gone.
     Delete(AgentId),
+    /// How one stood for a while, between two changes of its record.
+    Stood(StateChange),
     /// The answer to a request by the caller's name for it, as JSON.
     Answer(String, String),
 }

@@ -7,7 +7,7 @@ use caliban_core::lifecycle::{State, Status};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row, Sqlite};
 
-use super::{Change, Record, Wanted, schema};
+use super::{Change, Record, Wanted, history, schema};
 use crate::HostId;
 
 /// A row as a record and a request; the error says what is wrong with the row.
@@ -57,8 +57,9 @@ pub(super) async fn write(
                 .bind(record.key.clone())
                 .bind(whole(record.created_at))
                 .bind(spec.clone())
-                .execute(conn)
+                .execute(&mut *conn)
                 .await?;
+            history::note(conn, record).await?;
         }
         Change::Update(record) => {
             let update = sqlx::query(
@@ -66,11 +67,13 @@ pub(super) async fn write(
                  after_ids = $7, program = $8, has_secrets = $9, resume_prompt = $10, note = $11, updated_at = $12, \
                  host = $13 WHERE id = $14",
             );
-            bind(update, host, record)?.execute(conn).await?;
+            bind(update, host, record)?.execute(&mut *conn).await?;
+            history::note(conn, record).await?;
         }
         Change::Delete(id) => {
             sqlx::query("DELETE FROM agents WHERE id = $1").bind(id.to_string()).execute(conn).await?;
         }
+        Change::Stood(change) => history::write(conn, change).await?,
         Change::Answer(request, answer) => {
             sqlx::query(schema::ANSWERS_TABLE).execute(&mut *conn).await?;
             let insert = "INSERT INTO answers (request, answer) VALUES ($1, $2) \

@@ -1,4 +1,4 @@
-//! The registry's table. `host` is the machine whose daemon wrote the row: the agent's process and worktree are there.
+//! The registry's tables. `host` is the machine whose daemon wrote the row: the agent's process and worktree are there.
 
 use crate::open::Schema;
 
@@ -8,8 +8,20 @@ pub const SCHEMA: Schema = Schema {
     application_id: 0x6361_6c66,
     base: 2,
     tables: TABLES,
-    steps: &[],
+    steps: &[HISTORY],
 };
+
+/// How agents stood when.
+const HISTORY: &str = "
+CREATE TABLE history (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  agent TEXT NOT NULL,
+  at BIGINT NOT NULL,
+  status TEXT NOT NULL
+);
+CREATE INDEX history_by_agent ON history (agent, seq);
+CREATE INDEX history_by_time ON history (at);
+";
 
 /// Answers to requests. Made with the first one: a registry without it is of the same version.
 pub(super) const ANSWERS_TABLE: &str = "CREATE TABLE IF NOT EXISTS answers (

@@ -34,8 +34,8 @@ use super::peer::Peer;
 use super::spare::{Lent, Shortage, Spare};
 use super::speak::Speaker;
 use super::{
-    Answer, Msg, Request, agent_log, answers, approve, diff, events, has_descriptors, inherit, merge,
-    out_of_descriptors, send, stopping, wake,
+    Answer, Msg, Request, agent_log, answers, approve, diff, events, has_descriptors, history, inherit,
+    merge, out_of_descriptors, send, stopping, wake,
 };
 use crate::places::Places;
 use crate::protocol::routes::{self, Verb};
@@ -329,6 +329,11 @@ async fn answer(
             return json(200, &run(tasks, work).await?);
         }
         Verb::Approvals => Request::Approvals,
+        Verb::History => {
+            let ([], [from, to]) = parameters([], ["from", "to"], &query)?;
+            let to = if to == 0 { u64::MAX } else { to };
+            return json(200, &history::history(from, to, inbox).await?);
+        }
         Verb::Status => Request::Status,
         Verb::List => Request::List,
         Verb::Show => Request::Show(id),
@@ -354,7 +359,9 @@ async fn answer(
         Answer::Events(subscription) => Ok(Answered::Events(subscription)),
         Answer::Approvals(open) => json(200, &open),
         Answer::Stopping => json(202, &Stopping { stopping: true }),
-        Answer::Waking(_) => Err(ApiError::new(ErrorCode::Internal, "wake was answered twice")),
+        Answer::Reader(_) | Answer::Waking(_) => {
+            Err(ApiError::new(ErrorCode::Internal, "this has no answer of its own"))
+        }
     }
 }
 
@@ -385,7 +392,7 @@ fn pace(verb: Verb) -> Pace {
         Verb::Status | Verb::List | Verb::Show | Verb::Approvals | Verb::OpenApi | Verb::Shutdown => {
             Pace::AtOnce
         }
-        Verb::Log => Pace::AtOnce,
+        Verb::Log | Verb::History => Pace::AtOnce,
     }
 }
 
@@ -399,7 +406,7 @@ fn judges_the_caller(verb: Verb) -> bool {
         Verb::Spawn | Verb::Respawn | Verb::Resume | Verb::Wake => true,
         Verb::Send | Verb::Approve | Verb::Deny | Verb::Merge => true,
         Verb::Status | Verb::List | Verb::Show | Verb::Approvals | Verb::OpenApi | Verb::Shutdown => false,
-        Verb::Events | Verb::Diff | Verb::Kill | Verb::Rm | Verb::Log => false,
+        Verb::Events | Verb::Diff | Verb::Kill | Verb::Rm | Verb::Log | Verb::History => false,
     }
 }
 

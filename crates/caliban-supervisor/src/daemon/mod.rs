@@ -14,6 +14,7 @@ pub mod decide;
 mod diff;
 mod end;
 mod events;
+mod history;
 mod http;
 mod inherit;
 mod kill;
@@ -51,7 +52,7 @@ use std::time::Duration;
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
-use caliban_store::fleet::{Change, Registry};
+use caliban_store::fleet::{Change, Registry, StateChange};
 use caliban_store::{HostId, StoreError, StoreUrl};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -121,6 +122,8 @@ pub(in crate::daemon) enum Request {
     Rm(String, RmRequest),
     Wake(String, Arc<WakeRequest>),
     Approvals,
+    /// A way to read the registry.
+    Reader,
     Events,
     Shutdown,
 }
@@ -137,6 +140,7 @@ pub(in crate::daemon) enum Answer {
     Removed(Removed),
     Waking(wake::Waking),
     Approvals(ApprovalList),
+    Reader(store::RegistryReader),
     Events(events::Subscription),
     Stopping,
 }
@@ -322,6 +326,7 @@ impl Owner {
             Request::Status => Ok(self.status()),
             Request::List => self.list(),
             Request::Show(query) => self.show(&query),
+            Request::Reader => Ok(Answer::Reader(self.store.reader())),
             Request::Approvals => {
                 self.refresh();
                 Ok(Answer::Approvals(approve::open(self.rows())))
@@ -415,6 +420,8 @@ impl Owner {
         if passing {
             // The worker's own file says it too: it need not be synced at once, only some time.
             agent.unsaved = true;
+            let status = &agent.record.status;
+            self.batch.pass(StateChange::new(id, crate::wall_ms(), status));
         } else {
             self.save(id, Then::Nothing(id));
         }

@@ -16,7 +16,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use super::agent::Agent;
 use super::phase::Waiter;
-use super::store::Specs;
+use super::store::RegistryReader;
 use super::{Owner, start};
 
 /// How long it may take; the command itself is given less.
@@ -32,7 +32,7 @@ struct Order {
     notice: Notice,
     program: PathBuf,
     secrets: PathBuf,
-    specs: Specs,
+    specs: RegistryReader,
 }
 
 impl Owner {
@@ -52,7 +52,7 @@ impl Owner {
             },
             program: agent.record.program.clone(),
             secrets: self.places.agent_secrets(id),
-            specs: self.store.specs(),
+            specs: self.store.reader(),
         };
         self.later(async move {
             let _turn = TELLERS.acquire().await;

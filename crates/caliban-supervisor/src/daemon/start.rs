@@ -21,7 +21,7 @@ use tokio::net::unix::pipe::Receiver;
 use super::agent::Agent;
 use super::phase::{Hibernating, Keeper, Phase, Queued, Renewing, Run, Tries};
 use super::spawn::make_dir;
-use super::store::Specs;
+use super::store::RegistryReader;
 use super::unconfirmed_run::VOID_PID;
 use super::{Msg, Owner};
 use crate::places::Places;
@@ -69,7 +69,7 @@ struct Order {
     is_resumed: bool,
     grace_ms: u64,
     spec: Option<Box<SpawnSpec>>,
-    specs: Specs,
+    specs: RegistryReader,
     places: Places,
 }
 
@@ -97,7 +97,7 @@ impl Owner {
             is_resumed: agent.record.runs > 1,
             grace_ms: self.options.grace_ms,
             spec,
-            specs: self.store.specs(),
+            specs: self.store.reader(),
             places: self.places.clone(),
         };
         self.later(async move {

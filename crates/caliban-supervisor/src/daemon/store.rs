@@ -9,7 +9,7 @@ use std::sync::Arc;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
 use caliban_store::StoreError;
-use caliban_store::fleet::{Change, Registry};
+use caliban_store::fleet::{Change, Registry, StateChange};
 use tokio::sync::{mpsc, oneshot};
 
 use super::answers::Kept;
@@ -22,6 +22,8 @@ use crate::protocol::Respawned;
 pub(super) struct Batch {
     changes: Vec<Change>,
     thens: Vec<Then>,
+    /// How agents stood meanwhile. Not worth a commit: it comes with the next one.
+    passed: Vec<Change>,
 }
 
 impl Batch {
@@ -30,6 +32,12 @@ impl Batch {
         self.thens.push(then);
     }
 
+    /// An agent stands so from now on, and the worker's own file says it too.
+    pub(super) fn pass(&mut self, change: StateChange) {
+        self.passed.push(Change::Stood(change));
+    }
+
+    /// Whether nothing has to be committed.
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
@@ -68,6 +76,7 @@ pub(super) enum Then {
 enum Job {
     Commit(Batch),
     Spec(AgentId, oneshot::Sender<Result<Option<String>, StoreError>>),
+    History(u64, u64, oneshot::Sender<Result<Vec<StateChange>, StoreError>>),
 }
 
 /// The handle of the writer.
@@ -76,9 +85,9 @@ pub(super) struct Store {
     jobs: mpsc::UnboundedSender<Job>,
 }
 
-/// A way to ask for an agent's request.
-#[derive(Clone)]
-pub(super) struct Specs(mpsc::UnboundedSender<Job>);
+/// A way to read the registry.
+#[derive(Debug, Clone)]
+pub(super) struct RegistryReader(mpsc::UnboundedSender<Job>);
 
 impl Store {
     /// The handle, and the writer, which runs until the last handle is gone and everything is written.
@@ -87,18 +96,31 @@ impl Store {
         (Self { jobs }, write(registry, queue, inbox))
     }
 
-    pub(super) fn commit(&self, batch: Batch) {
+    pub(super) fn commit(&self, mut batch: Batch) {
+        batch.changes.splice(0..0, batch.passed.drain(..));
         if self.jobs.send(Job::Commit(batch)).is_err() {
             tracing::error!("the writer of the registry is gone");
         }
     }
 
-    pub(super) fn specs(&self) -> Specs {
-        Specs(self.jobs.clone())
+    pub(super) fn reader(&self) -> RegistryReader {
+        RegistryReader(self.jobs.clone())
     }
 }
 
-impl Specs {
+impl RegistryReader {
+    /// How agents stood from one moment to another.
+    pub(super) async fn history(&self, from: u64, to: u64) -> Result<Vec<StateChange>, String> {
+        let (reply, answer) = oneshot::channel();
+        if self.0.send(Job::History(from, to, reply)).is_err() {
+            return Err("the registry is closed".to_owned());
+        }
+        match answer.await {
+            Ok(changes) => changes.map_err(|error| error.to_string()),
+            Err(_) => Err("the registry is closed".to_owned()),
+        }
+    }
+
     /// The request of an agent, as JSON.
     pub(super) async fn get(&self, id: AgentId) -> Result<String, String> {
         let (reply, answer) = oneshot::channel();
@@ -127,6 +149,9 @@ async fn write(mut registry: Registry, mut queue: mpsc::UnboundedReceiver<Job>, 
         match job {
             Job::Spec(id, reply) => {
                 let _gone = reply.send(registry.spec(id).await);
+            }
+            Job::History(from, to, reply) => {
+                let _gone = reply.send(registry.history(from, to).await);
             }
             Job::Commit(mut batch) => {
                 while let Ok(job) = queue.try_recv() {

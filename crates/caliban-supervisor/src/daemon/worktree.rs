@@ -12,7 +12,7 @@ use caliban_worktrees::{Error, GitOptions, IgnoredFiles, Keep, RemoveOptions, Re
 use tokio_util::sync::CancellationToken;
 
 use super::phase::{Leaving, Phase};
-use super::store::Specs;
+use super::store::RegistryReader;
 use super::{Msg, Owner, Reply};
 use crate::options::Sweep;
 use crate::places::Places;
@@ -61,7 +61,7 @@ impl Owner {
         agent.phase = Phase::Leaving(what);
         let keep = if keep || self.options.keep_worktrees { Keep::All } else { Keep::Remove };
         let (has_worktree, places, specs) =
-            (agent.about.has_worktree, self.places.clone(), self.store.specs());
+            (agent.about.has_worktree, self.places.clone(), self.store.reader());
         self.later(async move {
             // The request first: without it nothing may be removed for a respawn.
             let spec = match &purpose {
@@ -138,7 +138,7 @@ async fn within<T>(limit: Duration, cancel: &CancellationToken, work: impl Futur
 }
 
 /// The original request of an agent.
-async fn spec_of(specs: &Specs, id: AgentId) -> Result<SpawnSpec, String> {
+async fn spec_of(specs: &RegistryReader, id: AgentId) -> Result<SpawnSpec, String> {
     let text = specs.get(id).await?;
     SpawnSpec::from_json(&text).map_err(|error| error.to_string())
 }

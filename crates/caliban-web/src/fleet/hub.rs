@@ -192,6 +192,13 @@ impl Hub {
         asks
     }
 
+    /// All repos whose daemon runs.
+    pub(crate) fn repos(&self) -> Vec<RepoView> {
+        let state = self.state();
+        let running = state.fleets.values().filter(|fleet| fleet.repo.daemon);
+        running.map(|fleet| RepoView { repo: fleet.repo.clone(), places: fleet.places.clone() }).collect()
+    }
+
     pub(crate) fn repo(&self, hash: &str) -> Option<RepoView> {
         let state = self.state();
         let fleet = state.fleets.get(hash)?;

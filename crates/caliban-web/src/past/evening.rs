@@ -1,12 +1,14 @@
 //! `GET /api/v1/timeline`: who worked, waited for whom, asked and failed, as spans of time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use caliban_contract::records::TRANSCRIPT;
 use caliban_control::protocol::AgentRow;
-use caliban_control::words;
+use caliban_control::{Client, words};
 use caliban_core::inert;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -19,6 +21,11 @@ use crate::fleet;
 use crate::input::Asked;
 use crate::time;
 
+/// How long a daemon may take to answer; its agents are told from their transcripts then.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// What a daemon records (`caliban_store::fleet::StateChange`).
+const STATUSES: [&str; 10] =
+    ["queued", "running", "asks", "waits", "limited", "idle", "done", "failed", "killed", "crashed"];
 /// How far back when nobody says otherwise.
 const BACK_MS: u64 = 12 * 60 * 60 * 1000;
 
@@ -44,19 +51,24 @@ pub(crate) async fn timeline(
     };
     let to = parsed(&part.to, now)?;
     let from = parsed(&part.from, to.saturating_sub(BACK_MS))?;
+    let history = history(&app, from, to).await;
     let made = tokio::task::spawn_blocking(move || {
         let rows = app.hub.agents().into_iter();
         let seen = rows.filter(|(_, row)| row.created_at <= to && row.updated_at >= from);
         let agents: Vec<Value> = seen
             .map(|(repo, row)| {
-                let fold = app.book.fold(&row.dir.join(TRANSCRIPT));
-                let spans = spans(&row, &fold, now);
+                let key = format!("{}/{}", repo.hash, row.id);
+                // What a daemon without a history, or none at all, cannot tell, the transcript tells in part.
+                let spans = match history.get(&key) {
+                    Some(changes) => recorded(changes),
+                    None => spans(&row, &app.book.fold(&row.dir.join(TRANSCRIPT)), now),
+                };
                 let sum = |status: &[&str]| -> u64 {
                     let of = spans.iter().filter(|span| status.contains(&span.status));
                     of.map(|span| span.to.unwrap_or(now).saturating_sub(span.from)).sum()
                 };
                 json!({
-                    "key": format!("{}/{}", repo.hash, row.id),
+                    "key": key,
                     "id": row.id,
                     "name": row.label.as_deref().map_or_else(|| row.id.to_string(), |label| inert::line(label).into_owned()),
                     "repo_name": repo.name,
@@ -76,6 +88,39 @@ pub(crate) async fn timeline(
     })
     .await;
     Ok(Json(made.map_err(|error| Problem::internal(error.to_string()))?))
+}
+
+/// From when on an agent stood how.
+type Changes = Vec<(u64, &'static str)>;
+
+/// The changes of state by agent, as far as daemons run that tell them.
+async fn history(app: &App, from: u64, to: u64) -> BTreeMap<String, Changes> {
+    let mut all: BTreeMap<String, Changes> = BTreeMap::new();
+    for view in app.hub.repos() {
+        let asked = async { Client::connect(&view.places).await?.history(from, to).await };
+        let Ok(Ok(history)) = tokio::time::timeout(PATIENCE, asked).await else { continue };
+        for change in history.changes {
+            let Some(status) = STATUSES.iter().find(|known| **known == change.status) else { continue };
+            let key = format!("{}/{}", view.repo.hash, change.agent);
+            all.entry(key).or_default().push((change.at, status));
+        }
+    }
+    all
+}
+
+/// The spans of changes that were recorded; after an end there is none until it goes on.
+fn recorded(changes: &[(u64, &'static str)]) -> Vec<Span> {
+    let each = changes.iter().enumerate().filter_map(|(at, (from, status))| {
+        let status = match *status {
+            "done" | "failed" | "killed" | "crashed" => return None,
+            // It rests until somebody speaks to it.
+            "idle" => "waits",
+            other => other,
+        };
+        let to = changes.get(at + 1).map(|(next, _)| *next);
+        to.is_none_or(|to| to > *from).then_some(Span { from: *from, to, status })
+    });
+    each.collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +168,24 @@ mod tests {
     use caliban_core::lifecycle::State;
 
     use super::*;
+
+    #[test]
+    fn what_the_daemon_recorded_has_limits_ends_and_resumes() {
+        let changes =
+            [(100, "queued"), (200, "running"), (300, "limited"), (400, "running"), (500, "failed")];
+        let again = [(900, "running"), (900, "asks")];
+        let span = |from, to, status| Span { from, to, status };
+        assert_eq!(
+            recorded(&[&changes[..], &again].concat()),
+            [
+                span(100, Some(200), "queued"),
+                span(200, Some(300), "running"),
+                span(300, Some(400), "limited"),
+                span(400, Some(500), "running"),
+                span(900, None, "asks"),
+            ]
+        );
+    }
 
     #[test]
     fn a_life_is_spans_without_gaps() {

@@ -471,3 +471,34 @@ fn r20_the_top_bar_has_what_the_ledger_has_and_asks_have_their_end_and_path() {
     assert!(ask["expires_at"].is_string(), "{ask}");
     fleet.run(["kill", &two]).ok();
 }
+
+#[test]
+fn r24_the_evening_is_drawn_from_states_that_daemons_recorded_and_survives_them() {
+    let fleet = Fleet::new(script![
+        bash("touch asked-for").status(429).retry_after("2").on_first("the task"),
+        text("thank you").on_first("the task"),
+    ]);
+    let dashboard = Dashboard::start(&fleet);
+    let id = fleet.bg("the task", ["--label", "auth"]);
+    fleet.wait_for_ask(&id);
+    fleet.run(["approve", &id]).ok();
+    fleet.run(["agents", "wait", &id]).ok();
+    let of = || -> Vec<Value> {
+        let all = dashboard.get("/api/v1/timeline").json()["agents"].clone();
+        let agent = all.as_array().unwrap().iter().find(|agent| agent["id"] == id.as_str()).cloned();
+        let spans = agent.map(|agent| agent["spans"].as_array().unwrap().clone()).unwrap_or_default();
+        spans.into_iter().map(|span| span["status"].clone()).collect()
+    };
+    wait_until("the end is recorded", || {
+        let told = dashboard.get("/api/v1/timeline").json();
+        told["agents"][0]["ended"] == "done"
+    });
+    let states = of();
+    // A wait for the limit is not in the transcript, and is in the table.
+    for state in ["queued", "limited", "asks", "running"] {
+        assert!(states.iter().any(|found| found == state), "{state} is not among {states:?}");
+    }
+    // The next daemon has the same past.
+    fleet.run(["daemon", "restart"]).ok();
+    wait_until("the next daemon tells it", || of() == states);
+}

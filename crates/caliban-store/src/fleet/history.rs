@@ -1,0 +1,159 @@
+//! How each agent stood when: a row for each change of its state. What is committed of an agent is noted in the same
+//! transaction; what only passes ([`Change::Stood`](super::Change::Stood)) comes with the next one.
+//!
+//! Kept also when the agent is removed. The newest [`KEPT`] are.
+
+use caliban_core::ids::AgentId;
+use caliban_core::lifecycle::{State, Status, WaitingFor};
+use sqlx::Row;
+use sqlx::sqlite::SqliteConnection;
+
+use super::{Record, Registry};
+use crate::StoreError;
+
+/// So many changes are kept.
+const KEPT: i64 = 50_000;
+/// Old ones go every so many changes.
+const PRUNE_EVERY: i64 = 256;
+/// The most that is told at once.
+const PAGE: i64 = 20_000;
+
+/// A change of state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateChange {
+    /// Whose.
+    pub agent: AgentId,
+    /// When, in milliseconds since 1970.
+    pub at: u64,
+    /// How it stands from then on: `queued`, `running`, `asks`, `waits`, `limited`, `idle`, `done`, `failed`, `killed` or
+    /// `crashed`.
+    pub status: String,
+}
+
+impl StateChange {
+    /// An agent stands so from this moment on.
+    #[must_use]
+    pub fn new(agent: AgentId, at: u64, status: &Status) -> Self {
+        Self { agent, at, status: word(status).to_owned() }
+    }
+}
+
+/// How an agent stands, in a word.
+fn word(status: &Status) -> &'static str {
+    match (status.state(), status.waiting_for()) {
+        (State::Done, _) => "done",
+        (State::Failed, _) => "failed",
+        (State::Killed, _) => "killed",
+        (State::Crashed, _) => "crashed",
+        (_, Some(WaitingFor::Approval { .. })) => "asks",
+        (_, Some(WaitingFor::Input)) => "waits",
+        (_, Some(WaitingFor::RateLimit { .. } | WaitingFor::Model { .. })) => "limited",
+        (State::Spawning, None) => "queued",
+        (State::Running, None) => "running",
+        (State::Idle, None) => "idle",
+    }
+}
+
+/// Notes how an agent stands by its record, if that has changed.
+pub(super) async fn note(conn: &mut SqliteConnection, record: &Record) -> Result<(), sqlx::Error> {
+    let at = record.updated_at.max(record.created_at);
+    write(conn, &StateChange::new(record.id, at, &record.status)).await
+}
+
+/// Notes a change, if it is one.
+pub(super) async fn write(conn: &mut SqliteConnection, change: &StateChange) -> Result<(), sqlx::Error> {
+    let done = sqlx::query(
+        "INSERT INTO history (agent, at, status) SELECT $1, $2, $3 \
+         WHERE $3 IS NOT (SELECT status FROM history WHERE agent = $1 ORDER BY seq DESC LIMIT 1)",
+    )
+    .bind(change.agent.to_string())
+    .bind(i64::try_from(change.at).unwrap_or(i64::MAX))
+    .bind(&change.status)
+    .execute(&mut *conn)
+    .await?;
+    if done.rows_affected() > 0 && done.last_insert_rowid() % PRUNE_EVERY == 0 {
+        let old = "DELETE FROM history WHERE seq <= (SELECT max(seq) FROM history) - $1";
+        sqlx::query(old).bind(KEPT).execute(conn).await?;
+    }
+    Ok(())
+}
+
+impl Registry {
+    /// The changes of state from one moment to another (milliseconds since 1970), in their order; before them, how each agent
+    /// stood at the first.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn history(&mut self, from: u64, to: u64) -> Result<Vec<StateChange>, StoreError> {
+        let stored = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+        let conn = self.db.conn().await?;
+        let rows = sqlx::query(
+            "SELECT agent, at, status FROM history WHERE at <= $2 AND (at >= $1 OR seq IN \
+             (SELECT max(seq) FROM history WHERE at < $1 GROUP BY agent)) ORDER BY seq LIMIT $3",
+        )
+        .bind(stored(from))
+        .bind(stored(to))
+        .bind(PAGE)
+        .fetch_all(conn)
+        .await
+        .map_err(|error| self.db.words(error))?;
+        let read = |row: &sqlx::sqlite::SqliteRow| {
+            Some(StateChange {
+                agent: row.get::<&str, _>("agent").parse().ok()?,
+                at: u64::try_from(row.get::<i64, _>("at")).unwrap_or_default(),
+                status: row.get("status"),
+            })
+        };
+        Ok(rows.iter().filter_map(read).collect())
+    }
+}
+#[cfg(test)]
+mod tests {
+    use caliban_core::lifecycle::Event;
+
+    use super::*;
+    use crate::fleet::{Change, Wanted};
+    use crate::{HostId, StoreUrl};
+
+    #[tokio::test]
+    async fn r22_a_registry_without_the_table_gets_it_and_each_change_of_state_is_a_row() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = StoreUrl::sqlite(dir.path().join("fleet.db"));
+        let before = crate::open::Schema { steps: &[], ..crate::fleet::SCHEMA };
+        crate::open::Db::open(&url, &before).await.unwrap().close().await;
+        let mut registry = Registry::open(&url, &HostId::of("here")).await.unwrap();
+        let mut record = Record {
+            seq: 1,
+            id: "a3f8b2c1".parse().unwrap(),
+            key: None,
+            status: Status::default(),
+            wanted: Wanted::Run,
+            nonce: "n".into(),
+            runs: 1,
+            after: Vec::new(),
+            program: "/p".into(),
+            has_secrets: false,
+            resume_prompt: None,
+            note: None,
+            created_at: 100,
+            updated_at: 100,
+        };
+        registry.commit(&[Change::Insert(Box::new(record.clone()), "{}".into())]).await.unwrap();
+        for (at, event) in [(200, Some(Event::Started)), (300, None)] {
+            if let Some(event) = event {
+                record.status = record.status.apply(event).unwrap();
+            }
+            record.updated_at = at;
+            registry.commit(&[Change::Update(Box::new(record.clone()))]).await.unwrap();
+        }
+        registry.commit(&[Change::Delete(record.id)]).await.unwrap();
+        let told = async |registry: &mut Registry, from, to| -> Vec<(u64, String)> {
+            let changes = registry.history(from, to).await.unwrap();
+            changes.into_iter().map(|change| (change.at, change.status)).collect()
+        };
+        let all = [(100, "queued".to_owned()), (200, "running".to_owned())];
+        assert_eq!(told(&mut registry, 0, u64::MAX).await, all, "a removed agent's, too");
+        assert_eq!(told(&mut registry, 0, 150).await, all[..1]);
+        assert_eq!(told(&mut registry, 250, 400).await, all[1..], "how it stood at the first moment");
+    }
+}
