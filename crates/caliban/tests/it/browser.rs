@@ -326,3 +326,35 @@ fn a_tab_that_nobody_sees_tells_of_a_question_and_opens_it() {
     page.wait("document.title.startsWith('(1) ')");
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
+
+#[test]
+fn r20_at_a_limit_the_dashboard_shows_the_budget_and_a_click_raises_it() {
+    let fleet = Fleet::new(script![
+        text("one is done").costs(25_000, 0).on_first("task one"),
+        tool("AgentTool", json!({"prompt": "the helper's task", "label": "explore"})).on_first("task two"),
+        text("helped").costs(1_000, 0).on_first("the helper's task"),
+        text("two is done").costs(1_000, 0).on_first("task two"),
+    ]);
+    fleet.settings(
+        "[budget]\nper_day = { tokens = 26000 }\non_limit = \"ask\"\n[approvals]\ntimeout_seconds = 7200\n",
+    );
+    let one = fleet.bg("task one", ["--label", "first"]);
+    fleet.run(["agents", "wait", &one]).ok();
+    let dashboard = Dashboard::start(&fleet);
+    let browser = Browser::start(&fleet.place.env);
+    let page = browser.page();
+    page.size(1600, 900);
+    sign_in(&page, &dashboard);
+    page.see(".top .spend", "25k of 26k tokens today");
+    let two = fleet.bg("task two", ["--label", "auth"]);
+    fleet.wait_for_ask(&two);
+    page.see(".agent-row", "asks: Budget");
+    open(&page, &dashboard, "/asks");
+    page.see(".ask", "go on with 13000 tokens more, 39000 tokens in all?");
+    page.see(".ask", "if nobody answers (in 1h)");
+    page.wait("!document.querySelector('.ask-foot .primary').disabled");
+    page.click(".ask-foot .primary");
+    fleet.run(["agents", "wait", &two]).ok();
+    page.see(".top .spend", "28k of 39k tokens today");
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}

@@ -147,7 +147,7 @@ fn r20_a_repos_settings_can_only_narrow_what_may_be_spent() {
     let fleet = spent("");
     let repo = &fleet.place.repo;
     let wider = "[budget]\nper_day = { tokens = 90000000 }\nper_agent = { tokens = 800 }\n";
-    fleet.place.env.write(repo.join(".caliban/settings.toml"), wider.to_owned());
+    fleet.place.env.write(repo.join(".caliban/settings.toml"), wider);
     fleet.run(["trust"]).ok();
     let pools: Vec<Value> = fleet.run(["budget", "show", "--json"]).ok().json();
     assert_eq!(pools[0]["limit_tokens"], 26_000, "{pools:#?}");
