@@ -12,6 +12,7 @@ use crate::budget::Limits;
 use crate::hook::CommandHook;
 use crate::message::Effort;
 use crate::mode::Mode;
+use crate::priority::Priority;
 
 /// How an agent is set up. A field that is absent leaves the setting as it is; lists add to the settings'.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -46,6 +47,12 @@ pub struct AgentSetup {
     /// The account in the ledger that it spends from, beside its own: that of the agent that starts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account_above: Option<String>,
+    /// Who comes first, in the queue and at a rate limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    /// Whether it also works in quiet hours.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ignores_quiet_hours: bool,
     /// How calls that no rule decides are treated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<Mode>,
@@ -73,6 +80,20 @@ pub struct AgentSetup {
 }
 
 impl AgentSetup {
+    /// Whether quiet hours hold for it.
+    #[must_use]
+    pub fn keeps_quiet_hours(&self) -> bool {
+        !self.ignores_quiet_hours && self.priority != Some(Priority::High)
+    }
+
+    /// Makes it come no earlier than the agent that starts it, nor work when that one may not.
+    pub fn stand_below(&mut self, parent: &Self) {
+        let priority = Priority::below(self.priority, parent.priority.unwrap_or_default());
+        self.priority = Some(priority).filter(|priority| *priority != Priority::default());
+        self.ignores_quiet_hours &= !parent.keeps_quiet_hours();
+        self.ignores_quiet_hours |= parent.ignores_quiet_hours;
+    }
+
     /// What an agent that another one starts gets of its parent's setup: each field that it leaves open, and all rules
     /// and directories. Type, tools, hooks, prompt text and policy are decided at the call, not here.
     #[must_use]
@@ -90,6 +111,7 @@ impl AgentSetup {
         self.deny.extend(parent.deny.iter().cloned());
         self.add_dirs.extend(parent.add_dirs.iter().cloned());
         self.no_sub_agent |= parent.no_sub_agent;
+        self.stand_below(parent);
         self
     }
 }

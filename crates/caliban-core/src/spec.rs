@@ -47,6 +47,15 @@ pub struct SpawnSpec {
     /// Those who must have ended `done` before it starts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<AgentId>,
+    /// It does not start before this moment, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_at_ms: Option<u64>,
+    /// It ends this long after its start, whatever it does; in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// The schedule that started it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Occurrence>,
     /// The conversation that it goes on with; a new one when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation: Option<Handover>,
@@ -78,6 +87,18 @@ pub struct Handover {
     /// What the agent hears first; it rests when there is nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub go_on: Option<String>,
+}
+
+/// One run of a schedule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Occurrence {
+    /// The schedule's name.
+    pub name: Slug,
+    /// The number of the run.
+    pub number: u64,
+    /// When it was due.
+    #[serde(with = "crate::instant")]
+    pub due_at: u64,
 }
 
 /// Where an agent works.

@@ -22,7 +22,9 @@ mod models;
 mod names;
 #[cfg(test)]
 mod price;
+mod priority;
 #[cfg(test)]
 mod redact;
 #[cfg(test)]
 mod spec;
+mod timetable;
