@@ -191,6 +191,10 @@ impl Renderer {
                 let seconds = pause.ms.div_ceil(1000);
                 (NoticeSeverity::Info, format!("waiting {seconds} s: {}", pause.reason))
             }
+            Wait::QuietHours(pause) => {
+                let left = caliban_core::calendar::short(pause.ms.div_ceil(60_000) * 60_000);
+                (NoticeSeverity::Info, format!("{}: goes on in {left}", pause.reason))
+            }
             Wait::Jobs { .. } | Wait::Summary | Wait::Budget { .. } => {
                 (NoticeSeverity::Info, wait.to_string())
             }

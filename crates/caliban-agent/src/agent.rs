@@ -16,6 +16,7 @@ use caliban_core::{
     message::{Block, Effort, Message, ToolSpec},
     mode::Mode,
     price::{Billing, Price},
+    quiet::QuietHours,
     redact::Redactor,
     spec::AfterTurn,
     usage::Usage,
@@ -108,6 +109,8 @@ pub struct Kit {
     pub after_turn: AfterTurn,
     /// How long they are waited for before the model is asked what to do.
     pub job_wait: Duration,
+    /// When it begins no model request.
+    pub quiet_hours: QuietHours,
     /// Whether "always" answers of an earlier process of the conversation still hold.
     pub earlier_answers: EarlierAnswers,
     /// Who can be asked.

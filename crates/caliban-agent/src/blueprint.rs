@@ -14,6 +14,7 @@ use caliban_core::{
     budget,
     message::Effort,
     price::{self, Billing, Price},
+    quiet::QuietHours,
     redact::Redactor,
     spec::AfterTurn,
 };
@@ -82,6 +83,8 @@ pub struct Blueprint {
     pub limits: Limits,
     /// How long a run waits for its background commands before the model is asked what to do.
     pub job_wait: Duration,
+    /// When it begins no model request; none for an agent that somebody waits for, and for a model that costs nothing.
+    pub quiet_hours: QuietHours,
     /// Who can be asked.
     pub attendance: Attendance,
     /// How long a question waits for an answer; for ever when absent.
@@ -371,6 +374,7 @@ impl Blueprint {
             turn_count: wanted.turn_count,
             after_turn: if is_independent { wanted.after_turn } else { AfterTurn::End },
             job_wait: self.job_wait,
+            quiet_hours: self.quiet_hours.clone(),
             earlier_answers: wanted.earlier_answers,
             attendance: self.attendance,
             directory: wanted.directory,

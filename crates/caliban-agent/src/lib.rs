@@ -26,6 +26,7 @@ mod limit_question;
 pub mod mentions;
 mod pictures;
 pub mod prompt;
+mod quiet;
 mod request;
 mod secrets;
 pub mod session_file;

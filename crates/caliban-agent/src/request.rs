@@ -101,6 +101,7 @@ impl Agent {
         question: Question<'_>,
         cancel: &CancellationToken,
     ) -> Result<(ModelReply, u64), Failed> {
+        self.keep_quiet(cancel).await?;
         let started = Instant::now();
         let mut meter = Meter::new(&self.kit, &self.transcript, self.estimate(), question.audience);
         let request = ModelRequest {

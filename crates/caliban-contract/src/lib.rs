@@ -33,3 +33,11 @@ pub fn wall_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// Milliseconds of the clock that never jumps; it begins with the boot and stands still while the machine sleeps.
+#[must_use]
+pub fn monotonic_ms() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let (seconds, nanos) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
+    seconds.unwrap_or_default().saturating_mul(1000) + nanos.unwrap_or_default() / 1_000_000
+}

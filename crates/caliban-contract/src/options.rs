@@ -1,5 +1,6 @@
 //! The daemon's settings, as the binary hands them over.
 
+use caliban_core::quiet::QuietHours;
 use serde::{Deserialize, Serialize};
 
 use crate::archive;
@@ -18,6 +19,12 @@ pub const STAY_MS: u64 = 10 * 60 * 1_000;
 pub struct DaemonOptions {
     /// How many agents run at once; more wait in order (`fleet.max_running`). Idle ones do not count.
     pub max_running: u32,
+    /// How many agents of the user run at once, over all repos (`fleet.max_running_user`). Not passed on when there is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_running_user: Option<u32>,
+    /// When agents begin nothing that costs (`fleet.quiet_hours`). Not passed on when there are none.
+    #[serde(skip_serializing_if = "QuietHours::is_empty")]
+    pub quiet_hours: QuietHours,
     /// How long a tree gets between TERM and KILL (`fleet.grace`).
     pub grace_ms: u64,
     /// What becomes of worktrees of agents that are in no registry, when a daemon starts (`fleet.sweep`).
@@ -51,6 +58,8 @@ impl Default for DaemonOptions {
     fn default() -> Self {
         Self {
             max_running: MAX_RUNNING,
+            max_running_user: None,
+            quiet_hours: QuietHours::default(),
             grace_ms: GRACE_MS,
             sweep: Sweep::Remove,
             keep_worktrees: false,

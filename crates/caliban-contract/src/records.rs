@@ -44,6 +44,8 @@ pub const LAUNCH: &str = "launch.json";
 pub const LIMITS: &str = "limits.json";
 /// How a shim that is told to end should do it ([`StopOrder`]).
 pub const STOP: &str = "stop.json";
+/// When it left the queue ([`BegunRecord`]).
+pub const BEGUN: &str = "begun.json";
 /// Room for `stop.json`, taken when the agent is spawned. An order has a few names of 32 bytes.
 pub const STOP_ROOM: Reserved = Reserved::often(STOP, ".stop.reserved", 1024);
 /// Room for `exit.json`, taken by the shim before the worker starts.
@@ -256,6 +258,12 @@ pub enum Waiting {
         #[serde(default)]
         until: u64,
     },
+    /// The end of the quiet hours.
+    QuietHours {
+        /// When they are over, in milliseconds since 1970.
+        #[serde(default)]
+        until: u64,
+    },
 }
 
 /// A call that waits for a person.
@@ -349,6 +357,31 @@ pub struct QueuedRecord {
     pub created_at: u64,
 }
 
+/// `begun.json`: when an agent left the queue. Its time (`--timeout`) counts from there, over restarts of anybody.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BegunRecord {
+    /// The first time, in milliseconds since 1970.
+    pub first_at: u64,
+    /// The last time: at its spawn or its last resume.
+    pub at: u64,
+    /// The same in milliseconds of the monotonic clock, which no clock that jumps changes.
+    pub monotonic_ms: u64,
+    /// The boot in which that clock runs.
+    pub boot_id: String,
+}
+
+impl BegunRecord {
+    /// How long ago that is, in milliseconds: by the monotonic clock, after a reboot by the date.
+    #[must_use]
+    pub fn elapsed_ms(&self, boot_id: &str, monotonic_ms: u64, wall_ms: u64) -> u64 {
+        if self.boot_id == boot_id {
+            monotonic_ms.saturating_sub(self.monotonic_ms)
+        } else {
+            wall_ms.saturating_sub(self.at)
+        }
+    }
+}
+
 /// `launch.json`: written before a shim is launched, so that the next daemon knows that there may be one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchRecord {
@@ -429,6 +462,9 @@ pub struct StopOrder {
     /// Whether the agent was removed: said here when its directory could not be renamed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
+    /// The time that it had, in milliseconds, when it ends because that is up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timed_out_ms: Option<u64>,
 }
 
 impl StopOrder {
@@ -456,6 +492,7 @@ impl WorkerStatus {
             Waiting::Input => WaitingFor::Input,
             Waiting::RateLimit { until } => WaitingFor::RateLimit { until_ms: *until },
             Waiting::Model { until } => WaitingFor::Model { until_ms: *until },
+            Waiting::QuietHours { until } => WaitingFor::QuietHours { until_ms: *until },
         })
     }
 

@@ -7,7 +7,10 @@ use caliban_contract::records::Ask;
 use caliban_core::{
     inert,
     lifecycle::{State, WaitingFor},
+    priority::Priority,
+    wait::QueuedFor,
 };
+use jiff::{Timestamp, tz::TimeZone};
 use serde::Serialize;
 
 use crate::protocol::AgentRow;
@@ -82,6 +85,17 @@ pub fn near_limit(row: &AgentRow) -> Option<String> {
 
 /// What it is doing, waits for, or how it ended; one line that is safe to print.
 pub fn doing(row: &AgentRow, now_ms: u64) -> String {
+    let mut words = what(row, now_ms);
+    if row.priority != Priority::default() && !has_ended(row.state) {
+        words += &format!(", priority {}", row.priority);
+    }
+    if let Some(late) = row.late_ms {
+        words += &format!(", began {} late", time(Duration::from_millis(late)));
+    }
+    words
+}
+
+fn what(row: &AgentRow, now_ms: u64) -> String {
     if let Some(ask) = row.asks.first() {
         let more = match row.asks.len() - 1 {
             0 => String::new(),
@@ -103,6 +117,9 @@ pub fn doing(row: &AgentRow, now_ms: u64) -> String {
             let why = row.activity.as_deref().unwrap_or("the model does not answer");
             return format!("waits for the model, tries again in {left}: {}", inert::line(why));
         }
+        (Some(WaitingFor::QuietHours { until_ms }), _) => {
+            return format!("quiet until {}", clock(*until_ms, now_ms));
+        }
         (Some(WaitingFor::Input), _) if row.hibernated => return "asleep, waits for your message".to_owned(),
         (Some(WaitingFor::Input), _) => {
             return match row.activity.as_deref() {
@@ -113,7 +130,7 @@ pub fn doing(row: &AgentRow, now_ms: u64) -> String {
         (None, _) => {}
     }
     match row.state {
-        State::Spawning => starting(row),
+        State::Spawning => starting(row, now_ms),
         State::Running => row.activity.as_deref().map_or("at work".into(), inert::line).into_owned(),
         State::Idle if row.hibernated => "asleep".to_owned(),
         State::Idle => row.activity.as_deref().map_or("idle".into(), inert::line).into_owned(),
@@ -137,30 +154,68 @@ pub fn ended(row: &AgentRow) -> String {
 }
 
 /// For whom or what an agent waits that was to start; none when it starts.
-pub fn waits(row: &AgentRow) -> Option<String> {
+pub fn waits(row: &AgentRow, now_ms: u64) -> Option<String> {
     let before = row.queued_behind?;
-    let after: Vec<String> = row.after.iter().map(ToString::to_string).collect();
-    Some(match (after.as_slice(), before) {
-        ([_, ..], _) => format!("waits for {}", after.join(", ")),
-        ([], 0) => "waits for a place (next to start)".to_owned(),
-        ([], before) => format!("waits for a place ({before} before it)"),
+    if !row.after.is_empty() {
+        return Some(format!("waits for {}", after(row)));
+    }
+    Some(match (&row.queued_for, before) {
+        (Some(QueuedFor::Time { at_ms }), _) => format!("starts at {}", clock(*at_ms, now_ms)),
+        (Some(QueuedFor::QuietHours { until_ms }), _) => {
+            format!("waits for the end of the quiet hours at {}", clock(*until_ms, now_ms))
+        }
+        (Some(QueuedFor::UserLimit { limit }), 0) => {
+            format!("waits for a place: {} of yours, over all repos", running(*limit))
+        }
+        (_, 0) => "waits for a place (next to start)".to_owned(),
+        (_, before) => format!("waits for a place ({before} before it)"),
     })
 }
 
-fn starting(row: &AgentRow) -> String {
-    match (row.queued_behind, row.after.as_slice()) {
-        (_, [_, ..]) => {
-            let ids: Vec<String> = row.after.iter().map(ToString::to_string).collect();
-            format!("queued, starts after {}", ids.join(", "))
+fn after(row: &AgentRow) -> String {
+    row.after.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn running(limit: u32) -> String {
+    if limit == 1 { "1 agent runs".to_owned() } else { format!("{limit} agents run") }
+}
+
+fn starting(row: &AgentRow, now_ms: u64) -> String {
+    let Some(before) = row.queued_behind else { return "starting".to_owned() };
+    if !row.after.is_empty() {
+        return format!("queued, starts after {}", after(row));
+    }
+    match (&row.queued_for, &row.note) {
+        (Some(QueuedFor::Time { at_ms }), _) => format!("queued, starts at {}", clock(*at_ms, now_ms)),
+        (Some(QueuedFor::QuietHours { until_ms }), _) => {
+            format!("queued, quiet until {}", clock(*until_ms, now_ms))
         }
         // Why its last start did not come about.
-        (Some(0), []) => match &row.note {
-            Some(note) => format!("queued: {}", inert::line(note)),
-            None => "queued, next to start".to_owned(),
-        },
-        (Some(before), []) => format!("queued behind {before}"),
-        (None, []) => "starting".to_owned(),
+        (_, Some(note)) if before == 0 => format!("queued: {}", inert::line(note)),
+        (Some(QueuedFor::UserLimit { limit }), None) if before == 0 => {
+            format!("queued: {} of yours, over all repos", running(*limit))
+        }
+        (_, _) if before == 0 => "queued, next to start".to_owned(),
+        (_, _) => format!("queued behind {before}"),
     }
+}
+
+/// A moment on the machine's clock: `07:00` today, `Wed 07:00` within a week, else with its date.
+pub fn clock(ms: u64, now_ms: u64) -> String {
+    clock_in(&TimeZone::system(), ms, now_ms)
+}
+
+fn clock_in(zone: &TimeZone, ms: u64, now_ms: u64) -> String {
+    let at = |ms: u64| i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    let (Some(at), Some(now)) = (at(ms), at(now_ms)) else { return "an unknown time".to_owned() };
+    let (at, now) = (at.to_zoned(zone.clone()), now.to_zoned(zone.clone()));
+    let days = now.date().until(at.date()).map_or(i32::MAX, |span| span.get_days());
+    let form = match days {
+        0 => "%H:%M",
+        1..=6 => "%a %H:%M",
+        _ => "%Y-%m-%d %H:%M",
+    };
+    at.strftime(form).to_string()
 }
 
 /// `45s`, `12m`, `3h 5m`, `2d 4h`.
@@ -295,6 +350,56 @@ mod tests {
         for (row, words) in cases {
             assert_eq!(doing(&row, 1_000), words);
         }
+    }
+
+    #[test]
+    fn a_queued_agent_says_what_it_waits_for() {
+        let zone = TimeZone::system();
+        let queued = |queued_for, before| AgentRow {
+            queued_behind: Some(before),
+            queued_for: Some(queued_for),
+            ..row(State::Spawning)
+        };
+        let at = clock_in(&zone, 7_200_000, 1_000);
+        let limit = QueuedFor::UserLimit { limit: 4 };
+        let cases = [
+            (queued(QueuedFor::Time { at_ms: 7_200_000 }, 0), format!("queued, starts at {at}")),
+            (queued(QueuedFor::QuietHours { until_ms: 7_200_000 }, 2), format!("queued, quiet until {at}")),
+            (queued(limit.clone(), 0), "queued: 4 agents run of yours, over all repos".to_owned()),
+            (queued(limit, 1), "queued behind 1".to_owned()),
+            (queued(QueuedFor::Place, 0), "queued, next to start".to_owned()),
+            (
+                AgentRow { priority: Priority::High, ..queued(QueuedFor::Place, 3) },
+                "queued behind 3, priority high".to_owned(),
+            ),
+            (
+                AgentRow {
+                    waiting_for: Some(WaitingFor::QuietHours { until_ms: 7_200_000 }),
+                    activity: Some("quiet hours".into()),
+                    ..row(State::Running)
+                },
+                format!("quiet until {at}"),
+            ),
+            (
+                AgentRow { late_ms: Some(7_500_000), priority: Priority::Low, ..row(State::Running) },
+                "at work, priority low, began 2h 5m late".to_owned(),
+            ),
+            (
+                AgentRow { ending: Some(Ending::TimedOut { after_ms: 1_800_000 }), ..row(State::Failed) },
+                "timed out after 30m".to_owned(),
+            ),
+        ];
+        for (row, words) in cases {
+            assert_eq!(doing(&row, 1_000), words);
+        }
+    }
+
+    #[test]
+    fn a_moment_is_as_short_as_it_can_be() {
+        let (hour, zone) = (3_600_000, TimeZone::UTC);
+        let shown = [7, 31, 24 * 9].map(|hours| clock_in(&zone, hours * hour, hour));
+        assert_eq!(shown, ["07:00", "Fri 07:00", "1970-01-10 00:00"]);
+        assert_eq!(clock_in(&zone, 7 * hour, 48 * hour), "1970-01-01 07:00");
     }
 
     #[test]

@@ -22,18 +22,25 @@ pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> 
     Ok(u64::try_from(at.as_millisecond()).unwrap_or(0))
 }
 
-/// The same for instants that may be absent.
+/// The same for an instant that there may be none of.
 pub mod option {
-    use serde::{Deserializer, Serialize, Serializer};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+
+    use super::{Timestamp, text};
 
     /// As text, or `null`.
     pub fn serialize<S: Serializer>(ms: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
-        ms.and_then(super::text).serialize(to)
+        match ms.and_then(text) {
+            Some(text) => to.serialize_some(&text),
+            None => to.serialize_none(),
+        }
     }
 
     /// The other way.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-        super::deserialize(from).map(|ms| Some(ms).filter(|ms| *ms > 0))
+        let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
+        let at: Timestamp = text.parse().map_err(D::Error::custom)?;
+        Ok(Some(u64::try_from(at.as_millisecond()).unwrap_or(0)))
     }
 }
 

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::inert;
+use crate::{calendar, inert};
 
 /// Where an agent is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -55,6 +55,12 @@ pub enum WaitingFor {
         #[serde(rename = "until_at", with = "crate::instant")]
         until_ms: u64,
     },
+    /// The end of the quiet hours.
+    QuietHours {
+        /// When they are over, in milliseconds since 1970.
+        #[serde(rename = "until_at", with = "crate::instant")]
+        until_ms: u64,
+    },
 }
 
 /// How an agent ended.
@@ -72,6 +78,11 @@ pub enum Ending {
     BudgetExceeded {
         /// The refusal, in words.
         reason: String,
+    },
+    /// Its time was up (`--timeout`).
+    TimedOut {
+        /// How long it had, in milliseconds.
+        after_ms: u64,
     },
     /// Something went wrong.
     Error {
@@ -114,6 +125,11 @@ pub enum Event {
     Killed {
         /// The last signal that was needed, if the worker did not leave before any.
         signal: Option<i32>,
+    },
+    /// It was ended because its time was up, and its process tree is gone.
+    TimedOut {
+        /// How long it had, in milliseconds.
+        after_ms: u64,
     },
     /// Its worker is gone and did not say why.
     Lost {
@@ -163,7 +179,7 @@ pub fn apply(state: State, event: &Event) -> Result<State, Refused> {
     match state {
         State::Spawning => match event {
             Event::Started => Ok(State::Running),
-            Event::SpawnFailed { .. } => Ok(State::Failed),
+            Event::SpawnFailed { .. } | Event::TimedOut { .. } => Ok(State::Failed),
             Event::Killed { .. } => Ok(State::Killed),
             Event::Lost { .. } => Ok(State::Crashed),
             Event::TurnStarted
@@ -177,6 +193,7 @@ pub fn apply(state: State, event: &Event) -> Result<State, Refused> {
             Event::TurnEnded => Ok(State::Idle),
             Event::Waits(_) | Event::GoesOn => Ok(State::Running),
             Event::Ended(outcome) => Ok(outcome.state()),
+            Event::TimedOut { .. } => Ok(State::Failed),
             Event::Killed { .. } => Ok(State::Killed),
             Event::Lost { .. } => Ok(State::Crashed),
             Event::Started | Event::SpawnFailed { .. } | Event::TurnStarted | Event::Resumed => {
@@ -187,11 +204,15 @@ pub fn apply(state: State, event: &Event) -> Result<State, Refused> {
             Event::TurnStarted => Ok(State::Running),
             Event::Waits(WaitingFor::Input) | Event::GoesOn => Ok(State::Idle),
             Event::Ended(outcome) => Ok(outcome.state()),
+            Event::TimedOut { .. } => Ok(State::Failed),
             Event::Killed { .. } => Ok(State::Killed),
             Event::Lost { .. } => Ok(State::Crashed),
             // Approvals and rate limits are met within a turn.
             Event::Waits(
-                WaitingFor::Approval { .. } | WaitingFor::RateLimit { .. } | WaitingFor::Model { .. },
+                WaitingFor::Approval { .. }
+                | WaitingFor::RateLimit { .. }
+                | WaitingFor::Model { .. }
+                | WaitingFor::QuietHours { .. },
             )
             | Event::Started
             | Event::SpawnFailed { .. }
@@ -207,6 +228,7 @@ pub fn apply(state: State, event: &Event) -> Result<State, Refused> {
             | Event::Waits(_)
             | Event::GoesOn
             | Event::Ended(_)
+            | Event::TimedOut { .. }
             | Event::Killed { .. }
             | Event::Lost { .. } => Err(refused()),
         },
@@ -281,6 +303,7 @@ impl Status {
             }
             Event::SpawnFailed { text } => (None, Some(Ending::Error { text })),
             Event::Ended(outcome) => (None, Some(outcome.into())),
+            Event::TimedOut { after_ms } => (None, Some(Ending::TimedOut { after_ms })),
             Event::Killed { signal } => (None, Some(by_signal(signal, Ending::Stopped))),
             Event::Lost { signal } => (None, Some(by_signal(signal, Ending::Unknown))),
         };
@@ -345,6 +368,7 @@ impl Event {
             Self::Waits(_) => "made to wait",
             Self::GoesOn => "let go on",
             Self::Ended(_) => "ended",
+            Self::TimedOut { .. } => "timed out",
             Self::Killed { .. } => "killed",
             Self::Lost { .. } => "lost",
             Self::Resumed => "resumed",
@@ -379,6 +403,7 @@ impl fmt::Display for Ending {
             Self::Finished => f.write_str("finished"),
             Self::TurnLimit { limit } => write!(f, "turn limit ({limit}) reached"),
             Self::BudgetExceeded { reason } => write!(f, "budget exceeded: {}", inert::line(reason)),
+            Self::TimedOut { after_ms } => write!(f, "timed out after {}", calendar::short(*after_ms)),
             Self::Error { text } => write!(f, "error: {}", inert::line(text)),
             Self::Signal { number } => write!(f, "ended by signal {number}"),
             Self::Stopped => f.write_str("stopped on request"),

@@ -77,8 +77,7 @@ impl Recurrence {
             let after = next.checked_add(ahead).unwrap_or(present);
             return Due::Now { missed: u64::try_from(gone).unwrap_or_default(), next: after };
         }
-        loop {
-            let Some(after) = self.after(at, now) else { break };
+        while let Some(after) = self.after(at, now) {
             if after > present {
                 return Due::Now { missed, next: after };
             }

@@ -48,7 +48,7 @@ pub struct SpawnSpec {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<AgentId>,
     /// It does not start before this moment, in milliseconds since 1970.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "start_at", with = "crate::instant::option", skip_serializing_if = "Option::is_none")]
     pub start_at_ms: Option<u64>,
     /// It ends this long after its start, whatever it does; in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]

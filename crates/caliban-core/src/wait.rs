@@ -19,6 +19,8 @@ pub enum Wait {
     Outage(Pause),
     /// A model request has failed and will be made again.
     Retry(Pause),
+    /// It is quiet: nothing that costs begins before the pause is over.
+    QuietHours(Pause),
     /// Background commands of a run that would end with it.
     Jobs {
         /// Their ids and command lines.
@@ -30,6 +32,31 @@ pub enum Wait {
     Budget {
         /// That agent.
         asked_by: String,
+    },
+}
+
+/// What an agent waits for before its start, beside the agents that it is to start after.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "for", rename_all = "snake_case")]
+pub enum QueuedFor {
+    /// A place: as many agents of the repo run as may (`fleet.max_running`).
+    Place,
+    /// A place: as many agents of the user run, over all repos, as may (`fleet.max_running_user`).
+    UserLimit {
+        /// How many may.
+        limit: u32,
+    },
+    /// Its time (`--at`).
+    Time {
+        /// When that is, in milliseconds since 1970.
+        #[serde(rename = "start_at", with = "crate::instant")]
+        at_ms: u64,
+    },
+    /// The end of the quiet hours.
+    QuietHours {
+        /// When they are over, in milliseconds since 1970.
+        #[serde(rename = "until_at", with = "crate::instant")]
+        until_ms: u64,
     },
 }
 
@@ -49,7 +76,9 @@ impl Wait {
     /// The pause, if the end of the wait is known.
     pub fn pause(&self) -> Option<&Pause> {
         match self {
-            Self::RateLimit(pause) | Self::Outage(pause) | Self::Retry(pause) => Some(pause),
+            Self::RateLimit(pause) | Self::Outage(pause) | Self::Retry(pause) | Self::QuietHours(pause) => {
+                Some(pause)
+            }
             Self::DiskFull { .. } | Self::Jobs { .. } | Self::Summary | Self::Budget { .. } => None,
         }
     }
@@ -60,7 +89,9 @@ impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DiskFull { path } => write!(f, "the disk is full ({})", path.display()),
-            Self::RateLimit(pause) | Self::Outage(pause) | Self::Retry(pause) => f.write_str(&pause.reason),
+            Self::RateLimit(pause) | Self::Outage(pause) | Self::Retry(pause) | Self::QuietHours(pause) => {
+                f.write_str(&pause.reason)
+            }
             Self::Jobs { commands } => write!(f, "waiting for background commands: {}", commands.join("; ")),
             Self::Summary => f.write_str("making room: summarising the older part"),
             Self::Budget { asked_by } => {

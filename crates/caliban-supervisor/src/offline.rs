@@ -124,19 +124,26 @@ fn agent(record: Record, order: Option<StopOrder>, spec: &str, base: &Path, plac
     let exit: Option<ExitRecord> = records::read(&dir, records::EXIT);
     let own = report.as_ref().filter(|report| report.nonce == record.nonce);
     let exit = exit.filter(|exit| exit.nonce == record.nonce);
-    let is_ordered = order.is_some_and(|order| order.is_for(&record.nonce));
-    let wanted = if is_ordered { Wanted::Kill } else { record.wanted };
-    let status = standing(&record.status, wanted, own, exit.as_ref());
+    let order = order.filter(|order| order.is_for(&record.nonce));
+    let wanted = if order.is_some() { Wanted::Kill } else { record.wanted };
+    let timed_out_ms = order.and_then(|order| order.timed_out_ms);
+    let status = standing(&record.status, (wanted, timed_out_ms), own, exit.as_ref());
     let hibernated = status.state() == State::Idle && exit.is_some_and(|exit| exit.code == Some(HIBERNATED));
+    let about = About::of_json(spec, caliban_contract::limits::RaisedLimits::read(&dir));
+    let begun =
+        about.is_timed().then(|| records::read::<records::BegunRecord>(&dir, records::BEGUN)).flatten();
     let facts = RowFacts {
         record: &record,
         status: &status,
-        about: &About::of_json(spec),
+        about: &about,
         report: report.as_ref(),
         shim: None,
         socket: places.agent_socket(record.id),
         dir,
         queued_behind: None,
+        queued_for: None,
+        begun: begun.as_ref(),
+        time_left_ms: None,
         hibernated,
     };
     facts.row()
@@ -146,11 +153,12 @@ fn agent(record: Record, order: Option<StopOrder>, spec: &str, base: &Path, plac
 /// the next daemon will find, by the same decisions.
 fn standing(
     status: &Status,
-    wanted: Wanted,
+    (wanted, timed_out_ms): (Wanted, Option<u64>),
     report: Option<&WorkerStatus>,
     exit: Option<&ExitRecord>,
 ) -> Status {
-    let facts = decide::Facts { state: status.state(), wanted, report, exit, is_program_lost: false };
+    let state = status.state();
+    let facts = decide::Facts { state, wanted, timed_out_ms, report, exit, is_program_lost: false };
     let events = match (exit, report) {
         _ if status.state().is_ending() => Vec::new(),
         (Some(_), _) => match decide::end_of_run(&facts) {
@@ -235,12 +243,12 @@ mod tests {
             ),
         ];
         for (state, wanted, report, exit, expected) in cases {
-            let found = standing(&status(state), wanted, report, exit);
+            let found = standing(&status(state), (wanted, None), report, exit);
             assert_eq!((found.state(), found.ending().cloned()), expected, "{state} {report:?} {exit:?}");
         }
-        let waits = standing(&status(State::Running), Wanted::Run, Some(&asleep), None);
+        let waits = standing(&status(State::Running), (Wanted::Run, None), Some(&asleep), None);
         assert_eq!((waits.state(), waits.waiting_for()), (State::Idle, Some(&WaitingFor::Input)));
         let ended = Status::from_parts(State::Killed, None, Some(Ending::Stopped)).unwrap();
-        assert_eq!(standing(&ended, Wanted::Run, Some(&done), Some(&well)), ended);
+        assert_eq!(standing(&ended, (Wanted::Run, None), Some(&done), Some(&well)), ended);
     }
 }

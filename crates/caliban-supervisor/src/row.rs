@@ -4,11 +4,15 @@ use std::path::PathBuf;
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::Status;
-use caliban_core::spec::{Isolation, SpawnSpec};
+use caliban_core::priority::Priority;
+use caliban_core::recurrence::LATE;
+use caliban_core::spec::{Isolation, Occurrence, SpawnSpec};
+use caliban_core::wait::QueuedFor;
 use caliban_store::fleet::Record;
 
 use crate::protocol::AgentRow;
-use crate::records::{ShimRecord, WorkerStatus};
+use crate::records::{BegunRecord, ShimRecord, WorkerStatus};
+use caliban_contract::limits::RaisedLimits;
 
 /// Characters of a prompt's first line that a row shows.
 const PROMPT_CHARS: usize = 200;
@@ -30,6 +34,16 @@ pub struct About {
     pub depth: u32,
     /// Whether it works in a worktree of its own.
     pub has_worktree: bool,
+    /// Who comes first.
+    pub priority: Priority,
+    /// Whether quiet hours hold for it.
+    pub keeps_quiet_hours: bool,
+    /// It does not start before this moment, in milliseconds since 1970.
+    pub start_at_ms: Option<u64>,
+    /// How long it may run by the clock.
+    pub timeout_ms: Option<u64>,
+    /// The run of a schedule that it is.
+    pub schedule: Option<Occurrence>,
 }
 
 impl About {
@@ -45,14 +59,22 @@ impl About {
             parent: spec.parent,
             depth: spec.depth,
             has_worktree: matches!(spec.isolation, Isolation::Worktree(_)),
+            priority: spec.setup.priority.unwrap_or_default(),
+            keeps_quiet_hours: spec.setup.keeps_quiet_hours(),
+            start_at_ms: spec.start_at_ms.filter(|at| *at > 0),
+            timeout_ms: spec.timeout_ms,
+            schedule: spec.schedule.clone(),
         }
     }
 
-    /// Of a stored request. One that cannot be read (a later version's) is shown as such.
+    /// Of a stored request with what was changed since. One that cannot be read (a later version's) is shown as such.
     #[must_use]
-    pub fn of_json(spec: &str) -> Self {
+    pub fn of_json(spec: &str, changed: RaisedLimits) -> Self {
         match SpawnSpec::from_json(spec) {
-            Ok(spec) => Self::of(&spec),
+            Ok(mut spec) => {
+                changed.apply_to(&mut spec);
+                Self::of(&spec)
+            }
             Err(error) => Self {
                 label: None,
                 prompt: error.to_string(),
@@ -61,8 +83,37 @@ impl About {
                 parent: None,
                 depth: 0,
                 has_worktree: true,
+                priority: Priority::default(),
+                keeps_quiet_hours: true,
+                start_at_ms: None,
+                timeout_ms: None,
+                schedule: None,
             },
         }
+    }
+
+    /// Puts in what a person has changed.
+    pub fn change(&mut self, changed: RaisedLimits) {
+        self.keeps_quiet_hours = match changed.priority {
+            Some(Priority::High) => false,
+            // What it asked for beside a priority is not known here any more: it stays as it was.
+            Some(_) if self.priority == Priority::High => true,
+            Some(_) | None => self.keeps_quiet_hours,
+        };
+        self.priority = changed.priority.unwrap_or(self.priority);
+        self.timeout_ms = changed.timeout_ms.or(self.timeout_ms);
+        self.start_at_ms = changed.start_at_ms.or(self.start_at_ms).filter(|at| *at > 0);
+    }
+
+    /// When it was planned to begin, where somebody has planned it.
+    fn planned_at(&self) -> Option<u64> {
+        self.start_at_ms.or(self.schedule.as_ref().map(|run| run.due_at))
+    }
+
+    /// Whether it matters when it begins.
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        self.timeout_ms.is_some() || self.planned_at().is_some()
     }
 }
 
@@ -85,6 +136,12 @@ pub struct RowFacts<'a> {
     pub dir: PathBuf,
     /// How many are before it in the queue, when it waits for a place.
     pub queued_behind: Option<u64>,
+    /// What it waits for before its start.
+    pub queued_for: Option<QueuedFor>,
+    /// When it left the queue.
+    pub begun: Option<&'a BegunRecord>,
+    /// How much of its time is left, while it counts.
+    pub time_left_ms: Option<u64>,
     /// Whether it has left memory.
     pub hibernated: bool,
 }
@@ -94,6 +151,11 @@ impl RowFacts<'_> {
     #[must_use]
     pub fn row(self) -> AgentRow {
         let Self { record, status, about, shim, .. } = self;
+        let late = u64::try_from(LATE.as_millis()).unwrap_or(u64::MAX);
+        let late_ms = about
+            .planned_at()
+            .and_then(|planned| Some(self.begun?.first_at.saturating_sub(planned)))
+            .filter(|by| *by >= late);
         let silent = WorkerStatus::default();
         let report = self.report.unwrap_or(&silent);
         // What an earlier run did or asked is over.
@@ -131,6 +193,12 @@ impl RowFacts<'_> {
             parent: about.parent,
             after: record.after.clone(),
             queued_behind: self.queued_behind,
+            queued_for: self.queued_for,
+            priority: about.priority,
+            schedule: about.schedule.clone(),
+            late_ms,
+            timeout_ms: about.timeout_ms,
+            time_left_ms: self.time_left_ms,
             hibernated: self.hibernated,
             runs: record.runs,
         }

@@ -27,10 +27,13 @@ use caliban_agent::{
     subagent::{Isolation, inherit},
 };
 use caliban_contract::{
-    ancestry::{self, Ancestry},
+    ancestry::{self, AgentAbove, Ancestry},
     detached,
 };
-use caliban_core::{alias, ids::AgentId, redact::Redactor, setup::AgentSetup, spec::AfterTurn, wait::Wait};
+use caliban_core::{
+    alias, ids::AgentId, price::Billing, quiet::QuietHours, redact::Redactor, setup::AgentSetup,
+    spec::AfterTurn, wait::Wait,
+};
 use caliban_fence::Fence;
 use caliban_keeper::Variables;
 use caliban_mcp::Server;
@@ -39,7 +42,7 @@ use caliban_worktrees::{Keep, Setup};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub(crate) use fences::program_fence;
-pub(crate) use model::check_provider;
+pub(crate) use model::{check_provider, is_free};
 
 use crate::{
     below_agent, broker,
@@ -60,8 +63,8 @@ use crate::{
 };
 use fences::{fences, policy, unfenced};
 use hooks::{hook_problems, hooks};
-use model::{ATTENDED, FALLBACK_PATIENCE, billing, claude_names, decide, model, provider};
-use spending::{account_above, budget_limits, ledger};
+use model::{FALLBACK_PATIENCE, billing, claude_names, decide, model, provider};
+use spending::{Hours, agent_above, budget_limits, ledger, standing};
 use surroundings::{canonical, glance, same_place, users_files};
 
 /// Whole outputs of tools, in a session's directory.
@@ -164,10 +167,12 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
     let (definitions, problems) = agent_types(&loaded);
     let kind = setup.agent_type.as_deref().map(|name| named_type(&definitions, name)).transpose()?;
     let target = decide(&loaded).await?;
-    let account_above = setup.account_above.clone().or_else(account_above);
+    let above = agent_above();
+    let account_above = setup.account_above.clone().or_else(|| above.as_ref().and_then(AgentAbove::account));
     let ledger = ledger(&loaded, account_above.as_deref());
     // Those who have a person waiting for them come first.
-    let governed = (&ledger, if fleet_agent.is_some() { 0 } else { ATTENDED });
+    let (standing, hours) = standing(setup, fleet_agent.is_some(), above.as_ref());
+    let governed = (&ledger, standing);
     let fallback_model = loaded.settings.fallback_model.clone();
     let fallback = match &fallback_model {
         Some(model) => {
@@ -285,6 +290,10 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         ledger: Some(ledger),
         limits: Limits { max_turns: settings.limits.max_turns.get() },
         job_wait: Duration::from_secs(settings.bash.job_wait_seconds),
+        quiet_hours: match hours {
+            Hours::Kept if billing(&target) != Billing::Local => settings.fleet.quiet_hours.clone(),
+            Hours::Kept | Hours::Ignored => QuietHours::default(),
+        },
         attendance,
         ask_time: settings.approvals.timeout_seconds.map(|seconds| Duration::from_secs(seconds.get())),
         redactor,

@@ -178,6 +178,7 @@ fn run(cli: &Cli) -> Result<Code, Failure> {
         | Command::Approve(_)
         | Command::Deny(_)
         | Command::Daemon(_)
+        | Command::Schedule(_)
         | Command::Dashboard(_)
         | Command::Demo
         | Command::Gateway(_) => {}

@@ -141,6 +141,7 @@ impl World {
             budget: self.budget,
             limits: Limits { max_turns: self.max_turns },
             job_wait: std::time::Duration::from_secs(60),
+            quiet_hours: caliban_core::quiet::QuietHours::default(),
             attendance: Attendance::Somebody,
             ask_time: None,
             redactor: Redactor::new(Vec::<(String, String)>::new()),

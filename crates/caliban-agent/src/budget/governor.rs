@@ -4,6 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use caliban_core::priority::Standing;
 use caliban_providers::{Admitted, Allowance, BoxFuture, Governor};
 use caliban_store::{
     StoreError,
@@ -20,16 +21,16 @@ const DIGITS: usize = 12;
 struct LaneGovernor {
     ledger: MachineLedger,
     lane: Lane,
-    priority: i64,
+    standing: Standing,
 }
 
 impl MachineLedger {
-    /// The governor of a provider and key. Whoever has the higher priority comes first when there is a queue.
-    pub fn governor(&self, provider: &str, base: &str, key: &str, priority: i64) -> Arc<dyn Governor> {
+    /// The governor of a provider and key. Whoever stands higher comes first when there is a queue.
+    pub fn governor(&self, provider: &str, base: &str, key: &str, standing: Standing) -> Arc<dyn Governor> {
         let digest = Sha256::new().chain_update("caliban lane\0").chain_update(key).finalize();
         let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         let lane = Lane(format!("{provider} {base} {}", &hash[..DIGITS]));
-        Arc::new(LaneGovernor { ledger: self.clone(), lane, priority })
+        Arc::new(LaneGovernor { ledger: self.clone(), lane, standing })
     }
 }
 
@@ -47,7 +48,7 @@ impl LaneGovernor {
             // Those ahead may have been killed while they waited.
             settle_dead(ledger).await?;
         }
-        ledger.admit(&self.lane, self.priority, ticket.map(Ticket), &own(), now_ms()).await
+        ledger.admit(&self.lane, self.standing.rank(), ticket.map(Ticket), &own(), now_ms()).await
     }
 }
 

@@ -85,6 +85,7 @@ impl World {
             budget: self.budget,
             limits: Limits { max_turns: 50 },
             job_wait: std::time::Duration::from_secs(60),
+            quiet_hours: caliban_core::quiet::QuietHours::default(),
             attendance: Attendance::Somebody,
             ask_time: None,
             redactor: self.redactor.clone(),

@@ -5,6 +5,7 @@
 
 mod events;
 mod leave;
+mod schedules;
 mod start;
 
 use std::io;
@@ -57,6 +58,7 @@ pub struct Client {
     places: Places,
     start: Option<StartOptions>,
     connection: Option<Connection>,
+    has_started: bool,
 }
 
 /// Why there is no answer.
@@ -139,14 +141,18 @@ impl ClientError {
 impl Client {
     /// Connects, and starts a daemon if there is none (f06).
     pub async fn connect_or_start(places: &Places, start: StartOptions) -> Result<Self, ClientError> {
+        let mut has_started = false;
         let connection = match places.prepare_runtime() {
             Ok(()) => match connect(places).await {
-                Err(ClientError::NotRunning(_)) => start::start(places, &start).await?,
+                Err(ClientError::NotRunning(_)) => {
+                    has_started = true;
+                    start::start(places, &start).await?
+                }
                 other => other?,
             },
             Err(error) => connect_elsewhere(places).await.unwrap_or(Err(error.into()))?,
         };
-        Ok(Self { places: places.clone(), start: Some(start), connection: Some(connection) })
+        Ok(Self { places: places.clone(), start: Some(start), connection: Some(connection), has_started })
     }
 
     /// Connects to a daemon that runs; [`ClientError::NotRunning`] when there is none.
@@ -156,12 +162,17 @@ impl Client {
             Ok(()) => connect_patiently(places).await?,
             Err(error) => connect_elsewhere(places).await.unwrap_or(Err(error.into()))?,
         };
-        Ok(Self { places: places.clone(), start: None, connection: Some(connection) })
+        Ok(Self { places: places.clone(), start: None, connection: Some(connection), has_started: false })
     }
 
     /// A second client of the same daemon, for requests at the same time. It connects with its first request.
     pub fn another(&self) -> Self {
-        Self { places: self.places.clone(), start: self.start.clone(), connection: None }
+        Self { places: self.places.clone(), start: self.start.clone(), connection: None, has_started: false }
+    }
+
+    /// Whether no daemon was there when it connected.
+    pub fn has_started(&self) -> bool {
+        self.has_started
     }
 
     /// The places of the repo.
@@ -419,6 +430,13 @@ impl Call {
             | Verb::Log
             | Verb::Approvals
             | Verb::History
+            | Verb::Requeue
+            | Verb::Schedules
+            | Verb::Schedule
+            | Verb::Unschedule
+            | Verb::PauseSchedule
+            | Verb::RunSchedule
+            | Verb::ScheduleKeys
             | Verb::Events
             | Verb::Shutdown
             | Verb::OpenApi => true,

@@ -10,8 +10,10 @@ use caliban_core::budget::NearLimit;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Ending, State, WaitingFor};
 use caliban_core::price::MicroUsd;
-use caliban_core::spec::SpawnSpec;
+use caliban_core::priority::Priority;
+use caliban_core::spec::{Occurrence, SpawnSpec};
 use caliban_core::usage::Usage;
+use caliban_core::wait::QueuedFor;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -21,9 +23,13 @@ use caliban_contract::records::Ask;
 
 pub mod openapi;
 pub mod routes;
+mod schedule;
 mod talk;
 mod work;
 
+pub use schedule::{
+    KeysRequest, PauseRequest, RequeueRequest, ScheduleList, ScheduleRequest, ScheduleRow, ScheduleRun,
+};
 pub use talk::{
     Answered, Approval, ApprovalList, ApproveRequest, DenyRequest, History, SendRequest, Sent, StateChange,
 };
@@ -262,6 +268,27 @@ pub struct AgentRow {
     pub after: Vec<AgentId>,
     /// How many are before it in the queue, when it waits for a place.
     pub queued_behind: Option<u64>,
+    /// What it waits for before its start, beside `after`.
+    #[serde(default)]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub queued_for: Option<QueuedFor>,
+    /// Who comes first, in the queue and at a rate limit.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub priority: Priority,
+    /// The run of a schedule that it is.
+    #[serde(default)]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub schedule: Option<Occurrence>,
+    /// How much later than planned it began, when that was a minute or more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_ms: Option<u64>,
+    /// How long it may run by the clock, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// How much of that is left, while it counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_left_ms: Option<u64>,
     /// Whether it has left memory.
     pub hibernated: bool,
     /// How often a worker was started for it.
@@ -302,6 +329,12 @@ impl AgentRow {
             parent: None,
             after: Vec::new(),
             queued_behind: None,
+            queued_for: None,
+            priority: Priority::default(),
+            schedule: None,
+            late_ms: None,
+            timeout_ms: None,
+            time_left_ms: None,
             hibernated: false,
             runs: 1,
         }
@@ -335,6 +368,12 @@ pub struct DaemonStatus {
     pub queued: u64,
     /// How many run at once at most.
     pub max_running: u32,
+    /// How many of the user run at once at most, over all repos.
+    #[serde(default)]
+    pub max_running_user: Option<u32>,
+    /// How many schedules there are.
+    #[serde(default)]
+    pub schedules: u64,
     /// Its socket.
     pub socket: PathBuf,
     /// The repo.
@@ -363,6 +402,8 @@ pub struct FoundAtStart {
     pub strays: u64,
     /// Worktrees of nobody that were removed.
     pub swept: u64,
+    /// What should have begun while no daemon was there, line by line.
+    pub missed: Vec<String>,
     /// More to say, line by line: where rescued work is, what could not be done.
     pub notes: Vec<String>,
 }

@@ -5,8 +5,9 @@ use serde_json::{Map, Value};
 
 use super::{
     AgentList, AgentRow, Answered, ApprovalList, ApproveRequest, Awake, DaemonStatus, DenyRequest, Diff,
-    FleetEvent, History, KillRequest, LogPart, MergeAnswer, MergeRequest, Removed, RespawnRequest, Respawned,
-    ResumeRequest, SendRequest, Sent, SpawnRequest, Spawned, Stopping, WakeRequest,
+    FleetEvent, History, KeysRequest, KillRequest, LogPart, MergeAnswer, MergeRequest, PauseRequest, Removed,
+    RequeueRequest, RespawnRequest, Respawned, ResumeRequest, ScheduleList, ScheduleRequest, ScheduleRow,
+    SendRequest, Sent, SpawnRequest, Spawned, Stopping, WakeRequest,
 };
 
 /// What a route does; files in `daemon/` are called like this.
@@ -26,6 +27,8 @@ pub enum Verb {
     Respawn,
     /// Let an ended one go on.
     Resume,
+    /// Change when a queued one starts.
+    Requeue,
     /// Remove one from the registry.
     Rm,
     /// Bring one into memory.
@@ -46,6 +49,18 @@ pub enum Verb {
     Merge,
     /// How agents stood when.
     History,
+    /// All schedules.
+    Schedules,
+    /// A new schedule.
+    Schedule,
+    /// Remove a schedule.
+    Unschedule,
+    /// Pause a schedule, or let it go on.
+    PauseSchedule,
+    /// Start an agent of a schedule now.
+    RunSchedule,
+    /// Keys for schedules that have lost theirs.
+    ScheduleKeys,
     /// What happens.
     Events,
     /// Leave.
@@ -84,7 +99,7 @@ pub struct Route {
 }
 
 /// Method and path of every route.
-pub const ROUTES: [Route; 20] = [
+pub const ROUTES: [Route; 27] = [
     route(
         Verb::Status,
         "GET",
@@ -132,6 +147,14 @@ pub const ROUTES: [Route; 20] = [
         "/v1/agents/{id}/resume",
         "Let an ended agent go on in its conversation, same id",
         Some(schema::<ResumeRequest>),
+        schema::<AgentRow>,
+    ),
+    route(
+        Verb::Requeue,
+        "POST",
+        "/v1/agents/{id}/requeue",
+        "Change the priority or the time of an agent that has not begun; for a person",
+        Some(schema::<RequeueRequest>),
         schema::<AgentRow>,
     ),
     Route {
@@ -234,6 +257,54 @@ pub const ROUTES: [Route; 20] = [
             schema::<History>,
         )
     },
+    route(
+        Verb::Schedules,
+        "GET",
+        "/v1/schedules",
+        "All schedules: when each runs, and what became of its last run",
+        None,
+        schema::<ScheduleList>,
+    ),
+    route(
+        Verb::Schedule,
+        "POST",
+        "/v1/schedules",
+        "Make a schedule, durably: it starts an agent each time that it is due; for a person",
+        Some(schema::<ScheduleRequest>),
+        schema::<ScheduleRow>,
+    ),
+    route(
+        Verb::Unschedule,
+        "DELETE",
+        "/v1/schedules/{id}",
+        "Remove a schedule; the agents that it started stay; for a person",
+        None,
+        schema::<ScheduleRow>,
+    ),
+    route(
+        Verb::PauseSchedule,
+        "POST",
+        "/v1/schedules/{id}/pause",
+        "Pause a schedule, or let it go on; for a person",
+        Some(schema::<PauseRequest>),
+        schema::<ScheduleRow>,
+    ),
+    route(
+        Verb::RunSchedule,
+        "POST",
+        "/v1/schedules/{id}/run",
+        "Start an agent of a schedule now, beside its times; for a person",
+        None,
+        schema::<Spawned>,
+    ),
+    route(
+        Verb::ScheduleKeys,
+        "POST",
+        "/v1/schedules/keys",
+        "Hand keys to the schedules that have lost theirs, as after a reboot; for a person",
+        Some(schema::<KeysRequest>),
+        schema::<ScheduleList>,
+    ),
     route(
         Verb::Events,
         "GET",

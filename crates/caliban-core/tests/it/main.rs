@@ -22,9 +22,11 @@ mod models;
 mod names;
 #[cfg(test)]
 mod price;
+#[cfg(test)]
 mod priority;
 #[cfg(test)]
 mod redact;
 #[cfg(test)]
 mod spec;
+#[cfg(test)]
 mod timetable;

@@ -47,7 +47,10 @@ fn word(status: &Status) -> &'static str {
         (State::Crashed, _) => "crashed",
         (_, Some(WaitingFor::Approval { .. })) => "asks",
         (_, Some(WaitingFor::Input)) => "waits",
-        (_, Some(WaitingFor::RateLimit { .. } | WaitingFor::Model { .. })) => "limited",
+        (
+            _,
+            Some(WaitingFor::RateLimit { .. } | WaitingFor::Model { .. } | WaitingFor::QuietHours { .. }),
+        ) => "limited",
         (State::Spawning, None) => "queued",
         (State::Running, None) => "running",
         (State::Idle, None) => "idle",

@@ -1,19 +1,22 @@
 //! The fleet's registry: which agents there are, how each stands, and what is wanted of it.
 //!
-//! Owns the table of agents, and the history of how they stood. One daemon writes it; a batch of changes is one transaction, synced before it is
+//! Owns the tables of agents and of schedules, and the history of how agents stood. One daemon writes it; a batch of changes is one transaction, synced before it is
 //! acknowledged. Every row carries the machine of the daemon that wrote it. The order of agents is `seq`, never a time.
 //! An agent's conversation and spending are not here but in its directory.
 
 mod history;
 mod row;
+mod schedule;
 mod schema;
 
 use std::path::PathBuf;
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::Status;
+use caliban_core::names::Slug;
 
 pub use history::StateChange;
+pub use schedule::{LastRun, Overlap, ScheduleRecord};
 pub use schema::SCHEMA;
 
 use crate::open::{Db, Prepared, Tx};
@@ -86,6 +89,10 @@ pub enum Change {
     Stood(StateChange),
     /// The answer to a request by the caller's name for it, as JSON.
     Answer(String, String),
+    /// A schedule as it is now, new or not.
+    Schedule(Box<ScheduleRecord>),
+    /// A schedule that is gone.
+    Unschedule(Slug),
 }
 
 /// So many answers are kept, the newest.
@@ -309,6 +316,46 @@ mod tests {
             assert_eq!(kept.len(), usize::try_from(ANSWERS).unwrap());
             assert_eq!(kept.first().unwrap(), &("r3".to_owned(), "3".to_owned()));
             assert!(kept.contains(&("r7".to_owned(), "new".to_owned())));
+            registry.close().await;
+        });
+    }
+
+    #[test]
+    fn schedules_are_read_back_as_they_were_written_last() {
+        let temp = tempfile::tempdir().unwrap();
+        let url = StoreUrl::sqlite(temp.path().join("fleet.db"));
+        run(async {
+            let mut registry = Registry::open(&url, &here()).await.unwrap();
+            let mut nightly = ScheduleRecord {
+                name: Slug::parse("nightly").unwrap(),
+                every: "mon-fri 02:00".parse().unwrap(),
+                overlap: Overlap::Skip,
+                paused: false,
+                next_at: 7,
+                runs: 0,
+                last: None,
+                note: None,
+                program: "/bin/caliban".into(),
+                has_secrets: true,
+                created_at: 3,
+                spec: "{}".to_owned(),
+            };
+            registry.commit(&[Change::Schedule(Box::new(nightly.clone()))]).await.unwrap();
+            nightly.last = Some(LastRun { agent: "aaaaaaaa".parse().unwrap(), due_at: 7, at: 9, missed: 2 });
+            (nightly.paused, nightly.overlap, nightly.runs) = (true, Overlap::Allow, 1);
+            nightly.note = Some("late".to_owned());
+            let hourly = ScheduleRecord {
+                name: Slug::parse("hourly").unwrap(),
+                every: "1h".parse().unwrap(),
+                ..nightly.clone()
+            };
+            let batch = [&nightly, &hourly].map(|record| Change::Schedule(Box::new(record.clone())));
+            registry.commit(&batch).await.unwrap();
+            registry.close().await;
+            let mut registry = Registry::open(&url, &here()).await.unwrap();
+            assert_eq!(registry.schedules().await.unwrap(), [hourly.clone(), nightly.clone()]);
+            registry.commit(&[Change::Unschedule(hourly.name)]).await.unwrap();
+            assert_eq!(registry.schedules().await.unwrap(), [nightly]);
             registry.close().await;
         });
     }

@@ -7,7 +7,7 @@ use caliban_core::lifecycle::{State, Status};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row, Sqlite};
 
-use super::{Change, Record, Wanted, history, schema};
+use super::{Change, Record, Wanted, history, schedule, schema};
 use crate::HostId;
 
 /// A row as a record and a request; the error says what is wrong with the row.
@@ -82,6 +82,8 @@ pub(super) async fn write(
             let old = "DELETE FROM answers WHERE seq <= (SELECT max(seq) FROM answers) - $1";
             sqlx::query(old).bind(super::ANSWERS).execute(conn).await?;
         }
+        Change::Schedule(record) => schedule::put(conn, host, record).await?,
+        Change::Unschedule(name) => schedule::drop(conn, name).await?,
     }
     Ok(())
 }
@@ -121,6 +123,6 @@ where
     row.try_get(name).map_err(|error| error.to_string())
 }
 
-fn whole(value: u64) -> i64 {
+pub(super) fn whole(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -8,7 +8,7 @@ pub const SCHEMA: Schema = Schema {
     application_id: 0x6361_6c66,
     base: 2,
     tables: TABLES,
-    steps: &[HISTORY],
+    steps: &[HISTORY, SCHEDULES],
 };
 
 /// How agents stood when.
@@ -49,6 +49,25 @@ CREATE TABLE agents (
   note TEXT,
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
+  spec TEXT NOT NULL
+);
+";
+
+/// Version 3: schedules, which start an agent each time that they are due. Times are milliseconds since 1970.
+const SCHEDULES: &str = "
+CREATE TABLE schedules (
+  name TEXT PRIMARY KEY,
+  host TEXT NOT NULL,
+  every TEXT NOT NULL,
+  overlap BIGINT NOT NULL,
+  paused BIGINT NOT NULL,
+  next_at BIGINT NOT NULL,
+  runs BIGINT NOT NULL,
+  last TEXT,
+  note TEXT,
+  program TEXT NOT NULL,
+  has_secrets BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,
   spec TEXT NOT NULL
 );
 ";

@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 
 use caliban_contract::archive::{Why, was_removed};
+use caliban_contract::limits::RaisedLimits;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
 use caliban_store::StoreError;
@@ -20,6 +21,7 @@ use super::store::Then;
 use super::unconfirmed_run::{VOID_PID, keeper_of_rest};
 use super::{Owner, archive, rm, spawn, stop_order};
 use crate::lock::Held;
+use crate::places::Places;
 use crate::process::{self, Traces};
 use crate::records::{self, ExitRecord, LEAVING, ShimRecord};
 use crate::row::About;
@@ -35,13 +37,19 @@ enum Run {
 }
 
 /// The rows of the registry, read page by page. Of a request only what is shown stays in memory.
-pub(super) async fn read(registry: &mut Registry) -> Result<Vec<(Record, About)>, StoreError> {
+pub(super) async fn read(
+    registry: &mut Registry,
+    places: &Places,
+) -> Result<Vec<(Record, About)>, StoreError> {
     let (mut known, mut after) = (Vec::new(), 0);
     loop {
         let page = registry.page(after).await?;
         let Some((last, _)) = page.last() else { break };
         after = last.seq;
-        known.extend(page.into_iter().map(|(record, spec)| (record, About::of_json(&spec))));
+        known.extend(page.into_iter().map(|(record, spec)| {
+            let about = About::of_json(&spec, RaisedLimits::read(&places.agent_dir(record.id)));
+            (record, about)
+        }));
     }
     registry.forget_pages().await;
     Ok(known)
@@ -66,6 +74,7 @@ impl Owner {
             self.next_seq = self.next_seq.max(record.seq + 1);
             let mut agent = Agent::new(record, about, Phase::Ended);
             agent.read_report(&self.places);
+            agent.read_begun(&self.places);
             let is_over = agent.state().is_ending();
             if agent.state() != State::Spawning {
                 // The last daemon died before it could remove it.
@@ -89,6 +98,8 @@ impl Owner {
         self.clear_directories(&removed.iter().map(|(record, _)| record.id).collect());
         self.clear_runtime();
         self.count_found();
+        self.adopt_slots();
+        self.say_what_was_missed();
     }
 
     /// The end that was ordered for an agent: by its file, or by the registry.
@@ -97,9 +108,10 @@ impl Owner {
         if order.is_some() {
             record.wanted = Wanted::Kill;
         }
-        let grace_ms = order.map_or(self.options.grace_ms, |order| order.grace_ms);
+        let grace_ms = order.as_ref().map_or(self.options.grace_ms, |order| order.grace_ms);
+        let timed_out_ms = order.and_then(|order| order.timed_out_ms);
         let ordered = Some(Ordered { grace_ms, is_durable: true });
-        (record.wanted == Wanted::Kill).then(|| Stop { ordered, waiting: Vec::new() })
+        (record.wanted == Wanted::Kill).then(|| Stop { ordered, waiting: Vec::new(), timed_out_ms })
     }
 
     /// Finds out how the run of an agent stands that has not ended as far as the registry knows.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use caliban_core::lifecycle::{State, WaitingFor};
+use caliban_core::wait::QueuedFor;
 use caliban_keeper::Group;
 use caliban_store::fleet::{Record, Wanted};
 
@@ -10,7 +11,7 @@ use super::phase::{Keeper, Phase, Registering, Renewing, Run};
 use crate::places::Places;
 use crate::process::{MARKER, Traces};
 use crate::protocol::AgentRow;
-use crate::records::{self, ShimRecord, WorkerStatus};
+use crate::records::{self, BegunRecord, ShimRecord, WorkerStatus};
 use crate::row::{About, RowFacts};
 
 /// Runs that are remembered besides the present one.
@@ -23,6 +24,8 @@ pub(super) struct Agent {
     pub(super) other_runs: Vec<String>,
     /// What the worker said last, in this run or an earlier one.
     pub(super) report: Option<WorkerStatus>,
+    /// When it left the queue, where that matters.
+    pub(super) begun: Option<BegunRecord>,
     /// Whether its record could not be saved.
     pub(super) unsaved: bool,
     pub(super) phase: Phase,
@@ -30,7 +33,7 @@ pub(super) struct Agent {
 
 impl Agent {
     pub(super) fn new(record: Record, about: About, phase: Phase) -> Self {
-        Self { record, about, other_runs: Vec::new(), report: None, unsaved: false, phase }
+        Self { record, about, other_runs: Vec::new(), report: None, begun: None, unsaved: false, phase }
     }
 
     pub(super) fn state(&self) -> State {
@@ -80,11 +83,6 @@ impl Agent {
         matches!(self.phase, Phase::Queued(_) | Phase::Renewing(Renewing::Resume))
     }
 
-    /// Whether those who are queued after it wait for its start. Agents that wait on `--after` do not count.
-    pub(super) fn is_ahead(&self) -> bool {
-        self.is_queued() && self.record.after.is_empty()
-    }
-
     /// Whether it takes one of the places.
     pub(super) fn takes_place(&self) -> bool {
         match &self.phase {
@@ -93,10 +91,9 @@ impl Agent {
             Phase::Renewing(renewing) => matches!(renewing, Renewing::Void(_)),
             Phase::Running(run) => match run.keeper {
                 Keeper::Starting | Keeper::Unconfirmed | Keeper::Settling | Keeper::Clearing => true,
-                // An agent that waits for a person costs nothing; after the answer it goes on, over the limit if need be.
-                Keeper::Alive(_) | Keeper::Unwatched(_) => {
-                    self.state() != State::Idle && !self.waits_for_a_person()
-                }
+                // An agent that waits for a person, or for the end of quiet hours, costs nothing; afterwards it goes on, over
+                // the limit if need be.
+                Keeper::Alive(_) | Keeper::Unwatched(_) => self.state() != State::Idle && !self.waits_long(),
             },
         }
     }
@@ -108,8 +105,11 @@ impl Agent {
             || self.own_report().is_none_or(|report| report.outcome().is_none())
     }
 
-    fn waits_for_a_person(&self) -> bool {
-        matches!(self.record.status.waiting_for(), Some(WaitingFor::Approval { .. } | WaitingFor::Input))
+    fn waits_long(&self) -> bool {
+        match self.record.status.waiting_for() {
+            Some(WaitingFor::Approval { .. } | WaitingFor::Input | WaitingFor::QuietHours { .. }) => true,
+            Some(WaitingFor::RateLimit { .. } | WaitingFor::Model { .. }) | None => false,
+        }
     }
 
     pub(super) fn shim(&self) -> Option<&ShimRecord> {
@@ -166,7 +166,11 @@ impl Agent {
     }
 
     /// As lists show it.
-    pub(super) fn row(&self, places: &Places, queued_behind: Option<u64>) -> AgentRow {
+    pub(super) fn row(
+        &self,
+        places: &Places,
+        (queued_behind, queued_for): (Option<u64>, Option<QueuedFor>),
+    ) -> AgentRow {
         let facts = RowFacts {
             record: &self.record,
             status: &self.record.status,
@@ -176,6 +180,9 @@ impl Agent {
             socket: self.socket(places),
             dir: places.agent_dir(self.record.id),
             queued_behind,
+            queued_for,
+            begun: self.begun.as_ref(),
+            time_left_ms: self.time_left_ms(),
             hibernated: matches!(self.phase, Phase::Hibernating(_) | Phase::Renewing(Renewing::Wake(_))),
         };
         facts.row()

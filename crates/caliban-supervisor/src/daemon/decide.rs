@@ -36,6 +36,8 @@ pub struct Facts<'a> {
     pub state: State,
     /// Whether somebody wanted it to end.
     pub wanted: Wanted,
+    /// The time that it had, when it ends because that is up.
+    pub timed_out_ms: Option<u64>,
     /// The last report of this run's worker.
     pub report: Option<&'a WorkerStatus>,
     /// The last record of this run's shim.
@@ -80,7 +82,10 @@ pub fn end_of_run(facts: &Facts<'_>) -> End {
         (Wanted::Run, Some(outcome)) => Event::Ended(outcome),
         // It finished in the moment of the kill: its work is done, and its own report counts.
         (Wanted::Kill, Some(Outcome::Finished)) => Event::Ended(Outcome::Finished),
-        (Wanted::Kill, _) => Event::Killed { signal },
+        (Wanted::Kill, _) => match facts.timed_out_ms {
+            Some(after_ms) => Event::TimedOut { after_ms },
+            None => Event::Killed { signal },
+        },
         (Wanted::Run, None) if hibernates(facts) => {
             return End::Hibernates { events: to_idle(facts.state), note: facts.exit.and_then(note) };
         }
@@ -202,7 +207,14 @@ mod tests {
         expected: &[Event],
     ) {
         let (report, exit) = (report.as_ref(), exit.as_ref());
-        let events = match end_of_run(&Facts { state, wanted, report, exit, is_program_lost: false }) {
+        let events = match end_of_run(&Facts {
+            state,
+            wanted,
+            timed_out_ms: None,
+            report,
+            exit,
+            is_program_lost: false,
+        }) {
             End::Over { events, .. } => events,
             End::Hibernates { events, .. } => {
                 assert_eq!(exit.unwrap().code, Some(HIBERNATED));
@@ -233,7 +245,8 @@ mod tests {
     #[test]
     fn a_run_that_had_no_worker_for_a_passing_reason_is_tried_again_unless_it_was_to_end() {
         let of = |exit: &ExitRecord, state, wanted, is_program_lost| {
-            let facts = Facts { state, wanted, report: None, exit: Some(exit), is_program_lost };
+            let facts =
+                Facts { state, wanted, timed_out_ms: None, report: None, exit: Some(exit), is_program_lost };
             matches!(end_of_run(&facts), End::NotBegun { text } if text == "no room")
         };
         let exit = |again, not_started: Option<&str>| ExitRecord {
@@ -261,8 +274,39 @@ mod tests {
             "the kernel probably ended it for want of memory; processes of it that could not be ended: 7, 12";
         assert_eq!(note(&both).as_deref(), Some(words));
         let (state, wanted) = (State::Running, Wanted::Run);
-        let facts = Facts { state, wanted, report: None, exit: Some(&both), is_program_lost: false };
+        let facts = Facts {
+            state,
+            wanted,
+            timed_out_ms: None,
+            report: None,
+            exit: Some(&both),
+            is_program_lost: false,
+        };
         assert!(matches!(end_of_run(&facts), End::Over { note: Some(note), .. } if note == words));
+    }
+
+    #[test]
+    fn an_agent_whose_time_is_up_has_timed_out_unless_it_finished_in_that_moment() {
+        let report = |state| WorkerStatus { state, ..WorkerStatus::default() };
+        let (running, done) = (report(WorkerState::Running), report(WorkerState::Done));
+        let ends = |report: &WorkerStatus, state| {
+            let exit = exit(None, Some(15));
+            let facts = Facts {
+                state,
+                wanted: Wanted::Kill,
+                timed_out_ms: Some(60_000),
+                report: Some(report),
+                exit: exit.as_ref(),
+                is_program_lost: false,
+            };
+            match end_of_run(&facts) {
+                End::Over { events, .. } => events,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(ends(&running, State::Running), [Event::TimedOut { after_ms: 60_000 }]);
+        assert_eq!(ends(&running, State::Spawning), [Event::TimedOut { after_ms: 60_000 }]);
+        assert_eq!(ends(&done, State::Running), [Event::Ended(Outcome::Finished)]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ impl Owner {
         let end = decide::end_of_run(&decide::Facts {
             state: agent.state(),
             wanted: agent.record.wanted,
+            timed_out_ms: agent.run().and_then(|run| run.stop.as_ref()?.timed_out_ms),
             report: agent.own_report(),
             exit,
             is_program_lost,

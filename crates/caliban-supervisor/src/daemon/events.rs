@@ -67,9 +67,10 @@ impl Owner {
     }
 
     /// Tells readers how an agent stands.
-    pub(super) fn publish(&self, id: AgentId) {
+    pub(super) fn publish(&mut self, id: AgentId) {
+        self.sync_slot(id);
         let Some(agent) = self.agents.get(&id).filter(|agent| agent.is_registered()) else { return };
-        self.events.say(|| FleetEvent::Agent(Box::new(agent.row(&self.places, self.queued_behind(id)))));
+        self.events.say(|| FleetEvent::Agent(Box::new(agent.row(&self.places, self.waits_of(id)))));
     }
 }
 

@@ -35,14 +35,14 @@ use super::spare::{Lent, Shortage, Spare};
 use super::speak::Speaker;
 use super::{
     Answer, Msg, Request, agent_log, answers, approve, diff, events, has_descriptors, history, inherit,
-    merge, out_of_descriptors, send, stopping, wake,
+    merge, out_of_descriptors, requeue, send, stopping, wake,
 };
 use crate::places::Places;
 use crate::protocol::routes::{self, Verb};
 use crate::protocol::{
-    ApiError, ApproveRequest, BODY_CAP, DATA_HEADER, DenyRequest, ErrorBody, ErrorCode, HEADER, KillRequest,
-    MergeRequest, REQUEST_HEADER, RespawnRequest, ResumeRequest, RmRequest, SendRequest, SpawnRequest,
-    Stopping, VERSION, WakeRequest, openapi,
+    ApiError, ApproveRequest, BODY_CAP, DATA_HEADER, DenyRequest, ErrorBody, ErrorCode, HEADER, KeysRequest,
+    KillRequest, MergeRequest, PauseRequest, REQUEST_HEADER, RequeueRequest, RespawnRequest, ResumeRequest,
+    RmRequest, ScheduleRequest, SendRequest, SpawnRequest, Stopping, VERSION, WakeRequest, openapi,
 };
 use crate::sockets::Bound;
 
@@ -328,6 +328,31 @@ async fn answer(
             let work = merge::merge(row, wanted, places.clone(), inbox.clone(), stop.child_token());
             return json(200, &run(tasks, work).await?);
         }
+        Verb::Requeue => {
+            requeue::check_caller(peer)?;
+            Request::Requeue(id, body::<RequeueRequest>(request).await?)
+        }
+        Verb::Schedule => {
+            requeue::check_caller(peer)?;
+            Request::Schedule(Box::new(body::<ScheduleRequest>(request).await?))
+        }
+        Verb::Unschedule => {
+            requeue::check_caller(peer)?;
+            Request::Unschedule(id)
+        }
+        Verb::PauseSchedule => {
+            requeue::check_caller(peer)?;
+            Request::PauseSchedule(id, body::<PauseRequest>(request).await?.paused)
+        }
+        Verb::RunSchedule => {
+            requeue::check_caller(peer)?;
+            Request::RunSchedule(id)
+        }
+        Verb::ScheduleKeys => {
+            requeue::check_caller(peer)?;
+            Request::ScheduleKeys(body::<KeysRequest>(request).await?)
+        }
+        Verb::Schedules => Request::Schedules,
         Verb::Approvals => Request::Approvals,
         Verb::History => {
             let ([], [from, to]) = parameters([], ["from", "to"], &query)?;
@@ -358,6 +383,8 @@ async fn answer(
         Answer::Removed(removed) => json(200, &removed),
         Answer::Events(subscription) => Ok(Answered::Events(subscription)),
         Answer::Approvals(open) => json(200, &open),
+        Answer::Schedules(list) => json(200, &list),
+        Answer::Schedule(row) => json(200, &row),
         Answer::Stopping => json(202, &Stopping { stopping: true }),
         Answer::Reader(_) | Answer::Waking(_) => {
             Err(ApiError::new(ErrorCode::Internal, "this has no answer of its own"))
@@ -389,10 +416,12 @@ fn pace(verb: Verb) -> Pace {
             Pace::Waits
         }
         Verb::Spawn | Verb::Kill | Verb::Respawn | Verb::Resume | Verb::Rm => Pace::Slow,
+        Verb::Requeue | Verb::Schedule | Verb::Unschedule | Verb::PauseSchedule => Pace::Slow,
+        Verb::RunSchedule | Verb::ScheduleKeys => Pace::Slow,
         Verb::Status | Verb::List | Verb::Show | Verb::Approvals | Verb::OpenApi | Verb::Shutdown => {
             Pace::AtOnce
         }
-        Verb::Log | Verb::History => Pace::AtOnce,
+        Verb::Log | Verb::History | Verb::Schedules => Pace::AtOnce,
     }
 }
 
@@ -405,8 +434,12 @@ fn judges_the_caller(verb: Verb) -> bool {
     match verb {
         Verb::Spawn | Verb::Respawn | Verb::Resume | Verb::Wake => true,
         Verb::Send | Verb::Approve | Verb::Deny | Verb::Merge => true,
+        Verb::Requeue | Verb::Schedule | Verb::Unschedule | Verb::PauseSchedule => true,
+        Verb::RunSchedule | Verb::ScheduleKeys => true,
         Verb::Status | Verb::List | Verb::Show | Verb::Approvals | Verb::OpenApi | Verb::Shutdown => false,
-        Verb::Events | Verb::Diff | Verb::Kill | Verb::Rm | Verb::Log | Verb::History => false,
+        Verb::Events | Verb::Diff | Verb::Kill | Verb::Rm | Verb::Log | Verb::History | Verb::Schedules => {
+            false
+        }
     }
 }
 

@@ -70,6 +70,16 @@ impl Owner {
                 format!("nobody can tell what agent {id} may hand over: {text}"),
             )
         });
+        // No agent starts one that comes before it, at a time of its choice, or in hours that are quiet for itself.
+        if spec.start_at_ms.is_some() {
+            return Err(ApiError::new(
+                ErrorCode::Forbidden,
+                format!("agent {id} cannot plan an agent: a person does"),
+            )
+            .hint("start it without --at"));
+        }
+        let above = parent.as_ref().map_err(Clone::clone)?;
+        spec.setup.stand_below(&above.setup);
         spec.parent = Some(id);
         spec.depth = match own {
             Some(agent) => agent.about.depth,
@@ -113,7 +123,7 @@ pub(super) fn raise(request: &mut ResumeRequest, peer: i32) -> Result<(), ApiErr
     }
     let text = format!("{who} cannot change what an agent may spend: a person does");
     Err(ApiError::new(ErrorCode::Conflict, text)
-        .hint("resume it without --max-turns, --budget-tokens and --budget-usd, or ask the person"))
+        .hint("resume it without --max-turns, --budget-tokens, --budget-usd, --timeout and --priority, or ask the person"))
 }
 
 /// Takes program and variables out of what a command of an agent hands over; who that is, if one asks.
@@ -154,6 +164,8 @@ fn parent_in(dir: &Path, nonce: &str) -> Result<SpawnSpec, String> {
     let mut spec =
         SpawnSpec::from_json(&String::from_utf8_lossy(&bytes)).map_err(|error| error.to_string())?;
     let rights: Option<Rights> = records::read(dir, records::RIGHTS);
+    let raised = RaisedLimits::read(dir);
+    spec.setup.priority = raised.priority.or(spec.setup.priority);
     match rights.filter(|rights| rights.nonce == nonce) {
         Some(rights) => {
             spec.setup.permission_mode = Some(rights.mode);
@@ -163,7 +175,7 @@ fn parent_in(dir: &Path, nonce: &str) -> Result<SpawnSpec, String> {
         }
         // A worker that has not come so far, or is older than the file.
         None => {
-            RaisedLimits::read(dir).apply(&mut spec.setup.max_turns, &mut spec.setup.budget);
+            raised.apply(&mut spec.setup.max_turns, &mut spec.setup.budget);
         }
     }
     Ok(spec)

@@ -74,15 +74,21 @@ impl Owner {
             }
             Phase::Ended | Phase::Leaving(_) => return self.go_on(id, waiter, true),
         }
-        self.order_stop(id, grace_ms, was_alive);
+        self.order_stop(id, grace_ms, was_alive, None);
     }
 
-    /// Writes the order that an agent should end.
-    fn order_stop(&mut self, id: AgentId, grace_ms: u64, was_alive: bool) {
+    /// Writes the order that an agent should end; `timed_out_ms` is the time that it had, when that is why.
+    pub(super) fn order_stop(
+        &mut self,
+        id: AgentId,
+        grace_ms: u64,
+        was_alive: bool,
+        timed_out_ms: Option<u64>,
+    ) {
         let Some(agent) = self.agents.get(&id) else { return };
         let (dir, nonce) = (self.places.agent_dir(id), agent.record.nonce.clone());
-        let order =
-            StopOrder { nonce: nonce.clone(), others: agent.other_runs.clone(), grace_ms, removed: false };
+        let others = agent.other_runs.clone();
+        let order = StopOrder { nonce: nonce.clone(), others, grace_ms, removed: false, timed_out_ms };
         let jobs = self.places.base().join(detached::DIRECTORY);
         self.later(async move {
             let writing = tokio::task::spawn_blocking(move || stop_order::write(&dir, &order));
@@ -159,10 +165,10 @@ impl Owner {
     pub(super) fn run_over(&mut self, id: AgentId, stop: Option<Stop>) {
         match stop {
             None => {}
-            Some(Stop { ordered: Some(ordered), waiting }) => {
+            Some(Stop { ordered: Some(ordered), waiting, .. }) => {
                 self.go_on_all(id, waiting, ordered.is_durable);
             }
-            Some(Stop { ordered: None, waiting }) => {
+            Some(Stop { ordered: None, waiting, .. }) => {
                 if let Some(agent) = self.agents.get_mut(&id) {
                     agent.phase = Phase::Stopping(waiting);
                 }

@@ -30,17 +30,13 @@ impl Owner {
 
     /// Every registered agent, in order.
     pub(super) fn rows(&self) -> impl Iterator<Item = AgentRow> {
-        let mut before = 0;
-        self.registered().into_iter().map(move |agent| {
-            let behind = agent.is_queued().then_some(before);
-            before += u64::from(agent.is_ahead());
-            agent.row(&self.places, behind)
-        })
+        let waits = self.waits_of_all();
+        self.registered().into_iter().map(move |agent| agent.row(&self.places, waits(agent)))
     }
 
     pub(super) fn row_answer(&self, id: AgentId) -> Result<Answer, ApiError> {
         match self.agents.get(&id) {
-            Some(agent) => Ok(Answer::Row(Box::new(agent.row(&self.places, self.queued_behind(id))))),
+            Some(agent) => Ok(Answer::Row(Box::new(agent.row(&self.places, self.waits_of(id))))),
             None => Err(ApiError::new(ErrorCode::NotFound, format!("agent {id} is gone"))),
         }
     }

@@ -28,11 +28,14 @@ mod phase;
 mod queue;
 mod recover;
 mod renew;
+mod requeue;
 mod resolve;
 mod respawn;
 mod resume;
 mod rm;
+mod schedule;
 mod send;
+mod slots;
 mod spare;
 mod spawn;
 mod speak;
@@ -41,6 +44,7 @@ mod status;
 mod stop;
 mod stop_order;
 mod store;
+mod timeout;
 mod unconfirmed_run;
 mod wake;
 mod watch;
@@ -52,6 +56,7 @@ use std::time::Duration;
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
+use caliban_core::names::Slug;
 use caliban_store::fleet::{Change, Registry, StateChange};
 use caliban_store::{HostId, StoreError, StoreUrl};
 use tokio::sync::mpsc;
@@ -61,14 +66,17 @@ use tokio_util::sync::CancellationToken;
 
 use self::agent::Agent;
 use self::phase::{Ordered, Waiter};
+use self::schedule::Schedule;
+use self::slots::Slots;
 use self::store::{Batch, Store, Then};
 use self::watch::Watch;
 use crate::lock::Held;
 use crate::options::DaemonOptions;
 use crate::places::Places;
 use crate::protocol::{
-    AgentRow, ApiError, ApprovalList, DaemonStatus, ErrorCode, FoundAtStart, KillRequest, Removed,
-    RespawnRequest, Respawned, ResumeRequest, RmRequest, SpawnRequest, Spawned, WakeRequest,
+    AgentRow, ApiError, ApprovalList, DaemonStatus, ErrorCode, FoundAtStart, KeysRequest, KillRequest,
+    Removed, RequeueRequest, RespawnRequest, Respawned, ResumeRequest, RmRequest, ScheduleList,
+    ScheduleRequest, ScheduleRow, SpawnRequest, Spawned, WakeRequest,
 };
 use crate::records::{ExitRecord, ShimRecord};
 
@@ -102,6 +110,10 @@ pub(in crate::daemon) enum Msg {
     SetAside { id: AgentId, reply: Reply, outcome: std::io::Result<Removed> },
     /// The directory of an agent that was respawned is in the archive, if that was possible.
     Archived { respawned: Respawned, reply: Reply },
+    /// These agents have a place among those of all repos; whether others of ours have to wait for one.
+    SlotsTaken { granted: Vec<AgentId>, is_full: bool },
+    /// A place of another repo may be free.
+    SlotFree,
     /// The sweep at start is over.
     Swept { count: u64, notes: Vec<String> },
 }
@@ -120,6 +132,13 @@ pub(in crate::daemon) enum Request {
     /// With the process that asks.
     Resume(String, ResumeRequest, i32),
     Rm(String, RmRequest),
+    Requeue(String, RequeueRequest),
+    Schedules,
+    Schedule(Box<ScheduleRequest>),
+    Unschedule(String),
+    PauseSchedule(String, bool),
+    RunSchedule(String),
+    ScheduleKeys(KeysRequest),
     Wake(String, Arc<WakeRequest>),
     Approvals,
     /// A way to read the registry.
@@ -141,6 +160,8 @@ pub(in crate::daemon) enum Answer {
     Waking(wake::Waking),
     Approvals(ApprovalList),
     Reader(store::RegistryReader),
+    Schedules(ScheduleList),
+    Schedule(Box<ScheduleRow>),
     Events(events::Subscription),
     Stopping,
 }
@@ -162,11 +183,15 @@ pub(crate) async fn serve(
     let stop = CancellationToken::new();
     stop::on_signals(&stop).map_err(|error| format!("signals: {error}"))?;
     let (inbox, messages) = mpsc::channel(INBOX);
-    let mut known = adopt::read(&mut registry).await.map_err(|error| error.to_string())?;
+    let mut known = adopt::read(&mut registry, places).await.map_err(|error| error.to_string())?;
     let lost = recover::lost(&mut registry, places, &mut known).await.map_err(|error| error.to_string())?;
     let recorded = registry.answers().await.map_err(|error| error.to_string())?;
+    let schedules = registry.schedules().await.map_err(|error| error.to_string())?;
     let (store, writer) = Store::new(registry, inbox.clone());
-    let mut owner = Owner::new(places, options, inbox.clone(), store, stop.clone())?;
+    let (slots, desk) = Slots::new(places, inbox.clone());
+    let mut owner = Owner::new(places, options, inbox.clone(), (store, slots), stop.clone())?;
+    owner.tasks.spawn(desk);
+    owner.know_schedules(schedules);
     owner.answers = answers::Answers::of(recorded);
     owner.adopt(known).await;
     owner.found.notes.extend(lost);
@@ -191,6 +216,8 @@ pub(in crate::daemon) struct Owner {
     places: Places,
     options: DaemonOptions,
     agents: BTreeMap<AgentId, Agent>,
+    schedules: BTreeMap<Slug, Schedule>,
+    slots: Slots,
     next_seq: i64,
     found: FoundAtStart,
     since: Instant,
@@ -225,13 +252,15 @@ impl Owner {
         places: &Places,
         options: &DaemonOptions,
         inbox: mpsc::Sender<Msg>,
-        store: Store,
+        (store, slots): (Store, Slots),
         stop: CancellationToken,
     ) -> Result<Self, String> {
         Ok(Self {
             places: places.clone(),
             options: options.clone(),
             agents: BTreeMap::new(),
+            schedules: BTreeMap::new(),
+            slots,
             next_seq: 1,
             found: FoundAtStart::default(),
             since: Instant::now(),
@@ -313,6 +342,8 @@ impl Owner {
             Msg::Disposed { id, purpose, outcome } => self.disposed(id, *purpose, outcome),
             Msg::SetAside { id, reply, outcome } => self.set_aside(id, reply, outcome),
             Msg::Archived { respawned, reply } => self.archived(respawned, reply),
+            Msg::SlotsTaken { granted, is_full } => self.slots_taken(granted, is_full),
+            Msg::SlotFree => self.start_ready(),
             Msg::Swept { count, notes } => {
                 self.found.swept = count;
                 self.found.notes.extend(notes);
@@ -331,6 +362,13 @@ impl Owner {
                 self.refresh();
                 Ok(Answer::Approvals(approve::open(self.rows())))
             }
+            Request::Requeue(query, request) => self.requeue(&query, request),
+            Request::Schedules => Ok(Answer::Schedules(self.schedules())),
+            Request::ScheduleKeys(request) => self.schedule_keys(&request).map(Answer::Schedules),
+            Request::Schedule(request) => return self.schedule(*request, reply),
+            Request::Unschedule(name) => return self.unschedule(&name, reply),
+            Request::PauseSchedule(name, paused) => return self.pause_schedule(&name, paused, reply),
+            Request::RunSchedule(name) => return self.run_schedule(&name, reply),
             Request::Events => Ok(self.subscribe()),
             Request::Shutdown => Ok(self.shutdown()),
             Request::Wake(query, request) => self.wake(&query, &request),
@@ -362,6 +400,7 @@ impl Owner {
             Then::Deleted(id) => self.deleted(id),
             Then::Answered { request, kept } => self.answered(request, kept),
             Then::Respawned { respawned, reply } => self.respawned(respawned, reply),
+            Then::Scheduled { name, before, reply } => self.schedule_stored(&name, before, reply),
         }
     }
 
@@ -378,6 +417,9 @@ impl Owner {
             Then::Renewed { id, nonce, renewal } => self.not_renewed(id, &nonce, renewal, refusal),
             Then::Row { id, reply } => self.end_not_stored(id, reply, error),
             Then::Respawned { respawned, reply } => self.not_respawned(&respawned, reply, refusal),
+            Then::Scheduled { name, before, reply } => {
+                self.schedule_not_stored(name, before, reply, refusal);
+            }
         }
     }
 
@@ -475,6 +517,8 @@ impl Owner {
         self.ticks = self.ticks.wrapping_add(1);
         let all = self.ticks.is_multiple_of(LOOK_AT_ALL);
         self.refresh_all(if all { watch::Whom::All } else { watch::Whom::NotCovered });
+        self.end_overdue();
+        self.run_schedules();
         self.start_ready();
         self.leave_if_unused();
     }

@@ -112,6 +112,8 @@ pub(super) struct Stop {
     pub(super) ordered: Option<Ordered>,
     /// What happens when the run is over.
     pub(super) waiting: Vec<Waiter>,
+    /// The time that it had, when it ends because that is up.
+    pub(super) timed_out_ms: Option<u64>,
 }
 
 /// An order to end a run.

@@ -1,13 +1,51 @@
-//! The queue: agents start in the order of spawning, as places get free, after the agents that they wait for.
+//! The queue: agents start by priority, then in the order of spawning, as places get free, after the agents and the time that
+//! they wait for, and not in quiet hours.
+
+use std::cmp::Reverse;
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{Event, State};
+use caliban_core::priority::Priority;
+use caliban_core::wait::QueuedFor;
 use caliban_store::fleet::Change;
+use jiff::Zoned;
 
 use super::Owner;
 use super::agent::Agent;
 use super::phase::Phase;
+use super::slots::Wanted;
 use super::store::Then;
+
+/// The place of an agent in the queue: the lower one starts first.
+type Turn = (Reverse<Priority>, i64);
+
+/// What the clock says to those who wait.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hour {
+    wall_ms: u64,
+    /// Until when it is quiet, if it is.
+    quiet_until: Option<u64>,
+}
+
+impl Agent {
+    fn turn(&self) -> Turn {
+        (Reverse(self.about.priority), self.record.seq)
+    }
+
+    /// What keeps it from starting, whether there is a place or not.
+    fn held(&self, hour: Hour) -> Option<QueuedFor> {
+        let at_ms = self.about.start_at_ms.filter(|at| *at > hour.wall_ms);
+        let until_ms = hour.quiet_until.filter(|_| self.about.keeps_quiet_hours);
+        at_ms
+            .map(|at_ms| QueuedFor::Time { at_ms })
+            .or(until_ms.map(|until_ms| QueuedFor::QuietHours { until_ms }))
+    }
+
+    /// Whether those who are queued after it wait for its start. Agents that wait on `--after` or for a time do not count.
+    fn is_ahead(&self, hour: Hour) -> bool {
+        self.is_queued() && self.record.after.is_empty() && self.held(hour).is_none()
+    }
+}
 
 impl Owner {
     /// Starts the agents that may start now.
@@ -15,28 +53,76 @@ impl Owner {
         if self.stop.is_cancelled() || self.adopting {
             return;
         }
-        let taken = self.agents.values().filter(|agent| agent.takes_place()).count();
-        let free = usize::try_from(self.options.max_running).unwrap_or(usize::MAX).saturating_sub(taken);
-        if free == 0 {
-            return;
-        }
+        let hour = self.hour();
+        let free = self.free_places();
         let is_ready = |agent: &&Agent| {
             let is_due = matches!(&agent.phase, Phase::Queued(queued) if queued.tries.is_due());
-            is_due && agent.record.after.is_empty()
+            is_due && agent.is_ahead(hour)
         };
-        let mut ready: Vec<(i64, AgentId)> =
-            self.agents.values().filter(is_ready).map(|agent| (agent.record.seq, agent.record.id)).collect();
-        ready.sort_unstable();
-        for (_, id) in ready.into_iter().take(free) {
+        let mut ready: Vec<&Agent> = self.agents.values().filter(is_ready).collect();
+        ready.sort_unstable_by_key(|agent| agent.turn());
+        let first = ready.into_iter().take(free);
+        if let Some(limit) = self.options.max_running_user {
+            let wanted = first.map(|agent| Wanted {
+                id: agent.record.id,
+                nonce: agent.record.nonce.clone(),
+                priority: agent.about.priority,
+            });
+            return self.take_slots(wanted.collect(), limit);
+        }
+        let first: Vec<AgentId> = first.map(|agent| agent.record.id).collect();
+        for id in first {
             self.start_run(id);
         }
     }
 
-    /// How many are before an agent in the queue.
-    pub(super) fn queued_behind(&self, id: AgentId) -> Option<u64> {
-        let agent = self.agents.get(&id).filter(|agent| agent.is_queued())?;
-        let is_before = |other: &&Agent| other.is_ahead() && other.record.seq < agent.record.seq;
-        Some(self.agents.values().filter(is_before).count() as u64)
+    /// How many more agents of this repo may run.
+    fn free_places(&self) -> usize {
+        let taken = self.agents.values().filter(|agent| agent.takes_place()).count();
+        usize::try_from(self.options.max_running).unwrap_or(usize::MAX).saturating_sub(taken)
+    }
+
+    /// The present, as far as the queue depends on it.
+    pub(super) fn hour(&self) -> Hour {
+        let quiet = &self.options.quiet_hours;
+        let until = if quiet.is_empty() { None } else { quiet.until(&Zoned::now()) };
+        let quiet_until = until.and_then(|until| u64::try_from(until.as_millisecond()).ok());
+        Hour { wall_ms: crate::wall_ms(), quiet_until }
+    }
+
+    /// What an agent waits for before its start, and how many are before it; of many at once, see [`Owner::waits_of_all`].
+    pub(super) fn waits_of(&self, id: AgentId) -> (Option<u64>, Option<QueuedFor>) {
+        let Some(agent) = self.agents.get(&id).filter(|agent| agent.is_queued()) else { return (None, None) };
+        let hour = self.hour();
+        let is_before = |other: &&Agent| other.is_ahead(hour) && other.turn() < agent.turn();
+        let before = self.agents.values().filter(is_before).count() as u64;
+        (Some(before), self.queued_for(agent, hour, self.free_places()))
+    }
+
+    /// The same for every agent, counted once.
+    pub(super) fn waits_of_all(&self) -> impl Fn(&Agent) -> (Option<u64>, Option<QueuedFor>) {
+        let (hour, free) = (self.hour(), self.free_places());
+        let mut ahead: Vec<Turn> =
+            self.agents.values().filter(|agent| agent.is_ahead(hour)).map(Agent::turn).collect();
+        ahead.sort_unstable();
+        move |agent| {
+            if !agent.is_queued() {
+                return (None, None);
+            }
+            let before = ahead.partition_point(|turn| *turn < agent.turn()) as u64;
+            (Some(before), self.queued_for(agent, hour, free))
+        }
+    }
+
+    fn queued_for(&self, agent: &Agent, hour: Hour, free: usize) -> Option<QueuedFor> {
+        if !agent.record.after.is_empty() {
+            return None;
+        }
+        let place = match self.options.max_running_user {
+            Some(limit) if free > 0 && self.slots.is_full() => QueuedFor::UserLimit { limit },
+            _ => QueuedFor::Place,
+        };
+        Some(agent.held(hour).unwrap_or(place))
     }
 
     /// An agent has ended: agents that wait for it may start if it is done, else they fail.

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use caliban_contract::archive::{Why, was_removed};
+use caliban_contract::limits::RaisedLimits;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status};
 use caliban_core::spec::SpawnSpec;
@@ -88,7 +89,9 @@ pub(super) async fn lost(
     let insert = |(record, spec): &(Record, String)| Change::Insert(Box::new(record.clone()), spec.clone());
     registry.commit(&found.iter().map(insert).collect::<Vec<_>>()).await?;
     let _was_not_there = fs::remove_file(unfinished);
-    known.extend(found.into_iter().map(|(record, spec)| (record, About::of_json(&spec))));
+    known.extend(
+        found.into_iter().map(|(record, spec)| (record, About::of_json(&spec, RaisedLimits::default()))),
+    );
     Ok(notes)
 }
 

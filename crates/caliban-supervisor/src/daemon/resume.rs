@@ -20,11 +20,13 @@ use super::store::Then;
 use super::{Owner, Reply, answer_to, inherit, spawn};
 use crate::protocol::{ApiError, ErrorCode, ResumeRequest};
 use crate::records::{self, BETWEEN};
+use crate::row::About;
 
 /// How an agent was before a resume.
 #[derive(Debug)]
 pub(super) struct Before {
     record: Record,
+    about: About,
     /// Its limits, when they were changed.
     limits: Option<RaisedLimits>,
 }
@@ -69,7 +71,7 @@ impl Owner {
             return Err(ApiError::new(ErrorCode::Conflict, format!("agent {id} is being killed")));
         }
         taken?;
-        let before = agent.record.clone();
+        let (before, about) = (agent.record.clone(), agent.about.clone());
         // Messages that no run has recorded yet come first.
         let prompt = match (before.resume_prompt.clone(), request.prompt) {
             (Some(unheard), Some(new)) => Some(format!("{unheard}{BETWEEN}{new}")),
@@ -94,6 +96,7 @@ impl Owner {
         let dir = self.places.agent_dir(id);
         let limits = raise(&dir, request.limits)
             .map_err(|error| spawn::file_refusal("its limits cannot be written", &error))?;
+        agent.about.change(request.limits);
         agent.record.status = status;
         agent.record.wanted = Wanted::Run;
         agent.change_run(nonce.clone());
@@ -104,7 +107,7 @@ impl Owner {
         agent.record.after = after.unwrap_or_default();
         agent.record.program = program.unwrap_or_else(|| agent.record.program.clone());
         agent.phase = Phase::Renewing(Renewing::Resume);
-        Ok((nonce, Box::new(Before { record: before, limits })))
+        Ok((nonce, Box::new(Before { record: before, about, limits })))
     }
 
     /// The secrets that an agent has; none when they are gone, with a reboot. What cannot be read just now is not given
@@ -123,6 +126,7 @@ impl Before {
     pub(super) fn restore(self, dir: &Path, agent: &mut Agent) {
         if matches!(agent.phase, Phase::Renewing(Renewing::Resume)) {
             agent.record = self.record;
+            agent.about = self.about;
             agent.phase = Phase::Ended;
         }
         if let Some(limits) = self.limits

@@ -188,7 +188,11 @@ impl Owner {
     }
 
     /// The row of the new agent, whose files are in place.
-    fn prepare_spawn(&mut self, request: &SpawnRequest, after: Vec<AgentId>) -> Result<Record, ApiError> {
+    pub(super) fn prepare_spawn(
+        &mut self,
+        request: &SpawnRequest,
+        after: Vec<AgentId>,
+    ) -> Result<Record, ApiError> {
         let program = find_program(request.program.as_deref(), &self.own_program)?;
         let id = self.new_id()?;
         let now = crate::wall_ms();

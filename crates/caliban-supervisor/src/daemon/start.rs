@@ -76,6 +76,9 @@ struct Order {
 impl Owner {
     /// Starts the run of an agent.
     pub(super) fn start_run(&mut self, id: AgentId) {
+        if self.agents.get(&id).is_some_and(|agent| matches!(agent.phase, Phase::Queued(_))) {
+            self.begins(id);
+        }
         let Some(agent) = self.agents.get_mut(&id) else { return };
         let (spec, tries) = match &mut agent.phase {
             Phase::Queued(queued) => (queued.spec.take(), queued.tries),

@@ -48,6 +48,8 @@ impl Owner {
             states,
             queued: registered.iter().filter(|agent| agent.is_queued()).count() as u64,
             max_running: self.options.max_running,
+            max_running_user: self.options.max_running_user,
+            schedules: self.schedules.len() as u64,
             socket: self.places.socket(),
             repo: self.places.repo().to_owned(),
             base: self.places.base().to_owned(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use super::schedule::Schedule;
 use super::{Answer, Owner};
 
 impl Owner {
@@ -16,10 +17,11 @@ impl Owner {
         Answer::Stopping
     }
 
-    /// A daemon that has no agent and whom nobody asks anything is of no use: whoever wants one gets another.
+    /// A daemon that has no agent and no schedule, and whom nobody asks anything, is of no use: whoever wants one gets another.
     pub(super) fn leave_if_unused(&mut self) {
         let long = Duration::from_millis(self.options.stay_ms);
-        if self.agents.is_empty() && !self.events.is_read() && self.asked.elapsed() > long {
+        let is_idle = self.agents.is_empty() && self.schedules.values().all(Schedule::is_paused);
+        if is_idle && !self.events.is_read() && self.asked.elapsed() > long {
             tracing::info!("there is no agent, and nobody asks for one");
             self.stop.cancel();
         }

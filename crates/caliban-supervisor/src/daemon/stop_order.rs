@@ -21,7 +21,13 @@ pub(super) fn read(dir: &Path, nonce: &str) -> Option<StopOrder> {
 /// Says in an agent's directory that it was removed. Durable when this returns, and needs no room.
 pub(super) fn mark_removed(dir: &Path) -> io::Result<()> {
     let before = records::read::<StopOrder>(dir, records::STOP);
-    let none = || StopOrder { nonce: String::new(), others: Vec::new(), grace_ms: 0, removed: true };
+    let none = || StopOrder {
+        nonce: String::new(),
+        others: Vec::new(),
+        grace_ms: 0,
+        removed: true,
+        timed_out_ms: None,
+    };
     write(dir, &StopOrder { removed: true, ..before.unwrap_or_else(none) })
 }
 
@@ -36,7 +42,7 @@ mod tests {
 
     fn order(nonce: &str, others: &[&str]) -> StopOrder {
         let others = others.iter().map(|other| (*other).to_owned()).collect();
-        StopOrder { nonce: nonce.to_owned(), others, grace_ms: 5, removed: false }
+        StopOrder { nonce: nonce.to_owned(), others, grace_ms: 5, removed: false, timed_out_ms: None }
     }
 
     #[test]

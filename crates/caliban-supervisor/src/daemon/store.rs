@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::State;
+use caliban_core::names::Slug;
 use caliban_store::StoreError;
 use caliban_store::fleet::{Change, Registry, StateChange};
 use tokio::sync::{mpsc, oneshot};
 
 use super::answers::Kept;
 use super::renew::Renewal;
+use super::schedule::Schedule;
 use super::{Msg, Reply};
 use crate::protocol::Respawned;
 
@@ -69,6 +71,8 @@ pub(super) enum Then {
     Deleted(AgentId),
     /// The answer to a request is kept.
     Answered { request: String, kept: Kept },
+    /// A schedule is there, changed or gone; how it was before, and who is to be answered.
+    Scheduled { name: Slug, before: Option<Box<Schedule>>, reply: Option<Reply> },
     /// It is gone, another has its place.
     Respawned { respawned: Respawned, reply: Reply },
 }

@@ -18,7 +18,7 @@ use crate::fleet::{Fleet, processes_of, quick, signal, until, wait_until, write}
 const NEARLY_A_DAY_MS: u64 = 23 * 60 * 60 * 1000;
 
 /// Debian's libfaketime, where it is installed.
-fn library() -> Option<PathBuf> {
+pub(crate) fn library() -> Option<PathBuf> {
     let dirs = fs::read_dir("/usr/lib").ok()?.flatten();
     dirs.map(|dir| dir.path().join("faketime/libfaketimeMT.so.1")).find(|path| path.exists())
 }

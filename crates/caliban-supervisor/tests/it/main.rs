@@ -27,6 +27,7 @@ mod queue;
 mod recover;
 mod respawn;
 mod sleepers;
+mod time;
 mod unreadable;
 mod upgraded;
 mod worktrees;

@@ -37,9 +37,10 @@ pub(crate) fn status_of(row: &AgentRow) -> Status {
         (State::Failed, _) => status("failed", "✗", "bad", "finished"),
         (_, Some(WaitingFor::Approval { .. })) => status("asks", "!", "attn", "needs_you"),
         (_, Some(WaitingFor::Input)) => status("waits", "?", "attn", "needs_you"),
-        (_, Some(WaitingFor::RateLimit { .. } | WaitingFor::Model { .. })) => {
-            status("limited", "◷", "wait", "working")
-        }
+        (
+            _,
+            Some(WaitingFor::RateLimit { .. } | WaitingFor::Model { .. } | WaitingFor::QuietHours { .. }),
+        ) => status("limited", "◷", "wait", "working"),
         (State::Spawning, None) if row.queued_behind.is_some() => status("queued", "○", "fg3", "queued"),
         (State::Idle, None) if row.hibernated => status("asleep", "☾", "fg3", "working"),
         (State::Spawning | State::Running | State::Idle, None) => status("running", "▶", "run", "working"),
@@ -52,9 +53,11 @@ pub(crate) fn agent(repo: &Repo, row: &AgentRow, since: u64, now: u64) -> Value 
     let mut value = serde_json::to_value(words::Shown::new(row, now)).unwrap_or_default();
     let Some(fields) = value.as_object_mut() else { return value };
     let until = match &row.waiting_for {
-        Some(WaitingFor::RateLimit { until_ms } | WaitingFor::Model { until_ms }) => {
-            Some(time::text(*until_ms))
-        }
+        Some(
+            WaitingFor::RateLimit { until_ms }
+            | WaitingFor::Model { until_ms }
+            | WaitingFor::QuietHours { until_ms },
+        ) => Some(time::text(*until_ms)),
         _ => None,
     };
     let line = |text: &Option<String>| text.as_deref().map(|text| inert::line(text).into_owned());

@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use super::fleet::{
     ApprovalsArgs, ApproveArgs, AttachArgs, DenyArgs, DiffArgs, KillArgs, ListArgs, LogsArgs, MergeArgs,
-    RespawnArgs, ResumeArgs, RmArgs, SendArgs, SpawnArgs, WaitArgs,
+    RequeueArgs, RespawnArgs, ResumeArgs, RmArgs, SendArgs, SpawnArgs, WaitArgs,
 };
 
 /// What to do about background agents.
@@ -42,6 +42,8 @@ Examples:
     Respawn(RespawnArgs),
     /// Let an ended agent go on in its conversation, with the same id
     Resume(ResumeArgs),
+    /// Change the priority or the time of an agent that has not begun
+    Requeue(RequeueArgs),
     /// Remove stopped agents and their worktrees; unsaved work is saved under a rescue ref first
     Rm(RmArgs),
     /// List what agents ask for; `caliban approve` and `caliban deny` answer

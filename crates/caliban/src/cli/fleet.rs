@@ -6,7 +6,12 @@ use std::{
     time::Duration,
 };
 
-use clap::{Args, ValueEnum};
+use caliban_core::{calendar, priority::Priority, recurrence::Recurrence};
+use clap::{
+    Args, ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use jiff::{Timestamp, Zoned};
 
 use super::run::{AgentFlags, above_zero};
 use crate::settings::values::Usd;
@@ -48,6 +53,24 @@ pub(crate) struct TaskFlags {
     /// Start when this agent has ended done or, with --interactive, is idle; may be given again
     #[arg(long, value_name = "ID")]
     pub after: Vec<String>,
+    /// Who comes first, when agents wait for a place or for a rate limit: low, normal or high
+    #[arg(long, value_name = "PRIORITY", value_parser = priorities())]
+    pub priority: Option<Priority>,
+    /// Start at this time: 07:00, tomorrow 07:00, 2026-11-18 07:00 or +2h
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub at: Option<Timestamp>,
+    /// Start a new one each time: 6h, 07:00, \"mon-fri 07:00,19:00\"; see `caliban schedule`
+    #[arg(long, value_name = "WHEN", value_parser = recurrence, conflicts_with_all = ["at", "after"])]
+    pub every: Option<Recurrence>,
+    /// With --every: start a new one also when the last one has not ended
+    #[arg(long, requires = "every")]
+    pub overlap: bool,
+    /// End it this long after its start, whatever it does: seconds, or a number with s, m or h
+    #[arg(long, value_name = "TIME", value_parser = time_above_zero)]
+    pub timeout: Option<Duration>,
+    /// Work also in quiet hours (the setting fleet.quiet_hours)
+    #[arg(long)]
+    pub ignore_quiet_hours: bool,
 }
 
 impl TaskFlags {
@@ -82,7 +105,8 @@ pub(crate) enum Isolation {
 Examples:
   caliban agents spawn --prompt \"audit all SQL queries\" --label sql
   git diff main | caliban agents spawn --prompt-file - --label review
-  caliban agents spawn --prompt=\"- fix a\" --budget-tokens 200000")]
+  caliban agents spawn --prompt=\"- fix a\" --budget-tokens 200000
+  caliban agents spawn --prompt \"update the dependencies\" --label deps --every \"mon 07:00\"")]
 pub(crate) struct SpawnArgs {
     /// What it shall do
     #[arg(long, value_name = "TEXT", required_unless_present = "prompt_file")]
@@ -279,9 +303,41 @@ pub(crate) struct ResumeArgs {
     /// From now on: end when this many US dollars are spent, from its beginning
     #[arg(long, value_name = "USD", value_parser = super::run::dollars, allow_negative_numbers = true)]
     pub budget_usd: Option<Usd>,
+    /// From now on: end this long after each start, whatever it does: seconds, or a number with s, m or h
+    #[arg(long, value_name = "TIME", value_parser = time_above_zero)]
+    pub timeout: Option<Duration>,
+    /// From now on: who comes first, when agents wait for a place or for a rate limit
+    #[arg(long, value_name = "PRIORITY", value_parser = priorities())]
+    pub priority: Option<Priority>,
     /// Begin the task anew when the transcript is damaged: what the agent did before may be done again
     #[arg(long)]
     pub from_scratch: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+// `caliban agents requeue`.
+#[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "\
+Examples:
+  caliban agents requeue a3f8 --priority high
+  caliban agents requeue a3f8 --at 07:00
+  caliban agents requeue a3f8 --now")]
+#[command(group = clap::ArgGroup::new("change").required(true).multiple(true).args(["priority", "at", "now"]))]
+pub(crate) struct RequeueArgs {
+    /// Which.
+    #[command(flatten)]
+    pub agent: IdArg,
+    /// Who comes first
+    #[arg(long, value_name = "PRIORITY", value_parser = priorities())]
+    pub priority: Option<Priority>,
+    /// Start at this time instead
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub at: Option<Timestamp>,
+    /// Start as soon as there is a place, whatever its time was
+    #[arg(long, conflicts_with = "at")]
+    pub now: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -417,6 +473,27 @@ pub(crate) struct DenyArgs {
     /// Why not, or what to do instead; the agent reads it
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
+}
+
+/// A priority, by its name.
+pub(super) fn priorities() -> impl TypedValueParser<Value = Priority> {
+    PossibleValuesParser::new(Priority::NAMES).try_map(|word| word.parse::<Priority>())
+}
+
+/// A moment to come, by the machine's clock.
+pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
+    calendar::moment(text, &Zoned::now()).map_err(|error| error.to_string())
+}
+
+fn recurrence(text: &str) -> Result<Recurrence, String> {
+    text.parse().map_err(|error: calendar::CalendarError| error.to_string())
+}
+
+fn time_above_zero(text: &str) -> Result<Duration, String> {
+    duration(text).and_then(|time| match time.as_millis() {
+        0 => Err("expected a time above 0".to_owned()),
+        _ => Ok(time),
+    })
 }
 
 /// `90`, `90s`, `5m`, `2h`.

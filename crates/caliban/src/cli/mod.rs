@@ -17,6 +17,7 @@ pub(crate) mod jobs;
 pub(crate) mod man;
 pub(crate) mod models;
 pub(crate) mod run;
+pub(crate) mod schedule;
 pub(crate) mod sessions;
 pub(crate) mod trust;
 pub(crate) mod worktrees;
@@ -155,6 +156,8 @@ Examples:
     Gateway(gateway::GatewayArgs),
     /// List and end the commands that agents left running
     Jobs(jobs::JobsCommand),
+    /// List, show, pause, run and remove schedules, which start agents by themselves
+    Schedule(schedule::ScheduleCommand),
     /// List, show, remove and rescue the worktrees of sub-agents
     Worktrees(worktrees::WorktreesCommand),
     /// Serve the agent to an editor over stdin and stdout (Agent Client Protocol)
@@ -191,6 +194,7 @@ groups!(
     budget::BudgetCommand,
     jobs::JobsCommand,
     gateway::TokenCommand,
+    schedule::ScheduleCommand,
     worktrees::WorktreesCommand,
     worktrees::RescueCommand,
 );

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use caliban_agent::budget::MachineLedger;
-use caliban_core::{alias, price::Billing};
+use caliban_core::{alias, price::Billing, priority::Standing};
 use caliban_providers::{Config, Provider, ProviderKind};
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +19,8 @@ use crate::{
 /// Whether somebody would answer, as far as that can be told without asking them.
 pub(crate) async fn check_provider(loaded: &Loaded, environment: &Environment) -> Result<(), Failure> {
     let target = decide(loaded).await?;
-    provider(loaded, &target, environment, Patience::Short, None, (&ledger(loaded, None), ATTENDED)).map(drop)
+    provider(loaded, &target, environment, Patience::Short, None, (&ledger(loaded, None), Standing::Attended))
+        .map(drop)
 }
 
 pub(super) async fn decide(loaded: &Loaded) -> Result<Target, Failure> {
@@ -38,17 +39,15 @@ pub(super) async fn decide(loaded: &Loaded) -> Result<Target, Failure> {
 
 /// How long a model is waited for that limits the rate, when another one can answer.
 pub(super) const FALLBACK_PATIENCE: Duration = Duration::from_secs(20);
-/// The priority of agents in the foreground at a rate limit; background agents have 0.
-pub(super) const ATTENDED: i64 = 10;
 pub(super) fn provider(
     loaded: &Loaded,
     target: &Target,
     environment: &Environment,
     patience: Patience,
     limit: Option<Duration>,
-    (ledger, priority): (&MachineLedger, i64),
+    (ledger, standing): (&MachineLedger, Standing),
 ) -> Result<Arc<dyn Provider>, Failure> {
-    let mut config = governed(loaded, target, environment, patience, (ledger, priority));
+    let mut config = governed(loaded, target, environment, patience, (ledger, standing));
     if let Some(limit) = limit {
         config.retry.patience = config.retry.patience.min(limit);
     }
@@ -61,12 +60,12 @@ pub(crate) fn governed(
     target: &Target,
     environment: &Environment,
     patience: Patience,
-    (ledger, priority): (&MachineLedger, i64),
+    (ledger, standing): (&MachineLedger, Standing),
 ) -> Config {
     let mut config = target.config(&loaded.settings, environment, patience);
     let (base, key) = (config.base_url.as_deref(), config.api_key.as_deref());
     let governor =
-        ledger.governor(config.provider.name(), base.unwrap_or_default(), key.unwrap_or_default(), priority);
+        ledger.governor(config.provider.name(), base.unwrap_or_default(), key.unwrap_or_default(), standing);
     config.governor = Some(governor);
     config
 }
@@ -89,6 +88,14 @@ pub(super) async fn model(target: &Target, provider: &dyn Provider) -> Result<St
         Failure::new(format!("{} has no model", target.provider.value))
             .hint("name one with --model, or give it one first (for Ollama: `ollama pull qwen3`)")
     })
+}
+
+/// Whether the model that these settings choose costs nothing, as far as that can be told without asking anybody.
+pub(crate) fn is_free(loaded: &Loaded) -> bool {
+    match loaded.choose() {
+        Ok(Choice::Use(target) | Choice::IfRunning(target)) => billing(&target) == Billing::Local,
+        Err(_) => false,
+    }
 }
 
 /// A model on the user's own machine costs nothing; neither does a script.

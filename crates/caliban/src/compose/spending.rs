@@ -3,8 +3,12 @@
 use std::num::NonZeroU64;
 
 use caliban_agent::budget::{MachineLedger, OnLimit, Terms};
-use caliban_contract::ancestry::{self, Ancestry};
-use caliban_core::budget;
+use caliban_contract::{
+    ancestry::{self, AgentAbove, Ancestry},
+    limits::RaisedLimits,
+    records,
+};
+use caliban_core::{budget, priority::Standing, setup::AgentSetup, spec::SpawnSpec};
 
 use crate::settings::{Loaded, schema::Settings};
 
@@ -35,10 +39,39 @@ fn may_ask() -> bool {
     }
 }
 
-/// The account of the agent in one of whose commands this program runs: what it spends, that one spends.
-pub(crate) fn account_above() -> Option<String> {
+/// The agent in one of whose commands this program runs.
+pub(crate) fn agent_above() -> Option<AgentAbove> {
     let Ancestry::Agents(agents) = ancestry::own() else { return None };
-    agents.first().filter(|above| above.which == ancestry::Which::Command)?.account()
+    agents.into_iter().next().filter(|above| above.which == ancestry::Which::Command)
+}
+
+/// How the requests of an agent stand, and whether quiet hours hold for them: those of a process below an agent come no
+/// earlier than that one's own.
+pub(super) fn standing(
+    setup: &AgentSetup,
+    is_of_fleet: bool,
+    above: Option<&AgentAbove>,
+) -> (Standing, Hours) {
+    let hours = |setup: &AgentSetup| if setup.keeps_quiet_hours() { Hours::Kept } else { Hours::Ignored };
+    match above {
+        _ if is_of_fleet => (Standing::Background(setup.priority.unwrap_or_default()), hours(setup)),
+        Some(above) => {
+            // One that cannot be read has asked for nothing special.
+            let text = std::fs::read_to_string(above.dir.join(records::SPEC)).ok();
+            let spec = text.and_then(|text| SpawnSpec::from_json(&text).ok());
+            let mut spec = spec.unwrap_or_default();
+            RaisedLimits::read(&above.dir).apply_to(&mut spec);
+            (Standing::Attended.below(spec.setup.priority.unwrap_or_default()), hours(&spec.setup))
+        }
+        None => (Standing::Attended, Hours::Ignored),
+    }
+}
+
+/// Whether quiet hours hold for an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hours {
+    Kept,
+    Ignored,
 }
 
 pub(crate) fn budget_limits(settings: &Settings) -> budget::Limits {

@@ -86,14 +86,18 @@ fn text(status: &DaemonStatus, out: &mut dyn Write) -> Result<(), Failure> {
     writeln!(out, "pid      {}", status.pid)?;
     writeln!(out, "uptime   {}", row::time(Duration::from_millis(status.uptime_ms)))?;
     writeln!(out, "agents   {}{states}", status.agents)?;
-    writeln!(out, "queue    {} waiting; at most {} run at once", status.queued, status.max_running)?;
+    let user = status.max_running_user.map_or(String::new(), |limit| format!(", {limit} over all repos"));
+    writeln!(out, "queue    {} waiting; at most {} run at once{user}", status.queued, status.max_running)?;
+    if status.schedules > 0 {
+        writeln!(out, "schedules {} (caliban schedule list)", status.schedules)?;
+    }
     writeln!(out, "socket   {}", path(&status.socket))?;
     writeln!(out, "repo     {}", path(&status.repo))?;
     writeln!(out, "data     {}", path(&status.base))?;
     writeln!(out, "log      {}", path(&status.log))?;
     writeln!(out, "version  {} (protocol {})", inert::line(&status.version), status.protocol)?;
     writeln!(out, "start    {}", inert::line(&status.found.line()))?;
-    for note in &status.found.notes {
+    for note in status.found.missed.iter().chain(&status.found.notes) {
         writeln!(out, "         {}", inert::line(note))?;
     }
     Ok(())

@@ -27,6 +27,9 @@ pub(super) fn asked(args: &ResumeArgs) -> RaisedLimits {
         max_turns: args.max_turns.map(|turns| u64::from(turns.get())),
         budget_tokens: args.budget_tokens.map(NonZeroU64::get),
         budget_micro_usd: args.budget_usd.map(Usd::micro),
+        timeout_ms: args.timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        priority: args.priority,
+        start_at_ms: None,
     }
 }
 

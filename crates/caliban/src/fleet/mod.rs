@@ -24,9 +24,11 @@ mod list;
 mod logs;
 mod merge;
 pub(crate) mod questions;
+mod requeue;
 mod respawn;
 mod resume;
 mod rm;
+mod schedule;
 mod send;
 mod spawn;
 pub(crate) mod spawner;
@@ -39,6 +41,7 @@ mod width;
 use std::{
     collections::BTreeMap,
     io::Write,
+    num::NonZeroU32,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -52,7 +55,7 @@ use caliban_contract::{
 };
 use caliban_control::{
     Client, ClientError, StartOptions,
-    protocol::{AgentRow, ApiError, Awake, ErrorCode, WakeRequest},
+    protocol::{AgentRow, ApiError, Awake, ErrorCode, KeysRequest, ScheduleRow, WakeRequest},
     words as row,
 };
 use caliban_core::{ids::AgentId, spec::SpawnSpec};
@@ -104,6 +107,7 @@ pub(crate) fn is_verb(command: &Command) -> bool {
         | Command::Approvals(_)
         | Command::Approve(_)
         | Command::Deny(_)
+        | Command::Schedule(_)
         | Command::Daemon(_) => true,
         _ => false,
     }
@@ -133,6 +137,7 @@ async fn carry_out(fleet: &Fleet<'_>, command: &Command) -> Result<Code, Failure
             AgentsCommand::Kill(args) => kill::kill(fleet, args, out).await,
             AgentsCommand::Respawn(args) => respawn::respawn(fleet, args, out).await,
             AgentsCommand::Resume(args) => resume::resume(fleet, args, out).await,
+            AgentsCommand::Requeue(args) => requeue::requeue(fleet, args, out).await,
             AgentsCommand::Rm(args) => rm::rm(fleet, args, out).await,
             AgentsCommand::Approvals(args) => approvals::approvals(fleet, args, out).await,
             AgentsCommand::Approve(args) => answer::approve(fleet, args, out).await,
@@ -150,6 +155,7 @@ async fn carry_out(fleet: &Fleet<'_>, command: &Command) -> Result<Code, Failure
         Command::Approvals(args) => approvals::approvals(fleet, args, out).await,
         Command::Approve(args) => answer::approve(fleet, args, out).await,
         Command::Deny(args) => answer::deny(fleet, args, out).await,
+        Command::Schedule(command) => schedule::schedule(fleet, command, out).await,
         Command::Daemon(command) => daemon::daemon(fleet, command, out).await,
         _ => Ok(Code::Done),
     }
@@ -245,7 +251,7 @@ impl<'a> Fleet<'a> {
             environment: tool_environment(self.environment, &[], Breadth::Listed).into_iter().collect(),
             options,
         };
-        Client::connect_or_start(&self.places, start).await.map_err(|error| {
+        let client = Client::connect_or_start(&self.places, start).await.map_err(|error| {
             let failure = worded(error);
             // Its log had no room, either.
             let full = std::io::Error::from(rustix::io::Errno::NOSPC).to_string();
@@ -253,7 +259,39 @@ impl<'a> Fleet<'a> {
                 true => failure.hint(format!("make room on the disk of {}", self.places.base().display())),
                 false => failure,
             }
-        })
+        });
+        let mut client = client?;
+        if client.has_started() {
+            self.say_what_was_missed(&mut client).await;
+        }
+        Ok(client)
+    }
+
+    /// A daemon was started for this command: people hear what should have begun while none was there, and schedules whose
+    /// keys went with a reboot get those of this shell. Best effort: the command itself is what they want.
+    async fn say_what_was_missed(&self, client: &mut Client) {
+        let Ok(status) = client.status().await else { return };
+        for line in &status.found.missed {
+            report::note(&caliban_core::inert::line(line));
+        }
+        if status.schedules > 0 {
+            let _kept_waiting = self.with_keys(client).await;
+        }
+    }
+
+    /// All schedules; those that wait for keys get ours first.
+    async fn with_keys(&self, client: &mut Client) -> Result<Vec<ScheduleRow>, Failure> {
+        let schedules = client.schedules().await.map_err(worded)?;
+        if !schedules.iter().any(|schedule| schedule.needs_keys) {
+            return Ok(schedules);
+        }
+        let loaded = crate::settings::load(self.environment, &self.cwd, Layer::default())?;
+        let secrets = caller_environment::caller(self.environment, &loaded).secrets;
+        match client.schedule_keys(&KeysRequest { secrets }).await {
+            // An agent's process has none to give.
+            Err(ClientError::Refused(_)) => Ok(schedules),
+            other => other.map_err(worded),
+        }
     }
 
     /// Where everything of this repo's fleet is.
@@ -405,6 +443,8 @@ fn daemon_options(loaded: &Loaded) -> DaemonOptions {
     let fleet = &loaded.settings.fleet;
     DaemonOptions {
         max_running: fleet.max_running.get(),
+        max_running_user: fleet.max_running_user.map(NonZeroU32::get),
+        quiet_hours: fleet.quiet_hours.clone(),
         grace_ms: u64::from(fleet.grace_seconds.get()) * 1000,
         sweep: if fleet.sweep { Sweep::Remove } else { Sweep::Off },
         keep_worktrees: loaded.settings.worktrees.keep,

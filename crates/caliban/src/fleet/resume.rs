@@ -73,7 +73,7 @@ pub(super) async fn resume(
     }
     writeln!(out, "{}", row.id)?;
     out.flush()?;
-    let how = waits(&row).unwrap_or_else(|| "goes on".to_owned());
+    let how = waits(&row, caliban_contract::wall_ms()).unwrap_or_else(|| "goes on".to_owned());
     say(&format!("{how}; watch it: caliban attach {}", row.id));
     Ok(Code::Done)
 }

@@ -110,12 +110,20 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
     for after in &task.task.after {
         spec.after.push(client.show(after).await.map_err(worded)?.id);
     }
+    if let Some(every) = task.task.every.clone() {
+        let what = (spec, every, task.task.overlap);
+        return super::schedule::make(fleet, &loaded, &mut client, what, json, out).await;
+    }
     let (label, isolation) = (spec.label.clone(), spec.isolation.clone());
     let register = register(fleet, &loaded, &mut client, spec);
     let (made, dirty) = tokio::join!(register, checks::uncommitted(fleet, &isolation));
     let made = made?;
     // It is there; who cannot be asked just now does not change that.
-    let waits = client.show(&made.id.to_string()).await.ok().and_then(|row| row::waits(&row));
+    let waits = client
+        .show(&made.id.to_string())
+        .await
+        .ok()
+        .and_then(|row| row::waits(&row, caliban_contract::wall_ms()));
     let name = Slug::from(made.id);
     let (branch, directory) = match isolation {
         Isolation::Worktree(_) => (
@@ -145,6 +153,9 @@ pub(super) async fn prepare(
     session: Option<&str>,
 ) -> Result<(), Failure> {
     checks::price(loaded, spec)?;
+    // Quiet hours are for what costs.
+    spec.setup.ignores_quiet_hours |=
+        !loaded.settings.fleet.quiet_hours.is_empty() && crate::compose::is_free(loaded);
     pin_base(&spec.cwd, &mut spec.isolation).await?;
     spec.broker_session = broker_session(fleet, loaded, spec, session).await?;
     Ok(())
@@ -221,6 +232,8 @@ fn setup(fleet: &Fleet<'_>, task: &Task<'_>) -> AgentSetup {
     AgentSetup {
         agent_type: task.task.agent_type.clone(),
         tools: Some(task.task.tools.clone()).filter(|tools| !tools.is_empty()),
+        priority: task.task.priority,
+        ignores_quiet_hours: task.task.ignore_quiet_hours,
         system_prompt_append: task.append.map(str::to_owned),
         ..task.agent.setup(&fleet.cwd)
     }
@@ -250,6 +263,8 @@ fn spec(
     }
     spec.isolation = isolation(fleet, loaded, wanted)?;
     spec.after_turn = if wanted.interactive { AfterTurn::Stay } else { AfterTurn::End };
+    spec.start_at_ms = wanted.at.map(|at| u64::try_from(at.as_millisecond()).unwrap_or_default());
+    spec.timeout_ms = wanted.timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     Ok(spec)
 }
 

@@ -191,7 +191,10 @@ impl Seen {
 /// The worst of them.
 fn code(outcomes: &[Outcome]) -> Code {
     let is_limit = |outcome: &Outcome| {
-        matches!(outcome.ending, Some(Ending::TurnLimit { .. } | Ending::BudgetExceeded { .. }))
+        matches!(
+            outcome.ending,
+            Some(Ending::TurnLimit { .. } | Ending::BudgetExceeded { .. } | Ending::TimedOut { .. })
+        )
     };
     let is_well = |outcome: &Outcome| matches!(outcome.state, Some(State::Done | State::Idle));
     if outcomes.iter().any(|outcome| !is_well(outcome) && !is_limit(outcome)) {

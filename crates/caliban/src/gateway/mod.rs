@@ -11,7 +11,10 @@ mod tokens;
 use std::{io, path::Path, time::Duration};
 
 use caliban_contract::ancestry;
-use caliban_core::budget::Limits;
+use caliban_core::{
+    budget::Limits,
+    priority::{Priority, Standing},
+};
 use caliban_gateway::{Gateway, Keys, NewToken, Options, StartError, Token, Tokens, Upstream, Upstreams};
 use caliban_providers::{ProviderKind, relay::Relay};
 
@@ -19,14 +22,14 @@ use crate::{
     cli::gateway::{GatewayArgs, GatewayCommand, TokenBudget},
     compose::{
         model::{billing, from_provider, governed},
-        spending::{account_above, budget_limits, ledger},
+        spending::{agent_above, budget_limits, ledger},
     },
     report::{self, Code, Failure},
     settings::{Environment, Layer, Loaded, provider::Patience, values::Usd},
 };
 
-/// The priority of other programs at a rate limit: that of agents in the background.
-const PRIORITY: i64 = 0;
+/// How other programs stand at a rate limit: as agents in the background.
+const STANDING: Standing = Standing::Background(Priority::Normal);
 
 pub(crate) async fn gateway(
     args: &GatewayArgs,
@@ -92,7 +95,7 @@ fn upstreams(loaded: &Loaded, environment: &Environment) -> Result<Upstreams, Fa
     let machine = ledger(loaded, None);
     let of = |kind: ProviderKind| -> Result<Upstream, Failure> {
         let target = loaded.endpoint(kind)?;
-        let config = governed(loaded, &target, environment, Patience::Long, (&machine, PRIORITY));
+        let config = governed(loaded, &target, environment, Patience::Long, (&machine, STANDING));
         let relay = Relay::new(config).map_err(from_provider)?;
         Ok(Upstream { relay, billing: billing(&target) })
     };
@@ -120,7 +123,7 @@ fn in_words(failure: Failure) -> String {
 
 /// The account above what this process runs: that of the agent whose process it is, none for a person's.
 fn above() -> Result<Option<String>, Failure> {
-    match (account_above(), ancestry::own().agent_in_words()) {
+    match (agent_above().and_then(|above| above.account()), ancestry::own().agent_in_words()) {
         (Some(account), _) => Ok(Some(account)),
         (None, None) => Ok(None),
         (None, Some(who)) => Err(Failure::new(format!("nobody can tell whose budget {who} spends from"))

@@ -17,7 +17,7 @@ use caliban_agent::{
     hooks,
     prompt::{DEFAULT_CONTEXT_BYTES, DEFAULT_FILES},
 };
-use caliban_core::{fence::Profile, message::Effort};
+use caliban_core::{fence::Profile, message::Effort, quiet::QuietHours};
 use caliban_permissions::Mode;
 use caliban_providers::{ProviderKind, RetryPolicy};
 use serde::{Deserialize, Serialize};
@@ -590,6 +590,11 @@ pub(crate) enum UiTheme {
 pub(crate) struct Fleet {
     /// How many work at the same time; more wait in order.
     pub max_running: NonZeroU32,
+    /// How many of yours work at the same time, over all repos; no limit when not set.
+    pub max_running_user: Option<NonZeroU32>,
+    /// When agents in the background begin no model request that costs: `23:00-07:00`, `sat,sun 00:00-24:00`; several are
+    /// separated by `;`. Those with `--priority high` or `--ignore-quiet-hours` work on.
+    pub quiet_hours: QuietHours,
     /// Where agents that are started from the shell work, in a repo with commits.
     pub isolation: FleetIsolation,
     /// Seconds that an agent gets between TERM and KILL.
@@ -614,6 +619,8 @@ impl Default for Fleet {
     fn default() -> Self {
         Self {
             max_running: nonzero32::<8>(),
+            max_running_user: None,
+            quiet_hours: QuietHours::default(),
             isolation: FleetIsolation::Worktree,
             grace_seconds: nonzero32::<5>(),
             idle_minutes: nonzero32::<10>(),

@@ -323,8 +323,9 @@ async fn prepare(
     (environment, files): (&Environment, Option<Files>),
     status: &mut Status,
 ) -> Result<(Agent, Composition, Option<Identity>), Failure> {
-    let mut setup = spec.setup.clone();
-    RaisedLimits::read(&order.directory).apply(&mut setup.max_turns, &mut setup.budget);
+    let mut now = spec.clone();
+    RaisedLimits::read(&order.directory).apply_to(&mut now);
+    let setup = now.setup;
     let id = order.directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let (cwd, missing) = isolation::ground(spec);
     let request = Request {

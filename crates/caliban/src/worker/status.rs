@@ -182,6 +182,10 @@ impl Status {
                 self.now.waiting_for = Some(Waiting::Model { until: pause.until_ms });
                 self.now.activity = Some(inert::line(&pause.reason).into_owned());
             }
+            Entry::Waiting(Wait::QuietHours(pause)) => {
+                self.now.waiting_for = Some(Waiting::QuietHours { until: pause.until_ms });
+                self.now.activity = Some(inert::line(&pause.reason).into_owned());
+            }
             Entry::Text(_) | Entry::Thinking(_) | Entry::ToolUse { .. } => {
                 if matches!(self.now.waiting_for, Some(Waiting::RateLimit { .. } | Waiting::Model { .. })) {
                     self.now.waiting_for = None;
@@ -225,6 +229,10 @@ impl Status {
             Event::Asked { estimate, .. } => {
                 self.now.in_flight = *estimate;
                 self.now.activity = Some("asking the model".to_owned());
+                // A request has begun: it is not quiet any more.
+                if matches!(self.now.waiting_for, Some(Waiting::QuietHours { .. })) {
+                    self.now.waiting_for = None;
+                }
             }
             Event::Counted { usage } => self.now.in_flight = *usage,
             Event::Unanswered { .. } => self.now.in_flight = Usage::default(),

@@ -55,6 +55,7 @@ background_agents.per_agent_budget = 50000                    # default
 background_agents.global_budget = 200000                      # default
 background_agents.isolation = "none"                          # default
 fleet.max_running = 8                                         # default
+fleet.quiet_hours = ""                                        # default
 fleet.isolation = "worktree"                                  # default
 fleet.grace_seconds = 5                                       # default
 fleet.idle_minutes = 10                                       # default

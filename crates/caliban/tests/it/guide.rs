@@ -67,6 +67,7 @@ pages! {
     the_settings_guide_shows_what_happens: "settings.md",
     the_budgets_guide_shows_what_happens: "budgets.md",
     the_gateway_guide_shows_what_happens: "gateway.md",
+    the_schedules_guide_shows_what_happens: "schedules.md",
     the_sub_agents_guide_shows_what_happens: "sub-agents.md",
     the_worktrees_guide_shows_what_happens: "worktrees.md",
     the_background_agents_guide_shows_what_happens: "background-agents.md",

@@ -78,6 +78,7 @@ mod sessions;
 mod skills;
 mod sub_agents;
 mod telemetry;
+mod timed;
 mod told;
 mod told_model;
 mod trust;

@@ -1,0 +1,48 @@
+//! `POST /v1/agents/{id}/requeue`: another priority or another time for an agent that has not begun. For a person.
+
+use caliban_contract::limits::RaisedLimits;
+
+use super::peer::Peer;
+use super::phase::Phase;
+use super::{Answer, Owner, spawn};
+use crate::ancestry;
+use crate::protocol::{ApiError, ErrorCode, RequeueRequest};
+use crate::records;
+
+/// Refuses a process of an agent, and one that cannot be seen (a11): no agent decides who comes first, or starts others
+/// at a time of its choice.
+pub(super) fn check_caller(peer: Peer) -> Result<(), ApiError> {
+    let ancestry = ancestry::above(peer.pid_now());
+    let Some(who) = ancestry.agent_in_words() else { return Ok(()) };
+    let text = format!("{who} cannot decide when agents start: a person does");
+    Err(ApiError::new(ErrorCode::Forbidden, text).hint("ask the person"))
+}
+
+impl Owner {
+    /// Writes it down, and puts the agent where it belongs in the queue.
+    pub(super) fn requeue(&mut self, query: &str, request: RequeueRequest) -> Result<Answer, ApiError> {
+        let id = self.resolve_free(query)?;
+        let dir = self.places.agent_dir(id);
+        let Some(agent) = self.agents.get_mut(&id) else {
+            return Err(ApiError::new(ErrorCode::NotFound, format!("agent {id} is gone")));
+        };
+        if !matches!(agent.phase, Phase::Queued(_)) {
+            let text = format!("agent {id} is {}: it waits for no place", agent.state());
+            let hint = match agent.state().is_ending() {
+                true => format!("caliban resume {id} --priority … starts it again with another one"),
+                false => "only an agent that has not begun can be moved".to_owned(),
+            };
+            return Err(ApiError::new(ErrorCode::Conflict, text).hint(hint));
+        }
+        let RequeueRequest { priority, start_at_ms } = request;
+        let changed = RaisedLimits { priority, start_at_ms, ..RaisedLimits::default() };
+        let changed = RaisedLimits::read(&dir).with(changed);
+        records::write_durably(&dir, records::LIMITS, &changed)
+            .map_err(|error| spawn::file_refusal("it cannot be written down", &error))?;
+        agent.about.change(changed);
+        tracing::info!(%id, "queued with priority {}", agent.about.priority);
+        self.publish(id);
+        self.start_ready();
+        self.row_answer(id)
+    }
+}

@@ -1,0 +1,33 @@
+//! `caliban agents requeue`: another priority or another time for an agent that has not begun.
+
+use std::io::Write;
+
+use caliban_control::protocol::RequeueRequest;
+
+use super::{
+    Fleet, json_line,
+    row::{self, Shown},
+    worded,
+};
+use crate::{
+    cli::fleet::RequeueArgs,
+    report::{Code, Failure},
+};
+
+pub(super) async fn requeue(
+    fleet: &Fleet<'_>,
+    args: &RequeueArgs,
+    out: &mut dyn Write,
+) -> Result<Code, Failure> {
+    let at = args.at.map(|at| u64::try_from(at.as_millisecond()).unwrap_or_default());
+    let request = RequeueRequest { priority: args.priority, start_at_ms: at.or(args.now.then_some(0)) };
+    let mut client = fleet.client().await?;
+    let row = client.requeue(&args.agent.id, request).await.map_err(worded)?;
+    let now = caliban_contract::wall_ms();
+    if args.json {
+        json_line(&Shown::new(&row, now), out)?;
+    } else {
+        writeln!(out, "{}: {}", row::name(&row), row::doing(&row, now))?;
+    }
+    Ok(Code::Done)
+}
