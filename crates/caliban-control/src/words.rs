@@ -181,10 +181,10 @@ fn running(limit: u32) -> String {
 }
 
 fn starting(row: &AgentRow, now_ms: u64) -> String {
-    let Some(before) = row.queued_behind else { return "starting".to_owned() };
     if !row.after.is_empty() {
         return format!("queued, starts after {}", after(row));
     }
+    let Some(before) = row.queued_behind else { return "starting".to_owned() };
     match (&row.queued_for, &row.note) {
         (Some(QueuedFor::Time { at_ms }), _) => format!("queued, starts at {}", clock(*at_ms, now_ms)),
         (Some(QueuedFor::QuietHours { until_ms }), _) => {

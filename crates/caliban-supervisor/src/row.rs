@@ -6,6 +6,7 @@ use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::Status;
 use caliban_core::priority::Priority;
 use caliban_core::recurrence::LATE;
+use caliban_core::setup::AgentSetup;
 use caliban_core::spec::{Isolation, Occurrence, SpawnSpec};
 use caliban_core::wait::QueuedFor;
 use caliban_store::fleet::Record;
@@ -103,6 +104,13 @@ impl About {
         self.priority = changed.priority.unwrap_or(self.priority);
         self.timeout_ms = changed.timeout_ms.or(self.timeout_ms);
         self.start_at_ms = changed.start_at_ms.or(self.start_at_ms).filter(|at| *at > 0);
+    }
+
+    /// What of its setup decides when it comes.
+    #[must_use]
+    pub fn standing(&self) -> AgentSetup {
+        let ignores_quiet_hours = !self.keeps_quiet_hours && self.priority != Priority::High;
+        AgentSetup { priority: Some(self.priority), ignores_quiet_hours, ..AgentSetup::default() }
     }
 
     /// When it was planned to begin, where somebody has planned it.

@@ -78,8 +78,10 @@ impl Owner {
             )
             .hint("start it without --at"));
         }
-        let above = parent.as_ref().map_err(Clone::clone)?;
-        spec.setup.stand_below(&above.setup);
+        match own {
+            Some(agent) => spec.setup.stand_below(&agent.about.standing()),
+            None => spec.setup.stand_below(&parent.as_ref().map_err(Clone::clone)?.setup),
+        }
         spec.parent = Some(id);
         spec.depth = match own {
             Some(agent) => agent.about.depth,
