@@ -36,7 +36,7 @@ pub enum Endpoint {
         /// Its working directory.
         cwd: PathBuf,
         /// The fence that it runs in; none when it runs as the user.
-        fence: Option<caliban_fence::Fence>,
+        fence: Option<Box<caliban_fence::Fence>>,
     },
     /// A URL that speaks the older way: a stream of events, and requests to an address that it names.
     Sse {

@@ -73,7 +73,7 @@ impl Connection {
                     directory: cwd.clone(),
                     environment: Environment::Exactly(env.clone()),
                     streams: Streams::Live,
-                    fence: fence.clone(),
+                    fence: fence.as_deref().cloned(),
                 };
                 Way::Stdio(StdioConnection::start(helper, &launch, Arc::clone(&heard)).await?)
             }

@@ -39,7 +39,7 @@ pub(crate) fn brought(
                     args: stdio.args.iter().map(OsString::from).collect(),
                     env: environment(&workspace.env, more),
                     cwd: workspace.root.clone(),
-                    fence: fence.cloned(),
+                    fence: fence.cloned().map(Box::new),
                 };
                 (stdio.name.clone(), endpoint)
             }
@@ -116,7 +116,7 @@ fn config(
             args: server.args.iter().map(OsString::from).collect(),
             env: environment(&workspace.env, secrets(&server.env)),
             cwd: server.cwd.clone().unwrap_or_else(|| workspace.root.clone()),
-            fence: fence.cloned(),
+            fence: fence.cloned().map(Box::new),
         },
         (None, Some(url)) => {
             let (url, headers) = (url.clone(), secrets(&server.headers));

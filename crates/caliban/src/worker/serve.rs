@@ -183,7 +183,7 @@ impl Door {
 
     /// An agent's process decides nothing: it could allow another what nobody has allowed (a10, a11).
     fn say(&self, pid: Option<i32>) -> Say {
-        let ancestry = pid.map_or(Ancestry::Unknown, |pid| ancestry::above(pid));
+        let ancestry = pid.map_or(Ancestry::Unknown, ancestry::above);
         if let Some(who) = ancestry.agent_in_words() {
             // It teaches nothing either: it could hide what was done from whoever reads the transcript.
             return Say::None(who);
