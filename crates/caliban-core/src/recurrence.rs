@@ -95,7 +95,8 @@ impl Recurrence {
         let from = Zoned::new(moment, near.time_zone().clone()).date();
         (0..LOOK_AHEAD).find_map(|ahead| {
             let date = from.checked_add(ahead.days()).ok().filter(|date| days.has(date.weekday()))?;
-            times.iter().filter_map(|time| calendar::at(date, *time, near)).find(|at| *at > moment)
+            // A time that the clock leaves out is a later one: the order of the list is not that of the day.
+            times.iter().filter_map(|time| calendar::at(date, *time, near)).filter(|at| *at > moment).min()
         })
     }
 }

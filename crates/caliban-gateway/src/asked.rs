@@ -13,6 +13,7 @@ pub(crate) struct Asked {
     max_tokens: Option<u64>,
     max_completion_tokens: Option<u64>,
     max_output_tokens: Option<u64>,
+    background: Option<bool>,
 }
 
 impl Asked {
@@ -23,6 +24,11 @@ impl Asked {
             && asked.model.len() <= MODEL_CAP
             && !asked.model.contains(|c: char| c.is_control());
         is_name.then_some(asked)
+    }
+
+    /// Whether the provider works on it after it has answered, where nobody here could count it.
+    pub(crate) fn is_background(&self) -> bool {
+        self.background == Some(true)
     }
 
     /// The most tokens that the answer may have.
@@ -42,6 +48,9 @@ mod tests {
         assert_eq!(read(r#"{"model":"m","max_tokens":5,"messages":[{"content":"ä"}]}"#), expected(Some(5)));
         assert_eq!(read(r#"{"max_completion_tokens":6,"model":"m"}"#), expected(Some(6)));
         assert_eq!(read(r#"{"model":"m","max_output_tokens":null}"#), expected(None));
+        let background = |text: &str| Asked::read(text.as_bytes()).is_some_and(|asked| asked.is_background());
+        assert!(background(r#"{"model":"m","background":true}"#));
+        assert!(!background(r#"{"model":"m","background":false}"#) && !background(r#"{"model":"m"}"#));
         for wrong in ["", "[]", r#"{"messages":[]}"#, r#"{"model":"a\nb"}"#, r#"{"model":"m""#] {
             assert_eq!(read(wrong), None, "{wrong}");
         }

@@ -23,9 +23,11 @@ use crate::body::{Body, Piece, passing, whole};
 use crate::headers;
 use crate::refusal::Refusal;
 use crate::route::{Protocol, Route};
-use crate::server::{Gate, Upstream};
+use crate::server::{Gate, UnderWay, Upstream};
 use crate::tokens::Token;
 
+/// What is reserved for an answer without a limit, while its token has other requests under way.
+const LONG_OUTPUT: u64 = 32_000;
 /// How many pieces of an answer may wait for a slow client.
 const PIECES: usize = 16;
 
@@ -74,7 +76,9 @@ pub(crate) async fn run(asker: Asker, route: Route, mut reply: Reply) {
             forward(response, pieces, metered, cut).await;
             answered
         }
-        Ok(Begun::Refused(refused)) => {
+        Ok(Begun::Refused(mut refused)) => {
+            // Of a long one only the beginning was read.
+            refused.headers.remove(http::header::CONTENT_LENGTH);
             reply.send(answer(refused.status, &refused.headers, whole(refused.body)))
         }
         Err(Ended::Refused(refusal)) => reply.send(refusal.answer(asker.protocol)),
@@ -101,13 +105,29 @@ impl Asker {
         };
         let asked = Asked::read(&self.body)
             .ok_or_else(|| Refusal::Bad("the body is no request in JSON that names a model".to_owned()))?;
-        let estimate = Estimated::of_characters(self.body.len() as u64, asked.max_output());
-        let purse = self.gate.purse(&self.token).priced(price::of(&asked.model, upstream.billing));
-        let metered = self.reserve(purse, estimate, &asked.model).await?;
+        if asked.is_background() {
+            let why =
+                "a response in the background cannot be counted here: ask for it without \"background\"";
+            return Err(Refusal::Bad(why.to_owned()).into());
+        }
+        let (purse, under_way) = self.gate.purse(&self.token);
+        let mut estimate = Estimated::of_characters(self.body.len() as u64, asked.max_output());
+        // One answer that is longer than usual passes a limit by little; many at once would pass it by much.
+        if under_way.is_beside_others() {
+            estimate.output = estimate.output.max(asked.max_output().unwrap_or(LONG_OUTPUT));
+        }
+        let purse = purse.priced(price::of(&asked.model, upstream.billing));
+        let metered = self.reserve(purse, estimate, &asked.model, under_way).await?;
         self.in_turn(upstream, metered, &asked.model, reply).await
     }
 
-    async fn reserve(&self, purse: Purse, estimate: Estimated, model: &str) -> Result<Metered, Refusal> {
+    async fn reserve(
+        &self,
+        purse: Purse,
+        estimate: Estimated,
+        model: &str,
+        under_way: UnderWay,
+    ) -> Result<Metered, Refusal> {
         let (reserved, near) = purse.reserve(estimate, model).await.map_err(|error| match error {
             NotReserved::Limit(limit) => Refusal::Budget(self.in_words(&limit.refusal)),
             NotReserved::Ledger(_) => Refusal::NoLedger(error.to_string()),
@@ -115,7 +135,8 @@ impl Asker {
         for notice in near {
             (self.gate.tell)(&format!("{}: {notice}", self.token.label));
         }
-        Ok(Metered { purse, reserved, attempt: Attempt::new(estimate), reader: None, counting: None })
+        let attempt = Attempt::new(estimate);
+        Ok(Metered { purse, reserved, attempt, reader: None, counting: None, _under_way: under_way })
     }
 
     /// The limit that is in the way, and how it is raised.
@@ -156,7 +177,7 @@ impl Asker {
             };
             match answered {
                 Answered::Begun(response) => {
-                    metered.reader = Some(upstream.relay.reader(&response, model, self.body.len() as u64));
+                    metered.reader = Some(upstream.relay.reader(&response, model));
                     return Ok(Begun::Answer(response, Some(Box::new(metered))));
                 }
                 Answered::Refused(refused) if refused.is_limited => {}
@@ -246,6 +267,7 @@ async fn forward(
     };
     let settle = async {
         if let Some(mut metered) = metered {
+            // Where the server has counted nothing, at least what was reserved counts.
             let usage = metered.reader.take().filter(|_| is_whole).and_then(Reader::finish);
             metered.settle(usage).await;
         }
@@ -272,6 +294,7 @@ struct Metered {
     reader: Option<Reader>,
     /// Writes down that the request takes more than was reserved.
     counting: Option<JoinHandle<()>>,
+    _under_way: UnderWay,
 }
 
 impl Metered {

@@ -22,12 +22,16 @@ const REPLACED: [&str; 5] = ["host", "content-length", "accept-encoding", "expec
 /// The headers of a request that go to the provider. One that is no text does not.
 pub(crate) fn of_request(headers: &HeaderMap) -> Vec<(&str, &str)> {
     let named = named(headers);
+    let stays = |name: &str| {
+        HOP_BY_HOP.contains(&name)
+            || REPLACED.contains(&name)
+            || KEY_HEADERS.contains(&name)
+            || named.iter().any(|known| known == name)
+    };
     headers
         .iter()
         .map(|(name, value)| (name.as_str(), value))
-        .filter(|(name, _)| {
-            ![&HOP_BY_HOP[..], &REPLACED, &KEY_HEADERS].concat().contains(name) && !named.contains(name)
-        })
+        .filter(|(name, _)| !stays(name))
         .filter_map(|(name, value)| Some((name, value.to_str().ok()?)))
         .collect()
 }
@@ -37,7 +41,7 @@ pub(crate) fn of_answer(headers: &HeaderMap) -> HeaderMap {
     let named = named(headers);
     let mut all = HeaderMap::with_capacity(headers.len());
     for (name, value) in headers {
-        if !HOP_BY_HOP.contains(&name.as_str()) && !named.contains(&name.as_str()) {
+        if !HOP_BY_HOP.contains(&name.as_str()) && !named.iter().any(|known| known == name.as_str()) {
             all.append(name, value.clone());
         }
     }
@@ -45,9 +49,9 @@ pub(crate) fn of_answer(headers: &HeaderMap) -> HeaderMap {
 }
 
 /// What `Connection` says is of the connection.
-fn named(headers: &HeaderMap) -> Vec<&str> {
+fn named(headers: &HeaderMap) -> Vec<String> {
     let lists = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    lists.flat_map(|list| list.split(',').map(str::trim)).collect()
+    lists.flat_map(|list| list.split(',').map(|name| name.trim().to_ascii_lowercase())).collect()
 }
 
 #[cfg(test)]
@@ -71,7 +75,7 @@ mod tests {
             ("proxy-authorization", "Basic mine"),
             ("cookie", "mine"),
             ("accept-encoding", "gzip"),
-            ("connection", "keep-alive, x-private"),
+            ("connection", "keep-alive, X-Private"),
             ("x-private", "1"),
             ("anthropic-beta", "a,b"),
             ("user-agent", "claude"),

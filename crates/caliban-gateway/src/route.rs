@@ -31,7 +31,7 @@ impl Route {
         // Both protocols have a list of models at the same path.
         let is_anthropic = headers.contains_key("anthropic-version") || headers.contains_key("x-api-key");
         let family = if is_anthropic { Protocol::Anthropic } else { Protocol::Responses };
-        let is_models = path == "/v1/models" || path.starts_with("/v1/models/");
+        let is_models = path == "/v1/models" || path.strip_prefix("/v1/models/").is_some_and(is_model);
         match (method, path) {
             (&Method::POST, "/v1/messages") => Self::Ask(Protocol::Anthropic),
             (&Method::POST, "/v1/messages/count_tokens") => Self::Free(Protocol::Anthropic),
@@ -43,6 +43,16 @@ impl Route {
             _ => Self::Unknown(family),
         }
     }
+}
+
+/// Whether this is the name of a model and nothing else: a path that leads elsewhere (`../files`) would go out with the key.
+fn is_model(name: &str) -> bool {
+    let is_plain = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('.')
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:@".contains(c))
+    };
+    name.split('/').all(is_plain)
 }
 
 #[cfg(test)]
@@ -63,6 +73,11 @@ mod tests {
             (Method::POST, "/v1/models", Route::Unknown(Protocol::Responses)),
             (Method::GET, "/v1/models/gpt-5.5", Route::Free(Protocol::Responses)),
             (Method::GET, "/v1/../v1/models/", Route::Unknown(Protocol::Responses)),
+            (Method::GET, "/v1/models/anthropic/claude:free", Route::Free(Protocol::Responses)),
+            (Method::GET, "/v1/models/../files/F/content", Route::Unknown(Protocol::Responses)),
+            (Method::GET, "/v1/models/%2e%2e/files", Route::Unknown(Protocol::Responses)),
+            (Method::GET, "/v1/models/.\\files", Route::Unknown(Protocol::Responses)),
+            (Method::GET, "/v1/models//x", Route::Unknown(Protocol::Responses)),
             (Method::HEAD, "/", Route::Root),
         ];
         for (method, path, expected) in cases {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -116,7 +117,7 @@ pub(crate) struct Gate {
     upstreams: Upstreams,
     ledger: Box<dyn Fn(&Token) -> MachineLedger + Send + Sync>,
     pub(crate) tell: Box<dyn Fn(&str) + Send + Sync>,
-    purses: Mutex<HashMap<String, Purse>>,
+    purses: Mutex<HashMap<String, (Purse, Arc<AtomicUsize>)>>,
     /// Requests under way; they outlive their connections until they are settled.
     exchanges: TaskTracker,
     /// Cuts them.
@@ -280,14 +281,41 @@ impl Gate {
         upstream.as_ref().map_err(|why| Refusal::NoUpstream(why.clone()))
     }
 
-    /// The purse of a token.
-    pub(crate) fn purse(&self, token: &Token) -> Purse {
+    /// The purse of a token, for a request that is under way from now on.
+    pub(crate) fn purse(&self, token: &Token) -> (Purse, UnderWay) {
         let mut purses = self.purses.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || {
             let ledger = (self.ledger)(token);
-            Purse::in_ledger(&ledger, &token.account(), Some(token.label.clone()), token.limits(), None)
+            let label = Some(token.label.clone());
+            (Purse::in_ledger(&ledger, &token.account(), label, token.limits(), None), Arc::default())
         };
-        purses.entry(token.id.clone()).or_insert_with(new).clone()
+        let (purse, count) = purses.entry(token.id.clone()).or_insert_with(new);
+        (purse.clone(), UnderWay::new(count.clone()))
+    }
+}
+
+/// A request of a token, counted until this is dropped.
+pub(crate) struct UnderWay {
+    count: Arc<AtomicUsize>,
+    /// How many there were before.
+    before: usize,
+}
+
+impl UnderWay {
+    fn new(count: Arc<AtomicUsize>) -> Self {
+        let before = count.fetch_add(1, Ordering::AcqRel);
+        Self { count, before }
+    }
+
+    /// Whether the token had others when this one came.
+    pub(crate) fn is_beside_others(&self) -> bool {
+        self.before > 0
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     Billed, Calls, Config, Delta, ModelRequest, ProviderError,
     error::Failure,
     factory, governor,
-    http::{HttpProvider, MAX_ANSWER_BYTES, MAX_ERROR_BYTES, asked_wait, count_unsaid},
+    http::{HttpProvider, MAX_ANSWER_BYTES, MAX_ERROR_BYTES, asked_wait},
     retry, sse, whole,
     wire::{Assemble, Progress},
 };
@@ -143,15 +143,18 @@ impl Relay {
         let body = response.bytes_up_to(MAX_ERROR_BYTES).await.map(|body| body.bytes).unwrap_or_default();
         let failure = Failure::from_body(response.status, &body, asked);
         let is_limited = retry::is_limited(&failure);
-        if let Some(governor) = self.0.governor.as_ref().filter(|_| is_limited) {
-            governor.limited(&failure.in_words(), retry::asked_wait(&failure), sent.elapsed()).await;
+        let asked = retry::asked_wait(&failure);
+        // A wait that no agent would wait (the rest of a day) is this client's alone.
+        let is_for_all = is_limited && asked.is_none_or(|asked| asked <= self.0.policy.patience);
+        if let Some(governor) = self.0.governor.as_ref().filter(|_| is_for_all) {
+            governor.limited(&failure.in_words(), asked, sent.elapsed()).await;
         }
         let (status, headers) = (response.status, std::mem::take(&mut response.headers));
-        Refused { status, headers, body, is_limited, billed: failure.billed() }
+        Refused { status, headers, body, is_limited: is_for_all, billed: failure.billed() }
     }
 
-    /// Reads along in the answer to a request for this model whose body had so many bytes.
-    pub fn reader(&self, response: &Response, model: &str, sent: u64) -> Reader {
+    /// Reads along in the answer to a request for this model.
+    pub fn reader(&self, response: &Response, model: &str) -> Reader {
         let is_plain = response.header("content-encoding").is_none_or(|encoding| encoding == "identity");
         let is_stream =
             response.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
@@ -171,7 +174,7 @@ impl Relay {
             (true, false) => Form::Whole(Vec::new()),
         };
         let assembler = self.0.wire.assembler(self.0.kind, &request);
-        Reader { wire: self.0.wire, form, assembler, counted: None, seen: 0, sent }
+        Reader { wire: self.0.wire, form, assembler, counted: None, seen: 0 }
     }
 }
 
@@ -183,8 +186,6 @@ pub struct Reader {
     counted: Option<Usage>,
     /// Bytes of the answer so far.
     seen: u64,
-    /// Bytes of the request.
-    sent: u64,
 }
 
 enum Form {
@@ -230,8 +231,8 @@ impl Reader {
         }
     }
 
-    /// The body is at its end: what the request took, by the server's count or, where it says nothing, by the bytes that were
-    /// seen. Nothing when the answer is not whole.
+    /// The body is at its end: what the request took, by the server's count. Nothing when the answer is not whole, or the server
+    /// has not counted: it may have thought unseen, or think on.
     pub fn finish(mut self) -> Option<Usage> {
         match self.form {
             Form::Events(parser) => {
@@ -248,9 +249,8 @@ impl Reader {
             }
             Form::Unreadable => return None,
         }
-        let mut reply = self.assembler.finish().ok()?;
-        count_unsaid(&mut reply, self.sent);
-        Some(reply.usage)
+        let reply = self.assembler.finish().ok()?;
+        (reply.usage.total() > 0).then_some(reply.usage)
     }
 }
 

@@ -17,7 +17,8 @@ use crate::repo::{Repo, split_nul};
 /// The largest configuration or hook that is read.
 const CAP: u64 = 1 << 20;
 /// The hooks that landing work can run.
-const HOOKS: [&str; 10] = [
+const HOOKS: [&str; 11] = [
+    "pre-auto-gc",
     "post-checkout",
     "post-commit",
     "post-index-change",
@@ -30,7 +31,7 @@ const HOOKS: [&str; 10] = [
     "reference-transaction",
 ];
 /// A configuration without any of these words names no program.
-const WORDS: [&str; 18] = [
+const WORDS: [&str; 19] = [
     "filter",
     "include",
     "driver",
@@ -47,6 +48,7 @@ const WORDS: [&str; 18] = [
     "editor",
     "helper",
     "pack",
+    "protocol",
     "vcs",
     "update",
 ];
@@ -130,8 +132,10 @@ impl Repo {
             for entry in split_nul(&listed.stdout) {
                 let entry = String::from_utf8_lossy(entry);
                 let (key, value) = entry.split_once('\n').unwrap_or((&entry, "true"));
-                if runs(&key.to_ascii_lowercase(), value, when) {
+                let lower = key.to_ascii_lowercase();
+                if runs(&lower, value, when) {
                     programs.lines.push(format!("{key} = {value}"));
+                    programs.contents.extend(self.named_by(&lower, value, file));
                 }
             }
         }
@@ -149,6 +153,21 @@ impl Repo {
     }
 }
 
+impl Repo {
+    /// Hashes of what a setting leads to and the working tree can change: an included file, the hooks of a directory.
+    fn named_by(&self, key: &str, value: &str, file: &Path) -> Vec<String> {
+        let hash = |path: &Path| hex(&Sha256::digest(std::fs::read(path).unwrap_or_default()));
+        if key.starts_with("include") && key.ends_with(".path") {
+            return vec![hash(&file.parent().unwrap_or(file).join(value))];
+        }
+        if key != "core.hookspath" {
+            return Vec::new();
+        }
+        let directory = self.source().unwrap_or(self.common_dir()).join(value);
+        HOOKS.iter().map(|name| hash(&directory.join(name))).collect()
+    }
+}
+
 /// Whether a setting names a program that git runs then, or a file that can.
 fn runs(key: &str, value: &str, when: When) -> bool {
     let (section, rest) = key.split_once('.').unwrap_or((key, ""));
@@ -159,14 +178,18 @@ fn runs(key: &str, value: &str, when: When) -> bool {
         ("include" | "includeif", "path") => true,
         ("core", "sshcommand" | "gitproxy" | "askpass" | "alternaterefscommand") => true,
         ("remote", "uploadpack" | "receivepack" | "vcs") => true,
-        ("credential", "helper") => value.starts_with(['!', '/']),
+        // git runs `git credential-VALUE` in a shell.
+        ("credential", "helper") => !value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'),
+        // A remote `ext::sh -c …` runs what its address says.
+        ("protocol", "allow") => matches!(value, "always" | "user"),
         ("submodule", "update") => value.starts_with('!'),
         _ => false,
     };
     let landing = match (section, name) {
         ("core", "fsmonitor") => !is_switch(),
         ("core", "hookspath" | "editor") | ("sequence", "editor") | ("merge", "driver") => true,
-        ("diff", "external" | "command" | "textconv") | ("gpg", "program") => true,
+        ("diff", "external" | "command" | "textconv") | ("gpg", "program" | "defaultkeycommand") => true,
+        ("gc", "recentobjectshook") => true,
         ("trailer", "cmd" | "command") => true,
         _ => false,
     };
@@ -193,6 +216,8 @@ mod tests {
             ("includeif.gitdir:/.path", "x"),
             ("core.sshcommand", "x"),
             ("credential.helper", "!x"),
+            ("credential.helper", "cache; x"),
+            ("protocol.ext.allow", "always"),
             ("submodule.a.b.update", "!x"),
         ];
         let landing = [

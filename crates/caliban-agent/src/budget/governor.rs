@@ -2,7 +2,13 @@
 //!
 //! Best effort on purpose: a ledger that cannot be read or written stops a request where it is reserved, not here.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use caliban_core::priority::Standing;
 use caliban_providers::{Admitted, Allowance, BoxFuture, Governor};
@@ -22,6 +28,9 @@ struct LaneGovernor {
     ledger: MachineLedger,
     lane: Lane,
     standing: Standing,
+    /// Whether this process has met a limit, or was told of one, since an answer said nothing of any: only then an answer
+    /// that says nothing is news.
+    is_strained: AtomicBool,
 }
 
 impl MachineLedger {
@@ -30,7 +39,7 @@ impl MachineLedger {
         let digest = Sha256::new().chain_update("caliban lane\0").chain_update(key).finalize();
         let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         let lane = Lane(format!("{provider} {base} {}", &hash[..DIGITS]));
-        Arc::new(LaneGovernor { ledger: self.clone(), lane, standing })
+        Arc::new(LaneGovernor { ledger: self.clone(), lane, standing, is_strained: AtomicBool::new(false) })
     }
 }
 
@@ -63,11 +72,11 @@ impl Governor for LaneGovernor {
                 Err(error) => Err(error),
             };
             match asked {
-                Ok(Admission::Wait { until_ms, ticket, reason }) => Admitted::Wait {
-                    wait: Duration::from_millis(until_ms.saturating_sub(now_ms())),
-                    ticket: ticket.0,
-                    reason,
-                },
+                Ok(Admission::Wait { until_ms, ticket, reason }) => {
+                    self.is_strained.store(true, Ordering::Release);
+                    let wait = Duration::from_millis(until_ms.saturating_sub(now_ms()));
+                    Admitted::Wait { wait, ticket: ticket.0, reason }
+                }
                 Ok(Admission::Go) => Admitted::Go,
                 Err(error) => {
                     tracing::warn!(%error, "nobody knows who else uses the key");
@@ -89,6 +98,7 @@ impl Governor for LaneGovernor {
 
     fn limited<'a>(&'a self, reason: &'a str, asked: Option<Duration>, ago: Duration) -> BoxFuture<'a, ()> {
         Box::pin(async move {
+            self.is_strained.store(true, Ordering::Release);
             let now = now_ms();
             if let Ok(mut guard) = self.ledger.open().await
                 && let Some(ledger) = guard.as_mut()
@@ -101,6 +111,9 @@ impl Governor for LaneGovernor {
 
     fn answered(&self, allowance: Option<Allowance>) -> BoxFuture<'_, ()> {
         Box::pin(async move {
+            if !self.is_strained.swap(allowance.is_some(), Ordering::AcqRel) && allowance.is_none() {
+                return;
+            }
             if let Ok(mut guard) = self.ledger.open().await
                 && let Some(ledger) = guard.as_mut()
             {

@@ -3,7 +3,7 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc, Mutex as Lock, PoisonError,
+        Arc, Mutex as Lock, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -111,11 +111,15 @@ pub(super) fn is_dead(owner: &Owner, boot: &str) -> bool {
     owner.boot != boot || caliban_process::try_stat(owner.pid).is_ok_and(|found| !is_there(found))
 }
 
-/// This process, as reservations name it.
+/// This process, as reservations name it. Looked at once: each request asks.
 pub(super) fn own() -> Owner {
-    let pid = i32::try_from(std::process::id()).unwrap_or_default();
-    let started = caliban_process::stat(pid).map_or(0, |stat| stat.start_time);
-    Owner { boot: caliban_process::boot_id().unwrap_or_default(), pid, started }
+    static OWN: OnceLock<Owner> = OnceLock::new();
+    let look = || {
+        let pid = i32::try_from(std::process::id()).unwrap_or_default();
+        let started = caliban_process::stat(pid).map_or(0, |stat| stat.start_time);
+        Owner { boot: caliban_process::boot_id().unwrap_or_default(), pid, started }
+    };
+    OWN.get_or_init(look).clone()
 }
 
 /// The process itself keeps the limit of time.

@@ -238,6 +238,8 @@ pub(in crate::daemon) struct Owner {
     archive_has_grown: bool,
     /// Why the registry cannot be written, as long as that is so.
     trouble: Option<String>,
+    /// When it last could not.
+    trouble_since: Option<tokio::time::Instant>,
     boot_id: String,
     own_program: std::path::PathBuf,
     ticks: u32,
@@ -276,6 +278,7 @@ impl Owner {
             undeleted: Vec::new(),
             archive_has_grown: true,
             trouble: None,
+            trouble_since: None,
             boot_id: crate::process::boot_id().map_err(|error| format!("boot id: {error}"))?,
             own_program: start::own_program(),
             ticks: 0,
@@ -328,12 +331,13 @@ impl Owner {
         match message {
             Msg::Request(request, reply) => self.request(request, reply),
             Msg::Stored(thens, Ok(())) => {
-                self.trouble = None;
+                (self.trouble, self.trouble_since) = (None, None);
                 thens.into_iter().for_each(|then| self.stored(then));
             }
             Msg::Stored(thens, Err(error)) => {
                 self.store_failed(&error);
-                thens.into_iter().for_each(|then| self.not_stored(then, &error));
+                // The last change is undone first.
+                thens.into_iter().rev().for_each(|then| self.not_stored(then, &error));
             }
             Msg::Started { id, nonce, outcome } => self.started(id, &nonce, outcome),
             Msg::Settled { id, nonce, outcome } => self.settled(id, &nonce, outcome),
@@ -428,7 +432,7 @@ impl Owner {
         if self.trouble.as_deref() != Some(&text) {
             tracing::error!("the registry cannot be written: {text}");
         }
-        self.trouble = Some(text);
+        (self.trouble, self.trouble_since) = (Some(text), Some(tokio::time::Instant::now()));
         if error.is_unconfirmed() {
             // After a failed sync nobody knows what is on the disk. The next daemon reads it.
             tracing::error!("leaving, so that the next daemon reads what the disk really has");

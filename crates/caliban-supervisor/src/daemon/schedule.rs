@@ -4,6 +4,7 @@
 //! every run happens once, whoever is killed. A run that no daemon was there for happens once, late, and says so.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use caliban_contract::secrets_file;
 use caliban_core::ids::AgentId;
@@ -61,6 +62,11 @@ impl Schedule {
     }
 }
 
+/// How long schedules rest after the registry could not be written.
+const TROUBLE_PAUSE: Duration = Duration::from_secs(30);
+/// How the keys of their runs begin: nobody else's do.
+pub(super) const SCHEDULE_KEY: &str = "schedule ";
+
 impl Owner {
     /// Takes over what the registry has. What cannot be read (a later version's) is left where it is.
     pub(super) fn know_schedules(&mut self, records: Vec<ScheduleRecord>) {
@@ -104,7 +110,9 @@ impl Owner {
 
     /// Starts what is due.
     pub(super) fn run_schedules(&mut self) {
-        if self.schedules.is_empty() || self.stop.is_cancelled() || self.trouble.is_some() {
+        // A run that cannot be written down is tried again, but not at once.
+        let is_troubled = self.trouble_since.is_some_and(|since| since.elapsed() < TROUBLE_PAUSE);
+        if self.schedules.is_empty() || self.stop.is_cancelled() || is_troubled {
             return;
         }
         let now = Zoned::now();
@@ -174,7 +182,7 @@ impl Owner {
         if self.check_label(&mut spec).is_err() {
             spec.label = None;
         }
-        let key = format!("schedule {name} {} {number}", record.created_at);
+        let key = format!("{SCHEDULE_KEY}{name} {} {number}", record.created_at);
         let (program, json) = (Some(record.program.clone()), serde_json::to_string(&spec));
         let json = json.map_err(|error| bad(error.to_string()))?;
         let request = SpawnRequest { spec, secrets, program, key: Some(key) };

@@ -416,11 +416,19 @@ impl Desk {
             if others.iter().filter(ahead).count() >= free {
                 let (holder, priority, at_ms) = (own, agent.priority, monotonic_ms());
                 let waits = Waits { holder, priority, since_ms, at_ms };
-                self.write(&self.waits(), &waits.to_string())?;
-                return Ok((granted, true));
+                let noted = self.write(&self.waits(), &waits.to_string());
+                return if granted.is_empty() {
+                    noted.map(|()| (granted, true))
+                } else {
+                    Ok((granted, true))
+                };
             }
-            self.hold(agent.id, &agent.nonce, own.clone())?;
-            granted.push(agent.id);
+            match self.hold(agent.id, &agent.nonce, own.clone()) {
+                Ok(()) => granted.push(agent.id),
+                // Whoever has a place starts; the others ask again.
+                Err(error) if granted.is_empty() => return Err(error),
+                Err(_) => return Ok((granted, true)),
+            }
             free -= 1;
             since_ms = monotonic_ms();
         }

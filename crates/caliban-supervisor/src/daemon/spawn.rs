@@ -16,6 +16,7 @@ use caliban_store::fleet::{Change, Record, Wanted};
 
 use super::agent::Agent;
 use super::phase::{Phase, Queued, Registering};
+use super::schedule::SCHEDULE_KEY;
 use super::store::Then;
 use super::{Answer, Owner, Reply, answer_to, out_of_descriptors, rm};
 use crate::places::{Places, PlacesError, private_dir};
@@ -118,6 +119,11 @@ impl Owner {
         if request.key.as_ref().is_some_and(|key| key.is_empty() || key.len() > KEY_CAP) {
             return Err(bad(format!("a key has 1 to {KEY_CAP} bytes")));
         }
+        // Which runs are a schedule's is the daemon's own word.
+        if request.key.as_ref().is_some_and(|key| key.starts_with(SCHEDULE_KEY)) {
+            return Err(bad(format!("a key that begins with {SCHEDULE_KEY:?} is the daemon's own")));
+        }
+        request.spec.schedule = None;
         self.place_below(request, peer)?;
         if let Some(parent) = request.spec.parent {
             let living = |agent: &&Agent| agent.about.parent == Some(parent) && !agent.state().is_ending();

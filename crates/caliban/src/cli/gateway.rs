@@ -24,7 +24,8 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "PORT", default_value_t = caliban_gateway::DEFAULT_PORT)]
     pub port: u16,
     /// How long a request waits for a rate limit before its program is told to come back later
-    #[arg(long, value_name = "SECONDS", default_value_t = caliban_gateway::MAX_WAIT.as_secs())]
+    #[arg(long, value_name = "SECONDS", default_value_t = caliban_gateway::MAX_WAIT.as_secs(),
+          value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub max_wait: u64,
     /// Print one line of JSON when it listens
     #[arg(long)]
@@ -79,7 +80,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub budget: TokenBudget,
     /// How long a request waits for a rate limit before the program is told to come back later
-    #[arg(long, value_name = "SECONDS", default_value_t = caliban_gateway::MAX_WAIT.as_secs())]
+    #[arg(long, value_name = "SECONDS", default_value_t = caliban_gateway::MAX_WAIT.as_secs(),
+          value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub max_wait: u64,
     /// The program and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]

@@ -1,6 +1,6 @@
 //! The machine's ledger for agents of these settings: whose account, and which limits.
 
-use std::num::NonZeroU64;
+use std::{num::NonZeroU64, path::Path};
 
 use caliban_agent::budget::{MachineLedger, OnLimit, Terms};
 use caliban_contract::{
@@ -14,11 +14,16 @@ use crate::settings::{Loaded, schema::Settings};
 
 /// The machine's ledger, for agents of these settings.
 pub(crate) fn ledger(loaded: &Loaded, above: Option<&str>) -> MachineLedger {
+    ledger_of(loaded, &loaded.root, above)
+}
+
+/// The same for what belongs to this repo, whatever directory the settings were found from.
+pub(crate) fn ledger_of(loaded: &Loaded, repo: &Path, above: Option<&str>) -> MachineLedger {
     let budget = &loaded.settings.budget;
     MachineLedger::new(Terms {
         file: loaded.paths.data.join(caliban_store::ledger::FILE),
-        repo: loaded.root.clone(),
-        repo_hash: caliban_contract::repo_hash(&loaded.root),
+        repo: repo.to_owned(),
+        repo_hash: caliban_contract::repo_hash(repo),
         above: above.map(str::to_owned),
         per_agent: budget.per_agent.limits(),
         per_repo_day: budget.per_repo_day.limits(),
@@ -47,7 +52,7 @@ pub(crate) fn agent_above() -> Option<AgentAbove> {
 
 /// How the requests of an agent stand, and whether quiet hours hold for them: those of a process below an agent come no
 /// earlier than that one's own.
-pub(super) fn standing(
+pub(crate) fn standing(
     setup: &AgentSetup,
     is_of_fleet: bool,
     above: Option<&AgentAbove>,
@@ -69,7 +74,7 @@ pub(super) fn standing(
 
 /// Whether quiet hours hold for an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hours {
+pub(crate) enum Hours {
     Kept,
     Ignored,
 }

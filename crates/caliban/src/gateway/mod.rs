@@ -14,6 +14,7 @@ use caliban_contract::ancestry;
 use caliban_core::{
     budget::Limits,
     priority::{Priority, Standing},
+    setup::AgentSetup,
 };
 use caliban_gateway::{Gateway, Keys, NewToken, Options, StartError, Token, Tokens, Upstream, Upstreams};
 use caliban_providers::{ProviderKind, relay::Relay};
@@ -22,14 +23,19 @@ use crate::{
     cli::gateway::{GatewayArgs, GatewayCommand, TokenBudget},
     compose::{
         model::{billing, from_provider, governed},
-        spending::{agent_above, budget_limits, ledger},
+        spending::{self, agent_above, budget_limits, ledger, ledger_of},
     },
     report::{self, Code, Failure},
     settings::{Environment, Layer, Loaded, provider::Patience, values::Usd},
 };
 
-/// How other programs stand at a rate limit: as agents in the background.
-const STANDING: Standing = Standing::Background(Priority::Normal);
+/// How other programs stand at a rate limit: as agents in the background; below an agent, not before that one.
+fn standing() -> Standing {
+    match agent_above() {
+        Some(above) => spending::standing(&AgentSetup::default(), false, Some(&above)).0,
+        None => Standing::Background(Priority::Normal),
+    }
+}
 
 pub(crate) async fn gateway(
     args: &GatewayArgs,
@@ -71,7 +77,7 @@ async fn bind(
         ledger: Box::new(move |token: &Token| {
             // The limits of the repo that the token was made in.
             let of_repo = crate::settings::load(&of_caller, &token.repo, Layer::default());
-            ledger(of_repo.as_ref().unwrap_or(&fallback), token.above.as_deref())
+            ledger_of(of_repo.as_ref().unwrap_or(&fallback), &token.repo, token.above.as_deref())
         }),
         tell: Box::new(report::note),
     };
@@ -95,7 +101,7 @@ fn upstreams(loaded: &Loaded, environment: &Environment) -> Result<Upstreams, Fa
     let machine = ledger(loaded, None);
     let of = |kind: ProviderKind| -> Result<Upstream, Failure> {
         let target = loaded.endpoint(kind)?;
-        let config = governed(loaded, &target, environment, Patience::Long, (&machine, STANDING));
+        let config = governed(loaded, &target, environment, Patience::Long, (&machine, standing()));
         let relay = Relay::new(config).map_err(from_provider)?;
         Ok(Upstream { relay, billing: billing(&target) })
     };
@@ -133,7 +139,11 @@ fn above() -> Result<Option<String>, Failure> {
 
 /// A token for a program in this place, with the limits of the flags, else of the settings.
 fn new_token(label: &str, budget: &TokenBudget, above: Option<String>, loaded: &Loaded) -> NewToken {
-    let usual = budget_limits(&loaded.settings);
+    // What an agent's program spends is in the tree of that agent already.
+    let usual = match above {
+        Some(_) => budget_limits(&loaded.settings),
+        None => budget_limits(&loaded.settings).narrower(loaded.settings.budget.per_tree.limits()),
+    };
     let limits = Limits {
         tokens: budget.budget_tokens.map(std::num::NonZeroU64::get).or(usual.tokens),
         usd: budget.budget_usd.map(Usd::micro).or(usual.usd),

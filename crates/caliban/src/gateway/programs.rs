@@ -21,8 +21,12 @@ impl Lead {
             ("ANTHROPIC_API_KEY", token.to_owned()),
             ("OPENAI_BASE_URL", format!("http://{address}/v1")),
             ("OPENAI_API_KEY", token.to_owned()),
+            // The token goes to nobody else.
+            ("NO_PROXY", "127.0.0.1,localhost".to_owned()),
+            ("no_proxy", "127.0.0.1,localhost".to_owned()),
         ];
-        Self { arguments: Vec::new(), set, unset: vec!["ANTHROPIC_AUTH_TOKEN"] }
+        let unset = vec!["ANTHROPIC_AUTH_TOKEN", "OPENROUTER_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"];
+        Self { arguments: Vec::new(), set, unset }
     }
 
     /// What this program gets.
@@ -33,7 +37,8 @@ impl Lead {
             "claude" => {
                 lead.set.retain(|(name, _)| *name != "ANTHROPIC_API_KEY");
                 lead.set.push(("ANTHROPIC_AUTH_TOKEN", token.to_owned()));
-                lead.unset = vec!["ANTHROPIC_API_KEY"];
+                lead.unset.retain(|name| *name != "ANTHROPIC_AUTH_TOKEN");
+                lead.unset.push("ANTHROPIC_API_KEY");
             }
             // It does not read OPENAI_BASE_URL, and speaks WebSocket to its own provider.
             "codex" => {

@@ -37,6 +37,7 @@ permissions.mode = "plan"                                     # flag --permissio
 permissions.allow[0] = "Bash(git *)"                          # ~/config/caliban/settings.toml:4
 permissions.allow[1] = "Edit(src/**)"                         # ~/repo/.caliban/settings.toml:7
 permissions.allow[2] = "Read"                                 # flag --allow
+git_programs = "ask"                                          # default
 fence.network = "off"                                         # default
 fence.hooks = "none"                                          # default
 fence.mcp = "none"                                            # default
