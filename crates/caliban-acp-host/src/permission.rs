@@ -163,7 +163,7 @@ mod tests {
                     "locations": [], "rawInput": {"command": "make"},
                     "_meta": {"caliban": {"ask": {
                         "why": "no rule allows it", "agent": null, "rules": [], "tool": "Bash",
-                        "what": "Bash make", "digest": "d",
+                        "what": "Bash make", "digest": "d", "expiresAt": null,
                     }}},
                 },
                 "options": [

@@ -274,7 +274,7 @@ async fn r22_a_registry_of_a_later_version_is_refused_and_left_as_it_is() {
     fs::write(fleet.places.database(), &bytes).unwrap();
     let error = Client::connect_or_start(&fleet.places, fleet.start.clone()).await.unwrap_err();
     let ClientError::Start(text) = &error else { panic!("{error:?}") };
-    assert!(text.contains("has schema 99, this build knows 3; refusing to downgrade"), "{text}");
+    assert!(text.contains("has schema 99, this build knows 4; refusing to downgrade"), "{text}");
     assert_eq!(fs::read(fleet.places.database()).unwrap(), bytes);
     assert!(is_alive(fleet.shim(id).pid));
 }

@@ -249,7 +249,7 @@ const BOUNDARIES: &str = "write,pwrite64,fdatasync,fsync,rename,mkdir,unlink,ftr
 async fn r02_a_kill_at_every_write_of_a_spawn_loses_and_doubles_nothing() {
     let (mut interrupted, mut acknowledged) = (0, 0);
     // Later ones are the same calls again, in a run that is over.
-    let boundaries = number("CALIBAN_SOAK_BOUNDARIES", || 24);
+    let boundaries = number("CALIBAN_SOAK_BOUNDARIES", || 40);
     for n in 1..=boundaries {
         let mut fleet = Fleet::new();
         let sound = std::mem::take(&mut fleet.start.programs);

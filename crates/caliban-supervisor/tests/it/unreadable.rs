@@ -3,12 +3,14 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::time::Duration;
 
 use caliban_contract::records;
 use caliban_control::Client;
 use caliban_core::ids::AgentId;
 use caliban_core::lifecycle::{State, Status};
-use caliban_store::fleet::Wanted;
+use caliban_store::fleet::{Registry, Wanted};
+use caliban_store::{HostId, StoreUrl};
 
 use crate::adopt::rewrite;
 use crate::fleet::{Fleet, is_alive, processes_of, quick, signal, wait_until};
@@ -66,6 +68,17 @@ async fn r03_one_agent_that_cannot_be_read_keeps_nobody_from_being_adopted() {
         ids.push(fleet.spawn_up(&mut client, "hang").await);
     }
     let before = states(&mut client).await;
+    // That an agent runs is shown before it is on the disk, and a daemon that cannot read the agent has only that.
+    let mut registry =
+        Registry::open(&StoreUrl::sqlite(fleet.places.database()), &HostId::of("")).await.unwrap();
+    loop {
+        let rows = registry.page(0).await.unwrap();
+        if rows.iter().filter(|(record, _)| record.status.state() == State::Running).count() == ids.len() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    registry.close().await;
     fleet.kill_daemon();
     let [shim, dir, killed] = [ids[0], ids[1], ids[3]];
     let file = |id: AgentId| fleet.places.agent_dir(id).join(records::SHIM);

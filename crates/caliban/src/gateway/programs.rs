@@ -21,17 +21,15 @@ impl Lead {
             ("ANTHROPIC_API_KEY", token.to_owned()),
             ("OPENAI_BASE_URL", format!("http://{address}/v1")),
             ("OPENAI_API_KEY", token.to_owned()),
-            // The token goes to nobody else.
-            ("NO_PROXY", "127.0.0.1,localhost".to_owned()),
-            ("no_proxy", "127.0.0.1,localhost".to_owned()),
         ];
-        let unset = vec!["ANTHROPIC_AUTH_TOKEN", "OPENROUTER_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"];
-        Self { arguments: Vec::new(), set, unset }
+        Self { arguments: Vec::new(), set, unset: vec!["ANTHROPIC_AUTH_TOKEN"] }
     }
 
     /// What this program gets.
     pub(super) fn of(program: &OsString, address: SocketAddr, token: &str) -> Self {
         let mut lead = Self::usual(address, token);
+        // A program that runs behind the gateway has a token, and no key.
+        lead.unset.extend(["OPENROUTER_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"]);
         match name_of(program).as_str() {
             // It asks a person about every new key in ANTHROPIC_API_KEY, but not about this one.
             "claude" => {

@@ -1,6 +1,6 @@
 //! `caliban gateway run`: one program behind a gateway of its own. Its token is nowhere but in its environment, and ends with it.
 
-use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus};
+use std::{ffi::OsString, os::unix::process::ExitStatusExt as _, process::ExitStatus};
 
 use caliban_gateway::{Keys, Token};
 use rustix::process::{Pid, Signal, kill_process};
@@ -30,6 +30,15 @@ pub(super) async fn run(args: &RunArgs, loaded: &Loaded, environment: &Environme
     command.args(lead.arguments).args(arguments).envs(lead.set);
     for name in lead.unset {
         command.env_remove(name);
+    }
+    // The token goes to no proxy.
+    for name in ["NO_PROXY", "no_proxy"] {
+        let mut hosts = OsString::from("127.0.0.1,localhost");
+        if let Some((_, own)) = environment.iter().find(|(known, own)| *known == name && !own.is_empty()) {
+            hosts.push(",");
+            hosts.push(own);
+        }
+        command.env(name, hosts);
     }
     let child = command.spawn().map_err(|error| {
         Failure::new(format!("cannot run {}: {error}", program.to_string_lossy()))

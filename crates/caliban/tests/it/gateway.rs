@@ -362,14 +362,15 @@ fn r20_g07_what_a_killed_gateway_had_sent_counts() {
 }
 
 #[test]
-fn r20_g08_a_chat_stream_without_usage_counts_by_its_bytes() {
+fn r20_g08_a_chat_stream_without_usage_counts_at_least_as_it_was_reserved() {
     let gateway = Gateway::new(script![text("w".repeat(400)).costs(9_999, 9_999)], &[]);
     let token = gateway.token(&[]);
     let body = request(Protocol::Chat, true).replace("true}", "false}");
     let answer = gateway.post("/v1/chat/completions", &token, &body);
     assert!(!answer.text().contains("9999"), "{}", answer.text());
     let spent = gateway.spent();
-    let least = body.len() as u64 / 4 + 100;
+    // A usual answer is reserved; that it had only a hundred tokens, nobody has said.
+    let least = body.len() as u64 / 4 + 1000;
     assert!((least..least + 30).contains(&spent), "{spent}, at least {least}");
 }
 
