@@ -13,7 +13,8 @@ use agent_client_protocol_schema::{
         InitializeRequest, InitializeResponse, ListSessionsRequest, ListSessionsResponse, LoadSessionRequest,
         LoadSessionResponse, McpServer, NewSessionRequest, NewSessionResponse, NoticeCapabilities,
         PromptRequest, PromptResponse, RequestPermissionOutcome, RequestPermissionRequest,
-        RequestPermissionResponse, SelectedPermissionOutcome, SessionNotification, SetSessionModeRequest,
+        RequestPermissionResponse, ResumeSessionRequest, SelectedPermissionOutcome, SessionNotification,
+        SetSessionModeRequest,
     },
 };
 use serde_json::{Value, json};
@@ -167,6 +168,13 @@ impl Client {
     pub async fn load_session(&self, session: &str, cwd: &Path) -> Result<LoadSessionResponse, ClientError> {
         let request = LoadSessionRequest::new(session.to_owned(), cwd);
         Ok(self.peer.call(AGENT_METHOD_NAMES.session_load, &request).await?)
+    }
+
+    /// Attaches to a session without its history.
+    pub async fn resume_session(&self, session: &str, cwd: &Path) -> Result<(), ClientError> {
+        let request = ResumeSessionRequest::new(session.to_owned(), cwd.to_owned());
+        let _: Value = self.peer.call(AGENT_METHOD_NAMES.session_resume, &request).await?;
+        Ok(())
     }
 
     /// The sessions that can be loaded.

@@ -87,6 +87,20 @@ impl Link {
         Ok(Self { client, events, session: session.session_id.to_string(), cwd: session.cwd })
     }
 
+    /// Ends the turn. Returns when the agent has heard it.
+    ///
+    /// Only who is attached to a session may cancel its turn. The notification has no answer of its own; that to the question behind
+    /// it says that the notification was read, and that dropping the link loses nothing.
+    pub async fn cancel(&mut self) -> Result<(), Unreached> {
+        let (client, session, cwd) = (self.client.clone(), self.session.clone(), self.cwd.clone());
+        let cancelled = async move {
+            client.resume_session(&session, &cwd).await?;
+            client.cancel(&session).await?;
+            client.list_sessions().await.map(drop)
+        };
+        Ok(self.events.until(cancelled).await??)
+    }
+
     /// Calls one of our own methods and waits for its answer; what else comes is dropped.
     pub async fn call(&mut self, method: &str, mut params: Value) -> Result<Value, Unreached> {
         params["sessionId"] = json!(self.session);

@@ -47,6 +47,8 @@ pub struct Ready {
     pub url: String,
     /// The server's origin.
     pub origin: String,
+    /// Where it listens: behind a proxy the origin does not say.
+    pub address: SocketAddr,
     /// Its process.
     pub pid: u32,
     /// Where scripts find their token.
@@ -122,15 +124,16 @@ pub async fn serve(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), S
     };
     let address = listener.local_addr().map_err(|error| ServeError::Listen(wanted, error))?;
     let tls = match &options.exposure {
-        Exposure::Tls { cert, key, .. } => Some(server::acceptor(cert, key).map_err(ServeError::Tls)?),
+        Exposure::Tls { cert, key } => Some(server::acceptor(cert, key).map_err(ServeError::Tls)?),
         Exposure::Loopback | Exposure::Proxy { .. } => None,
     };
-    let site = Site::new(devices.name(), address, &options.exposure);
+    let (tls, cert) = tls.unzip();
+    let site = Site::new(devices.name(), address, &options.exposure, cert);
     let token_file = devices.token_file().to_owned();
     let app = Arc::new(App::new(options, site, devices).map_err(ServeError::Broken)?);
     let url = app.link().map_err(ServeError::Broken)?;
     let origin = app.site.origin();
-    ready(&Ready { url, origin, pid: std::process::id(), token_file, was_running: false });
+    ready(&Ready { url, origin, address, pid: std::process::id(), token_file, was_running: false });
     tokio::select! {
         ended = server::run(listener, app::router(Arc::clone(&app)), tls) => ended.map_err(ServeError::Broken),
         () = fleet::follow(Arc::clone(&app)) => Ok(()),

@@ -54,14 +54,12 @@ impl Programs {
 pub enum Exposure {
     /// This machine only.
     Loopback,
-    /// Others, over TLS.
+    /// Others, over TLS, by the names that the certificate has.
     Tls {
-        /// The certificates, PEM.
+        /// The certificates, PEM; the first one is the server's own.
         cert: PathBuf,
         /// The key, PEM.
         key: PathBuf,
-        /// The name that browsers use.
-        host: Option<String>,
     },
     /// Others, through a proxy that does TLS.
     Proxy {
@@ -132,7 +130,7 @@ impl Exposure {
             }
         };
         let tls = match (reach.tls_cert, reach.tls_key) {
-            (Some(cert), Some(key)) => Some(Self::Tls { cert, key, host: None }),
+            (Some(cert), Some(key)) => Some(Self::Tls { cert, key }),
             (None, None) => None,
             _ => return wrong("--tls-cert and --tls-key go together", "give both"),
         };

@@ -28,6 +28,7 @@ pub(crate) async fn ask(address: SocketAddr, token_file: &Path, token: &str) -> 
         Some(Ready {
             url: link.get("url")?.as_str()?.to_owned(),
             origin: server.get("origin")?.as_str()?.to_owned(),
+            address,
             pid: u32::try_from(server.get("pid")?.as_u64()?).ok()?,
             token_file: token_file.to_owned(),
             was_running: true,

@@ -35,13 +35,14 @@ const LEAVING: Duration = Duration::from_millis(500);
 /// The pause when the system has no more file descriptors.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// What TLS needs, from two PEM files.
-pub(crate) fn acceptor(cert: &Path, key: &Path) -> io::Result<TlsAcceptor> {
+/// What TLS needs, from two PEM files, and the certificate that is the server's own.
+pub(crate) fn acceptor(cert: &Path, key: &Path) -> io::Result<(TlsAcceptor, CertificateDer<'static>)> {
     let unread =
         |path: &Path, error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
     let certs: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(cert).map_err(|error| unread(cert, &error))?.collect();
     let certs = certs.map_err(|error| unread(cert, &error))?;
+    let own = certs.first().cloned().ok_or_else(|| unread(cert, &"it has no certificate"))?;
     let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unread(key, &error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
@@ -49,7 +50,7 @@ pub(crate) fn acceptor(cert: &Path, key: &Path) -> io::Result<TlsAcceptor> {
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(certs, key))
         .map_err(|error| unread(cert, &error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    Ok((TlsAcceptor::from(Arc::new(config)), own))
 }
 
 /// Serves until a signal says to leave.

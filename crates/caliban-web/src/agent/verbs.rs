@@ -82,11 +82,12 @@ pub(crate) async fn cancel(State(app): State<Arc<App>>, Path((repo, id)): Agent)
         hint: error.hint.clone(),
         ..Problem::new(StatusCode::CONFLICT, "conflict", error.message)
     };
-    let link = Link::open(&row.socket, env!("CARGO_PKG_VERSION"), None, |_| {}).await.map_err(unreached)?;
+    let mut link =
+        Link::open(&row.socket, env!("CARGO_PKG_VERSION"), None, |_| {}).await.map_err(unreached)?;
     if let Some(why) = link.client.no_say() {
         return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", why));
     }
-    link.client.cancel(&link.session).await.map_err(|error| unreached(error.into()))?;
+    link.cancel().await.map_err(unreached)?;
     Ok(Json(json!({ "id": row.id })))
 }
 

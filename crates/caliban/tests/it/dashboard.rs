@@ -45,12 +45,16 @@ impl Dashboard {
     }
 
     pub(crate) fn start_at(fleet: &Fleet, port: &str) -> Self {
-        let args = ["dashboard", "--no-open", "--json", "--port", port];
+        Self::start_with(fleet, &["--port", port])
+    }
+
+    pub(crate) fn start_with(fleet: &Fleet, more: &[&str]) -> Self {
+        let args = ["dashboard", "--no-open", "--json"].into_iter().chain(more.iter().copied());
         let mut server = fleet.place.env.start("caliban", args).dir(&fleet.place.repo).spawn();
         server.wait_for_stdout("\n");
         let ready: Value = serde_json::from_str(server.stdout().lines().next().unwrap()).unwrap();
-        let host = ready["origin"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
-        let port = host.rsplit(':').next().unwrap();
+        let host = ready["origin"].as_str().unwrap().split_once("://").unwrap().1.to_owned();
+        let port = ready["address"].as_str().unwrap().rsplit(':').next().unwrap();
         let token = std::fs::read_to_string(ready["token_file"].as_str().unwrap()).unwrap();
         Self {
             address: format!("127.0.0.1:{port}"),
@@ -283,6 +287,36 @@ fn a_watched_transcript_streams_and_a_message_reaches_the_agent() {
     let removed = dashboard.with("DELETE", &path, &[("Authorization", &bearer)], "");
     assert_eq!(removed.status, 200, "{}", removed.body);
     stream.next(&["removed"]);
+}
+
+#[test]
+fn a_turn_that_runs_is_cancelled_and_the_agent_goes_on_with_the_next_message() {
+    let fleet =
+        Fleet::new(script![text("never heard").on_first("the task"), text("heard").on_first("the task")]);
+    fleet.place.server.hold();
+    let id = fleet.bg("the task", ["--interactive"]);
+    fleet.place.server.wait_for_requests(1);
+    let dashboard = Dashboard::start(&fleet);
+    let path = dashboard.agent(&id);
+    let status = |wanted: &str| wait_until(wanted, || dashboard.get(&path).json()["status"] == wanted);
+    status("running");
+    let cancelled = dashboard.post(&format!("{path}/cancel"), &json!({}));
+    assert_eq!((cancelled.status, cancelled.json()), (200, json!({"id": id})), "{}", cancelled.body);
+    // The turn is over while the model is still silent.
+    status("waits");
+    assert_eq!(fleet.state(&id), "idle");
+    // Twice is as good as once.
+    assert_eq!(dashboard.post(&format!("{path}/cancel"), &json!({})).status, 200);
+    fleet.place.server.release();
+    assert_eq!(dashboard.post(&format!("{path}/send"), &json!({"text": "go on"})).status, 200);
+    let said = |words: &str| dashboard.get(&format!("{path}/transcript")).body.contains(words);
+    wait_until("it answers", || said("heard"));
+    fleet.run(["kill", &id]).ok();
+    status("killed");
+    let late = dashboard.post(&format!("{path}/cancel"), &json!({}));
+    assert_eq!((late.code(), late.body.contains("not at work")), ((409, "conflict".to_owned()), true));
+    let nobody = path.replace(&id, "00000000");
+    assert_eq!(dashboard.post(&format!("{nobody}/cancel"), &json!({})).status, 404);
 }
 
 #[test]

@@ -1,0 +1,156 @@
+//! The dashboard for other machines (PAGES.md 4): what is refused before it listens, TLS with names of the certificate, a proxy.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use testkit::{Output, Run, script};
+
+use crate::{dashboard::Dashboard, fleet::Fleet};
+
+/// A token file, a certificate for `fleet.test` and its key.
+struct Papers {
+    fleet: Fleet,
+    token: PathBuf,
+    cert: PathBuf,
+    key: PathBuf,
+}
+
+impl Papers {
+    fn new() -> Self {
+        let fleet = Fleet::new(script![]);
+        let dir = fleet.place.env.work();
+        let (cert, key) = (dir.join("cert.pem"), dir.join("key.pem"));
+        let made =
+            ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"];
+        let names = ["-subj", "/CN=fleet.test", "-addext", "subjectAltName=DNS:fleet.test,DNS:other.test"];
+        let openssl = Run::new(fleet.place.env.program("openssl")).args(made).args(names);
+        openssl.args(["-out", cert.to_str().unwrap(), "-keyout", key.to_str().unwrap()]).output().ok();
+        let token = fleet.place.env.write(dir.join("token"), "0123456789abcdef0123456789abcdef\n");
+        let papers = Self { fleet, token, cert, key };
+        papers.mode("600");
+        papers
+    }
+
+    fn mode(&self, mode: &str) {
+        Run::new(self.fleet.place.env.program("chmod"))
+            .args([mode, self.token.to_str().unwrap()])
+            .output()
+            .ok();
+    }
+
+    fn tls(&self) -> Vec<&str> {
+        vec!["--tls-cert", self.cert.to_str().unwrap(), "--tls-key", self.key.to_str().unwrap()]
+    }
+
+    fn token(&self) -> Vec<&str> {
+        vec!["--token-file", self.token.to_str().unwrap()]
+    }
+
+    /// What a server that must not start says.
+    fn refused(&self, more: &[&[&str]]) -> String {
+        let args = ["dashboard", "--no-open", "--json", "--port", "0"];
+        let more: Vec<&str> = more.concat();
+        let output = self.fleet.run(args.into_iter().chain(more.iter().copied()));
+        assert_ne!(output.code, 0, "{more:?}: {output:?}");
+        assert_eq!(output.stdout, "", "{more:?}");
+        output.stderr
+    }
+
+    /// `https://NAME:PORT/PATH` by curl, which trusts the certificate and finds every name on this machine.
+    fn curl(&self, dashboard: &Dashboard, name: &str, path: &str, more: &[&str]) -> Output {
+        let port = dashboard.address.rsplit(':').next().unwrap();
+        let (url, at) = (format!("https://{name}:{port}{path}"), format!("{name}:{port}:127.0.0.1"));
+        let args = ["-sS", "--noproxy", "*", "-w", "\n%{http_code}", "--resolve", &at, "--cacert"];
+        let curl = Run::new(self.fleet.place.env.program("curl")).args(args).args([&self.cert]);
+        curl.args(more).args([url.as_str()]).output()
+    }
+}
+
+#[test]
+fn a13_other_machines_come_in_only_over_tls_with_a_token_of_ones_own() {
+    let papers = Papers::new();
+    let far = ["--host", "0.0.0.0"];
+    let proxy = ["--behind-proxy", "https://fleet.test"];
+    for (more, message, hint) in [
+        (vec![&far[..]], "other machines may only come in over TLS", "hint: give --tls-cert"),
+        (vec![&far[..], &papers.token()], "other machines may only come in over TLS", "ssh -L"),
+        (vec![&far[..], &papers.tls()], "with a token of your own", "--token-file FILE"),
+        (vec![&far[..], &proxy], "with a token of your own", "--token-file FILE"),
+        (vec![&far[..], &papers.token(), &papers.tls()[..2]], "go together", "hint: give both"),
+        (
+            vec![&far[..], &papers.token(), &papers.tls(), &proxy],
+            "the proxy does the TLS",
+            "leave --tls-cert",
+        ),
+        (
+            vec![&papers.token(), &["--behind-proxy", "fleet.test"]],
+            "takes an address",
+            "https://fleet.example.org",
+        ),
+    ] {
+        let said = papers.refused(&more);
+        assert!(said.contains(message) && said.contains(hint), "{more:?}: {said}");
+    }
+    // A token that others can read is none, and neither is a key that is no key.
+    papers.mode("644");
+    let said = papers.refused(&[&far, &papers.token(), &papers.tls()]);
+    assert!(said.contains("chmod 600"), "{said}");
+    papers.mode("600");
+    let token = papers.token.to_str().unwrap();
+    let said = papers.refused(&[&far, &papers.token(), &["--tls-cert", token, "--tls-key", token]]);
+    assert!(said.contains("TLS cannot be used") && said.contains("PEM"), "{said}");
+}
+
+#[test]
+fn a13_over_tls_the_names_of_the_certificate_are_the_servers_and_no_others() {
+    let papers = Papers::new();
+    let more = [&["--host", "0.0.0.0", "--port", "0"], &papers.token()[..], &papers.tls()].concat();
+    let dashboard = Dashboard::start_with(&papers.fleet, &more);
+    let port = dashboard.address.rsplit(':').next().unwrap();
+    assert!(dashboard.link.starts_with(&format!("https://fleet.test:{port}/#t=")), "{}", dashboard.link);
+    assert_eq!(dashboard.token, "0123456789abcdef0123456789abcdef");
+    let bearer = format!("Authorization: Bearer {}", dashboard.token);
+    for name in ["fleet.test", "other.test"] {
+        let output = papers.curl(&dashboard, name, "/api/v1/me", &["-H", &bearer]).ok();
+        assert!(output.stdout.ends_with("\n200"), "{name}: {}", output.stdout);
+    }
+    // The page signs in over it, with a cookie that goes nowhere without TLS.
+    let body = json!({"token": dashboard.link.rsplit("#t=").next().unwrap()}).to_string();
+    let sign_in = ["-i", "-H", "Content-Type: application/json", "-d", &body];
+    let origin = format!("Origin: https://fleet.test:{port}");
+    let foreign = [&sign_in[..], &["-H", "Origin: https://evil.test"]].concat();
+    let refused = papers.curl(&dashboard, "fleet.test", "/auth/link", &foreign).ok();
+    assert!(refused.stdout.contains("wrong_origin"), "{}", refused.stdout);
+    let own = [&sign_in[..], &["-H", &origin]].concat();
+    let signed = papers.curl(&dashboard, "fleet.test", "/auth/link", &own).ok().stdout;
+    assert!(signed.contains("; Secure") && signed.contains("page_key"), "{signed}");
+    // A rebound name, another port and no token get nothing; neither does plain HTTP.
+    for host in [format!("evil.test:{port}"), "fleet.test:1".to_owned(), "fleet.test".to_owned()] {
+        let host = format!("Host: {host}");
+        let output = papers.curl(&dashboard, "fleet.test", "/api/v1/me", &["-H", &host, "-H", &bearer]).ok();
+        assert!(output.stdout.ends_with("\n421"), "{host}: {}", output.stdout);
+    }
+    let output = papers.curl(&dashboard, "fleet.test", "/api/v1/fleet", &[]).ok();
+    assert!(output.stdout.ends_with("\n401"), "{}", output.stdout);
+    assert_eq!(dashboard.with("GET", "/healthz", &[], "").status, 0);
+}
+
+#[test]
+fn a13_behind_a_proxy_the_address_of_the_proxy_is_the_servers() {
+    let papers = Papers::new();
+    let more = [&["--port", "0", "--behind-proxy", "https://fleet.test/"], &papers.token()[..]].concat();
+    let dashboard = Dashboard::start_with(&papers.fleet, &more);
+    assert!(dashboard.link.starts_with("https://fleet.test/#t="), "{}", dashboard.link);
+    let json = ("Content-Type", "application/json");
+    let body = json!({"token": dashboard.link.rsplit("#t=").next().unwrap()}).to_string();
+    let plain = [json, ("Origin", "http://evil.test")];
+    assert_eq!(dashboard.with("POST", "/auth/link", &plain, &body).code(), (403, "wrong_origin".into()));
+    let signed = dashboard.with("POST", "/auth/link", &[json, ("Origin", "https://fleet.test")], &body);
+    assert_eq!(signed.status, 200, "{}", signed.body);
+    assert!(signed.head.contains("; Secure"), "{}", signed.head);
+    let me: Value = dashboard.get("/api/v1/me").json();
+    assert_eq!(me["server"]["origin"], "https://fleet.test");
+    let bearer = format!("Bearer {}", dashboard.token);
+    let other = [("Host", "other.test"), ("Authorization", bearer.as_str())];
+    assert_eq!(dashboard.with("GET", "/api/v1/me", &other, "").code(), (421, "wrong_host".into()));
+}
