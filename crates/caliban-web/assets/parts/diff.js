@@ -1,5 +1,5 @@
 // What an agent changed: files with their rows, viewed marks, comments on lines that go out as one message.
-import { html, useEffect, useMemo, useRef, useState } from "../base/html.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../base/html.js";
 import { agentPath, get, once, post } from "../base/api.js";
 import { useKeys } from "../base/keys.js";
 import { diffView, draft, keepDraft } from "../base/prefs.js";
@@ -56,7 +56,8 @@ export function Diff({ id, version }) {
     }, 2000);
     return () => clearTimeout(timer);
   }, [version]);
-  useEffect(() => keepDraft(`review.${id}`, comments.length > 0 ? comments : null), [comments]);
+  // Before it is shown: a reload may come at once.
+  useLayoutEffect(() => keepDraft(`review.${id}`, comments.length > 0 ? comments : null), [comments]);
   useEffect(() => keepDraft(`viewed.${id}`, Object.keys(viewed).length > 0 ? viewed : null), [viewed]);
 
   const files = diff?.files ?? [];

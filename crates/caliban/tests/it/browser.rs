@@ -179,7 +179,7 @@ fn tabs_share_one_stream_and_live_on_when_the_server_comes_back() {
     let browser = Browser::start(&fleet.place.env);
     let page = browser.page();
     sign_in(&page, &dashboard);
-    let tabs: Vec<Page<'_>> = (0..8).map(|_| page.sibling()).collect();
+    let tabs: Vec<Page<'_>> = (0..12).map(|_| page.sibling()).collect();
     for tab in &tabs {
         open(tab, &dashboard, "/");
         tab.see("[role=status]", "live");

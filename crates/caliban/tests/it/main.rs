@@ -25,6 +25,7 @@ mod config;
 mod daemon_below;
 mod dashboard;
 mod dashboard_a13;
+mod dashboard_complaints;
 mod dashboard_reach;
 mod demo;
 mod detach;
