@@ -14,6 +14,7 @@ use crate::devices::{DEVICE_MS, Device, LINK_MS};
 use crate::error::Problem;
 use crate::guard::{COOKIE, Caller};
 use crate::input::Input;
+use crate::qr::Code;
 use crate::time;
 
 /// `POST /auth/link`.
@@ -105,11 +106,12 @@ pub(crate) async fn revoke(
     }
 }
 
-/// Another link.
+/// Another link, and its code for the camera of a phone.
 pub(crate) async fn new_link(State(app): State<Arc<App>>) -> Result<Json<Value>, Problem> {
     let url = app.link().map_err(unwritten)?;
     let expires_at = time::text(caliban_contract::wall_ms().saturating_add(LINK_MS));
-    Ok(Json(json!({"url": url, "expires_at": expires_at})))
+    let qr = Code::of(&url).map(|code| code.rows());
+    Ok(Json(json!({"url": url, "expires_at": expires_at, "qr": qr})))
 }
 
 fn unwritten(error: std::io::Error) -> Problem {

@@ -20,6 +20,7 @@ mod options;
 mod past;
 mod peer;
 mod program;
+mod qr;
 mod render;
 mod running;
 mod server;
@@ -39,6 +40,7 @@ use crate::devices::Devices;
 use crate::site::Site;
 
 pub use options::{DEFAULT_PORT, Exposure, Options, Programs, Reach, Scheme};
+pub use qr::Code;
 
 /// A server that is there: what its starter says to people and programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-use caliban_web::{Exposure, Options, Programs, Reach, Ready};
+use anstyle::{Ansi256Color, Style};
+use caliban_web::{Code as QrCode, Exposure, Options, Programs, Reach, Ready};
 
 use crate::{
     cli::dashboard::DashboardArgs,
@@ -42,7 +43,7 @@ pub(crate) async fn dashboard(
     let can_open = !args.no_open
         && !args.json
         && environment.raw("DISPLAY").or(environment.raw("WAYLAND_DISPLAY")).is_some();
-    let told = |ready: &Ready| tell(ready, args.json, can_open);
+    let told = |ready: &Ready| tell(ready, args, can_open);
     caliban_web::serve(options, told).await.map_err(|error| {
         let failure = Failure::new(error.to_string());
         match error.hint() {
@@ -54,14 +55,14 @@ pub(crate) async fn dashboard(
 }
 
 /// stdout has the link, or all of it as JSON. A reader that is gone keeps nobody from serving.
-fn tell(ready: &Ready, json: bool, can_open: bool) {
+fn tell(ready: &Ready, args: &DashboardArgs, can_open: bool) {
     let mut out = std::io::stdout().lock();
-    let line = match json {
+    let line = match args.json {
         true => serde_json::to_string(ready).unwrap_or_default(),
         false => ready.url.clone(),
     };
     let _gone = writeln!(out, "{line}").and_then(|()| out.flush());
-    if json {
+    if args.json {
         return;
     }
     match ready.was_running {
@@ -69,6 +70,9 @@ fn tell(ready: &Ready, json: bool, can_open: bool) {
         false => {
             report::note("the link signs one browser in, once, within 10 minutes; Ctrl+C ends the server")
         }
+    }
+    if args.qr {
+        show_code(&ready.url);
     }
     if can_open {
         let opened = Command::new("xdg-open")
@@ -81,4 +85,21 @@ fn tell(ready: &Ready, json: bool, can_open: bool) {
             report::note("no browser could be opened; open the link yourself");
         }
     }
+}
+
+/// The code of a link, on stderr. Its own colours where there are colours: cameras want dark modules on light ones.
+fn show_code(link: &str) {
+    let Some(code) = QrCode::of(link) else {
+        return report::note("the link is too long for a QR code");
+    };
+    let style = Style::new().fg_color(Some(Ansi256Color(231).into())).bg_color(Some(Ansi256Color(16).into()));
+    let mut out = anstream::stderr().lock();
+    let shown: Result<Vec<()>, _> =
+        code.lines().iter().map(|line| writeln!(out, "{style}{line}{style:#}")).collect();
+    // A terminal that is gone keeps nobody from serving.
+    let _gone = shown;
+    drop(out);
+    report::note(
+        "the phone must reach this address: over TLS (--host), through a proxy, or through a tunnel of its own",
+    );
 }

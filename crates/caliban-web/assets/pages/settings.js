@@ -4,6 +4,7 @@ import { get, post, request, session } from "../base/api.js";
 import { density, muted, notify, singleKeys, theme } from "../base/prefs.js";
 import { rowOf } from "../base/store.js";
 import { day } from "../base/format.js";
+import { qrBox, qrPath } from "../view/qr.js";
 import { Choice, Copy } from "../parts/bits.js";
 import { tell, toast } from "../parts/toasts.js";
 
@@ -41,6 +42,7 @@ export default function Settings() {
     <section class="card"><h2>Devices</h2>
       ${devices.map((device) => html`<div class="line" key=${device.id}><span>${device.agent || "a browser"}${device.this ? html` <span class="pill">this one</span>` : null}<br /><small class="dim">since ${day(device.since)}, last seen ${day(device.last_seen)}</small></span><button class="btn danger" onClick=${() => (device.this ? leave() : revoke(device))}>Sign out</button></div>`)}
       <div class="line"><span>Another device<br /><small class="dim">A link that works once, for ten minutes. The device must reach this server: through a tunnel or TLS.</small></span>${url ? html`<code class="cut" title=${url.url}>${url.url}</code><${Copy} text=${url.url} label="Copy the link" />` : html`<button class="btn" onClick=${() => post("/api/v1/links", {}).then(setUrl, tell)}>Make a link</button>`}</div>
+      ${url?.qr && html`<svg class="qr" role="img" aria-label="The link as a QR code" viewBox=${qrBox(url.qr)} shape-rendering="crispEdges"><path d=${qrPath(url.qr)} /></svg>`}
     </section>
     ${me && html`<p class="dim">caliban ${me.server?.version} on ${me.host}, since ${day(me.server?.started_at)}, pid ${me.server?.pid}</p>`}
   </div></div>`;

@@ -11,7 +11,7 @@ Prints a link that signs one browser in, once, and serves until Ctrl+C. Where it
 Examples:
   caliban dashboard
   caliban dashboard --no-open --port 0 --json | jq -r .url
-  caliban dashboard --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --token-file ~/.caliban-token
+  caliban dashboard --qr --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --token-file ~/.caliban-token
   ssh -L 8000:127.0.0.1:8000 HOST caliban dashboard --no-open")]
 pub(crate) struct DashboardArgs {
     /// The address to listen on; one that other machines reach needs TLS and a token file
@@ -23,6 +23,9 @@ pub(crate) struct DashboardArgs {
     /// Do not open the browser
     #[arg(long)]
     pub no_open: bool,
+    /// Show the link as a QR code, too, for the camera of a phone
+    #[arg(long, conflicts_with = "json")]
+    pub qr: bool,
     /// Print one line of JSON when it listens
     #[arg(long)]
     pub json: bool,

@@ -358,3 +358,47 @@ fn r20_at_a_limit_the_dashboard_shows_the_budget_and_a_click_raises_it() {
     page.see(".top .spend", "28k of 39k tokens today");
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
+
+#[test]
+fn a_phone_gets_the_link_as_a_qr_code() {
+    let fleet = Fleet::new(script![]);
+    let dashboard = Dashboard::start(&fleet);
+    let browser = Browser::start(&fleet.place.env);
+    let page = browser.page();
+    page.size(380, 760);
+    sign_in(&page, &dashboard);
+    open(&page, &dashboard, "/settings");
+    page.see(".settings", "Make a link");
+    page.eval("[...document.querySelectorAll('.settings .btn')].find((it) => it.textContent === 'Make a link').click()");
+    page.wait("document.querySelector('.qr path')");
+    // The whole code is there, on a screen as wide as a phone's: as many dark modules as its path has, black on white.
+    let drawn = page.eval(
+        "(() => { const qr = document.querySelector('.qr'); const at = qr.getBoundingClientRect(); \
+         const runs = [...qr.querySelector('path').getAttribute('d').matchAll(/M(\\d+) (\\d+)h(\\d+)/g)].map((it) => it.slice(1).map(Number)); \
+         const style = getComputedStyle(qr); \
+         return { box: qr.getAttribute('viewBox'), finder: runs[0], fits: at.left >= 0 && at.right <= innerWidth && at.width >= 200, square: Math.round(at.width) === Math.round(at.height), colours: [style.fill, style.backgroundColor] }; })()",
+    );
+    let link = page.eval("document.querySelector('.settings code').textContent");
+    let size = 8 + 17 + 4 * version_of(link.as_str().unwrap());
+    assert_eq!(
+        drawn,
+        json!({
+            "box": format!("-4 -4 {size} {size}"),
+            "finder": [0, 0, 7],
+            "fits": true,
+            "square": true,
+            "colours": ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
+        })
+    );
+    // It is a link that works.
+    let phone = browser.page();
+    phone.goto(link.as_str().unwrap());
+    phone.see("[role=status]", "live");
+    assert_eq!((page.complaints(), phone.complaints()), (Vec::<String>::new(), Vec::new()));
+}
+
+/// The version of the code that holds so many bytes with the least correction (ISO 18004, table 7).
+fn version_of(link: &str) -> usize {
+    let capacity = [17, 32, 53, 78, 106, 134, 154, 192];
+    1 + capacity.iter().position(|bytes| link.len() <= *bytes).unwrap()
+}
