@@ -15,6 +15,7 @@ use crate::error::Problem;
 use crate::fleet::{Hub, RepoView};
 use crate::options::Options;
 use crate::past::{Book, Library};
+use crate::seen::Seen;
 use crate::site::Site;
 use crate::transcript::Shelf;
 use crate::{agent, assets, auth, broker, fleet, guard, icon, openapi, past, transcript};
@@ -33,12 +34,14 @@ pub(crate) struct App {
     pub(crate) book: Book,
     pub(crate) library: Library,
     devices: Mutex<Devices>,
+    seen: Mutex<Seen>,
 }
 
 impl App {
     pub(crate) fn new(options: Options, site: Site, devices: Devices) -> std::io::Result<Self> {
         let desk = Desk::new(options.broker.clone(), options.programs.cafleet.clone());
-        let library = Library::new(options.sources.data.join("web").join("search.db"));
+        let dir = options.sources.data.join("web");
+        let library = Library::new(dir.join("search.db"));
         Ok(Self {
             options,
             desk,
@@ -49,6 +52,7 @@ impl App {
             hub: Hub::new()?,
             shelf: Shelf::default(),
             devices: Mutex::new(devices),
+            seen: Mutex::new(Seen::open(&dir)),
         })
     }
 
@@ -67,6 +71,11 @@ impl App {
     /// Who may come in. Held for a moment only.
     pub(crate) fn devices(&self) -> MutexGuard<'_, Devices> {
         self.devices.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was read of agents. Held for a moment only, in blocking threads.
+    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A new one-time link.
@@ -105,6 +114,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/v1/repos/{repo}/agents/{id}/diff/file", get(agent::diff_file))
         .route("/api/v1/repos/{repo}/agents/{id}/transcript", get(transcript::transcript))
         .route("/api/v1/repos/{repo}/agents/{id}/output/{call}", get(transcript::output))
+        .route("/api/v1/repos/{repo}/agents/{id}/seen", post(transcript::seen))
         .route("/api/v1/repos/{repo}/agents/{id}/usage", get(transcript::usage))
         .route("/ui/api/sessions", get(broker::ui_sessions))
         .route("/ui/api/agents", get(broker::agents))

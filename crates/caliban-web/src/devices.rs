@@ -214,7 +214,7 @@ fn own_token(file: &Path) -> io::Result<String> {
 }
 
 /// A file that only we may read; one of others, or that others may read, is refused.
-fn read(file: &Path) -> io::Result<Option<String>> {
+pub(crate) fn read(file: &Path) -> io::Result<Option<String>> {
     let opened = match fs::File::open(file) {
         Ok(opened) => opened,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -230,7 +230,7 @@ fn read(file: &Path) -> io::Result<Option<String>> {
     Ok(Some(text))
 }
 
-fn private(path: &Path) -> io::Result<fs::File> {
+pub(crate) fn private(path: &Path) -> io::Result<fs::File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 

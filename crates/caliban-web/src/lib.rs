@@ -23,6 +23,7 @@ mod program;
 mod qr;
 mod render;
 mod running;
+mod seen;
 mod server;
 mod site;
 mod time;

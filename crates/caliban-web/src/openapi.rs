@@ -30,6 +30,7 @@ const ROUTES: &[(&str, &str, &str)] = &[
     ("get", "/api/v1/repos/{repo}/agents/{id}/diff/file", "The rows of one changed file"),
     ("get", "/api/v1/repos/{repo}/agents/{id}/transcript", "A page of its transcript"),
     ("get", "/api/v1/repos/{repo}/agents/{id}/output/{call}", "What a call gave back, all of it"),
+    ("post", "/api/v1/repos/{repo}/agents/{id}/seen", "So far somebody has read"),
     ("get", "/api/v1/repos/{repo}/agents/{id}/usage", "Tokens, context and cost over time"),
     ("get", "/ui/api/sessions", "The broker's sessions"),
     ("get", "/ui/api/agents", "The agents of a session"),

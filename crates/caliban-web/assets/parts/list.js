@@ -68,6 +68,8 @@ export function List({ count, draw, keyOf = (i) => i, need, estimate = 32, follo
   useLayoutEffect(() => {
     if (box.current) state.view = box.current.clientHeight || state.view;
     if (measure()) redraw((n) => n + 1);
+    // Where everything is on the screen, its end is, too.
+    if (follow && count > 0 && heights.total <= state.view) setEnd(true);
     settle();
   });
   useEffect(() => {

@@ -1,12 +1,15 @@
 // The conversation: windowed, live, with what is new counted while one reads further up.
 import { html, useEffect, useRef, useState } from "../base/html.js";
-import { get } from "../base/api.js";
+import { get, post } from "../base/api.js";
 import { useKeys } from "../base/keys.js";
 import { listen } from "../base/store.js";
 import { PAGE, Transcript } from "../view/transcript.js";
 import { Failure, Icon, Loading } from "./bits.js";
 import { Item } from "./item.js";
 import { List } from "./list.js";
+
+/** What stays on the screen for so long counts as read. */
+const READ_MS = 500;
 
 /** @param {{ id: string, path: string, start: string | null, isLive: boolean }} props */
 export function Talk({ id, path, start, isLive }) {
@@ -15,6 +18,8 @@ export function Talk({ id, path, start, isLive }) {
   const [error, setError] = useState(/** @type {any} */ (null));
   const [, redraw] = useState(0);
   const [seen, setSeen] = useState(/** @type {number | null} */ (null));
+  const marked = useRef(-1);
+  const [isHidden, setHidden] = useState(document.hidden);
   const list = useRef(/** @type {import("./list.js").ListHandle | null} */ (null));
   const wanted = start === null ? null : Number(start);
   const frame = useRef(0);
@@ -33,7 +38,9 @@ export function Talk({ id, path, start, isLive }) {
   };
   const begin = async () => {
     try {
-      await load(wanted === null ? `limit=${PAGE}` : `from=${Math.max(0, wanted - 20)}&limit=${PAGE}`);
+      const page = await load(wanted === null ? `limit=${PAGE}` : `from=${Math.max(0, wanted - 20)}&limit=${PAGE}`);
+      // Who has read a part, here or on another device, goes on behind it.
+      if (wanted === null && page.seen !== null && page.seen < page.total && !isReady) setSeen(page.seen);
       setError(null);
       setReady(true);
     } catch (failure) {
@@ -55,6 +62,18 @@ export function Talk({ id, path, start, isLive }) {
     if (event === "record" && talk.total > 0 && data.item.n > talk.total) talk.asked.clear();
     if (talk.hear(event, data)) draw();
   }), [id]);
+  useEffect(() => {
+    const look = () => setHidden(document.hidden);
+    document.addEventListener("visibilitychange", look);
+    return () => document.removeEventListener("visibilitychange", look);
+  }, []);
+  // At the end, on a page that is seen, everything is read; the server keeps it for other devices and the next time.
+  const last = isReady && seen === null && !isHidden ? (talk.items.get(talk.total - 1)?.seq ?? -1) : -1;
+  useEffect(() => {
+    if (last <= marked.current) return undefined;
+    const later = setTimeout(() => post(`${path}/seen`, { seq: last }).then(() => (marked.current = last), () => {}), READ_MS);
+    return () => clearTimeout(later);
+  }, [last]);
   const need = (/** @type {number} */ from, /** @type {number} */ to) => {
     for (const page of talk.missing(from, to)) {
       talk.asked.add(page);
@@ -72,7 +91,7 @@ export function Talk({ id, path, start, isLive }) {
   if (talk.count === 0) return html`<div class="list"><div class="state"><p>${isLive ? "It has not begun yet." : "It has said nothing."}</p></div></div>`;
   const fresh = seen === null ? 0 : talk.count - seen;
   return html`<div class="talk">
-    <${List} cls="transcript" label="Transcript" count=${talk.count} follow handle=${list} start=${wanted} estimate=${44} need=${need} keyOf=${(/** @type {number} */ i) => i}
+    <${List} cls="transcript" label="Transcript" count=${talk.count} follow handle=${list} start=${wanted ?? seen} estimate=${44} need=${need} keyOf=${(/** @type {number} */ i) => i}
       onEnd=${(/** @type {boolean} */ isAtEnd) => setSeen(isAtEnd ? null : talk.count)}
       draw=${(/** @type {number} */ n) => {
         if (n >= talk.total) return html`<div class="it it-reply live">${talk.saying.thinking && html`<p class="it-thinking dim">${talk.saying.thinking.slice(-400)}</p>`}<div class="md"><p class="md-p pre">${talk.saying.text}<span class="caret" aria-hidden="true"></span></p></div></div>`;

@@ -237,10 +237,19 @@ impl Index {
         self.entries.get(usize::try_from(n).ok()?).copied()
     }
 
+    /// How many items somebody has read who has read up to this record.
+    pub(crate) fn read_to(&self, seq: u64) -> u64 {
+        self.entries.partition_point(|entry| entry.seq <= seq) as u64
+    }
+
+    /// The record that the last item begins with.
+    pub(crate) fn last_seq(&self) -> Option<u64> {
+        self.entries.last().map(|entry| entry.seq)
+    }
+
     /// The item that a record belongs to, or the next one.
     pub(crate) fn item_of(&self, seq: u64) -> u64 {
-        let behind = self.entries.partition_point(|entry| entry.seq <= seq);
-        behind.saturating_sub(1) as u64
+        self.read_to(seq).saturating_sub(1)
     }
 }
 

@@ -8,7 +8,7 @@ mod shelf;
 
 pub(crate) use index::Index;
 pub(crate) use item::todo;
-pub(crate) use routes::{output, transcript, usage};
+pub(crate) use routes::{output, seen, transcript, usage};
 pub(crate) use shelf::Shelf;
 
 use std::path::Path;

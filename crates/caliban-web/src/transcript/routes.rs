@@ -1,4 +1,4 @@
-//! `…/transcript`, `…/output/{call}`, `…/usage`.
+//! `…/transcript`, `…/seen`, `…/output/{call}`, `…/usage`.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{From, index, item, page};
 use crate::app::App;
 use crate::error::Problem;
-use crate::input::Asked;
+use crate::input::{Asked, Input};
 use crate::render::Terminal;
 
 /// The largest output that is read.
@@ -45,8 +45,38 @@ pub(crate) async fn transcript(
         (None, None) => From::End,
     };
     let path = row.dir.join(TRANSCRIPT);
-    let read = move |app: &App| app.shelf.with(&path, |index| page(&path, index, from, part.limit));
+    let read = move |app: &App| {
+        let mark = app.seen().of(&format!("{repo}/{}", row.id));
+        app.shelf.with(&path, |index| {
+            let mut page = page(&path, index, from, part.limit)?;
+            page["seen"] = json!(mark.map(|seq| index.read_to(seq)));
+            Ok(page)
+        })
+    };
     blocking(app, read).await.map(Json)
+}
+
+/// `POST …/seen`: the record of the last item that was on a screen.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Mark {
+    seq: u64,
+}
+
+/// Keeps how far somebody has read. The answer says how far that is on all devices.
+pub(crate) async fn seen(
+    State(app): State<Arc<App>>,
+    Path((repo, id)): Path<(String, String)>,
+    Input(Mark { seq }): Input<Mark>,
+) -> Result<Json<Value>, Problem> {
+    let (row, _) = app.agent(&repo, &id)?;
+    let path = row.dir.join(TRANSCRIPT);
+    let kept = blocking(app, move |app| {
+        // Nobody has read what is not there yet.
+        let Some(last) = app.shelf.with(&path, |index| Ok(index.last_seq()))? else { return Ok(None) };
+        let agent = format!("{repo}/{}", row.id);
+        app.seen().mark(&agent, seq.min(last), caliban_contract::wall_ms()).map(Some)
+    });
+    Ok(Json(json!({ "seq": kept.await? })))
 }
 
 /// Which part of an output.

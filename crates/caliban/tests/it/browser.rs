@@ -402,3 +402,53 @@ fn version_of(link: &str) -> usize {
     let capacity = [17, 32, 53, 78, 106, 134, 154, 192];
     1 + capacity.iter().position(|bytes| link.len() <= *bytes).unwrap()
 }
+
+#[test]
+fn what_is_new_is_still_new_after_a_reload_and_on_another_device() {
+    let long: String = (0..80).map(|line| format!("paragraph {line}\n\n")).collect();
+    let fleet = Fleet::new(script![
+        text(long.clone()).on_first("the task"),
+        text(format!("and more\n\n{long}")).on_first("the task"),
+    ]);
+    let id = fleet.bg("the task", ["--label", "talker", "--interactive"]);
+    fleet.wait_for(&id, "idle");
+    let dashboard = Dashboard::start(&fleet);
+    let path = dashboard.agent(&id);
+    let is_all_read = || {
+        let page = dashboard.get(&format!("{path}/transcript")).json();
+        page["seen"] == page["total"]
+    };
+    let browser = Browser::start(&fleet.place.env);
+    let page = browser.page();
+    page.size(1600, 900);
+    sign_in(&page, &dashboard);
+    page.see(".agent-row", "talker");
+    page.click(".agent-row a");
+    page.see(".transcript", "paragraph 79");
+    wait_until("what is on the screen is read", is_all_read);
+    page.eval("document.querySelector('.transcript').scrollTop = 300");
+    page.see(".fresh", "to the end");
+    fleet.run(["agents", "send", &id, "go on"]).ok();
+    page.see(".fresh", "new");
+    fleet.wait_for(&id, "idle");
+    // The message, the prompt that it became, the reply and the end of the turn.
+    page.see(".fresh", "4 new");
+    let address = page.eval("location.href").as_str().unwrap().to_owned();
+    page.goto(&address);
+    page.see(".fresh", "4 new");
+    let link = dashboard.post("/api/v1/links", &json!({})).json()["url"].as_str().unwrap().to_owned();
+    let other = browser.page();
+    other.size(380, 760);
+    other.goto(&link);
+    other.see("[role=status]", "live");
+    other.goto(&address);
+    other.see(".fresh", "4 new");
+    assert!(!is_all_read());
+    // Read on one device is read on the other.
+    other.click(".fresh");
+    wait_until("it is read", is_all_read);
+    page.goto(&address);
+    page.see(".transcript", "paragraph 79");
+    assert_eq!(page.eval("document.querySelectorAll('.fresh').length"), 0);
+    assert_eq!((page.complaints(), other.complaints()), (Vec::<String>::new(), Vec::new()));
+}

@@ -320,6 +320,35 @@ fn a_turn_that_runs_is_cancelled_and_the_agent_goes_on_with_the_next_message() {
 }
 
 #[test]
+fn how_far_one_has_read_is_kept_and_never_goes_back() {
+    let fleet = Fleet::new(script![text("one").on_first("the task")]);
+    let id = fleet.bg("the task", []);
+    fleet.run(["agents", "wait", &id]).ok();
+    let dashboard = Dashboard::start(&fleet);
+    let path = dashboard.agent(&id);
+    let page = |dashboard: &Dashboard| dashboard.get(&format!("{path}/transcript")).json();
+    let first = page(&dashboard);
+    assert_eq!((&first["total"], &first["seen"]), (&json!(4), &Value::Null), "{first:#}");
+    let seq = |n: usize| first["records"][n]["seq"].as_u64().unwrap();
+    let mark = |seq: u64| {
+        let answer = dashboard.post(&format!("{path}/seen"), &json!({ "seq": seq }));
+        (answer.status, answer.json()["seq"].as_u64())
+    };
+    assert_eq!(mark(seq(1)), (200, Some(seq(1))));
+    assert_eq!(page(&dashboard)["seen"], 2);
+    // Twice is once, back is nowhere, and nobody has read what is not there.
+    assert_eq!(mark(seq(1)), (200, Some(seq(1))));
+    assert_eq!(mark(seq(0)), (200, Some(seq(1))));
+    assert_eq!(page(&dashboard)["seen"], 2);
+    assert_eq!(mark(u64::MAX), (200, Some(seq(3))));
+    assert_eq!(dashboard.post(&format!("{path}/seen"), &json!({})).status, 400);
+    drop(dashboard);
+    let again = Dashboard::start(&fleet);
+    again.agent(&id);
+    assert_eq!(page(&again)["seen"], 4);
+}
+
+#[test]
 fn a_new_agent_is_spawned_and_what_is_wrong_with_a_request_is_said() {
     let fleet = Fleet::new(script![text("first").on_first("one"), text("second").on_first("two")]);
     let first = fleet.bg("one", []);
