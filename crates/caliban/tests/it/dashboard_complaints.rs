@@ -1,4 +1,4 @@
-//! Complaints about other dashboards (PAGES.md 6) that are not about looks: approvals that get lost, and one repo at a time.
+//! Complaints about other dashboards that are not about looks: approvals that get lost, and one repo at a time.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The dashboard for other machines (PAGES.md 4): what is refused before it listens, TLS with names of the certificate, a proxy.
+//! The dashboard for other machines: what is refused before it listens, TLS with names of the certificate, a proxy.
 
 use std::path::PathBuf;
 
