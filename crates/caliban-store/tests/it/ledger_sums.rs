@@ -116,8 +116,9 @@ impl Model {
     }
 
     fn fits(&self, agent: usize, tokens: u64) -> bool {
+        // A request that asks for nothing is not stopped, not even where a pool is overdrawn.
         let fits = |(spent, held): (u64, u64), limit: Option<u64>| {
-            limit.is_none_or(|limit| spent + held + tokens <= limit)
+            tokens == 0 || limit.is_none_or(|limit| spent + held + tokens <= limit)
         };
         let Some(asking) = &self.agents[agent] else { return false };
         let trees = self.above(agent).into_iter().all(|top| {
