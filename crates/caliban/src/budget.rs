@@ -34,8 +34,11 @@ struct Shown {
     in_flight_micro_usd: u64,
     limit_tokens: Option<u64>,
     limit_micro_usd: Option<u64>,
-    /// Where the limit comes from: `settings`, `set` (by `caliban budget set`) or `agent`.
+    /// Where the limit comes from: `settings`, `set` (by `caliban budget set`, or raised by a yes) or `agent`.
     limit_from: Option<&'static str>,
+    /// What the settings say, also where something else holds.
+    settings_limit_tokens: Option<u64>,
+    settings_limit_micro_usd: Option<u64>,
 }
 
 /// A line of the history, as it is shown.
@@ -118,7 +121,7 @@ pub(crate) async fn tree_limits(places: &Places, id: AgentId) -> Option<Limits> 
     }
     let account = AccountId::new(base.file_name()?.to_str()?, &id.to_string());
     let mut ledger = Ledger::open(&StoreUrl::sqlite(file)).await.ok()?;
-    let state = ledger.pool(&Pool::Tree(account)).await.ok()?;
+    let state = ledger.pool(&Pool::Tree(account), Limits::NONE).await.ok()?;
     ledger.close().await;
     state.limits
 }
@@ -154,7 +157,7 @@ impl Column {
 }
 
 impl Shown {
-    fn new(pool: String, meter: &Meter, limits: Limits, from: &'static str) -> Self {
+    fn new(pool: String, meter: &Meter, limits: Limits, from: &'static str, of_settings: Limits) -> Self {
         let has_limit = (limits.tokens, limits.usd) != (None, None);
         Self {
             pool,
@@ -166,6 +169,8 @@ impl Shown {
             limit_tokens: limits.tokens,
             limit_micro_usd: limits.usd.map(|usd| usd.0),
             limit_from: has_limit.then_some(from),
+            settings_limit_tokens: of_settings.tokens,
+            settings_limit_micro_usd: of_settings.usd.map(|usd| usd.0),
         }
     }
 
@@ -199,18 +204,18 @@ async fn of_today(ledger: &mut Ledger, loaded: &Loaded, today: Date) -> Result<V
     ];
     let mut shown = Vec::new();
     for (pool, name, of_settings) in pools {
-        let state = ledger.pool(&pool).await?;
+        let state = ledger.pool(&pool, of_settings).await?;
         let (limits, from) = state.limits.map_or((of_settings, "settings"), |limits| (limits, "set"));
-        shown.push(Shown::new(name, &state.meter, limits, from));
+        shown.push(Shown::new(name, &state.meter, limits, from, of_settings));
     }
     Ok(shown)
 }
 
 async fn of_agent(ledger: &mut Ledger, name: &str) -> Result<Shown, Failure> {
     let id = find(ledger, name).await?;
-    let state = ledger.pool(&Pool::Tree(id.clone())).await?;
+    let state = ledger.pool(&Pool::Tree(id.clone()), Limits::NONE).await?;
     let name = format!("agent {}", id.short());
-    Ok(Shown::new(name, &state.meter, state.limits.unwrap_or(Limits::NONE), "agent"))
+    Ok(Shown::new(name, &state.meter, state.limits.unwrap_or(Limits::NONE), "agent", Limits::NONE))
 }
 
 /// The account that a person means.

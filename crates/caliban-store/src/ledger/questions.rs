@@ -112,23 +112,33 @@ impl Ledger {
 }
 
 async fn raise(conn: &mut SqliteConnection, reached: &Reached, by: u64) -> Result<bool, sqlx::Error> {
-    let now = limits_in(&mut *conn, &reached.pool).await?.unwrap_or(reached.of_settings);
+    let pool = &reached.pool;
+    let now = limits_in(&mut *conn, pool, reached.of_settings).await?.unwrap_or(reached.of_settings);
     if now.of(reached.kind) != Some(reached.limit) {
         return Ok(false);
     }
     let text = limits_text(now.with(reached.kind, reached.limit.saturating_add(by)));
-    let (kind, subject) = reached.pool.key();
-    let statement = match &reached.pool {
-        Pool::Agent(_) => sqlx::query("UPDATE accounts SET own_limits = $1 WHERE id = $2"),
-        Pool::Tree(_) => sqlx::query("UPDATE accounts SET tree_limits = $1 WHERE id = $2"),
-        Pool::RepoDay(..) | Pool::Day(_) => sqlx::query(
-            "INSERT INTO limits (limits, subject, kind) VALUES ($1, $2, $3) \
-             ON CONFLICT (kind, subject) DO UPDATE SET limits = excluded.limits",
-        ),
-        Pool::Everything => return Ok(false),
+    let (kind, subject) = pool.key();
+    let statement = match (pool, pool.set_limit()) {
+        (Pool::Agent(_), _) => {
+            sqlx::query("UPDATE accounts SET own_limits = $1 WHERE id = $2").bind(text).bind(subject)
+        }
+        (Pool::Tree(_), _) => {
+            sqlx::query("UPDATE accounts SET tree_limits = $1 WHERE id = $2").bind(text).bind(subject)
+        }
+        // For those to whom the same limit applies: the settings of another repo may say another one.
+        (_, Some(whose)) => sqlx::query(
+            "INSERT INTO raised (limits, subject, kind, instead_of) VALUES ($1, $2, $3, \
+               coalesce((SELECT limits FROM limits WHERE kind = $3 AND subject = $4), $5)) \
+             ON CONFLICT (kind, subject, instead_of) DO UPDATE SET limits = excluded.limits",
+        )
+        .bind(text)
+        .bind(subject)
+        .bind(kind)
+        .bind(whose.key().1)
+        .bind(limits_text(reached.of_settings)),
+        (_, None) => return Ok(false),
     };
-    let statement = statement.bind(text).bind(subject);
-    let statement = if reached.pool.set_limit().is_some() { statement.bind(kind) } else { statement };
     Ok(statement.execute(conn).await?.rows_affected() > 0)
 }
 

@@ -193,12 +193,13 @@ async fn pools(
         ("day", day.as_str(), Scope::Day, request.per_day),
         ("all", EVERYTHING, Scope::Pool, Limits::NONE),
     ];
-    let mut rows = shared(&mut *conn, &repo_day, &day, &repo).await?;
+    let of_settings = [request.per_repo_day, request.per_day].map(limits_text);
+    let mut rows = shared(&mut *conn, &repo_day, &day, &repo, &of_settings).await?;
     if rows.len() < wanted.len() {
         for (kind, subject, _, _) in &wanted {
             meters::make(&mut *conn, kind, subject).await?;
         }
-        rows = shared(&mut *conn, &repo_day, &day, &repo).await?;
+        rows = shared(&mut *conn, &repo_day, &day, &repo, &of_settings).await?;
     }
     for (kind, _, scope, limits) in wanted {
         if let Some(row) = rows.iter().find(|row| row.get::<&str, _>("kind") == kind) {
@@ -215,22 +216,27 @@ async fn pools(
     Ok(Some((account, pools)))
 }
 
-/// The meters that are not an agent's, with the limits that a person has set.
+/// The meters that are not an agent's, with the limits that a person has set or raised in the place of the settings' (the repo's
+/// day, the day).
 async fn shared(
     conn: &mut SqliteConnection,
     repo_day: &str,
     day: &str,
     repo: &str,
+    [per_repo_day, per_day]: &[String; 2],
 ) -> Result<Vec<SqliteRow>, sqlx::Error> {
     sqlx::query(
-        "SELECT m.*, coalesce(today.limits, l.limits) AS limits FROM meters m \
-         LEFT JOIN limits today ON today.kind = m.kind AND today.subject = m.subject \
-         LEFT JOIN limits l ON l.kind = m.kind AND l.subject = CASE m.kind WHEN 'repo_day' THEN $3 ELSE '' END \
+        "SELECT m.*, coalesce(r.limits, s.limits) AS limits FROM meters m \
+         LEFT JOIN limits s ON s.kind = m.kind AND s.subject = CASE m.kind WHEN 'repo_day' THEN $3 ELSE '' END \
+         LEFT JOIN raised r ON r.kind = m.kind AND r.subject = m.subject \
+           AND r.instead_of = coalesce(s.limits, CASE m.kind WHEN 'repo_day' THEN $4 ELSE $5 END) \
          WHERE (m.kind, m.subject) IN (('repo_day', $1), ('day', $2), ('all', ''))",
     )
     .bind(repo_day)
     .bind(day)
     .bind(repo)
+    .bind(per_repo_day)
+    .bind(per_day)
     .fetch_all(conn)
     .await
 }

@@ -3,8 +3,8 @@
 //! `accounts` are agents: fleet agents, sessions, their sub-agents. `meters` are the pools that a request counts in: one for
 //! the agent itself, one for each tree that it belongs to, one for its repo's day, one for the day, one for everything.
 //! `reservations` are requests in flight, each with its process; an id is never given twice. `history` is what was settled,
-//! by day, agent and model. `limits` are those that a person has set beside the settings: for each day, or (by a yes at a limit)
-//! for one. `questions` are limits that somebody is asking a person about. `lanes` and `tickets` are the
+//! by day, agent and model. `limits` are those that a person has set beside the settings, for each day; `raised` are those
+//! that a yes at a limit has put in the place of another one, for one day. `questions` are limits that somebody is asking a person about. `lanes` and `tickets` are the
 //! governor's: how each provider's key may be used now, and who waits for it.
 
 use crate::open::Schema;
@@ -30,6 +30,13 @@ CREATE TABLE questions (
   started BIGINT NOT NULL,
   denied_ms BIGINT,
   PRIMARY KEY (kind, subject)
+) WITHOUT ROWID;
+CREATE TABLE raised (
+  kind TEXT NOT NULL CHECK (kind IN ('repo_day', 'day')),
+  subject TEXT NOT NULL,
+  instead_of TEXT NOT NULL,
+  limits TEXT NOT NULL,
+  PRIMARY KEY (kind, subject, instead_of)
 ) WITHOUT ROWID;
 ";
 

@@ -55,8 +55,8 @@ impl Pool {
 pub struct PoolState {
     /// Spent and held.
     pub meter: Meter,
-    /// The limits that the ledger has for it: an agent's, or what a person has set for a day. Those of the settings are not
-    /// in it.
+    /// The limits that the ledger has for it: an agent's, or what a person has set or raised for a day. `None` where those of
+    /// the settings hold.
     pub limits: Option<Limits>,
 }
 
@@ -79,11 +79,11 @@ impl SetLimit {
 }
 
 impl Ledger {
-    /// How a pool stands now; nothing where nobody has spent from it.
+    /// How a pool stands now; nothing where nobody has spent from it. The settings' limits tell which raise of a day holds.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn pool(&mut self, pool: &Pool) -> Result<PoolState, StoreError> {
+    pub async fn pool(&mut self, pool: &Pool, of_settings: Limits) -> Result<PoolState, StoreError> {
         let (kind, subject) = pool.key();
         let conn = self.db.conn().await?;
         let row = sqlx::query("SELECT * FROM meters WHERE kind = $1 AND subject = $2")
@@ -93,7 +93,7 @@ impl Ledger {
             .await
             .map_err(|error| self.db.words(error))?;
         let conn = self.db.conn().await?;
-        let limits = limits_in(conn, pool).await.map_err(|error| self.db.words(error))?;
+        let limits = limits_in(conn, pool, of_settings).await.map_err(|error| self.db.words(error))?;
         Ok(PoolState { meter: row.as_ref().map(meters::meter).unwrap_or_default(), limits })
     }
 
@@ -123,13 +123,15 @@ impl Ledger {
         self.db
             .write(async |tx: &mut Tx<'_>| -> Result<(), StoreError> {
                 let of_one_day = match whose {
-                    SetLimit::Day => sqlx::query("DELETE FROM limits WHERE kind = $1 AND subject <> $2"),
+                    SetLimit::Day => sqlx::query("DELETE FROM raised WHERE kind = $1").bind(kind),
                     // The day and a blank stand before the repo.
-                    SetLimit::RepoDay(_) => sqlx::query(
-                        "DELETE FROM limits WHERE kind = $1 AND subject <> $2 AND substr(subject, 12) = $2",
-                    ),
+                    SetLimit::RepoDay(_) => {
+                        sqlx::query("DELETE FROM raised WHERE kind = $1 AND substr(subject, 12) = $2")
+                            .bind(kind)
+                            .bind(&subject)
+                    }
                 };
-                let cleared = of_one_day.bind(kind).bind(&subject).execute(tx.conn()).await;
+                let cleared = of_one_day.execute(tx.conn()).await;
                 cleared.map_err(|error| tx.words(error))?;
                 let query = match limits {
                     Some(limits) => sqlx::query(
@@ -149,10 +151,12 @@ impl Ledger {
     }
 }
 
-/// The limits that the ledger has for a pool. Of a day: what was raised for it, else what holds for each.
+/// The limits that the ledger has for a pool. Of a day: what a person has set for each, else the settings', and what a yes
+/// has put in their place.
 pub(super) async fn limits_in(
     conn: &mut SqliteConnection,
     pool: &Pool,
+    of_settings: Limits,
 ) -> Result<Option<Limits>, sqlx::Error> {
     let column = match pool {
         Pool::Agent(_) => "own_limits",
@@ -164,11 +168,15 @@ pub(super) async fn limits_in(
     let row = match pool.set_limit() {
         Some(whose) => {
             sqlx::query(
-                "SELECT limits FROM limits WHERE kind = $1 AND subject IN ($2, $3) ORDER BY subject = $2 DESC LIMIT 1",
+                "SELECT coalesce(r.limits, s.limits) AS limits FROM (SELECT $1 AS kind) k \
+                 LEFT JOIN limits s ON s.kind = k.kind AND s.subject = $3 \
+                 LEFT JOIN raised r ON r.kind = k.kind AND r.subject = $2 AND r.instead_of = coalesce(s.limits, $4) \
+                 WHERE coalesce(r.limits, s.limits) IS NOT NULL",
             )
             .bind(kind)
             .bind(&subject)
             .bind(whose.key().1)
+            .bind(limits_text(of_settings))
             .fetch_optional(conn)
             .await?
         }

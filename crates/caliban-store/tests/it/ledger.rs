@@ -93,7 +93,7 @@ impl World {
     }
 
     async fn pool(&mut self, pool: Pool) -> (u64, u64) {
-        let state = self.ledger.pool(&pool).await.expect("pool");
+        let state = self.ledger.pool(&pool, Limits::NONE).await.expect("pool");
         (state.meter.spent.usage.total(), state.meter.held.tokens)
     }
 }
@@ -326,12 +326,21 @@ async fn r20_a_yes_raises_the_limit_that_was_shown_once_and_a_day_for_that_day_o
     assert!(!world.ledger.raise(&of_agent, 25).await.expect("raise"), "it is another limit now");
     // The next start with the same settings keeps it; with others, those hold.
     world.opens(&own).await;
-    assert_eq!(world.ledger.pool(&Pool::Agent(id("a"))).await.expect("pool").limits, Some(tokens(75)));
+    assert_eq!(
+        world.ledger.pool(&Pool::Agent(id("a")), Limits::NONE).await.expect("pool").limits,
+        Some(tokens(75))
+    );
     world.opens(&Account { own: tokens(40), ..own.clone() }).await;
-    assert_eq!(world.ledger.pool(&Pool::Agent(id("a"))).await.expect("pool").limits, Some(tokens(40)));
+    assert_eq!(
+        world.ledger.pool(&Pool::Agent(id("a")), Limits::NONE).await.expect("pool").limits,
+        Some(tokens(40))
+    );
     let tree = reached(Pool::Tree(id("a")), 100);
     assert!(world.ledger.raise(&tree, 50).await.expect("raise"));
-    assert_eq!(world.ledger.pool(&Pool::Tree(id("a"))).await.expect("pool").limits, Some(tokens(150)));
+    assert_eq!(
+        world.ledger.pool(&Pool::Tree(id("a")), Limits::NONE).await.expect("pool").limits,
+        Some(tokens(150))
+    );
     // A day's limit of the settings, for that day; the next has what it had.
     world.opens(&account("b", None, Limits::NONE)).await;
     assert_eq!(over(world.asks_on("b", 120, DAY, tokens(100), 1).await), Some(Scope::Day));
@@ -341,12 +350,38 @@ async fn r20_a_yes_raises_the_limit_that_was_shown_once_and_a_day_for_that_day_o
     assert_eq!(over(world.asks_on("b", 120, tomorrow, tokens(100), 1).await), Some(Scope::Day));
     let repo = Pool::RepoDay("/repo".into(), DAY);
     assert!(world.ledger.raise(&reached(repo.clone(), 100), 50).await.expect("raise"));
-    assert_eq!(world.ledger.pool(&repo).await.expect("pool").limits, Some(tokens(150)));
+    assert_eq!(world.ledger.pool(&repo, tokens(100)).await.expect("pool").limits, Some(tokens(150)));
     // What a person sets afterwards takes its place.
     world.ledger.change_limit(&SetLimit::RepoDay("/repo".into()), None).await.expect("unset");
-    assert_eq!(world.ledger.pool(&repo).await.expect("pool").limits, None);
+    assert_eq!(world.ledger.pool(&repo, tokens(100)).await.expect("pool").limits, None);
     world.ledger.change_limit(&SetLimit::Day, Some(tokens(90))).await.expect("set");
-    assert_eq!(world.ledger.pool(&Pool::Day(DAY)).await.expect("pool").limits, Some(tokens(90)));
+    assert_eq!(
+        world.ledger.pool(&Pool::Day(DAY), Limits::NONE).await.expect("pool").limits,
+        Some(tokens(90))
+    );
+}
+
+#[tokio::test]
+async fn r20_a_yes_at_a_days_limit_raises_no_other_limit_of_that_day() {
+    let mut world = world().await;
+    world.opens(&account("a", None, Limits::NONE)).await;
+    // The settings of one repo narrow the day to 100 tokens; elsewhere it has 1,000.
+    let narrow = Reached { pool: Pool::Day(DAY), kind: Kind::Tokens, limit: 100, of_settings: tokens(100) };
+    assert_eq!(over(world.asks_on("a", 120, DAY, tokens(100), 1).await), Some(Scope::Day));
+    assert!(world.ledger.raise(&narrow, 50).await.expect("raise"));
+    world.asks_on("a", 120, DAY, tokens(100), 1).await.expect("raised");
+    world.asks_on("a", 500, DAY, tokens(1_000), 1).await.expect("the wide limit holds as it was");
+    assert_eq!(over(world.asks_on("a", 500, DAY, tokens(1_000), 1).await), Some(Scope::Day));
+    // Raised once more, it is still one limit.
+    assert!(world.ledger.raise(&Reached { limit: 150, ..narrow.clone() }, 700).await.expect("raise"));
+    world.asks_on("a", 200, DAY, tokens(100), 1).await.expect("raised again");
+    // A limit that a person has set can be raised, too, and what a person sets takes back every raise.
+    world.ledger.change_limit(&SetLimit::Day, Some(tokens(900))).await.expect("set");
+    assert_eq!(over(world.asks_on("a", 200, DAY, tokens(100), 1).await), Some(Scope::Day));
+    assert!(world.ledger.raise(&Reached { limit: 900, ..narrow.clone() }, 600).await.expect("raise"));
+    world.asks_on("a", 200, DAY, tokens(1_000), 1).await.expect("for whoever has the set limit");
+    world.ledger.change_limit(&SetLimit::Day, None).await.expect("unset");
+    assert_eq!(over(world.asks_on("a", 1, DAY, tokens(100), 1).await), Some(Scope::Day));
 }
 
 #[tokio::test]

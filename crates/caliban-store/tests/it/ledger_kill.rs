@@ -95,7 +95,7 @@ async fn r20_fifty_kills_in_the_middle_of_requests_pass_no_limit_and_lose_nothin
         workers[which].kill().expect("kill");
         workers[which].wait().expect("wait");
         workers[which] = start(dir.path());
-        let meter = ledger.pool(&Pool::Tree(id("root"))).await.expect("pool").meter;
+        let meter = ledger.pool(&Pool::Tree(id("root")), Limits::NONE).await.expect("pool").meter;
         let used = meter.spent.usage.total() + meter.held.tokens;
         assert!(used <= LIMIT, "{used} of {LIMIT}");
     }
@@ -104,11 +104,11 @@ async fn r20_fifty_kills_in_the_middle_of_requests_pass_no_limit_and_lose_nothin
         assert!(worker.wait().expect("wait").success());
     }
     ledger.settle_dead(|_| true).await.expect("dead");
-    let meter = ledger.pool(&Pool::Tree(id("root"))).await.expect("pool").meter;
+    let meter = ledger.pool(&Pool::Tree(id("root")), Limits::NONE).await.expect("pool").meter;
     let spent = meter.spent.usage.total();
     assert_eq!((meter.held.tokens, ledger.in_flight().await.expect("count")), (0, 0));
     assert!(spent <= LIMIT && spent > LIMIT - 400, "{spent} of {LIMIT}");
     assert!(noted(dir.path(), "settled") <= spent, "what was settled is there");
-    let day = ledger.pool(&Pool::Day(DAY)).await.expect("pool").meter.spent.usage.total();
+    let day = ledger.pool(&Pool::Day(DAY), Limits::NONE).await.expect("pool").meter.spent.usage.total();
     assert_eq!(day, spent, "every pool has the same sum");
 }

@@ -122,13 +122,13 @@ async fn check(family: Vec<(Option<usize>, Option<u64>)>, per_day: Limits, steps
             Step::Settle { .. } | Step::Release { .. } => {}
         }
         for agent in 0..AGENTS {
-            let tree = ledger.pool(&Pool::Tree(id(&name(agent)))).await.expect("pool").meter;
+            let tree = ledger.pool(&Pool::Tree(id(&name(agent))), Limits::NONE).await.expect("pool").meter;
             assert_eq!(Some(tree.spent), model.tree_spent(&name(agent)));
-            let own = ledger.pool(&Pool::Agent(id(&name(agent)))).await.expect("pool").meter;
+            let own = ledger.pool(&Pool::Agent(id(&name(agent))), Limits::NONE).await.expect("pool").meter;
             assert_eq!(Some(own.spent), model.spent(&name(agent)));
         }
         for pool in [Pool::Day(DAY), Pool::RepoDay("/repo".into(), DAY), Pool::Everything] {
-            let state = ledger.pool(&pool).await.expect("pool").meter;
+            let state = ledger.pool(&pool, Limits::NONE).await.expect("pool").meter;
             assert_eq!(state.spent, model.pool_spent(), "{pool:?}");
         }
         assert_eq!(ledger.in_flight().await.expect("count"), open.len() as u64);

@@ -153,7 +153,7 @@ async fn check(settings: Option<u64>, steps: Vec<Step>) {
         take(&mut ledger, &mut model, step).await;
         for agent in 0..AGENTS {
             let of = async |ledger: &mut Ledger, pool| {
-                let meter = ledger.pool(&pool).await.expect("pool").meter;
+                let meter = ledger.pool(&pool, Limits::NONE).await.expect("pool").meter;
                 (meter.spent.usage.total(), meter.held.tokens)
             };
             let tree = of(&mut ledger, Pool::Tree(id(&name(agent)))).await;

@@ -301,6 +301,11 @@ impl Hub {
         self.count(&mut state);
     }
 
+    /// What was spent today and may be, as it was last read.
+    pub(crate) fn today(&self) -> Value {
+        self.state().today.clone()
+    }
+
     /// What was spent today and may be.
     pub(crate) fn put_today(&self, today: Value) {
         let mut state = self.state();

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use caliban_core::budget::Meter;
+use caliban_core::budget::{Limits, Meter};
+use caliban_core::price::MicroUsd;
 use caliban_store::ledger::{FILE, Ledger, Pool};
 use caliban_store::{StoreError, StoreUrl};
 use jiff::Zoned;
@@ -20,24 +21,17 @@ const LOOK: Duration = Duration::from_secs(2);
 /// How old what the settings say may get, while agents spend.
 const SETTINGS_AGE: Duration = Duration::from_secs(60);
 
-/// What may be spent in a day.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Most {
-    micro_usd: Option<u64>,
-    tokens: Option<u64>,
-}
-
 /// Before the ledger was read.
 pub(super) fn unknown() -> Value {
-    told(&Meter::default(), Most::default())
+    told(&Meter::default(), Limits::NONE)
 }
 
-fn told(meter: &Meter, most: Most) -> Value {
+fn told(meter: &Meter, most: Limits) -> Value {
     json!({
         "micro_usd": meter.spent.usd.0,
         "is_whole": meter.spent.unpriced == 0,
         "tokens": meter.spent.usage.total(),
-        "budget_micro_usd": most.micro_usd,
+        "budget_micro_usd": most.usd.map(|usd| usd.0),
         "budget_tokens": most.tokens,
     })
 }
@@ -46,14 +40,14 @@ fn told(meter: &Meter, most: Most) -> Value {
 pub(crate) async fn follow(app: Arc<App>) {
     let file = app.options.sources.data.join(FILE);
     let mut seen = None;
-    let mut of_settings: Option<(Instant, Most)> = None;
+    let mut of_settings: Option<(Instant, Limits)> = None;
     loop {
         let now = (Zoned::now().date(), written(&file));
         if seen != Some(now) {
             if of_settings.is_none_or(|(at, _)| at.elapsed() >= SETTINGS_AGE) {
                 of_settings = Some((Instant::now(), settings(&app).await));
             }
-            let most = of_settings.map(|(_, most)| most).unwrap_or_default();
+            let most = of_settings.map_or(Limits::NONE, |(_, most)| most);
             // One that cannot be read just now is read again: the bar shows what it was.
             if let Ok(today) = read(&file, now.0, most).await {
                 app.hub.put_today(today);
@@ -72,30 +66,26 @@ fn written(file: &Path) -> [Option<SystemTime>; 2] {
     [at(file), at(Path::new(&log))]
 }
 
-async fn read(file: &Path, day: Date, of_settings: Most) -> Result<Value, StoreError> {
+async fn read(file: &Path, day: Date, of_settings: Limits) -> Result<Value, StoreError> {
     // Reading makes no ledger.
     if !file.exists() {
         return Ok(told(&Meter::default(), of_settings));
     }
     let mut ledger = Ledger::open(&StoreUrl::sqlite(file)).await?;
-    let pool = ledger.pool(&Pool::Day(day)).await;
+    let pool = ledger.pool(&Pool::Day(day), of_settings).await;
     ledger.close().await;
     let pool = pool?;
-    // What a person has set takes the place of the settings.
-    let most = pool
-        .limits
-        .map_or(of_settings, |limits| Most { micro_usd: limits.usd.map(|usd| usd.0), tokens: limits.tokens });
-    Ok(told(&pool.meter, most))
+    Ok(told(&pool.meter, pool.limits.unwrap_or(of_settings)))
 }
 
 /// What the user's own settings say. Only `caliban` reads them; outside of a repo those of no repo count.
-async fn settings(app: &App) -> Most {
+async fn settings(app: &App) -> Limits {
     let data = app.options.sources.data.to_string_lossy().into_owned();
     let args = ["-C", &data, "budget", "show", "--json"].map(str::to_owned);
     // Without it there is a sum without a budget beside it.
     let pools = program::json(&app.options.programs.caliban, &args, None).await.unwrap_or_default();
     let day = pools.as_array().into_iter().flatten().find(|pool| pool["pool"] == "all agents today");
-    let of_settings = day.filter(|pool| pool["limit_from"] == "settings");
-    let amount = |name: &str| of_settings.and_then(|pool| pool[name].as_u64());
-    Most { micro_usd: amount("limit_micro_usd"), tokens: amount("limit_tokens") }
+    let amount = |name: &str| day.and_then(|pool| pool[name].as_u64());
+    let (tokens, usd) = (amount("settings_limit_tokens"), amount("settings_limit_micro_usd").map(MicroUsd));
+    Limits { tokens, usd, ..Limits::NONE }
 }

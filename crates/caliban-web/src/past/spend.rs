@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use caliban_core::budget::Spent;
 use caliban_core::inert;
-use caliban_store::ledger::{By, FILE, Filter, Ledger, Line, Pool};
+use caliban_store::ledger::{By, FILE, Filter, Ledger, Line};
 use caliban_store::{StoreError, StoreUrl};
 use jiff::civil::Date;
 use jiff::{ToSpan as _, Zoned};
@@ -70,7 +70,6 @@ struct Read {
     week: Sum,
     total: Sum,
     /// What all agents may spend today, where a person has set that.
-    budget: Option<u64>,
     days: Vec<Line>,
     models: Vec<Line>,
     agents: Vec<Line>,
@@ -88,12 +87,10 @@ async fn read(ledger: &mut Ledger, days: u16) -> Result<Read, StoreError> {
         let line = ledger.history(&[], filter).await?.into_iter().next();
         sums.push(line.map(|line| sum(&line)).unwrap_or_default());
     }
-    let budget = ledger.pool(&Pool::Day(today)).await?.limits.and_then(|limits| limits.usd);
     Ok(Read {
         today: sums.first().copied().unwrap_or_default(),
         week: sums.get(1).copied().unwrap_or_default(),
         total: sums.get(2).copied().unwrap_or_default(),
-        budget: budget.map(|limit| limit.0),
         days: ledger.history(&[By::Day], &all).await?,
         models: ledger.history(&[By::Model], &all).await?,
         agents: ledger.history(&[By::Agent, By::Label, By::Repo], &all).await?,
@@ -140,7 +137,7 @@ fn answer(app: &App, read: &Read) -> Value {
         "today": figures(&read.today),
         "week": figures(&read.week),
         "total": figures(&read.total),
-        "budget": read.budget.map(|limit| json!({"limit_micro_usd": limit})),
+        "budget": app.hub.today()["budget_micro_usd"].as_u64().map(|limit| json!({"limit_micro_usd": limit})),
         "days": days,
         "by_agent": agents,
         "by_model": models,

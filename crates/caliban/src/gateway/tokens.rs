@@ -110,7 +110,7 @@ async fn listed(loaded: &Loaded) -> Result<Vec<Listed>, Failure> {
     let mut listed = Vec::new();
     for token in kept(loaded).list()? {
         let account = AccountId::new(&caliban_contract::repo_hash(&token.repo), &token.account());
-        let state = ledger.pool(&Pool::Tree(account)).await?;
+        let state = ledger.pool(&Pool::Tree(account), Limits::NONE).await?;
         let limits: Limits = state.limits.unwrap_or(token.limits());
         listed.push(Listed {
             account: token.account(),

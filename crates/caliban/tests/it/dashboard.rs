@@ -504,6 +504,16 @@ fn a_long_call_is_shown_whole_before_it_is_answered() {
 }
 
 #[test]
+fn the_spend_page_has_the_budget_of_the_settings() {
+    let fleet = Fleet::new(script![]);
+    fleet.settings("[budget]\nper_day = { usd = 20 }\n");
+    let dashboard = Dashboard::start(&fleet);
+    wait_until("the budget is there", || {
+        dashboard.get("/api/v1/spend").json()["budget"] == json!({"limit_micro_usd": 20_000_000})
+    });
+}
+
+#[test]
 fn r20_the_top_bar_has_what_the_ledger_has_and_asks_have_their_end_and_path() {
     let fleet = Fleet::new(script![
         text("one is done").costs(4_000, 100).on_first("task one"),
@@ -525,6 +535,8 @@ fn r20_the_top_bar_has_what_the_ledger_has_and_asks_have_their_end_and_path() {
     fleet.run(["rm", &one]).ok();
     fleet.run(["budget", "set", "day", "--tokens", "80000"]).ok();
     wait_until("what a person has set is known", || today() == json!([4_100, 80_000, null]));
+    fleet.run(["budget", "set", "day", "--unset"]).ok();
+    wait_until("the settings hold again", || today() == json!([4_100, 90_000, null]));
     let two = fleet.bg("task two", ["--label", "auth"]);
     fleet.wait_for_ask(&two);
     let asks = || dashboard.get("/api/v1/asks").json()["asks"].clone();
