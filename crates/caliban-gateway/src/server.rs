@@ -176,14 +176,13 @@ impl Gateway {
             });
         }
         drop(self.listener);
+        // A connection ends with the answer to its request; after the cut none begins one.
         connections.close();
-        let exchanges = &self.gate.exchanges;
-        exchanges.close();
-        if tokio::time::timeout(LEAVING, exchanges.wait()).await.is_err() {
+        if tokio::time::timeout(LEAVING, connections.wait()).await.is_err() {
             self.gate.cut.cancel();
-            exchanges.wait().await;
         }
-        let _in_time = tokio::time::timeout(LEAVING, connections.wait()).await;
+        self.gate.exchanges.close();
+        self.gate.exchanges.wait().await;
     }
 }
 
@@ -257,13 +256,17 @@ async fn respond(request: Request<Incoming>, gate: Arc<Gate>) -> Response<Body> 
         }
         Err(_) => return Refusal::Bad("the body ended before its end".to_owned()).answer(protocol),
     };
+    let ends = || Refusal::Unanswered("the gateway ends".to_owned());
+    if gate.cut.is_cancelled() {
+        return ends().answer(protocol);
+    }
     // A task of its own: a client that goes away ends its connection, not the account of what was sent.
     let (reply, replied) = oneshot::channel();
     let asker = Asker { gate: gate.clone(), token, protocol, head, body };
     gate.exchanges.spawn(exchange::run(asker, route, reply));
     match replied.await {
         Ok(answer) => answer,
-        Err(_) => Refusal::Unanswered("the gateway ends".to_owned()).answer(protocol),
+        Err(_) => ends().answer(protocol),
     }
 }
 

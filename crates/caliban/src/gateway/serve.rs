@@ -1,9 +1,17 @@
 //! `caliban gateway`: serves until it is told to stop, for all who have a token.
 
-use std::{io::Write as _, net::SocketAddr, path::PathBuf};
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    net::SocketAddr,
+    path::PathBuf,
+};
 
 use caliban_gateway::Keys;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::{
+    fs::{FlockOperation, flock},
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -27,20 +35,26 @@ impl Running {
         loaded.paths.data.join("gateway/running.json")
     }
 
-    /// The one that runs, as far as can be told without asking it.
+    /// The one that runs. It holds a lock on its file: one that was killed is not found, whoever has its port now.
     pub(super) fn find(loaded: &Loaded) -> Option<Self> {
-        let text = std::fs::read_to_string(Self::file(loaded)).ok()?;
-        let running: Self = serde_json::from_str(&text).ok()?;
-        std::net::TcpStream::connect(running.address).is_ok().then_some(running)
+        let file = File::open(Self::file(loaded)).ok()?;
+        flock(&file, FlockOperation::NonBlockingLockShared).is_err().then_some(())?;
+        serde_json::from_reader(file).ok()
     }
 
-    /// Best effort: without it `caliban gateway env` does not find the gateway.
-    fn write(&self, loaded: &Loaded) -> std::io::Result<()> {
-        let file = Self::file(loaded);
-        if let Some(dir) = file.parent() {
+    /// Says where it runs, until the file is dropped. `None` when another gateway does already.
+    fn announce(&self, loaded: &Loaded) -> io::Result<Option<File>> {
+        let path = Self::file(loaded);
+        if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir)?;
         }
-        std::fs::write(file, serde_json::to_vec(self)?)
+        let mut file = File::options().create(true).truncate(false).write(true).open(path)?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(None);
+        }
+        file.set_len(0)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        Ok(Some(file))
     }
 }
 
@@ -53,8 +67,11 @@ pub(super) async fn serve(
     take_descriptors();
     let gateway = bind(args.port, args.max_wait, Keys::Kept(kept(loaded)), loaded, environment).await?;
     let running = Running { address: gateway.address(), pid: std::process::id() };
-    if let Err(error) = running.write(loaded) {
-        report::note(&format!("`caliban gateway env` will not find this gateway: {error}"));
+    let announced = running.announce(loaded);
+    match &announced {
+        Ok(Some(_)) => {}
+        Ok(None) => report::note("another gateway runs, and `caliban gateway env` leads to that one"),
+        Err(error) => report::note(&format!("`caliban gateway env` will not find this gateway: {error}")),
     }
     let stop = CancellationToken::new();
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -67,10 +84,7 @@ pub(super) async fn serve(
         stop.cancel();
     };
     tokio::join!(gateway.serve(stop.clone()), told);
-    // Another one may have taken its place.
-    if Running::find(loaded).is_none() {
-        let _nobody_finds_it = std::fs::remove_file(Running::file(loaded));
-    }
+    drop(announced);
     Ok(Code::Done)
 }
 

@@ -93,6 +93,13 @@ impl Gateway {
 }
 
 fn open(address: &str, path: &str, token: &str, more: &str, body: &str) -> TcpStream {
+    let mut stream = begin(address, path, token, more, body.len());
+    stream.write_all(body.as_bytes()).unwrap();
+    stream
+}
+
+/// Sends the head of a request.
+fn begin(address: &str, path: &str, token: &str, more: &str, length: usize) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let key = if path.starts_with("/v1/messages") {
@@ -102,8 +109,7 @@ fn open(address: &str, path: &str, token: &str, more: &str, body: &str) -> TcpSt
     };
     let request = format!(
         "POST {path}?beta=true HTTP/1.1\r\nhost: {address}\r\n{key}{more}content-type: application/json\r\n\
-         accept-encoding: gzip\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
+         accept-encoding: gzip\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).unwrap();
     stream
@@ -464,8 +470,35 @@ fn g12_env_leads_a_shell_to_the_gateway_that_runs_and_never_back_into_itself() {
     let port = gateway.address.split(':').nth(1).unwrap();
     let own = format!("http://{}", gateway.address);
     let again = place.env.start("caliban", ["gateway", "--port", port]).dir(&place.repo);
-    let said = again.env("ANTHROPIC_BASE_URL", own).output().expect_code(1).stderr;
+    let said = again.env("ANTHROPIC_BASE_URL", &own).output().expect_code(1).stderr;
     assert!(said.contains("does a gateway run already?"), "{said}");
+    // Of one that was killed nobody is led to whoever has its port now.
+    let mut gateway = gateway;
+    drop(gateway.program.take().unwrap().kill());
+    let _other = std::net::TcpListener::bind(&gateway.address).unwrap();
+    let printed = gateway.fleet.run(["gateway", "env", "--label", "shell"]).ok();
+    assert!(!printed.stdout.contains(&own), "{}", printed.stdout);
+    assert!(printed.stderr.contains("no gateway runs"), "{}", printed.stderr);
+}
+
+#[test]
+fn g14_a_gateway_that_ends_answers_the_request_whose_body_comes_then() {
+    let mut gateway = Gateway::new(script![text("late").costs(50, 9)], &[]);
+    let (token, body) = (gateway.token(&[]), request(Protocol::Anthropic, true));
+    let mut client = begin(&gateway.address, "/v1/messages", &token, "", body.len());
+    // The head was read when half of a body was: the gateway takes up the connection before it is told to end.
+    client.write_all(&body.as_bytes()[..10]).unwrap();
+    wait_until("the head is read", || {
+        let mut second = open(&gateway.address, "/v1/messages/count_tokens", &token, "", "{}");
+        second.read(&mut [0; 16]).unwrap() > 0
+    });
+    gateway.program.as_mut().unwrap().signal(Signal::TERM);
+    wait_until("it takes no more", || TcpStream::connect(&gateway.address).is_err());
+    client.write_all(&body.as_bytes()[10..]).unwrap();
+    let answer = read(client);
+    assert_eq!((answer.status, answer.is_whole), (200, true), "{}", answer.text());
+    gateway.program.take().unwrap().wait().ok();
+    assert_eq!(gateway.pool(), (59, 0));
 }
 
 #[test]

@@ -144,9 +144,10 @@ fn r24_the_end_of_a_question_survives_kills_of_daemon_and_worker() {
 
 #[test]
 fn r20_a_repos_settings_can_only_narrow_what_may_be_spent() {
-    let fleet = spent("");
+    let fleet = spent("[fleet]\nmax_running_user = 3\nquiet_hours = \"04:00-04:01\"\n");
     let repo = &fleet.place.repo;
-    let wider = "[budget]\nper_day = { tokens = 90000000 }\nper_agent = { tokens = 800 }\n";
+    let wider = "[budget]\nper_day = { tokens = 90000000 }\nper_agent = { tokens = 800 }\n\
+                 [fleet]\nmax_running_user = 90\nquiet_hours = \"03:00-03:01\"\n";
     fleet.place.env.write(repo.join(".caliban/settings.toml"), wider);
     fleet.run(["trust"]).ok();
     let pools: Vec<Value> = fleet.run(["budget", "show", "--json"]).ok().json();
@@ -158,8 +159,14 @@ fn r20_a_repos_settings_can_only_narrow_what_may_be_spent() {
     fleet.run(["kill", &two]).ok();
     // What is left out is said.
     let said = fleet.run(["config", "show"]).ok();
-    let words = "the repo's budget.per_day.tokens = 90000000 is left out";
-    assert!(said.stderr.contains(words) || said.stdout.contains(words), "{said:?}");
+    let all = format!("{}{}", said.stderr, said.stdout);
+    for key in [
+        "budget.per_day.tokens = 90000000",
+        "fleet.max_running_user = 90",
+        "fleet.quiet_hours = \"03:00-03:01\"",
+    ] {
+        assert!(all.contains(&format!("the repo's {key} is left out")), "{key}: {all}");
+    }
 }
 
 #[test]
