@@ -38,3 +38,31 @@ fn r24_a_storm_of_refusals_without_a_time_fails_nobody() {
     }
     assert_eq!(fleet.place.server.requests().len(), 6);
 }
+
+#[test]
+fn r24_those_who_waited_come_back_in_the_order_of_their_priority() {
+    let fleet = Fleet::new(script![
+        text("is done").status(429).retry_after("8").on_first("task normal"),
+        text("is done").on_first("task low"),
+        text("is done").on_first("task high"),
+    ]);
+    let is_limited = |id: &str| fleet.row(id)["waiting_for"].to_string().contains("rate_limit");
+    let ids = ["normal", "low", "high"].map(|priority| {
+        let id = fleet.bg(&format!("task {priority}"), ["--priority", priority]);
+        wait_until("it waits", || is_limited(&id));
+        id
+    });
+    assert_eq!(fleet.place.server.requests().len(), 1, "all of them wait before the first one comes back");
+    for id in &ids {
+        fleet.run(["agents", "wait", id]).ok();
+    }
+    let requests = fleet.place.server.requests();
+    let tasks: Vec<&str> = requests
+        .iter()
+        .map(|request| {
+            let body = request.body.to_string();
+            ["task normal", "task low", "task high"].into_iter().find(|task| body.contains(task)).unwrap()
+        })
+        .collect();
+    assert_eq!(tasks, ["task normal", "task high", "task normal", "task low"]);
+}
