@@ -16,6 +16,17 @@ use crate::{
     transcript::{self, TranscriptError},
 };
 
+/// How a session's last turn ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LastTurn {
+    /// When.
+    pub updated: Timestamp,
+    /// How.
+    pub outcome: Outcome,
+    /// What the session has cost by then, where the prices are known.
+    pub micro_usd: Option<u64>,
+}
+
 /// The file's name in a session's directory.
 pub const FILE_NAME: &str = "session.json";
 
@@ -58,6 +69,31 @@ pub struct SessionFile {
     pub messages: Vec<Message>,
 }
 
+impl SessionFile {
+    /// The file of a conversation that has begun.
+    #[must_use]
+    pub fn of(conversation: &Conversation, created: Timestamp, last: LastTurn) -> Option<Self> {
+        let header = conversation.header()?.clone();
+        Some(Self {
+            version: header.version,
+            id: header.session,
+            label: header.label,
+            parent: header.parent,
+            cwd: header.cwd,
+            provider: header.provider,
+            model: header.model,
+            created,
+            updated: last.updated,
+            outcome: last.outcome,
+            replies: conversation.replies(),
+            usage: conversation.usage(),
+            micro_usd: last.micro_usd,
+            todos: conversation.todos().clone(),
+            messages: conversation.messages().to_vec(),
+        })
+    }
+}
+
 /// Renders the file anew, when a turn has ended. All of it comes from the transcript on disk, so it is redacted like that.
 pub(crate) fn write(directory: &Path) -> Result<(), TranscriptError> {
     let records = transcript::read(directory)?;
@@ -76,26 +112,9 @@ pub(crate) fn write(directory: &Path) -> Result<(), TranscriptError> {
 fn render(records: &[Record]) -> Option<SessionFile> {
     let created = records.first()?.at;
     let conversation = Conversation::replay(records.iter().map(|record| &record.event));
-    let header = conversation.header()?.clone();
     let (updated, outcome, micro_usd) = records.iter().rev().find_map(|record| match &record.event {
         Event::TurnEnded { outcome, micro_usd, .. } => Some((record.at, outcome.clone(), *micro_usd)),
         _ => None,
     })?;
-    Some(SessionFile {
-        version: header.version,
-        id: header.session,
-        label: header.label,
-        parent: header.parent,
-        cwd: header.cwd,
-        provider: header.provider,
-        model: header.model,
-        created,
-        updated,
-        outcome,
-        replies: conversation.replies(),
-        usage: conversation.usage(),
-        micro_usd,
-        todos: conversation.todos().clone(),
-        messages: conversation.messages().to_vec(),
-    })
+    SessionFile::of(&conversation, created, LastTurn { updated, outcome, micro_usd })
 }

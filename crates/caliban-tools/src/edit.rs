@@ -14,8 +14,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    BoxFuture, Call, Tool, ToolOutput, Workspace, blocking,
+    BoxFuture, Call, Tool, ToolOutput, Workspace,
     blocking::Commit,
+    changing,
     edit::{replacement::Fault, shown::Change},
     full_output, input,
     ledger::{Known, Stamp, hash},
@@ -98,21 +99,11 @@ impl Edit {
         let input = parse(input)?;
         let target = self.workspace.claim(&input.file_path)?;
         let real = target.real(&input.file_path)?;
-        let _turn = tokio::select! {
-            biased;
-            turn = self.workspace.locks.lock(&real) => turn,
-            () = call.cancel.cancelled() => return Err(blocking::INTERRUPTED.into()),
+        let files = vec![real.clone()];
+        let work = move |workspace: &Workspace, commit: &Commit| {
+            edit_now(workspace, &target.path, &real, &input, commit)
         };
-        self.workspace.unsaved.ask(&real).await;
-        let (workspace, changed) = (self.workspace.clone(), real.clone());
-        let work = move |commit: &Commit| {
-            edit_now(&workspace, &target.path, &real, &input, commit).unwrap_or_else(ToolOutput::error)
-        };
-        let output = blocking::run_change(call.cancel, work).await;
-        if !output.is_error {
-            self.workspace.unsaved.tell(&changed).await;
-        }
-        Ok(output)
+        changing::run(&self.workspace, files, call, work).await
     }
 }
 
@@ -132,12 +123,7 @@ impl Tool for Edit {
     }
 
     fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move {
-            match self.edit(&input, &call).await {
-                Ok(output) => output,
-                Err(error) => ToolOutput::error(error),
-            }
-        })
+        Box::pin(async move { self.edit(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }
 

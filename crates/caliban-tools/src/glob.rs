@@ -112,12 +112,7 @@ impl Tool for Glob {
     }
 
     fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move {
-            match self.glob(&input, &call).await {
-                Ok(output) => output,
-                Err(error) => ToolOutput::error(error),
-            }
-        })
+        Box::pin(async move { self.glob(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }
 

@@ -146,12 +146,7 @@ impl Tool for Grep {
     }
 
     fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move {
-            match self.grep(&input, &call).await {
-                Ok(output) => output,
-                Err(error) => ToolOutput::error(error),
-            }
-        })
+        Box::pin(async move { self.grep(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }
 

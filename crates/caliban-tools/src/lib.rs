@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 mod bash;
 mod blocking;
 mod buffers;
+mod changing;
 mod edit;
 mod fetch;
 mod full_output;

@@ -11,9 +11,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    BoxFuture, Call, Tool, ToolOutput, Workspace, blocking,
-    blocking::Commit,
-    edit, input,
+    BoxFuture, Call, Tool, ToolOutput, Workspace,
+    blocking::{self, Commit},
+    changing, edit, input,
     ledger::{Known, Stamp},
     patch::parse::Change,
     save::{self, Old},
@@ -64,33 +64,10 @@ impl ApplyPatch {
             let target = self.workspace.claim(path)?;
             targets.push((path.to_owned(), target.path.clone(), target.real(path)?));
         }
-        let mut locked: Vec<&PathBuf> = targets.iter().map(|(.., real)| real).collect();
-        // In one order, so that two patches do not wait for each other.
-        locked.sort();
-        locked.dedup();
-        let mut turns = Vec::new();
-        for real in locked {
-            tokio::select! {
-                biased;
-                turn = self.workspace.locks.lock(real) => turns.push(turn),
-                () = call.cancel.cancelled() => return Err(blocking::INTERRUPTED.into()),
-            }
-        }
-        let reals: Vec<PathBuf> = targets.iter().map(|(.., real)| real.clone()).collect();
-        for real in &reals {
-            self.workspace.unsaved.ask(real).await;
-        }
-        let workspace = self.workspace.clone();
-        let work = move |commit: &Commit| {
-            patch_now(&workspace, &changes, &targets, commit).unwrap_or_else(ToolOutput::error)
-        };
-        let output = blocking::run_change(call.cancel, work).await;
-        if !output.is_error {
-            for real in &reals {
-                self.workspace.unsaved.tell(real).await;
-            }
-        }
-        Ok(output)
+        let files = targets.iter().map(|(.., real)| real.clone()).collect();
+        let work =
+            move |workspace: &Workspace, commit: &Commit| patch_now(workspace, &changes, &targets, commit);
+        changing::run(&self.workspace, files, call, work).await
     }
 }
 

@@ -101,12 +101,7 @@ impl Tool for Read {
     }
 
     fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move {
-            match self.read(&input, &call).await {
-                Ok(output) => output,
-                Err(error) => ToolOutput::error(error),
-            }
-        })
+        Box::pin(async move { self.read(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }
 

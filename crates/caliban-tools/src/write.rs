@@ -11,9 +11,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    BoxFuture, Call, Tool, ToolOutput, Workspace, blocking,
+    BoxFuture, Call, Tool, ToolOutput, Workspace,
     blocking::Commit,
-    full_output, input,
+    changing, full_output, input,
     ledger::{Known, Stamp, hash},
     limits::FILE_BYTES,
     line_ends::{self, Shaped},
@@ -65,12 +65,7 @@ impl Tool for Write {
     }
 
     fn call<'a>(&'a self, input: Value, call: Call<'a>) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async move {
-            match self.write(&input, &call).await {
-                Ok(output) => output,
-                Err(error) => ToolOutput::error(error),
-            }
-        })
+        Box::pin(async move { self.write(&input, &call).await.unwrap_or_else(ToolOutput::error) })
     }
 }
 
@@ -79,21 +74,9 @@ impl Write {
         let input: Input = input::parse("Write", input)?;
         let target = self.workspace.claim(&input.file_path)?;
         let real = target.real(&input.file_path)?;
-        let _turn = tokio::select! {
-            biased;
-            turn = self.workspace.locks.lock(&real) => turn,
-            () = call.cancel.cancelled() => return Err(blocking::INTERRUPTED.into()),
-        };
-        self.workspace.unsaved.ask(&real).await;
-        let (workspace, changed) = (self.workspace.clone(), real.clone());
-        let done = move |commit: &Commit| {
-            write_now(&workspace, &real, &input, commit).unwrap_or_else(ToolOutput::error)
-        };
-        let output = blocking::run_change(call.cancel, done).await;
-        if !output.is_error {
-            self.workspace.unsaved.tell(&changed).await;
-        }
-        Ok(output)
+        let files = vec![real.clone()];
+        let work = move |workspace: &Workspace, commit: &Commit| write_now(workspace, &real, &input, commit);
+        changing::run(&self.workspace, files, call, work).await
     }
 }
 

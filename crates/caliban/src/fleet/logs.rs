@@ -8,7 +8,7 @@ use std::{
 use caliban_agent::{
     conversation::Conversation,
     event::{Outcome, Record},
-    session_file::{self, SessionFile},
+    session_file::{self, LastTurn, SessionFile},
     transcript,
 };
 use caliban_contract::{records, tail::Tail};
@@ -164,28 +164,16 @@ fn session(agent: &AgentRow, out: &mut dyn Write) -> Result<Code, Failure> {
 fn cut_short(agent: &AgentRow) -> Option<SessionFile> {
     let records = transcript::read(&agent.dir).ok()?;
     let conversation = Conversation::replay(records.iter().map(|record| &record.event));
-    let header = conversation.header().filter(|_| conversation.is_turn_open())?.clone();
+    if !conversation.is_turn_open() {
+        return None;
+    }
     let outcome = match agent.state {
         State::Killed => Outcome::Cancelled,
         _ => Outcome::failed(row::ended(agent)),
     };
-    Some(SessionFile {
-        version: header.version,
-        id: header.session,
-        label: header.label,
-        parent: header.parent,
-        cwd: header.cwd,
-        provider: header.provider,
-        model: header.model,
-        created: records.first()?.at,
-        updated: records.last()?.at,
-        outcome,
-        replies: conversation.replies(),
-        usage: conversation.usage(),
-        micro_usd: agent.micro_usd.map(|micro| micro.0),
-        todos: conversation.todos().clone(),
-        messages: conversation.messages().to_vec(),
-    })
+    let micro_usd = agent.micro_usd.map(|micro| micro.0);
+    let last = LastTurn { updated: records.last()?.at, outcome, micro_usd };
+    SessionFile::of(&conversation, records.first()?.at, last)
 }
 
 /// Prints what comes until the agent has ended; the agent as it was then. Daemons may come and go meanwhile: what is
