@@ -58,7 +58,7 @@ const EXAMPLES: [(&str, &str); 5] = [
     ("caliban-worktrees", "create"),
     ("caliban-store", "commit"),
     ("caliban-store", "ledger"),
-    ("caliban-fence", "start"),
+    ("caliban-keeper", "start"),
 ];
 
 /// A benchmark.

@@ -1,15 +1,22 @@
-//! The helper: the hidden mode that puts a fence up and starts one program in it.
+//! The helper: the process that puts a fence up and starts one program in it.
 //!
 //! Three processes: the helper stays outside, so that its end is the program's end; the first process of the new process
-//! namespace builds the fence from within and reaps ([`crate::init`]); its child becomes the program. The helper is started
-//! with an empty environment: what the program is given is applied only when it is executed, so nothing of it (`LD_PRELOAD`)
-//! runs before the fence is up.
+//! namespace builds the fence from within and reaps ([`crate::init`]); its child becomes the program. What the program is
+//! given as its environment is applied only when it is executed, so nothing of it (`LD_PRELOAD`) runs before the fence is up.
+//!
+//! The helper begins in one of two ways. A keeper has one thread and no environment: it forks ([`fence_child`]). Any other
+//! caller starts our own program in a hidden mode, without an environment ([`fence_main`]). Both then do the same ([`run`]).
+//! Nothing here may use a runtime: the fork of a keeper has what is left of the keeper's.
 
 use std::{
     ffi::OsString,
     fs::File,
     io::{self, Read, Write},
-    os::fd::{OwnedFd, RawFd},
+    os::{
+        fd::{OwnedFd, RawFd},
+        unix::fs::MetadataExt,
+    },
+    panic::{AssertUnwindSafe, catch_unwind},
     process::ExitCode,
 };
 
@@ -31,26 +38,61 @@ const ORDER_BYTES: u64 = 64 << 20;
 const REASON_BYTES: u64 = 4 << 10;
 /// Signals that ask the program to end: whoever asks sends them to the program, too.
 const ENDING: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
+/// The links of `/proc/self/task` in a process with one thread: itself, its parent, the thread.
+const ONE_THREAD: u64 = 3;
 
 /// A step that failed, in words.
 pub(crate) type Words = String;
 
 /// Runs the mode: call it first thing in `main`. The argument is the number of a descriptor that holds an [`Order`].
 pub fn fence_main(arguments: &[OsString]) -> ExitCode {
-    match run(arguments) {
-        Ok(code) => code,
-        Err(reason) => {
-            let line = format!("{REFUSAL}: {}\n", reason.replace('\n', " "));
-            // Nobody may be left to read it.
-            let _best_effort = io::stderr().write_all(line.as_bytes());
-            ExitCode::from(NOT_FENCED)
-        }
-    }
+    let parent = rustix::process::getppid();
+    ExitCode::from(said(order(arguments).and_then(|order| run(&order, parent))))
 }
 
-fn run(arguments: &[OsString]) -> Result<ExitCode, Words> {
-    let parent = rustix::process::getppid();
-    let order = order(arguments)?;
+/// Carries an order out in a child of this process, which leads a group of its own and ends as the program does. The child
+/// has these streams. Only for a process with one thread and an empty environment; with more threads it is an error.
+pub fn fence_child(order: &Order, streams: [OwnedFd; 3]) -> io::Result<Pid> {
+    if std::fs::metadata("/proc/self/task")?.nlink() != ONE_THREAD {
+        return Err(io::Error::other("a process with several threads cannot fork a fence"));
+    }
+    let parent = rustix::process::getpid();
+    if let Some(child) = sys::fork()? {
+        // The child does the same; whoever is first, the group is there when this returns.
+        let _it_was_first = rustix::process::setpgid(Some(child), Some(child));
+        return Ok(child);
+    }
+    // No way leads back: the caller's values and frames are the parent's.
+    let carried_out = catch_unwind(AssertUnwindSafe(|| {
+        let begun = take_over(&streams).map_err(|error| format!("no streams: {error}"));
+        said(begun.and_then(|()| run(order, Some(parent))))
+    }));
+    sys::leave(carried_out.unwrap_or(NOT_FENCED))
+}
+
+/// What the start of a program would do: the streams, a group, a directory, and no handler of the parent's.
+fn take_over([stdin, stdout, stderr]: &[OwnedFd; 3]) -> io::Result<()> {
+    for signal in ENDING.into_iter().chain([Signal::CHILD]) {
+        sys::dispose(signal, Disposition::Default);
+    }
+    rustix::process::setpgid(None, None)?;
+    rustix::stdio::dup2_stdin(stdin)?;
+    rustix::stdio::dup2_stdout(stdout)?;
+    rustix::stdio::dup2_stderr(stderr)?;
+    Ok(rustix::process::chdir("/")?)
+}
+
+/// The exit code; a reason is said.
+fn said(carried_out: Result<u8, Words>) -> u8 {
+    carried_out.unwrap_or_else(|reason| {
+        let line = format!("{REFUSAL}: {}\n", reason.replace('\n', " "));
+        // Nobody may be left to read it.
+        let _best_effort = io::stderr().write_all(line.as_bytes());
+        NOT_FENCED
+    })
+}
+
+fn run(order: &Order, parent: Option<Pid>) -> Result<u8, Words> {
     close_others(&order.descriptors)?;
     // The first line that comes back is why the program did not start; its end without one says that it did.
     let (reason, tell_reason) = pipe()?;
@@ -59,7 +101,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Words> {
     dies_with(parent)?;
     let Some(init) = sys::fork().map_err(|error| format!("no second process: {error}"))? else {
         drop((reason, ended, listener));
-        return Ok(init::run(&order, tell_reason, tell_ended));
+        return Ok(init::run(order, tell_reason, tell_ended));
     };
     drop((tell_reason, tell_ended));
     init::drop_capabilities()?;
@@ -75,7 +117,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Words> {
     let mut said = Vec::new();
     match (listener, &order.fence.network) {
         (Some(listener), Network::Proxy(socket)) => {
-            said = loopback::forward(listener, socket.path(), ended).unwrap_or_default();
+            said = loopback::forward(&listener, socket.path(), ended).unwrap_or_default();
         }
         _ => {
             let _nothing = File::from(ended).read_to_end(&mut said);
@@ -163,19 +205,19 @@ pub(crate) fn silence() -> Result<(), Words> {
 }
 
 /// Ends as the program did.
-fn end_as(status: i32) -> ExitCode {
+fn end_as(status: i32) -> u8 {
     match status {
-        0..=0xff => ExitCode::from(u8::try_from(status).unwrap_or(NOT_FENCED)),
+        0..=0xff => u8::try_from(status).unwrap_or(NOT_FENCED),
         signal => end_by(signal >> 8),
     }
 }
 
-fn end_by(signal: i32) -> ExitCode {
+fn end_by(signal: i32) -> u8 {
     if let Some(signal) = Signal::from_named_raw(signal) {
         let none = Rlimit { current: Some(0), maximum: Some(0) };
         let _a_core_is_left = rustix::process::setrlimit(Resource::Core, none);
         sys::dispose(signal, Disposition::Default);
         let _below_says_it = rustix::process::kill_process(rustix::process::getpid(), signal);
     }
-    ExitCode::from(128u8.saturating_add(u8::try_from(signal & 0x7f).unwrap_or_default()))
+    128u8.saturating_add(u8::try_from(signal & 0x7f).unwrap_or_default())
 }

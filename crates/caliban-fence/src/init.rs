@@ -9,7 +9,7 @@ use std::{
     io::Write,
     os::{fd::OwnedFd, unix::process::CommandExt},
     path::Path,
-    process::{Command, ExitCode},
+    process::Command,
 };
 
 use rustix::{
@@ -51,16 +51,16 @@ fn is_kept(name: &OsStr, value: &OsStr, home: &Path) -> bool {
     !is_in(&SOCKETS) && (!is_in(&DIRECTORIES) || Path::new(value).starts_with(home))
 }
 
-pub(crate) fn run(order: &Order, tell_reason: OwnedFd, tell_ended: OwnedFd) -> ExitCode {
+pub(crate) fn run(order: &Order, tell_reason: OwnedFd, tell_ended: OwnedFd) -> u8 {
     match start(order, &tell_reason) {
         Ok(Some(program)) => {
             drop(tell_reason);
             reap(program, tell_ended)
         }
-        Ok(None) => ExitCode::from(NOT_FENCED),
+        Ok(None) => NOT_FENCED,
         Err(reason) => {
             say(&tell_reason, &reason);
-            ExitCode::from(NOT_FENCED)
+            NOT_FENCED
         }
     }
 }
@@ -136,8 +136,9 @@ pub(crate) fn drop_capabilities() -> Result<(), Words> {
     for number in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         match rustix::thread::remove_capability_from_bounding_set(capability) {
-            // One that this kernel does not know.
-            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+            Ok(()) => {}
+            // Above the last one that this kernel knows.
+            Err(rustix::io::Errno::INVAL) => break,
             Err(error) => return Err(words(error)),
         }
     }
@@ -148,7 +149,7 @@ pub(crate) fn drop_capabilities() -> Result<(), Words> {
 }
 
 /// Waits for the last process. The program's end is told at once: what it left has a moment to end by itself.
-fn reap(program: rustix::process::Pid, tell_ended: OwnedFd) -> ExitCode {
+fn reap(program: rustix::process::Pid, tell_ended: OwnedFd) -> u8 {
     let _its_streams_stay_open = silence();
     let mut tell_ended = Some(tell_ended);
     loop {
@@ -166,7 +167,7 @@ fn reap(program: rustix::process::Pid, tell_ended: OwnedFd) -> ExitCode {
                 }
             }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return ExitCode::SUCCESS,
+            Err(_) => return 0,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The fence: what a program can do that nobody has looked at.
 //!
-//! [`Fence`] says what a fenced program finds. [`Order`] adds the program; [`fence_main`], a hidden mode of our own program,
-//! reads one, puts the fence up and starts the program in it. Every step has to succeed: otherwise one line says which one
-//! did not, the exit code is [`NOT_FENCED`], and nothing was started.
+//! [`Fence`] says what a fenced program finds. [`Order`] adds the program; a process of our own, forked by a keeper
+//! ([`fence_child`]) or started in a hidden mode ([`fence_main`]), puts the fence up and starts the program in it. Every step
+//! has to succeed: otherwise one line says which one did not, the exit code is [`NOT_FENCED`], and nothing was started.
 //!
 //! The fence is built of namespaces of its own (users, mounts, processes, network, IPC) with a root directory that holds
 //! only what is shown, then Landlock, then a seccomp filter. Mounts are the fence; Landlock and seccomp hold what mounts
@@ -34,7 +34,7 @@ mod text;
 mod value;
 
 pub use around::{Around, Fenced, Steps};
-pub use helper::fence_main;
+pub use helper::{fence_child, fence_main};
 pub use loopback::PROXY_PORT;
 pub use own_process::{hide_environment, hide_memory};
 pub use probe::{probe, tried};

@@ -22,7 +22,7 @@ use caliban_contract::{
     wall_ms,
 };
 use caliban_process::{Keepers, Patience, boot_id, stat};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, unix::AsyncFd},
     signal::unix::{SignalKind, signal},
@@ -231,11 +231,10 @@ async fn keep(directory: &Path) -> io::Result<()> {
     };
     let main = goes_first(COMMAND_SCORE, || {
         let second = write.try_clone()?;
-        let (mut command, _no_fence) = launch.start(None, &[])?;
-        command.stdin(Stdio::null()).stdout(write).stderr(second).spawn()
+        launch.command()?.stdin(Stdio::null()).stdout(write).stderr(second).spawn()
     })?;
     std::thread::spawn(move || output.copy(File::from(said)));
-    let mut tree = subreaper.keep(&main, spared, None);
+    let mut tree = subreaper.keep(Pid::from_child(&main), spared, None);
     records::write(directory, RECORD, &record)?;
     say(STARTED);
     let mut forever = Patience::new(FOREVER);

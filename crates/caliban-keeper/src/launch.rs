@@ -5,18 +5,17 @@
 //! because the reaper itself runs without the agent's environment.
 //!
 //! Limits: the kernel's (the OOM score) are set by the keeper around the start ([`crate::goes_first`]); the time limit is
-//! held by whoever waits for the keeper ([`crate::Supervised`]). A fence is put up by a helper program of our own
-//! (`caliban-fence`), which is then what is started: see [`Launch::start`].
+//! held by whoever waits for the keeper ([`crate::Supervised`]). A fence is put up by a process that the reaper forks
+//! (`caliban_fence::fence_child`), which is then what is kept; the other keepers start no fenced program.
 
 use std::{
     ffi::{OsStr, OsString},
-    fs::File,
     io::{self, Read},
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
         process::CommandExt,
     },
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Command,
 };
 
@@ -89,41 +88,37 @@ impl Launch {
         }
     }
 
-    /// The command as it is started, in a process group of its own. The keeper adds the streams. With a fence this is the
-    /// helper that puts it up: our own program. The file has to live until the command was started.
+    /// The command as it is started, in a process group of its own. The keeper adds the streams. It is an error for a program
+    /// that has to run in a fence: that one is [`Launch::order`].
+    pub fn command(&self) -> io::Result<Command> {
+        if self.fence.is_some() {
+            return Err(io::Error::other("this keeper puts up no fence"));
+        }
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).current_dir(&self.directory).process_group(0);
+        if let Environment::Exactly(variables) = &self.environment {
+            command.env_clear().envs(variables.iter().map(|(name, value)| (name, value)));
+        }
+        Ok(command)
+    }
+
+    /// What the helper of the fence carries out, of a program that has one.
     ///
     /// `more` is an argument that only the keeper knows, `descriptors` are those that the program gets besides its streams.
-    pub fn start(&self, more: Option<OsString>, descriptors: &[i32]) -> io::Result<(Command, Option<File>)> {
-        let Some(fence) = &self.fence else {
-            let mut command = self.command();
-            command.args(more);
-            return Ok((command, None));
-        };
+    pub(crate) fn order(&self, more: Option<OsString>, descriptors: &[i32]) -> io::Result<Option<Order>> {
+        let Some(fence) = &self.fence else { return Ok(None) };
         let Environment::Exactly(variables) = &self.environment else {
             return Err(io::Error::other("a fenced program inherits no environment"));
         };
         let text = |text: &OsString| Text(text.clone());
-        let order = Order {
+        Ok(Some(Order {
             fence: fence.clone(),
             program: text(&self.program),
             arguments: self.arguments.iter().chain(&more).map(text).collect(),
             directory: self.directory.clone().into(),
             environment: variables.iter().map(|(name, value)| (text(name), text(value))).collect(),
             descriptors: descriptors.to_vec(),
-        };
-        let (mut command, file) = order.command(Path::new("/proc/self/exe"))?;
-        command.process_group(0);
-        Ok((command, Some(file)))
-    }
-
-    /// The command of a program without a fence.
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(&self.arguments).current_dir(&self.directory).process_group(0);
-        if let Environment::Exactly(variables) = &self.environment {
-            command.env_clear().envs(variables.iter().map(|(name, value)| (name, value)));
-        }
-        command
+        }))
     }
 
     /// A length, then NUL-terminated strings: directory, streams (with their input), fence, number of arguments, program and
@@ -238,6 +233,7 @@ impl std::fmt::Debug for Launch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn a_launch_comes_through_unchanged() {
@@ -259,6 +255,8 @@ mod tests {
         fence.show(Path::new(OsStr::from_bytes(b"/w\xff\n")), caliban_fence::Access::ReadWrite);
         let fenced = Launch { fence: Some(fence), ..joined };
         assert_eq!(through(&fenced), fenced);
+        // Nobody starts it without its fence.
+        assert_eq!(fenced.command().unwrap_err().to_string(), "this keeper puts up no fence");
         let hook = Launch::shell("true", "/".into(), Vec::new(), Streams::Apart { input: "{}\n".into() });
         assert_eq!(through(&hook), hook);
         // The bytes after the launch are left for the program.

@@ -11,9 +11,9 @@
 use std::{
     fs::File,
     io::{self, Read, Write},
-    os::fd::{AsFd, AsRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::Path,
-    process::{Child, ChildStdin, ExitCode, Stdio},
+    process::{ExitCode, Stdio},
     time::Duration,
 };
 
@@ -22,10 +22,11 @@ use caliban_contract::{
     modes,
 };
 use caliban_process::{Keepers, Patience};
-use rustix::io::FdFlags;
+use rustix::{io::FdFlags, pipe::PipeFlags, process::Pid};
 use tokio::{
     io::{Interest, unix::AsyncFd},
     signal::unix::{Signal, SignalKind, signal},
+    sync::oneshot,
 };
 
 use crate::{
@@ -33,7 +34,7 @@ use crate::{
     memory::{COMMAND_SCORE, OomCount, goes_first},
     report::{Outcome, Report},
     terminal::Terminal,
-    tree::Subreaper,
+    tree::{Subreaper, Tree},
 };
 
 /// How long the processes that a main process left behind may take to end by themselves (`>(tee log)`).
@@ -74,7 +75,13 @@ pub fn reaper_main() -> ExitCode {
     let _unmarked = mark::put(Mark::Command);
     let mut streams = Streams::Shell;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let report = runtime.and_then(|runtime| runtime.block_on(run(&mut streams)));
+    let report = runtime.and_then(|runtime| {
+        let begun = {
+            let _for_its_signals = runtime.enter();
+            Begun::new(&mut streams)?
+        };
+        runtime.block_on(begun.keep())
+    });
     let report = report.unwrap_or_else(|error| Report::bare(Outcome::NotStarted(error.to_string())));
     let code = match report.outcome {
         Outcome::Exited(code) => u8::try_from(code & 0xff).unwrap_or(NOT_STARTED),
@@ -91,91 +98,127 @@ pub fn reaper_main() -> ExitCode {
     ExitCode::from(code)
 }
 
-async fn run(streams: &mut Streams) -> io::Result<Report> {
-    let subreaper = Subreaper::new()?;
-    let mut control = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let launch = Launch::read(&mut control)?;
-    streams.clone_from(&launch.streams);
-    // Before the command starts, so that no signal is missed.
-    let mut stops = Stops::new(control)?;
-    // This process has one thread, so no other child inherits an end in between; the shell gets the writing end.
-    let (cwd, shell_cwd) = rustix::pipe::pipe()?;
-    rustix::io::fcntl_setfd(&cwd, FdFlags::CLOEXEC)?;
-    let terminal = if launch.streams == Streams::Terminal { Some(Terminal::open()?) } else { None };
-    let main = goes_first(COMMAND_SCORE, || begin(&launch, shell_cwd, terminal.as_ref()))?;
-    let shown = terminal.map(|terminal| terminal.serve(&main)).transpose()?;
-    let oom_count = OomCount::here();
-    // By the environment that the command was given, whatever it makes of it.
-    let spared = match &launch.environment {
-        Environment::Exactly(variables) => Keepers::of_environment(variables),
-        Environment::Inherit => None,
-    };
-    let mut tree = subreaper.keep(&main, spared, None);
-    let stop = tokio::select! {
-        biased;
-        stop = stops.next() => Some(stop),
-        () = tree.main_ended() => None,
-    };
-    let (mut left, mut names) = (0, Vec::new());
-    match stop {
-        None if tree.gone_within(&mut Patience::new(NATURAL)).await => {}
-        None => {
-            let mut alive = tree.left();
-            alive.retain(|pid| launch.fence.is_none() || !is_first_of_namespace(*pid));
-            (left, names) = (alive.len(), alive.iter().take(NAMED).map(|pid| name(*pid)).collect());
-            tree.end(LEFT_GRACE).await;
-        }
-        // A program that serves has seen the end of its input, too, and may leave by itself.
-        Some(Stop::Closed)
-            if launch.streams == Streams::Live && tree.gone_within(&mut Patience::new(LEAVE)).await => {}
-        Some(_) => tree.end(STOP_GRACE).await,
-    }
-    if let Some(shown) = shown {
-        // A process outside of the tree may still have the terminal.
-        let _best_effort = tokio::time::timeout(SHOWN, shown).await;
-    }
-    Ok(Report {
-        outcome: Outcome::of(tree.status()),
-        left,
-        names,
-        stuck: tree.left().len(),
-        cwd: last_cwd(&cwd),
-        // A command that we stopped needs no other reason for its end.
-        out_of_memory: oom_count.filter(|_| stop.is_none()).and_then(|count| count.rose()),
-    })
+/// A command that was started.
+struct Begun {
+    launch: Launch,
+    tree: Tree,
+    stops: Stops,
+    /// Where the shell reports its last working directory.
+    cwd: OwnedFd,
+    /// Told when all that the command showed on its terminal is passed on.
+    shown: Option<oneshot::Receiver<()>>,
+    oom_count: Option<OomCount>,
 }
 
-/// Starts the command with its streams.
-fn begin(launch: &Launch, shell_cwd: OwnedFd, terminal: Option<&Terminal>) -> io::Result<Child> {
+impl Begun {
+    /// Reads the launch and starts it. The streams are told first, because they say who hears of an error.
+    fn new(streams: &mut Streams) -> io::Result<Self> {
+        let subreaper = Subreaper::new()?;
+        let mut control = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let launch = Launch::read(&mut control)?;
+        streams.clone_from(&launch.streams);
+        // Before the command starts, so that no signal is missed.
+        let stops = Stops::new(control)?;
+        // This process has one thread, so no other child inherits an end in between; the shell gets the writing end.
+        let (cwd, shell_cwd) = rustix::pipe::pipe()?;
+        rustix::io::fcntl_setfd(&cwd, FdFlags::CLOEXEC)?;
+        let terminal = if launch.streams == Streams::Terminal { Some(Terminal::open()?) } else { None };
+        let main = goes_first(COMMAND_SCORE, || begin(&launch, shell_cwd, terminal.as_ref()))?;
+        let shown = terminal.map(|terminal| terminal.serve(main)).transpose()?;
+        let oom_count = OomCount::here();
+        // By the environment that the command was given, whatever it makes of it.
+        let spared = match &launch.environment {
+            Environment::Exactly(variables) => Keepers::of_environment(variables),
+            Environment::Inherit => None,
+        };
+        Ok(Self { launch, tree: subreaper.keep(main, spared, None), stops, cwd, shown, oom_count })
+    }
+
+    /// Waits for its end, and ends what is left of it.
+    async fn keep(self) -> io::Result<Report> {
+        let Self { launch, mut tree, mut stops, cwd, shown, oom_count } = self;
+        let stop = tokio::select! {
+            biased;
+            stop = stops.next() => Some(stop),
+            () = tree.main_ended() => None,
+        };
+        let (mut left, mut names) = (0, Vec::new());
+        match stop {
+            None if tree.gone_within(&mut Patience::new(NATURAL)).await => {}
+            None => {
+                let mut alive = tree.left();
+                alive.retain(|pid| launch.fence.is_none() || !is_first_of_namespace(*pid));
+                (left, names) = (alive.len(), alive.iter().take(NAMED).map(|pid| name(*pid)).collect());
+                tree.end(LEFT_GRACE).await;
+            }
+            // A program that serves has seen the end of its input, too, and may leave by itself.
+            Some(Stop::Closed)
+                if launch.streams == Streams::Live && tree.gone_within(&mut Patience::new(LEAVE)).await => {}
+            Some(_) => tree.end(STOP_GRACE).await,
+        }
+        if let Some(shown) = shown {
+            // A process outside of the tree may still have the terminal.
+            let _best_effort = tokio::time::timeout(SHOWN, shown).await;
+        }
+        Ok(Report {
+            outcome: Outcome::of(tree.status()),
+            left,
+            names,
+            stuck: tree.left().len(),
+            cwd: last_cwd(&cwd),
+            // A command that we stopped needs no other reason for its end.
+            out_of_memory: oom_count.filter(|_| stop.is_none()).and_then(|count| count.rose()),
+        })
+    }
+}
+
+/// Starts the command with its streams. In a fence it is a fork of ours, so there must be one thread until then.
+fn begin(launch: &Launch, shell_cwd: OwnedFd, terminal: Option<&Terminal>) -> io::Result<Pid> {
     let is_shell = launch.streams.is_shell();
     let number = shell_cwd.as_raw_fd();
     let more = is_shell.then(|| number.to_string().into());
-    let (mut command, _until_it_is_started) = launch.start(more, is_shell.then_some(number).as_slice())?;
     let _for_the_shell_only = is_shell.then_some(shell_cwd);
-    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    let (streams, input) = streams(launch, terminal)?;
+    let main = match launch.order(more.clone(), is_shell.then_some(number).as_slice())? {
+        Some(order) => caliban_fence::fence_child(&order, streams)?,
+        None => {
+            let [stdin, stdout, stderr] = streams;
+            let mut command = launch.command()?;
+            Pid::from_child(&command.args(more).stdin(stdin).stdout(stdout).stderr(stderr).spawn()?)
+        }
+    };
+    if let (Some(pipe), Streams::Apart { input }) = (input, &launch.streams) {
+        feed(pipe, input.as_encoded_bytes().to_vec());
+    }
+    Ok(main)
+}
+
+/// What the command reads and where it writes, and the other end of a pipe that it reads from.
+fn streams(launch: &Launch, terminal: Option<&Terminal>) -> io::Result<([OwnedFd; 3], Option<File>)> {
     if let Some(terminal) = terminal {
-        let [stdin, stdout, stderr] = terminal.ends()?;
-        return command.stdin(stdin).stdout(stdout).stderr(stderr).spawn();
+        return Ok((terminal.ends()?, None));
     }
-    command.stdin(match &launch.streams {
-        Streams::Shell | Streams::Terminal | Streams::Joined => Stdio::null(),
-        Streams::Apart { .. } => Stdio::piped(),
-        Streams::Live => stdin.as_fd().try_clone_to_owned()?.into(),
-    });
-    command.stderr(match &launch.streams {
-        Streams::Shell | Streams::Terminal | Streams::Joined => stdout.as_fd().try_clone_to_owned()?,
-        Streams::Apart { .. } | Streams::Live => stderr.as_fd().try_clone_to_owned()?,
-    });
-    let mut child = command.stdout(stdout.as_fd().try_clone_to_owned()?).spawn()?;
-    if let Streams::Apart { input } = &launch.streams {
-        feed(child.stdin.take(), input.as_encoded_bytes().to_vec());
-    }
-    Ok(child)
+    let own = |stream: BorrowedFd<'_>| stream.try_clone_to_owned();
+    let (stdout, stderr) = (io::stdout(), io::stderr());
+    let mut input = None;
+    let stdin = match &launch.streams {
+        Streams::Shell | Streams::Terminal | Streams::Joined => File::open("/dev/null")?.into(),
+        Streams::Live => own(io::stdin().as_fd())?,
+        Streams::Apart { .. } => {
+            let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+            input = Some(write.into());
+            read
+        }
+    };
+    let errors = match &launch.streams {
+        Streams::Shell | Streams::Terminal | Streams::Joined => own(stdout.as_fd())?,
+        Streams::Apart { .. } | Streams::Live => own(stderr.as_fd())?,
+    };
+    Ok(([stdin, own(stdout.as_fd())?, errors], input))
 }
 
 /// Writes the command's input in a thread, which ends with the last reader or with this process.
-fn feed(stdin: Option<ChildStdin>, input: Vec<u8>) {
-    let Some(mut stdin) = stdin else { return };
+fn feed(mut stdin: File, input: Vec<u8>) {
     std::thread::spawn(move || {
         // A command may close its input without reading it.
         let _closed = stdin.write_all(&input);

@@ -5,7 +5,6 @@ use std::{
     fs::File,
     io::{self, Read as _, Write as _},
     os::fd::{AsFd, OwnedFd},
-    process::{Child, Stdio},
 };
 
 use rustix::{
@@ -41,14 +40,12 @@ impl Terminal {
     }
 
     /// The command's three streams.
-    pub(crate) fn ends(&self) -> io::Result<[Stdio; 3]> {
-        let end = || Ok::<_, io::Error>(Stdio::from(self.inner.try_clone()?));
-        Ok([end()?, end()?, end()?])
+    pub(crate) fn ends(&self) -> io::Result<[OwnedFd; 3]> {
+        Ok([self.inner.try_clone()?, self.inner.try_clone()?, self.inner.try_clone()?])
     }
 
     /// Gives the terminal to the command and serves it. The receiver is told when all that the command showed is passed on.
-    pub(crate) fn serve(self, main: &Child) -> io::Result<oneshot::Receiver<()>> {
-        let group = Pid::from_child(main);
+    pub(crate) fn serve(self, group: Pid) -> io::Result<oneshot::Receiver<()>> {
         // It leads its own group. One that wants to read before the terminal is its own is stopped, so it is continued.
         tcsetpgrp(&self.inner, group)?;
         let _ended_already = rustix::process::kill_process_group(group, Signal::CONT);

@@ -12,7 +12,6 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::process::Child;
 use std::time::Duration;
 
 use caliban_process::{Keepers, Patience, Spent, children, listed_children, scanned_children, stat};
@@ -42,8 +41,7 @@ impl Subreaper {
     }
 
     /// Keeps the tree of this child. `spared` are the daemons and shims that do not belong to it.
-    pub fn keep(self, main: &Child, spared: Option<Keepers>, group: Option<Group>) -> Tree {
-        let main = Pid::from_child(main);
+    pub fn keep(self, main: Pid, spared: Option<Keepers>, group: Option<Group>) -> Tree {
         Tree { child: self.child, main, ended: None, childless: false, forced: false, spared, group }
     }
 }

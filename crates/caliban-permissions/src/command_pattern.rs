@@ -54,11 +54,12 @@ impl CommandPattern {
     /// `build/*` neither `build/../x` nor what a link in `build` leads out to is a part.
     pub(crate) fn allows(&self, words: &[Word], stays: &dyn Fn(&str, &str) -> bool) -> bool {
         let narrow = |pattern: &str, text: &str| match pattern.split_once('*') {
-            Some((fixed, _)) => match fixed.rfind('/') {
-                Some(at) => stays(&fixed[..=at], text),
-                // A pattern that names no place; `*.txt` is no path that leads elsewhere, either.
-                None => !pattern.contains('/') || stays("", text),
-            },
+            // A pattern that names no place; `*.txt` is no path that leads elsewhere, either.
+            Some(_) if !pattern.contains('/') => true,
+            Some((fixed, _)) => {
+                let end = fixed.rfind('/').map_or(0, |at| at + 1);
+                path_starts(fixed).all(|at| stays(fixed.get(at..end).unwrap_or_default(), &text[at..]))
+            }
             None => true,
         };
         fit(&self.words, words, &|pattern, word| match word {
@@ -123,6 +124,17 @@ impl CommandPattern {
             .collect();
         words.windows(fixed.len()).any(|window| window == fixed)
     }
+}
+
+/// Where a path may begin in a word that begins so: `--out=build/`, `of=build/`, `-Ibuild/`, `host:build/`. Where none does, the
+/// rest of the word is the name of no file.
+fn path_starts(fixed: &str) -> impl Iterator<Item = usize> {
+    let first = fixed.find('/').unwrap_or(fixed.len());
+    let is_option = fixed.starts_with('-');
+    (0..=first).filter(move |at| {
+        let is_behind = |c: char| is_option || matches!(c, '=' | ':' | ',' | '@' | '+');
+        fixed.is_char_boundary(*at) && fixed[..*at].chars().next_back().is_none_or(is_behind)
+    })
 }
 
 /// `one` compares a word of the rule with one of the command.

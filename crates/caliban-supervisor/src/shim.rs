@@ -21,7 +21,7 @@ use caliban_keeper::{
 };
 use caliban_process::{Keepers, Patience, Spent};
 use rustix::io::Errno;
-use rustix::process::WaitStatus;
+use rustix::process::{Pid, WaitStatus};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
@@ -175,7 +175,7 @@ async fn keep(args: &ShimArgs) -> Result<ExitCode, Trouble> {
     let _less_is_known = records::write(&args.dir, records::SHIM, &record);
     say(&Word::Started(record));
 
-    let mut tree = subreaper.keep(&worker, spared(args), standing.group().cloned());
+    let mut tree = subreaper.keep(Pid::from_child(&worker), spared(args), standing.group().cloned());
     let stopped = copying(&mut log, async {
         tokio::select! {
             biased;
@@ -275,8 +275,7 @@ fn start(args: &ShimArgs, output: std::os::fd::OwnedFd) -> Result<Child, Trouble
         streams: Streams::Joined,
         fence: None,
     };
-    let (mut worker, _no_fence) =
-        launch.start(None, &[]).map_err(|error| Trouble::of("the worker", &error))?;
+    let mut worker = launch.command().map_err(|error| Trouble::of("the worker", &error))?;
     worker.stdin(Stdio::null()).stdout(output).stderr(second);
     let mut spent = Spent::new();
     let child = loop {

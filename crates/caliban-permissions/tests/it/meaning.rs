@@ -75,6 +75,41 @@ fn a_path_in_an_allow_rule_is_not_left_through_a_link() {
     }
 }
 
+/// Seen: the path in the value of an option was taken for the name of a file, so no link in it was followed.
+#[test]
+fn a_path_in_an_option_of_an_allow_rule_is_not_left() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.root.join("build/own")).unwrap();
+    std::os::unix::fs::symlink("/etc", place.root.join("build/link")).unwrap();
+    let policy = place.policy(
+        Mode::Default,
+        &[
+            "Bash(tool --out=build/*)",
+            "Bash(tool -obuild/*)",
+            "Bash(dd of=build/*)",
+            "Bash(tool --map=x:build/*)",
+            "Bash(tool --in=*/x)",
+        ],
+    );
+    for (line, expected) in [
+        ("tool --out=build/x", "allow"),
+        ("tool --out=build/own/x", "allow"),
+        ("tool --out=build/link/x", "ask"),
+        ("tool --out=build/own/../../x", "ask"),
+        ("tool -obuild/x", "allow"),
+        ("tool -obuild/link", "ask"),
+        ("dd of=build/x", "allow"),
+        ("dd of=build/link/x", "ask"),
+        ("tool --map=x:build/own", "allow"),
+        ("tool --map=x:build/link/passwd", "ask"),
+        ("tool --in=build/x", "allow"),
+        ("tool --in=../x", "ask"),
+        ("tool --in=build/link/x", "ask"),
+    ] {
+        assert_eq!(short(&policy.decide("Bash", &[place.command(line)])), expected, "{line}");
+    }
+}
+
 #[test]
 fn a_denied_script_is_denied_however_it_is_called() {
     for line in [

@@ -1,4 +1,22 @@
 //! Attempts to get out, each of which works without the fence.
+//!
+//! What a sandbox of this kind can be attacked by, and who tries it. A name in quotes is an attempt of `probe.py`.
+//!
+//! | attack | tried by |
+//! |---|---|
+//! | TCP, multipath TCP, a first packet with data, UDP and DNS, a listener without bind | "tcp", "mptcp", "fastopen", "udp", "listen without bind" |
+//! | sockets of the system: abstract, in the file system, tmux, between machines, raw | "unix abstract", "unix path", "tmux", "vsock", "packet" |
+//! | git's configuration, hooks, attributes; `.git` itself | "git config", "git hook", "git info", "move git", "link git" |
+//! | `.git`, `commondir`, `config.worktree` of a worktree, links in its git directory, `git -C ../..` | `a17_an_agent_leads_no_git_elsewhere` |
+//! | another process in `/proc`: environ, mem, maps, fd, cwd, root, cmdline | "proc …" |
+//! | its memory, its descriptors, tracing it, a signal, limits, priority, processors | "process memory", "process descriptor", "ptrace", "signal", "prlimit", "priority", "affinity" |
+//! | mode, times and attributes of a file outside; reading and writing it; a handle instead of a path | "chmod outside" …, "file handle" |
+//! | shared memory, key rings | "shared memory", "keyring" |
+//! | descriptors that were left open: a directory, a file, those of other processes | "inherited …" |
+//! | what goes on after the command | `a17_nothing_of_a_fenced_command_is_left` |
+//! | typing into a terminal, its line discipline, the console, the person's terminal | "type into a terminal", "line discipline …", "console", "the person's terminal" |
+//! | namespaces in the fence, calls of another architecture, `io_uring`, `bpf` | "user namespace", "mount namespace", "other architecture", "io_uring", "bpf" |
+//! | files that the user's session starts | "bashrc", "unit file", "envrc", "settings", "home" |
 
 use std::{
     collections::BTreeMap,
@@ -89,6 +107,17 @@ impl Outside {
     fn command(&self) -> String {
         format!("/usr/bin/python3 probe.py {} 2>/dev/null", self.arguments)
     }
+
+    /// Words before a program that starts it as a careless caller would: with a directory and a file of ours open, and at a
+    /// terminal, which shows what the program prints.
+    fn careless(&self) -> Vec<String> {
+        let start = "import os, pty, sys\n\
+            os.dup2(os.open(sys.argv[1], os.O_RDONLY), 77); os.dup2(os.open(sys.argv[2], os.O_RDWR), 78)\n\
+            sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[3:])))\n";
+        let directory = self.secret.parent().unwrap();
+        let words = ["-c", start].map(str::to_owned);
+        words.into_iter().chain([directory, &self.secret].map(|path| path.display().to_string())).collect()
+    }
 }
 
 impl Drop for Outside {
@@ -116,8 +145,9 @@ fn a17_no_attempt_gets_out_of_the_edit_fence() {
     let place = Place::new(script(&[]));
     let outside = Outside::new(&place);
     // Without the fence they work: the attempts are real.
-    let bare = Command::new("bash")
-        .args(["-c", &outside.command()])
+    let bare = Command::new("/usr/bin/python3")
+        .args(outside.careless())
+        .args(["bash", "-c", &outside.command()])
         .current_dir(&place.repo)
         .env("HOME", place.env.root().join("home"))
         .env("XDG_DATA_HOME", place.env.data())
@@ -142,6 +172,17 @@ fn a17_no_attempt_gets_out_of_the_edit_fence() {
         "process memory",
         "process descriptor",
         "shared memory",
+        "inherited directory",
+        "inherited directory by path",
+        "inherited directory above",
+        "inherited directory as cwd",
+        "inherited file",
+        "inherited file by path",
+        "inherited by another process",
+        "type into a terminal",
+        "line discipline of a terminal",
+        "console",
+        "the person's terminal",
         "other architecture",
         "bashrc",
         "unit file",
@@ -155,6 +196,7 @@ fn a17_no_attempt_gets_out_of_the_edit_fence() {
         "keyring",
         "git config",
         "git hook",
+        "git info",
         "move git",
         "link git",
         "envrc",
@@ -170,11 +212,20 @@ fn a17_no_attempt_gets_out_of_the_edit_fence() {
     }
     std::fs::remove_file(place.repo.join("linked")).unwrap();
     std::fs::remove_file(place.repo.join(".git/hooks/post-checkout")).unwrap();
+    std::fs::remove_file(place.repo.join(".git/info/attributes")).unwrap();
     std::fs::remove_file(place.repo.join("made")).unwrap();
     let before =
         (picture(&place.repo.join(".git")), std::fs::metadata(&outside.secret).unwrap().modified().unwrap());
     place.server.set_script(script(&[json!({"command": outside.command()})]));
-    go(&place, "accept-edits", &[]);
+    let program = place.env.cmd("caliban").get_program().to_str().unwrap().to_owned();
+    let asked = testkit::Run::new(place.env.program("/usr/bin/python3"))
+        .args(outside.careless().iter().map(String::as_str))
+        .args([program.as_str()])
+        .args(place.server.args(place.protocol).iter().map(String::as_str))
+        .args(["-p", "go", "--permission-mode", "accept-edits"])
+        .dir(&place.repo)
+        .output();
+    assert_eq!(asked.code, 0, "{asked:?}");
     let (fence, text, code) = result(&place);
     assert_eq!((fence.as_str(), code), ("edit", Some(0)), "{text}");
     let found = probed(&text);

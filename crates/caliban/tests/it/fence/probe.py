@@ -1,7 +1,7 @@
 # What a program can reach: each attempt prints its name and "open" or "held". Run outside of a fence it shows that the
 # attempts themselves work. Arguments: TCP port of a listener outside, path of a unix socket, abstract name, pid of a
 # process outside, path of a file outside, path of the workspace, UDP port of a socket outside, path of a tmux server's socket,
-# id of a shared memory segment.
+# id of a shared memory segment. Descriptors: 77 the directory of the file outside, 78 the file; a terminal that is the session's.
 import ctypes, errno, json, os, signal, socket, struct, subprocess, sys
 
 port, unix, abstract, outsider, secret, work = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5], sys.argv[6]
@@ -120,6 +120,13 @@ def _():
         run = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
         os._exit(0 if run() > 0 else 1)
     if os.waitpid(child, 0)[1] != 0: raise OSError("killed")
+@attempt("file handle")
+def _():
+    # A handle is no path: it leads to a file that is not in the view. `open_by_handle_at` needs a right that only root has outside.
+    handle = ctypes.create_string_buffer(struct.pack("Ii", 128, 0) + bytes(128))
+    mount = ctypes.c_int()
+    near = secret if os.path.exists(secret) else work
+    call(303, -100, ctypes.c_char_p(near.encode()), ctypes.addressof(handle), ctypes.addressof(mount), 0)
 @attempt("shadow")
 def _(): open("/etc/shadow").read()
 @attempt("write system")
@@ -152,6 +159,8 @@ def _():
 def _(): open(work + "/.git/config", "a").close()
 @attempt("git hook")
 def _(): open(work + "/.git/hooks/post-checkout", "w").close()
+@attempt("git info")
+def _(): open(work + "/.git/info/attributes", "a").close()
 @attempt("move git")
 def _():
     os.rename(work + "/.git", work + "/moved"); os.rename(work + "/moved", work + "/.git")
@@ -168,16 +177,46 @@ def _(): open(work + "/.caliban/settings.toml", "a").close()
 def _(): open(os.environ["HOME"] + "/.profile").read()
 @attempt("daemon data")
 def _(): os.listdir(os.environ["XDG_DATA_HOME"] if "XDG_DATA_HOME" in os.environ else "/nonexistent")
-@attempt("descriptors")
+# Whoever started us left a directory and a file open, under these numbers.
+@attempt("inherited directory")
+def _(): os.close(os.open(os.path.basename(secret), os.O_RDONLY, dir_fd=77))
+@attempt("inherited directory by path")
+def _(): open("/proc/self/fd/77/" + os.path.basename(secret)).read()
+@attempt("inherited directory above")
+def _(): os.listdir("/proc/self/fd/77/..")
+@attempt("inherited directory as cwd")
 def _():
-    own = [n for n in os.listdir("/proc/self/fd") if int(n) > 2]
-    targets = [os.readlink("/proc/self/fd/" + n) for n in own if os.path.lexists("/proc/self/fd/" + n)]
-    extra = [t for t in targets if t.startswith("/") and not t.startswith("/proc")]
-    if not extra: raise OSError("none")
-@attempt("terminal")
+    here = os.getcwd()
+    os.fchdir(77); os.chdir(here)
+@attempt("inherited file")
+def _(): os.write(78, b"")
+@attempt("inherited file by path")
+def _(): open("/proc/self/fd/78", "a").close()
+@attempt("inherited by another process")
 def _():
-    import fcntl
-    fcntl.ioctl(os.open("/dev/tty", os.O_RDWR), 0x5412, b"x")
+    # The first process of a fence, and whoever else can be seen.
+    pids = [n for n in os.listdir("/proc") if n.isdigit() and int(n) != os.getpid()]
+    if not any(os.path.exists("/proc/%s/fd/%d" % (n, fd)) for n in pids for fd in (77, 78)): raise OSError("none")
+# Typing into a terminal may be switched off, and the last one is for consoles: any answer but a refusal says that it got through.
+def order_to_terminal(number, argument):
+    import fcntl, pty, termios
+    inner, outer = pty.openpty()
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        fcntl.ioctl(outer, termios.TIOCSCTTY, 0)
+        try: fcntl.ioctl(outer, number, argument)
+        except OSError as error: os._exit(1 if error.errno == errno.EPERM else 0)
+        os._exit(0)
+    if os.waitpid(child, 0)[1] != 0: raise OSError("refused")
+@attempt("type into a terminal")
+def _(): order_to_terminal(0x5412, b"x")
+@attempt("line discipline of a terminal")
+def _(): order_to_terminal(0x5423, b"\0\0\0\0")
+@attempt("console")
+def _(): order_to_terminal(0x541C, b"\x02")
+@attempt("the person's terminal")
+def _(): os.close(os.open("/dev/tty", os.O_RDWR))
 @attempt("workspace")
 def _(): open(work + "/made", "w").close()
 @attempt("loopback")
