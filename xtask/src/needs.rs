@@ -16,7 +16,7 @@ struct Need {
     why: &'static str,
 }
 
-const NEEDS: [Need; 15] = [
+const NEEDS: [Need; 16] = [
     Need {
         probe: ("cc", "--version"),
         package: "gcc libc6-dev",
@@ -27,6 +27,7 @@ const NEEDS: [Need; 15] = [
     Need { probe: ("strace", "-V"), package: "strace", why: "faults injected at system calls" },
     Need { probe: ("faketime", "--version"), package: "faketime", why: "clocks that jump" },
     Need { probe: ("python3", "--version"), package: "python3", why: "attempts to get out of the fence" },
+    Need { probe: ("pytest-3", "--version"), package: "python3-pytest", why: "tests that run in the fence" },
     Need { probe: ("make", "--version"), package: "make", why: "commands of the guides" },
     Need { probe: ("jq", "--version"), package: "jq", why: "commands of the guides" },
     Need { probe: ("zsh", "--version"), package: "zsh", why: "its completions" },

@@ -30,8 +30,10 @@ mod view;
 mod around;
 mod probe;
 mod proxy;
+mod remedy;
 mod text;
 mod value;
+mod witness;
 
 pub use around::{Around, Fenced, Steps};
 pub use helper::{fence_child, fence_main};
@@ -39,8 +41,10 @@ pub use loopback::PROXY_PORT;
 pub use own_process::{hide_environment, hide_memory};
 pub use probe::{probe, tried};
 pub use proxy::{Hosts, PrivateAddresses, Proxy, REFUSED};
+pub use remedy::remedy;
 pub use text::Text;
 pub use value::{Access, Bind, Fence, Network, Order, SYSTEM, SYSTEM_MASKS};
+pub use witness::{Seen, Witness};
 
 /// The exit code when the fence could not be put up, or the program not started in it.
 pub const NOT_FENCED: u8 = 125;

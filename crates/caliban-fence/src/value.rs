@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use caliban_core::fence::Profile;
 use serde::{Deserialize, Serialize};
 
-use crate::text::Text;
+use crate::{text::Text, witness::Witness};
 
 /// Directories of the system that every fenced program can read. What is not here and not among the [`Bind`]s is absent.
 pub const SYSTEM: [&str; 11] =
@@ -44,6 +44,9 @@ pub struct Fence {
     /// Variables that are set in it, over the command's own.
     #[serde(default)]
     pub variables: Vec<(Text, Text)>,
+    /// What the keeper writes down when it had to end the command.
+    #[serde(default)]
+    pub witness: Option<Witness>,
 }
 
 /// A file or directory of the machine, as a fenced program finds it.
@@ -94,6 +97,7 @@ impl Fence {
             tmp: None,
             git: Vec::new(),
             variables: Vec::new(),
+            witness: None,
         }
     }
 

@@ -156,6 +156,12 @@ impl Begun {
                 if launch.streams == Streams::Live && tree.gone_within(&mut Patience::new(LEAVE)).await => {}
             Some(_) => tree.end(STOP_GRACE).await,
         }
+        if let (Some(_), Some(witness)) =
+            (stop, launch.fence.as_ref().and_then(|fence| fence.witness.as_ref()))
+        {
+            // Without a record all that is there counts as the command's.
+            let _on_the_safe_side = witness.look();
+        }
         if let Some(shown) = shown {
             // A process outside of the tree may still have the terminal.
             let _best_effort = tokio::time::timeout(SHOWN, shown).await;

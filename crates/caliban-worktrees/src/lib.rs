@@ -6,6 +6,7 @@
 //!
 //! Open a [`Repo`] once, from the user's directory, and keep it; everything is a method of it.
 
+mod accepted;
 mod alternates;
 mod beneath;
 mod blobs;
@@ -39,6 +40,7 @@ mod store;
 mod survey;
 mod sweep;
 
+pub use accepted::HOW_TO_ACCEPT;
 pub use create::{BaseRef, CreateRequest, Created, OnProgress, Worktree};
 pub use diff::{Changes, Commit, FileChange, MergeKind, MergePreview, PATCH_CAP, Patch};
 pub use error::{Error, ErrorKind, Result};

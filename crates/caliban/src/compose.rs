@@ -54,7 +54,7 @@ use crate::{
     settings::{
         Environment, Files, Loaded,
         provider::Patience,
-        schema::{Fleet, Settings},
+        schema::{Fleet, GitPrograms, Settings},
         tool_environment::{Breadth, left_out, secrets, tool_environment, with_set},
     },
     skills::{self, Skill},
@@ -300,7 +300,7 @@ pub(crate) async fn compose(environment: &Environment, request: Request<'_>) -> 
         helpers: if settings.sub_agents { Helpers::Allowed } else { Helpers::Off },
         fallback,
         definitions: definitions.into(),
-        isolation: isolation(settings, repo, &workspace, setup_fence),
+        isolation: isolation(&loaded, repo, &workspace, setup_fence),
         background: None,
         spawner: Arc::new(spawner),
         observers,
@@ -523,14 +523,17 @@ pub(crate) fn own_program() -> Result<PathBuf, Failure> {
 }
 
 fn isolation(
-    settings: &Settings,
+    loaded: &Loaded,
     repo: Option<PathBuf>,
     workspace: &WorkspaceOptions,
     fence: Option<Fence>,
 ) -> Isolation {
+    let settings = &loaded.settings;
     let worktrees = &settings.worktrees;
+    let accepted = (settings.git_programs == GitPrograms::Ask).then(|| loaded.paths.repo(&loaded.root));
     Isolation {
         repo,
+        accepted,
         env: workspace.env.clone(),
         keep: if worktrees.keep { Keep::All } else { Keep::Remove },
         setup: setup(settings, workspace.env.clone(), workspace.helper.clone(), fence),

@@ -21,11 +21,14 @@ pub enum Lack {
     ControlGroups,
     /// Claude Code and Codex.
     RealAgents,
+    /// npm and Go.
+    LargeTools,
 }
 
 impl Lack {
     /// Every reason.
-    pub const ALL: [Self; 4] = [Self::Mounts, Self::OtherUsers, Self::ControlGroups, Self::RealAgents];
+    pub const ALL: [Self; 5] =
+        [Self::Mounts, Self::OtherUsers, Self::ControlGroups, Self::RealAgents, Self::LargeTools];
 
     /// What is missing.
     pub fn words(self) -> &'static str {
@@ -34,6 +37,7 @@ impl Lack {
             Self::OtherUsers => "this user cannot act as another one (that needs root)",
             Self::ControlGroups => "this user cannot make, limit or freeze a control group here",
             Self::RealAgents => "claude or codex is not on PATH",
+            Self::LargeTools => "npm or go is not on PATH",
         }
     }
 
@@ -44,6 +48,9 @@ impl Lack {
                 "containers often keep control groups to themselves; ending an agent without one has tests of its own",
             ),
             Self::RealAgents => Some("programs of others; the panes have tests with a fake agent"),
+            Self::LargeTools => {
+                Some("hundreds of megabytes each; node, pytest, make and cargo are tested everywhere")
+            }
             Self::Mounts | Self::OtherUsers => None,
         }
     }

@@ -2,7 +2,9 @@
 //! command made there is put aside.
 //!
 //! While a command runs, a file in the agent's directory names those places, and its lock says that somebody will look. Who
-//! finds such a file without a lock does what the killed process could not do.
+//! finds such a file without a lock does what the killed process could not do: it puts aside what the command's keeper found when
+//! it ended the command (`caliban_fence::Witness`). What the user made there since is the user's. Only when the keeper was killed,
+//! too, nobody can tell the two apart, and all of it is put aside.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -15,11 +17,13 @@ use std::{
     },
 };
 
-use caliban_fence::{Around, Fence};
+use caliban_fence::{Around, Fence, Seen, Text, Witness};
 use serde::{Deserialize, Serialize};
 
 /// The largest file of places that is read.
 const CAP: u64 = 4 << 20;
+/// The end of the name of what a keeper found, beside the entry of the command.
+const FOUND: &str = "found";
 
 /// A protected place, and the link that it is, if it is one that leads nowhere.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -58,9 +62,13 @@ impl Unmade {
 }
 
 impl Around for Unmade {
-    fn before(&self, _: &mut Fence) -> Result<(), String> {
+    fn before(&self, fence: &mut Fence) -> Result<(), String> {
         let Some(journal) = self.journal.as_ref().filter(|_| !self.places.is_empty()) else { return Ok(()) };
         let entry = self.note(journal).map_err(|error| format!("{}: {error}", journal.display()))?;
+        fence.witness = Some(Witness {
+            places: self.places.iter().map(|absent| Text::from(absent.place.as_path())).collect(),
+            record: entry.0.with_extension(FOUND).into(),
+        });
         *self.entry.lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);
         Ok(())
     }
@@ -70,6 +78,7 @@ impl Around for Unmade {
         notes.extend(self.places.iter().filter_map(Absent::put_aside));
         if let Some((path, _lock)) = self.entry.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // Best effort: the next command finds it without a lock, and nothing to put aside.
+            let _tried = fs::remove_file(path.with_extension(FOUND));
             let _tried = fs::remove_file(path);
         }
         notes
@@ -81,6 +90,9 @@ pub(super) fn put_left_aside(journal: &Path) -> Vec<String> {
     let mut notes = Vec::new();
     for entry in fs::read_dir(journal).into_iter().flatten().flatten() {
         let path = entry.path();
+        if path.extension().is_some_and(|end| end == FOUND) {
+            continue;
+        }
         let Ok(file) = File::open(&path) else { continue };
         if file.try_lock().is_err() {
             continue;
@@ -89,8 +101,12 @@ pub(super) fn put_left_aside(journal: &Path) -> Vec<String> {
         let read = (&file).take(CAP).read_to_end(&mut text);
         // One that was not written whole is of a command that did not begin.
         if let (Ok(_), Ok(places)) = (read, serde_json::from_slice::<Vec<Absent>>(&text)) {
-            notes.extend(places.iter().filter_map(Absent::put_aside));
+            let seen = Seen::read(&path.with_extension(FOUND));
+            let made =
+                places.iter().filter(|absent| seen.as_ref().is_none_or(|seen| seen.has(&absent.place)));
+            notes.extend(made.filter_map(Absent::put_aside));
         }
+        let _tried = fs::remove_file(path.with_extension(FOUND));
         let _tried = fs::remove_file(path);
     }
     notes
@@ -147,6 +163,18 @@ mod tests {
         let notes = put_left_aside(&journal);
         assert_eq!(notes.len(), 1, "{notes:?}");
         assert!(!place.exists() && dir.path().join(".envrc.not-used").exists());
+        assert_eq!(fs::read_dir(&journal).unwrap().count(), 0);
+        // The keeper of a killed command found one of its files; the other one is the user's, made since.
+        let other = dir.path().join(".vscode");
+        let unmade = Unmade::new(vec![place.clone(), other.clone()], Some(journal.clone()), Vec::new());
+        unmade.before(&mut fence).unwrap();
+        fs::write(&place, "made").unwrap();
+        fence.witness.take().unwrap().look().unwrap();
+        drop(unmade);
+        fs::write(&other, "the user's").unwrap();
+        let notes = put_left_aside(&journal);
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(!place.exists() && other.exists());
         assert_eq!(fs::read_dir(&journal).unwrap().count(), 0);
         // What the user makes between two commands stays.
         fs::write(&place, "the user's").unwrap();

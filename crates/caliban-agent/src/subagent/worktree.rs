@@ -9,8 +9,8 @@ use std::{
 
 use caliban_core::{names::Slug, spec::WorktreeSpec};
 use caliban_worktrees::{
-    BaseRef, BranchFate, Changes, CreateRequest, Environment, Error, GitOptions, Keep, PLACE, Phase,
-    Progress, RemovalOutcome, RemoveOptions, RemoveReport, Repo, Setup, Worktree,
+    BaseRef, BranchFate, Changes, CreateRequest, Environment, Error, GitOptions, HOW_TO_ACCEPT, Keep, PLACE,
+    Phase, Progress, RemovalOutcome, RemoveOptions, RemoveReport, Repo, Setup, When, Worktree,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +32,8 @@ pub struct Isolation {
     pub keep: Keep,
     /// A command that runs in each new worktree.
     pub setup: Option<Setup>,
+    /// The repo's data directory, which records the programs of its git that a person has accepted; none where all may run.
+    pub accepted: Option<PathBuf>,
 }
 
 /// How many names are tried when a label was used before.
@@ -98,6 +100,11 @@ impl Isolation {
         progress: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Made, String> {
         let repo = self.open(cancel).await?;
+        if let Some(base) = &self.accepted
+            && let Some(programs) = repo.unaccepted(base, When::Checkout, cancel).await.map_err(worded)?
+        {
+            return Err(format!("{}\n{HOW_TO_ACCEPT}", programs.named(When::Checkout)));
+        }
         let mut base_ref = BaseRef::from(wanted.base_ref.clone());
         if base_ref == BaseRef::Head
             && let Some(head) = head_of_own(&repo, parent, cancel).await?

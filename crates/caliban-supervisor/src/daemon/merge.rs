@@ -70,9 +70,7 @@ async fn land(
     let speaker = Speaker { inbox, caller: None };
     let row = speaker.row(row.id).await.map_err(Stopped::Gone)?;
     let wanted = landing::request(&row, request)?;
-    if let Some(programs) =
-        git_programs::unaccepted(&repo, places.base(), When::Landing, cancel).await.map_err(worded)?
-    {
+    if let Some(programs) = repo.unaccepted(places.base(), When::Landing, cancel).await.map_err(worded)? {
         let words = git_programs::refused(&programs, When::Landing);
         return Err(NotMerged { reason: "git_programs", ..words.into() }.into());
     }

@@ -228,8 +228,9 @@ fn sandbox(loaded: &Loaded) -> Check {
     if wanted == Some(Sandbox::Off) {
         return Check::ok(NAME, "commands are not fenced, by the settings: nearly every one asks");
     }
-    let tried = match crate::compose::own_program() {
-        Ok(helper) => caliban_fence::tried(&helper),
+    let own = crate::compose::own_program();
+    let tried = match &own {
+        Ok(helper) => caliban_fence::tried(helper),
         Err(failure) => Err(failure.to_string()),
     };
     match tried {
@@ -238,9 +239,11 @@ fn sandbox(loaded: &Loaded) -> Check {
             NAME,
             if wanted == Some(Sandbox::Required) { State::Fail } else { State::Warn },
             format!("commands cannot be fenced: {reason}"),
-            "agents in the background do not start, and in the foreground nearly every command asks\n\
-             a kernel with user namespaces and Landlock (5.13 or newer) is needed; containers often switch them off\n\
-             sandbox = \"auto\" in the settings lets background agents start without a fence",
+            format!(
+                "agents in the background do not start, and in the foreground nearly every command asks\n{}\n\
+                 sandbox = \"auto\" in the settings lets background agents start without a fence",
+                caliban_fence::remedy(own.as_deref().unwrap_or(Path::new("caliban"))).join("\n")
+            ),
         ),
     }
 }

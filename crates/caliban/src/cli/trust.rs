@@ -8,7 +8,6 @@ use std::{
 use caliban_agent::definitions;
 use caliban_core::inert::line as inert;
 use caliban_providers::ProviderKind;
-use caliban_supervisor::git_programs;
 use caliban_worktrees::{GitOptions, Repo, When};
 use clap::{Args, Subcommand};
 
@@ -124,7 +123,7 @@ async fn accept_git_programs(paths: &Paths, root: &Path) -> Result<Vec<String>, 
         }
         let cannot = |error: std::io::Error| Failure::new(format!("{}: {error}", base.display()));
         caliban_contract::places::private_dir(&base).map_err(|error| Failure::new(error.to_string()))?;
-        git_programs::accept(&base, when, &programs).map_err(cannot)?;
+        programs.accept(&base, when).map_err(cannot)?;
         lines = programs.lines().iter().map(|line| format!("git runs: {}", inert(line))).collect();
     }
     Ok(lines)

@@ -34,13 +34,14 @@ pub(super) async fn check(
     when: When,
 ) -> Result<(), Failure> {
     let base = fleet.places().base();
-    let found = git_programs::unaccepted(repo, base, when, &CancellationToken::new()).await;
+    let found = repo.unaccepted(base, when, &CancellationToken::new()).await;
     let Some(programs) = found.map_err(worded_git)? else { return Ok(()) };
     if setting == GitPrograms::Ask && !is_accepted(&programs, when) {
         return Err(worded_landing(git_programs::refused(&programs, when)));
     }
     fleet.places().prepare().map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
-    git_programs::accept(base, when, &programs)
+    programs
+        .accept(base, when)
         .map_err(|error| Failure::new(format!("cannot write down what you accepted: {error}")))
 }
 
@@ -53,7 +54,7 @@ fn is_accepted(programs: &Programs, when: When) -> bool {
     if caliban_contract::ancestry::own().agent_in_words().is_some() {
         return false;
     }
-    say(&git_programs::named(programs, when));
+    say(&programs.named(when));
     say("may they run, now and from now on? [y/N]");
     let mut line = String::new();
     stdin.lock().read_line(&mut line).is_ok() && matches!(line.trim(), "y" | "Y" | "yes")

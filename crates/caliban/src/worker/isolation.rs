@@ -94,7 +94,7 @@ async fn check_programs(
     if loaded.settings.git_programs == GitPrograms::Allow {
         return Ok(());
     }
-    match git_programs::unaccepted(repo, base, When::Checkout, cancel).await.map_err(worded)? {
+    match repo.unaccepted(base, When::Checkout, cancel).await.map_err(worded)? {
         Some(programs) => {
             let words = git_programs::refused(&programs, When::Checkout);
             let failure = Failure::new(words.message);

@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use testkit::{script, text};
+use serde_json::json;
+use testkit::{script, text, tool};
 
 use crate::fleet::Fleet;
 
@@ -48,6 +49,27 @@ fn a06_programs_of_a_repos_configuration_are_named_and_run_only_when_they_were_a
     assert_eq!(has_run(&ran), "");
     let id = fleet.bg("the task", []);
     fleet.run(["agents", "wait", &id]).ok();
+    assert!(has_run(&ran).contains("trap"), "an accepted filter runs");
+}
+
+/// Seen: a sub-agent of a session in the foreground got its worktree without a question.
+#[test]
+fn a06_a_worktree_of_a_sub_agent_runs_them_only_when_they_were_accepted() {
+    let (fleet, ran) = hostile();
+    let call = || tool("AgentTool", json!({"prompt": "look", "isolation": "worktree"}));
+    fleet.place.server.set_script(script![call(), text("done")]);
+    fleet.place.ask("go", ["--permission-mode", "unattended"]);
+    let told = fleet.place.transcript();
+    let told = serde_json::to_string(&told).unwrap();
+    assert!(
+        told.contains("runs programs when a worktree is made") && told.contains("filter.x.smudge"),
+        "{told}"
+    );
+    assert!(told.contains("`caliban trust` accepts them"), "{told}");
+    assert_eq!(has_run(&ran), "");
+    fleet.run(["trust"]).ok();
+    fleet.place.server.set_script(script![call(), text("found"), text("done")]);
+    fleet.place.ask("go", ["--permission-mode", "unattended"]).ok();
     assert!(has_run(&ran).contains("trap"), "an accepted filter runs");
 }
 

@@ -30,6 +30,7 @@ use std::{
 };
 
 use serde_json::json;
+use testkit::wait_until;
 
 use super::{go, picture, result, results, run, run_with, script, settings};
 use crate::place::Place;
@@ -365,6 +366,33 @@ fn a17_a_protected_place_that_a_command_makes_is_put_aside() {
     assert!(text.contains(".vscode is protected: what the command made there is now"), "{text}");
     assert!(!place.repo.join(".vscode").exists() && place.repo.join(".idea").symlink_metadata().is_err());
     assert_eq!(place.env.read(place.repo.join(".vscode.not-used/tasks.json")), "{}");
+}
+
+/// Seen: a file that the user made in such a place after the agent was killed was put aside, too.
+#[test]
+fn a17_what_the_user_makes_in_a_protected_place_after_a_kill_stays() {
+    let line = "/usr/bin/python3 -c \"import os, time; os.mkdir('.vscode'); time.sleep(600)\"";
+    let place = Place::new(script(&[json!({"command": line})]));
+    let mode = ["--permission-mode", "accept-edits"];
+    let agent = place.caliban().args(["-p", "go"]).args(mode).spawn();
+    wait_until("the command has made it", || place.repo.join(".vscode").exists());
+    let pid = rustix::process::Pid::from_raw(agent.pid().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let journal = place.session().join("unmade");
+    let found = || {
+        let names = std::fs::read_dir(&journal).unwrap().map(|entry| entry.unwrap().path());
+        names.filter(|path| path.extension().is_some_and(|end| end == "found")).count() == 1
+    };
+    wait_until("its keeper has ended the command and looked", found);
+    place.env.write(place.repo.join(".envrc"), "the user's\n");
+    place.server.set_script(script(&[json!({"command": "/usr/bin/python3 -c \"print('next')\""})]));
+    place.ask("go", ["--resume", &place.session_id()].into_iter().chain(mode)).ok();
+    let (_, text, _) = results(&place).pop().unwrap();
+    assert!(text.contains(".vscode is protected: what the command made there is now"), "{text}");
+    assert!(!text.contains(".envrc"), "{text}");
+    assert!(!place.repo.join(".vscode").exists());
+    assert_eq!(place.env.read(place.repo.join(".envrc")), "the user's\n");
+    assert_eq!(std::fs::read_dir(&journal).unwrap().count(), 0);
 }
 
 /// A rule that names the place opens it.

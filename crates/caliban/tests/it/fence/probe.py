@@ -65,6 +65,26 @@ def _(): open("/proc/%d/mem" % outsider, "rb").close()
 def _(): open("/proc/%d/maps" % outsider, "rb").read()
 @attempt("proc fd")
 def _(): os.listdir("/proc/%d/fd" % outsider)
+# Whoever started us left a directory and a file open, under these numbers.
+@attempt("inherited directory")
+def _(): os.close(os.open(os.path.basename(secret), os.O_RDONLY, dir_fd=77))
+@attempt("inherited directory by path")
+def _(): open("/proc/self/fd/77/" + os.path.basename(secret)).read()
+@attempt("inherited directory above")
+def _(): os.listdir("/proc/self/fd/77/..")
+@attempt("inherited directory as cwd")
+def _():
+    here = os.getcwd()
+    os.fchdir(77); os.chdir(here)
+@attempt("inherited file")
+def _(): os.write(78, b"")
+@attempt("inherited file by path")
+def _(): open("/proc/self/fd/78", "a").close()
+@attempt("inherited by another process")
+def _():
+    # The first process of a fence, and whoever else can be seen.
+    pids = [n for n in os.listdir("/proc") if n.isdigit() and int(n) != os.getpid()]
+    if not any(os.path.exists("/proc/%s/fd/%d" % (n, fd)) for n in pids for fd in (77, 78)): raise OSError("none")
 @attempt("proc cwd")
 def _(): os.listdir("/proc/%d/cwd" % outsider)
 @attempt("proc root")
@@ -177,26 +197,6 @@ def _(): open(work + "/.caliban/settings.toml", "a").close()
 def _(): open(os.environ["HOME"] + "/.profile").read()
 @attempt("daemon data")
 def _(): os.listdir(os.environ["XDG_DATA_HOME"] if "XDG_DATA_HOME" in os.environ else "/nonexistent")
-# Whoever started us left a directory and a file open, under these numbers.
-@attempt("inherited directory")
-def _(): os.close(os.open(os.path.basename(secret), os.O_RDONLY, dir_fd=77))
-@attempt("inherited directory by path")
-def _(): open("/proc/self/fd/77/" + os.path.basename(secret)).read()
-@attempt("inherited directory above")
-def _(): os.listdir("/proc/self/fd/77/..")
-@attempt("inherited directory as cwd")
-def _():
-    here = os.getcwd()
-    os.fchdir(77); os.chdir(here)
-@attempt("inherited file")
-def _(): os.write(78, b"")
-@attempt("inherited file by path")
-def _(): open("/proc/self/fd/78", "a").close()
-@attempt("inherited by another process")
-def _():
-    # The first process of a fence, and whoever else can be seen.
-    pids = [n for n in os.listdir("/proc") if n.isdigit() and int(n) != os.getpid()]
-    if not any(os.path.exists("/proc/%s/fd/%d" % (n, fd)) for n in pids for fd in (77, 78)): raise OSError("none")
 # Typing into a terminal may be switched off, and the last one is for consoles: any answer but a refusal says that it got through.
 def order_to_terminal(number, argument):
     import fcntl, pty, termios

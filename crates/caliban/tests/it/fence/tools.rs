@@ -59,6 +59,101 @@ fn a17_cargo_builds_and_tests_in_the_edit_fence() {
     assert!(place.repo.join("target/debug").is_dir());
 }
 
+/// Runs this line in the project: in the edit fence, and well.
+fn runs(place: &Place, line: &str) -> String {
+    place.server.set_script(script(&[json!({"command": line})]));
+    go(place, "accept-edits", &[]);
+    let (fence, text, code) = result(place);
+    assert_eq!((fence.as_str(), code), ("edit", Some(0)), "{line}: {text}");
+    text
+}
+
+#[test]
+fn a17_pytest_and_node_run_tests_in_the_edit_fence() {
+    let place = Place::new(script(&[]));
+    place.env.write(
+        place.repo.join("test_it.py"),
+        "def test_it(tmp_path, monkeypatch):\n    (tmp_path / 'x').write_text('x')\n    monkeypatch.chdir(tmp_path)\n    \
+         assert open('x').read() == 'x'\n",
+    );
+    let text = runs(&place, "/usr/bin/python3 -m pytest -q");
+    assert!(text.contains("1 passed"), "{text}");
+    assert!(place.repo.join(".pytest_cache").is_dir());
+    let place = Place::new(script(&[]));
+    place.env.write(place.repo.join("it.test.js"), NODE_TEST);
+    let text = runs(&place, "node --test");
+    assert!(text.contains("# pass 1"), "{text}");
+}
+
+/// A test that listens, asks itself, and starts a process.
+const NODE_TEST: &str = "const test = require('node:test'), http = require('node:http'), { execFileSync } = require('node:child_process');\n\
+    test('it', async () => {\n  const server = http.createServer((_, answer) => answer.end('x')).listen(0, '127.0.0.1');\n  \
+    await new Promise((go) => server.once('listening', go));\n  \
+    const answer = await fetch(`http://127.0.0.1:${server.address().port}/`);\n  \
+    if ((await answer.text()) !== 'x' || execFileSync('echo', ['y']).toString() !== 'y\\n') throw new Error('other');\n  \
+    server.close();\n});\n";
+
+fn is_there(program: &str) -> bool {
+    std::process::Command::new(program).arg("version").output().is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn a17_npm_test_runs_in_the_edit_fence() {
+    if !is_there("npm") {
+        return testkit::skip(testkit::Lack::LargeTools);
+    }
+    let place = Place::new(script(&[]));
+    // The cache of a user who has used it before; it can be read and not changed.
+    place.env.write(place.env.root().join("home/.npm/_cacache/x"), "");
+    place.env.write(
+        place.repo.join("package.json"),
+        r#"{"name": "x", "version": "1.0.0", "scripts": {"test": "node --test"}}"#,
+    );
+    place.env.write(place.repo.join("it.test.js"), NODE_TEST);
+    let text = runs(&place, "npm test");
+    assert!(text.contains("# pass 1"), "{text}");
+}
+
+#[test]
+fn a17_go_builds_and_tests_in_the_edit_fence() {
+    if !is_there("go") {
+        return testkit::skip(testkit::Lack::LargeTools);
+    }
+    let place = Place::new(script(&[]));
+    place.env.write(place.repo.join("go.mod"), "module example.org/x\n\ngo 1.19\n");
+    place.env.write(
+        place.repo.join("main.go"),
+        "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(\"built\") }\n",
+    );
+    place.env.write(
+        place.repo.join("main_test.go"),
+        "package main\n\nimport \"testing\"\n\nfunc TestIt(t *testing.T) { main() }\n",
+    );
+    // The cache of a user who has used it before; it can be read and not changed.
+    let before = place.env.program("go").args(["vet", "."]).current_dir(&place.repo).output().unwrap();
+    assert!(before.status.success(), "{before:?}");
+    assert!(place.env.root().join("home/.cache/go-build").is_dir());
+    let text = runs(&place, "go build -o x . && ./x && go test ./...");
+    assert!(text.contains("built") && text.contains("ok"), "{text}");
+}
+
+/// As the reference says: a browser makes no namespaces of its own there.
+#[test]
+fn a17_a_browser_shows_a_page_of_the_fences_own_loopback() {
+    let place = Place::new(script(&[]));
+    place.env.write(
+        place.repo.join("page.html"),
+        "<!doctype html><p id=a></p><script>document.getElementById('a').textContent = 'it ' + 'ran'</script>",
+    );
+    let text = runs(
+        &place,
+        "/usr/bin/python3 -m http.server 8766 --bind 127.0.0.1 >/dev/null 2>&1 & \
+         curl -s -o /dev/null --retry 50 --retry-delay 1 --retry-connrefused http://127.0.0.1:8766/page.html; \
+         chromium --headless=new --no-sandbox --disable-gpu --dump-dom http://127.0.0.1:8766/page.html 2>/dev/null; kill %1",
+    );
+    assert!(text.contains("<p id=\"a\">it ran</p>"), "{text}");
+}
+
 #[test]
 fn a17_a_server_on_the_loopback_serves_inside_and_is_not_seen_outside() {
     let line = "/usr/bin/python3 -m http.server 8765 --bind 127.0.0.1 >/dev/null 2>&1 & \

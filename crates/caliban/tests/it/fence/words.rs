@@ -2,8 +2,13 @@
 
 use serde_json::json;
 
+use testkit::wait_until;
+
 use super::{go, result, results, run, run_with, script, settings};
-use crate::place::Place;
+use crate::{
+    fleet::{Fleet, id_of},
+    place::Place,
+};
 
 /// A user namespace in which no further one can be made.
 fn without_namespaces(place: &Place, arguments: &[&str]) -> testkit::Output {
@@ -82,6 +87,35 @@ fn a17_where_no_fence_can_be_put_up_only_a_few_plain_commands_run_unasked() {
     assert_eq!(decided, ["none", "none", "unasked", "unasked", "unasked", "unasked", "unasked"]);
 }
 
+/// What nobody has set: required in the background, auto in the foreground (the test above).
+#[test]
+fn a17_without_a_setting_an_agent_in_the_background_does_not_begin_where_no_fence_can_be_put_up() {
+    let fleet = Fleet { place: Place::new(script(&[json!({"command": "ls"})])) };
+    let server = fleet.place.server.args(fleet.place.protocol);
+    let words = |more: &[&str]| -> Vec<String> {
+        server
+            .iter()
+            .cloned()
+            .chain(["--bg", "the task"].into_iter().chain(more.iter().copied()).map(str::to_owned))
+            .collect()
+    };
+    let start = |more: &[&str]| {
+        let words = words(more);
+        id_of(&without_namespaces(&fleet.place, &words.iter().map(String::as_str).collect::<Vec<_>>()).ok())
+    };
+    // The daemon that this starts has no namespaces either, and so has what it starts later.
+    let id = start(&[]);
+    wait_until("it has failed", || fleet.state(&id) == "failed");
+    let row = fleet.row(&id).to_string();
+    assert!(row.contains("commands cannot be fenced on this machine: no namespaces of its own"), "{row}");
+    assert!(row.contains("sandbox = \\\"auto\\\""), "it names the setting: {row}");
+    assert_eq!(fleet.place.server.requests().len(), 0);
+    settings(&fleet.place, "sandbox = \"auto\"\n");
+    let id = start(&["--isolation", "none"]);
+    wait_until("it is done", || fleet.state(&id) == "done");
+    fleet.run(["daemon", "stop"]);
+}
+
 #[test]
 fn a17_the_doctor_tries_the_fence() {
     let place = Place::new(script(&[]));
@@ -93,6 +127,9 @@ fn a17_the_doctor_tries_the_fence() {
         "{}",
         output.stdout
     );
+    // What is wrong with this machine, and nothing else.
+    assert!(output.stdout.contains("sysctl -w user.max_user_namespaces=15000"), "{}", output.stdout);
+    assert!(!output.stdout.contains("5.13 or newer"), "{}", output.stdout);
 }
 
 /// Seen: an agent that was allowed to run `caliban` ran `caliban -p --permission-mode unattended`.
