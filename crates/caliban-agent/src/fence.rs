@@ -128,7 +128,6 @@ const TOOLS: &[&str] = &[
     ".local/share/fnm",
     ".cache/pip",
     ".cache/uv",
-    ".cache/go-build",
     ".cache/ms-playwright",
     ".cache/puppeteer",
     ".gitconfig",
@@ -136,6 +135,10 @@ const TOOLS: &[&str] = &[
     ".config/git/ignore",
     ".config/git/attributes",
 ];
+
+/// Caches that a tool fails without when it cannot write them: in the agent's own `/tmp`, where they stay from one command to the
+/// next. The user's own would be shown read-only (`go build`: "read-only file system").
+const CACHES: &[(&str, &str)] = &[("GOCACHE", "/tmp/go-build")];
 
 /// Variables that name such a directory elsewhere.
 const TOOL_VARIABLES: &[&str] = &[
@@ -303,6 +306,9 @@ impl Fences {
                 fs::create_dir_all(tmp).map_err(|error| format!("{}: {error}", tmp.display()))?;
                 fence.tmp = Some(tmp.into());
             }
+            fence
+                .variables
+                .extend(CACHES.iter().map(|(name, place)| (Text::from(*name), Text::from(*place))));
             for place in &held.fixed {
                 fence.show_if_there(place, Access::ReadOnly);
             }

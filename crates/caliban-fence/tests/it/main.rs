@@ -162,3 +162,17 @@ fn a17_what_the_program_is_given_is_applied_inside() {
     assert!(text(&output).contains("/nonexistent.so -"), "{}", text(&output));
     assert!(output.status.success());
 }
+
+/// A fork has one thread: locks that the others hold would stay taken in it.
+#[test]
+fn a17_a_process_with_several_threads_forks_no_fence() {
+    let place = Place::new();
+    let null = || std::os::fd::OwnedFd::from(fs::File::open("/dev/null").unwrap());
+    let (stay, stays) = std::sync::mpsc::channel::<()>();
+    let other = std::thread::spawn(move || stays.recv());
+    let refused = caliban_fence::fence_child(&place.order("touch ran"), [null(), null(), null()]);
+    assert_eq!(refused.unwrap_err().to_string(), "a process with several threads cannot fork a fence");
+    drop(stay);
+    assert!(other.join().unwrap().is_err());
+    assert!(!place.at("project/ran").exists());
+}

@@ -129,8 +129,15 @@ fn a17_go_builds_and_tests_in_the_edit_fence() {
         place.repo.join("main_test.go"),
         "package main\n\nimport \"testing\"\n\nfunc TestIt(t *testing.T) { main() }\n",
     );
-    // The cache of a user who has used it before; it can be read and not changed.
-    let before = place.env.program("go").args(["vet", "."]).current_dir(&place.repo).output().unwrap();
+    // Seen: the cache of a user who has used it before could only be read, and Go failed.
+    let before = place
+        .env
+        .program("go")
+        .args(["vet", "."])
+        .env_remove("XDG_CACHE_HOME")
+        .current_dir(&place.repo)
+        .output()
+        .unwrap();
     assert!(before.status.success(), "{before:?}");
     assert!(place.env.root().join("home/.cache/go-build").is_dir());
     let text = runs(&place, "go build -o x . && ./x && go test ./...");
