@@ -1,9 +1,9 @@
 //! The generated lines in bulk: judged one by one by the policy of an agent, and those that it allows run in the fence that it says, many
-//! in one start of it. The judge and the fence are the agent's own; only the agent between them is left out, so that a hundred
+//! in one start of it. The judge, the fence and the reaper are the agent's own; only the agent between them is left out, so that a hundred
 //! thousand lines take minutes. `generated.rs` has the whole way.
 
 use std::{
-    io::ErrorKind,
+    io::{ErrorKind, Write as _},
     net::TcpListener,
     os::unix::net::UnixListener,
     path::{Path, PathBuf},
@@ -12,8 +12,9 @@ use std::{
 };
 
 use caliban_agent::fence::{Fences, OwnPlaces, Reach, Sandbox};
+use caliban_contract::modes;
 use caliban_core::{access::Access, fence::Profile, mode::Mode};
-use caliban_fence::{Order, Text};
+use caliban_keeper::{Environment, Launch, Streams};
 use caliban_permissions::{Policy, Verdict};
 
 use super::{generated, picture};
@@ -150,17 +151,23 @@ fn round(mode: Mode, lines: &[String]) -> usize {
         let (fence, steps) = fenced.begin().unwrap();
         let each = "for line; do timeout -k 1 5 bash -c \"$line\" < /dev/null > /dev/null 2>&1; done; true";
         let arguments = ["-c", each, "bash"].into_iter().chain(lines.iter().map(String::as_str));
-        let order = Order {
-            fence,
-            program: Text::from("bash"),
-            arguments: arguments.map(Text::from).collect(),
-            directory: Text::from(place.repo.as_path()),
-            environment: env.iter().map(|(name, value)| (Text(name.clone()), Text(value.clone()))).collect(),
-            descriptors: Vec::new(),
+        let launch = Launch {
+            program: "bash".into(),
+            arguments: arguments.map(Into::into).collect(),
+            directory: place.repo.clone(),
+            environment: Environment::Exactly(env.clone()),
+            streams: Streams::Joined,
+            fence: Some(fence),
         };
-        let (mut command, _kept_open) = order.command(&helper).unwrap();
-        let output = command.stdin(Stdio::null()).output().unwrap();
-        drop(steps);
+        let mut reaper = Command::new(&helper);
+        reaper.arg(modes::REAP).env_clear().current_dir("/");
+        let mut reaper =
+            reaper.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Open until the end: its end is the wish that the command ends.
+        let mut control = reaper.stdin.take().unwrap();
+        control.write_all(&launch.encode().unwrap()).unwrap();
+        let output = reaper.wait_with_output().unwrap();
+        drop((control, steps));
         assert!(output.status.success(), "{output:?}: {}", told());
     }
     assert_eq!(outside.picture(&place, mode), before, "{}", told());
