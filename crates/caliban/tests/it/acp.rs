@@ -1,7 +1,7 @@
 //! What an editor finds in `caliban acp` beside a conversation: what is advertised, refused, offered and asked of it.
 
 use serde_json::{Value, json};
-use testkit::{ModelServer, Protocol, script, text, tool, wait_until};
+use testkit::{ModelServer, Protocol, StepExt as _, script, text, tool, wait_until};
 
 use crate::{bg::Editor, place::Place};
 
@@ -112,6 +112,35 @@ fn the_model_and_its_effort_are_options_that_a_client_chooses() {
     let told =
         |message: &Value| message["params"]["update"]["sessionUpdate"] == json!("config_option_update");
     assert!(editor.messages().iter().any(told));
+}
+
+#[test]
+fn a_cancelled_prompt_is_counted_once() {
+    let place = Place::new(script![
+        text("whole").costs(100, 10).on("the second"),
+        text("cut here").in_chunks(2).stall(1).costs(40_000, 2),
+    ]);
+    let (mut editor, _) = connect(&place);
+    let session = begin(&mut editor, &place)["sessionId"].clone();
+    let id = editor.prompt("the first");
+    let words = |message: &Value| message.to_string().contains("agent_message_chunk");
+    wait_until("the first words", || editor.messages().iter().any(words));
+    editor.write(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}));
+    let cancelled = editor.answer(id);
+    assert_eq!(cancelled["stopReason"], json!("cancelled"), "{cancelled}");
+    let usage = |usage: &Value| json!([usage["inputTokens"], usage["outputTokens"]]);
+    let spent = usage(&cancelled["usage"]);
+    assert_eq!(spent[0], json!(40_000), "{cancelled}");
+    let id = editor.prompt("the second");
+    let answered = editor.answer(id);
+    assert_eq!(usage(&answered["usage"]), json!([100, 10]), "what this prompt took: {answered}");
+    // The session file and the ledger say the same.
+    let output = spent[1].as_u64().unwrap() + 10;
+    let file: Value = serde_json::from_str(&place.env.read(place.session().join("session.json"))).unwrap();
+    assert_eq!(json!([file["usage"]["input"], file["usage"]["output"]]), json!([40_100, output]));
+    let pools: Vec<Value> = place.verb(["budget", "show", "--json"]).ok().json();
+    let today = pools.iter().find(|pool| pool["pool"] == "all agents today").unwrap();
+    assert_eq!(json!([today["tokens"], today["in_flight_tokens"]]), json!([40_100 + output, 0]));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Services that outlive their agent: by a rule or an approval of their own, reported, listed and ended.
 
 use serde_json::{Value, json};
-use testkit::{script, script::Step, text, tool, wait_until};
+use testkit::{StepExt as _, script, script::Step, text, tool, wait_until};
 
 use crate::{
     commands::says,
@@ -39,6 +39,30 @@ fn a_service_needs_a_rule_of_its_own_whatever_the_mode_is() {
     let flags = ["--permission-mode", "unattended", "--allow", "Detach", "--deny", "Detach"];
     place.ask("serve", flags).expect_code(3);
     assert!(!place.repo.join("pid").exists());
+}
+
+#[test]
+fn a_service_that_is_asked_for_and_approved_runs_and_a_denied_one_does_not() {
+    // Commands pass unasked here: what is asked is the detaching.
+    let flags = ["--permission-mode", "accept-edits", "--allow", "Bash", "--isolation", "none"];
+    let fleet = Fleet::new(script![service(), text("it serves")]);
+    let id = fleet.bg("serve", flags);
+    fleet.wait_for_ask(&id);
+    let asked = fleet.run(["approvals"]).ok().stdout;
+    assert!(asked.contains("Detach") && asked.contains("sleep 1000"), "{asked}");
+    assert!(!fleet.place.repo.join("pid").exists());
+    fleet.run(["approve", &id]).ok();
+    fleet.wait_for(&id, "done");
+    let served = pid(&fleet.place, &fleet.place.repo.join("pid"));
+    assert!(runs(served));
+    fleet.run(["jobs", "stop", "--all"]).ok();
+    assert!(!runs(served));
+    let fleet = Fleet::new(script![service(), text("no service").on("not now")]);
+    let id = fleet.bg("serve", flags);
+    fleet.wait_for_ask(&id);
+    fleet.run(["deny", &id, "--reason", "not now"]).ok();
+    fleet.wait_for(&id, "done");
+    assert!(!fleet.place.repo.join("pid").exists());
 }
 
 #[test]

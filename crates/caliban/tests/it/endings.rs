@@ -71,6 +71,34 @@ fn a_pause_goes_on_and_a_full_window_is_made_room_in() {
 }
 
 #[test]
+fn a_pause_or_a_full_window_that_never_ends_is_a_failure_in_words() {
+    for (word, requests, words) in [
+        ("pause_turn", 11, "error: the answer is not whole: the model paused 11 times\nhint: go on with "),
+        (
+            "model_context_window_exceeded",
+            4,
+            "error: the answer is not whole: the model's window is full\nhint: begin a new session",
+        ),
+    ] {
+        let place = Place::new(script![
+            text("the summary").on("about to be shortened").forever(),
+            stopped(text("part "), word).forever(),
+        ]);
+        let output = place.ask("hello", []).expect_code(1);
+        assert_eq!(output.stdout, "", "{word}");
+        assert!(output.stderr.contains(words), "{word}: {}", output.stderr);
+        let answers = place.server.model_requests().len() - summaries(&place);
+        assert_eq!(answers, requests, "{word}");
+    }
+}
+
+/// How many requests asked for a summary.
+fn summaries(place: &Place) -> usize {
+    let requests = 0..place.server.model_requests().len();
+    requests.filter(|request| last_message(place, *request).contains("about to be shortened")).count()
+}
+
+#[test]
 fn an_empty_answer_is_asked_again_and_then_a_failure() {
     for nothing in [text(""), think("hm").and_text("")] {
         let script = script![text("there").on("could not be used: it was empty"), nothing.forever()];
@@ -144,10 +172,12 @@ fn the_model_can_wait_for_a_background_command() {
 
 #[test]
 fn the_last_turn_is_an_answer_without_tools() {
-    for (protocol, choice) in [
-        (Protocol::Anthropic, json!({"type": "none"})),
-        (Protocol::Responses, json!("none")),
-        (Protocol::Chat, json!("none")),
+    let no_calls = json!({"functionCallingConfig": {"mode": "NONE"}});
+    for (protocol, field, choice) in [
+        (Protocol::Anthropic, "tool_choice", json!({"type": "none"})),
+        (Protocol::Responses, "tool_choice", json!("none")),
+        (Protocol::Chat, "tool_choice", json!("none")),
+        (Protocol::Gemini, "toolConfig", no_calls),
     ] {
         let place =
             Place::with(ModelServer::start(script![bash("true"), text("what I have so far")]), protocol);
@@ -155,8 +185,8 @@ fn the_last_turn_is_an_answer_without_tools() {
         assert_eq!(output.stdout, "what I have so far\n", "{protocol:?}");
         assert!(output.stderr.contains("the limit of 2 turns is reached"), "{}", output.stderr);
         let requests = place.server.model_requests();
-        assert_eq!(requests[0].body.get("tool_choice"), None, "{protocol:?}");
-        assert_eq!(requests[1].body["tool_choice"], choice, "{protocol:?}");
+        assert_eq!(requests[0].body.get(field), None, "{protocol:?}");
+        assert_eq!(requests[1].body[field], choice, "{protocol:?}");
         assert!(requests[1].body.to_string().contains("Answer now with what you have"), "{protocol:?}");
     }
     // Also when it has answered and was asked again: here by news of a background command.

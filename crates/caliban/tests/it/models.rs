@@ -5,7 +5,7 @@ use testkit::{
     ClosedPort, ModelServer, Output, Protocol, StepExt, script, script::StepUsage, status, text, tool,
 };
 
-use crate::place::Place;
+use crate::{bg::Editor, place::Place};
 
 /// stderr without colours; each failure is one or two lines that say what to do.
 fn lines(output: &Output) -> Vec<&str> {
@@ -267,6 +267,23 @@ fn the_prefix_is_the_same_from_turn_to_turn() {
 fn the_first_request_is_small() {
     let place = Place::new(script![text("hi")]);
     place.ask("hello", []).ok();
+    is_small(&place);
+    // A model of the GPT family is offered one tool more.
+    let server = ModelServer::builder(script![text("hi")]).known_models(["gpt-5.2"]).start();
+    let place = Place::with(server, Protocol::Responses);
+    place.ask("hello", []).ok();
+    is_small(&place);
+    // For an editor there are people who answer, and background agents.
+    let place = Place::new(script![text("hi")]);
+    let mut editor = Editor::open(&place);
+    let id = editor.prompt("hello");
+    editor.answer(id);
+    is_small(&place);
+}
+
+/// Whether the first request stays within 12 KB.
+#[track_caller]
+fn is_small(place: &Place) {
     let size = place.server.model_requests()[0].raw.len();
     assert!(size <= 12 * 1024, "the first request has {size} bytes");
 }

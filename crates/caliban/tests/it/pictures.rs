@@ -36,6 +36,14 @@ fn a_large_picture_is_scaled_before_it_is_sent() {
 }
 
 #[test]
+fn a_large_picture_that_a_prompt_names_is_scaled_too() {
+    let place = Place::new(script![text("seen")]);
+    write_picture(&place, "large.png", 6_000, 3_000);
+    assert_eq!(place.ask("what is in @large.png?", []).ok().stdout, "seen\n");
+    assert_eq!(pictures(&place.server.model_requests()[0].body), [(1_568, 784)]);
+}
+
+#[test]
 fn a_picture_that_the_service_refuses_becomes_words_and_the_session_goes_on() {
     let protocol = Protocol::Anthropic;
     let refused =

@@ -1,7 +1,7 @@
 //! What the model is told: the system prompt, the place, the project's own instructions, files that are mentioned.
 
 use serde_json::{Value, json};
-use testkit::{StepExt as _, script, text, tool, wait_until};
+use testkit::{ModelServer, Protocol, StepExt as _, script, text, tool, wait_until};
 
 use crate::{
     fleet::bash,
@@ -77,6 +77,37 @@ fn plan_mode_is_told_and_offers_nothing_that_writes() {
     place.ask("now do it", ["--continue", "--permission-mode", "accept-edits"]).ok();
     let names = tool_names(&place, 1);
     assert!(names.iter().any(|name| name == "Edit"), "{names:?}");
+}
+
+#[test]
+fn patches_are_offered_to_the_gpt_family_only() {
+    for (model, offered) in [
+        ("gpt-5.2", true),
+        ("openai/gpt-5", true),
+        ("codex-mini-latest", true),
+        ("claude-opus-5-5", false),
+        ("not-gpt-5", false),
+    ] {
+        let server = ModelServer::builder(script![text("hi")]).known_models([model]).start();
+        let place = Place::with(server, Protocol::Responses);
+        place.ask("hello", []).ok();
+        let names = tool_names(&place, 0);
+        assert_eq!(names.iter().any(|name| name == "apply_patch"), offered, "{model}: {names:?}");
+        assert!(names.iter().any(|name| name == "Edit"), "{model}: {names:?}");
+    }
+}
+
+#[test]
+fn a_web_search_is_offered_where_a_service_is_set_and_nowhere_else() {
+    let offered = |settings: &str| {
+        let place = Place::new(script![text("hi")]);
+        place.env.write(place.env.config().join("caliban/settings.toml"), settings);
+        place.ask("hello", []).ok();
+        tool_names(&place, 0).iter().any(|name| name == "WebSearch")
+    };
+    assert!(!offered(""));
+    assert!(!offered("[web]\nsearch_headers = { Authorization = \"Bearer x\" }\n"));
+    assert!(offered("[web]\nsearch_url = \"http://127.0.0.1:9/?q={query}\"\n"));
 }
 
 #[test]
