@@ -30,11 +30,17 @@ const SAID: [char; 9] = ['●', '•', '⏺', '✻', '✶', '✢', '◦', '⎿',
 const NEAR: usize = 6;
 
 impl Backend {
+    /// What tmux watches for in a pane, as a format: where the first sign of a dialog and of work is, and which program has
+    /// the terminal.
+    pub(crate) fn watched(&self) -> String {
+        format!("#{{C/r:{}}}/#{{C:{}}}/#{{pane_current_command}}", self.dialog_pattern, self.at_work)
+    }
+
     /// What tmux checks at the very moment of typing, as a format: that nothing that a look can see has changed since
-    /// the look, that no dialog has come, and for codex that its title asks for nothing.
+    /// the look, that no dialog and no work has begun, and for codex that its title asks for nothing.
     pub(crate) fn condition(&self, looked: &PaneFacts) -> String {
         let mut checks = vec![
-            format!("#{{==:#{{C/r:{}}},{}}}", self.dialog_pattern, looked.found_at),
+            format!("#{{==:{},{}}}", self.watched(), literal(&looked.watched)),
             format!("#{{==:#{{cursor_x}}/#{{cursor_y}},{}/{}}}", looked.cursor.0, looked.cursor.1),
             "#{?pane_in_mode,0,1}".to_owned(),
         ];
@@ -44,6 +50,11 @@ impl Backend {
         }
         checks.into_iter().reduce(|all, check| format!("#{{&&:{all},{check}}}")).unwrap_or_default()
     }
+}
+
+/// A text as a part of a format that stands for itself.
+fn literal(text: &str) -> String {
+    text.chars().flat_map(|c| matches!(c, '#' | ',' | '}').then_some('#').into_iter().chain([c])).collect()
 }
 
 /// Decides from the pane's facts and, for claude, from the word in its own status file.
@@ -319,7 +330,7 @@ mod tests {
             cursor_shown: true,
             in_mode: false,
             cursor,
-            found_at: "0".to_owned(),
+            watched: "0/0/claude".to_owned(),
             session: "main".to_owned(),
             title: title.to_owned(),
             screen: screen.to_owned(),

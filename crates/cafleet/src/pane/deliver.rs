@@ -87,6 +87,7 @@ pub(crate) async fn step(
     match seen.state {
         State::Gone => {
             put_off(broker, &waiting, DeliveryState::Failed, &seen.why).await?;
+            broker.give_up_typed(agent.id).await?;
             for exec in &execs {
                 broker.end_exec(exec.id, &ExecEnd::Lost(seen.why.clone()), Stamp::now()).await?;
             }
@@ -123,10 +124,8 @@ pub(crate) async fn step(
             hold(broker, &waiting[1..], "an earlier message is held").await?;
             Ok(Step::Held(why))
         }
-        Written::Failed(why) => {
-            record(broker, task.id, DeliveryState::Failed, Some(&why)).await?;
-            Ok(Step::Held(why))
-        }
+        // The claim stands: it counts as interrupted, and what became of it is looked for.
+        Written::Failed(why) => Ok(Step::Held(why)),
     }
 }
 

@@ -125,7 +125,7 @@ impl<'a> Target<'a> {
         if !self.is_here {
             return Seen::not(State::Unreachable, "its pane is on another machine");
         }
-        match self.tmux.look(self.pane, self.backend.dialog_pattern).await {
+        match self.tmux.look(self.pane, &self.backend.watched()).await {
             Ok(Some(facts)) => {
                 let seen = self.judge(facts, settings);
                 let asks = self.backend.knows == Knows::Itself && seen.state == State::OnItsOwn;

@@ -54,8 +54,8 @@ pub(crate) struct PaneFacts {
     pub(crate) in_mode: bool,
     /// Where keys go, as column and line of the screen.
     pub(crate) cursor: (usize, usize),
-    /// The line in which the given pattern is first found; `0` when it is not.
-    pub(crate) found_at: String,
+    /// What the given format said.
+    pub(crate) watched: String,
     pub(crate) session: String,
     pub(crate) title: String,
     /// The screen, with the escape sequences for colour and weight.
@@ -76,11 +76,11 @@ impl Tmux {
         Self { socket: socket.as_ref().to_owned() }
     }
 
-    /// Looks at a pane, and for a regular expression in it; `None` when there is no such pane.
-    pub(crate) async fn look(&self, pane: &str, pattern: &str) -> Result<Option<PaneFacts>, TmuxError> {
+    /// Looks at a pane, and asks it for one more format; `None` when there is no such pane.
+    pub(crate) async fn look(&self, pane: &str, watched: &str) -> Result<Option<PaneFacts>, TmuxError> {
         // Only numbers, ids and a path; the free texts are on lines of their own.
         let facts = format!(
-            "#{{pid}}|#{{pane_pid}}|#{{pane_id}}|#{{window_id}}|#{{pane_dead}}|#{{cursor_flag}}|#{{C/r:{pattern}}}|\
+            "#{{pid}}|#{{pane_pid}}|#{{pane_id}}|#{{window_id}}|#{{pane_dead}}|#{{cursor_flag}}|\
              #{{?pane_in_mode,1,0}}|#{{cursor_x}}|#{{cursor_y}}|#{{pane_tty}}"
         );
         let said = self
@@ -97,6 +97,12 @@ impl Tmux {
                     "-t",
                     pane,
                     "#{session_name}",
+                    ";",
+                    "display-message",
+                    "-p",
+                    "-t",
+                    pane,
+                    watched,
                     ";",
                     "display-message",
                     "-p",
@@ -232,8 +238,8 @@ impl Tmux {
 }
 
 fn read_facts(said: &str) -> Option<PaneFacts> {
-    let mut parts = said.splitn(4, '\n');
-    let mut fields = parts.next()?.splitn(11, '|');
+    let mut parts = said.splitn(5, '\n');
+    let mut fields = parts.next()?.splitn(10, '|');
     let mut field = || fields.next();
     Some(PaneFacts {
         server_pid: field()?.parse().ok()?,
@@ -242,11 +248,11 @@ fn read_facts(said: &str) -> Option<PaneFacts> {
         window: field()?.to_owned(),
         dead: field()? == "1",
         cursor_shown: field()? == "1",
-        found_at: field()?.to_owned(),
         in_mode: field()? == "1",
         cursor: (field()?.parse().ok()?, field()?.parse().ok()?),
         tty: field()?.to_owned(),
         session: parts.next()?.to_owned(),
+        watched: parts.next()?.to_owned(),
         title: parts.next()?.to_owned(),
         screen: parts.next().unwrap_or_default().to_owned(),
     })

@@ -276,6 +276,8 @@ async fn recover(
         Failure::refused("no_launch", format!("it is not known how member {} was started", member.id))
     })?;
     let moved = move_director(broker, here, director, &settings).await?;
+    // Before the new pane is there: what is typed after that is typed into it.
+    broker.give_up_typed(member.id).await?;
     broker.place_again(member.id, &maker()?, Stamp::now()).await?;
     let answer = start_in_pane(context, here, director, &member, &launch, full).await?;
     let broker = context.broker().await?;
@@ -303,6 +305,7 @@ async fn move_director(
         created_at: Stamp::now(),
         ..placement.clone()
     };
+    broker.give_up_typed(director.id).await?;
     broker.move_to(director.id, &placement).await?;
     broker.hold_again(director.id).await?;
     Ok(Some(format!("the Director's pane was gone, too; it is {} now", here.facts.pane)))

@@ -6,14 +6,19 @@
 //! `free`, `draft`, `mute`; `dialog`, which approves on Enter; `question`, which takes a digit; `search`, a field below the
 //! input line that has the cursor; `busy`, at work until told otherwise; `plain`, which takes no bracketed paste;
 //! `deaf`, which does not take the first Enter; and `chaos SEED`, all of these at random, which also loses Enters.
+//! `chaos SEED mortal` also dies after its third paste, before Enter, `chaos SEED shell` becomes a shell.
+//!
+//! In chaos each screen ends with a request for the cursor's place. tmux answers it among the keys, so what comes before the
+//! answer was typed when tmux had not seen the screen yet, and is judged by the screen before: nobody can do better.
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{OptionalActions, QueueSelector, tcflush, tcgetattr, tcgetwinsize, tcsetattr};
 
 /// Runs only when the test binary is started as a fake agent in a pane.
 #[test]
@@ -32,10 +37,12 @@ fn play() {
         let cwd = std::env::current_dir().expect("cwd");
         fs::write(dir.join("cwd"), cwd.display().to_string()).expect("cwd");
     }
+    // What was said before it was a shell.
+    let said = fs::read_to_string(dir.join("transcript")).unwrap_or_default();
     Face {
         dir,
         codex,
-        transcript: Vec::new(),
+        transcript: said.split('\0').filter(|text| !text.is_empty()).map(str::to_owned).collect(),
         input: String::new(),
         search: String::new(),
         pasting: false,
@@ -64,22 +71,51 @@ struct Face {
 /// Moods that come and go by themselves.
 struct Chaos {
     state: u64,
+    /// After how many more pastes it dies, before it takes Enter.
+    lives_for: u32,
+    /// Whether it becomes a shell now and then.
+    has_shell: bool,
     mood: &'static str,
     former: &'static str,
-    since: Instant,
     until: Instant,
+    /// How many screens ended with a request for the cursor's place, and how many of those tmux has answered.
+    asked: u64,
+    answered: u64,
+    /// The request of the first screen that shows the mood.
+    mood_asked: u64,
 }
 
-/// Keys that come so soon after a mood were typed before anybody could see it: nobody can do better than the screen.
-const UNSEEN: Duration = Duration::from_millis(150);
-
 impl Chaos {
+    /// `lives` is how often it was a shell before.
+    fn new(told: &str, lives: u64) -> Self {
+        let mut words = told.split(' ');
+        let seed: u64 = words.next().and_then(|seed| seed.parse().ok()).expect("a seed");
+        let more = words.next();
+        Self {
+            // Seeds that differ little begin far apart.
+            state: (seed * 1_000 + lives + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            lives_for: if more == Some("mortal") { 3 } else { u32::MAX },
+            has_shell: more == Some("shell"),
+            mood: "free",
+            former: "free",
+            until: Instant::now(),
+            asked: 0,
+            answered: 0,
+            mood_asked: 0,
+        }
+    }
+
+    /// Whether tmux has seen a screen that shows the mood.
+    fn is_seen(&self) -> bool {
+        self.answered >= self.mood_asked
+    }
+
     fn next(&mut self, bound: u64) -> u64 {
-        // xorshift: the same run for the same seed.
+        // xorshift: the same choices for the same seed.
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;
-        self.state % bound
+        (self.state >> 32) % bound
     }
 }
 
@@ -89,13 +125,26 @@ const PASTE_END: &[u8] = b"\x1b[201~";
 impl Face {
     fn live(&mut self) {
         let tty = std::io::stdin();
-        let mut raw = tcgetattr(&tty).expect("a terminal");
+        let cooked = tcgetattr(&tty).expect("a terminal");
+        let mut raw = cooked.clone();
         raw.make_raw();
         tcsetattr(&tty, OptionalActions::Now, &raw).expect("raw mode");
         let mut shown = String::new();
         loop {
             let told = fs::read_to_string(self.dir.join("mode")).unwrap_or_else(|_| "free".to_owned());
             let mode = self.mood(told.trim());
+            if mode == "shell" && self.chaos.as_ref().is_some_and(|chaos| chaos.answered == chaos.asked) {
+                // All that was typed before is the former program's.
+                tcflush(&tty, QueueSelector::IFlush).expect("flush");
+                tcsetattr(&tty, OptionalActions::Now, &cooked).expect("cooked mode");
+                let mut lives = fs::read_to_string(self.dir.join("shell")).unwrap_or_default();
+                lives.push('.');
+                fs::write(self.dir.join("shell"), lives).expect("shell");
+                fs::write(self.dir.join("transcript"), self.transcript.join("\0")).expect("transcript");
+                print!("\x1b[2J\x1b[H\x1b[?2004l");
+                std::io::stdout().flush().expect("clear");
+                panic!("{}", std::process::Command::new("sh").arg("-i").exec());
+            }
             if self.works_until.is_some_and(|until| Instant::now() >= until) {
                 self.works_until = None;
                 self.transcript.push("● Understood.".to_owned());
@@ -135,23 +184,25 @@ impl Face {
             self.chaos = None;
             return told.to_owned();
         };
-        let seed: u64 = seed.parse().expect("a seed");
-        let chaos = self.chaos.get_or_insert_with(|| Chaos {
-            state: seed | 1,
-            mood: "free",
-            former: "free",
-            since: Instant::now(),
-            until: Instant::now(),
+        let chaos = self.chaos.get_or_insert_with(|| {
+            let lives = fs::metadata(self.dir.join("shell")).map_or(0, |file| file.len());
+            Chaos::new(seed, lives)
         });
         // A mood ends only when nothing that somebody typed stands in the way, as with a person at the keys. Work ends by
         // itself, and what was typed meanwhile stands in the input line then.
         let is_worked = chaos.mood == "busy" && !self.input.is_empty();
-        if Instant::now() >= chaos.until && (self.input.is_empty() || is_worked) {
+        if Instant::now() >= chaos.until && chaos.is_seen() && (self.input.is_empty() || is_worked) {
             let moods = ["free", "free", "free", "busy", "dialog", "search", "draft", "mute"];
             let at = usize::try_from(chaos.next(moods.len() as u64)).expect("small");
-            let mood = if is_worked { "free" } else { moods[at] };
-            chaos.former = std::mem::replace(&mut chaos.mood, mood);
-            chaos.since = Instant::now();
+            let mut mood = if is_worked { "free" } else { moods[at] };
+            if mood == "mute" && chaos.has_shell && self.works_until.is_none() {
+                mood = "shell";
+            }
+            if mood != chaos.mood {
+                chaos.former = std::mem::replace(&mut chaos.mood, mood);
+                // The screen that is drawn next is the first one.
+                chaos.mood_asked = chaos.asked + 1;
+            }
             chaos.until = Instant::now() + Duration::from_millis(160 + chaos.next(200));
             self.search.clear();
         }
@@ -167,6 +218,17 @@ impl Face {
             } else if self.pending.starts_with(PASTE_END) {
                 self.pasting = false;
                 self.pending.drain(..PASTE_END.len());
+                self.chaos.iter_mut().for_each(|chaos| chaos.lives_for -= 1);
+                if self.chaos.as_ref().is_some_and(|chaos| chaos.lives_for == 0) {
+                    self.log(&format!("died over {:?}", self.input));
+                    std::process::exit(1);
+                }
+            } else if let Some(length) = cursor_place(&self.pending) {
+                if length == 0 {
+                    return false;
+                }
+                self.pending.drain(..length);
+                self.chaos.iter_mut().for_each(|chaos| chaos.answered += 1);
             } else if PASTE_BEGIN.starts_with(&self.pending) || PASTE_END.starts_with(&self.pending) {
                 return false;
             } else {
@@ -188,8 +250,8 @@ impl Face {
     }
 
     fn key(&mut self, c: char, mode: &str) -> bool {
-        let unseen = |chaos: &Chaos| chaos.former == "free" && chaos.since.elapsed() < UNSEEN;
-        let mode = if self.chaos.as_ref().is_some_and(unseen) { "free" } else { mode };
+        let unseen = self.chaos.as_ref().filter(|chaos| !chaos.is_seen());
+        let mode = unseen.map_or(mode, |chaos| chaos.former);
         match (mode, c) {
             ("dialog", '\r') if !self.pasting => self.log("approved"),
             ("dialog", c) => self.log(&format!("into the dialog {c:?}")),
@@ -206,7 +268,7 @@ impl Face {
                 self.log(&format!("into the search {c:?}"));
                 self.search.push(c);
             }
-            ("mute", c) => self.log(&format!("into nothing {c:?}")),
+            ("mute" | "shell", c) => self.log(&format!("into nothing {c:?}")),
             (_, '\r') if !self.pasting => return self.enter(mode),
             // Ctrl+J is a line break in the input line of both programs.
             (_, '\r' | '\n') => self.input.push('\n'),
@@ -274,13 +336,13 @@ impl Face {
         writeln!(log, "{line}").expect("log");
     }
 
-    fn draw(&self, mode: &str, height: usize, width: usize) {
+    fn draw(&mut self, mode: &str, height: usize, width: usize) {
         let prompt = if self.codex { '›' } else { '❯' };
         let rule = "─".repeat(width.min(60));
         let is_working = self.works_until.is_some() || mode == "busy";
         // The lower part, and where in it the cursor is.
         let (lower, cursor): (Vec<String>, (usize, usize)) = match mode {
-            "mute" => (vec!["just text".to_owned()], (0, 0)),
+            "mute" | "shell" => (vec!["just text".to_owned()], (0, 0)),
             "dialog" => (
                 vec![
                     "Do you want to proceed?".to_owned(),
@@ -356,8 +418,23 @@ impl Face {
         if self.codex && !matches!(mode, "dialog" | "question") {
             screen.push_str("\x1b[?25h");
         }
+        if let Some(chaos) = &mut self.chaos {
+            chaos.asked += 1;
+            screen.push_str("\x1b[6n");
+        }
         print!("{screen}");
         std::io::stdout().flush().expect("draw");
+    }
+}
+
+/// How long tmux's answer about the cursor's place is, at the beginning of these bytes; 0 when it may be cut off.
+fn cursor_place(bytes: &[u8]) -> Option<usize> {
+    let rest = bytes.strip_prefix(b"\x1b[")?;
+    let numbers = rest.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b';').count();
+    match rest.get(numbers) {
+        None => Some(0),
+        Some(b'R') => Some(2 + numbers + 1),
+        Some(_) => None,
     }
 }
 

@@ -17,6 +17,9 @@ const UNCONFIRMED: i64 = 5;
 /// The note of a message whose typing began and whose end nobody recorded.
 const INTERRUPTED: &str = "interrupted while typing";
 
+/// The note of a message that was typed into a pane that is gone now. It is not typed again: it may have been taken.
+const END_UNSEEN: &str = "typed, and not seen to be taken before the pane was gone";
+
 impl Broker {
     /// The messages for this agent that are still to be typed, in order. What an agent sends to
     /// itself is not typed.
@@ -70,10 +73,29 @@ impl Broker {
                 sqlx::query(
                     "UPDATE tasks SET delivery_state = 'held', delivery_note = 'its member has a new pane' \
                  WHERE context_id = $1 AND status_state = 'input_required' AND type = 'unicast' \
-                 AND delivery_state = 'failed' AND delivery_note IS NOT $2",
+                 AND delivery_state = 'failed' AND delivery_note IS NOT $2 AND delivery_note IS NOT $3",
                 )
                 .bind(agent.to_string())
-                .bind(INTERRUPTED),
+                .bind(INTERRUPTED)
+                .bind(END_UNSEEN),
+            )
+            .await?;
+        Ok(())
+    }
+
+    /// The agent's pane is gone: what was typed into it and not seen to be taken has failed.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn give_up_typed(&mut self, agent: AgentId) -> Result<(), BrokerError> {
+        self.db
+            .run(
+                sqlx::query(
+                    "UPDATE tasks SET delivery_state = 'failed', delivery_note = $1 WHERE context_id = $2 \
+                     AND status_state = 'input_required' AND type = 'unicast' AND delivery_state = 'typed'",
+                )
+                .bind(END_UNSEEN)
+                .bind(agent.to_string()),
             )
             .await?;
         Ok(())

@@ -218,6 +218,14 @@ async fn m08_what_is_owed_and_what_a_new_pane_gets() {
     world.broker.hold_again(new.id).await.expect("again");
     assert_eq!(world.broker.undelivered(new.id).await.expect("undelivered").len(), 0);
     assert_eq!(world.broker.unconfirmed(new.id).await.expect("unconfirmed").len(), 1);
+    // Nor is one that was typed into a pane that is gone.
+    let typed = Delivery { state: DeliveryState::Typed, note: None };
+    world.broker.record_delivery(sent, &typed).await.expect("typed");
+    assert_eq!(world.broker.owed(world.session).await.expect("owed"), 1);
+    world.broker.give_up_typed(new.id).await.expect("give up");
+    assert_eq!(world.broker.owed(world.session).await.expect("owed"), 0);
+    world.broker.hold_again(new.id).await.expect("again");
+    assert_eq!(world.broker.undelivered(new.id).await.expect("undelivered").len(), 0);
     let activity = world.broker.activity(new.id).await.expect("activity");
     assert_eq!((activity.received, activity.sent, activity.unread, activity.held), (Some(at(3)), None, 1, 0));
 }
