@@ -56,7 +56,20 @@ pub(crate) enum Step {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     typed: HashMap<TaskId, Instant>,
-    entered: HashMap<TaskId, Instant>,
+    /// By what is looked for in the input line.
+    entered: HashMap<String, Instant>,
+}
+
+impl Memory {
+    /// Whether Enter is to be pressed again for the text with this marker, which stands in the input line.
+    fn enter_again(&mut self, marker: &str) -> bool {
+        let last = self.entered.entry(marker.to_owned()).or_insert_with(Instant::now);
+        let is_due = last.elapsed() >= ENTER_AGAIN;
+        if is_due {
+            *last = Instant::now();
+        }
+        is_due
+    }
 }
 
 /// Does the next thing for an agent's pane.
@@ -101,7 +114,7 @@ pub(crate) async fn step(
         return Ok(Step::Waiting(why));
     }
     if let Some(exec) = execs.first() {
-        return step_exec(broker, settings, &target, seen, exec, &waiting).await;
+        return step_exec(broker, settings, &target, seen, exec, &waiting, memory).await;
     }
     let Some(task) = waiting.first() else { return Ok(Step::Nothing) };
     if seen.state != State::Free {
@@ -115,7 +128,7 @@ pub(crate) async fn step(
     match type_text(&target, settings, seen, &text, &format!("cafleet-{}", task.id.short())).await {
         Written::Sent => {
             memory.typed.insert(task.id, Instant::now());
-            memory.entered.insert(task.id, Instant::now());
+            memory.entered.insert(compose::marker(task), Instant::now());
             record(broker, task.id, DeliveryState::Typed, None).await?;
             Ok(Step::Typed)
         }
@@ -179,9 +192,7 @@ async fn settle(
         let since = *memory.typed.entry(task.id).or_insert_with(Instant::now);
         if seen.state == State::Draft && classify::is_in_composer(target.backend, &facts.screen, &marker) {
             // Our own text, whole, and nothing else: Enter was lost on the way.
-            let last = memory.entered.entry(task.id).or_insert(since);
-            if last.elapsed() >= ENTER_AGAIN {
-                *last = Instant::now();
+            if memory.enter_again(&marker) {
                 // Best effort: refused means that the screen moved, and the next step looks again.
                 let _ = target.tmux.press(target.pane, "Enter", &target.condition(facts)).await;
                 if task.delivery.state == DeliveryState::Failed {
@@ -204,11 +215,23 @@ async fn step_exec(
     seen: Seen,
     exec: &Exec,
     waiting: &[Task],
+    memory: &mut Memory,
 ) -> Result<Step, BrokerError> {
     let why = format!("a command runs in it (exec {})", exec.id.short());
     hold(broker, waiting, &why).await?;
     match exec.state {
-        ExecState::Running | ExecState::Typed => return Ok(Step::Waiting(why)),
+        ExecState::Running => return Ok(Step::Waiting(why)),
+        ExecState::Typed => {
+            let marker = exec.id.short();
+            if let (State::Draft, Some(facts)) = (seen.state, &seen.facts)
+                && classify::is_in_composer(target.backend, &facts.screen, &marker)
+                && memory.enter_again(&marker)
+            {
+                // Best effort, as for a message.
+                let _ = target.tmux.press(target.pane, "Enter", &target.condition(facts)).await;
+            }
+            return Ok(Step::Waiting(why));
+        }
         ExecState::Done | ExecState::Lost => return Ok(Step::Nothing),
         ExecState::Queued => {}
     }

@@ -185,12 +185,16 @@ async fn start_in_pane(
     let (tmux, beside) = beside(here, director, &settings).await;
     let broker = context.broker().await?;
     let started = match launch::open_pane(&settings, &tmux, &beside, launch, member.id).await {
-        Ok(pane) => wait_for(broker, member, &pane).await,
-        Err(failure) => Err(failure),
+        Ok(pane) => wait_for(broker, &tmux, member, &pane).await.map_err(|failure| (failure, Some(pane))),
+        Err(failure) => Err((failure, None)),
     };
     let started = match started {
         Ok(started) => started,
-        Err(failure) => {
+        Err((failure, pane)) => {
+            if let Some(pane) = pane {
+                // Best effort: most have closed by themselves, because their program ended.
+                let _ = tmux.kill_pane(&pane, &format!("#{{==:#{{pane_id}},{pane}}}")).await;
+            }
             broker.unplace_member(member.id, Stamp::now()).await?;
             holder::let_go(broker, &settings).await?;
             let message = format!("{}. Rolled back registration of {}.", failure.message, member.id);
@@ -215,7 +219,12 @@ async fn beside(here: &Here, director: &Agent, settings: &crate::settings::Setti
 }
 
 /// Waits until the pane's first process has taken the member's place and become the program.
-async fn wait_for(broker: &mut Broker, member: &Agent, pane: &str) -> Result<Agent, Failure> {
+async fn wait_for(
+    broker: &mut Broker,
+    tmux: &Tmux,
+    member: &Agent,
+    pane: &str,
+) -> Result<Agent, Failure> {
     let failed = |why: &str| {
         Failure::refused("start", format!("the member's program did not start in pane {pane}: {why}"))
     };
@@ -235,6 +244,8 @@ async fn wait_for(broker: &mut Broker, member: &Agent, pane: &str) -> Result<Age
                 Some(_) if runs_since.get_or_insert_with(Instant::now).elapsed() >= STAYS => return Ok(now),
                 Some(_) => {}
             }
+        } else if matches!(tmux.look(pane, "").await, Ok(None)) {
+            return Err(failed("it ended before it could take its place"));
         }
         if Instant::now() >= give_up {
             return Err(failed("it takes too long"));

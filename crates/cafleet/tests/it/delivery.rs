@@ -330,6 +330,39 @@ fn m10_an_exec_whose_process_is_gone_is_closed_and_reported() {
 }
 
 #[test]
+fn m10_an_exec_that_never_began_is_closed_and_reported() {
+    let team = Team::start(true);
+    team.create("rev", &["--", "x"]);
+    team.set_mode("%1", "refuses", "? for help");
+    let asked = team.member_json("exec", &["--member-id", "@rev", "true"]);
+    let id = asked["exec_id"].as_str().expect("id");
+    eventually("it to be closed", || {
+        let said = team.member("exec", &["--member-id", "@rev", "--result", id]);
+        (said.code == 1 && said.err.ends_with("lost: it was typed and never began\n")).then_some(())
+    });
+    eventually("the notice", || {
+        let all = team.tmux.world.mailbox("D");
+        let lost = |task: &&Value| {
+            task["text"].as_str().is_some_and(|text| text.contains("is lost: it was typed and never began"))
+        };
+        all.iter().find(lost).map(|_| ())
+    });
+    // What waited for it is typed now.
+    team.tmux.world.send("T", "D", "rev", "go on");
+    confirmed(&team, "T");
+}
+
+#[test]
+fn m10_an_enter_that_was_lost_after_an_exec_is_pressed_again_and_it_runs_once() {
+    let team = Team::start(true);
+    team.create("rev", &["--", "x"]);
+    team.set_mode("%1", "deaf", "? for help");
+    let said = team.member("exec", &["--member-id", "@rev", "echo once", "--wait"]);
+    assert!(said.code == 0 && said.out.ends_with(" exit=0\nonce\n"), "{said:?}");
+    assert_eq!(team.log_of("%1").len(), 1, "{:?}", team.log_of("%1"));
+}
+
+#[test]
 fn m10_a_gone_member_is_a_notice() {
     let team = Team::start(true);
     team.create("rev", &["--", "x"]);

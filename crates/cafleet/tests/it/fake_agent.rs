@@ -5,7 +5,7 @@
 //!
 //! `free`, `draft`, `mute`; `dialog`, which approves on Enter; `question`, which takes a digit; `search`, a field below the
 //! input line that has the cursor; `busy`, at work until told otherwise; `plain`, which takes no bracketed paste;
-//! `deaf`, which does not take the first Enter; and `chaos SEED`, all of these at random, which also loses Enters.
+//! `deaf`, which does not take the first Enter; `refuses`, which runs no command of a `!` line; and `chaos SEED`, all of these at random, which also loses Enters.
 //! `chaos SEED mortal` also dies after its third paste, before Enter, `chaos SEED shell` becomes a shell.
 //!
 //! In chaos each screen ends with a request for the cursor's place. tmux answers it among the keys, so what comes before the
@@ -313,7 +313,7 @@ impl Face {
             return true;
         }
         self.transcript.push(format!("> {}", text.replace('\n', "\n  ")));
-        if let Some(line) = text.strip_prefix('!') {
+        if let Some(line) = text.strip_prefix('!').filter(|_| mode != "refuses") {
             let out = std::process::Command::new("/bin/sh").arg("-c").arg(line).output().expect("sh");
             self.transcript.push(String::from_utf8_lossy(&out.stdout).trim_end().to_owned());
         }

@@ -17,10 +17,10 @@ pub(crate) struct Team {
 impl Team {
     /// With a deliverer, as users have it, or without, for tests that deliver by hand.
     pub(crate) fn start(with_deliverer: bool) -> Self {
-        Self::sized(with_deliverer, "free")
+        Self::led_by("claude", with_deliverer)
     }
 
-    fn sized(with_deliverer: bool, mode: &str) -> Self {
+    fn led_by(director: &str, with_deliverer: bool) -> Self {
         let mut tmux = Tmux::start();
         let bin = tmux.world.path("bin");
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_cafleet"), bin.join("cafleet")).expect("symlink");
@@ -28,8 +28,8 @@ impl Team {
         if with_deliverer {
             tmux.world.set("CAFLEET_DELIVERER", "on");
         }
-        tmux.session("claude");
-        tmux.agent("claude", mode);
+        tmux.session(director);
+        tmux.agent(director, "free");
         Self { tmux }
     }
 
@@ -109,13 +109,22 @@ fn m10_a_member_starts_in_a_pane_beside_its_director_and_does_not_take_the_focus
     assert_eq!(replace_id8(&said.out), "<id8> rev backend=claude pane=%1\n");
     assert_eq!(team.panes(), ["%0", "%1"]);
     assert_eq!(team.tmux.ask("#{pane_active}"), "1", "the Director's pane keeps the focus");
+    team.create("other", &["--", "x"]);
+    assert_eq!(team.tmux.ask("#{pane_active}"), "1", "also when there are more");
+    let edges = |pane: &str| {
+        let format = "#{pane_at_left}#{pane_at_top}#{pane_at_right}#{pane_at_bottom}";
+        let said = team.tmux.tmux(&["display-message", "-p", "-t", pane, format]).output().expect("tmux");
+        String::from_utf8_lossy(&said.stdout).trim().to_owned()
+    };
+    // main-vertical: the Director on the left, whole height, the members on the right, the latest on top.
+    assert_eq!(["%0", "%1", "%2"].map(edges), ["1101", "0011", "0110"]);
     eventually("its arguments", || team.dir("%1").join("cwd").exists().then_some(()));
     let started = fs::read_to_string(team.dir("%1").join("arguments")).expect("arguments");
     assert_eq!(started, "--permission-mode dontAsk --name rev -- review what I send");
-    assert_eq!(team.agents(), ["Director", "Administrator", "bob", "rev"]);
+    assert_eq!(team.agents(), ["Director", "Administrator", "bob", "rev", "other"]);
     let list = team.member("list", &[]);
     let words: Vec<&str> = list.out.lines().nth(1).expect("head").split_whitespace().collect();
-    assert_eq!(list.out.lines().next(), Some("1 member:"));
+    assert_eq!(list.out.lines().next(), Some("2 members:"));
     assert_eq!(
         words,
         ["agent_id", "name", "status", "backend", "session", "window_id", "pane_id", "created_at"]
@@ -128,6 +137,16 @@ fn replace_id8(text: &str) -> String {
     let rest = text.get(8..).unwrap_or_default();
     assert!(text.bytes().take(8).all(|byte| byte.is_ascii_hexdigit()), "{text}");
     format!("<id8>{rest}")
+}
+
+#[test]
+fn m10_a_members_backend_is_its_directors_unless_it_is_named() {
+    let team = Team::led_by("codex", false);
+    let backend = |made: &Value| made["placement"]["coding_agent"].clone();
+    assert_eq!(backend(&team.create("one", &["--", "x"])), json!("codex"));
+    assert_eq!(backend(&team.create("two", &["--coding-agent", "claude", "--", "x"])), json!("claude"));
+    let started = fs::read_to_string(team.dir("%1").join("arguments")).expect("arguments");
+    assert!(started.starts_with("--ask-for-approval never --sandbox workspace-write "), "{started}");
 }
 
 #[test]
@@ -315,6 +334,14 @@ fn m10_capture_gives_exactly_the_last_lines() {
         team.tmux.world.mask(&json.to_string()),
         "{\"member_agent_id\":\"<rev>\",\"pane_id\":\"%1\",\"lines\":1,\"content\":\"  ? for help\"}"
     );
+    // The hint in the input line is dim; only --ansi says so.
+    let input = |ansi: &str| {
+        let said = team.member("capture", &["--member-id", "@rev", "--lines", "3", ansi]);
+        said.out.lines().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(input("--no-ansi"), "❯ Try \"fix the bug\"");
+    let with_looks = input("--ansi");
+    assert!(with_looks.starts_with("❯ \u{1b}[2mTry \"fix the bug\""), "{with_looks:?}");
     assert_eq!(
         team.member("capture", &["--member-id", "@rev", "--lines", "0"]),
         refused("--lines must be positive, not 0")
@@ -551,16 +578,9 @@ fn m10_a_create_that_is_killed_is_undone_by_the_next_command() {
     let mut team = Team::start(false);
     let (reached, path) =
         (team.tmux.world.path("reached"), team.tmux.world.path("bin").display().to_string());
-    let before = team.tmux.world.path("before");
-    fs::create_dir_all(&before).expect("mkdir");
-    let script = format!(
-        "#!/bin/sh\ncase \"$*\" in *split-window*) touch {}; exec sleep 1000;; esac\nPATH=/usr/bin:/bin exec tmux \"$@\"\n",
-        reached.display()
-    );
-    fs::write(before.join("tmux"), script).expect("script");
-    fs::set_permissions(before.join("tmux"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .expect("mode");
-    team.tmux.world.set("PATH", format!("{}:{path}:/usr/bin:/bin", before.display()));
+    let stop = format!("case \"$*\" in *split-window*) touch {}; exec sleep 1000;; esac", reached.display());
+    let stopping = tmux_before(&team, &stop);
+    team.tmux.world.set("PATH", stopping);
     let mut create = team.tmux.world.command(&[
         "--session-id",
         "@S",
@@ -578,11 +598,60 @@ fn m10_a_create_that_is_killed_is_undone_by_the_next_command() {
     assert_eq!(team.agents().len(), 4, "the member is stored, without a pane");
     // While its maker lives it is pending, and nobody undoes it.
     assert!(team.member("list", &[]).out.contains("(pending)"));
+    let list = team.member_json("list", &[]);
+    team.tmux.world.name("rev", list[0]["agent_id"].as_str().expect("id"));
+    assert_eq!(
+        team.member("ping", &["--member-id", "@rev"]),
+        ok("Skipped <rev8>: it has no pane yet (pending placement)"),
+        "exit 0, in words"
+    );
     create.kill().expect("kill");
     create.wait().expect("wait");
     team.tmux.world.set("PATH", format!("{path}:/usr/bin:/bin"));
     assert_eq!(team.member("list", &[]), ok("0 members."));
     assert_eq!((team.agents().len(), team.panes().len()), (3, 1));
+}
+
+#[test]
+fn m10_a_database_that_goes_away_in_the_middle_of_create_leaves_nothing() {
+    let team = Team::start(false);
+    let (data, away) = (team.tmux.world.path("home/.local/share/cafleet"), team.tmux.world.path("away"));
+    // When the pane is made, the member is stored, and its first process still has to find it.
+    let lines = format!("case \"$*\" in *split-window*) mv {} {};; esac", data.display(), away.display());
+    let path = tmux_before(&team, &lines);
+    let mut create = team.tmux.world.command(&[
+        "--session-id",
+        "@S",
+        "member",
+        "create",
+        "--agent-id",
+        "@D",
+        "--name",
+        "rev",
+        "--description",
+        "d",
+    ]);
+    let said = team.tmux.world.said(&create.env("PATH", path).output().expect("create"));
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("it ended before it could take its place. Rolled back"), "{said:?}");
+    assert_eq!(team.panes(), ["%0"], "no pane");
+    // The database that is there now is a new one, and nothing is in it.
+    assert_eq!(team.tmux.world.run(&["session", "list"]).out, "No sessions found.\n");
+    fs::remove_dir_all(&data).expect("remove");
+    fs::rename(&away, &data).expect("back");
+    assert_eq!(team.agents(), ["Director", "Administrator", "bob"]);
+    assert_eq!(team.member("list", &[]), ok("0 members."));
+}
+
+/// A path on which tmux does these lines of shell first.
+fn tmux_before(team: &Team, lines: &str) -> String {
+    let before = team.tmux.world.path("before");
+    fs::create_dir_all(&before).expect("mkdir");
+    let script = format!("#!/bin/sh\n{lines}\nPATH=/usr/bin:/bin exec tmux \"$@\"\n");
+    fs::write(before.join("tmux"), script).expect("script");
+    fs::set_permissions(before.join("tmux"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("mode");
+    format!("{}:{}:/usr/bin:/bin", before.display(), team.tmux.world.path("bin").display())
 }
 
 #[test]

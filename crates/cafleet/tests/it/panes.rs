@@ -16,7 +16,8 @@ pub(crate) struct Tmux {
 
 impl Drop for Tmux {
     fn drop(&mut self) {
-        // Our own server, by its own socket.
+        // Our own server, by its own socket; also after a test that took tmux off the path.
+        self.world.set("PATH", "/usr/local/bin:/usr/bin:/bin");
         let _ = self.tmux(&["kill-server"]).output();
     }
 }
