@@ -12,12 +12,26 @@ pub(crate) enum Knows {
     ClaudeStatus,
     /// From the pane's title, as Codex sets it, and from its screen.
     CodexTitle,
+    /// From the pane's title, as Gemini CLI sets it, and from its screen.
+    GeminiTitle,
     /// From its screen alone.
     Screen,
     /// It says so itself, over its own socket.
     Itself,
     /// Not at all.
     Nothing,
+}
+
+/// How its input line is found on the screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InputLine {
+    /// It begins with one of these.
+    Marked(&'static [char]),
+    /// It stands in a box that is open to the right: a bar at the left of each line, the last of which names the agent, and
+    /// an edge below.
+    Boxed,
+    /// It has none that is known.
+    Unknown,
 }
 
 /// How text goes in.
@@ -64,12 +78,13 @@ pub(crate) struct Backend {
     pub(crate) knows: Knows,
     pub(crate) text: TextWay,
     pub(crate) leave: Leave,
+    /// Whether Enter can come with the paste. To some programs it is a line break then.
+    pub(crate) enters_at_once: bool,
     /// Whether a line that begins with `!` runs a command of the user's.
     pub(crate) has_shell_line: bool,
-    /// What may stand at the beginning of its input line.
-    pub(crate) prompts: &'static [char],
-    /// What its input line shows when it is empty, for a program whose input line is known by that alone.
-    pub(crate) placeholders: &'static [&'static str],
+    pub(crate) input: InputLine,
+    /// What begins the words that it shows in an empty input line as if they were typed.
+    pub(crate) placeholder: Option<&'static str>,
     /// What it shows near its input line while it works.
     pub(crate) at_work: &'static str,
     /// What a dialog of it shows and an idle screen does not, as a regular expression for tmux. It may also stand in what
@@ -92,9 +107,10 @@ static ROWS: [Backend; 6] = [
         knows: Knows::ClaudeStatus,
         text: TextWay::Paste,
         leave: Leave::Line("/exit"),
+        enters_at_once: true,
         has_shell_line: true,
-        prompts: &['❯', '>'],
-        placeholders: &[],
+        input: InputLine::Marked(&['❯', '>']),
+        placeholder: None,
         at_work: "esc to interrupt",
         dialog_pattern: "(❯|>) +[0-9]+[.]|Esc to cancel",
         package: "/@anthropic-ai/claude-code/",
@@ -107,9 +123,10 @@ static ROWS: [Backend; 6] = [
         knows: Knows::CodexTitle,
         text: TextWay::Paste,
         leave: Leave::Line("/exit"),
+        enters_at_once: true,
         has_shell_line: true,
-        prompts: &['›'],
-        placeholders: &[],
+        input: InputLine::Marked(&['›']),
+        placeholder: None,
         at_work: "esc to interrupt",
         dialog_pattern: "› +[0-9]+[.]|Press enter to confirm",
         package: "/@openai/codex/",
@@ -122,9 +139,10 @@ static ROWS: [Backend; 6] = [
         knows: Knows::Itself,
         text: TextWay::Mailbox,
         leave: Leave::Terminate,
+        enters_at_once: true,
         has_shell_line: false,
-        prompts: &[],
-        placeholders: &[],
+        input: InputLine::Unknown,
+        placeholder: None,
         at_work: "",
         dialog_pattern: "",
         package: "",
@@ -134,12 +152,13 @@ static ROWS: [Backend; 6] = [
     Backend {
         name: "gemini",
         install: "npm install -g @google/gemini-cli",
-        knows: Knows::Screen,
+        knows: Knows::GeminiTitle,
         text: TextWay::Paste,
         leave: Leave::Line("/quit"),
+        enters_at_once: false,
         has_shell_line: false,
-        prompts: &['>'],
-        placeholders: &["Type your message"],
+        input: InputLine::Marked(&['>']),
+        placeholder: Some("Type your message"),
         at_work: "esc to cancel",
         dialog_pattern: "● +[0-9]+[.]",
         package: "/@google/gemini-cli/",
@@ -152,9 +171,10 @@ static ROWS: [Backend; 6] = [
         knows: Knows::Screen,
         text: TextWay::Paste,
         leave: Leave::Line("/exit"),
+        enters_at_once: true,
         has_shell_line: false,
-        prompts: &[],
-        placeholders: &["Ask anything"],
+        input: InputLine::Boxed,
+        placeholder: Some("Ask anything"),
         at_work: "esc interrupt",
         dialog_pattern: "Permission required",
         package: "/opencode-ai/",
@@ -167,9 +187,10 @@ static ROWS: [Backend; 6] = [
         knows: Knows::Nothing,
         text: TextWay::Polls,
         leave: Leave::Hangup,
+        enters_at_once: true,
         has_shell_line: false,
-        prompts: &[],
-        placeholders: &[],
+        input: InputLine::Unknown,
+        placeholder: None,
         at_work: "",
         dialog_pattern: "",
         package: "",

@@ -3,7 +3,7 @@
 //! A pure decision. Free is only what is seen to be free: the agent rests, its input line is there and empty, and the
 //! cursor is in it. Where the cursor is, the keys go: a search field, a picker or a list has it elsewhere.
 
-use super::backend::{Backend, Knows};
+use super::backend::{Backend, InputLine, Knows};
 use super::tmux::PaneFacts;
 
 /// What the pane shows.
@@ -24,7 +24,7 @@ pub(crate) enum Composer {
 }
 
 /// What stands before the words and the work of an agent.
-const SAID: [char; 9] = ['●', '•', '⏺', '✻', '✶', '✢', '◦', '⎿', '✦'];
+const SAID: [char; 10] = ['●', '•', '⏺', '✻', '✶', '✢', '◦', '⎿', '✦', '▣'];
 
 /// How many lines above the input line say that the agent works.
 const NEAR: usize = 6;
@@ -37,7 +37,7 @@ impl Backend {
     }
 
     /// What tmux checks at the very moment of typing, as a format: that nothing that a look can see has changed since
-    /// the look, that no dialog and no work has begun, and for codex that its title asks for nothing.
+    /// the look, that no dialog and no work has begun, and that a title that can ask for something does not.
     pub(crate) fn condition(&self, looked: &PaneFacts) -> String {
         let mut checks = vec![
             format!("#{{==:{},{}}}", self.watched(), literal(&looked.watched)),
@@ -46,6 +46,8 @@ impl Backend {
         ];
         if self.knows == Knows::CodexTitle {
             checks.push("#{cursor_flag}".to_owned());
+        }
+        if matches!(self.knows, Knows::CodexTitle | Knows::GeminiTitle) {
             checks.push("#{?#{m:*Action Required*,#{pane_title}},0,1}".to_owned());
         }
         checks.into_iter().reduce(|all, check| format!("#{{&&:{all},{check}}}")).unwrap_or_default()
@@ -65,6 +67,7 @@ pub(crate) fn composer(backend: &Backend, facts: &PaneFacts, status: Option<&str
             facts.title.contains("Action Required"),
             facts.title.starts_with(|c| ('\u{2801}'..='\u{28ff}').contains(&c)),
         ),
+        Knows::GeminiTitle => (facts.title.contains("Action Required"), facts.title.contains("Working")),
         Knows::Screen => (false, false),
         Knows::Itself | Knows::Nothing => return Composer::Unknown,
     };
@@ -118,7 +121,7 @@ pub(crate) fn is_in_composer(backend: &Backend, screen: &str, marker: &str) -> b
 /// The numbered choices of a question on the screen, with their labels.
 pub(crate) fn choices(backend: &Backend, screen: &str) -> Vec<(u32, String)> {
     let lines: Vec<String> = styled(screen).iter().map(|line| visible(line)).collect();
-    let marks: Vec<char> = backend.prompts.iter().copied().chain(['●']).collect();
+    let marks: Vec<char> = backend.marks().iter().copied().chain(['●']).collect();
     lines
         .iter()
         .filter_map(|line| {
@@ -150,30 +153,72 @@ fn input_line(backend: &Backend, screen: &str) -> Input {
             .any(|line| !backend.at_work.is_empty() && line.contains(backend.at_work))
     };
     let none = Input { kind: Composer::Unknown, place: None, first: 0, last: 0, is_working: false };
-    if !backend.placeholders.is_empty() {
-        // A program that shows a placeholder when its input line is empty; anything else is not known.
-        let is_empty = |line: &String| backend.placeholders.iter().any(|words| line.contains(words));
-        let Some(at) = shown.iter().rposition(is_empty) else { return none };
-        let column = backend.placeholders.iter().find_map(|words| shown[at].split(words).next());
-        let column = column.map_or(0, |before| before.chars().count());
-        let place = Some((column, at));
-        return Input { kind: Composer::Free, place, first: at, last: at, is_working: works(at) };
+    let is_placeholder =
+        |text: &str| backend.placeholder.is_some_and(|words| text.trim_start().starts_with(words));
+    if backend.input == InputLine::Boxed {
+        let Some(found) = boxed(&shown) else {
+            // A dialog has the box's place.
+            let asks = shown.iter().any(|line| line.contains(backend.dialog_pattern));
+            return Input { kind: if asks { Composer::Dialog } else { Composer::Unknown }, ..none };
+        };
+        let text = found.text.trim();
+        let kind = if text.is_empty() || is_placeholder(text) { Composer::Free } else { Composer::Draft };
+        let is_working = works(found.last);
+        return Input { kind, place: Some(found.place), first: found.first, last: found.last, is_working };
     }
     for (at, line) in lines.iter().enumerate().rev() {
-        let Some(rest) = after_prompt(&shown[at], backend.prompts) else { continue };
+        let Some(rest) = after_prompt(&shown[at], backend.marks()) else { continue };
         if is_choice(rest) {
             return Input { kind: Composer::Dialog, first: at, last: at, ..none };
         }
         let typed = solid(line);
-        let typed = after_prompt(&typed, backend.prompts).unwrap_or_default().trim_matches(FRAME);
+        let typed = after_prompt(&typed, backend.marks()).unwrap_or_default().trim_matches(FRAME);
         // Below an input of one line there is a rule or nothing; else it goes on there.
         let below = shown[at + 1..].iter().take_while(|below| !is_edge(below)).count();
-        let kind = if typed.is_empty() && below == 0 { Composer::Free } else { Composer::Draft };
-        let prompt = shown[at].chars().position(|c| backend.prompts.contains(&c)).unwrap_or_default();
+        let is_empty = typed.is_empty() || is_placeholder(typed);
+        let kind = if is_empty && below == 0 { Composer::Free } else { Composer::Draft };
+        let prompt = shown[at].chars().position(|c| backend.marks().contains(&c)).unwrap_or_default();
         let place = Some((prompt + 2, at));
         return Input { kind, place, first: at, last: at + below, is_working: works(at) };
     }
     Input { is_working: works(shown.len().saturating_sub(1)), ..none }
+}
+
+/// An input line in a box.
+struct Boxed {
+    text: String,
+    /// Where the cursor is when it is empty.
+    place: (usize, usize),
+    first: usize,
+    last: usize,
+}
+
+/// The lowest box of a screen. Beside it there may be other things.
+fn boxed(shown: &[String]) -> Option<Boxed> {
+    const EDGE: char = '╹';
+    let edge = shown.iter().rposition(|line| line.contains(EDGE))?;
+    let left = shown[edge].chars().position(|c| c == EDGE)?;
+    let width = shown[edge].chars().skip(left + 1).take_while(|c| *c == '▀').count();
+    let has_bar = |line: &&String| line.chars().nth(left) == Some('┃');
+    let height = shown[..edge].iter().rev().take_while(has_bar).count();
+    // An empty line, the text, an empty line, the agent's name.
+    let (first, last) = (edge.checked_sub(height)? + 1, edge.checked_sub(3)?);
+    if width == 0 || last < first {
+        return None;
+    }
+    let inner = |line: &String| line.chars().skip(left + 1).take(width).collect::<String>();
+    let text: Vec<String> = shown[first..=last].iter().map(inner).collect();
+    Some(Boxed { text: text.join("\n"), place: (left + 3, first), first, last })
+}
+
+impl Backend {
+    /// What may stand at the beginning of its input line.
+    fn marks(&self) -> &'static [char] {
+        match self.input {
+            InputLine::Marked(marks) => marks,
+            InputLine::Boxed | InputLine::Unknown => &[],
+        }
+    }
 }
 
 /// The frame that some versions draw around the input line.
@@ -192,7 +237,8 @@ fn is_choice(rest: &str) -> bool {
 
 /// A line below a one-line input: empty, or drawn.
 fn is_edge(line: &str) -> bool {
-    line.trim_matches(FRAME).chars().all(|c| c == ' ' || ('\u{2500}'..='\u{257f}').contains(&c))
+    // Lines and blocks.
+    line.trim_matches(FRAME).chars().all(|c| c == ' ' || ('\u{2500}'..='\u{259f}').contains(&c))
 }
 
 /// A line's characters.
@@ -363,6 +409,48 @@ mod tests {
         assert_eq!(composer(row("claude"), &facts("", (6, 2), search), Some("idle")), Composer::Elsewhere);
         let working = "✻ Cogitating… (3s · esc to interrupt)\n\n────────\n❯\u{a0}\n────────\n";
         assert_eq!(composer(row("claude"), &facts("", (2, 3), working), None), Composer::Working);
+    }
+
+    /// Screens of gemini 0.61.0 and opencode 1.18.33 as tmux captured them, the lower part; the first line says where the
+    /// cursor was, whether it was shown, and the title.
+    #[test]
+    fn m08_states_of_gemini_and_opencode_are_known_from_their_screens() {
+        let seen = |name: &str, recorded: &str| {
+            let (head, screen) = recorded.split_once('\n').expect("two parts");
+            let mut words = head.splitn(4, ' ');
+            let mut number = || words.next().and_then(|word| word.parse::<usize>().ok()).expect("a number");
+            let (cursor, cursor_shown) = ((number(), number()), number() == 1);
+            let facts = facts(words.next().unwrap_or_default(), cursor, screen);
+            composer(row(name), &PaneFacts { cursor_shown, ..facts }, None)
+        };
+        assert_eq!(seen("gemini", include_str!("screens/gemini-free.txt")), Composer::Free);
+        assert_eq!(seen("gemini", include_str!("screens/gemini-answered.txt")), Composer::Free);
+        assert_eq!(seen("gemini", include_str!("screens/gemini-busy.txt")), Composer::Working);
+        assert_eq!(seen("gemini", include_str!("screens/gemini-dialog.txt")), Composer::Dialog);
+        assert_eq!(seen("gemini", include_str!("screens/gemini-draft.txt")), Composer::Draft);
+        assert_eq!(seen("opencode", include_str!("screens/opencode-free.txt")), Composer::Free);
+        assert_eq!(seen("opencode", include_str!("screens/opencode-answered.txt")), Composer::Free);
+        assert_eq!(seen("opencode", include_str!("screens/opencode-wide.txt")), Composer::Free);
+        assert_eq!(seen("opencode", include_str!("screens/opencode-busy.txt")), Composer::Working);
+        assert_eq!(seen("opencode", include_str!("screens/opencode-dialog.txt")), Composer::Dialog);
+        assert_eq!(seen("opencode", include_str!("screens/opencode-draft.txt")), Composer::Draft);
+        let marker = "cafleet msg 0a1b2c3d";
+        for (name, recorded) in [
+            ("gemini", include_str!("screens/gemini-draft.txt")),
+            ("opencode", include_str!("screens/opencode-draft.txt")),
+        ] {
+            assert!(is_in_composer(row(name), recorded, marker), "{name}");
+            assert!(!was_taken(row(name), recorded, marker), "{name}");
+        }
+        // The first words of the talk are those of a message of ours.
+        let taken = |name: &str, recorded: &str| was_taken(row(name), recorded, "answer slowly");
+        assert!(taken("gemini", include_str!("screens/gemini-busy.txt")));
+        assert!(taken("gemini", include_str!("screens/gemini-answered.txt")));
+        assert!(was_taken(
+            row("opencode"),
+            include_str!("screens/opencode-answered.txt"),
+            "make a file opencode"
+        ));
     }
 
     #[test]

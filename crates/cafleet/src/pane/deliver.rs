@@ -34,6 +34,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(40);
 const ENTER_AGAIN: Duration = Duration::from_millis(400);
 /// How long a typed text is looked for before the next one may be typed.
 const SETTLE: Duration = Duration::from_secs(3);
+/// How long a program takes a paste in, where Enter must not come with it, ...
+const PASTE_SHOWS: Duration = Duration::from_millis(200);
+/// ... and how much of the beginning of its text is looked for then.
+const BEGIN_CHARS: usize = 12;
 /// How often a paste is tried that tmux refuses because the screen moved.
 const PASTE_ATTEMPTS: usize = 3;
 /// What was typed and has not been acknowledged counts as pending for so long after a new process first sees it.
@@ -290,7 +294,12 @@ pub(crate) async fn type_text(
             (State::Free, Some(facts)) => facts,
             _ => return Written::NotNow(seen.why),
         };
-        match target.tmux.paste(target.pane, buffer, text, &target.condition(facts)).await {
+        let keys = target.backend.enters_at_once.then_some("Enter");
+        match target.tmux.paste(target.pane, buffer, text, keys, &target.condition(facts)).await {
+            Ok(Pasted::Sent) if keys.is_none() => {
+                enter_apart(target, settings, text).await;
+                return Written::Sent;
+            }
             Ok(Pasted::Sent) => return Written::Sent,
             Ok(Pasted::Refused) => {}
             Err(error) => return Written::Failed(error.words()),
@@ -298,6 +307,19 @@ pub(crate) async fn type_text(
         seen = target.look(settings).await;
     }
     Written::NotNow("the pane changed just before typing".to_owned())
+}
+
+/// Presses Enter for a text that has just been pasted, once it stands in the input line. Best effort: whoever looks for the
+/// text presses Enter again.
+async fn enter_apart(target: &Target<'_>, settings: &Settings, text: &str) {
+    tokio::time::sleep(PASTE_SHOWS).await;
+    let seen = target.look(settings).await;
+    let begin: String = text.chars().take(BEGIN_CHARS).collect();
+    if let (State::Draft, Some(facts)) = (seen.state, &seen.facts)
+        && classify::is_in_composer(target.backend, &facts.screen, &begin)
+    {
+        let _ = target.tmux.press(target.pane, "Enter", &target.condition(facts)).await;
+    }
 }
 
 async fn record(

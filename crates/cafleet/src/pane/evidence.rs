@@ -31,7 +31,7 @@ pub(crate) fn find(backend: &Backend, settings: &Settings, agents: &[i64], marke
     let files: Vec<PathBuf> = match backend.knows {
         Knows::ClaudeStatus => agents.iter().filter_map(|pid| claude_conversation(settings, *pid)).collect(),
         Knows::CodexTitle => agents.iter().flat_map(|pid| codex_conversations(*pid)).collect(),
-        Knows::Screen | Knows::Itself | Knows::Nothing => Vec::new(),
+        Knows::GeminiTitle | Knows::Screen | Knows::Itself | Knows::Nothing => Vec::new(),
     };
     match files.as_slice() {
         [] => Proof::None,

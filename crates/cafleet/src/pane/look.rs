@@ -193,7 +193,7 @@ impl<'a> Target<'a> {
         }
         let status = match self.backend.knows {
             Knows::ClaudeStatus => evidence::claude_status(settings, &agents),
-            Knows::CodexTitle | Knows::Screen | Knows::Itself | Knows::Nothing => None,
+            Knows::CodexTitle | Knows::GeminiTitle | Knows::Screen | Knows::Itself | Knows::Nothing => None,
         };
         let (state, why) = match classify::composer(self.backend, &facts, status.as_deref()) {
             Composer::Free => (State::Free, ""),

@@ -127,18 +127,18 @@ impl Tmux {
         }
     }
 
-    /// Pastes `text` and presses Enter if `condition` holds, in one call and so at one moment. Line breaks of the text stay
+    /// Pastes `text` and presses `keys`, if there are any, if `condition` holds, in one call and so at one moment. Line breaks of the text stay
     /// what they are: to a program that takes no bracketed paste a carriage return would be a second Enter.
     pub(crate) async fn paste(
         &self,
         pane: &str,
         buffer: &str,
         text: &str,
+        keys: Option<&str>,
         condition: &str,
     ) -> Result<Pasted, TmuxError> {
-        let type_it = format!(
-            "paste-buffer -p -r -d -b {buffer} -t {pane} ; send-keys -t {pane} Enter ; display-message -p sent"
-        );
+        let press = keys.map_or_else(String::new, |keys| format!("send-keys -t {pane} {keys} ; "));
+        let type_it = format!("paste-buffer -p -r -d -b {buffer} -t {pane} ; {press}display-message -p sent");
         let leave_it = format!("delete-buffer -b {buffer} ; display-message -p refused");
         let load = ["load-buffer", "-b", buffer, "-", ";"];
         let guarded = ["if-shell", "-F", "-t", pane, condition, &type_it, &leave_it];

@@ -219,12 +219,7 @@ async fn beside(here: &Here, director: &Agent, settings: &crate::settings::Setti
 }
 
 /// Waits until the pane's first process has taken the member's place and become the program.
-async fn wait_for(
-    broker: &mut Broker,
-    tmux: &Tmux,
-    member: &Agent,
-    pane: &str,
-) -> Result<Agent, Failure> {
+async fn wait_for(broker: &mut Broker, tmux: &Tmux, member: &Agent, pane: &str) -> Result<Agent, Failure> {
     let failed = |why: &str| {
         Failure::refused("start", format!("the member's program did not start in pane {pane}: {why}"))
     };

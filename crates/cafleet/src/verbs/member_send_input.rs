@@ -86,7 +86,7 @@ pub(crate) async fn run(context: &mut Context, args: &MemberSendInputArgs) -> Re
     if let Some(words) = words {
         tokio::time::sleep(FIELD).await;
         let buffer = format!("cafleet-answer-{}", team.member.id.short());
-        match target.tmux.paste(target.pane, &buffer, words, &target.is_same()).await {
+        match target.tmux.paste(target.pane, &buffer, words, Some("Enter"), &target.is_same()).await {
             Ok(Pasted::Sent) => {}
             Ok(Pasted::Refused) => return Err(failed("the pane changed after the choice")),
             Err(error) => return Err(failed(&error.words())),

@@ -547,7 +547,9 @@ fn chaos(each: usize, limit: Duration) {
                 let may_fail = ["m3", "m4"].contains(&member.name.as_str());
                 state != "confirmed" && !(may_fail && state == "failed")
             });
-            open.extend(unsure.map(|task| (member.name.clone(), task["text"].clone(), task["delivery"].clone())));
+            open.extend(
+                unsure.map(|task| (member.name.clone(), task["text"].clone(), task["delivery"].clone())),
+            );
         }
         if open.is_empty() {
             break;
