@@ -261,6 +261,16 @@ async fn report(broker: &mut Broker, settings: &Settings, session: SessionId) ->
             );
             said.push((format!("held:{task}"), text));
         }
+        for task in broker.unconfirmed(agent.id).await? {
+            if let Some(waited) = overdue(task.created_at).filter(|_| seen.state != State::Gone) {
+                let text = format!(
+                    "message {} for {name} is {waited} s old, was typed, and is not seen to be taken. It is in the queue; look \
+                     with 'cafleet member capture', and send it again if it must be.",
+                    task.id.short()
+                );
+                said.push((format!("typed:{}", task.id), text));
+            }
+        }
         if placement.director.is_some()
             && let Some(waited) = overdue(placement.created_at)
             && seen.state != State::Gone

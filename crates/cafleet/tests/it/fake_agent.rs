@@ -5,7 +5,8 @@
 //!
 //! `free`, `draft`, `mute`; `dialog`, which approves on Enter; `question`, which takes a digit; `search`, a field below the
 //! input line that has the cursor; `busy`, at work until told otherwise; `plain`, which takes no bracketed paste;
-//! `deaf`, which does not take the first Enter; `refuses`, which runs no command of a `!` line; and `chaos SEED`, all of these at random, which also loses Enters.
+//! `deaf`, which does not take the first Enter; `refuses`, which runs no command of a `!` line; `forgets`, which
+//! drops what is entered; and `chaos SEED`, all of these at random, which also loses Enters.
 //! `chaos SEED mortal` also dies after its third paste, before Enter, `chaos SEED shell` becomes a shell.
 //!
 //! In chaos each screen ends with a request for the cursor's place. tmux answers it among the keys, so what comes before the
@@ -295,6 +296,9 @@ impl Face {
             return false;
         }
         let text = std::mem::take(&mut self.input);
+        if mode == "forgets" {
+            return false;
+        }
         if self.works_until.is_some() || mode == "busy" {
             self.log(&format!("while working {text:?}"));
             return false;
