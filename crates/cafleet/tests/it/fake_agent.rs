@@ -134,7 +134,8 @@ impl Face {
         loop {
             let told = fs::read_to_string(self.dir.join("mode")).unwrap_or_else(|_| "free".to_owned());
             let mode = self.mood(told.trim());
-            if mode == "shell" && self.chaos.as_ref().is_some_and(|chaos| chaos.answered == chaos.asked) {
+            let is_shown = |chaos: &Chaos| chaos.is_seen() && chaos.answered == chaos.asked;
+            if mode == "shell" && self.chaos.as_ref().is_some_and(is_shown) {
                 // All that was typed before is the former program's.
                 tcflush(&tty, QueueSelector::IFlush).expect("flush");
                 tcsetattr(&tty, OptionalActions::Now, &cooked).expect("cooked mode");

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b05_b07_arguments_are_told_from_tasks() {
+    fn b07_b05_arguments_are_told_from_tasks() {
         let start = |model: Option<&str>, task: &str| {
             Ok(Command::Start(Order { model: model.map(str::to_owned), task: task.to_owned(), ground: None }))
         };

@@ -2,10 +2,15 @@
 
 use serde_json::{Value, json};
 use testkit::{
-    ModelServer, Protocol, Recorded, Spawned, StepExt, script, script::StepUsage, text, tool, wait_until,
+    ModelServer, Protocol, Recorded, Spawned, StepExt, Tmux, script, script::StepUsage, text, tool,
+    wait_until,
 };
 
-use crate::place::Place;
+use crate::{
+    commands::says,
+    place::Place,
+    screen::{leave, start},
+};
 
 /// An editor that has one session.
 pub(crate) struct Editor {
@@ -157,7 +162,7 @@ pub(crate) fn of(place: &Place, prompt: &str) -> Vec<Recorded> {
 }
 
 #[test]
-fn b01_b03_b04_a_background_agent_starts_at_once_while_the_main_agent_is_busy_and_tells_its_end() {
+fn b01_b04_a_background_agent_starts_at_once_while_the_main_agent_is_busy_and_tells_its_end() {
     let place = Place::new(script![
         text("main done").on_first("the main task"),
         text("one\ntwo\nthree\nfour\nfive\nsix").costs(100, 20).on_first("the side task"),
@@ -196,6 +201,32 @@ fn b01_b03_b04_a_background_agent_starts_at_once_while_the_main_agent_is_busy_an
     // Its transcript is beside the session's.
     assert!(place.session().join("bg/0/transcript.jsonl").is_file());
     editor.quit();
+}
+
+#[test]
+fn b03_the_sidebar_has_a_row_for_each_with_the_icon_of_its_status() {
+    let place = Place::new(script![
+        tool("Bash", json!({"command": "sleep 1000"})).on_first("the long task"),
+        text("quick").on_first("the quick task"),
+        tool("Read", json!({"file_path": "README.md"})).costs(42_000, 0).on_first("the dear task"),
+    ]);
+    settings(&place, "[background_agents]\nper_agent_budget = 43000\n");
+    let tmux = Tmux::start(&place.env, 100, 30);
+    start(&tmux, &place, "");
+    let row = |begin: &str, end: &str| {
+        tmux.wait_for(&format!("{begin} … {end}"), |screen| {
+            screen.lines().any(|line| line.trim_start().starts_with(begin) && line.contains(end))
+        });
+    };
+    says(&tmux, "/bg the long task");
+    row("▶ 0 the long task", "running");
+    says(&tmux, "/bg the quick task");
+    row("✓ 1 the quick task", "completed");
+    says(&tmux, "/bg the dear task");
+    row("$ 2 the dear task", "budget exceeded");
+    says(&tmux, "/bg kill 0");
+    row("✗ 0 the long task", "killed");
+    leave(&tmux);
 }
 
 #[test]
@@ -323,7 +354,7 @@ fn b09_no_more_than_max_agents_work_and_the_fleet_is_named() {
 }
 
 #[test]
-fn b09_b10_at_its_budget_an_agent_stops_and_those_that_have_ended_count_for_all() {
+fn b10_b09_at_its_budget_an_agent_stops_and_those_that_have_ended_count_for_all() {
     let cached = StepUsage { input: 1_000, output: 1_000, cache_read: 20_000, cache_write: 20_000 };
     let place = Place::new(script![
         tool("Read", json!({"file_path": "README.md"})).costs_cached(cached).on_first("task a"),

@@ -241,7 +241,7 @@ fn f11_logs_can_be_followed_while_the_agent_works() {
 }
 
 #[test]
-fn f12_f15_kill_and_stop_end_the_whole_tree_before_they_return() {
+fn f15_f12_kill_and_stop_end_the_whole_tree_before_they_return() {
     let fleet = Fleet::new(script![bash("echo started > started; sleep 1000").forever()]);
     for verb in [&["kill"][..], &["stop"], &["agents", "kill"], &["agents", "stop"]] {
         let id = fleet.bg("the task", ["--permission-mode", "unattended"]);

@@ -61,15 +61,20 @@ fn with_child(step: Step, child: Vec<Step>) -> Script {
 
 const TASK: &str = "the parent's task";
 
-#[test]
-fn s01_s04_a_fresh_agent_whose_turns_are_not_the_parents() {
-    let place = Place::new(with_child(
+/// A parent whose child reads a file.
+fn with_reader() -> Place {
+    Place::new(with_child(
         agent("the child's task"),
         vec![
             tool("Read", json!({"file_path": "README.md"})).on_first("the child's task"),
             text("It says: A repo.").on_first("the child's task"),
         ],
-    ));
+    ))
+}
+
+#[test]
+fn s01_a_fresh_agent_works_while_the_parent_waits_for_its_one_answer() {
+    let place = with_reader();
     let output = place.caliban().args(["-p", TASK, "--debug"]).output().ok();
     assert_eq!(output.stdout, "parent done\n");
     assert_eq!(results(&place), [("It says: A repo.".to_owned(), false)]);
@@ -79,6 +84,14 @@ fn s01_s04_a_fresh_agent_whose_turns_are_not_the_parents() {
     assert!(child[0].body["system"].to_string().contains("You are a sub-agent"));
     // Nothing of the parent's conversation is in the child's, and the other way round only the answer.
     assert!(!child.iter().any(|request| request.body.to_string().contains(TASK)));
+    place.server.assert_drained();
+}
+
+#[test]
+fn s04_the_turns_of_a_sub_agent_are_in_the_debug_log_and_not_in_the_parents_session() {
+    let place = with_reader();
+    let output = place.caliban().args(["-p", TASK, "--debug"]).output().ok();
+    let requests = place.server.model_requests();
     let parents = of(&requests, TASK);
     assert!(!parents[1].body.to_string().contains("# A repo"), "the child's reading is the child's");
     let own = place.env.read(place.session().join("transcript.jsonl"));
@@ -97,7 +110,6 @@ fn s01_s04_a_fresh_agent_whose_turns_are_not_the_parents() {
         "{}",
         output.stderr
     );
-    place.server.assert_drained();
 }
 
 #[test]
