@@ -13,15 +13,16 @@ use crate::broker::Desk;
 use crate::devices::Devices;
 use crate::error::Problem;
 use crate::fleet::{Hub, RepoView};
+use crate::once::Once;
 use crate::options::Options;
 use crate::past::{Book, Library};
 use crate::seen::Seen;
 use crate::site::Site;
 use crate::transcript::Shelf;
-use crate::{agent, assets, auth, broker, fleet, guard, icon, openapi, past, transcript};
+use crate::{agent, assets, auth, broker, fleet, guard, icon, once, openapi, past, transcript};
 
 /// The largest body of a request.
-const BODY_CAP: usize = 1024 * 1024;
+pub(crate) const BODY_CAP: usize = 1024 * 1024;
 
 /// The server's state.
 pub(crate) struct App {
@@ -33,6 +34,7 @@ pub(crate) struct App {
     pub(crate) desk: Desk,
     pub(crate) book: Book,
     pub(crate) library: Library,
+    pub(crate) once: Once,
     devices: Mutex<Devices>,
     seen: Mutex<Seen>,
 }
@@ -47,6 +49,7 @@ impl App {
             desk,
             book: Book::default(),
             library,
+            once: Once::default(),
             site,
             started_at: caliban_contract::wall_ms(),
             hub: Hub::new()?,
@@ -133,6 +136,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/openapi.json", get(openapi::document));
     api.fallback(other)
         .layer(axum::extract::DefaultBodyLimit::max(BODY_CAP))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), once::once))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), guard::guard))
         .with_state(app)
 }

@@ -15,6 +15,7 @@ mod fleet;
 mod guard;
 mod icon;
 mod input;
+mod once;
 mod openapi;
 mod options;
 mod past;

@@ -59,6 +59,8 @@ pub struct Client {
     start: Option<StartOptions>,
     connection: Option<Connection>,
     has_started: bool,
+    /// The name of the next effect; a random one when there is none.
+    name: Option<String>,
 }
 
 /// Why there is no answer.
@@ -152,7 +154,13 @@ impl Client {
             },
             Err(error) => connect_elsewhere(places).await.unwrap_or(Err(error.into()))?,
         };
-        Ok(Self { places: places.clone(), start: Some(start), connection: Some(connection), has_started })
+        Ok(Self {
+            places: places.clone(),
+            start: Some(start),
+            connection: Some(connection),
+            has_started,
+            name: None,
+        })
     }
 
     /// Connects to a daemon that runs; [`ClientError::NotRunning`] when there is none.
@@ -162,12 +170,35 @@ impl Client {
             Ok(()) => connect_patiently(places).await?,
             Err(error) => connect_elsewhere(places).await.unwrap_or(Err(error.into()))?,
         };
-        Ok(Self { places: places.clone(), start: None, connection: Some(connection), has_started: false })
+        Ok(Self {
+            places: places.clone(),
+            start: None,
+            connection: Some(connection),
+            has_started: false,
+            name: None,
+        })
     }
 
     /// A second client of the same daemon, for requests at the same time. It connects with its first request.
     pub fn another(&self) -> Self {
-        Self { places: self.places.clone(), start: self.start.clone(), connection: None, has_started: false }
+        Self {
+            places: self.places.clone(),
+            start: self.start.clone(),
+            connection: None,
+            has_started: false,
+            name: None,
+        }
+    }
+
+    /// Gives the client's next spawn, send, respawn, resume or removal a name of the caller's instead of a random one. The
+    /// daemon carries out two requests with one name once, also when another client sends the second one.
+    #[must_use]
+    pub fn with_name(self, name: Option<String>) -> Self {
+        Self { name, ..self }
+    }
+
+    fn take_name(&mut self) -> Result<String, ClientError> {
+        self.name.take().map_or_else(random_key, Ok)
     }
 
     /// Whether no daemon was there when it connected.
@@ -200,7 +231,7 @@ impl Client {
     /// A broken connection is tried again with the same key, so it is registered once.
     pub async fn spawn(&mut self, mut request: SpawnRequest) -> Result<Spawned, ClientError> {
         if request.key.is_none() {
-            request.key = Some(random_key()?);
+            request.key = Some(self.take_name()?);
         }
         let spawned = self.again(&Call::new(Verb::Spawn), Some(body(&request)?)).await;
         spawned.map_err(|error| match error {
@@ -217,17 +248,19 @@ impl Client {
     /// Starts anew from the original spec: new id, the old one is gone. When the daemon dies meanwhile, the next one is asked
     /// again, and it happens once.
     pub async fn respawn(&mut self, agent: &str, request: &RespawnRequest) -> Result<Respawned, ClientError> {
-        self.again(&Call::on(Verb::Respawn, agent)?.named()?, Some(body(request)?)).await
+        let call = Call::on(Verb::Respawn, agent)?.named(self.take_name()?);
+        self.again(&call, Some(body(request)?)).await
     }
 
     /// Lets an ended agent go on in its conversation; once, as for a respawn.
     pub async fn resume(&mut self, agent: &str, request: &ResumeRequest) -> Result<AgentRow, ClientError> {
-        self.again(&Call::on(Verb::Resume, agent)?.named()?, Some(body(request)?)).await
+        let call = Call::on(Verb::Resume, agent)?.named(self.take_name()?);
+        self.again(&call, Some(body(request)?)).await
     }
 
     /// Removes a stopped agent (or any, with force) from the registry; once, as for a respawn.
     pub async fn rm(&mut self, agent: &str, request: RmRequest) -> Result<Removed, ClientError> {
-        let mut call = Call::on(Verb::Rm, agent)?.named()?;
+        let mut call = Call::on(Verb::Rm, agent)?.named(self.take_name()?);
         call.path += &format!("?force={}&keep={}", request.force, request.keep);
         // A daemon of before does not know it.
         if request.purge {
@@ -250,7 +283,7 @@ impl Client {
     /// same id, so it is said once.
     pub async fn send(&mut self, agent: &str, mut request: SendRequest) -> Result<Sent, ClientError> {
         if request.id.is_none() {
-            request.id = Some(random_key()?);
+            request.id = Some(self.take_name()?);
         }
         self.again(&Call::on(Verb::Send, agent)?, Some(body(&request)?)).await
     }
@@ -416,8 +449,8 @@ impl Call {
     }
 
     /// With a name, so that it can be sent twice and is carried out once.
-    fn named(self) -> Result<Self, ClientError> {
-        Ok(Self { name: Some(random_key()?), ..self })
+    fn named(self, name: String) -> Self {
+        Self { name: Some(name), ..self }
     }
 
     /// Whether the daemon answers from memory, or after one commit. The others take as long as processes and git do.

@@ -28,24 +28,46 @@ export function pageKey() {
   }
 }
 
+/** A name that nothing else has. */
+export const randomId = () => crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
+
+/** How long a request without an answer counts as the same when it is made again. */
+const UNSETTLED_MS = 120_000;
+/** Effects without an answer yet, by what they ask for: whoever clicks again means the same one. @type {Map<string, { key: string, at: number }>} */
+const unsettled = new Map();
+
+/** The key of an effect. Two requests with one key are one to the server. @param {string} what */
+function keyOf(what) {
+  const now = Date.now();
+  for (const [one, { at }] of unsettled) if (now - at > UNSETTLED_MS) unsettled.delete(one);
+  const known = unsettled.get(what) ?? { key: randomId(), at: now };
+  unsettled.set(what, known);
+  return known.key;
+}
+
 /** @param {string} method @param {string} path @param {any} [body] @param {{ headers?: Record<string, string>, signal?: AbortSignal }} [how] @returns {Promise<any>} */
 export async function request(method, path, body, how = {}) {
   /** @type {Record<string, string>} */
   const headers = { "X-Caliban-Page": pageKey(), ...how.headers };
-  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const text = body === undefined ? undefined : JSON.stringify(body);
+  if (text !== undefined) headers["Content-Type"] = "application/json";
+  const what = `${method} ${path} ${text ?? ""}`;
+  if (method !== "GET") headers["Idempotency-Key"] = keyOf(what);
   let answer;
   try {
     const limit = AbortSignal.timeout(TIMEOUT_MS);
-    answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal: how.signal ? AbortSignal.any([how.signal, limit]) : limit, cache: "no-store", redirect: "error" });
+    answer = await fetch(path, { method, headers, body: text, signal: how.signal ? AbortSignal.any([how.signal, limit]) : limit, cache: "no-store", redirect: "error" });
   } catch (error) {
     if (how.signal?.aborted) throw error;
     throw new ApiError(0, "unreachable", "the server cannot be reached", "is it still running? caliban dashboard starts it again");
   }
   if (answer.status === 304) return null;
-  const text = await answer.text();
+  const said = await answer.text();
+  // A server that fails may have acted; any other answer settles it.
+  if (answer.status < 500) unsettled.delete(what);
   let json = null;
   try {
-    json = text === "" ? {} : JSON.parse(text);
+    json = said === "" ? {} : JSON.parse(said);
   } catch {
     json = null;
   }
@@ -68,9 +90,6 @@ export const agentPath = (key) => {
   const [repo, id] = key.split("/");
   return `/api/v1/repos/${repo}/agents/${id}`;
 };
-
-/** A key that makes two equal requests one. */
-export const once = () => crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
 
 /** Swaps the link's token for cookie and key. @param {string} token */
 export async function signIn(token) {

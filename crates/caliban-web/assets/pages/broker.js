@@ -1,6 +1,6 @@
 // The broker: sessions, what was said and how far it came, members and their panes; a composer as Administrator.
 import { html, useEffect, useRef, useState } from "../base/html.js";
-import { get, once, post } from "../base/api.js";
+import { get, post } from "../base/api.js";
 import { draft, keepDraft } from "../base/prefs.js";
 import { go, route } from "../base/router.js";
 import { link, listen, now } from "../base/store.js";
@@ -40,7 +40,7 @@ function Session({ session, sessions }) {
   const timer = useRef(0);
   useEffect(() => void load(), [id]);
   useEffect(() => listen((event, data) => {
-    if (event !== "connected" && !(event === "message" && data.session === id)) return;
+    if (event !== "connected" && !(event === "message" && (data.session === id || data.session === null))) return;
     clearTimeout(timer.current);
     timer.current = setTimeout(load, 100);
   }), [id]);
@@ -85,7 +85,6 @@ function Entry({ entry }) {
 function Say({ id, agents, sent }) {
   const [text, setText] = useState(/** @type {string} */ (draft(`broker.${id}`)));
   const [isBusy, setBusy] = useState(false);
-  const key = useRef("");
   useEffect(() => keepDraft(`broker.${id}`, text), [text]);
   const to = address(text, agents);
   const hint = text === "" ? "@name or @all, then your words" : to ? `to ${to.name}, as Administrator` : "begin with @name or @all";
@@ -95,10 +94,8 @@ function Say({ id, agents, sent }) {
     event.preventDefault();
     if (!to || !to.text.trim() || isBusy) return;
     setBusy(true);
-    key.current ||= once();
     try {
-      await post(`/api/v1/broker/sessions/${id}/send`, { to: to.to, text: to.text, key: key.current });
-      key.current = "";
+      await post(`/api/v1/broker/sessions/${id}/send`, { to: to.to, text: to.text });
       setText(to.to === "*" ? "@all " : `@${to.name} `);
       sent();
     } catch (failure) {

@@ -1,6 +1,6 @@
 // A new agent: the task first, then what it may cost and where it works.
 import { html, useEffect, useRef, useState } from "../base/html.js";
-import { get, once, post } from "../base/api.js";
+import { get, post } from "../base/api.js";
 import { draft, keepDraft } from "../base/prefs.js";
 import { go, route } from "../base/router.js";
 import { onlyRepo, ready, repos } from "../base/store.js";
@@ -22,7 +22,6 @@ export default function New() {
   const [facts, setFacts] = useState(/** @type {any} */ (null));
   const [isBusy, setBusy] = useState(false);
   const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
-  const key = useRef("");
   const repo = form.repo || route.value.query.get("repo") || onlyRepo.value || repos.value[0]?.hash || "";
   useEffect(() => {
     setFacts(null);
@@ -40,9 +39,8 @@ export default function New() {
     event.preventDefault();
     if (!form.prompt.trim() || isBusy) return;
     setBusy(true);
-    key.current ||= once();
     const number = (/** @type {string} */ text) => (text.trim() === "" ? undefined : Number(text));
-    const body = { prompt: form.prompt, label: form.label.trim() || undefined, agent_type: form.agent_type || undefined, model: form.model || undefined, max_usd: number(form.max_usd), max_turns: number(form.max_turns), permission_mode: form.permission_mode || undefined, isolation: form.isolation || undefined, base: form.base || undefined, after: form.after, interactive: form.interactive, key: key.current };
+    const body = { prompt: form.prompt, label: form.label.trim() || undefined, agent_type: form.agent_type || undefined, model: form.model || undefined, max_usd: number(form.max_usd), max_turns: number(form.max_turns), permission_mode: form.permission_mode || undefined, isolation: form.isolation || undefined, base: form.base || undefined, after: form.after, interactive: form.interactive };
     try {
       const answer = await post(`/api/v1/repos/${repo}/agents`, body);
       keepDraft("new", null);

@@ -1,6 +1,6 @@
 // Words to an agent. It hears them at its next step, or, queued, when its turn is over. A draft survives a reload.
 import { html, useEffect, useRef, useState } from "../base/html.js";
-import { agentPath, once, post } from "../base/api.js";
+import { agentPath, post } from "../base/api.js";
 import { useKeys } from "../base/keys.js";
 import { draft, keepDraft } from "../base/prefs.js";
 import { link } from "../base/store.js";
@@ -13,7 +13,6 @@ export function Composer({ id, agent, isOver, wants, resume }) {
   const [queued, setQueued] = useState(/** @type {string} */ (draft(`queue.${id}`)));
   const [isBusy, setBusy] = useState(false);
   const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
-  const key = useRef("");
   useKeys({ i: () => field.current?.focus() });
   useEffect(() => void (wants && field.current?.focus()), [wants]);
   useEffect(() => keepDraft(`say.${id}`, text), [text]);
@@ -28,11 +27,8 @@ export function Composer({ id, agent, isOver, wants, resume }) {
   const send = async (words, done) => {
     if (!words.trim() || isBusy) return;
     setBusy(true);
-    // The same words tried again are the same message.
-    key.current ||= once();
     try {
-      await post(`${agentPath(id)}/send`, { text: words, key: key.current });
-      key.current = "";
+      await post(`${agentPath(id)}/send`, { text: words });
       done();
     } catch (error) {
       tell(error);

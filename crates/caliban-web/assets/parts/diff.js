@@ -1,6 +1,6 @@
 // What an agent changed: files with their rows, viewed marks, comments on lines that go out as one message.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../base/html.js";
-import { agentPath, get, once, post } from "../base/api.js";
+import { agentPath, get, post, randomId } from "../base/api.js";
 import { useKeys } from "../base/keys.js";
 import { diffView, draft, keepDraft } from "../base/prefs.js";
 import { plural } from "../base/format.js";
@@ -113,7 +113,7 @@ export function Diff({ id, version }) {
   useKeys({ "[": () => step(-1), "]": () => step(1), v: () => files[at] && setView(files[at]) });
   const send = async () => {
     try {
-      await post(`${path}/send`, { text: reviewMessage(comments), key: once() });
+      await post(`${path}/send`, { text: reviewMessage(comments) });
       toast("ok", `Sent ${plural(comments.length, "comment")} as one message.`);
       setComments([]);
     } catch (failure) {
@@ -151,7 +151,7 @@ export function Diff({ id, version }) {
     return html`${pair ? html`<${Split} pair=${pair} act=${act} />` : html`<${Unified} row=${row} act=${act} />`}
       ${own.map((it) => html`<div key=${it.id} class="dcomment">${it.isChanged && html`<p class="attn">The line has changed. It was: <code>${it.quote}</code></p>`}<p>${it.text}</p><button class="btn quiet icon" aria-label="Delete this comment" onClick=${() => setComments(comments.filter((other) => other.id !== it.id))}><${Icon} name="trash-2" /></button></div>`)}
       ${isHere && html`<${Write} value=${writing} close=${() => setWriting(null)} save=${(/** @type {string} */ text) => {
-        setComments([...comments, { ...writing, text, id: once() }]);
+        setComments([...comments, { ...writing, text, id: randomId() }]);
         setWriting(null);
       }} />`}`;
   };

@@ -14,6 +14,7 @@ use super::verbs;
 use crate::app::App;
 use crate::error::Problem;
 use crate::input::Input;
+use crate::once::Named;
 use crate::program;
 
 /// `POST /api/v1/repos/{repo}/agents`.
@@ -59,9 +60,12 @@ impl Spawn {
 pub(crate) async fn spawn(
     State(app): State<Arc<App>>,
     Path(repo): Path<String>,
+    named: Named,
     Input(request): Input<Spawn>,
 ) -> Result<Response, Problem> {
-    let mut made = verbs::agents(&app, &repo, request.args()).await?;
+    let mut args = request.args();
+    args.extend(verbs::request_key(named));
+    let mut made = verbs::agents(&app, &repo, args).await?;
     if let Some(fields) = made.as_object_mut() {
         let id = fields.get("id").and_then(Value::as_str).unwrap_or_default();
         let key = format!("{repo}/{id}");
@@ -96,7 +100,7 @@ pub(crate) async fn form(
         .collect();
     let queue = match Client::connect(&view.places).await {
         Ok(mut client) => client.status().await.ok().map(|status| {
-            json!({"running": status.states.get("running"), "max_running": status.max_running, "queued": status.queued})
+            json!({"running": status.states.get("running").copied().unwrap_or_default(), "max_running": status.max_running, "queued": status.queued})
         }),
         Err(_) => None,
     };

@@ -16,6 +16,7 @@ use super::daemon;
 use crate::app::App;
 use crate::error::Problem;
 use crate::input::{Asked, Input};
+use crate::once::Named;
 use crate::program;
 
 type Agent = Path<(String, String)>;
@@ -45,18 +46,17 @@ pub(crate) async fn deny(
 #[derive(Debug, Deserialize)]
 pub(crate) struct Message {
     text: String,
-    #[serde(default)]
-    key: Option<String>,
 }
 
 /// Says something to an agent.
 pub(crate) async fn send(
     State(app): State<Arc<App>>,
     Path((repo, id)): Agent,
+    named: Named,
     Input(message): Input<Message>,
 ) -> Answer {
-    let mut client = daemon(&app, &app.repo(&repo)?).await?;
-    let request = SendRequest { text: message.text, veiled: None, id: message.key };
+    let mut client = daemon(&app, &app.repo(&repo)?).await?.with_name(named.0);
+    let request = SendRequest { text: message.text, veiled: None, id: None };
     Ok(Json(json!(client.send(&id, request).await?)))
 }
 
@@ -104,9 +104,11 @@ pub(crate) struct Resume {
 pub(crate) async fn resume(
     State(app): State<Arc<App>>,
     Path((repo, id)): Agent,
+    named: Named,
     Input(request): Input<Resume>,
 ) -> Answer {
     let mut args = vec!["resume".to_owned(), id.clone(), "--json".to_owned()];
+    args.extend(request_key(named));
     let prompt = request.prompt.filter(|prompt| !prompt.trim().is_empty());
     args.extend(prompt.map(|prompt| format!("--prompt={prompt}")));
     args.extend(request.max_turns.map(|turns| format!("--max-turns={turns}")));
@@ -116,8 +118,15 @@ pub(crate) async fn resume(
 }
 
 /// Starts an agent anew from its request.
-pub(crate) async fn respawn(State(app): State<Arc<App>>, Path((repo, id)): Agent) -> Answer {
-    agents(&app, &repo, vec!["respawn".to_owned(), id, "--json".to_owned()]).await.map(Json)
+pub(crate) async fn respawn(State(app): State<Arc<App>>, Path((repo, id)): Agent, named: Named) -> Answer {
+    let mut args = vec!["respawn".to_owned(), id, "--json".to_owned()];
+    args.extend(request_key(named));
+    agents(&app, &repo, args).await.map(Json)
+}
+
+/// What makes an effect of `caliban` happen once, though it is asked for twice.
+pub(super) fn request_key(named: Named) -> Option<String> {
+    named.0.map(|name| format!("--request-key={name}"))
 }
 
 /// What a removal may do.
@@ -133,9 +142,10 @@ pub(crate) struct Rm {
 pub(crate) async fn rm(
     State(app): State<Arc<App>>,
     Path((repo, id)): Agent,
+    named: Named,
     Asked(Rm { force, keep, purge }): Asked<Rm>,
 ) -> Answer {
-    let mut client = daemon(&app, &app.repo(&repo)?).await?;
+    let mut client = daemon(&app, &app.repo(&repo)?).await?.with_name(named.0);
     Ok(Json(json!(client.rm(&id, RmRequest { force, keep, purge }).await?)))
 }
 

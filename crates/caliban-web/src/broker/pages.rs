@@ -17,6 +17,7 @@ use super::desk::refusal;
 use crate::app::App;
 use crate::error::Problem;
 use crate::input::Input;
+use crate::once::Named;
 use crate::render;
 
 /// How many tasks are read for a page.
@@ -77,22 +78,18 @@ pub(crate) async fn session(
 pub(crate) struct Compose {
     to: String,
     text: String,
-    #[serde(default)]
-    key: Option<String>,
 }
 
 /// Sends as the session's Administrator, to one or to all.
 pub(crate) async fn broadcast_or_send(
     State(app): State<Arc<App>>,
     Path(given): Path<String>,
+    named: Named,
     Input(compose): Input<Compose>,
 ) -> Result<Json<Value>, Problem> {
     check_text(&compose.text)?;
     let session = parsed(&given)?;
-    let id = match &compose.key {
-        Some(key) => Some(TaskId::parse(key).ok_or_else(|| Problem::bad("`key` has to be a UUID"))?),
-        None => None,
-    };
+    let id = named.uuid().and_then(|id| TaskId::parse(&id));
     let administrator = {
         let mut reading = app.desk.read().await?;
         let agents = reading.broker()?.agents(session).await.map_err(refusal)?;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use caliban_store::broker::{AgentId, IdPrefix, NewBroadcast, NewMessage, Of, SessionId, Task, TaskKind};
+use caliban_store::broker::{
+    AgentId, IdPrefix, NewBroadcast, NewMessage, Of, SessionId, Task, TaskId, TaskKind,
+};
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,6 +18,7 @@ use super::pages::{agent_json, check_text, names};
 use crate::app::App;
 use crate::error::Problem;
 use crate::input::Input;
+use crate::once::Named;
 
 /// How many messages a list has.
 const MESSAGES: u32 = 200;
@@ -135,6 +138,7 @@ pub(crate) struct SendBody {
 pub(crate) async fn send(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
+    named: Named,
     Input(body): Input<SendBody>,
 ) -> Answer {
     // A whole id is believed until it is used: the transaction checks it.
@@ -144,15 +148,16 @@ pub(crate) async fn send(
         None => session_of(&app, &headers).await?,
     };
     check_text(&body.text)?;
+    let id = named.uuid().and_then(|id| TaskId::parse(&id));
     let bad = |what: &str, status| Detail(status, format!("{what} agent not found"));
     let from = IdPrefix::parse(&body.from_agent_id).map_err(|_| bad("Sender", StatusCode::BAD_REQUEST))?;
     let task = if body.to_agent_id == "*" {
-        let done = app.desk.broadcast(&NewBroadcast { session, from, text: body.text, id: None }).await?;
+        let done = app.desk.broadcast(&NewBroadcast { session, from, text: body.text, id }).await?;
         app.desk.deliver(session).await;
         done.summary
     } else {
         let to = IdPrefix::parse(&body.to_agent_id).map_err(|_| bad("Destination", StatusCode::NOT_FOUND))?;
-        let sent = app.desk.send(NewMessage { session, from, to, text: body.text, id: None }).await?;
+        let sent = app.desk.send(NewMessage { session, from, to, text: body.text, id }).await?;
         if sent.recipient.placement.is_some() {
             app.desk.deliver(session).await;
         }

@@ -114,6 +114,9 @@ pub(crate) struct SpawnArgs {
     /// Read what it shall do from this file; - is stdin
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub prompt_file: Option<PathBuf>,
+    /// A second command with the same key is the same one: it acts once
+    #[arg(long, value_name = "TEXT", hide = true)]
+    pub request_key: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -273,6 +276,9 @@ pub(crate) struct RespawnArgs {
     /// Which.
     #[command(flatten)]
     pub agent: IdArg,
+    /// A second command with the same key is the same one: it acts once
+    #[arg(long, value_name = "TEXT", hide = true)]
+    pub request_key: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -312,6 +318,9 @@ pub(crate) struct ResumeArgs {
     /// Begin the task anew when the transcript is damaged: what the agent did before may be done again
     #[arg(long)]
     pub from_scratch: bool,
+    /// A second command with the same key is the same one: it acts once
+    #[arg(long, value_name = "TEXT", hide = true)]
+    pub request_key: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

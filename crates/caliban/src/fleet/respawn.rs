@@ -4,7 +4,7 @@ use std::io::Write;
 
 use caliban_control::{
     Client,
-    protocol::{AgentRow, RespawnRequest},
+    protocol::{AgentRow, RespawnRequest, Respawned},
 };
 
 use super::{Fleet, json_line, say, worded};
@@ -18,8 +18,16 @@ pub(super) async fn respawn(
     args: &RespawnArgs,
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
-    let mut client = fleet.client().await?;
-    let row = client.show(&args.agent.id).await.map_err(worded)?;
+    let mut client = fleet.client().await?.with_name(args.request_key.clone());
+    let row = match client.show(&args.agent.id).await {
+        Ok(row) => row,
+        // One that was respawned by this key before is gone; the daemon knows the answer.
+        Err(_) if args.request_key.is_some() => {
+            let made = client.respawn(&args.agent.id, &RespawnRequest::default()).await.map_err(worded)?;
+            return show(&made, args.json, out);
+        }
+        Err(error) => return Err(worded(error)),
+    };
     let (mut caller, loaded) = fleet.caller_for(&row)?;
     caller.keep_hidden(&row.socket);
     caller.hand_settings(&loaded);
@@ -32,8 +40,12 @@ pub(super) async fn respawn(
     if let Ok(now) = client.show(&made.id.to_string()).await {
         say_who_is_not_followed(&mut client, &row, &now).await;
     }
-    if args.json {
-        json_line(&made, out)?;
+    show(&made, args.json, out)
+}
+
+fn show(made: &Respawned, json: bool, out: &mut dyn Write) -> Result<Code, Failure> {
+    if json {
+        json_line(made, out)?;
         return Ok(Code::Done);
     }
     writeln!(out, "{}", made.id)?;

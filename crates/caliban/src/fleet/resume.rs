@@ -22,7 +22,7 @@ pub(super) async fn resume(
     args: &ResumeArgs,
     out: &mut dyn Write,
 ) -> Result<Code, Failure> {
-    let mut client = fleet.client().await?;
+    let mut client = fleet.client().await?.with_name(args.request_key.clone());
     let row = client.show(&args.agent.id).await.map_err(worded)?;
     let (mut caller, _) = fleet.caller_for(&row)?;
     caller.keep_hidden(&row.socket);

@@ -60,6 +60,8 @@ struct Task<'a> {
     task: &'a TaskFlags,
     agent: &'a AgentFlags,
     append: Option<&'a str>,
+    /// The caller's name for this request: two with one name are one.
+    key: Option<&'a str>,
 }
 
 pub(super) async fn from_args(
@@ -72,8 +74,14 @@ pub(super) async fn from_args(
         (None, Some(file)) => prompt_file(&fleet.cwd, file)?,
         (None, None) => String::new(),
     };
-    let task =
-        Task { prompt, typed: args.prompt.as_deref(), task: &args.task, agent: &args.agent, append: None };
+    let task = Task {
+        prompt,
+        typed: args.prompt.as_deref(),
+        task: &args.task,
+        agent: &args.agent,
+        append: None,
+        key: args.request_key.as_deref(),
+    };
     spawn(fleet, &task, args.json, out).await
 }
 
@@ -83,7 +91,8 @@ pub(super) async fn from_cli(fleet: &Fleet<'_>, cli: &Cli, out: &mut dyn Write) 
         None => crate::print::with_stdin(cli.run.prompt().map(str::to_owned))?.unwrap_or_default(),
     };
     let append = cli.run.system_prompt_append.as_deref();
-    let task = Task { prompt, typed: cli.run.prompt(), task: &cli.task, agent: &cli.agent, append };
+    let task =
+        Task { prompt, typed: cli.run.prompt(), task: &cli.task, agent: &cli.agent, append, key: None };
     spawn(fleet, &task, false, out).await
 }
 
@@ -106,7 +115,8 @@ async fn spawn(fleet: &Fleet<'_>, task: &Task<'_>, json: bool, out: &mut dyn Wri
     prepare(fleet, &loaded, &mut spec, task.task.session.as_deref()).await?;
     checks::check(fleet, task.task, task.agent, &spec).await?;
     super::git_programs::check_spawn(fleet, &loaded, &spec).await?;
-    let mut client = fleet.client_with(super::daemon_options(&loaded)).await?;
+    let client = fleet.client_with(super::daemon_options(&loaded)).await?;
+    let mut client = client.with_name(task.key.map(str::to_owned));
     for after in &task.task.after {
         spec.after.push(client.show(after).await.map_err(worded)?.id);
     }

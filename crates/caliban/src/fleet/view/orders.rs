@@ -115,7 +115,7 @@ async fn go_on(fleet: &Fleet<'_>, agent: IdArg) -> Result<String, Failure> {
 async fn anew(fleet: &Fleet<'_>, agent: IdArg) -> Result<String, Failure> {
     let mut out = Vec::new();
     let old = agent.id.clone();
-    respawn::respawn(fleet, &RespawnArgs { agent, json: false }, &mut out).await?;
+    respawn::respawn(fleet, &RespawnArgs { agent, ..RespawnArgs::default() }, &mut out).await?;
     Ok(format!("{} starts in place of {old}", text(&out)))
 }
 
