@@ -122,7 +122,7 @@ function One({ id }) {
     </header>
     <div class="agent-tabs"><${Tabs} label="Parts" value=${isTalk ? "talk" : side} set=${(/** @type {string} */ tab) => (tab === "talk" ? setTalk(true) : show(tab))} of=${[{ id: "talk", title: "Talk" }, { id: "diff", title: "Diff" }, { id: "todo", title: "Todo" }, { id: "info", title: "Info" }]} /></div>
     <section class="agent-talk" aria-label="Conversation">
-      <${Talk} id=${id} path=${path} start=${route.value.query.get("n")} isLive=${!isOver} />
+      <${Talk} id=${id} path=${path} seq=${route.value.query.get("seq")} isLive=${!isOver} />
       ${open.length > 0 && html`<div class="agent-ask"><${AskCard} key=${open[0].id} ask=${open[0]} head=${open.length > 1 ? html`<span class="pill attn">1 of ${open.length}</span>` : null} /></div>`}
       <${Composer} id=${id} agent=${agent} isOver=${isOver} wants=${route.value.query.has("reply")} resume=${() => setOver("resume")} />
     </section>

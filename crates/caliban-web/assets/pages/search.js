@@ -23,9 +23,20 @@ export default function Search() {
       return undefined;
     }
     const abort = new AbortController();
-    const timer = setTimeout(() => {
+    const ask = async () => {
+      try {
+        const answer = await get(`/api/v1/search?q=${encodeURIComponent(text)}&limit=60`, { signal: abort.signal });
+        setError(null);
+        setFound(answer);
+        // Not all is read yet: what is found later is shown, too.
+        if (answer.indexing) timer = setTimeout(ask, PAUSE_MS);
+      } catch (failure) {
+        if (!abort.signal.aborted) setError(failure);
+      }
+    };
+    let timer = setTimeout(() => {
       if (text !== q) go(`/search?q=${encodeURIComponent(text)}`, { replace: true });
-      get(`/api/v1/search?q=${encodeURIComponent(text)}&limit=60`, { signal: abort.signal }).then((answer) => (setError(null), setFound(answer)), (failure) => abort.signal.aborted || setError(failure));
+      void ask();
     }, text === q ? 0 : PAUSE_MS);
     return () => (clearTimeout(timer), abort.abort());
   }, [text]);
@@ -33,7 +44,7 @@ export default function Search() {
   return html`<div class="page"><header><h1>Search</h1>${found?.indexing && html`<span class="pill">still reading older transcripts</span>`}</header>
     <label class="search-box" style=${{ display: "block" }}><span class="sr">Words</span><input ref=${field} class="field" type="search" placeholder="Words of a transcript or a message" value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></label>
     ${error ? html`<${Failure} error=${error} />` : text.trim() === "" ? html`<${Empty} title="All that agents and people said."><p>Also what commands printed. A hit opens at its place.</p><//>` : !found ? html`<${Loading} />` : nothing ? html`<${Empty} title=${`Nothing has “${found.q ?? text}”.`} />` : html`<div class="hits">
-      ${found.agents.map((/** @type {any} */ agent) => html`<section class="card" key=${agent.key}><header><${Icon} name="terminal" /><a href=${`/agent/${agent.key}`}><b>${agent.name}</b></a><span class="dim">${agent.repo_name}</span><span class="grow"></span>${agent.more ? html`<span class="dim">${agent.more} more</span>` : null}</header><ul>${agent.hits.map((/** @type {any} */ hit) => html`<li key=${hit.n}><a href=${`/agent/${agent.key}?n=${hit.n}`}><span class="dim num">${day(hit.at)}</span><span class="words grow"><${Runs} of=${hit.runs} /></span></a></li>`)}</ul></section>`)}
+      ${found.agents.map((/** @type {any} */ agent) => html`<section class="card" key=${agent.key}><header><${Icon} name="terminal" /><a href=${`/agent/${agent.key}`}><b>${agent.name}</b></a><span class="dim">${agent.repo_name}</span><span class="grow"></span>${agent.more ? html`<span class="dim">${agent.more} more</span>` : null}</header><ul>${agent.hits.map((/** @type {any} */ hit) => html`<li key=${hit.seq}><a href=${`/agent/${agent.key}?seq=${hit.seq}`}><span class="dim num">${day(hit.at)}</span><span class="words grow"><${Runs} of=${hit.runs} /></span></a></li>`)}</ul></section>`)}
       ${found.messages.length > 0 && html`<section class="card"><header><${Icon} name="messages-square" /><b>Messages</b></header><ul>${found.messages.map((/** @type {any} */ hit) => html`<li key=${hit.task_id}><a href=${`/broker/${hit.session}`}><span class="dim num">${day(hit.at)}</span><b>${hit.from_name}</b><span class="words grow"><${Runs} of=${hit.runs} /></span></a></li>`)}</ul></section>`}
     </div>`}</div>`;
 }

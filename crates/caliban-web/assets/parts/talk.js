@@ -11,8 +11,8 @@ import { List } from "./list.js";
 /** What stays on the screen for so long counts as read. */
 const READ_MS = 500;
 
-/** @param {{ id: string, path: string, start: string | null, isLive: boolean }} props */
-export function Talk({ id, path, start, isLive }) {
+/** @param {{ id: string, path: string, seq: string | null, isLive: boolean }} props */
+export function Talk({ id, path, seq, isLive }) {
   const talk = useRef(new Transcript()).current;
   const [isReady, setReady] = useState(false);
   const [error, setError] = useState(/** @type {any} */ (null));
@@ -21,7 +21,8 @@ export function Talk({ id, path, start, isLive }) {
   const marked = useRef(-1);
   const [isHidden, setHidden] = useState(document.hidden);
   const list = useRef(/** @type {import("./list.js").ListHandle | null} */ (null));
-  const wanted = start === null ? null : Number(start);
+  /** The item that has the record that was asked for. */
+  const [wanted, setWanted] = useState(/** @type {number | null} */ (null));
   const frame = useRef(0);
   const draw = () => {
     if (frame.current) return;
@@ -38,15 +39,22 @@ export function Talk({ id, path, start, isLive }) {
   };
   const begin = async () => {
     try {
-      const page = await load(wanted === null ? `limit=${PAGE}` : `from=${Math.max(0, wanted - 20)}&limit=${PAGE}`);
+      const page = await load(seq === null ? `limit=${PAGE}` : `seq=${Number(seq)}&limit=${PAGE}`);
+      if (seq !== null) {
+        setWanted(page.first);
+        // Who opens it in the middle has not read it to its end.
+        setSeen(page.total);
+      }
       // Who has read a part, here or on another device, goes on behind it.
-      if (wanted === null && page.seen !== null && page.seen < page.total && !isReady) setSeen(page.seen);
+      if (seq === null && page.seen !== null && page.seen < page.total && !isReady) setSeen(page.seen);
+      isBegun.current = true;
       setError(null);
       setReady(true);
     } catch (failure) {
       setError(failure);
     }
   };
+  const isBegun = useRef(false);
   useEffect(() => void begin(), [id]);
   useEffect(() => listen((event, data) => {
     if (event === "connected") {
@@ -55,9 +63,12 @@ export function Talk({ id, path, start, isLive }) {
       talk.saying = { thinking: "", text: "" };
       talk.asked.clear();
       load(`from=${talk.total}&limit=500`).then(draw, () => {});
+      for (const page of talk.unfinished()) load(`from=${page * PAGE}&limit=${PAGE}`).then(draw, () => {});
       return;
     }
     if (data?.key !== id) return;
+    // The stream tells what comes behind its beginning; this is what came before that.
+    if (event === "watched" && isBegun.current && data.total > talk.total) load(`from=${talk.total}&limit=500`).then(draw, () => {});
     // A record beyond what is known leaves a gap, which the window asks for.
     if (event === "record" && talk.total > 0 && data.item.n > talk.total) talk.asked.clear();
     if (talk.hear(event, data)) draw();

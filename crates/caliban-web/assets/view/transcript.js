@@ -47,6 +47,12 @@ export class Transcript {
     return false;
   }
 
+  /** Pages with items that were not at their end when the stream broke: they may have changed since. @returns {number[]} */
+  unfinished() {
+    const isOpen = (/** @type {any} */ item) => (item.kind === "call" && item.state === "running") || (item.kind === "ask" && item.answer === null) || (item.kind === "queued" && !item.heard);
+    return [...new Set([...this.items.values()].filter(isOpen).map((item) => Math.floor(item.n / PAGE)))];
+  }
+
   /** Whether the model is just saying something. */
   get isSaying() {
     return this.saying.text !== "" || this.saying.thinking !== "";

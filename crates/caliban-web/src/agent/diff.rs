@@ -1,5 +1,6 @@
 //! What an agent changed: figures and files, and one file's rows. Read from git by ourselves, so that no daemon is needed.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
 use axum::Json;
@@ -44,6 +45,7 @@ pub(crate) async fn diff(
     Path((repo, id)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let worktree = app.agent(&repo, &id)?.0.worktree;
     let (repo, name, cancel, _guard) = open(&app, &repo, &id).await?;
     let changes = repo.changes(&name, &cancel).await.map_err(|error| refusal(words::work(&name, error)))?;
     let paths = |all: &[Change]| -> Vec<Value> {
@@ -90,7 +92,18 @@ pub(crate) async fn diff(
         "uncommitted": paths(&changes.uncommitted),
         "left": paths(&changes.left),
     });
-    Ok(tagged(body, &headers))
+    // A line may have become another one: the figures do not tell.
+    let touched = worktree.map(|root| touched(&root, &changes.uncommitted)).unwrap_or_default();
+    Ok(tagged(body, &touched, &headers))
+}
+
+/// When the files that are not committed were last written, and how large they are.
+fn touched(root: &std::path::Path, files: &[Change]) -> String {
+    let about = |file: &Change| {
+        let about = std::fs::symlink_metadata(root.join(&file.path)).ok()?;
+        Some((about.mtime(), about.mtime_nsec(), about.len()))
+    };
+    files.iter().map(|file| format!("{:?};", about(file))).collect()
 }
 
 /// Which file, and which of its rows.
@@ -113,20 +126,22 @@ pub(crate) async fn diff_file(
     let patch = patch.map_err(|error| refusal(words::work(&name, error)))?;
     let made = tokio::task::spawn_blocking(move || file_json(&part, &patch.bytes));
     let body = made.await.map_err(|error| Problem::internal(error.to_string()))?;
-    Ok(tagged(body, &headers))
+    Ok(tagged(body, "", &headers))
 }
 
 fn file_json(part: &FilePart, patch: &[u8]) -> Value {
     let is_cut = patch.len() > PATCH_CAP;
     let text = String::from_utf8_lossy(patch.get(..PATCH_CAP).unwrap_or(patch));
     let is_binary = text.lines().any(|line| line == "GIT binary patch" || line.starts_with("Binary files "));
-    let rows = if is_binary { Vec::new() } else { render::patch_rows(&part.path, &text) };
     let (from, limit) = (part.from.unwrap_or(0), part.limit.unwrap_or(PAGE).min(PAGE));
+    let window = from..from.saturating_add(limit);
+    let (total, rows) =
+        if is_binary { (0, Vec::new()) } else { render::patch_rows(&part.path, &text, window) };
     json!({
         "path": inert::line(&part.path),
-        "total": rows.len(),
+        "total": total,
         "first": from,
-        "rows": rows.get(from..).unwrap_or_default().iter().take(limit).collect::<Vec<_>>(),
+        "rows": rows,
         "binary": is_binary,
         "cut": is_cut,
     })
@@ -152,9 +167,9 @@ fn refusal(words: words::Words) -> Problem {
     Problem { hint: words.hint, ..Problem::new(StatusCode::CONFLICT, "conflict", words.message) }
 }
 
-/// The body with its tag, or that the caller has it.
-fn tagged(mut body: Value, headers: &HeaderMap) -> Response {
-    let digest = Sha256::digest(body.to_string().as_bytes());
+/// The body with its tag, which has `more` in it, or that the caller has it.
+fn tagged(mut body: Value, more: &str, headers: &HeaderMap) -> Response {
+    let digest = Sha256::digest(format!("{body}{more}").as_bytes());
     let tag: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
     let quoted = format!("\"{tag}\"");
     if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == quoted.as_bytes()) {

@@ -10,6 +10,8 @@ use super::{Highlighter, Run, language_of};
 const CHANGE_BYTES: usize = 512 * 1024;
 /// Lines that are longer have no words marked.
 const WORDS_BYTES: usize = 1000;
+/// Changed lines around a page that are looked at for it.
+const AROUND: usize = 1000;
 /// Unchanged lines around a change.
 const CONTEXT: usize = 3;
 
@@ -33,46 +35,86 @@ pub(crate) fn change(path: &str, old: &str, new: &str) -> Option<Vec<Value>> {
     Some(writer.rows)
 }
 
-/// The rows of one file's patch, as git writes it.
-pub(crate) fn patch_rows(path: &str, patch: &str) -> Vec<Value> {
+/// A line of a patch, and its numbers before and after.
+struct PatchLine<'a> {
+    kind: Kind,
+    old: u64,
+    new: u64,
+    text: &'a str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Hunk,
+    Line(ChangeTag),
+    Remark,
+}
+
+/// Some rows of one file's patch, as git writes it, and how many there are in all. Only these are highlighted: a page of a long
+/// patch costs what a page of a short one does.
+pub(crate) fn patch_rows(path: &str, patch: &str, window: std::ops::Range<usize>) -> (usize, Vec<Value>) {
+    let lines = patch_lines(patch);
+    let window = window.start.min(lines.len())..window.end.min(lines.len());
+    // Words are compared within whole groups of changed lines.
+    let is_changed =
+        |line: &&PatchLine<'_>| matches!(line.kind, Kind::Line(ChangeTag::Insert | ChangeTag::Delete));
+    let (before, behind) = lines.split_at(window.start);
+    let back = before.iter().rev().take(AROUND).take_while(is_changed).count();
+    let length = window.len();
+    let on = behind.iter().skip(length).take(AROUND).take_while(is_changed).count();
     let mut writer = Writer::new(path);
-    let (mut old, mut new) = (0_u64, 0_u64);
-    let mut is_in_hunk = false;
-    for line in patch.lines() {
-        if let Some((before, after)) = hunk(line) {
+    for line in lines.iter().skip(window.start - back).take(back + length + on) {
+        match line.kind {
+            Kind::Hunk => {
+                writer.flush();
+                writer.rows.push(json!({"t": "@", "in": [Run::new("", inert::line(line.text))]}));
+                // What stands between is not known.
+                writer.highlighter = Highlighter::new(language_of(path));
+            }
+            Kind::Line(tag) => {
+                let text = inert::block(line.text.get(1..).unwrap_or_default());
+                let old = (tag != ChangeTag::Insert).then_some(line.old);
+                let new = (tag != ChangeTag::Delete).then_some(line.new);
+                writer.line(tag, old, new, &text);
+            }
+            Kind::Remark => {
+                writer.flush();
+                writer.rows.push(json!({"t": "\\", "in": [Run::new("dim", inert::line(line.text))]}));
+            }
+        }
+    }
+    writer.flush();
+    (lines.len(), writer.rows.into_iter().skip(back).take(length).collect())
+}
+
+/// The lines of all hunks; each is a row.
+fn patch_lines(patch: &str) -> Vec<PatchLine<'_>> {
+    let mut lines = Vec::new();
+    let (mut old, mut new, mut is_in_hunk) = (0_u64, 0_u64, false);
+    for text in patch.lines() {
+        if let Some((before, after)) = hunk(text) {
             (old, new, is_in_hunk) = (before, after, true);
-            writer.flush();
-            writer.rows.push(json!({"t": "@", "in": [Run::new("", inert::line(line))]}));
-            // What stands between is not known.
-            writer.highlighter = Highlighter::new(language_of(path));
+            lines.push(PatchLine { kind: Kind::Hunk, old, new, text });
             continue;
         }
         if !is_in_hunk {
             continue;
         }
-        let text = inert::block(line.get(1..).unwrap_or_default());
-        match line.as_bytes().first() {
-            Some(b'+') => {
-                writer.line(ChangeTag::Insert, None, Some(new), &text);
-                new += 1;
+        let kind = match text.as_bytes().first() {
+            Some(b'+') => Kind::Line(ChangeTag::Insert),
+            Some(b'-') => Kind::Line(ChangeTag::Delete),
+            Some(b' ') | None => Kind::Line(ChangeTag::Equal),
+            Some(b'\\') => Kind::Remark,
+            Some(_) => {
+                is_in_hunk = false;
+                continue;
             }
-            Some(b'-') => {
-                writer.line(ChangeTag::Delete, Some(old), None, &text);
-                old += 1;
-            }
-            Some(b' ') | None => {
-                writer.line(ChangeTag::Equal, Some(old), Some(new), &text);
-                (old, new) = (old + 1, new + 1);
-            }
-            Some(b'\\') => {
-                writer.flush();
-                writer.rows.push(json!({"t": "\\", "in": [Run::new("dim", inert::line(line))]}));
-            }
-            Some(_) => is_in_hunk = false,
-        }
+        };
+        lines.push(PatchLine { kind, old, new, text });
+        old += u64::from(matches!(kind, Kind::Line(ChangeTag::Delete | ChangeTag::Equal)));
+        new += u64::from(matches!(kind, Kind::Line(ChangeTag::Insert | ChangeTag::Equal)));
     }
-    writer.flush();
-    writer.rows
+    lines
 }
 
 /// `@@ -12,3 +14,4 @@ …`: where a hunk begins.
@@ -195,7 +237,7 @@ mod tests {
     #[test]
     fn a_patch_is_rows_with_numbers_and_marked_words() {
         let patch = "diff --git a/x.txt b/x.txt\n--- a/x.txt\n+++ b/x.txt\n@@ -10,3 +10,3 @@ fn\n same\n-the old word\n+the new word\n same\n\\ No newline at end of file\n";
-        let rows = patch_rows("x.txt", patch);
+        let (total, rows) = patch_rows("x.txt", patch, 0..100);
         let is = |row: &Value, t: &str, a: Value, b: Value| row["t"] == t && row["a"] == a && row["b"] == b;
         assert!(rows[0]["t"] == "@" && rows[4]["t"] == " " && rows[5]["t"] == "\\", "{rows:?}");
         assert!(is(&rows[1], " ", json!(10), json!(10)));
@@ -203,7 +245,13 @@ mod tests {
         assert!(is(&rows[3], "+", json!(null), json!(11)));
         assert_eq!(rows[2]["in"], json!([["", "the "], ["del", "old"], ["", " word"]]));
         assert_eq!(rows[3]["in"], json!([["", "the "], ["add", "new"], ["", " word"]]));
-        assert_eq!(rows.len(), 6);
+        assert_eq!((rows.len(), total), (6, 6));
+        // Any part of it is the same rows.
+        for (from, to) in [(0, 2), (2, 3), (3, 4), (3, 6), (5, 9), (7, 9)] {
+            let (all, part) = patch_rows("x.txt", patch, from..to);
+            let end = to.min(rows.len());
+            assert_eq!((all, part.as_slice()), (6, &rows[from.min(end)..end]), "{from}..{to}");
+        }
     }
 
     #[test]
