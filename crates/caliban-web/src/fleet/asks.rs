@@ -135,6 +135,7 @@ pub(crate) fn lines_of(text: &str) -> Vec<Value> {
 
 /// `GET /api/v1/asks`.
 pub(crate) async fn asks(State(app): State<Arc<App>>) -> Json<Value> {
+    app.hub.settled().await;
     let asks = app.hub.asks();
     let read = move || asks.into_iter().map(|ask| ask.whole().json()).collect::<Vec<_>>();
     let asks = tokio::task::spawn_blocking(read).await.unwrap_or_default();

@@ -87,13 +87,17 @@ async fn tell(
     watched: &[String],
     pieces: &mpsc::Sender<Bytes>,
 ) -> Result<(), HungUp> {
+    app.hub.settled().await;
     let mut changed = app.hub.subscribe();
     let mut cursor =
         match last.and_then(|id| app.hub.number(id)).filter(|number| app.hub.after(*number).is_some()) {
             Some(number) => number,
             None => snapshot(app, last.is_some(), pieces).await?,
         };
-    let mut live = Live::new(app, watched);
+    let (mut live, begun) = Live::begin(app, watched).await;
+    for (name, data) in begun {
+        put(pieces, piece(None, name, &data.to_string())).await?;
+    }
     let mut ping = tokio::time::interval(PING_EVERY);
     loop {
         // What came before we looked is told at once.
@@ -102,11 +106,7 @@ async fn tell(
         tokio::select! {
             moved = changed.changed() => moved.map_err(|_| HungUp)?,
             _ = ping.tick() => put(pieces, piece(None, "ping", "{}")).await?,
-            news = live.next() => {
-                for (name, data) in news {
-                    put(pieces, piece(None, name, &data.to_string())).await?;
-                }
-            }
+            (name, data) = live.next() => put(pieces, piece(None, name, &data.to_string())).await?,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! no daemon and changes nothing.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use caliban_contract::Places;
 use caliban_control::protocol::{AgentRow, FleetEvent};
 use caliban_control::{Client, ClientError, Events};
 use caliban_supervisor::offline;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::hub::{Hub, Repo};
@@ -23,6 +25,14 @@ pub(crate) async fn follow(app: Arc<App>) {
     let parent = app.options.sources.data.join("repos");
     let mut followed: BTreeMap<PathBuf, tokio::task::AbortHandle> = BTreeMap::new();
     let mut tasks = JoinSet::new();
+    // Each repo of the first look holds a sender until it was read.
+    let (unread, mut all_read) = mpsc::channel::<Infallible>(1);
+    let mut unread = Some(unread);
+    let waiting = Arc::clone(&app);
+    tasks.spawn(async move {
+        let _none = all_read.recv().await;
+        waiting.hub.settle();
+    });
     loop {
         let parent = parent.clone();
         let bases = tokio::task::spawn_blocking(move || offline::bases(&parent).unwrap_or_default()).await;
@@ -33,9 +43,10 @@ pub(crate) async fn follow(app: Arc<App>) {
             }
             let Some(repo) = offline::repo_of(base) else { continue };
             let Ok(places) = Places::of(repo, &app.options.sources) else { continue };
-            let (app, base) = (Arc::clone(&app), base.clone());
-            followed.insert(base.clone(), tasks.spawn(async move { one(&app, &base, places).await }));
+            let (app, base, unread) = (Arc::clone(&app), base.clone(), unread.clone());
+            followed.insert(base.clone(), tasks.spawn(async move { one(&app, &base, places, unread).await }));
         }
+        unread = None;
         let gone: Vec<PathBuf> = followed.keys().filter(|base| !bases.contains(base)).cloned().collect();
         for base in gone {
             if let Some(task) = followed.remove(&base) {
@@ -52,15 +63,21 @@ fn hash_of(base: &Path) -> String {
     base.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// Dropped when a repo was read for the first time.
+type Unread = Option<mpsc::Sender<Infallible>>;
+
 /// Follows one fleet.
-async fn one(app: &App, base: &Path, places: Places) {
+async fn one(app: &App, base: &Path, places: Places, mut unread: Unread) {
     let hash = hash_of(base);
     let mut repo = Repo::new(&hash, places.repo());
     let mut seen = None;
     loop {
         // A directory that is not where this repo's is (a copy, say) has no daemon of its own.
-        let daemon =
-            if places.base() == base { listen(&app.hub, &repo, &places).await } else { Heard::Nobody };
+        let daemon = if places.base() == base {
+            listen(&app.hub, &repo, &places, &mut unread).await
+        } else {
+            Heard::Nobody
+        };
         if let Heard::Problem(problem) = &daemon {
             repo.problem = Some(problem.clone());
         }
@@ -87,6 +104,7 @@ async fn one(app: &App, base: &Path, places: Places) {
                 }
             }
         }
+        unread = None;
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
@@ -124,7 +142,7 @@ enum Heard {
 }
 
 /// Listens to the daemon of a repo for as long as there is one.
-async fn listen(hub: &Hub, repo: &Repo, places: &Places) -> Heard {
+async fn listen(hub: &Hub, repo: &Repo, places: &Places, unread: &mut Unread) -> Heard {
     let events = match Client::connect(places).await {
         Ok(client) => client.events().await,
         Err(error) => Err(error),
@@ -135,11 +153,11 @@ async fn listen(hub: &Hub, repo: &Repo, places: &Places) -> Heard {
         Err(error) => return Heard::Problem(error.to_string()),
     };
     let told = Repo { daemon: true, recorded_at: None, problem: None, ..repo.clone() };
-    take(hub, &told, places, &mut events).await;
+    take(hub, &told, places, &mut events, unread).await;
     Heard::Gone
 }
 
-async fn take(hub: &Hub, repo: &Repo, places: &Places, events: &mut Events) {
+async fn take(hub: &Hub, repo: &Repo, places: &Places, events: &mut Events, unread: &mut Unread) {
     let hash = &repo.hash;
     // What a daemon says first is all of its agents, one by one.
     let mut fresh: Option<Vec<AgentRow>> = Some(Vec::new());
@@ -165,6 +183,7 @@ async fn take(hub: &Hub, repo: &Repo, places: &Places, events: &mut Events) {
                     }
                     hub.replace(hash, rows);
                 }
+                *unread = None;
             }
             Ok(Some(FleetEvent::Gap { .. })) => fresh = Some(Vec::new()),
             Ok(Some(FleetEvent::Bye {}) | None) | Err(_) => return,

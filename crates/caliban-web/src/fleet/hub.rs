@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use caliban_contract::Places;
 use caliban_control::protocol::AgentRow;
@@ -16,6 +17,8 @@ use super::asks::Ask;
 use super::{shown, today};
 use crate::{devices, time};
 
+/// How long a reader waits for the first look at all repos.
+const SETTLE_LIMIT: Duration = Duration::from_secs(3);
 /// How many events are kept for readers that come back.
 const RING: usize = 8192;
 
@@ -109,6 +112,8 @@ pub(crate) struct Hub {
     epoch: String,
     state: Mutex<State>,
     changed: watch::Sender<u64>,
+    /// Whether every repo that was there at the start was read.
+    is_settled: watch::Sender<bool>,
 }
 
 /// A repo for a route: where its things are.
@@ -122,7 +127,24 @@ impl Hub {
     pub(crate) fn new() -> std::io::Result<Self> {
         let (changed, _) = watch::channel(0);
         let state = State { next: 1, today: today::unknown(), ..State::default() };
-        Ok(Self { epoch: devices::random::<2>()?, state: Mutex::new(state), changed })
+        Ok(Self {
+            epoch: devices::random::<2>()?,
+            state: Mutex::new(state),
+            changed,
+            is_settled: watch::channel(false).0,
+        })
+    }
+
+    /// Every repo that was there at the start was read.
+    pub(crate) fn settle(&self) {
+        self.is_settled.send_replace(true);
+    }
+
+    /// Waits for [`Hub::settle`], but not for ever: a page that comes back to a server that has
+    /// just started would be told that all agents are gone.
+    pub(crate) async fn settled(&self) {
+        let mut settled = self.is_settled.subscribe();
+        let _late = tokio::time::timeout(SETTLE_LIMIT, settled.wait_for(|is_settled| *is_settled)).await;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -1,7 +1,6 @@
 //! The live transcripts that a stream watches: their files are looked at, and agents at work are listened to for what the model is
 //! just saying. Nobody is woken for it.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,92 +23,85 @@ const LOOK_EVERY: Duration = Duration::from_millis(150);
 const AT_ONCE: usize = 50;
 /// How often an agent that cannot be listened to is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How many records wait for the reader. Then the file waits.
+const RECORDS_AHEAD: usize = 8;
 /// How many pieces of what is said wait for the reader; more are dropped, the record has them all.
 const AHEAD: usize = 256;
 
 /// An event without an id.
 type News = (&'static str, Value);
 
-/// What one stream watches.
+/// What one stream watches. What it has read of a transcript is told: nothing is lost when its reader does something else meanwhile.
 pub(super) struct Live {
-    app: Arc<App>,
-    watched: BTreeMap<String, Watched>,
+    records: mpsc::Receiver<News>,
     said: mpsc::Receiver<News>,
-    _listeners: JoinSet<()>,
-    look: tokio::time::Interval,
-}
-
-struct Watched {
-    path: PathBuf,
-    /// Of its own: what is new is new to this stream.
-    index: Option<Index>,
+    is_empty: bool,
+    _tasks: JoinSet<()>,
 }
 
 impl Live {
-    pub(super) fn new(app: &Arc<App>, keys: &[String]) -> Self {
+    /// Begins, and says from where on each transcript is told: who has asked for less of it asks again.
+    pub(super) async fn begin(app: &Arc<App>, keys: &[String]) -> (Self, Vec<News>) {
         let (sender, said) = mpsc::channel(AHEAD);
-        let mut listeners = JoinSet::new();
-        let mut watched = BTreeMap::new();
+        let (teller, records) = mpsc::channel(RECORDS_AHEAD);
+        let mut tasks = JoinSet::new();
+        let mut begun = Vec::new();
         for key in keys {
             let Some((repo, id)) = key.split_once('/') else { continue };
             let Ok((row, _)) = app.agent(repo, id) else { continue };
-            watched.insert(key.clone(), Watched { path: row.dir.join(TRANSCRIPT), index: None });
-            listeners.spawn(listen(Arc::clone(app), key.clone(), sender.clone()));
+            let path = row.dir.join(TRANSCRIPT);
+            let (shelf, file) = (Arc::clone(app), path.clone());
+            let known =
+                tokio::task::spawn_blocking(move || shelf.shelf.with(&file, |index| Ok(index.clone()))).await;
+            let Ok(Ok(index)) = known else { continue };
+            begun.push(("watched", json!({"key": key, "total": index.total()})));
+            tasks.spawn(look(key.clone(), path, index, teller.clone()));
+            tasks.spawn(listen(Arc::clone(app), key.clone(), sender.clone()));
         }
-        let mut look = tokio::time::interval(LOOK_EVERY);
-        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        Self { app: Arc::clone(app), watched, said, _listeners: listeners, look }
+        (Self { records, said, is_empty: begun.is_empty(), _tasks: tasks }, begun)
     }
 
-    /// What is new. Waits for ever when nothing is watched.
-    pub(super) async fn next(&mut self) -> Vec<News> {
-        if self.watched.is_empty() {
+    /// What is new. Waits for ever when nothing is watched. Safe to drop while it waits.
+    pub(super) async fn next(&mut self) -> News {
+        if self.is_empty {
             return std::future::pending().await;
         }
         tokio::select! {
-            Some(news) = self.said.recv() => {
-                let mut all = vec![news];
-                while let Ok(news) = self.said.try_recv() {
-                    all.push(news);
-                }
-                all
-            }
-            _ = self.look.tick() => self.look().await,
+            Some(news) = self.said.recv() => news,
+            Some(news) = self.records.recv() => news,
+            else => std::future::pending().await,
         }
-    }
-
-    async fn look(&mut self) -> Vec<News> {
-        let _kept_alive = &self.app;
-        let mut news = Vec::new();
-        for (key, watched) in &mut self.watched {
-            let (path, index) = (watched.path.clone(), watched.index.take());
-            let read = tokio::task::spawn_blocking(move || look(&path, index)).await;
-            let Ok((index, total, items)) = read else { continue };
-            watched.index = Some(index);
-            news.extend(
-                items.into_iter().map(|item| ("record", json!({"key": key, "total": total, "item": item}))),
-            );
-        }
-        news
     }
 }
 
-/// What is new in a transcript. At the first look nothing is: the page has asked for it.
-fn look(path: &std::path::Path, index: Option<Index>) -> (Index, u64, Vec<Value>) {
-    let is_first = index.is_none();
-    let mut index = index.unwrap_or_default();
-    let changed = index.update(path).unwrap_or_default();
-    let total = index.total();
-    if is_first {
-        return (index, total, Vec::new());
+/// Tells what is new in a transcript, as fast as it is taken.
+async fn look(key: String, path: PathBuf, mut index: Index, teller: mpsc::Sender<News>) {
+    let mut tick = tokio::time::interval(LOOK_EVERY);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let file = path.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let items = news_of(&file, &mut index);
+            (index, items)
+        });
+        let Ok((read, items)) = read.await else { return };
+        index = read;
+        let total = index.total();
+        for item in items {
+            if teller.send(("record", json!({"key": key, "total": total, "item": item}))).await.is_err() {
+                return;
+            }
+        }
     }
+}
+
+/// The items that are new or have changed; the last ones, when there are many.
+fn news_of(path: &std::path::Path, index: &mut Index) -> Vec<Value> {
+    let changed = index.update(path).unwrap_or_default();
     let skip = changed.len().saturating_sub(AT_ONCE);
-    let each = changed
-        .iter()
-        .skip(skip)
-        .flat_map(|n| transcript::items(path, &index, *n..n + 1).unwrap_or_default());
-    let items = each.collect();
-    (index, total, items)
+    let each = changed.iter().skip(skip);
+    each.flat_map(|n| transcript::items(path, index, *n..n + 1).unwrap_or_default()).collect()
 }
 
 /// Listens to an agent whenever it is at work.

@@ -25,5 +25,6 @@ use crate::app::App;
 
 /// `GET /api/v1/fleet`.
 pub(crate) async fn fleet(State(app): State<Arc<App>>) -> Json<Value> {
+    app.hub.settled().await;
     Json(app.hub.snapshot())
 }

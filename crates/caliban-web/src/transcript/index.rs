@@ -43,7 +43,7 @@ pub(crate) struct Point {
 }
 
 /// The index of one transcript.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Index {
     inode: u64,
     /// Up to where the file is read.

@@ -132,10 +132,10 @@ impl Drop for Dashboard {
 }
 
 /// What a stream says, event by event.
-struct Stream(BufReader<TcpStream>);
+pub(crate) struct Stream(BufReader<TcpStream>);
 
 impl Stream {
-    fn open(dashboard: &Dashboard, query: &str, last: Option<&str>) -> Self {
+    pub(crate) fn open(dashboard: &Dashboard, query: &str, last: Option<&str>) -> Self {
         let last = last.map_or(String::new(), |last| format!("Last-Event-ID: {last}\r\n"));
         let (host, token) = (&dashboard.host, &dashboard.token);
         let request = format!(
@@ -145,7 +145,7 @@ impl Stream {
     }
 
     /// The next event of one of these names: name, id, data.
-    fn next(&mut self, names: &[&str]) -> (String, String, Value) {
+    pub(crate) fn next(&mut self, names: &[&str]) -> (String, String, Value) {
         let (mut name, mut id) = (String::new(), String::new());
         loop {
             let mut line = String::new();
@@ -274,8 +274,8 @@ fn a_watched_transcript_streams_and_a_message_reaches_the_agent() {
     let key = dashboard.get(&path).json()["key"].as_str().unwrap().to_owned();
     let mut stream = Stream::open(&dashboard, &format!("?watch={key}"), None);
     stream.next(&["snapshot"]);
-    stream.next(&["ping"]);
-    let sent = dashboard.post(&format!("{path}/send"), &json!({"text": "go on", "key": "one"}));
+    stream.next(&["watched"]);
+    let sent = dashboard.post(&format!("{path}/send"), &json!({"text": "go on"}));
     assert_eq!((sent.status, &sent.json()["id"]), (200, &json!(id)), "{}", sent.body);
     let said = |item: &Value| item["kind"] == "reply" && item["blocks"].to_string().contains("heard it");
     while !said(&stream.next(&["record"]).2["item"]) {}

@@ -26,6 +26,7 @@ mod daemon_below;
 mod dashboard;
 mod dashboard_a13;
 mod dashboard_complaints;
+mod dashboard_long;
 mod dashboard_once;
 mod dashboard_reach;
 mod demo;
