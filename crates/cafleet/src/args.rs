@@ -145,6 +145,9 @@ pub(crate) struct ServerArgs {
     /// The port ($CAFLEET_BROKER_PORT, else 8000); 0 takes any that is free
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
+    /// Show the link as a QR code, too, for the camera of a phone
+    #[arg(long)]
+    pub(crate) qr: bool,
     /// A file, readable by you alone, with the token of scripts
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<std::path::PathBuf>,

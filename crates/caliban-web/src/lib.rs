@@ -39,6 +39,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::app::App;
 use crate::devices::Devices;
+use crate::running::Record;
 use crate::site::Site;
 
 pub use options::{DEFAULT_PORT, Exposure, Options, Programs, Reach, Scheme};
@@ -114,13 +115,16 @@ pub async fn serve(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), S
         return Err(ServeError::Agent(above.agent_in_words().unwrap_or_default()));
     }
     let dir = options.sources.data.join("web");
-    let devices = Devices::open(&dir, options.token_file.as_deref())
-        .map_err(|source| ServeError::Files { path: options.token_file.clone().unwrap_or(dir), source })?;
+    let devices = Devices::open(&dir, options.token_file.as_deref()).map_err(|source| ServeError::Files {
+        path: options.token_file.clone().unwrap_or_else(|| dir.clone()),
+        source,
+    })?;
     let wanted = SocketAddr::new(options.host, options.port);
     let listener = match tokio::net::TcpListener::bind(wanted).await {
         Ok(listener) => listener,
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let found = running::ask(wanted, devices.token_file(), &devices.bearer()).await;
+            let own = Record::new(None, devices.token_file().to_owned());
+            let found = running::ask(&dir, wanted, own, devices.bearer()).await;
             ready(&found.ok_or(ServeError::Taken(options.port))?);
             return Ok(());
         }
@@ -132,6 +136,7 @@ pub async fn serve(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), S
         Exposure::Loopback | Exposure::Proxy { .. } => None,
     };
     let (tls, cert) = tls.unzip();
+    let _record = Record::new(cert.as_ref(), devices.token_file().to_owned()).write(&dir, address.port());
     let site = Site::new(devices.name(), address, &options.exposure, cert);
     let token_file = devices.token_file().to_owned();
     let app = Arc::new(App::new(options, site, devices).map_err(ServeError::Broken)?);

@@ -1,7 +1,10 @@
-//! A server that is there already: asked for another link, with the token that both can read.
+//! A server that is there already: what it has written down of itself, and another link of it, asked for with the token that both
+//! can read. Over TLS only the certificate that it has written down is trusted.
 
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,36 +12,118 @@ use http::{Request, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, SignatureScheme};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
-use crate::Ready;
+use crate::{Ready, devices};
 
 /// How long it may take.
 const LIMIT: Duration = Duration::from_secs(5);
 /// The largest answer.
 const CAP: usize = 64 * 1024;
 
+/// What a server writes down for the next one that finds its port taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// The digest of its certificate; none: it speaks plain HTTP.
+    cert: Option<String>,
+    /// Where scripts find its token.
+    token_file: PathBuf,
+}
+
+impl Record {
+    pub(crate) fn new(cert: Option<&CertificateDer<'_>>, token_file: PathBuf) -> Self {
+        Self { cert: cert.map(digest), token_file }
+    }
+
+    /// Writes it; best effort, and gone when dropped.
+    pub(crate) fn write(&self, dir: &Path, port: u16) -> Written {
+        let file = place(dir, port);
+        let write = || -> io::Result<()> {
+            devices::private(&file)?.write_all(&serde_json::to_vec(self).map_err(io::Error::other)?)
+        };
+        let _not_said = write();
+        Written(file)
+    }
+}
+
+/// A record that goes with its server.
+#[derive(Debug)]
+pub(crate) struct Written(PathBuf);
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        let _none = std::fs::remove_file(&self.0);
+    }
+}
+
+fn place(dir: &Path, port: u16) -> PathBuf {
+    dir.join(format!("running-{port}.json"))
+}
+
+fn digest(cert: &CertificateDer<'_>) -> String {
+    Sha256::digest(cert).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// A link of the server at this address; none when it is not ours.
-pub(crate) async fn ask(address: SocketAddr, token_file: &Path, token: &str) -> Option<Ready> {
+pub(crate) async fn ask(dir: &Path, address: SocketAddr, own: Record, token: String) -> Option<Ready> {
+    let read = devices::read(&place(dir, address.port())).ok().flatten();
+    // One of before has written nothing, and speaks plain HTTP.
+    let there = read.and_then(|text| serde_json::from_str(&text).ok());
+    let there = there.unwrap_or(Record { cert: None, ..own.clone() });
+    let token = match there.token_file == own.token_file {
+        true => token,
+        false => devices::read(&there.token_file).ok().flatten()?.trim().to_owned(),
+    };
     let asked = async {
-        let link = request(address, "POST", "/api/v1/links", token).await?;
-        let me = request(address, "GET", "/api/v1/me", token).await?;
+        let link = request(address, &there, "POST", "/api/v1/links", &token).await?;
+        let me = request(address, &there, "GET", "/api/v1/me", &token).await?;
         let server = me.get("server")?;
         Some(Ready {
             url: link.get("url")?.as_str()?.to_owned(),
             origin: server.get("origin")?.as_str()?.to_owned(),
             address,
             pid: u32::try_from(server.get("pid")?.as_u64()?).ok()?,
-            token_file: token_file.to_owned(),
+            token_file: there.token_file.clone(),
             was_running: true,
         })
     };
     tokio::time::timeout(LIMIT, asked).await.ok().flatten()
 }
 
-async fn request(address: SocketAddr, method: &str, path: &str, token: &str) -> Option<Value> {
+async fn request(
+    address: SocketAddr,
+    there: &Record,
+    method: &str,
+    path: &str,
+    token: &str,
+) -> Option<Value> {
     let stream = TcpStream::connect(address).await.ok()?;
+    let Some(cert) = there.cert.clone() else { return over(stream, address, method, path, token).await };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .ok()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Pinned { cert, provider }))
+        .with_no_client_auth();
+    let name = ServerName::IpAddress(address.ip().into());
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.ok()?;
+    over(stream, address, method, path, token).await
+}
+
+async fn over<S>(stream: S, address: SocketAddr, method: &str, path: &str, token: &str) -> Option<Value>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
     let driver = tokio::spawn(connection);
     let request = Request::builder()
@@ -57,4 +142,49 @@ async fn request(address: SocketAddr, method: &str, path: &str, token: &str) -> 
     };
     driver.abort();
     serde_json::from_slice(&body?).ok()
+}
+
+/// Trusts one certificate, whatever names it has.
+#[derive(Debug)]
+struct Pinned {
+    cert: String,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        match digest(end_entity) == self.cert {
+            true => Ok(ServerCertVerified::assertion()),
+            false => Err(rustls::Error::General("this is another server's certificate".to_owned())),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use caliban_web::{DEFAULT_PORT, Exposure, Options, Programs, Reach, Ready};
+use caliban_web::{Code, DEFAULT_PORT, Exposure, Options, Programs, Reach, Ready};
 use serde_json::json;
 
 use crate::answer::{self, Answer};
@@ -46,7 +46,7 @@ pub(crate) async fn run(context: &mut Context, args: &ServerArgs) -> Result<Answ
         token_file: args.token_file.clone(),
         programs: Programs::beside(&own),
     };
-    caliban_web::serve(options, |ready| tell(ready, style))
+    caliban_web::serve(options, |ready| tell(ready, style, args.qr))
         .await
         .map_err(|error| refused(shown(&error.to_string()), error.hint().unwrap_or("try again")))?;
     Ok(Answer::said())
@@ -58,13 +58,24 @@ fn parsed<T: std::str::FromStr>(name: &str, what: &str, text: &str) -> Result<T,
         .map_err(|_| Failure::refused("settings", format!("{name} must be {what}, not '{}'", shown(text))))
 }
 
-fn tell(ready: &Ready, style: Style) {
+fn tell(ready: &Ready, style: Style, qr: bool) {
     match style {
         Style::Text => {
             answer::say(&ready.url);
             let what = if ready.was_running { "it runs already; " } else { "" };
             answer::talk(&format!("note: {what}the link signs one browser in, once, within 10 minutes\n"));
+            if qr {
+                show_code(&ready.url);
+            }
         }
         style => answer::say(&json::write(&json!(ready), style)),
+    }
+}
+
+/// The code of a link, on stderr: stdout has the link alone.
+fn show_code(link: &str) {
+    match Code::of(link) {
+        Some(code) => code.lines().iter().for_each(|line| answer::talk(&format!("{line}\n"))),
+        None => answer::talk("note: the link is too long for a QR code\n"),
     }
 }

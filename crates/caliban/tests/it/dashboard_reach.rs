@@ -133,6 +133,25 @@ fn a13_over_tls_the_names_of_the_certificate_are_the_servers_and_no_others() {
     let output = papers.curl(&dashboard, "fleet.test", "/api/v1/fleet", &[]).ok();
     assert!(output.stdout.ends_with("\n401"), "{}", output.stdout);
     assert_eq!(dashboard.with("GET", "/healthz", &[], "").status, 0);
+    // The same command without any of it finds the server, trusts its certificate and no other, and prints another link.
+    let again = papers.fleet.run(["dashboard", "--no-open", "--json", "--port", port]).ok();
+    let again: Value = again.json();
+    assert_eq!(
+        (&again["was_running"], &again["origin"], &again["token_file"]),
+        (&json!(true), &json!(format!("https://fleet.test:{port}")), &json!(papers.token)),
+        "{again:#}"
+    );
+    assert_ne!(again["url"], dashboard.link.as_str());
+    // Somebody else's server in its place is no dashboard of ours, whatever was written down.
+    let data = papers.fleet.place.env.data().join("caliban/web");
+    let record = data.join(format!("running-{port}.json"));
+    let written = papers.fleet.place.env.read(&record);
+    let cert = serde_json::from_str::<Value>(&written).unwrap()["cert"].as_str().unwrap().to_owned();
+    std::fs::write(&record, written.replace(&cert, &"0".repeat(64))).unwrap();
+    let taken = papers.fleet.run(["dashboard", "--no-open", "--json", "--port", port]);
+    assert!(taken.stderr.contains("taken by another program"), "{}", taken.stderr);
+    drop(dashboard);
+    assert!(!record.exists());
 }
 
 #[test]
