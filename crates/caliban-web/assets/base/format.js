@@ -92,3 +92,14 @@ export const bare = (tool, what) => oneLine(what.startsWith(`${tool} `) ? what.s
 export function basename(path) {
   return path.replace(/\/+$/, "").split("/").pop() || path;
 }
+
+/** A browser's description of itself, in the words of people: "Firefox 145 on Linux". @param {string} agent */
+export function browser(agent) {
+  const system = [["Android", "Android"], ["iPhone", "iPhone"], ["iPad", "iPad"], ["Mac OS X", "Mac"], ["Windows", "Windows"], ["Linux", "Linux"]].find(([sign]) => agent.includes(sign))?.[1];
+  // Each says that it is also those behind it.
+  for (const [sign, name] of [["Edg", "Edge"], ["OPR", "Opera"], ["Firefox", "Firefox"], ["Chrome", "Chrome"], ["Version", "Safari"]]) {
+    const found = new RegExp(`${sign}[A-Za-z]*/(\\d+)`).exec(agent);
+    if (found) return `${name} ${found[1]}${system ? ` on ${system}` : ""}`;
+  }
+  return agent || "a browser";
+}

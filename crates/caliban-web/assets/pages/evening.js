@@ -5,7 +5,7 @@ import { theme } from "../base/prefs.js";
 import { go } from "../base/router.js";
 import { listen } from "../base/store.js";
 import { clock, day, span } from "../base/format.js";
-import { axis, FOLD_PX, GLYPHS, lanes, stretches, ticks, TONES } from "../view/evening.js";
+import { arrows, axis, FOLD_PX, GLYPHS, lanes, stretches, ticks, TONES } from "../view/evening.js";
 import { Choice, Empty, Failure, Loading } from "../parts/bits.js";
 import { colour } from "../parts/plot.js";
 
@@ -45,9 +45,9 @@ export default function Evening() {
   if (!data) return html`<div class="page">${head}<${Loading} /></div>`;
   if (all.length === 0) return html`<div class="page">${head}<${Empty} title="Nobody was at work in this time." /></div>`;
   return html`<div class="page">${head}
-    <p class="legend">${LEGEND.map((status) => html`<span key=${status} class=${TONES[/** @type {keyof TONES} */ (status)]}>${GLYPHS[/** @type {keyof GLYPHS} */ (status)]} ${status}</span>`)}<span>arrows: after, parent, message</span></p>
+    <p class="legend">${LEGEND.map((status) => html`<span key=${status} class=${TONES[/** @type {keyof TONES} */ (status)]}>${GLYPHS[/** @type {keyof GLYPHS} */ (status)]} ${status}</span>`)}<span class="fg2">⇢ waits for, started by</span><span class="wait">→ message</span></p>
     ${asTable === "plot" ? html`<div class="card panel"><${Canvas} all=${all} messages=${data.messages ?? []} /></div>` : null}
-    <div class=${asTable === "plot" ? "sr" : "card panel table"}><table><caption class="sr">What each agent did</caption><thead><tr><th>agent</th><th>repo</th><th>began</th><th class="num">worked</th><th class="num">waited for you</th><th>ended</th></tr></thead><tbody>${all.map((lane) => html`<tr key=${lane.key}><td><a href=${`/agent/${lane.key}`}><b>${lane.name}</b></a></td><td class="dim">${lane.repo}</td><td>${day(lane.spans[0].from)}</td><td class="num">${span(lane.agent.worked_ms ?? 0)}</td><td class="num">${lane.agent.waited_ms > 0 ? html`<span class="attn">${span(lane.agent.waited_ms)}</span>` : "–"}</td><td>${lane.agent.ended ? lane.spans[lane.spans.length - 1].status : "goes on"}</td></tr>`)}</tbody></table></div>
+    <div class=${asTable === "plot" ? "sr" : "card panel table"}><table><caption class="sr">What each agent did</caption><thead><tr><th>agent</th><th>repo</th><th>began</th><th class="num">worked</th><th class="num">waited for you</th><th>waited for</th><th>ended</th></tr></thead><tbody>${all.map((lane) => html`<tr key=${lane.key}><td><a href=${`/agent/${lane.key}`}><b>${lane.name}</b></a></td><td class="dim">${lane.repo}</td><td>${day(lane.spans[0].from)}</td><td class="num">${span(lane.agent.worked_ms ?? 0)}</td><td class="num">${lane.agent.waited_ms > 0 ? html`<span class="attn">${span(lane.agent.waited_ms)}</span>` : "–"}</td><td class="dim">${(lane.agent.after ?? []).map((/** @type {string} */ id) => all.find((other) => other.key.endsWith(`/${id}`))?.name ?? id).join(", ") || "–"}</td><td>${lane.agent.ended ?? "goes on"}</td></tr>`)}</tbody></table></div>
   </div>`;
 }
 
@@ -127,13 +127,6 @@ function paint(canvas, all, messages, line, { width, names, tail }) {
     for (const it of lane.spans) {
       const tone = tint[TONES[/** @type {keyof TONES} */ (it.status)] ?? "fg3"];
       const [from, to] = [names + line.x(it.from), names + line.x(it.to)];
-      const isEnd = ["done", "failed", "crashed", "killed", "budget"].includes(it.status);
-      if (isEnd) {
-        c.fillStyle = tone;
-        c.font = `700 12px ${font}`;
-        c.fillText(GLYPHS[/** @type {keyof GLYPHS} */ (it.status)], from + 2, y + LANE / 2);
-        continue;
-      }
       const isThin = it.status === "queued" || it.status === "asleep" || it.status === "waits";
       c.fillStyle = tone;
       if (isThin) c.fillRect(from, y + LANE / 2 - 1, Math.max(1, to - from), 2);
@@ -155,25 +148,30 @@ function paint(canvas, all, messages, line, { width, names, tail }) {
       c.fillText(`waited for you ${span(lane.agent.waited_ms)}`, width - 2, y + LANE / 2);
       c.textAlign = "left";
     }
-    // Who it came from, and whom it began after.
-    for (const other of [lane.agent.parent, ...(lane.agent.after ?? [])].filter(Boolean)) {
-      const key = String(other).includes("/") ? other : `${lane.key.split("/")[0]}/${other}`;
-      if (middle.has(key)) arrow(c, names + line.x(lane.spans[0].from), /** @type {number} */ (middle.get(key)), y + LANE / 2, tint.fg3);
+    // Spans end with the agent; how it ended stands behind them.
+    const last = lane.spans[lane.spans.length - 1];
+    if (lane.agent.ended && last) {
+      c.fillStyle = tint[TONES[/** @type {keyof TONES} */ (lane.agent.ended)] ?? "fg3"];
+      c.font = `700 12px ${font}`;
+      c.fillText(GLYPHS[/** @type {keyof GLYPHS} */ (lane.agent.ended)] ?? "", names + line.x(last.to) + 3, y + LANE / 2);
     }
   });
-  for (const it of messages) if (middle.has(it.from) && middle.has(it.to)) arrow(c, names + line.x(Date.parse(it.at)), /** @type {number} */ (middle.get(it.from)), /** @type {number} */ (middle.get(it.to)), tint.wait);
+  const tones = { parent: tint.fg3, after: tint.fg2, message: tint.wait };
+  for (const it of arrows(all, messages)) arrow(c, names + line.x(it.at), /** @type {number} */ (middle.get(it.from)), /** @type {number} */ (middle.get(it.to)), tones[it.kind], it.kind === "message" ? [] : it.isOpen ? [2, 3] : [5, 3]);
 }
 
-/** @param {CanvasRenderingContext2D} c @param {number} x @param {number} from @param {number} to @param {string} tone */
-function arrow(c, x, from, to, tone) {
+/** @param {CanvasRenderingContext2D} c @param {number} x @param {number} from @param {number} to @param {string} tone @param {number[]} dashes */
+function arrow(c, x, from, to, tone, dashes) {
   const way = to > from ? 1 : -1;
   c.strokeStyle = tone;
   c.fillStyle = tone;
   c.lineWidth = 1.25;
+  c.setLineDash(dashes);
   c.beginPath();
   c.moveTo(x, from + way * 7);
   c.lineTo(x, to - way * 9);
   c.stroke();
+  c.setLineDash([]);
   c.beginPath();
   c.moveTo(x, to - way * 6);
   c.lineTo(x - 3.5, to - way * 11);

@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "../base/html.js";
 import { get, post, request, session } from "../base/api.js";
 import { density, muted, notify, singleKeys, theme } from "../base/prefs.js";
 import { rowOf } from "../base/store.js";
-import { day } from "../base/format.js";
+import { browser, day } from "../base/format.js";
 import { qrBox, qrPath } from "../view/qr.js";
 import { Choice, Copy } from "../parts/bits.js";
 import { tell, toast } from "../parts/toasts.js";
@@ -40,7 +40,7 @@ export default function Settings() {
     </section>
     <section class="card"><h2>Keys</h2><label class="line"><span>Single keys act (j, k, n, c …)</span><input type="checkbox" checked=${singleKeys.value} onChange=${(/** @type {any} */ event) => (singleKeys.value = event.target.checked)} /></label><p class="dim">All keys: <kbd>?</kbd></p></section>
     <section class="card"><h2>Devices</h2>
-      ${devices.map((device) => html`<div class="line" key=${device.id}><span>${device.agent || "a browser"}${device.this ? html` <span class="pill">this one</span>` : null}<br /><small class="dim">since ${day(device.since)}, last seen ${day(device.last_seen)}</small></span><button class="btn danger" onClick=${() => (device.this ? leave() : revoke(device))}>Sign out</button></div>`)}
+      ${devices.map((device) => html`<div class="line" key=${device.id}><span title=${device.agent}>${browser(device.agent)}${device.this ? html` <span class="pill">this one</span>` : null}<br /><small class="dim">since ${day(device.since)}, last seen ${day(device.last_seen)}</small></span><button class="btn danger" onClick=${() => (device.this ? leave() : revoke(device))}>Sign out</button></div>`)}
       <div class="line"><span>Another device<br /><small class="dim">A link that works once, for ten minutes. The device must reach this server: through a tunnel or TLS.</small></span>${url ? html`<code class="cut" title=${url.url}>${url.url}</code><${Copy} text=${url.url} label="Copy the link" />` : html`<button class="btn" onClick=${() => post("/api/v1/links", {}).then(setUrl, tell)}>Make a link</button>`}</div>
       ${url?.qr && html`<svg class="qr" role="img" aria-label="The link as a QR code" viewBox=${qrBox(url.qr)} shape-rendering="crispEdges"><path d=${qrPath(url.qr)} /></svg>`}
     </section>

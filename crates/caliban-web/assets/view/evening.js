@@ -61,6 +61,26 @@ export function axis(parts, width) {
   return { x, parts: placed, gaps, scale };
 }
 
+/** @typedef {{ at: number, from: string, to: string, kind: "parent" | "after" | "message", isOpen: boolean }} Arrow */
+
+/** Who started whom, who waited for whom, who wrote to whom: between lanes that are shown. @param {ReturnType<typeof lanes>} all @param {any[]} messages @returns {Arrow[]} */
+export function arrows(all, messages) {
+  const there = new Set(all.map((lane) => lane.key));
+  /** @type {Arrow[]} */
+  const found = [];
+  for (const lane of all) {
+    const repo = lane.key.split("/")[0];
+    const first = lane.spans[0];
+    if (lane.agent.parent) found.push({ at: first.from, from: `${repo}/${lane.agent.parent}`, to: lane.key, kind: "parent", isOpen: false });
+    // It began when the last one that it waited for had ended; while it waits, the line is open.
+    const isOpen = lane.spans.every((span) => span.status === "queued") && !lane.agent.ended;
+    const began = first.status === "queued" ? first.to : first.from;
+    for (const other of lane.agent.after ?? []) found.push({ at: began, from: `${repo}/${other}`, to: lane.key, kind: "after", isOpen });
+  }
+  for (const it of messages) found.push({ at: Date.parse(it.at), from: it.from, to: it.to, kind: "message", isOpen: false });
+  return found.filter((it) => there.has(it.from) && there.has(it.to) && it.from !== it.to);
+}
+
 /** Times to write below the axis, not too near to each other. @param {ReturnType<typeof axis>} line @param {number} apart pixels */
 export function ticks(line, apart) {
   const steps = [1, 2, 5, 10, 15, 30, 60, 120, 240, 480].map((minutes) => minutes * 60_000);
@@ -76,6 +96,8 @@ export function ticks(line, apart) {
       }
     }
   }
+  // A short evening has no round time in it.
+  if (found.length === 0 && line.parts.length > 0) found.push({ time: line.parts[0].from, x: 0 });
   return found;
 }
 

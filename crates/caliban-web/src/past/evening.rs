@@ -1,15 +1,18 @@
 //! `GET /api/v1/timeline`: who worked, waited for whom, asked and failed, as spans of time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use caliban_contract::records::TRANSCRIPT;
+use caliban_contract::records::{SPEC, TRANSCRIPT};
 use caliban_control::protocol::AgentRow;
 use caliban_control::{Client, words};
+use caliban_core::ids::AgentId;
 use caliban_core::inert;
+use caliban_core::spec::SpawnSpec;
+use caliban_store::broker::{Of, Owner, TaskKind};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -26,6 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// What a daemon records (`caliban_store::fleet::StateChange`).
 const STATUSES: [&str; 10] =
     ["queued", "running", "asks", "waits", "limited", "idle", "done", "failed", "killed", "crashed"];
+/// How many messages of a session are looked at.
+const MESSAGES: u32 = 1000;
 /// How far back when nobody says otherwise.
 const BACK_MS: u64 = 12 * 60 * 60 * 1000;
 
@@ -52,6 +57,7 @@ pub(crate) async fn timeline(
     let to = parsed(&part.to, now)?;
     let from = parsed(&part.from, to.saturating_sub(BACK_MS))?;
     let history = history(&app, from, to).await;
+    let messages = messages(&app, from, to).await;
     let made = tokio::task::spawn_blocking(move || {
         let rows = app.hub.agents().into_iter();
         let seen = rows.filter(|(_, row)| row.created_at <= to && row.updated_at >= from);
@@ -75,7 +81,7 @@ pub(crate) async fn timeline(
                     "waited_ms": sum(&["asks", "waits"]),
                     "worked_ms": sum(&["running", "limited"]),
                     "parent": row.parent,
-                    "after": row.after,
+                    "after": after(&row),
                     "ended": words::has_ended(row.state).then(|| fleet::status_of(&row).word),
                     "spans": spans
                         .iter()
@@ -84,10 +90,52 @@ pub(crate) async fn timeline(
                 })
             })
             .collect();
-        json!({"from": time::text(from), "to": time::text(to), "agents": agents, "messages": []})
+        json!({"from": time::text(from), "to": time::text(to), "agents": agents, "messages": messages})
     })
     .await;
     Ok(Json(made.map_err(|error| Problem::internal(error.to_string()))?))
+}
+
+/// Those for whom it waited, or waits still. A row has only those who have not ended.
+fn after(row: &AgentRow) -> Vec<AgentId> {
+    let spec = std::fs::read_to_string(row.dir.join(SPEC)).ok();
+    let spec = spec.and_then(|text| SpawnSpec::from_json(&text).ok());
+    spec.map_or_else(|| row.after.clone(), |spec| spec.after)
+}
+
+/// What agents of fleets wrote to each other through the broker: when, and the keys of both. Without a broker nothing.
+async fn messages(app: &App, from: u64, to: u64) -> Vec<Value> {
+    let owners: Vec<(Owner, String)> = app
+        .hub
+        .agents()
+        .into_iter()
+        .map(|(repo, row)| (Owner::of_directory(&row.dir), format!("{}/{}", repo.hash, row.id)))
+        .collect();
+    let mut found = Vec::new();
+    let Ok(mut reading) = app.desk.read().await else { return found };
+    let Ok(broker) = reading.broker() else { return found };
+    for summary in broker.sessions().await.unwrap_or_default() {
+        let session = summary.session.id;
+        let everybody = broker.everybody(session).await.unwrap_or_default();
+        let key_of = |owner: &Owner| owners.iter().find(|(known, _)| known == owner).map(|(_, key)| key);
+        let keys: HashMap<_, _> =
+            everybody.iter().filter_map(|agent| Some((agent.id, key_of(agent.owner.as_ref()?)?))).collect();
+        // Two of us must be there to write to each other.
+        if keys.len() < 2 {
+            continue;
+        }
+        for task in broker.timeline(session, Of::Session, MESSAGES).await.unwrap_or_default() {
+            let Ok(at) = task.created_at.to_string().parse::<Timestamp>() else { continue };
+            let at = u64::try_from(at.as_millisecond()).unwrap_or(0);
+            let both = keys.get(&task.from).zip(task.to.and_then(|to| keys.get(&to)));
+            if let Some((sender, reader)) =
+                both.filter(|_| task.kind == TaskKind::Unicast && (from..=to).contains(&at))
+            {
+                found.push(json!({"at": time::text(at), "from": sender, "to": reader}));
+            }
+        }
+    }
+    found
 }
 
 /// From when on an agent stood how.

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { axis, FOLD_PX, lanes, stretches } from "../../assets/view/evening.js";
+import { browser } from "../../assets/base/format.js";
+import { arrows, axis, FOLD_PX, lanes, stretches } from "../../assets/view/evening.js";
 import { bars, dayWords } from "../../assets/view/spend.js";
 import { address, stateOf, tally } from "../../assets/view/broker.js";
 import { ago, money, span, took, tokens } from "../../assets/base/format.js";
@@ -74,4 +75,25 @@ test("a value over time is a path of steps below a round number", () => {
   assert.deepEqual([ceiling(47_780), ceiling(0.04), ceiling(100), ceiling(0)], [50_000, 0.05, 100, 1]);
   assert.deepEqual(steps([{ at: 0, value: 1 }, { at: 5, value: null }, { at: 10, value: 4 }], 4), { line: "M0.00 75.00H100.00V0.00", area: "M0.00 75.00H100.00V0.00V100H0Z" });
   assert.deepEqual(steps([], 4), { line: "", area: "" });
+});
+
+test("arrows go from whom one waited for, was started by and was written to, between those who are shown", () => {
+  const at = (minute) => new Date(minute * 60_000).toISOString();
+  const agent = (id, spans, more = {}) => ({ key: `r/${id}`, name: id, repo_name: "r", spans: spans.map(([from, to, status]) => ({ from: at(from), to: to === null ? null : at(to), status })), parent: null, after: [], ended: null, ...more });
+  const all = lanes({ agents: [agent("a", [[0, 10, "running"]], { ended: "done" }), agent("b", [[1, 10, "queued"], [10, null, "running"]], { after: ["a", "gone"] }), agent("c", [[12, null, "queued"]], { after: ["b"], parent: "a" })] }, 20 * 60_000);
+  const messages = [{ at: at(5), from: "r/a", to: "r/b" }, { at: at(6), from: "r/a", to: "other/x" }];
+  assert.deepEqual(arrows(all, messages).map((it) => [it.kind, it.from, it.to, it.at / 60_000, it.isOpen]), [
+    ["after", "r/a", "r/b", 10, false],
+    ["parent", "r/a", "r/c", 12, false],
+    ["after", "r/b", "r/c", 20, true],
+    ["message", "r/a", "r/b", 5, false],
+  ]);
+});
+
+test("a device is named as people name it", () => {
+  assert.equal(browser("Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/156.0.0.0 Safari/537.36"), "Chrome 156 on Linux");
+  assert.equal(browser("Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36 Edg/156.0.0.0"), "Edge 156 on Windows");
+  assert.equal(browser("Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/19.0 Mobile/15E148 Safari/604.1"), "Safari 19 on iPhone");
+  assert.equal(browser("curl/8"), "curl/8");
+  assert.equal(browser(""), "a browser");
 });

@@ -577,3 +577,48 @@ fn r24_the_evening_is_drawn_from_states_that_daemons_recorded_and_survives_them(
     fleet.run(["daemon", "restart"]).ok();
     wait_until("the next daemon tells it", || of() == states);
 }
+
+#[test]
+fn the_evening_tells_who_wrote_to_whom_and_who_waited_for_whom() {
+    let fleet = Fleet::new(script![
+        text("I wait").on_first("first task"),
+        text("heard").on_first("first task"),
+        text("I wait too").on_first("second task"),
+        text("heard too").on_first("second task"),
+        text("at last").on_first("third task"),
+        text("done").on_first("before it"),
+    ]);
+    let env = &fleet.place.env;
+    let made: Value = env
+        .start("cafleet", ["--json", "session", "create", "--no-tmux", "--label", "ship"])
+        .output()
+        .ok()
+        .json();
+    let session = made["session_id"].as_str().unwrap().to_owned();
+    let member = |task, label| fleet.bg(task, ["--label", label, "--interactive", "--session", &session]);
+    let (one, two) = (member("first task", "one"), member("second task", "two"));
+    for id in [&one, &two] {
+        fleet.wait_for(id, "idle");
+    }
+    let before = fleet.bg("before it", []);
+    let after = fleet.bg("third task", ["--after", &before]);
+    fleet.run(["agents", "wait", &before, &after]).ok();
+    let dashboard = Dashboard::start(&fleet);
+    let room = dashboard.get(&format!("/api/v1/broker/sessions/{session}")).json();
+    let mailbox = |name: &str| {
+        let found = room["agents"].as_array().unwrap().iter().find(|agent| agent["name"] == name).unwrap();
+        found["agent_id"].as_str().unwrap().to_owned()
+    };
+    let (from, to) = (mailbox("one"), mailbox("two"));
+    let words = ["message", "send", "--agent-id", &from, "--to", &to, "--text", "are you there?"];
+    env.start("cafleet", ["--session-id", &session]).args(words).output().ok();
+    let key = |id: &str| dashboard.get(&dashboard.agent(id)).json()["key"].as_str().unwrap().to_owned();
+    let evening = dashboard.get("/api/v1/timeline").json();
+    let messages = evening["messages"].as_array().unwrap();
+    assert_eq!(messages.len(), 1, "{evening:#}");
+    assert_eq!((&messages[0]["from"], &messages[0]["to"]), (&json!(key(&one)), &json!(key(&two))));
+    // Whom it waited for is told when that one has ended, too.
+    let agents = evening["agents"].as_array().unwrap();
+    let waited = agents.iter().find(|agent| agent["id"] == after.as_str()).unwrap();
+    assert_eq!((&waited["after"], &waited["ended"]), (&json!([before]), &json!("done")), "{waited:#}");
+}
