@@ -1,5 +1,5 @@
 // The keyboard. A page lays its keys over those of the shell; typing is never a command.
-import { useEffect, useRef } from "./html.js";
+import { signal, useEffect, useRef } from "./html.js";
 import { singleKeys } from "./prefs.js";
 
 /** @typedef {Record<string, (event: KeyboardEvent) => boolean | void>} Keys */
@@ -10,8 +10,8 @@ const layers = [];
 let prefix = "";
 let prefixAt = 0;
 const PREFIX_MS = 1200;
-/** When something was last typed into a field; answers to asks look at it. */
-export let typedAt = -Infinity;
+/** When something was last typed into a field; answers to asks look at it, and look it. */
+export const typedAt = signal(-Infinity);
 
 /** Whether keys go into this element. @param {EventTarget | null} target */
 export function isField(target) {
@@ -34,7 +34,7 @@ addEventListener(
   (event) => {
     if (event.isComposing) return;
     const field = isField(event.target);
-    if (field && event.key.length === 1) typedAt = performance.now();
+    if (field && event.key.length === 1) typedAt.value = performance.now();
     let name = keyName(event);
     const isPlain = event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey;
     if (field && name !== "Escape" && !name.startsWith("Ctrl+")) return;
@@ -60,7 +60,7 @@ addEventListener(
   },
   true,
 );
-addEventListener("input", () => (typedAt = performance.now()), true);
+addEventListener("input", () => (typedAt.value = performance.now()), true);
 
 /** Adds keys while a component is there. A layer keeps its place when its component is drawn again. @param {Keys} keys @param {{ modal?: boolean }} [how] */
 export function useKeys(keys, how = {}) {

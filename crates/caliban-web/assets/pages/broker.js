@@ -62,7 +62,7 @@ function Session({ session, sessions }) {
       </div>
       <${Say} id=${id} agents=${agents.filter((/** @type {any} */ it) => it.status === "active" && it.kind !== "administrator" && it.agent_id !== session.administrator_agent_id)} sent=${load} />
     </section>
-    <aside class="members" aria-label="Members"><h2>Members <span class="dim">${agents.length}</span></h2><ul>${agents.map((/** @type {any} */ it) => html`<li key=${it.agent_id}><button type="button" aria-pressed=${member === it.agent_id ? "true" : "false"} disabled=${!it.placement} onClick=${() => setMember(member === it.agent_id ? null : it.agent_id)} title=${it.description}><span class=${`dot ${it.status === "active" ? "live" : ""}`}></span><b class="cut">${it.name}</b><span class="dim cut">${it.kind}${it.placement ? ` · ${it.placement.backend ?? it.placement.coding_agent ?? "pane"}` : ""}</span></button></li>`)}</ul>
+    <aside class="members" aria-label="Members"><h2>Members <span class="dim">${agents.length}</span></h2><ul>${agents.map((/** @type {any} */ it) => html`<li key=${it.agent_id}><button type="button" aria-pressed=${member === it.agent_id ? "true" : "false"} disabled=${!it.placement} onClick=${() => setMember(member === it.agent_id ? null : it.agent_id)} title=${it.description}><span class=${`dot ${it.status === "active" ? "live" : ""}`}></span><b class="cut">${it.name}</b><span class="dim cut">${it.kind.replace("builtin-", "")}${it.placement ? ` · ${it.placement.backend ?? it.placement.coding_agent ?? "pane"}` : ""}</span></button></li>`)}</ul>
       ${member && html`<${Pane} key=${member} session=${id} id=${member} name=${agents.find((/** @type {any} */ it) => it.agent_id === member)?.name} />`}
     </aside>
   </div>`;

@@ -104,7 +104,7 @@ function Row({ id }) {
     <span class="act">${isAsking ? html`<a class="btn" href=${`/asks/${row.key}`}>Show</a>` : row.status === "waits" ? html`<a class="btn" href=${`${href}?reply`}>Reply</a>` : null}</span>
     <span class="model cut dim">${row.model ?? ""}</span>
     <span class="turns num dim">${row.turns > 0 ? `${row.turns} t` : ""}</span>
-    <span class="cost num">${row.turns > 0 ? (row.cost ?? money(row.micro_usd)) : ""}</span>
+    <span class="cost num">${row.turns > 0 && row.cost !== "-" ? (row.cost ?? money(row.micro_usd)) : row.turns > 0 ? "–" : ""}</span>
     <span class="since num dim"><${Since} at=${row.since} /></span>
   </li>`;
 }

@@ -24,7 +24,7 @@ export function AskCard({ ask, head }) {
   const [reason, setReason] = useState("");
   const [, tick] = useState(0);
   const shownAt = useRef(performance.now());
-  const moment = () => ({ now: performance.now(), shownAt: shownAt.current, typedAt, focusedAt, endSeen, isLive: link.value.state === "live", isBusy, isCut: Boolean(ask.is_cut) });
+  const moment = () => ({ now: performance.now(), shownAt: shownAt.current, typedAt: typedAt.value, focusedAt, endSeen, isLive: link.value.state === "live", isBusy, isCut: Boolean(ask.is_cut) });
   const end = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
     // Seen is what is really within the window, whatever the layout.

@@ -56,7 +56,7 @@ function Call({ item, isOpen, live, toggle, path, mark }) {
     </button>
     ${isOpen && html`<div class="it-in">
       ${says(item) && html`<${Lines} of=${item.input} cls="wrap it-input" />`}
-      ${live && item.state === "running" ? html`<${Lines} of=${live.slice(-LAST_LINES)} cls="wrap out" />` : html`<${Body} body=${item.body} call=${item.id} path=${path} />`}
+      ${item.state === "running" && item.name === "Bash" && !live && !item.body ? html`<p class="dim">Nothing is printed yet.</p>` : live && item.state === "running" ? html`<${Lines} of=${live.slice(-LAST_LINES)} cls="wrap out" />` : html`<${Body} body=${item.body} call=${item.id} path=${path} />`}
       ${item.decision?.why && item.state === "refused" && html`<p class="attn">${item.decision.why}</p>`}
       ${item.decision?.rule && html`<p class="dim">allowed by <code>${item.decision.rule}</code></p>`}
     </div>`}

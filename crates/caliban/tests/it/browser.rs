@@ -136,6 +136,34 @@ fn a_call_is_answered_by_a_click_only_when_its_end_was_seen() {
 }
 
 #[test]
+fn a_button_that_would_not_answer_looks_like_it() {
+    let fleet = busy();
+    let asker = fleet.bg("ask me", ["--label", "asker"]);
+    fleet.wait_for_ask(&asker);
+    let dashboard = Dashboard::start(&fleet);
+    let browser = Browser::start(&fleet.place.env);
+    let page = browser.page();
+    page.size(1600, 900);
+    sign_in(&page, &dashboard);
+    page.see(".agent-row", "asker");
+    page.click(".agent-row a");
+    let allow = "document.querySelector('.ask-foot .primary')";
+    page.wait(&format!("{allow} && !{allow}.disabled"));
+    // While one types nothing is answered, and the button says so; a second later it is alive again.
+    let typed = format!(
+        "(async () => {{ const field = document.querySelector('.composer textarea'); field.value = 'wait'; \
+         field.dispatchEvent(new Event('input', {{ bubbles: true }})); \
+         await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))); \
+         return [{allow}.disabled, getComputedStyle({allow}).cursor, document.querySelector('.ask-why').textContent]; }})()"
+    );
+    assert_eq!(page.eval(&typed), json!([true, "not-allowed", "you are typing"]));
+    page.click(".ask-foot .primary");
+    fleet.run(["agents", "wait", &asker]).ok();
+    assert!(fleet.worktree(&asker).join("asked-for").exists());
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
+
+#[test]
 fn with_keys_alone_an_agent_is_found_asked_and_left() {
     let fleet = busy();
     let asker = fleet.bg("ask me", ["--label", "asker"]);
