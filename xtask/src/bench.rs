@@ -21,6 +21,7 @@ mod help;
 mod ledger;
 pub(crate) mod measure;
 mod pages;
+mod pages_browser;
 mod removal;
 mod repo;
 mod request;

@@ -315,6 +315,13 @@ impl Page<'_> {
         answer["data"].as_str().unwrap_or_default().to_owned()
     }
 
+    /// The bytes of its JavaScript heap, after a collection.
+    #[track_caller]
+    pub fn heap(&self) -> f64 {
+        self.call("HeapProfiler.collectGarbage", &json!({}));
+        self.call("Runtime.getHeapUsage", &json!({}))["usedSize"].as_f64().unwrap_or_default()
+    }
+
     /// What the page has complained about since the last time: errors and warnings of the console, exceptions, refused
     /// requests.
     pub fn complaints(&self) -> Vec<String> {

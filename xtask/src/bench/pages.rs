@@ -1,4 +1,5 @@
-//! The dashboard's server: how soon a page gets its first byte, how soon ten tabs hear of a change, and what that takes of memory.
+//! The dashboard's server: how soon a page gets its first byte, how soon ten tabs hear of a change, and what that takes of memory;
+//! then the page itself in a browser (`pages_browser.rs`).
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -15,7 +16,7 @@ use super::{Bed, Bench};
 
 pub(super) const BENCH: Bench = Bench {
     name: "pages",
-    what: "the dashboard's server with 10 tabs, one of which reads nothing; × is to an answer without any work (/healthz)",
+    what: "the dashboard's server with 10 tabs, one of which reads nothing; × is to an answer without any work (/healthz); then in Chromium with 500 agents and 50,000 events",
     run,
 };
 
@@ -67,6 +68,8 @@ fn run(bed: &Bed) -> Result<Table> {
         table.row(label, [ms(us), times(us / bare.max(1.0))]);
     }
     table.promise("memory of the server", memory, AT_MOST_MB, " MB");
+    drop(server);
+    super::pages_browser::measure(bed, &mut table)?;
     Ok(table)
 }
 
@@ -83,7 +86,7 @@ fn next(tab: &mut BufReader<TcpStream>, name: &str) -> Result<()> {
     }
 }
 
-fn memory_mb(pid: u32) -> Result<f64> {
+pub(super) fn memory_mb(pid: u32) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
     let kb: f64 = line.trim().trim_end_matches(" kB").parse()?;

@@ -1,0 +1,177 @@
+//! The dashboard in headless Chromium: 500 agents on one page, and a transcript of 50,000 events. How soon there is something to see,
+//! how soon news is on the screen, how a jump and a scroll feel, and what tab and server take of memory.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use testkit::{Browser, Env};
+
+use super::Bed;
+use super::fleet_model::SilentModel;
+use super::fleet_place::{AfterTurn, Daemon, Place};
+use super::measure::median;
+use super::pages::memory_mb;
+use super::table::Table;
+
+/// Agents on the page.
+const AGENTS: usize = 500;
+/// Events of the long transcript.
+const EVENTS: u64 = 50_000;
+/// How often a page is opened.
+const OPENS: usize = 5;
+/// How often something new is told, and how often one jumps.
+const TIMES: usize = 40;
+
+pub(super) fn measure(bed: &Bed, table: &mut Table) -> Result<()> {
+    let model = SilentModel::start()?;
+    let place = Place::new(bed, "pages-browser", &model.url, 1)?;
+    let daemon = place.daemon()?;
+    let request = place.spawn_request(AfterTurn::End);
+    let first = daemon.spawn(&request)?;
+    model.request_after(0)?;
+    for _ in 1..AGENTS {
+        daemon.spawn(&request)?;
+    }
+    write_transcript(&daemon, &first)?;
+    let dashboard = Dashboard::start(&place)?;
+    let env = Env::new();
+    let browser = Browser::start(&env);
+    let page = browser.page();
+    page.size(1600, 900);
+    page.goto(&dashboard.url);
+    page.see("[role=status]", "live");
+    let number = |value: &Value| value.as_f64().context("the page gave no number");
+    let numbers = |value: &Value| -> Result<Vec<f64>> {
+        value.as_array().context("the page gave no list")?.iter().map(number).collect()
+    };
+
+    let (mut painted, mut whole) = (Vec::new(), Vec::new());
+    for _ in 0..OPENS {
+        page.goto(&dashboard.origin);
+        let shown =
+            page.eval(&shown_when(&format!("document.querySelectorAll('.agent-row').length >= {AGENTS}")));
+        whole.push(number(&shown)?);
+        painted
+            .push(number(&page.eval("performance.getEntriesByName('first-contentful-paint')[0].startTime"))?);
+    }
+    table.promise("first paint, 500 agents", median(painted), 400.0, " ms");
+    table.remark(format!("all {AGENTS} rows are there: {:.0} ms", median(whole)));
+
+    let mut updates = Vec::new();
+    for more in 1..=TIMES {
+        let rows = AGENTS + more;
+        page.eval(&format!(
+            "window.told = {}.then((at) => performance.timeOrigin + at); true",
+            shown_when(&format!("document.querySelectorAll('.agent-row').length >= {rows}"))
+        ));
+        let asked = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64() * 1000.0;
+        daemon.spawn(&request)?;
+        updates.push(number(&page.eval("window.told"))? - asked);
+    }
+    table.promise("a new agent, from the request to the screen, p95", high(updates, 0.95), 100.0, " ms");
+    let fleet_heap = page.heap() / 1e6;
+
+    let repo = page.eval("document.querySelector('[id^=row-]').id.slice(4).split('/')[0]");
+    let repo = repo.as_str().context("no row has an id")?;
+    let mut opened = Vec::new();
+    for _ in 0..OPENS {
+        page.goto(&format!("{}/agent/{repo}/{first}", dashboard.origin));
+        opened.push(number(&page.eval(&shown_when(&format!(
+            "document.querySelector('.transcript')?.textContent.includes('number {EVENTS}')"
+        ))))?);
+    }
+    table.promise("open 50,000 events", median(opened), 300.0, " ms");
+    let jumps = page.eval(&format!(
+        "(async () => {{ const list = document.querySelector('.transcript'); const took = []; \
+         for (let i = 0; i < {TIMES}; i += 1) {{ \
+           const begun = performance.now(); list.scrollTop = (list.scrollHeight * ((i * 37) % 97)) / 97; \
+           await new Promise((resolve) => {{ const look = () => {{ const at = list.getBoundingClientRect(); \
+             const seen = [...list.querySelectorAll('.it')].filter((it) => {{ const box = it.getBoundingClientRect(); return box.bottom > at.top && box.top < at.bottom; }}); \
+             if (seen.length > 3 && seen.every((it) => !it.classList.contains('it-gap'))) resolve(); else requestAnimationFrame(look); }}; requestAnimationFrame(look); }}); \
+           took.push(performance.now() - begun); }} return took; }})()"
+    ));
+    table.promise("a jump within it, p95", high(numbers(&jumps)?, 0.95), 100.0, " ms");
+    let frames = page.eval(
+        "(async () => { const list = document.querySelector('.transcript'); list.scrollTop = 1000; const took = []; let last = performance.now(); \
+         for (let i = 0; i < 240; i += 1) { list.scrollTop += 120; const now = await new Promise(requestAnimationFrame); took.push(now - last); last = now; } \
+         return took.slice(5); })()",
+    );
+    table.promise("a frame while one scrolls, p99", high(numbers(&frames)?, 0.99), 33.0, " ms");
+    let nodes = page.eval("document.querySelectorAll('*').length");
+    table.remark(format!(
+        "memory of the tab: {fleet_heap:.1} MB with the fleet, {:.1} MB with the transcript, {nodes} elements",
+        page.heap() / 1e6
+    ));
+    table.promise("memory of the server with both", memory_mb(dashboard.child.id())?, 60.0, " MB");
+    drop(browser);
+    drop(dashboard);
+    place.end()
+}
+
+/// A script: the milliseconds since the page was asked for, in the frame in which this holds.
+fn shown_when(what: &str) -> String {
+    format!(
+        "new Promise((resolve) => {{ const look = () => ({what}) ? resolve(performance.now()) : requestAnimationFrame(look); look(); }})"
+    )
+}
+
+/// The value below which this part of all is.
+fn high(mut values: Vec<f64>, part: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let at = ((values.len() as f64 * part).ceil() as usize).saturating_sub(1);
+    values.get(at).copied().unwrap_or_default()
+}
+
+/// Adds replies to the transcript of an agent that waits for its model and writes nothing meanwhile.
+fn write_transcript(daemon: &Daemon, id: &str) -> Result<()> {
+    let rows = daemon.rows()?;
+    let row = rows.iter().find(|row| row["id"] == id).context("the agent is gone")?;
+    let path =
+        std::path::Path::new(row["dir"].as_str().context("it has no directory")?).join("transcript.jsonl");
+    let known = std::fs::read_to_string(&path)?;
+    let last: Value = serde_json::from_str(known.lines().last().context("its transcript is empty")?)?;
+    let (first, at) = (last["seq"].as_u64().context("a record has no number")? + 1, &last["at"]);
+    let mut file = std::io::BufWriter::new(std::fs::OpenOptions::new().append(true).open(&path)?);
+    for seq in first..=EVENTS {
+        let words =
+            format!("Reply number {seq}: `check` is in **src/auth.rs**.\n\n- one thing\n- another thing\n");
+        let message = json!({"role": "assistant", "blocks": [{"type": "text", "text": words}]});
+        let record =
+            json!({"seq": seq, "at": at, "event": "reply", "message": message, "model": "m", "ms": 900});
+        writeln!(file, "{record}")?;
+    }
+    Ok(file.flush()?)
+}
+
+/// `caliban dashboard` of the place.
+struct Dashboard {
+    child: Child,
+    url: String,
+    origin: String,
+}
+
+impl Dashboard {
+    fn start(place: &Place) -> Result<Self> {
+        let mut command = place.subject(&["dashboard", "--no-open", "--json", "--port", "0"]).command()?;
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let out = child.stdout.take().context("the dashboard has no output")?;
+        let mut line = String::new();
+        BufReader::new(out).read_line(&mut line)?;
+        let ready: Value =
+            serde_json::from_str(&line).with_context(|| format!("the dashboard said '{line}'"))?;
+        let text =
+            |name: &str| ready[name].as_str().map(str::to_owned).context("the dashboard told no address");
+        let (url, origin) = (text("url")?, text("origin")?);
+        ensure!(url.starts_with(&origin), "{url} is elsewhere");
+        Ok(Self { child, url, origin })
+    }
+}
+
+impl Drop for Dashboard {
+    fn drop(&mut self) {
+        let _gone = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
