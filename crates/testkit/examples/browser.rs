@@ -8,15 +8,14 @@ use std::io::{BufRead as _, Write as _};
 use serde_json::{Value, json};
 use testkit::{Browser, Env};
 
-fn main() {
+fn main() -> std::io::Result<()> {
     let env = Env::new();
     let browser = Browser::start(&env);
     let page = browser.page();
     page.size(1600, 900);
     let mut out = std::io::stdout();
     for line in std::io::stdin().lock().lines() {
-        let line = line.expect("stdin broke");
-        let order: Value = serde_json::from_str(&line).expect("an order in JSON");
+        let order: Value = serde_json::from_str(&line?)?;
         let answer = if let Some(url) = order["goto"].as_str() {
             page.goto(url);
             Value::Null
@@ -28,6 +27,8 @@ fn main() {
         } else {
             json!(page.heap())
         };
-        writeln!(out, "{answer}").and_then(|()| out.flush()).expect("nobody listens");
+        writeln!(out, "{answer}")?;
+        out.flush()?;
     }
+    Ok(())
 }
