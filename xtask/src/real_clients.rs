@@ -62,8 +62,8 @@ fn write_page(page: &Path, versions: &[String], said: &str) -> Result<()> {
         "# Real clients\n\nWritten by `cargo xtask real-clients`: the tests of `crates/cafleet/tests/it/real_agents.rs` with the \
          programs from npm, each\nin a tmux pane, with a model server of the test's own on loopback. A program goes through a held \
          start, a message, a draft,\na search field (Ctrl+R), a permission dialog, and then leads a member of its own kind: a \
-         message, `member exec`,\n`member delete`. Nothing may be typed into draft, search or dialog, and every message must be \
-         confirmed by evidence.\n\n| program | version |\n|---|---|\n{}\n\n```\n{}\n```\n",
+         message, `member exec`,\n`member delete`. One Claude Code leads a mixed team: a claude, a codex and a caliban. Nothing may \
+         be typed into draft,\nsearch or dialog, and every message must be confirmed by evidence.\n\n| program | version |\n|---|---|\n{}\n\n```\n{}\n```\n",
         versions.join("\n"),
         results.join("\n")
     );

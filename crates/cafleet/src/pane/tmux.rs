@@ -79,10 +79,8 @@ impl Tmux {
     /// Looks at a pane, and asks it for one more format; `None` when there is no such pane.
     pub(crate) async fn look(&self, pane: &str, watched: &str) -> Result<Option<PaneFacts>, TmuxError> {
         // Only numbers, ids and a path; the free texts are on lines of their own.
-        let facts = format!(
-            "#{{pid}}|#{{pane_pid}}|#{{pane_id}}|#{{window_id}}|#{{pane_dead}}|#{{cursor_flag}}|\
-             #{{?pane_in_mode,1,0}}|#{{cursor_x}}|#{{cursor_y}}|#{{pane_tty}}"
-        );
+        let facts = "#{pid}|#{pane_pid}|#{pane_id}|#{window_id}|#{pane_dead}|#{cursor_flag}|\
+                     #{?pane_in_mode,1,0}|#{cursor_x}|#{cursor_y}|#{pane_tty}";
         let said = self
             .call(
                 &[
@@ -90,7 +88,7 @@ impl Tmux {
                     "-p",
                     "-t",
                     pane,
-                    &facts,
+                    facts,
                     ";",
                     "display-message",
                     "-p",

@@ -19,44 +19,46 @@ const KEY: &str = "sk-ant-dummy-0123456789abcdefghij";
 #[test]
 fn m08_claude_code_takes_previews_and_its_dialogs_are_not_answered() {
     let Some(mut real) = Real::start("claude") else { return };
-    let config = json!({
-        "hasCompletedOnboarding": true, "theme": "dark", "bypassPermissionsModeAccepted": true,
-        "hasSeenAutoDefaultNudge": true,
-        "customApiKeyResponses": {"approved": [&KEY[KEY.len() - 20..]]},
-        "projects": {real.work().display().to_string(): {"hasTrustDialogAccepted": true}},
-    });
-    fs::write(real.tmux.world.path("home/.claude.json"), config.to_string()).expect("config");
-    for (name, value) in [
-        ("ANTHROPIC_BASE_URL", real.url()),
-        ("ANTHROPIC_API_KEY", KEY.to_owned()),
-        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
-        ("DISABLE_AUTOUPDATER", "1".to_owned()),
-        ("IS_SANDBOX", "1".to_owned()),
-    ] {
-        real.export(name, &value);
-    }
+    real.configures_claude();
     real.plays("claude --permission-mode default", "Do you want to proceed?", &["C-r"]);
 }
 
 #[test]
 fn m08_codex_takes_previews_and_its_dialogs_are_not_answered() {
     let Some(mut real) = Real::start("codex") else { return };
-    let config = format!(
-        "model = \"gpt-5\"\nmodel_provider = \"fake\"\ncheck_for_update_on_startup = false\n\
-         [model_providers.fake]\nname = \"fake\"\nbase_url = \"{}/v1\"\nwire_api = \"responses\"\nenv_key = \"FAKE_KEY\"\n\
-         request_max_retries = 0\nstream_max_retries = 0\n[features]\nplugins = false\napps = false\n\
-         [projects.\"{}\"]\ntrust_level = \"trusted\"\n",
-        real.url(),
-        real.work().display()
-    );
-    fs::create_dir_all(real.tmux.world.path("home/.codex")).expect("mkdir");
-    fs::write(real.tmux.world.path("home/.codex/config.toml"), config).expect("config");
-    real.export("FAKE_KEY", "x");
+    real.configures_codex();
     real.plays(
         "codex --no-daemon --sandbox read-only --ask-for-approval on-request",
         "Would you like to run",
         &["C-r"],
     );
+}
+
+#[test]
+fn m10_one_claude_code_leads_a_claude_a_codex_and_a_caliban() {
+    let Some(mut real) = Real::start("codex").and_then(|_| Real::start("claude")) else { return };
+    real.configures_claude();
+    real.configures_codex();
+    real.tmux.session("claude");
+    real.configures_caliban();
+    real.runs("claude --permission-mode default");
+    real.says("READY", "Are you there?");
+    for backend in ["claude", "codex"] {
+        real.leads(Some(backend));
+    }
+    // Ours takes its messages by itself and answers.
+    let make = ["--coding-agent", "caliban", "--", "You are a member."];
+    real.makes("cal", &make);
+    real.tmux.world.send("OURS", "D", "cal", "say something");
+    // Its answer is typed into the pane of the one who leads.
+    eventually("the answer", || {
+        real.delivers();
+        let all = real.tmux.world.mailbox("D");
+        let answer = all.iter().find(|task| task["text"] == json!("I heard you"))?;
+        (answer["delivery"]["state"] == json!("confirmed")).then_some(())
+    });
+    real.model.asked("I heard you");
+    real.deletes("cal");
 }
 
 /// A real agent's surroundings.
@@ -69,6 +71,56 @@ struct Real {
 }
 
 impl Real {
+    fn configures_claude(&mut self) {
+        let real = self;
+        let config = json!({
+            "hasCompletedOnboarding": true, "theme": "dark", "bypassPermissionsModeAccepted": true,
+            "hasSeenAutoDefaultNudge": true,
+            "customApiKeyResponses": {"approved": [&KEY[KEY.len() - 20..]]},
+            "projects": {real.work().display().to_string(): {"hasTrustDialogAccepted": true}},
+        });
+        fs::write(real.tmux.world.path("home/.claude.json"), config.to_string()).expect("config");
+        for (name, value) in [
+            ("ANTHROPIC_BASE_URL", real.url()),
+            ("ANTHROPIC_API_KEY", KEY.to_owned()),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
+            ("DISABLE_AUTOUPDATER", "1".to_owned()),
+            ("IS_SANDBOX", "1".to_owned()),
+        ] {
+            real.export(name, &value);
+        }
+    }
+
+    fn configures_codex(&mut self) {
+        let real = self;
+        let config = format!(
+            "model = \"gpt-5\"\nmodel_provider = \"fake\"\ncheck_for_update_on_startup = false\n\
+         [model_providers.fake]\nname = \"fake\"\nbase_url = \"{}/v1\"\nwire_api = \"responses\"\nenv_key = \"FAKE_KEY\"\n\
+         request_max_retries = 0\nstream_max_retries = 0\n[features]\nplugins = false\napps = false\n\
+         [projects.\"{}\"]\ntrust_level = \"trusted\"\n",
+            real.url(),
+            real.work().display()
+        );
+        fs::create_dir_all(real.tmux.world.path("home/.codex")).expect("mkdir");
+        fs::write(real.tmux.world.path("home/.codex/config.toml"), config).expect("config");
+        real.export("FAKE_KEY", "x");
+    }
+
+    /// With the scripted provider, and on the path.
+    fn configures_caliban(&mut self) {
+        let bin = self.tmux.world.path("bin");
+        let caliban = testkit::Env::new().cmd("caliban").get_program().to_owned();
+        std::os::unix::fs::symlink(caliban, bin.join("caliban")).expect("symlink");
+        self.path = format!("{}:{}", self.path, bin.display());
+        let script = self.tmux.world.path("script.json");
+        fs::write(&script, CALIBAN.replace("@D", &self.tmux.world.id("D"))).expect("script");
+        let config = self.tmux.world.path("home/.config/caliban");
+        fs::create_dir_all(&config).expect("mkdir");
+        let settings =
+            format!("provider = \"scripted\"\n[providers.scripted]\nscript = \"{}\"\n", script.display());
+        fs::write(config.join("settings.toml"), settings).expect("settings");
+    }
+
     /// `None`, in words, when the program is not on `PATH`.
     fn start(agent: &'static str) -> Option<Self> {
         #[expect(clippy::disallowed_methods, reason = "where the machine has the real programs")]
@@ -147,9 +199,7 @@ impl Real {
         // Sent before it runs: held, and typed when its input line is there.
         tmux.world.send("EARLY", "bob", "D", "!touch approved\n@word \\");
         assert_eq!(tmux.delivery("EARLY")["state"], json!("held"));
-        let line = format!("{}; cd '{}'; clear; {command}", self.exports, self.work().display());
-        fs::write(tmux.world.path("run.sh"), line).expect("script");
-        tmux.keys(&[&format!(". {}", tmux.world.path("run.sh").display()), "Enter"]);
+        self.runs(command);
         self.arrives("EARLY");
         self.model.asked("!touch approved⏎@word");
 
@@ -187,61 +237,64 @@ impl Real {
         self.arrives("DIALOG");
         self.model.asked("during the dialog");
         assert!(!self.work().join("approved").exists() && !tmux.world.path("approved").exists());
-        self.leads();
+        self.leads(None);
     }
 
-    /// The agent as a Director with a member of its own kind: a message, a command, a leave.
-    fn leads(&self) {
-        let tmux = &self.tmux;
-        let path = self.path.as_str();
-        let run = |args: &[&str]| {
-            let mut command = tmux.world.command(args);
-            let done = command.env("PATH", path).current_dir(self.work()).output().expect("run");
-            let err = String::from_utf8_lossy(&done.stderr).into_owned();
-            assert!(done.status.success(), "{args:?}: {err}\n{}", tmux.screen());
-            String::from_utf8_lossy(&done.stdout).into_owned()
-        };
-        let made = run(&[
-            "--session-id",
-            "@S",
-            "--json",
-            "member",
-            "create",
-            "--agent-id",
-            "@D",
-            "--name",
-            "rev",
-            "--description",
-            "d",
-            "--",
-            "You are a member.",
-        ]);
-        let made: Value = serde_json::from_str(&made).expect("json");
-        tmux.world.name("rev", made["agent_id"].as_str().expect("id"));
-        self.model.asked("You are a member.");
-        tmux.world.send("TASK", "bob", "rev", "your first task");
-        self.arrives("TASK");
-        self.model.asked("your first task");
-        let done = run(&[
-            "--session-id",
-            "@S",
-            "member",
-            "exec",
-            "--agent-id",
-            "@D",
-            "--member-id",
-            "@rev",
-            "echo $((40+2)); exit 3",
-            "--wait",
-            "--timeout",
-            "60",
-        ]);
-        assert!(done.ends_with(" exit=3\n42\n"), "{done}");
-        let gone =
-            run(&["--session-id", "@S", "member", "delete", "--agent-id", "@D", "--member-id", "@rev"]);
+    /// Starts the Director's program in its pane.
+    fn runs(&self, command: &str) {
+        let line = format!("{}; cd '{}'; clear; {command}", self.exports, self.work().display());
+        let script = self.tmux.world.path("run.sh");
+        fs::write(&script, line).expect("script");
+        self.tmux.keys(&[&format!(". {}", script.display()), "Enter"]);
+    }
+
+    /// A command of the Director that succeeds; what it printed.
+    fn commands(&self, args: &[&str]) -> String {
+        let mut command = self.tmux.world.command(&[&["--session-id", "@S"], args].concat());
+        let done = command.env("PATH", &self.path).current_dir(self.work()).output().expect("run");
+        let err = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success(), "{args:?}: {err}\n{}", self.tmux.screen());
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    }
+
+    fn makes(&self, name: &str, more: &[&str]) {
+        let args = ["--json", "member", "create", "--agent-id", "@D", "--name", name, "--description", "d"];
+        let made: Value = serde_json::from_str(&self.commands(&[&args, more].concat())).expect("json");
+        self.tmux.world.name(name, made["agent_id"].as_str().expect("id"));
+    }
+
+    fn deletes(&self, name: &str) {
+        let member = format!("@{name}");
+        let gone = self.commands(&["member", "delete", "--agent-id", "@D", "--member-id", &member]);
         assert!(gone.ends_with("(closed)\n"), "{gone}");
     }
+
+    /// The agent as a Director with a member, of its own kind unless one is named: a message, a command, a leave.
+    fn leads(&self, backend: Option<&str>) {
+        let name = format!("rev-{}", backend.unwrap_or(self.agent));
+        let first = format!("You are the member {name}.");
+        let named = backend.map_or(Vec::new(), |backend| vec!["--coding-agent", backend]);
+        self.makes(&name, &[&named[..], &["--", &first]].concat());
+        self.model.asked(&first);
+        let task = format!("TASK-{name}");
+        let words = format!("the first task of {name}");
+        self.tmux.world.send(&task, "bob", &name, &words);
+        self.arrives(&task);
+        self.model.asked(&words);
+        let member = format!("@{name}");
+        let command = "echo $((40+2)); exit 3";
+        let exec = ["member", "exec", "--agent-id", "@D", "--member-id", &member, command, "--wait"];
+        let done = self.commands(&[&exec[..], &["--timeout", "60"]].concat());
+        assert!(done.ends_with(" exit=3\n42\n"), "{done}");
+        self.deletes(&name);
+    }
 }
+
+/// What our own agent says.
+const CALIBAN: &str = r#"{"steps": [
+  {"when": {"contains": "say something"}, "tool_calls": [{"name": "BrokerSend", "input": {"to": "@D", "text": "I heard you"}}]},
+  {"text": "done", "repeat": true}
+]}"#;
 
 /// A model that answers "Understood.", or wants to run a command when it is told to trigger.
 struct Model {
