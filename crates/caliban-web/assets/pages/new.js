@@ -25,7 +25,7 @@ export default function New() {
   const repo = form.repo || route.value.query.get("repo") || onlyRepo.value || repos.value[0]?.hash || "";
   useEffect(() => {
     setFacts(null);
-    if (repo) get(`/api/v1/repos/${repo}/new`).then(setFacts, (error) => setFacts({ error, types: [], models: [], branches: [], agents: [], defaults: {}, queue: null, trusted: true }));
+    if (repo) get(`/api/v1/repos/${repo}/new`).then(setFacts, (error) => setFacts({ error, types: [], models: [], settings: [], agents: [], queue: null }));
   }, [repo]);
   useEffect(() => keepDraft("new", form.prompt || form.label ? form : null), [form]);
   useEffect(() => void field.current?.focus(), [ready.value]);
@@ -34,7 +34,8 @@ export default function New() {
   const set = (/** @type {string} */ name) => (/** @type {any} */ event) => setForm({ ...form, [name]: event.target.type === "checkbox" ? event.target.checked : event.target.value });
   const place = repos.value.find((it) => it.hash === repo);
   const queue = facts?.queue;
-  const isolation = form.isolation || facts?.defaults?.isolation || "worktree";
+  const setting = (/** @type {string} */ key) => (facts?.settings ?? []).find((/** @type {any} */ it) => it.key === key)?.value;
+  const isolation = form.isolation || setting("fleet.isolation") || "worktree";
   const start = async (/** @type {Event} */ event) => {
     event.preventDefault();
     if (!form.prompt.trim() || isBusy) return;
@@ -58,12 +59,12 @@ export default function New() {
         <div class="two-up">
           <label class="label"><span>Repo</span><select class="field" value=${repo} onChange=${set("repo")}>${repos.value.map((it) => html`<option key=${it.hash} value=${it.hash}>${it.name} — ${it.path}</option>`)}</select></label>
           <label class="label"><span>Label</span><input class="field" value=${form.label} onInput=${set("label")} placeholder="shown in lists" maxlength="60" /></label>
-          <label class="label"><span>Model</span><select class="field" value=${form.model} onChange=${set("model")}><option value="">${facts?.defaults?.model ? `${facts.defaults.model} (default)` : "default"}</option>${modelsOf(facts).map((/** @type {any} */ it) => html`<option key=${it.name} value=${it.name} disabled=${it.usable === false}>${it.name}${it.usable === false ? " (no key)" : ""}</option>`)}</select></label>
+          <label class="label"><span>Model</span><select class="field" value=${form.model} onChange=${set("model")}><option value="">${setting("model") ? `${setting("model")} (default)` : "default"}</option>${modelsOf(facts).map((/** @type {any} */ it) => html`<option key=${it.name} value=${it.name} disabled=${it.usable === false}>${it.name}${it.usable === false ? " (no key)" : ""}</option>`)}</select></label>
           <label class="label"><span>Type</span><select class="field" value=${form.agent_type} onChange=${set("agent_type")}><option value="">general</option>${(facts?.types ?? []).map((/** @type {any} */ it) => html`<option key=${it.name} value=${it.name} title=${it.description}>${it.name}</option>`)}</select></label>
           <label class="label"><span>Budget in $</span><input class="field" inputmode="decimal" pattern="[0-9]*[.]?[0-9]*" value=${form.max_usd} onInput=${set("max_usd")} placeholder="no limit of its own" /></label>
           <label class="label"><span>Turns at most</span><input class="field" inputmode="numeric" pattern="[0-9]*" value=${form.max_turns} onInput=${set("max_turns")} placeholder="as the settings say" /></label>
           <label class="label"><span>Works in</span><select class="field" value=${isolation} onChange=${set("isolation")}><option value="worktree">a worktree of its own</option><option value="none">your own tree</option></select></label>
-          <label class="label"><span>Base</span><input class="field" list="bases" value=${form.base} onInput=${set("base")} placeholder="HEAD" disabled=${isolation === "none"} /><datalist id="bases">${(facts?.branches ?? []).map((/** @type {string} */ it) => html`<option key=${it} value=${it} />`)}</datalist></label>
+          <label class="label"><span>Base</span><input class="field" value=${form.base} onInput=${set("base")} placeholder="HEAD" disabled=${isolation === "none"} /></label>
           <label class="label"><span>Permissions</span><select class="field" value=${form.permission_mode} onChange=${set("permission_mode")}>${MODES.map(([id, words]) => html`<option key=${id} value=${id}>${words}</option>`)}</select></label>
           <label class="label"><span>Begins after</span><select class="field" value="" onChange=${(/** @type {any} */ event) => event.target.value && setForm({ ...form, after: [...new Set([...form.after, event.target.value])] })}><option value="">${form.after.length > 0 ? "add another" : "at once"}</option>${(facts?.agents ?? []).filter((/** @type {any} */ it) => !form.after.includes(it.id)).map((/** @type {any} */ it) => html`<option key=${it.id} value=${it.id}>${it.name} (${it.state})</option>`)}</select></label>
         </div>
@@ -73,7 +74,6 @@ export default function New() {
       <aside class="card new-side">
         <div><h3 class="dim">At most</h3><p class="big">${form.max_usd && Number(form.max_usd) > 0 ? `$${Number(form.max_usd).toFixed(2)}` : "no limit"}</p><p class="dim">${form.max_usd ? "It stops before a request that could exceed this." : "A budget stops it before a request that could exceed it."}</p></div>
         <div><h3 class="dim">Place</h3><p class="big">${!facts ? "…" : !queue ? "–" : form.after.length > 0 ? "after the others" : queue.running < queue.max_running ? "begins at once" : `queued, number ${queue.queued + 1}`}</p>${queue && html`<p class="dim">${queue.running} of ${queue.max_running} places are taken, ${plural(queue.queued, "agent")} queued</p>`}</div>
-        ${facts && facts.trusted === false && html`<p class="attn">The repo is not trusted: its settings, hooks and agent types are not used.</p>`}
         ${facts?.error && html`<p class="bad">${facts.error.message}</p>`}
         ${place && !place.daemon && html`<p class="dim">No daemon runs for ${place.name}; it is started.</p>`}
         <button class="btn primary big" disabled=${isBusy || !form.prompt.trim()}>Start<kbd class="on">Ctrl ⏎</kbd></button>
