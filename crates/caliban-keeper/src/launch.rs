@@ -89,7 +89,7 @@ impl Launch {
     }
 
     /// The command as it is started, in a process group of its own. The keeper adds the streams. It is an error for a program
-    /// that has to run in a fence: that one is [`Launch::order`].
+    /// that has to run in a fence: the reaper forks the helper for that one.
     pub fn command(&self) -> io::Result<Command> {
         if self.fence.is_some() {
             return Err(io::Error::other("this keeper puts up no fence"));

@@ -10,8 +10,8 @@
 //! - A command that is meant to outlive its agent has a keeper of its own ([`Detach`], [`detached_main`]).
 //! - [`end_strays`] cleans up when a keeper itself was killed.
 //!
-//! [`Launch::start`] is the only place where a kept program's `Command` is built, for the shim and for the reaper alike. With
-//! a fence (`caliban-fence`) the command is the helper that puts the fence up.
+//! [`Launch::command`] is the only place where a kept program's `Command` is built, for the shim and for the reaper alike. For a
+//! program with a fence (`caliban-fence`) the reaper forks the helper that puts the fence up.
 //!
 //! `caliban-process` only looks at processes. Everything that signals them is here.
 

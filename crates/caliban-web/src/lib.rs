@@ -123,8 +123,7 @@ pub async fn serve(options: Options, ready: impl FnOnce(&Ready)) -> Result<(), S
     let listener = match tokio::net::TcpListener::bind(wanted).await {
         Ok(listener) => listener,
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let own = Record::new(None, devices.token_file().to_owned());
-            let found = running::ask(&dir, wanted, own, devices.bearer()).await;
+            let found = running::ask(&dir, wanted, devices.token_file(), devices.bearer()).await;
             ready(&found.ok_or(ServeError::Taken(options.port))?);
             return Ok(());
         }

@@ -1,8 +1,10 @@
 //! A server that is there already: what it has written down of itself, and another link of it, asked for with the token that both
 //! can read. Over TLS only the certificate that it has written down is trusted.
 
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +14,7 @@ use http::{Request, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use rustix::fs::{FlockOperation, flock};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -44,24 +47,40 @@ impl Record {
         Self { cert: cert.map(digest), token_file }
     }
 
-    /// Writes it; best effort, and gone when dropped.
-    pub(crate) fn write(&self, dir: &Path, port: u16) -> Written {
-        let file = place(dir, port);
-        let write = || -> io::Result<()> {
-            devices::private(&file)?.write_all(&serde_json::to_vec(self).map_err(io::Error::other)?)
+    /// Writes it, locked until it is dropped: what a server that was killed has left is not locked. Best effort.
+    pub(crate) fn write(&self, dir: &Path, port: u16) -> Option<Written> {
+        let path = place(dir, port);
+        let write = || -> io::Result<File> {
+            let mut file =
+                File::options().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            file.set_len(0)?;
+            file.write_all(&serde_json::to_vec(self).map_err(io::Error::other)?)?;
+            Ok(file)
         };
-        let _not_said = write();
-        Written(file)
+        let file = write().ok()?;
+        Some(Written { path, _lock: file })
+    }
+
+    /// That of a server that runs.
+    fn read(dir: &Path, port: u16) -> Option<Self> {
+        let path = place(dir, port);
+        let file = File::open(&path).ok()?;
+        flock(&file, FlockOperation::NonBlockingLockShared).is_err().then_some(())?;
+        serde_json::from_str(&devices::read(&path).ok()??).ok()
     }
 }
 
 /// A record that goes with its server.
 #[derive(Debug)]
-pub(crate) struct Written(PathBuf);
+pub(crate) struct Written {
+    path: PathBuf,
+    _lock: File,
+}
 
 impl Drop for Written {
     fn drop(&mut self) {
-        let _none = std::fs::remove_file(&self.0);
+        let _none = std::fs::remove_file(&self.path);
     }
 }
 
@@ -73,13 +92,10 @@ fn digest(cert: &CertificateDer<'_>) -> String {
     Sha256::digest(cert).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A link of the server at this address; none when it is not ours.
-pub(crate) async fn ask(dir: &Path, address: SocketAddr, own: Record, token: String) -> Option<Ready> {
-    let read = devices::read(&place(dir, address.port())).ok().flatten();
-    // One of before has written nothing, and speaks plain HTTP.
-    let there = read.and_then(|text| serde_json::from_str(&text).ok());
-    let there = there.unwrap_or(Record { cert: None, ..own.clone() });
-    let token = match there.token_file == own.token_file {
+/// A link of the server at this address; none when it is not ours: whoever has the port otherwise is not told the token.
+pub(crate) async fn ask(dir: &Path, address: SocketAddr, own_file: &Path, token: String) -> Option<Ready> {
+    let there = Record::read(dir, address.port())?;
+    let token = match there.token_file == own_file {
         true => token,
         false => devices::read(&there.token_file).ok().flatten()?.trim().to_owned(),
     };

@@ -155,6 +155,23 @@ fn a13_over_tls_the_names_of_the_certificate_are_the_servers_and_no_others() {
 }
 
 #[test]
+fn a13_whoever_has_the_port_of_a_dashboard_that_is_gone_is_not_told_its_token() {
+    let fleet = Fleet::new(script![]);
+    let dashboard = Dashboard::start(&fleet);
+    let port = dashboard.address.split(':').nth(1).unwrap().to_owned();
+    let record = fleet.place.env.data().join(format!("caliban/web/running-{port}.json"));
+    let left = std::fs::read(&record).unwrap();
+    drop(dashboard);
+    // As after kill -9: the record is there, and the port is somebody else's.
+    std::fs::write(&record, left).unwrap();
+    let other = std::net::TcpListener::bind(format!("127.0.0.1:{port}")).unwrap();
+    let taken = fleet.run(["dashboard", "--no-open", "--json", "--port", &port]).expect_code(1);
+    assert!(taken.stderr.contains("taken by another program"), "{}", taken.stderr);
+    other.set_nonblocking(true).unwrap();
+    assert_eq!(other.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody has come");
+}
+
+#[test]
 fn a13_behind_a_proxy_the_address_of_the_proxy_is_the_servers() {
     let papers = Papers::new();
     let more = [&["--port", "0", "--behind-proxy", "https://fleet.test/"], &papers.token()[..]].concat();
