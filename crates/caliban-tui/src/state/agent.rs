@@ -50,7 +50,9 @@ impl State {
                 if is_running {
                     self.turn.found(now);
                 }
-                return self.send_queue(now);
+                let mut effects = self.send_queue(now);
+                effects.extend(self.submit_early(now));
+                return effects;
             }
             AgentEvent::NotOpened(failure) if self.was_open => {
                 self.fail(&failure);
@@ -76,7 +78,10 @@ impl State {
                     self.composer.put_before(crate::composer::Draft::of(&draft));
                     return vec![Effect::Load(session)];
                 }
-                None => self.session_update(update, now),
+                None => {
+                    self.session_update(update, now);
+                    return self.submit_early(now);
+                }
             },
             AgentEvent::Heard => drop(self.unheard.pop_front()),
             AgentEvent::Prompts(prompts) => self.show_prompts(&prompts, now),

@@ -64,6 +64,12 @@ impl State {
         let (name, rest) = (name.to_owned(), rest.to_owned());
         let known = self.known_commands();
         if !known.iter().any(|(known, ..)| *known == name) {
+            // The agent names its own when the session opens.
+            if self.commands.is_empty() && !self.is_gone && !self.is_without {
+                self.early = Some(text);
+                self.say("it is carried out as soon as the session is open", now);
+                return Some(Vec::new());
+            }
             let near = known
                 .iter()
                 .map(|(known, ..)| (strsim::damerau_levenshtein(known, &name), known))
@@ -71,14 +77,7 @@ impl State {
                 .min_by_key(|(distance, _)| *distance);
             let hint =
                 near.map_or("/help lists them".to_owned(), |(_, near)| format!("did you mean /{near}?"));
-            let why = if self.is_opening() {
-                format!(
-                    "the session is not open yet, and /{name} may be a command of it: Enter again in a moment"
-                )
-            } else {
-                format!("there is no command /{name}; {hint} Nothing was sent.")
-            };
-            self.say(why, now);
+            self.say(format!("there is no command /{name}; {hint} Nothing was sent."), now);
             return Some(Vec::new());
         }
         if !self.is_own(&name) {

@@ -153,6 +153,8 @@ pub struct State {
     unheard: VecDeque<String>,
     /// What is told as soon as another session is open.
     told_when_open: Option<String>,
+    /// A command that was entered before the agent had named its own: carried out then, if it still is the draft.
+    early: Option<String>,
     /// Where the session goes on, when it was sent away.
     pub(crate) farewell: Option<String>,
     pub(crate) effort: Option<String>,
@@ -204,6 +206,7 @@ impl State {
             shell: shell::Shell::default(),
             unheard: VecDeque::new(),
             told_when_open: None,
+            early: None,
             farewell: None,
             effort: None,
             decides: true,

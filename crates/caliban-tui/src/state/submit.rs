@@ -31,6 +31,17 @@ impl State {
         self.send(vec![draft], now)
     }
 
+    /// The command that was entered too early, once the session is open and the agent has named its own.
+    pub(super) fn submit_early(&mut self, now: Instant) -> Vec<Effect> {
+        if !self.is_open || self.commands.is_empty() {
+            return Vec::new();
+        }
+        match self.early.take() {
+            Some(text) if text == self.composer.draft().whole() => self.submit(now),
+            Some(_) | None => Vec::new(),
+        }
+    }
+
     /// Tab: waits for the next turn.
     pub(super) fn enqueue(&mut self, now: Instant) -> Vec<Effect> {
         if self.composer.is_blank() || !self.turn.is_running() {

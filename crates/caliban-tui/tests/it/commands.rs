@@ -18,7 +18,7 @@ fn meta(value: Value) -> Meta {
 }
 
 /// A session whose agent has these commands.
-fn with_commands(size: (u16, u16)) -> World {
+pub(crate) fn with_commands(size: (u16, u16)) -> World {
     let mut world = World::new(size);
     world.says("fix the parser");
     world.turn_ends();
@@ -43,6 +43,38 @@ fn a_new_session_gets_nothing_that_was_queued_for_the_old_one() {
     assert_eq!(prompts(&world.open(false)), [""; 0]);
     let screen = world.screen();
     assert!(screen.contains("> one\n  two"), "what was queued is in the composer: {screen}");
+}
+
+#[test]
+fn a_command_that_is_entered_before_the_agent_names_its_own_is_carried_out_then() {
+    let named = |world: &mut World| {
+        let commands = ["bg", "undo"].map(|name| AvailableCommand::new(name, "does it"));
+        let update = SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands.into()));
+        world.agent(AgentEvent::Update(update))
+    };
+    let mut world = World::closed((80, 24));
+    assert_eq!(world.says("/bg the long task"), []);
+    assert!(world.screen().contains("carried out as soon as the session is open"), "{}", world.screen());
+    assert_eq!(prompts(&world.open(false)), [""; 0], "nobody knows yet whose it is");
+    assert_eq!(prompts(&named(&mut world)), ["/bg the long task"]);
+    assert_eq!(named(&mut world), [], "once");
+    // In the other order, too.
+    let mut world = World::closed((80, 24));
+    world.says("/bg the long task");
+    assert_eq!(named(&mut world), []);
+    assert_eq!(prompts(&world.open(false)), ["/bg the long task"]);
+    // What was changed meanwhile is a draft again, and what nobody has named is not sent.
+    let mut world = World::closed((80, 24));
+    world.says("/bg the long");
+    world.types("er");
+    world.open(false);
+    assert_eq!(named(&mut world), []);
+    assert!(world.screen().contains("> /bg the longer"), "{}", world.screen());
+    let mut world = World::closed((80, 24));
+    world.says("/nothing");
+    world.open(false);
+    assert_eq!(named(&mut world), []);
+    assert!(world.screen().contains("there is no command /nothing"), "{}", world.screen());
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn what_is_typed_before_the_session_is_open_is_sent_when_it_is() {
 
 #[test]
 fn an_unknown_command_is_not_sent_and_the_nearest_is_named() {
-    let mut world = World::new((80, 24));
+    let mut world = crate::commands::with_commands((80, 24));
     assert_eq!(world.says("/hepl"), []);
     assert!(world.screen().contains("did you mean /help?"), "{}", world.screen());
     assert!(world.screen().contains("> /hepl"), "it can be mended");
