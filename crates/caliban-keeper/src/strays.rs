@@ -195,14 +195,15 @@ mod tests {
     fn strays_are_found_by_marker_and_strangers_left_alone() {
         let spawn =
             |value: &str| std::process::Command::new("sleep").arg("600").env(MARKER, value).spawn().unwrap();
-        let (mut ours, mut other) = (spawn("0000aaaa:1"), spawn("0000aaaa:2"));
-        let run = Traces {
-            variable: MARKER,
-            marker: "0000aaaa:1".into(),
-            known: Vec::new(),
-            session: None,
-            group: None,
-        };
+        // Of this very run: what another one has left is not found.
+        let [marker, another] = [1, 2].map(|run| format!("0000aaaa{}:{run}", std::process::id()));
+        let (mut ours, mut other) = (spawn(&marker), spawn(&another));
+        // A program has its environment a moment after it was started.
+        let entry = format!("{MARKER}={marker}").into_bytes();
+        while !is_marked(ours.id().cast_signed(), std::slice::from_ref(&entry)).unwrap() {
+            std::thread::yield_now();
+        }
+        let run = Traces { variable: MARKER, marker, known: Vec::new(), session: None, group: None };
         let reaper = std::thread::spawn(move || ours.wait().unwrap());
         assert_eq!(end_strays(&[run], None).unwrap(), Strays { ended: 1, left: 0 });
         assert!(!reaper.join().unwrap().success());

@@ -34,7 +34,7 @@ async fn states(client: &mut Client) -> Vec<(AgentId, State)> {
 }
 
 /// What the registry says.
-async fn recorded(fleet: &Fleet) -> Vec<(AgentId, State)> {
+pub(crate) async fn recorded(fleet: &Fleet) -> Vec<(AgentId, State)> {
     let mut registry =
         Registry::open(&StoreUrl::sqlite(fleet.places.database()), &HostId::of("")).await.unwrap();
     let rows = registry.page(0).await.unwrap();

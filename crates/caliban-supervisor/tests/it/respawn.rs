@@ -190,6 +190,8 @@ async fn a_kill_of_one_that_has_ended_changes_nothing_of_it() {
     let before = fleet.until_state(&mut client, id, State::Done).await;
     let killed = client.kill(&id.to_string(), &quick()).await.unwrap();
     assert_eq!((killed.state, killed.updated_at), (State::Done, before.updated_at));
+    until("the registry knows", || async { crate::full_disk::recorded(&fleet).await == [(id, State::Done)] })
+        .await;
     fleet.kill_daemon();
     let mut client = fleet.client().await;
     assert_eq!(client.show(&id.to_string()).await.unwrap().updated_at, before.updated_at);
