@@ -62,7 +62,8 @@ fn f10_what_is_pasted_is_one_message_however_its_last_line_ends() {
         let last = pasted.lines().last().unwrap();
         tmux.wait_for_text(&format!("\n{last}"));
         tmux.send_keys(&["Enter"]);
-        wait_until("it is on the disk", || transcript(&fleet, &id).contains(first));
+        let begun = format!("\"text\":\"{first}");
+        wait_until("it is on the disk", || transcript(&fleet, &id).contains(&begun));
         let whole = serde_json::to_string(pasted).unwrap();
         assert!(
             transcript(&fleet, &id).contains(&format!("\"text\":{whole}")),
