@@ -35,6 +35,25 @@ const FLAGS: [&str; 14] = [
     "--lang=en-US",
 ];
 
+/// Where an element is. Until `end`, which says whether it was clicked, the mouse reaches nothing else.
+const AIM: &str = "(() => {
+  const it = FOUND;
+  if (!it) { window.aim = { end() { delete window.aim; return false; } }; return [0, 0]; }
+  let isHit = false;
+  const judge = (event) => {
+    if (isHit) return;
+    const reaches = event.composedPath().includes(it);
+    if (!reaches) { event.preventDefault(); event.stopImmediatePropagation(); }
+    else if (event.type === 'click') isHit = true;
+  };
+  const kinds = ['pointerdown', 'mousedown', 'pointerup', 'mouseup', 'click'];
+  for (const kind of kinds) window.addEventListener(kind, judge, true);
+  window.aim = { end() { for (const kind of kinds) window.removeEventListener(kind, judge, true); delete window.aim; return isHit; } };
+  it.scrollIntoView({ block: 'nearest' });
+  const at = it.getBoundingClientRect();
+  return [at.x + at.width / 2, at.y + at.height / 2];
+})()";
+
 /// A running browser. Ends when dropped.
 #[derive(Debug)]
 pub struct Browser {
@@ -256,19 +275,25 @@ impl Page<'_> {
     }
 
     /// Clicks the middle of an element, once it is there and not disabled.
+    ///
+    /// A page may move the element between the look and the click. Such a click reaches nothing and is made again.
     #[track_caller]
     pub fn click(&self, selector: &str) {
         let found = format!("document.querySelector({})", json!(selector));
-        self.wait(&format!("{found} && !{found}.disabled"));
-        let place = self.eval(&format!(
-            "(() => {{ const it = {found}; it.scrollIntoView({{ block: 'nearest' }}); const at = it.getBoundingClientRect(); \
-             return [at.x + at.width / 2, at.y + at.height / 2]; }})()"
-        ));
-        for kind in ["mouseMoved", "mousePressed", "mouseReleased"] {
-            let event =
-                json!({ "type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1 });
-            self.call("Input.dispatchMouseEvent", &event);
-        }
+        let is_hit = || {
+            self.wait(&format!("{found} && !{found}.disabled"));
+            let place = self.eval(&AIM.replace("FOUND", &found));
+            for kind in ["mouseMoved", "mousePressed", "mouseReleased"] {
+                let event =
+                    json!({ "type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1 });
+                self.call("Input.dispatchMouseEvent", &event);
+            }
+            // A click that opens another document takes the aim with it.
+            let is_hit = "window.aim ? window.aim.end() : true";
+            let how = json!({ "expression": is_hit, "returnByValue": true });
+            self.call("Runtime.evaluate", &how)["result"]["value"] != false
+        };
+        assert!(poll_until(is_hit), "{selector} was not hit in {} s", LIMIT.as_secs());
     }
 
     /// Presses a key, such as `j`, `Enter`, `Escape`, `Tab`, `Shift+Y` or `Ctrl+k`.

@@ -73,10 +73,10 @@ export default function New() {
       </div>
       <aside class="card new-side">
         <div><h3 class="dim">At most</h3><p class="big">${form.max_usd && Number(form.max_usd) > 0 ? `$${Number(form.max_usd).toFixed(2)}` : "no limit"}</p><p class="dim">${form.max_usd ? "It stops before a request that could exceed this." : "A budget stops it before a request that could exceed it."}</p></div>
-        <div><h3 class="dim">Place</h3><p class="big">${!facts ? "…" : !queue ? "–" : form.after.length > 0 ? "after the others" : queue.running < queue.max_running ? "begins at once" : `queued, number ${queue.queued + 1}`}</p>${queue && html`<p class="dim">${queue.running} of ${queue.max_running} places are taken, ${plural(queue.queued, "agent")} queued</p>`}</div>
+        <div><h3 class="dim">Place</h3><p class="big">${!facts ? "…" : !queue ? "–" : form.after.length > 0 ? "after the others" : queue.running < queue.max_running ? "begins at once" : `queued, number ${queue.queued + 1}`}</p><p class="dim">${queue ? `${queue.running} of ${queue.max_running} places are taken, ${plural(queue.queued, "agent")} queued` : "\u00a0"}</p></div>
+        <button class="btn primary big" disabled=${isBusy || !form.prompt.trim()}>Start<kbd class="on">Ctrl ⏎</kbd></button>
         ${facts?.error && html`<p class="bad">${facts.error.message}</p>`}
         ${place && !place.daemon && html`<p class="dim">No daemon runs for ${place.name}; it is started.</p>`}
-        <button class="btn primary big" disabled=${isBusy || !form.prompt.trim()}>Start<kbd class="on">Ctrl ⏎</kbd></button>
       </aside>
     </form></div>`;
 }
