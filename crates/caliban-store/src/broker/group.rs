@@ -2,18 +2,56 @@
 //!
 //! A message that is refused keeps no other from being stored. When the store fails, none is stored.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
 use super::ids::{AgentId, SessionId, TaskId};
 use super::send::{
-    Freshness, NewMessage, Sent, active_sender, destination, insert_task, known_message, message,
+    Freshness, NewMessage, Sent, active_sender, destination, insert_tasks, known_message, message,
 };
+use super::speaker::Speaker;
 use super::types::{Agent, Task};
 use super::{Broker, BrokerError, limits};
 use crate::Stamp;
+use crate::open::Tx;
 
 /// Who is who within one transaction, by session and what was given.
-type Known = HashMap<(SessionId, String), Agent>;
+#[derive(Default)]
+struct Known {
+    senders: HashMap<(SessionId, String), Agent>,
+    recipients: HashMap<(SessionId, String), Agent>,
+}
+
+impl Known {
+    /// What is to be stored of a message, and for whom.
+    async fn judge(
+        &mut self,
+        tx: &mut Tx<'_>,
+        speaker: &Speaker,
+        id: TaskId,
+        new: &NewMessage,
+        now: Stamp,
+    ) -> Result<(Task, Agent), BrokerError> {
+        let key = (new.session, new.from.given().to_owned());
+        let from = match self.senders.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let from = active_sender(tx, new.session, &new.from).await?;
+                speaker.check(tx, &from).await?;
+                place.insert(from)
+            }
+        };
+        let key = (new.session, new.to.given().to_owned());
+        let recipient = match self.recipients.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(destination(tx, new.session, &new.to).await?),
+        };
+        let hops = limits::hops(tx, speaker).await?;
+        limits::take_one(tx, speaker, now).await?;
+        let task = Task { hops, ..message(id, from, recipient, &new.text, None, now) };
+        Ok((task, recipient.clone()))
+    }
+}
 
 impl Broker {
     /// Stores messages in one transaction, and rings the bells of their recipients. Each gets its own answer, in the same order.
@@ -28,40 +66,25 @@ impl Broker {
         let speaker = self.speaker.clone();
         let mut tx = self.db.begin().await?;
         let outcome: Result<_, BrokerError> = async {
-            let (mut senders, mut recipients) = (Known::new(), Known::new());
-            let mut answers = Vec::with_capacity(all.len());
+            let mut known = Known::default();
+            let mut judged = Vec::with_capacity(all.len());
             for new in all {
                 let id = new.id.unwrap_or_else(TaskId::random);
-                let stored: Result<Option<Sent>, BrokerError> = async {
-                    let tx = &mut tx;
-                    let key = (new.session, new.from.given().to_owned());
-                    let from = match senders.get(&key) {
-                        Some(known) => known.clone(),
-                        None => {
-                            let from = active_sender(tx, new.session, &new.from).await?;
-                            speaker.check(tx, &from).await?;
-                            senders.entry(key).or_insert(from).clone()
-                        }
-                    };
-                    let key = (new.session, new.to.given().to_owned());
-                    let recipient = match recipients.get(&key) {
-                        Some(known) => known.clone(),
-                        None => {
-                            let found = destination(tx, new.session, &new.to).await?;
-                            recipients.entry(key).or_insert(found).clone()
-                        }
-                    };
-                    let hops = limits::hops(tx, &speaker).await?;
-                    limits::take_one(tx, &speaker, now).await?;
-                    let task = Task { hops, ..message(id, &from, &recipient, &new.text, None, now) };
-                    let stored = insert_task(tx, task).await?;
-                    Ok(stored.map(|task| Sent { task, recipient, freshness: Freshness::New }))
-                }
-                .await;
-                answers.push(match stored {
-                    Ok(Some(sent)) => Ok(sent),
-                    Ok(None) => known_message(&mut tx, id, new, BrokerError::IdTaken(id)).await,
+                match known.judge(&mut tx, &speaker, id, new, now).await {
                     Err(BrokerError::Store(error)) => return Err(BrokerError::Store(error)),
+                    outcome => judged.push((id, outcome)),
+                }
+            }
+            let tasks = judged.iter().filter_map(|(_, outcome)| outcome.as_ref().ok());
+            let tasks = tasks.map(|(task, recipient)| (recipient.session, task.clone())).collect();
+            let mut stored = insert_tasks(&mut tx, tasks).await?.into_iter();
+            let mut answers = Vec::with_capacity(all.len());
+            for (new, (id, outcome)) in all.iter().zip(judged) {
+                answers.push(match outcome {
+                    Ok((_, recipient)) => match stored.next().flatten() {
+                        Some(task) => Ok(Sent { task, recipient, freshness: Freshness::New }),
+                        None => known_message(&mut tx, id, new, BrokerError::IdTaken(id)).await,
+                    },
                     Err(refusal @ BrokerError::NotYours { .. }) => Err(refusal),
                     Err(refusal) => known_message(&mut tx, id, new, refusal).await,
                 });

@@ -63,7 +63,7 @@ impl Broker {
             for to in notice.director.into_iter().chain(notice.to_user.then_some(administrator)) {
                 let agent = agent_by_id(tx.conn(), to).await.map_err(|e| tx.words(e))?;
                 let Some(agent) = agent.filter(|agent| agent.status == AgentStatus::Active) else { continue };
-                insert_task(tx, message(TaskId::random(), &from, &agent, &notice.text, None, now)).await?;
+                insert_task(tx, agent.session, message(TaskId::random(), &from, &agent, &notice.text, None, now)).await?;
                 told.push(to);
             }
             Ok(told)

@@ -3,7 +3,11 @@
 //! Owns what makes a retry safe: the same id twice is one message, and an id that already belongs
 //! to a different message is refused. The recipients' bells ring after the commit.
 
-use super::ids::{AgentId, IdPrefix, SessionId, TaskId};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use sqlx::QueryBuilder;
+
+use super::ids::{IdPrefix, SessionId, TaskId};
 use super::resolve::{agent_by_id, agent_exists, find_agent, task_by_id};
 use super::row::{self, agent_columns, task_columns};
 use super::speaker::Speaker;
@@ -11,6 +15,9 @@ use super::types::{Agent, AgentStatus, Delivery, DeliveryState, Task, TaskKind, 
 use super::{Broker, BrokerError, limits};
 use crate::Stamp;
 use crate::open::Tx;
+
+/// How many rows one statement writes, at most.
+const ROWS: usize = 256;
 
 /// A message to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,12 +130,14 @@ impl Broker {
                 hops,
                 ..message(id, &from, &from, "", None, now)
             };
-            let Some(summary) = insert_task(tx, summary).await? else { return Err(BrokerError::IdTaken(id)) };
-            for recipient in &recipients {
-                let copy =
-                    Task { hops, ..message(TaskId::random(), &from, recipient, &new.text, Some(id), now) };
-                insert_task(tx, copy).await?;
-            }
+            let copies = recipients.iter().map(|recipient| Task {
+                hops,
+                ..message(TaskId::random(), &from, recipient, &new.text, Some(id), now)
+            });
+            let all = std::iter::once(summary).chain(copies).map(|task| (from.session, task)).collect();
+            let Some(Some(summary)) = insert_tasks(tx, all).await?.into_iter().next() else {
+                return Err(BrokerError::IdTaken(id));
+            };
             Ok(Broadcast { summary, recipients, freshness: Freshness::New })
         }
         .await;
@@ -154,7 +163,7 @@ async fn store_message(
     let hops = limits::hops(tx, speaker).await?;
     limits::take_one(tx, speaker, now).await?;
     let task = Task { hops, ..message(id, &from, &recipient, &new.text, None, now) };
-    let stored = insert_task(tx, task).await?;
+    let stored = insert_task(tx, recipient.session, task).await?;
     Ok(stored.map(|task| Sent { task, recipient, freshness: Freshness::New }))
 }
 
@@ -289,40 +298,97 @@ pub(super) fn message(
 }
 
 /// Writes a task and gives it its place; `None` when its id is taken.
-pub(super) async fn insert_task(tx: &mut Tx<'_>, mut task: Task) -> Result<Option<Task>, BrokerError> {
-    let to: Option<AgentId> = task.to;
-    let stored: Option<(i64, i64)> = sqlx::query_as(
+pub(super) async fn insert_task(
+    tx: &mut Tx<'_>,
+    session: SessionId,
+    task: Task,
+) -> Result<Option<Task>, BrokerError> {
+    Ok(insert_tasks(tx, vec![(session, task)]).await?.pop().flatten())
+}
+
+/// Writes tasks in their order and gives each its place in its session; `None` for one whose id is taken. A few statements
+/// for all of them: each one is a way to the database's thread and back.
+pub(super) async fn insert_tasks(
+    tx: &mut Tx<'_>,
+    tasks: Vec<(SessionId, Task)>,
+) -> Result<Vec<Option<Task>>, BrokerError> {
+    let mut taken = taken(tx, &tasks).await?;
+    let mut placed: Vec<_> =
+        tasks.into_iter().map(|(session, task)| taken.insert(task.id).then_some((session, task))).collect();
+    let mut new_ones: BTreeMap<SessionId, i64> = BTreeMap::new();
+    for (session, _) in placed.iter().flatten() {
+        *new_ones.entry(*session).or_default() += 1;
+    }
+    for (session, count) in new_ones {
+        let last: i64 = sqlx::query_scalar(
+            "UPDATE sessions SET last_task = last_task + $1 WHERE session_id = $2 RETURNING last_task",
+        )
+        .bind(count)
+        .bind(session.to_string())
+        .fetch_one(tx.conn())
+        .await
+        .map_err(|e| tx.words(e))?;
+        let own = placed.iter_mut().flatten().filter(|(of, _)| *of == session);
+        for ((_, task), number) in own.zip(last - count + 1..) {
+            task.number = Some(number);
+        }
+    }
+    let mut tasks: Vec<Option<Task>> = placed.into_iter().map(|it| it.map(|(_, task)| task)).collect();
+    for some in tasks.chunks_mut(ROWS) {
+        insert_rows(tx, some).await?;
+    }
+    Ok(tasks)
+}
+
+/// The ids of these that other tasks have.
+async fn taken(tx: &mut Tx<'_>, tasks: &[(SessionId, Task)]) -> Result<HashSet<TaskId>, BrokerError> {
+    let mut taken = HashSet::new();
+    for some in tasks.chunks(ROWS) {
+        let mut query = QueryBuilder::new("SELECT task_id FROM tasks WHERE task_id IN (");
+        let mut ids = query.separated(", ");
+        for (_, task) in some {
+            ids.push_bind(task.id.to_string());
+        }
+        query.push(")");
+        let query = query.build_query_scalar::<String>().persistent(some.len() == 1);
+        let found = query.fetch_all(tx.conn()).await.map_err(|e| tx.words(e))?;
+        taken.extend(found.iter().filter_map(|id| TaskId::parse(id)));
+    }
+    Ok(taken)
+}
+
+/// Writes the rows of one statement, and where they are.
+async fn insert_rows(tx: &mut Tx<'_>, tasks: &mut [Option<Task>]) -> Result<(), BrokerError> {
+    let count = tasks.iter().flatten().count();
+    if count == 0 {
+        return Ok(());
+    }
+    let mut query = QueryBuilder::new(
         "INSERT INTO tasks (task_id, context_id, from_agent_id, to_agent_id, type, created_at, status_state, \
-         status_timestamp, origin_task_id, text, delivery_state, hops, number) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-         (SELECT s.last_task + 1 FROM sessions s JOIN agents a ON a.session_id = s.session_id WHERE a.agent_id = $2)) \
-         ON CONFLICT (task_id) DO NOTHING RETURNING seq, number",
-    )
-    .bind(task.id.to_string())
-    .bind(task.context.to_string())
-    .bind(task.from.to_string())
-    .bind(to.map(|id| id.to_string()).unwrap_or_default())
-    .bind(task.kind.as_str())
-    .bind(task.created_at.to_string())
-    .bind(task.state.as_str())
-    .bind(task.status_at.to_string())
-    .bind(task.origin.map(|id| id.to_string()))
-    .bind(&task.text)
-    .bind(task.delivery.state.as_str())
-    .bind(i64::from(task.hops))
-    .fetch_optional(tx.conn())
-    .await
-    .map_err(|e| tx.words(e))?;
-    let Some((seq, number)) = stored else { return Ok(None) };
-    sqlx::query(
-        "UPDATE sessions SET last_task = $1 WHERE session_id = (SELECT session_id FROM agents WHERE agent_id = $2)",
-    )
-    .bind(number)
-    .bind(task.context.to_string())
-    .execute(tx.conn())
-    .await
-    .map_err(|e| tx.words(e))?;
-    task.seq = seq;
-    task.number = Some(number);
-    Ok(Some(task))
+         status_timestamp, origin_task_id, text, delivery_state, hops, number) ",
+    );
+    query.push_values(tasks.iter().flatten(), |mut row, task| {
+        row.push_bind(task.id.to_string())
+            .push_bind(task.context.to_string())
+            .push_bind(task.from.to_string())
+            .push_bind(task.to.map(|id| id.to_string()).unwrap_or_default())
+            .push_bind(task.kind.as_str())
+            .push_bind(task.created_at.to_string())
+            .push_bind(task.state.as_str())
+            .push_bind(task.status_at.to_string())
+            .push_bind(task.origin.map(|id| id.to_string()))
+            .push_bind(task.text.clone())
+            .push_bind(task.delivery.state.as_str())
+            .push_bind(i64::from(task.hops))
+            .push_bind(task.number);
+    });
+    query.push(" RETURNING task_id, seq");
+    let query = query.build_query_as::<(String, i64)>().persistent(count == 1);
+    let rows = query.fetch_all(tx.conn()).await.map_err(|e| tx.words(e))?;
+    // The database may name the rows in any order.
+    let places: HashMap<String, i64> = rows.into_iter().collect();
+    for task in tasks.iter_mut().flatten() {
+        task.seq = places.get(&task.id.to_string()).copied().unwrap_or_default();
+    }
+    Ok(())
 }

@@ -4,6 +4,7 @@
 
 mod faults;
 mod first_use;
+mod group;
 mod ledger;
 mod ledger_kill;
 mod ledger_model;
